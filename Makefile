@@ -1,0 +1,57 @@
+# Every target sets up .venv when it is missing or out of date, and never twice.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+BENCH_READY := $(VENV)-bench/.ready
+PIP := -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format bench clean
+
+help: ## show this list
+	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(READY) ## create .venv and install rfa with everything the tests need
+
+demo: $(READY) ## show a corrupted cohort: the mean dragged away, the median staying
+	@$(BIN)/rfa demo
+
+test: $(READY) ## run the tests
+	@echo "== running the tests"
+	@$(BIN)/python -m pytest
+
+check: $(READY) ## check format, lint and types of code and tests
+	@echo "== checking format, lint and types"
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/pyright
+
+format: $(READY) ## format the code and apply the safe lint fixes
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: $(BENCH_READY) ## measure against geom_median and byzfl; writes docs/benchmarks.md
+	@echo "== measuring against peers, which takes some minutes"
+	@$(VENV)-bench/bin/python -m benchmarks
+
+clean: ## remove the environments and what the tools left behind
+	rm -rf $(VENV) $(VENV)-bench build dist .pytest_cache .ruff_cache .hypothesis
+
+$(READY): pyproject.toml constraints.txt
+	@echo "== setting up $(VENV) (once; some minutes on a slow network)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rfa needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + ": call make with PYTHON=python3.11")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python $(PIP) torch
+	@$(BIN)/python $(PIP) --editable '.[lab,dev]'
+	@touch $@
+
+# The peers live in an environment of their own. byzfl comes without its dependencies: it would
+# bring torchvision, which its aggregators never use.
+$(BENCH_READY): pyproject.toml constraints.txt
+	@echo "== setting up $(VENV)-bench with the peers (once)"
+	@test -x $(VENV)-bench/bin/python || $(PYTHON) -m venv $(VENV)-bench
+	@$(VENV)-bench/bin/python $(PIP) torch
+	@$(VENV)-bench/bin/python $(PIP) --editable '.[lab]' geom-median==0.1.0 scipy
+	@$(VENV)-bench/bin/python $(PIP) --no-deps byzfl==0.0.11
+	@touch $@

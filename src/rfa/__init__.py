@@ -1,0 +1,1 @@
+"""rfa: robust and private aggregation for federated learning."""

@@ -1,0 +1,278 @@
+"""The points of an aggregation, in whatever form the caller holds them, read without a copy.
+
+A *cloud* is m points of d floating-point coordinates. It may come as one (m, ...) array, as a
+sequence of m arrays, or as a sequence of m models, each a list, tuple or dict of arrays. numpy
+and torch are both welcome; torch is looked up only where the caller has imported it already.
+
+    >>> import numpy as np
+    >>> model = {"weight": np.ones((2, 2), np.float32), "batches": np.array(7)}
+    >>> cloud = read_cloud([model, model, model])
+    >>> cloud.rows, cloud.dim
+    (3, 4)
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array: TypeAlias = NDArray[Any]
+Rows: TypeAlias = "Array | list[Array]"
+"""One array of every point, flattened: an (m, k) matrix, or m vectors of length k."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a point looks like: how to take one apart into arrays, and how to put one together."""
+
+    split: Callable[[Any], list[Any]]
+    join: Callable[[list[Any]], Any]
+    names: list[str]
+    likes: list[Any]
+    counts: list[bool]
+    """Which arrays are integer or boolean buffers: carried along, but no coordinates."""
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """m points of d coordinates, as the arrays that the caller gave."""
+
+    form: Form
+    rows: int
+    segments: list[Rows]
+    buffers: list[Rows]
+
+    @property
+    def widths(self) -> list[int]:
+        """How many coordinates each segment has."""
+        return [segment[0].size for segment in self.segments]
+
+    @property
+    def dim(self) -> int:
+        """The number of coordinates, d."""
+        return sum(self.widths)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The common type of the coordinates."""
+        kinds = (
+            {segment.dtype} if isinstance(segment, np.ndarray) else {row.dtype for row in segment}
+            for segment in self.segments
+        )
+        return np.result_type(*set[Any]().union(*kinds))
+
+    def point(self, row: int, dtype: Any) -> Array:
+        """The coordinates of one point, as a vector of its own."""
+        return np.concatenate([segment[row] for segment in self.segments], dtype=dtype)
+
+    def keep(self, rows: Sequence[int]) -> Cloud:
+        """The cloud of these points only; they are not copied."""
+        return replace(
+            self,
+            rows=len(rows),
+            segments=[[segment[row] for row in rows] for segment in self.segments],
+            buffers=[[buffer[row] for row in rows] for buffer in self.buffers],
+        )
+
+    def flatten(self, point: Any, name: str) -> Array:
+        """The coordinates of a point of the same form, or of a plain vector of length d."""
+        if _is_array(point) and _to_numpy(point, name).shape == (self.dim,):
+            return _to_float(_to_numpy(point, name))
+        leaves = _leaves(self.form, point, name)
+        pairs = zip(leaves, self.form.counts, strict=True)
+        return np.concatenate([_to_float(leaf).reshape(-1) for leaf, count in pairs if not count])
+
+    def restore(self, read: Callable[[slice, Any], Array], buffers: Sequence[Array]) -> Any:
+        """A point in the caller's form: `read(where, dtype)` gives the coordinates of a segment."""
+        ends = np.cumsum(self.widths).tolist()
+        spans = iter([slice(a, b) for a, b in zip([0, *ends], ends, strict=False)])
+        rest = iter(buffers)
+        leaves = [
+            _as_like(next(rest) if count else read(next(spans), _float_type(like)), like)
+            for like, count in zip(self.form.likes, self.form.counts, strict=True)
+        ]
+        return self.form.join(leaves)
+
+
+def read_cloud(points: Any) -> Cloud:
+    """Read points in any of the accepted forms.
+
+    Raises:
+        TypeError: if the points, or their numbers, are of a kind that has no geometric median.
+        ValueError: if there are no points or no coordinates, or if the points differ in shape.
+    """
+    if _is_array(points):
+        return _read_array(points)
+    if not isinstance(points, Sequence) or isinstance(points, str | bytes):
+        msg = f"points must be an array or a sequence of points, not {type(points).__name__}"
+        raise TypeError(msg)
+    items = cast("Sequence[Any]", points)
+    if not items:
+        msg = "there are no points: an empty cohort has no aggregate"
+        raise ValueError(msg)
+    form = _form_of(items[0])
+    columns = list(zip(*(_leaves(form, item, f"point {i}") for i, item in enumerate(items))))
+    return _cloud(form, len(items), [[leaf.reshape(-1) for leaf in column] for column in columns])
+
+
+def _read_array(points: Any) -> Cloud:
+    array = _to_numpy(points, "points")
+    if array.ndim < 2:  # noqa: PLR2004
+        msg = (
+            f"points must have one row for each point, not shape {array.shape}: "
+            "give m scalars as an (m, 1) array"
+        )
+        raise ValueError(msg)
+    if not len(array):
+        msg = f"there are no points in an array of shape {array.shape}"
+        raise ValueError(msg)
+    form = replace(_form_of(points[0]), likes=[points[0]])
+    matrix = _to_float(array).reshape(len(array), -1)
+    return _cloud(form, len(array), [matrix])
+
+
+def _cloud(form: Form, rows: int, columns: Sequence[Rows]) -> Cloud:
+    pairs = list(zip(columns, form.counts, strict=True))
+    cloud = Cloud(
+        form,
+        rows,
+        segments=[_floats(column) for column, count in pairs if not count],
+        buffers=[column for column, count in pairs if count],
+    )
+    if not cloud.segments or not cloud.dim:
+        msg = "the points have no floating-point coordinates to aggregate"
+        raise ValueError(msg)
+    return cloud
+
+
+def _floats(column: Rows) -> Rows:
+    return column if isinstance(column, np.ndarray) else [_to_float(row) for row in column]
+
+
+def _form_of(point: Any) -> Form:
+    """The form of the first point, which all others must share."""
+    if isinstance(point, Mapping):
+        return _mapping_form(cast("Mapping[Any, Any]", point))
+    if isinstance(point, list | tuple):
+        items = cast("Sequence[Any]", point)
+        if any(_is_array(item) for item in items):
+            join = cast("Callable[[list[Any]], Any]", tuple if isinstance(point, tuple) else list)
+            names = [f"array {k}" for k in range(len(items))]
+            return _model_form(_split_sequence, join, names, list(items))
+    return Form(lambda p: [p], lambda leaves: leaves[0], [""], [point], [False])
+
+
+def _mapping_form(point: Mapping[Any, Any]) -> Form:
+    keys = list(point)
+
+    def split(other: Any) -> list[Any]:
+        if not isinstance(other, Mapping):
+            msg = f"is a {type(other).__name__}, where the first point is a dict"
+            raise ValueError(msg)
+        odd = set(keys) ^ set(cast("Mapping[Any, Any]", other))
+        if odd:
+            msg = f"and the first point do not share the keys {sorted(map(repr, odd))}"
+            raise ValueError(msg)
+        return [other[key] for key in keys]
+
+    kind = OrderedDict[Any, Any] if isinstance(point, OrderedDict) else dict[Any, Any]
+    names = [f"array {key!r}" for key in keys]
+    return _model_form(
+        split, lambda leaves: kind(zip(keys, leaves, strict=True)), names, list(point.values())
+    )
+
+
+def _split_sequence(point: Any) -> list[Any]:
+    if not isinstance(point, list | tuple):
+        msg = f"is a {type(point).__name__}, where the first point is a list of arrays"
+        raise ValueError(msg)
+    return list(cast("Sequence[Any]", point))
+
+
+def _model_form(
+    split: Callable[[Any], list[Any]],
+    join: Callable[[list[Any]], Any],
+    names: list[str],
+    likes: list[Any],
+) -> Form:
+    kinds = [_to_numpy(like, name).dtype.kind for like, name in zip(likes, names, strict=True)]
+    return Form(split, join, names, likes, [kind in "iub" for kind in kinds])
+
+
+def _leaves(form: Form, point: Any, name: str) -> list[Array]:
+    """The arrays of a point as numpy arrays, after checking that it has the form."""
+    try:
+        leaves = form.split(point)
+    except ValueError as error:
+        msg = f"{name} {error}"
+        raise ValueError(msg) from None
+    if len(leaves) != len(form.likes):
+        msg = f"{name} has {len(leaves)} arrays, where the first point has {len(form.likes)}"
+        raise ValueError(msg)
+    arrays: list[Array] = []
+    for leaf, like, label in zip(leaves, form.likes, form.names, strict=True):
+        where = f"{name}, {label}" if label else name
+        array = _to_numpy(leaf, where)
+        if array.shape != _shape(like):
+            msg = f"{where} has shape {array.shape}, where the first point has {_shape(like)}"
+            raise ValueError(msg)
+        arrays.append(array)
+    return arrays
+
+
+def _torch() -> Any:
+    return sys.modules.get("torch")
+
+
+def _is_tensor(value: Any) -> bool:
+    torch = _torch()
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray) or _is_tensor(value)
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    return tuple(value.shape) if _is_tensor(value) else np.shape(value)
+
+
+def _to_numpy(value: Any, name: str) -> Array:
+    """A numpy view of an array or tensor; only tensors of other devices or bfloat16 are copied."""
+    if _is_tensor(value):
+        tensor = value.detach().cpu()
+        value = (tensor.float() if tensor.dtype == _torch().bfloat16 else tensor).numpy()
+    try:
+        array = np.asarray(value)
+    except (ValueError, TypeError) as error:
+        msg = f"{name} is no array of numbers: {error}"
+        raise ValueError(msg) from None
+    if array.dtype.kind not in "fiub":
+        msg = f"{name} holds {array.dtype} values, where real numbers are needed"
+        raise TypeError(msg)
+    return array
+
+
+def _to_float(array: Array) -> Array:
+    return array if array.dtype.kind == "f" else array.astype(np.float64)
+
+
+def _float_type(like: Any) -> Any:
+    """The numpy type that an answer of this kind is computed into."""
+    dtype = _to_numpy(like, "point").dtype
+    return dtype if dtype.kind == "f" else np.dtype(np.float64)
+
+
+def _as_like(array: Array, like: Any) -> Any:
+    """The array in the shape and kind of `like`: numpy, or torch on the same device."""
+    shaped = array.reshape(_shape(like))
+    if not _is_tensor(like):
+        return shaped
+    dtype = like.dtype if like.is_floating_point() or array.dtype.kind != "f" else None
+    return _torch().from_numpy(shaped).to(device=like.device, dtype=dtype)

@@ -1,0 +1,93 @@
+"""The points of one aggregation after the checks that all aggregators share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from rfa.cloud import Cloud, read_cloud
+from rfa.kernel import Floats, Kernel, open_kernel
+
+OnBad: TypeAlias = Literal["raise", "drop"]
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """Finite points with positive weights that sum to one."""
+
+    cloud: Cloud
+    kernel: Kernel
+    alpha: Floats
+    rows: list[int]
+    """Which of the caller's points these are."""
+    dropped: tuple[int, ...]
+    total: int
+    """How many points the caller gave."""
+
+    def spread(self, weights: Floats) -> Floats:
+        """Weights of these points as weights of all that the caller gave."""
+        full = np.zeros(self.total)
+        full[self.rows] = weights
+        return full
+
+
+def read_cohort(points: Any, weights: Any, on_bad: OnBad) -> Cohort:
+    """Read points and weights, and leave out or refuse what no aggregate can use.
+
+    Raises:
+        TypeError: if points or weights are not numbers.
+        ValueError: if they are empty, differ in shape, or hold values that have no meaning; and
+            if points are not finite, unless `on_bad` is "drop".
+    """
+    if on_bad not in ("raise", "drop"):
+        msg = f"on_bad must be 'raise' or 'drop', not {on_bad!r}"
+        raise ValueError(msg)
+    cloud = read_cloud(points)
+    alpha = _read_weights(weights, cloud.rows)
+    kernel = open_kernel(cloud, alpha)
+    finite = np.isfinite(kernel.norms)
+    bad = np.flatnonzero(~finite).tolist()
+    if bad and on_bad == "raise":
+        msg = (
+            f"points {_some(bad)} are not finite (NaN, infinite, or too large to square): "
+            "mend them, or leave them out with on_bad='drop'"
+        )
+        raise ValueError(msg)
+    rows: list[int] = np.flatnonzero(finite & (alpha > 0)).tolist()
+    if not rows:
+        msg = f"no finite point with a positive weight is left of {cloud.rows}"
+        raise ValueError(msg)
+    if len(rows) < cloud.rows:
+        total = cloud.rows
+        cloud, alpha = cloud.keep(rows), alpha[rows]
+        kernel = open_kernel(cloud, alpha)
+        return Cohort(cloud, kernel, alpha / alpha.sum(), rows, tuple(bad), total)
+    return Cohort(cloud, kernel, alpha / alpha.sum(), rows, (), cloud.rows)
+
+
+def _read_weights(weights: Any, rows: int) -> Floats:
+    if weights is None:
+        return np.ones(rows)
+    try:
+        alpha = np.array(weights, np.float64)
+    except (ValueError, TypeError, RuntimeError) as error:
+        msg = f"weights must be {rows} numbers: {error}"
+        raise TypeError(msg) from None
+    if alpha.shape != (rows,):
+        msg = f"weights must be one number for each of the {rows} points, not shape {alpha.shape}"
+        raise ValueError(msg)
+    odd = np.flatnonzero(~np.isfinite(alpha) | (alpha < 0))
+    if odd.size:
+        msg = f"weights must be finite and not negative: weights[{odd[0]}] is {alpha[odd[0]]}"
+        raise ValueError(msg)
+    if not alpha.any():
+        msg = f"weights must not all be zero: all {rows} are"
+        raise ValueError(msg)
+    return alpha / alpha.max()
+
+
+def _some(rows: list[int], most: int = 10) -> str:
+    shown = ", ".join(map(str, rows[:most]))
+    return f"[{shown}]" if len(rows) <= most else f"[{shown}, … {len(rows)} in all]"

@@ -1,0 +1,270 @@
+"""The arithmetic of a cloud in weight space: distances from a weighted average of the points.
+
+Every iterate of Weiszfeld's algorithm is an average of the points, v = sum_i weights_i w_i, so
+the algorithms in `median.py` carry m weights and ask one thing: how far is v from each point?
+`Stream` answers in two matrix-vector products, which run at the speed of memory:
+
+    u = sum_i weights_i x_i,   |x_i - u|^2 = |x_i|^2 - 2 <x_i, u> + |u|^2,   x_i = w_i - centre
+
+The cancellation in that sum is harmless only while the centre is about as near to v as the points
+are. The origin will do for updates. Where it does not, the kernel moves the centre to the point
+nearest to v and answers again, so that distances are good to working precision wherever the cloud
+lies and however far its outliers are.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rfa.cloud import Array, Cloud, Rows
+
+Floats: TypeAlias = NDArray[np.float64]
+
+BLOCK = 1 << 21
+"""Numbers in a block: a few megabytes, so that the second product finds it in the cache."""
+WIDTH = 1 << 17
+"""Coordinates in a block at most; across blocks, products are added up in float64."""
+SQUARES = 1 << 15
+"""The same for sums of squares, where errors do not cancel."""
+SCRATCH = 25
+"""Blocks that must be centred or converted are copied, at most this fraction of the cloud."""
+SMALL = 1 << 14
+"""A cloud of no more numbers than this is copied to float64 whole and treated directly."""
+PAIRS = 1 << 10
+"""Points of a small cloud at most for which all pairs are compared."""
+NEAR = 4.0
+"""How many typical distances the centre may be away from v."""
+RANGE = (1e-30, 1e30)
+"""Mean squares below and squared norms above are beyond float32 and computed in float64."""
+
+
+class Kernel(ABC):
+    """What the algorithms know of a cloud."""
+
+    eps: float
+    """The working precision."""
+    norms: Floats
+    """The squared distances of the points from the centre."""
+
+    def __init__(self, cloud: Cloud, alpha: Floats) -> None:
+        self._cloud = cloud
+        self._alpha = alpha
+        self._row: int | None = None
+        self.moved = False
+        self.centre(None)
+
+    def centre(self, at: Array | int | None) -> Floats:
+        """Centre on a vector, on a point, or on the origin; the distances of the points from it."""
+        self._row = at if isinstance(at, int) else None
+        with np.errstate(over="ignore", invalid="ignore"):
+            self.norms = self._centre_on(at)
+        self._reach = weighted_median(self.norms, self._alpha)
+        return np.sqrt(self.norms)
+
+    def distances(self, weights: Floats) -> Floats:
+        """Set the average to sum_i weights_i w_i; the distances of the points from it."""
+        squares = self._squares(weights)
+        nearest = int(squares.argmin())
+        if self._reach > NEAR**2 * weighted_median(squares, self._alpha) and nearest != self._row:
+            self.moved = True
+            self.centre(nearest)
+            return self.distances(weights)
+        return np.sqrt(squares)
+
+    def lowest(self) -> int | None:
+        """The point with the lowest objective, where that is cheap to tell."""
+        return None
+
+    @abstractmethod
+    def _centre_on(self, at: Array | int | None) -> Floats:
+        """Take a centre; the squared distances from it."""
+
+    @abstractmethod
+    def _squares(self, weights: Floats) -> Floats:
+        """Set the average; the squared distances from it."""
+
+    @abstractmethod
+    def combine(self, weights: Floats) -> None:
+        """Set the average to centre + sum_i weights_i (w_i - centre), and measure nothing."""
+
+    @abstractmethod
+    def read(self, where: slice, dtype: Any) -> Array:
+        """The coordinates of the average."""
+
+
+def open_kernel(cloud: Cloud, alpha: Floats) -> Kernel:
+    """The kernel that suits a cloud, centred on the origin."""
+    if cloud.rows * cloud.dim <= SMALL:
+        return Dense(cloud, alpha)
+    wide = cloud.dtype.itemsize > np.dtype(np.float32).itemsize
+    kernel = Stream(cloud, alpha, np.float64 if wide else np.float32)
+    norms = kernel.norms
+    typical = weighted_median(norms, alpha) / cloud.dim
+    if wide or (typical >= RANGE[0] and norms.max() <= RANGE[1]) or np.isnan(norms).any():
+        return kernel
+    return Stream(cloud, alpha, np.float64)
+
+
+class Dense(Kernel):
+    """A small cloud: a float64 matrix and plain differences."""
+
+    eps = float(np.finfo(np.float64).eps)
+
+    def __init__(self, cloud: Cloud, alpha: Floats) -> None:
+        self._points = np.stack([cloud.point(row, np.float64) for row in range(cloud.rows)])
+        super().__init__(cloud, alpha)
+
+    def _centre_on(self, at: Array | int | None) -> Floats:
+        start = self._points[at] if isinstance(at, int) else at
+        self._centre = np.zeros(self._cloud.dim) if start is None else start.astype(np.float64)
+        self._average = np.zeros(self._cloud.dim)
+        self._centred = self._points - self._centre
+        return np.vecdot(self._centred, self._centred)
+
+    def combine(self, weights: Floats) -> None:
+        """Set the average to centre + sum_i weights_i (w_i - centre), and measure nothing."""
+        self._average = weights @ self._centred
+
+    def _squares(self, weights: Floats) -> Floats:
+        self.combine(weights)
+        apart = self._centred - self._average
+        return np.vecdot(apart, apart)
+
+    def lowest(self) -> int | None:
+        """The point with the lowest objective, where that is cheap to tell."""
+        if self._cloud.rows > PAIRS:
+            return None
+        products = self._centred @ self._centred.T
+        squares = self.norms + self.norms[:, None] - 2 * products
+        return int((np.sqrt(np.maximum(squares, 0)) @ self._alpha).argmin())
+
+    def read(self, where: slice, dtype: Any) -> Array:
+        """The coordinates of the average."""
+        return (self._centre[where] + self._average[where]).astype(dtype)
+
+
+class Stream(Kernel):
+    """A cloud of any size, read block by block where it lies."""
+
+    def __init__(self, cloud: Cloud, alpha: Floats, dtype: Any) -> None:
+        self._dtype: np.dtype[Any] = np.dtype(dtype)
+        self.eps = float(np.finfo(self._dtype).eps)
+        self._scratch: Array | None = None
+        self._average: Array = np.zeros(0, self._dtype)
+        super().__init__(cloud, alpha)
+
+    def _centre_on(self, at: Array | int | None) -> Floats:
+        if isinstance(at, int):
+            self._centre = self._cloud.point(at, self._dtype)
+        else:
+            self._centre = None if at is None else at.astype(self._dtype)
+        norms = np.zeros(self._cloud.rows)
+        for _, block in self._blocks(SQUARES):
+            norms += np.vecdot(block, block)
+        return norms
+
+    def combine(self, weights: Floats) -> None:
+        """Set the average to centre + sum_i weights_i (w_i - centre), and measure nothing."""
+        short = self._shorten(weights)
+        for where, block in self._blocks():
+            np.matmul(short, block, out=self._average[where])
+
+    def _squares(self, weights: Floats) -> Floats:
+        short = self._shorten(weights)
+        inner = np.zeros(self._cloud.rows)
+        for where, block in self._blocks():
+            average = self._average[where]
+            np.matmul(short, block, out=average)
+            inner += block @ average
+        return np.maximum(self.norms - 2 * inner + short.astype(np.float64) @ inner, 0)
+
+    def _shorten(self, weights: Floats) -> Array:
+        """The weights in working precision, and a place for the average."""
+        if not self._average.size:
+            self._average = np.empty(self._cloud.dim, self._dtype)
+        return weights.astype(self._dtype)
+
+    def read(self, where: slice, dtype: Any) -> Array:
+        """The coordinates of the average."""
+        average = self._average[where]
+        if self._centre is None:
+            return average.astype(dtype, copy=False)
+        centre, out = self._centre[where], np.empty(average.size, dtype)
+        for start in range(0, out.size, SQUARES):
+            block = slice(start, start + SQUARES)
+            out[block] = centre[block].astype(np.float64) + average[block]
+        return out
+
+    def _blocks(self, most: int = 0) -> Iterator[tuple[slice, Array]]:
+        """Blocks of coordinates of all points, less the centre, with their place in a vector."""
+        start, most = 0, most or min(WIDTH, max(BLOCK // self._cloud.rows, 1))
+        for segment, width in zip(self._cloud.segments, self._cloud.widths, strict=True):
+            as_is = isinstance(segment, np.ndarray) and segment.dtype == self._dtype
+            if as_is and self._centre is None:
+                yield from _views(segment, start, most)
+            else:
+                yield from self._copies(segment, slice(start, start + width))
+            start += width
+
+    def _copies(self, segment: Rows, place: slice) -> Iterator[tuple[slice, Array]]:
+        """Blocks copied into one scratch space, by several threads where that pays."""
+        rows, width = self._cloud.rows, place.stop - place.start
+        if self._scratch is None:
+            size = min(BLOCK, max(rows, SCRATCH) * self._cloud.dim // SCRATCH)
+            self._scratch = np.empty((rows, min(SQUARES, max(size // rows, 1))), self._dtype)
+        step = min(self._scratch.shape[1], width)
+        threads = min(_cores(), rows, rows * step >> 16) or 1
+        parts = np.array_split(np.arange(rows), threads)
+        with ThreadPoolExecutor(threads) as pool:
+            for a in range(0, width, step):
+                b = min(a + step, width)
+                where = slice(place.start + a, place.start + b)
+                block = self._scratch[:, : b - a]
+                centre = None if self._centre is None else self._centre[where]
+                jobs = [(block, segment, part, slice(a, b), centre) for part in parts]
+                waiting = [pool.submit(_fill, *job) for job in jobs[1:]]
+                _fill(*jobs[0])
+                for job in waiting:
+                    job.result()
+                yield where, block
+
+
+def _views(segment: Array, start: int, step: int) -> Iterator[tuple[slice, Array]]:
+    for a in range(0, segment.shape[1], step):
+        block = segment[:, a : a + step]
+        yield slice(start + a, start + a + block.shape[1]), block
+
+
+def _fill(
+    block: Array, segment: Rows, rows: NDArray[np.intp], where: slice, centre: Array | None
+) -> None:
+    """Copy the coordinates of some points, less the centre."""
+    if isinstance(segment, np.ndarray):
+        some = slice(int(rows[0]), int(rows[-1]) + 1)
+        pairs = [(segment[some, where], block[some])]
+    else:
+        pairs = [(segment[row][where], block[row]) for row in rows]
+    for source, target in pairs:
+        if centre is None:
+            np.copyto(target, source, casting="same_kind")
+        else:
+            np.subtract(source, centre, out=target, dtype=target.dtype, casting="same_kind")
+
+
+def _cores() -> int:
+    """The processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def weighted_median(values: Floats, weights: Floats) -> float:
+    """The smallest value with at least half of the weight at or below it."""
+    order = values.argsort()
+    below = weights[order].cumsum()
+    return float(values[order[below.searchsorted(below[-1] / 2)]])

@@ -1,0 +1,315 @@
+"""The geometric median of points that the caller holds: fast, correct, and in any form.
+
+The geometric median minimises g(v) = sum_i alpha_i |v - w_i| (eq:geom_med:nonsmooth). It is found
+by Weiszfeld's algorithm, v <- sum_i beta_i w_i / sum_i beta_i with beta_i = alpha_i / |v - w_i|,
+which here runs on the m weights of the average (see `kernel.py`).
+
+    >>> import numpy as np
+    >>> points = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1e8, 1e8]])
+    >>> bool(np.linalg.norm(geometric_median(points).point) < 1)
+    True
+
+Those who hold no points, only a way to ask for sums over devices, want `weiszfeld.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rfa.anderson import Anderson, Merit
+from rfa.cohort import Cohort, OnBad, read_cohort
+from rfa.columns import column_median
+from rfa.kernel import Floats, Kernel, weighted_median
+
+MAX_STEPS = 1000
+"""Steps before a run to convergence gives up, which `converged` tells."""
+FLOOR = 2
+"""Multiples of the working precision below which no gradient can be measured."""
+NOISE = 4
+"""Multiples of the working precision by which an objective may be off."""
+SLACK = 1e-12
+"""Relative slack in the test whether a point is the median itself."""
+
+
+@dataclass(frozen=True)
+class Relative:
+    """A smoothing radius as a multiple of the typical distance.
+
+    At each step nu is `factor` times the weighted median of the distances of the points from the
+    iterate: no minority of the points can move it beyond the distances of the others.
+    """
+
+    factor: float
+
+    def __post_init__(self) -> None:
+        """Refuse what is no radius."""
+        _check_number("the factor of nu", self.factor)
+
+
+@dataclass(frozen=True)
+class Median:
+    """A geometric median, or what a number of steps towards it reached.
+
+    Attributes:
+        point: the answer, in the form of the points.
+        weights: the effective weights beta_i / sum beta, with which the points average to it.
+        objective: g at the answer, for weights that sum to one: the average distance.
+        gradient: a bound on the norm of the gradient of the objective at the answer.
+        steps: how many Weiszfeld steps were taken.
+        converged: whether `gradient` is within the tolerance.
+        dropped: the points that were left out because they are not finite.
+    """
+
+    point: Any
+    weights: Floats
+    objective: float
+    gradient: float
+    steps: int
+    converged: bool
+    dropped: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _State:
+    """An iterate: its weights, the distances of the points, and the steps that led to it."""
+
+    weights: Floats
+    distances: Floats
+    gradient: float
+    steps: int
+
+
+def geometric_median(
+    points: Any,
+    weights: Any = None,
+    *,
+    nu: float | Relative | None = None,
+    steps: int | None = None,
+    tol: float = 1e-10,
+    start: Any = None,
+    on_bad: OnBad = "raise",
+    early_stop: float | None = None,
+) -> Median:
+    """The weighted geometric median of m points, or R smoothed Weiszfeld steps towards it.
+
+    Integer and boolean arrays inside of models, such as the counters of BatchNorm, have no part
+    in the distances; the answer carries their weighted median, element by element.
+
+    Args:
+        points: an (m, d) array; or a sequence of m arrays; or of m models, each a list, tuple or
+            dict of arrays. numpy arrays or torch tensors; the answer is of the same kind.
+        weights: m weights alpha_i, not negative; equal ones by default.
+        nu: the smoothing radius (Algorithm 2), a number or `Relative`. By default
+            `Relative(0.5)` with `steps`, so that no single point that sits on an iterate can hold
+            it there, and none without: the answer is then the true geometric median. A given `nu`
+            without `steps` asks for the nu-smoothed median.
+        steps: take exactly this many Weiszfeld steps from `start` instead of converging.
+        tol: what the norm of the gradient of g (weights summing to one) may be at the answer:
+            the share of the weight that is out of balance there, since one more point with that
+            weight put on the answer would make it exact. Below about 1e-6 for float32 and 2e-15
+            for float64 nothing can be told, and the run stops there.
+        start: where the steps start: "zero", "mean", or a vector or model. By default zero, the
+            right start for updates; where the points turn out to lie far from zero compared with
+            their spread, as whole models do, the steps start at a point amid them.
+        on_bad: what to do about points that are not finite: "raise", or "drop" and report them.
+        early_stop: with `steps`, stop sooner when a step improves g_nu by no more than this
+            fraction (the paper's appendix uses 1e-6).
+
+    Raises:
+        TypeError: if points or weights are not numbers.
+        ValueError: if an argument has no meaning; the message names the value.
+    """
+    nu = _check_options(nu, steps, tol, start, early_stop)
+    cohort = read_cohort(points, weights, on_bad)
+    if steps is None:
+        state = _converge(cohort.kernel, cohort.alpha, nu, max(tol, FLOOR * cohort.kernel.eps))
+    else:
+        state = _take_steps(cohort, nu, steps, start, early_stop)
+    return Median(
+        point=_restore(cohort),
+        weights=cohort.spread(state.weights),
+        objective=float(cohort.alpha @ state.distances),
+        gradient=state.gradient,
+        steps=state.steps,
+        converged=state.gradient <= max(tol, FLOOR * cohort.kernel.eps),
+        dropped=cohort.dropped,
+    )
+
+
+def _restore(cohort: Cohort) -> Any:
+    buffers = [column_median(buffer, cohort.alpha) for buffer in cohort.cloud.buffers]
+    return cohort.cloud.restore(cohort.kernel.read, buffers)
+
+
+def _take_steps(
+    cohort: Cohort, nu: float | Relative, steps: int, start: Any, early_stop: float | None
+) -> _State:
+    """Algorithm 2, exactly this many steps."""
+    kernel, alpha = cohort.kernel, cohort.alpha
+    if isinstance(start, str) and start == "mean":
+        distances = kernel.distances(alpha)
+    elif start is None or isinstance(start, str):
+        distances = np.sqrt(kernel.norms)
+    else:
+        distances = kernel.centre(cohort.cloud.flatten(start, "start"))
+    state = _steps_from(kernel, alpha, distances, nu, steps, early_stop)
+    if start is None and kernel.moved:  # the points lie far from zero: start at one amid them
+        state = _steps_from(kernel, alpha, np.sqrt(kernel.norms), nu, steps, early_stop)
+    return state
+
+
+def _steps_from(
+    kernel: Kernel,
+    alpha: Floats,
+    distances: Floats,
+    nu: float | Relative,
+    steps: int,
+    early_stop: float | None,
+) -> _State:
+    weights, taken = alpha, 0
+    while taken < steps:
+        radius = _radius(nu, distances, alpha)
+        before = _smoothed(alpha, distances, radius)
+        weights = _normalise(_betas(alpha, distances, radius))
+        distances = kernel.distances(weights)
+        taken += 1
+        gained = abs(before - _smoothed(alpha, distances, radius))
+        if early_stop is not None and gained <= early_stop * before:
+            break
+    return _State(weights, distances, _gradient(alpha, weights, distances, nu), taken)
+
+
+def _converge(kernel: Kernel, alpha: Floats, nu: float | Relative, tol: float) -> _State:
+    """Weiszfeld steps with Anderson acceleration until the gradient is within `tol`."""
+    weights, optimal = _first_weights(kernel, alpha, nu)
+    mixer, tried = Anderson(), set[int]()
+    for step in range(1, MAX_STEPS + 1):
+        distances = kernel.distances(weights)
+        gradient = 0.0 if optimal else _gradient(alpha, weights, distances, nu)
+        if gradient <= tol or step == MAX_STEPS:
+            return _State(weights, distances, gradient, step)
+        radius = _radius(nu, distances, alpha)
+        image = _normalise(_betas(alpha, distances, radius))
+        nearest = int(distances.argmin())
+        held = image[distances <= 2 * distances[nearest]].sum()
+        if radius == 0 and held > 1 / 2 and nearest not in tried:
+            tried.add(nearest)
+            weights, optimal = _try_point(kernel, alpha, nearest)
+            mixer = Anderson()
+        else:
+            objective = float(alpha @ distances)
+            merit = Merit(objective, gradient, NOISE * kernel.eps * objective)
+            weights = mixer.propose(weights, image, distances, merit)
+
+
+def _first_weights(kernel: Kernel, alpha: Floats, nu: float | Relative) -> tuple[Floats, bool]:
+    """Weights to start from, and whether they are those of the median already.
+
+    Starting next to the lowest of all points, and descending, keeps away from all points
+    (Beck and Sabach 2015). Where that costs too much, start from an average that holds back
+    points far from the others. Two points start at their mean.
+    """
+    lowest = kernel.lowest() if nu == 0 and alpha.size > 2 else None  # noqa: PLR2004
+    if lowest is not None:
+        return _try_point(kernel, alpha, lowest)
+    if alpha.size <= 2:  # noqa: PLR2004
+        return alpha, False
+    distances = np.sqrt(kernel.norms)
+    radius = _radius(Relative(0.1), distances, alpha)
+    return _normalise(_betas(alpha, distances, radius)), False
+
+
+def _try_point(kernel: Kernel, alpha: Floats, row: int) -> tuple[Floats, bool]:
+    """Whether a point is the median itself; if not, the weights of a lower point next to it.
+
+    A point with weight alpha (with all that coincide with it) is the median if and only if the
+    unit vectors from it to the others, times their weights, sum to no more than alpha in norm.
+    """
+    distances = kernel.centre(row)
+    here = distances == 0
+    own = _normalise(np.where(here, alpha, 0.0))
+    if here.all():
+        return own, True
+    betas = np.where(here, 0.0, alpha / np.where(here, 1.0, distances))
+    others = _normalise(betas)
+    pull = betas.sum() * kernel.distances(others)[row]
+    weight = alpha[here].sum()
+    if pull <= weight * (1 + SLACK):
+        return own, True
+    return own + (1 - weight / pull) * (others - own), False
+
+
+def _radius(nu: float | Relative, distances: Floats, alpha: Floats) -> float:
+    return nu.factor * weighted_median(distances, alpha) if isinstance(nu, Relative) else nu
+
+
+def _betas(alpha: Floats, distances: Floats, radius: float) -> Floats:
+    """beta_i = alpha_i / max(nu, |v - w_i|); without smoothing, an iterate on a point stays."""
+    eta = np.maximum(distances, radius)
+    here = eta == 0
+    return np.where(here, alpha, 0.0) if here.any() else alpha / eta
+
+
+def _gradient(alpha: Floats, weights: Floats, distances: Floats, nu: float | Relative) -> float:
+    """A bound on |grad g_nu(v)| = |sum_i beta_i (v - w_i)|, for v the average with `weights`.
+
+    Since sum_i weights_i (v - w_i) = 0, any multiple of the weights may be taken off the beta_i,
+    and the triangle inequality does the rest. On a point the least subgradient counts: the pull
+    of the others, at most their weight, less the point's own weight.
+    """
+    radius = _radius(nu, distances, alpha)
+    here = np.maximum(distances, radius) == 0
+    if here.any():
+        return max(0.0, 1 - 2 * float(alpha[here].sum()))
+    betas = _betas(alpha, distances, radius)
+    return float(np.abs(betas - betas.sum() * weights) @ distances)
+
+
+def _smoothed(alpha: Floats, distances: Floats, radius: float) -> float:
+    """The smoothed objective g_nu (eq:weiszfeld:fn:smooth)."""
+    if radius == 0:
+        return float(alpha @ distances)
+    inside = distances**2 / (2 * radius) + radius / 2
+    return float(alpha @ np.where(distances <= radius, inside, distances))
+
+
+def _normalise(weights: Floats) -> Floats:
+    return weights / weights.sum()
+
+
+def _check_options(
+    nu: float | Relative | None,
+    steps: int | None,
+    tol: float,
+    start: Any,
+    early_stop: float | None,
+) -> float | Relative:
+    """Refuse options without a meaning; the smoothing radius to use."""
+    _check_number("tol", tol)
+    if isinstance(start, str) and start not in ("zero", "mean"):
+        msg = f"start must be 'zero', 'mean' or a point, not {start!r}"
+        raise ValueError(msg)
+    if steps is None:
+        if start is not None or early_stop is not None:
+            msg = "start and early_stop go with steps: without steps the run converges anyway"
+            raise ValueError(msg)
+    elif isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+        msg = f"steps must be a whole number from 1 on, not {steps!r}"
+        raise ValueError(msg)
+    if early_stop is not None:
+        _check_number("early_stop", early_stop)
+    if nu is None:
+        return 0.0 if steps is None else Relative(0.5)
+    if not isinstance(nu, Relative):
+        _check_number("nu", nu)
+    return nu
+
+
+def _check_number(name: str, value: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        msg = f"{name} must be a number from 0 on, not {value!r}"
+        raise ValueError(msg)
