@@ -1,1 +1,22 @@
-"""rfa: robust and private aggregation for federated learning."""
+"""rfa: robust and private aggregation for federated learning.
+
+The geometric median of points you hold, and as an iterative secure aggregate of updates that you
+never see. See README.md for a start and docs/paper-to-code.md for the way from the paper.
+"""
+
+from rfa.median import Median, geometric_median
+from rfa.oracle import CountedOracle, PlainOracle, Sum, SumOracle
+from rfa.smoothing import Relative
+from rfa.weiszfeld import one_step, weiszfeld
+
+__all__ = [
+    "CountedOracle",
+    "Median",
+    "PlainOracle",
+    "Relative",
+    "Sum",
+    "SumOracle",
+    "geometric_median",
+    "one_step",
+    "weiszfeld",
+]

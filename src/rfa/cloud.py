@@ -82,8 +82,8 @@ class Cloud:
 
     def flatten(self, point: Any, name: str) -> Array:
         """The coordinates of a point of the same form, or of a plain vector of length d."""
-        if _is_array(point) and _to_numpy(point, name).shape == (self.dim,):
-            return _to_float(_to_numpy(point, name))
+        if _is_array(point) and to_numpy(point, name).shape == (self.dim,):
+            return _to_float(to_numpy(point, name))
         leaves = _leaves(self.form, point, name)
         pairs = zip(leaves, self.form.counts, strict=True)
         return np.concatenate([_to_float(leaf).reshape(-1) for leaf, count in pairs if not count])
@@ -122,7 +122,7 @@ def read_cloud(points: Any) -> Cloud:
 
 
 def _read_array(points: Any) -> Cloud:
-    array = _to_numpy(points, "points")
+    array = to_numpy(points, "points")
     if array.ndim < 2:  # noqa: PLR2004
         msg = (
             f"points must have one row for each point, not shape {array.shape}: "
@@ -201,7 +201,7 @@ def _model_form(
     names: list[str],
     likes: list[Any],
 ) -> Form:
-    kinds = [_to_numpy(like, name).dtype.kind for like, name in zip(likes, names, strict=True)]
+    kinds = [to_numpy(like, name).dtype.kind for like, name in zip(likes, names, strict=True)]
     return Form(split, join, names, likes, [kind in "iub" for kind in kinds])
 
 
@@ -218,7 +218,7 @@ def _leaves(form: Form, point: Any, name: str) -> list[Array]:
     arrays: list[Array] = []
     for leaf, like, label in zip(leaves, form.likes, form.names, strict=True):
         where = f"{name}, {label}" if label else name
-        array = _to_numpy(leaf, where)
+        array = to_numpy(leaf, where)
         if array.shape != _shape(like):
             msg = f"{where} has shape {array.shape}, where the first point has {_shape(like)}"
             raise ValueError(msg)
@@ -243,7 +243,7 @@ def _shape(value: Any) -> tuple[int, ...]:
     return tuple(value.shape) if _is_tensor(value) else np.shape(value)
 
 
-def _to_numpy(value: Any, name: str) -> Array:
+def to_numpy(value: Any, name: str) -> Array:
     """A numpy view of an array or tensor; only tensors of other devices or bfloat16 are copied."""
     if _is_tensor(value):
         tensor = value.detach().cpu()
@@ -265,7 +265,7 @@ def _to_float(array: Array) -> Array:
 
 def _float_type(like: Any) -> Any:
     """The numpy type that an answer of this kind is computed into."""
-    dtype = _to_numpy(like, "point").dtype
+    dtype = to_numpy(like, "point").dtype
     return dtype if dtype.kind == "f" else np.dtype(np.float64)
 
 

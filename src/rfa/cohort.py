@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from rfa.cloud import Cloud, read_cloud
+from rfa.cloud import Cloud, read_cloud, to_numpy
 from rfa.kernel import Floats, Kernel, open_kernel
 
 OnBad: TypeAlias = Literal["raise", "drop"]
@@ -70,11 +70,7 @@ def read_cohort(points: Any, weights: Any, on_bad: OnBad) -> Cohort:
 def _read_weights(weights: Any, rows: int) -> Floats:
     if weights is None:
         return np.ones(rows)
-    try:
-        alpha = np.array(weights, np.float64)
-    except (ValueError, TypeError, RuntimeError) as error:
-        msg = f"weights must be {rows} numbers: {error}"
-        raise TypeError(msg) from None
+    alpha = to_numpy(weights, "weights").astype(np.float64)
     if alpha.shape != (rows,):
         msg = f"weights must be one number for each of the {rows} points, not shape {alpha.shape}"
         raise ValueError(msg)

@@ -39,8 +39,12 @@ SMALL = 1 << 14
 """A cloud of no more numbers than this is copied to float64 whole and treated directly."""
 PAIRS = 1 << 10
 """Points of a small cloud at most for which all pairs are compared."""
-NEAR = 4.0
-"""How many typical distances the centre may be away from v."""
+NEAR = 3.0
+"""How many times farther from the centre than from v the points may be."""
+MOVES = 4
+"""How often the centre may move for one answer; twice is enough for all but float32's limits."""
+TINY = 1e-100
+"""Keeps quotients of squared distances finite."""
 RANGE = (1e-30, 1e30)
 """Mean squares below and squared norms above are beyond float32 and computed in float64."""
 
@@ -52,12 +56,13 @@ class Kernel(ABC):
     """The working precision."""
     norms: Floats
     """The squared distances of the points from the centre."""
+    reach: float
+    """The typical distance of the points from the centre: their weighted median."""
 
     def __init__(self, cloud: Cloud, alpha: Floats) -> None:
         self._cloud = cloud
         self._alpha = alpha
         self._row: int | None = None
-        self.moved = False
         self.centre(None)
 
     def centre(self, at: Array | int | None) -> Floats:
@@ -65,18 +70,25 @@ class Kernel(ABC):
         self._row = at if isinstance(at, int) else None
         with np.errstate(over="ignore", invalid="ignore"):
             self.norms = self._centre_on(at)
-        self._reach = weighted_median(self.norms, self._alpha)
+        self.reach = weighted_median(self.norms, self._alpha) ** 0.5
         return np.sqrt(self.norms)
 
     def distances(self, weights: Floats) -> Floats:
         """Set the average to sum_i weights_i w_i; the distances of the points from it."""
         squares = self._squares(weights)
-        nearest = int(squares.argmin())
-        if self._reach > NEAR**2 * weighted_median(squares, self._alpha) and nearest != self._row:
-            self.moved = True
+        for _ in range(MOVES):
+            nearest = int(squares.argmin())
+            if nearest == self._row or not self._is_far(weights, squares):
+                break
             self.centre(nearest)
-            return self.distances(weights)
+            squares = self._squares(weights)
         return np.sqrt(squares)
+
+    def _is_far(self, weights: Floats, squares: Floats) -> bool:
+        """Whether the centre is so far from v that distances lose digits where it matters."""
+        shares = np.abs(weights)
+        loss = self.norms / (np.maximum(squares, TINY * self.norms) + TINY)
+        return bool(shares @ loss > NEAR**2 * shares.sum())
 
     def lowest(self) -> int | None:
         """The point with the lowest objective, where that is cheap to tell."""
@@ -97,6 +109,10 @@ class Kernel(ABC):
     @abstractmethod
     def read(self, where: slice, dtype: Any) -> Array:
         """The coordinates of the average."""
+
+    @abstractmethod
+    def total(self) -> Floats:
+        """What `combine` added to the centre: sum_i weights_i (w_i - centre)."""
 
 
 def open_kernel(cloud: Cloud, alpha: Floats) -> Kernel:
@@ -148,6 +164,10 @@ class Dense(Kernel):
     def read(self, where: slice, dtype: Any) -> Array:
         """The coordinates of the average."""
         return (self._centre[where] + self._average[where]).astype(dtype)
+
+    def total(self) -> Floats:
+        """What `combine` added to the centre: sum_i weights_i (w_i - centre)."""
+        return self._average
 
 
 class Stream(Kernel):
@@ -201,6 +221,10 @@ class Stream(Kernel):
             block = slice(start, start + SQUARES)
             out[block] = centre[block].astype(np.float64) + average[block]
         return out
+
+    def total(self) -> Floats:
+        """What `combine` added to the centre: sum_i weights_i (w_i - centre)."""
+        return self._average.astype(np.float64)
 
     def _blocks(self, most: int = 0) -> Iterator[tuple[slice, Array]]:
         """Blocks of coordinates of all points, less the centre, with their place in a vector."""

@@ -1,0 +1,30 @@
+"""Checks of arguments, with errors that name the value and what would be right."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral, Real
+
+
+def check_number(name: str, value: float, *, positive: bool = False) -> None:
+    """Refuse what is not a finite number, or is negative.
+
+    Raises:
+        ValueError: naming the value.
+    """
+    usable = isinstance(value, Real) and not isinstance(value, bool)
+    if not usable or not 0 <= value < math.inf or (positive and value == 0):
+        wanted = "a positive number" if positive else "a number from 0 on"
+        msg = f"{name} must be {wanted}, not {value!r}"
+        raise ValueError(msg)
+
+
+def check_count(name: str, value: int) -> None:
+    """Refuse what is not a whole number from 1 on.
+
+    Raises:
+        ValueError: naming the value.
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        msg = f"{name} must be a whole number from 1 on, not {value!r}"
+        raise ValueError(msg)

@@ -1,0 +1,114 @@
+"""The one question a server may ask: sums over devices of what each adds at a point v.
+
+A device with update w_i and weight alpha_i, at distance r_i = |w_i - v|, adds
+
+    push_i = alpha_i min(1, r_i / nu) (w_i - v) / r_i,     so that |push_i| <= alpha_i,
+    mass_i = nu alpha_i / max(nu, r_i),                    in (0, alpha_i].
+
+Everything that an algorithm behind a `SumOracle` learns are these sums. It holds no update, so it
+cannot look at a device: whatever oracle is plugged in, privacy is visible in the types.
+
+    >>> import numpy as np
+    >>> ask = PlainOracle([np.array([3.0, 4.0]), np.array([0.0, 0.0])])
+    >>> total = ask(np.zeros(2), 1.0)
+    >>> total.push, total.mass
+    (array([0.6, 0.8]), 1.2)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from rfa.cohort import OnBad, read_cohort
+from rfa.kernel import Floats
+from rfa.smoothing import betas, smoothed_norms
+
+Vector: TypeAlias = Floats
+
+
+@dataclass(frozen=True)
+class Sum:
+    """What the devices of a cohort add up to at v, with radius nu.
+
+    Attributes:
+        push: the sum of the push_i, which is minus the gradient of the smoothed objective.
+        mass: the sum of the mass_i, at most `weight`.
+        weight: the sum of the alpha_i.
+        near: how many devices are within nu of v.
+        count: how many devices answered.
+        objective: the smoothed objective at v. It is unbounded, and one device alone could set
+            it, so no secure oracle tells it; None there.
+    """
+
+    push: Vector
+    mass: float
+    weight: float
+    near: int
+    count: int
+    objective: float | None = None
+
+
+SumOracle: TypeAlias = Callable[[Vector, float], Sum]
+
+
+class PlainOracle:
+    """Sums in plain floating point over updates in one process: fast, and nothing is private."""
+
+    def __init__(self, updates: Any, weights: Any = None, *, on_bad: OnBad = "raise") -> None:
+        """Take the updates of a cohort, in any form that `geometric_median` takes.
+
+        Args:
+            updates: m updates.
+            weights: m weights alpha_i, used as they are; ones by default.
+            on_bad: what to do about updates that are not finite: "raise" or "drop".
+        """
+        cohort = read_cohort(updates, weights, on_bad)
+        given = np.ones(cohort.total) if weights is None else np.array(weights, np.float64)
+        self._kernel = cohort.kernel
+        self._alpha = given[cohort.rows]
+        self.dim = cohort.cloud.dim
+        self.dropped = cohort.dropped
+
+    def __call__(self, v: Vector, nu: float) -> Sum:
+        """The sums at v, a vector of `dim` coordinates."""
+        _check_question(v, nu, self.dim)
+        distances = self._kernel.centre(v)
+        beta = betas(self._alpha, distances, nu)
+        self._kernel.combine(beta)
+        return Sum(
+            push=self._kernel.total(),
+            mass=float(nu * beta.sum()),
+            weight=float(self._alpha.sum()),
+            near=int((distances <= nu).sum()),
+            count=self._alpha.size,
+            objective=float(self._alpha @ smoothed_norms(distances, nu)),
+        )
+
+
+class CountedOracle:
+    """Another oracle, and how often it was asked: the communication that an algorithm costs."""
+
+    def __init__(self, ask: SumOracle) -> None:
+        self._ask = ask
+        self.calls = 0
+
+    def __call__(self, v: Vector, nu: float) -> Sum:
+        """Pass the question on."""
+        self.calls += 1
+        return self._ask(v, nu)
+
+
+def _check_question(v: Vector, nu: float, dim: int) -> None:
+    if np.shape(v) != (dim,):
+        msg = f"v must have shape ({dim},), not {np.shape(v)}"
+        raise ValueError(msg)
+    if not np.isfinite(v).all():
+        msg = f"v must be finite: coordinate {int(np.flatnonzero(~np.isfinite(v))[0])} is not"
+        raise ValueError(msg)
+    if not 0 < nu < np.inf:
+        msg = f"nu must be a positive number, not {nu!r}"
+        raise ValueError(msg)
