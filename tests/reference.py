@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,19 +23,25 @@ def g(points: Floats, alpha: Floats, v: Floats) -> float:
 def g_nu(points: Floats, alpha: Floats, nu: float, v: Floats) -> float:
     """eq:weiszfeld:fn:smooth, with the smoothed norm spelled out point by point."""
     r = distances(points, v)
-    return float(sum(a * (x * x / (2 * nu) + nu / 2 if x <= nu else x) for a, x in zip(alpha, r)))
+    return float(
+        sum(
+            a * (x * x / (2 * nu) + nu / 2 if x <= nu else x) for a, x in zip(alpha, r, strict=True)
+        )
+    )
 
 
 def grad_g_nu(points: Floats, alpha: Floats, nu: float, v: Floats) -> Floats:
     """The gradient of g_nu."""
     r = distances(points, v)
-    return np.sum([a * (v - w) / max(nu, x) for a, w, x in zip(alpha, points, r)], axis=0)
+    return np.sum(
+        [a * (v - w) / max(nu, x) for a, w, x in zip(alpha, points, r, strict=True)], axis=0
+    )
 
 
 def weiszfeld_step(points: Floats, alpha: Floats, nu: float, v: Floats) -> Floats:
     """Algorithm 2 in the paper's own form: sum_i beta_i w_i / sum_i beta_i."""
-    beta = [a / max(nu, x) for a, x in zip(alpha, distances(points, v))]
-    return np.sum([b * w for b, w in zip(beta, points)], axis=0) / sum(beta)
+    beta = [a / max(nu, x) for a, x in zip(alpha, distances(points, v), strict=True)]
+    return np.sum([b * w for b, w in zip(beta, points, strict=True)], axis=0) / sum(beta)
 
 
 def least_subgradient(points: Floats, alpha: Floats, v: Floats) -> float:
@@ -49,18 +57,18 @@ def geometric_median(points: Floats, alpha: Floats) -> Floats:
     """A geometric median: the point that is one, or else by Newton's method from the best point."""
     alpha = alpha / alpha.sum()
     for w in points:
-        if least_subgradient(points, alpha, w) <= 1e-13:  # noqa: PLR2004
+        if least_subgradient(points, alpha, w) <= 1e-13:
             return w.copy()
     v = _off_the_best_point(points, alpha)
     for _ in range(300):
         r = distances(points, v)
         u = (points - v) / r[:, None]
         gradient = -(alpha @ u)
-        if np.linalg.norm(gradient) < 1e-14:  # noqa: PLR2004
+        if np.linalg.norm(gradient) < 1e-14:
             break
         b = alpha / r
         hessian = b.sum() * np.eye(v.size) - (u.T * b) @ u
-        step = -np.linalg.lstsq(hessian, gradient, rcond=1e-14)[0]
+        step = -cast("Floats", np.linalg.lstsq(hessian, gradient, rcond=1e-14)[0])
         v = _line_search(points, alpha, v, step, gradient)
     return v
 
@@ -78,25 +86,26 @@ def _line_search(
     points: Floats, alpha: Floats, v: Floats, step: Floats, gradient: Floats
 ) -> Floats:
     t, here = 1.0, g(points, alpha, v)
-    while t > 1e-10:  # noqa: PLR2004
+    while t > 1e-10:
         if g(points, alpha, v + t * step) < here + 1e-4 * t * float(gradient @ step):
             return v + t * step
         t /= 2
     return weiszfeld_step(points, alpha, 1e-300, v)
 
 
-def far_median(points: Floats, alpha: Floats, steps: int = 3000) -> tuple[Floats, Floats]:
+def far_median(points: NDArray[Any], alpha: Floats, steps: int = 3000) -> tuple[Floats, Floats]:
     """The median of a cloud in many dimensions, as a point and what to add to it.
 
     Plain Weiszfeld steps in float64, relative to the most central point, so that neither an
     offset nor outliers cost digits.
     """
     points = points.astype(np.float64)
-    centre = points[np.argmin([np.median(distances(points, w)) for w in points])]
+    medians = np.array([np.median(distances(points, w)) for w in points])
+    centre = points[int(medians.argmin())]
     apart = points - centre
-    r = distances(apart, np.zeros(apart.shape[1]))
+    r = np.linalg.norm(apart, axis=1)
     r = np.maximum(r, np.median(r) / 2)
-    v = np.zeros(apart.shape[1])
+    v = np.zeros_like(centre)
     for _ in range(steps):
         beta = alpha / r
         last, v = v, beta @ apart / beta.sum()

@@ -7,15 +7,26 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import rfa
-from rfa import geometric_median
+
+torch: Any = pytest.importorskip("torch")
+
+
+def geometric_median(points: Any, weights: Any = None, **options: Any) -> Any:
+    """The function under test, for arguments and answers of all types."""
+    return rfa.geometric_median(points, weights, **options)
+
 
 RNG = np.random.default_rng(0)
 POINTS = RNG.standard_normal((7, 10))
 MEDIAN = geometric_median(POINTS).point
 LARGE = RNG.standard_normal((30, 3000)).astype(np.float32)
+
+
+def leaves(point: Any) -> list[Any]:
+    """The arrays of a point, whatever its form."""
+    return list(point) if type(point) in {list, tuple} else [point]
 
 
 def model(row: Any) -> list[Any]:
@@ -39,9 +50,10 @@ def test_arrays_of_more_dimensions_keep_their_shape() -> None:
 def test_models_as_lists_and_tuples() -> None:
     for kind in (list, tuple):
         found = geometric_median([kind(model(row)) for row in POINTS])
-        assert type(found.point) is kind
-        assert [leaf.shape for leaf in found.point] == [(2, 3), (3,), ()]
-        assert np.concatenate([leaf.reshape(-1) for leaf in found.point]) == pytest.approx(MEDIAN)
+        assert found.point.__class__ is kind
+        assert [leaf.shape for leaf in leaves(found.point)] == [(2, 3), (3,), ()]
+        flat = np.concatenate([leaf.reshape(-1) for leaf in leaves(found.point)])
+        assert flat == pytest.approx(MEDIAN)
         assert found.weights == pytest.approx(geometric_median(POINTS).weights)
 
 
@@ -56,9 +68,10 @@ def test_models_as_dicts_in_any_order_of_keys() -> None:
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.longdouble])
 def test_the_type_is_kept(dtype: Any) -> None:
-    for points in (POINTS.astype(dtype), list(POINTS.astype(dtype)), [model(r) for r in POINTS.astype(dtype)]):
+    typed: Any = POINTS.astype(dtype)
+    for points in (typed, list(typed), [model(row) for row in typed]):
         point = geometric_median(points).point
-        leaf = point[0] if isinstance(point, list) else point
+        leaf = leaves(point)[0]
         assert leaf.dtype == dtype
         assert leaf.reshape(-1)[:6] == pytest.approx(MEDIAN[:6], abs=1e-2)
 
@@ -76,8 +89,7 @@ def test_large_points_of_every_type_and_form_agree() -> None:
     ]
     for form in forms:
         point = geometric_median(form).point
-        leaves = point if isinstance(point, list) else [point]
-        flat = np.concatenate([np.asarray(leaf).reshape(-1) for leaf in leaves])
+        flat = np.concatenate([np.asarray(leaf).reshape(-1) for leaf in leaves(point)])
         assert np.linalg.norm(flat - expected) < 1e-5 * np.linalg.norm(expected)
     halves = geometric_median(LARGE.astype(np.float16)).point
     assert halves.dtype == np.float16
@@ -86,7 +98,8 @@ def test_large_points_of_every_type_and_form_agree() -> None:
 
 def test_points_are_not_changed() -> None:
     points = LARGE.copy()
-    for options in ({}, {"steps": 3, "start": "mean"}, {"steps": 2, "start": LARGE[1]}):
+    choices: list[Any] = [{}, {"steps": 3, "start": "mean"}, {"steps": 2, "start": LARGE[1]}]
+    for options in choices:
         geometric_median(points + 100, **options)
         geometric_median(points, **options)
         geometric_median(list(points), **options)
@@ -100,11 +113,11 @@ def test_the_answer_shares_no_memory_with_the_points() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-def test_torch_tensors(dtype: torch.dtype) -> None:
+def test_torch_tensors(dtype: Any) -> None:
     points = torch.from_numpy(POINTS).to(dtype).requires_grad_()
     for form in (points, list(points), [model(row) for row in points]):
         point = geometric_median(form).point
-        leaf = point[0].reshape(-1) if isinstance(point, list) else point[:6]
+        leaf = leaves(point)[0].reshape(-1)[:6]
         assert leaf.dtype == dtype
         assert leaf.device == points.device
         assert not leaf.requires_grad
@@ -122,7 +135,7 @@ def test_state_dicts_load_back() -> None:
         state["1.num_batches_tracked"] = torch.tensor(count)
         states.append(state)
     found = geometric_median(states).point
-    assert isinstance(found, OrderedDict)
+    assert found.__class__ is OrderedDict
     assert found["1.num_batches_tracked"].dtype == torch.int64
     assert found["1.num_batches_tracked"].item() == 5
     net.load_state_dict(found)
@@ -179,7 +192,7 @@ def test_too_large_to_square_counts_as_bad() -> None:
     assert geometric_median(points, on_bad="drop").dropped == (1,)
 
 
-NUMBERS = [
+NO_CLOUDS: list[tuple[Any, str]] = [
     (np.zeros((0, 3)), "no points in an array of shape \\(0, 3\\)"),
     ([], "there are no points"),
     (np.zeros((3, 0)), "no floating-point coordinates"),
@@ -200,7 +213,7 @@ NUMBERS = [
 ]
 
 
-@pytest.mark.parametrize(("points", "message"), NUMBERS)
+@pytest.mark.parametrize(("points", "message"), NO_CLOUDS)
 def test_what_is_no_cloud_is_refused(points: Any, message: str) -> None:
     with pytest.raises((ValueError, TypeError), match=message):
         geometric_median(points)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -45,7 +47,9 @@ def test_degenerate_clouds_of_many_points(kind: str) -> None:
         points, alpha = make_points(kind, m, d, rng), np.full(m, 1 / m)
         found = geometric_median(points)
         assert found.converged
-        rounding = 1e-13 * float(np.abs(points).max()) / (ref.distances(points, found.point).min() or 1)
+        rounding = (
+            1e-13 * float(np.abs(points).max()) / (ref.distances(points, found.point).min() or 1)
+        )
         assert ref.least_subgradient(points, alpha, found.point) <= 1e-8 + rounding
 
 
@@ -129,8 +133,9 @@ def test_a_large_cloud_whose_median_is_almost_a_point() -> None:
 def test_translation_scaling_and_rotation(cloud: Points, seed: int, scale: float) -> None:
     assume(unique(cloud))
     rng = np.random.default_rng(seed)
-    d = cloud.points.shape[1]
-    shift, rotation = rng.standard_normal(d), np.linalg.qr(rng.standard_normal((d, d)))[0]
+    d = int(cloud.points.shape[1])
+    shift = rng.standard_normal(d)
+    rotation = np.linalg.qr(rng.standard_normal((d, d)))[0]
     found = geometric_median(cloud.points, cloud.alpha).point
     moved = geometric_median(scale * cloud.points @ rotation + shift, cloud.alpha).point
     assert np.linalg.norm(moved - (scale * found @ rotation + shift)) <= 1e-6 * scale * (
@@ -145,7 +150,11 @@ def test_steps_follow_translation_and_scaling_of_nu(cloud: Points, scale: float)
     for nu, scaled in ((0.1, 0.1 * scale), (rfa.Relative(0.3), rfa.Relative(0.3))):
         found = geometric_median(cloud.points, cloud.alpha, nu=nu, steps=3, start=start)
         moved = geometric_median(
-            scale * cloud.points + shift, cloud.alpha, nu=scaled, steps=3, start=scale * start + shift
+            scale * cloud.points + shift,
+            cloud.alpha,
+            nu=scaled,
+            steps=3,
+            start=scale * start + shift,
         )
         allowed = 1e-9 * (scale * cloud.diameter + 10 + scale * float(np.abs(cloud.points).max()))
         assert np.linalg.norm(moved.point - (scale * found.point + shift)) <= allowed
@@ -166,7 +175,10 @@ def test_whole_weights_are_repeated_points(cloud: Points, counts: list[int]) -> 
 def test_steps_take_exactly_that_many() -> None:
     rng = np.random.default_rng(1)
     points, alpha = rng.standard_normal((9, 4)) + 0.3, rng.random(9)
-    for start, v in (("zero", np.zeros(4)), ("mean", alpha @ points / alpha.sum()), (points[2], points[2])):
+    starts: list[Any] = ["zero", "mean", points[2]]
+    firsts = [np.zeros(4), alpha @ points / alpha.sum(), points[2]]
+    for start, first in zip(starts, firsts, strict=True):
+        v = first
         for _ in range(3):
             v = ref.weiszfeld_step(points, alpha, 0.2, v)
         found = geometric_median(points, alpha, nu=0.2, steps=3, start=start)

@@ -22,7 +22,7 @@ SHAPES = [(20, 4000), (100, 2000), (12, 50_000)]
 SCENARIOS = list(product((1.0, 1e4, 1e6, 1e8), ("quarter", "single"), (0.0, 1e3), (True, False)))
 
 
-def cloud(
+def cloud(  # noqa: PLR0917
     shape: tuple[int, int], size: float, share: str, offset: float, alike: bool, seed: int = 1
 ) -> tuple[NDArray[np.float32], float]:
     """Honest points of a spread, outliers `size` spreads away, all moved by `offset` spreads."""

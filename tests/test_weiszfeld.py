@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -109,7 +111,7 @@ def test_the_smoothed_objective_never_increases(cloud: Points, nu: float) -> Non
     """lemma:weiszfeld:monotonicity."""
     path = iterates(cloud, nu, mean(cloud) + cloud.diameter)
     values = [ref.g_nu(cloud.points, cloud.alpha, nu, v) for v in path]
-    assert all(b <= a + slack(cloud) for a, b in zip(values, values[1:], strict=False))
+    assert all(b <= a + slack(cloud) for a, b in pairwise(values))
 
 
 @given(clouds(least=2), radii)
@@ -119,7 +121,7 @@ def test_the_distance_to_the_smoothed_median_never_increases(cloud: Points, nu: 
     for start in (mean(cloud), cloud.points[0]):
         gaps = [float(np.linalg.norm(v - median)) for v in iterates(cloud, nu, start)]
         allowed = 1e-6 * (1 + cloud.diameter)
-        assert all(b <= a + allowed for a, b in zip(gaps, gaps[1:], strict=False))
+        assert all(b <= a + allowed for a, b in pairwise(gaps))
 
 
 @given(clouds(), radii, st.integers(0, 2**32 - 1))
@@ -237,9 +239,7 @@ def test_the_early_stop_of_the_appendix() -> None:
     assert 2 < steps < 50
     assert ours == pytest.approx(v, rel=1e-12)
     assert ask.calls == steps + 1  # the last call tells that the step before it was the last
-    told = rfa.geometric_median(
-        points, nu=1e-6, steps=100, start="zero", early_stop=1e-6
-    )
+    told = rfa.geometric_median(points, nu=1e-6, steps=100, start="zero", early_stop=1e-6)
     assert told.steps == steps
     assert told.point == pytest.approx(v, rel=1e-12)
 

@@ -64,10 +64,10 @@ class Anderson:
         return self._mix(image, (image - weights) * scale)
 
     def _step_back(self, plain: Floats) -> Floats:
-        """Drop a bad proposal. Where mixing failed, try longer and longer plain steps instead:
+        """Drop a bad proposal.
 
-        they lead away from points that are almost, but not quite, the median, while mixing takes
-        these for the solution.
+        Where mixing failed, longer and longer plain steps come next: they lead away from points
+        that are almost, but not quite, the median, which mixing takes for the solution.
         """
         self._images, self._errors, self._plain = [], [], None
         self._stretch = 1.0 if self._stretch > 1 else 2.0

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import math
 from numbers import Integral, Real
+from typing import Any
 
 
-def check_number(name: str, value: float, *, positive: bool = False) -> None:
+def check_number(name: str, value: Any, *, positive: bool = False) -> None:
     """Refuse what is not a finite number, or is negative.
 
     Raises:
         ValueError: naming the value.
     """
-    usable = isinstance(value, Real) and not isinstance(value, bool)
-    if not usable or not 0 <= value < math.inf or (positive and value == 0):
+    usable = type(value) is not bool and isinstance(value, Real)
+    if not usable or not 0 <= float(value) < math.inf or (positive and value == 0):
         wanted = "a positive number" if positive else "a number from 0 on"
         msg = f"{name} must be {wanted}, not {value!r}"
         raise ValueError(msg)
 
 
-def check_count(name: str, value: int) -> None:
+def check_count(name: str, value: Any) -> None:
     """Refuse what is not a whole number from 1 on.
 
     Raises:
         ValueError: naming the value.
     """
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+    if type(value) is bool or not isinstance(value, Integral) or int(value) < 1:
         msg = f"{name} must be a whole number from 1 on, not {value!r}"
         raise ValueError(msg)

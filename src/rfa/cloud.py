@@ -117,7 +117,9 @@ def read_cloud(points: Any) -> Cloud:
         msg = "there are no points: an empty cohort has no aggregate"
         raise ValueError(msg)
     form = _form_of(items[0])
-    columns = list(zip(*(_leaves(form, item, f"point {i}") for i, item in enumerate(items))))
+    columns = list(
+        zip(*(_leaves(form, item, f"point {i}") for i, item in enumerate(items)), strict=True)
+    )
     return _cloud(form, len(items), [[leaf.reshape(-1) for leaf in column] for column in columns])
 
 

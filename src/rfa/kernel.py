@@ -18,7 +18,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -230,11 +230,10 @@ class Stream(Kernel):
         """Blocks of coordinates of all points, less the centre, with their place in a vector."""
         start, most = 0, most or min(WIDTH, max(BLOCK // self._cloud.rows, 1))
         for segment, width in zip(self._cloud.segments, self._cloud.widths, strict=True):
-            as_is = isinstance(segment, np.ndarray) and segment.dtype == self._dtype
-            if as_is and self._centre is None:
-                yield from _views(segment, start, most)
-            else:
+            if self._centre is not None or not _is_matrix(segment, self._dtype):
                 yield from self._copies(segment, slice(start, start + width))
+            else:
+                yield from _views(segment, start, most)
             start += width
 
     def _copies(self, segment: Rows, place: slice) -> Iterator[tuple[slice, Array]]:
@@ -260,6 +259,10 @@ class Stream(Kernel):
                 yield where, block
 
 
+def _is_matrix(segment: Rows, dtype: np.dtype[Any]) -> TypeGuard[Array]:
+    return isinstance(segment, np.ndarray) and segment.dtype == dtype
+
+
 def _views(segment: Array, start: int, step: int) -> Iterator[tuple[slice, Array]]:
     for a in range(0, segment.shape[1], step):
         block = segment[:, a : a + step]
@@ -272,7 +275,7 @@ def _fill(
     """Copy the coordinates of some points, less the centre."""
     if isinstance(segment, np.ndarray):
         some = slice(int(rows[0]), int(rows[-1]) + 1)
-        pairs = [(segment[some, where], block[some])]
+        pairs: list[tuple[Array, Array]] = [(segment[some, where], block[some])]
     else:
         pairs = [(segment[row][where], block[row]) for row in rows]
     for source, target in pairs:

@@ -62,6 +62,15 @@ class Median:
 
 
 @dataclass(frozen=True)
+class _Plan:
+    """How many steps to take, and how."""
+
+    nu: Radius
+    steps: int
+    early_stop: float | None
+
+
+@dataclass(frozen=True)
 class _State:
     """An iterate: its weights, the distances of the points, and the steps that led to it."""
 
@@ -71,7 +80,7 @@ class _State:
     steps: int
 
 
-def geometric_median(
+def geometric_median(  # noqa: PLR0913
     points: Any,
     weights: Any = None,
     *,
@@ -114,17 +123,18 @@ def geometric_median(
     """
     nu = _check_options(nu, steps, tol, start, early_stop)
     cohort = read_cohort(points, weights, on_bad)
+    tol = max(tol, FLOOR * cohort.kernel.eps)
     if steps is None:
-        state = _converge(cohort.kernel, cohort.alpha, nu, max(tol, FLOOR * cohort.kernel.eps))
+        state = _converge(cohort.kernel, cohort.alpha, nu, tol)
     else:
-        state = _take_steps(cohort, nu, steps, start, early_stop)
+        state = _take_steps(cohort, _Plan(nu, steps, early_stop), start)
     return Median(
         point=_restore(cohort),
         weights=cohort.spread(state.weights),
         objective=float(cohort.alpha @ state.distances),
         gradient=state.gradient,
         steps=state.steps,
-        converged=state.gradient <= max(tol, FLOOR * cohort.kernel.eps),
+        converged=state.gradient <= tol,
         dropped=cohort.dropped,
     )
 
@@ -134,54 +144,51 @@ def _restore(cohort: Cohort) -> Any:
     return cohort.cloud.restore(cohort.kernel.read, buffers)
 
 
-def _take_steps(
-    cohort: Cohort, nu: Radius, steps: int, start: Any, early_stop: float | None
-) -> _State:
+def _take_steps(cohort: Cohort, plan: _Plan, start: Any) -> _State:
     """Algorithm 2, exactly this many steps."""
     kernel, alpha = cohort.kernel, cohort.alpha
     reach = kernel.reach
-    if isinstance(start, str) and start == "mean":
-        distances = kernel.distances(alpha)
-    elif start is None or isinstance(start, str):
-        distances = np.sqrt(kernel.norms)
-    else:
-        distances = kernel.centre(cohort.cloud.flatten(start, "start"))
-        if not np.isfinite(distances).all():
-            msg = "start must be finite, and is not (NaN, infinite, or too large to square)"
-            raise ValueError(msg)
-    state = _steps_from(kernel, alpha, distances, nu, steps, early_stop)
+    state = _steps_from(kernel, alpha, plan, _start_distances(cohort, start))
     if start is None and reach > FAR * weighted_median(state.distances, alpha):
         amid = kernel.centre(int(state.distances.argmin()))
-        state = _steps_from(kernel, alpha, amid, nu, steps, early_stop)
+        state = _steps_from(kernel, alpha, plan, amid)
     return state
 
 
-def _steps_from(
-    kernel: Kernel,
-    alpha: Floats,
-    distances: Floats,
-    nu: Radius,
-    steps: int,
-    early_stop: float | None,
-) -> _State:
+def _start_distances(cohort: Cohort, start: Any) -> Floats:
+    """The distances of the points from where the steps start."""
+    kernel = cohort.kernel
+    if isinstance(start, str) and start == "mean":
+        return kernel.distances(cohort.alpha)
+    if start is None or isinstance(start, str):
+        return np.sqrt(kernel.norms)
+    distances = kernel.centre(cohort.cloud.flatten(start, "start"))
+    if not np.isfinite(distances).all():
+        msg = "start must be finite, and is not (NaN, infinite, or too large to square)"
+        raise ValueError(msg)
+    return distances
+
+
+def _steps_from(kernel: Kernel, alpha: Floats, plan: _Plan, distances: Floats) -> _State:
     weights, taken = alpha, 0
-    while taken < steps:
-        radius = radius_at(nu, distances, alpha)
+    while taken < plan.steps:
+        radius = radius_at(plan.nu, distances, alpha)
         before = alpha @ smoothed_norms(distances, radius)
         weights = _normalise(betas(alpha, distances, radius))
         distances = kernel.distances(weights)
         taken += 1
         gained = abs(before - alpha @ smoothed_norms(distances, radius))
-        if early_stop is not None and gained <= early_stop * before:
+        if plan.early_stop is not None and gained <= plan.early_stop * before:
             break
-    return _State(weights, distances, _gradient(alpha, weights, distances, nu), taken)
+    return _State(weights, distances, _gradient(alpha, weights, distances, plan.nu), taken)
 
 
 def _converge(kernel: Kernel, alpha: Floats, nu: Radius, tol: float) -> _State:
     """Weiszfeld steps with Anderson acceleration until the gradient is within `tol`."""
     weights, optimal = _first_weights(kernel, alpha, nu)
-    mixer, tried = Anderson(), set[int]()
-    for step in range(1, MAX_STEPS + 1):
+    mixer, tried, step = Anderson(), set[int](), 0
+    while True:
+        step += 1
         distances = kernel.distances(weights)
         gradient = 0.0 if optimal else _gradient(alpha, weights, distances, nu)
         radius = radius_at(nu, distances, alpha)

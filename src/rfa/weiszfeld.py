@@ -1,11 +1,11 @@
 """The smoothed Weiszfeld algorithm against an oracle: Algorithms 2 and 3 of the paper.
 
-    >>> import numpy as np
-    >>> from rfa.oracle import PlainOracle
-    >>> updates = [np.array([1.0, 0.0]), np.array([0.0, 1.0]), np.array([1e6, 1e6])]
-    >>> v = weiszfeld(PlainOracle(updates), np.zeros(2), nu=0.5, steps=20)
-    >>> bool(np.linalg.norm(v) < 2)
-    True
+>>> import numpy as np
+>>> from rfa.oracle import PlainOracle
+>>> updates = [np.array([1.0, 0.0]), np.array([0.0, 1.0]), np.array([1e6, 1e6])]
+>>> v = weiszfeld(PlainOracle(updates), np.zeros(2), nu=0.5, steps=20)
+>>> bool(np.linalg.norm(v) < 2)
+True
 """
 
 from __future__ import annotations
