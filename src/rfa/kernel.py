@@ -18,6 +18,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
@@ -31,7 +32,7 @@ BLOCK = 1 << 21
 """Numbers in a block: a few megabytes, so that the second product finds it in the cache."""
 WIDTH = 1 << 17
 """Coordinates in a block at most; across blocks, products are added up in float64."""
-SQUARES = 1 << 15
+RUN = 1 << 12
 """The same for sums of squares, where errors do not cancel."""
 SCRATCH = 25
 """Blocks that must be centred or converted are copied, at most this fraction of the cloud."""
@@ -186,8 +187,8 @@ class Stream(Kernel):
         else:
             self._centre = None if at is None else at.astype(self._dtype)
         norms = np.zeros(self._cloud.rows)
-        for _, block in self._blocks(SQUARES):
-            norms += np.vecdot(block, block)
+        for _, block in self._blocks(self._cloud.dim):
+            norms += _row_squares(block)
         return norms
 
     def combine(self, weights: Floats) -> None:
@@ -217,8 +218,8 @@ class Stream(Kernel):
         if self._centre is None:
             return average.astype(dtype, copy=False)
         centre, out = self._centre[where], np.empty(average.size, dtype)
-        for start in range(0, out.size, SQUARES):
-            block = slice(start, start + SQUARES)
+        for start in range(0, out.size, WIDTH):
+            block = slice(start, start + WIDTH)
             out[block] = centre[block].astype(np.float64) + average[block]
         return out
 
@@ -241,11 +242,10 @@ class Stream(Kernel):
         rows, width = self._cloud.rows, place.stop - place.start
         if self._scratch is None:
             size = min(BLOCK, max(rows, SCRATCH) * self._cloud.dim // SCRATCH)
-            self._scratch = np.empty((rows, min(SQUARES, max(size // rows, 1))), self._dtype)
+            self._scratch = np.empty((rows, min(WIDTH, max(size // rows, 1))), self._dtype)
         step = min(self._scratch.shape[1], width)
-        threads = min(_cores(), rows, rows * step >> 16) or 1
-        parts = np.array_split(np.arange(rows), threads)
-        with ThreadPoolExecutor(threads) as pool:
+        parts = _split(rows, rows * step >> 16)
+        with ThreadPoolExecutor(len(parts)) as pool:
             for a in range(0, width, step):
                 b = min(a + step, width)
                 where = slice(place.start + a, place.start + b)
@@ -269,20 +269,42 @@ def _views(segment: Array, start: int, step: int) -> Iterator[tuple[slice, Array
         yield slice(start + a, start + a + block.shape[1]), block
 
 
-def _fill(
-    block: Array, segment: Rows, rows: NDArray[np.intp], where: slice, centre: Array | None
-) -> None:
+def _fill(block: Array, segment: Rows, rows: slice, where: slice, centre: Array | None) -> None:
     """Copy the coordinates of some points, less the centre."""
     if isinstance(segment, np.ndarray):
-        some = slice(int(rows[0]), int(rows[-1]) + 1)
-        pairs: list[tuple[Array, Array]] = [(segment[some, where], block[some])]
+        pairs: list[tuple[Array, Array]] = [(segment[rows, where], block[rows])]
     else:
-        pairs = [(segment[row][where], block[row]) for row in rows]
+        pairs = [(row[where], into) for row, into in zip(segment[rows], block[rows], strict=True)]
     for source, target in pairs:
         if centre is None:
             np.copyto(target, source, casting="same_kind")
         else:
             np.subtract(source, centre, out=target, dtype=target.dtype, casting="same_kind")
+
+
+def _row_squares(block: Array) -> Floats:
+    """The squared norms of the rows, added up in short runs; large blocks by several threads."""
+    rows, width = block.shape
+    if block.strides[1] != block.itemsize:  # runs would have to be copied together
+        runs = [block[:, a : a + RUN] for a in range(0, width, RUN)]
+        return np.sum([np.vecdot(run, run) for run in runs], axis=0, dtype=np.float64)
+    cut = width - width % RUN
+    head, tail = block[:, :cut].reshape(rows, -1, RUN), block[:, cut:]
+
+    def squares(part: slice) -> Floats:
+        return np.vecdot(head[part], head[part]).sum(axis=1, dtype=np.float64)
+
+    parts = _split(rows, block.size >> 21)
+    if len(parts) == 1:
+        return squares(parts[0]) + np.vecdot(tail, tail)
+    with ThreadPoolExecutor(len(parts)) as pool:
+        return np.concatenate(list(pool.map(squares, parts))) + np.vecdot(tail, tail)
+
+
+def _split(rows: int, threads: int) -> list[slice]:
+    """Shares of the rows for several threads, where the work is enough for more than one."""
+    edges = np.linspace(0, rows, max(1, min(_cores(), rows, threads)) + 1).astype(int)
+    return [slice(a, b) for a, b in pairwise(edges.tolist())]
 
 
 def _cores() -> int:

@@ -71,7 +71,7 @@ class _Plan:
 
 
 @dataclass(frozen=True)
-class _State:
+class State:
     """An iterate: its weights, the distances of the points, and the steps that led to it."""
 
     weights: Floats
@@ -125,7 +125,7 @@ def geometric_median(  # noqa: PLR0913
     cohort = read_cohort(points, weights, on_bad)
     tol = max(tol, FLOOR * cohort.kernel.eps)
     if steps is None:
-        state = _converge(cohort.kernel, cohort.alpha, nu, tol)
+        state = converge(cohort.kernel, cohort.alpha, nu, tol)
     else:
         state = _take_steps(cohort, _Plan(nu, steps, early_stop), start)
     return Median(
@@ -144,7 +144,7 @@ def _restore(cohort: Cohort) -> Any:
     return cohort.cloud.restore(cohort.kernel.read, buffers)
 
 
-def _take_steps(cohort: Cohort, plan: _Plan, start: Any) -> _State:
+def _take_steps(cohort: Cohort, plan: _Plan, start: Any) -> State:
     """Algorithm 2, exactly this many steps."""
     kernel, alpha = cohort.kernel, cohort.alpha
     reach = kernel.reach
@@ -169,7 +169,7 @@ def _start_distances(cohort: Cohort, start: Any) -> Floats:
     return distances
 
 
-def _steps_from(kernel: Kernel, alpha: Floats, plan: _Plan, distances: Floats) -> _State:
+def _steps_from(kernel: Kernel, alpha: Floats, plan: _Plan, distances: Floats) -> State:
     weights, taken = alpha, 0
     while taken < plan.steps:
         radius = radius_at(plan.nu, distances, alpha)
@@ -180,11 +180,14 @@ def _steps_from(kernel: Kernel, alpha: Floats, plan: _Plan, distances: Floats) -
         gained = abs(before - alpha @ smoothed_norms(distances, radius))
         if plan.early_stop is not None and gained <= plan.early_stop * before:
             break
-    return _State(weights, distances, _gradient(alpha, weights, distances, plan.nu), taken)
+    return State(weights, distances, _gradient(alpha, weights, distances, plan.nu), taken)
 
 
-def _converge(kernel: Kernel, alpha: Floats, nu: Radius, tol: float) -> _State:
-    """Weiszfeld steps with Anderson acceleration until the gradient is within `tol`."""
+def converge(kernel: Kernel, alpha: Floats, nu: Radius, tol: float) -> State:
+    """Weiszfeld steps with Anderson acceleration until the gradient is within `tol`.
+
+    The kernel then holds the answer, to be read in whatever precision is wanted.
+    """
     weights, optimal = _first_weights(kernel, alpha, nu)
     mixer, tried, step = Anderson(), set[int](), 0
     while True:
@@ -194,7 +197,7 @@ def _converge(kernel: Kernel, alpha: Floats, nu: Radius, tol: float) -> _State:
         radius = radius_at(nu, distances, alpha)
         image = _normalise(betas(alpha, distances, radius))
         if gradient <= tol or step == MAX_STEPS:
-            return _State(image, distances, gradient, step)
+            return State(image, distances, gradient, step)
         nearest = int(distances.argmin())
         if radius == 0 and nearest not in tried and _held_by(nearest, image, distances, kernel):
             tried.add(nearest)

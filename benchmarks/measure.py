@@ -1,0 +1,53 @@
+"""Times and memory of calls that take turns, so that a change of the machine's mood hits all."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Call = Callable[[], Any]
+
+
+def times(calls: dict[str, Call], *, rounds: int, seconds: float = 0.3) -> dict[str, float]:
+    """The median time of each call in milliseconds.
+
+    In each of the rounds every call runs, after one run to warm up, for some time or at least
+    once; threads of different libraries that linger after a call then disturb the warm-up only.
+    """
+    taken: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(rounds):
+        for name, call in calls.items():
+            call()
+            gc.collect()
+            began = time.perf_counter()
+            while True:
+                start = time.perf_counter()
+                call()
+                taken[name].append(time.perf_counter() - start)
+                if time.perf_counter() - began > seconds:
+                    break
+    return {name: 1e3 * statistics.median(values) for name, values in taken.items()}
+
+
+def extra_memory(call: Call) -> float:
+    """How many megabytes a call needs at its peak beyond what there was before (Linux)."""
+    call()
+    gc.collect()
+    Path("/proc/self/clear_refs").write_text("5")
+    before = _status("VmRSS")
+    answer = call()
+    peak = _status("VmHWM")
+    del answer
+    return (peak - before) / 1024
+
+
+def _status(field: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field):
+            return int(line.split()[1])
+    msg = f"no {field} in /proc/self/status"
+    raise LookupError(msg)

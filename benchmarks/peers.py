@@ -1,0 +1,33 @@
+"""The peers, installed into an environment of their own (`make bench`)."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import sys
+import types
+from typing import Any
+
+
+@functools.cache
+def load_byzfl() -> Any:
+    """byzfl's aggregators, without the rest of the package, which would need torchvision."""
+    spec = importlib.util.find_spec("byzfl")
+    if spec is None or spec.submodule_search_locations is None:
+        msg = "byzfl is missing: run `make bench`"
+        raise ImportError(msg)
+    package = types.ModuleType("byzfl")
+    package.__path__ = list(spec.submodule_search_locations)
+    sys.modules["byzfl"] = package
+    return importlib.import_module("byzfl.aggregators.aggregators")
+
+
+def load_geom_median(kind: str) -> Any:
+    """geom_median's function for "numpy" or "torch"."""
+    return importlib.import_module(f"geom_median.{kind}").compute_geometric_median
+
+
+def load_torch() -> Any:
+    """torch, which is untyped enough to be treated as such."""
+    return importlib.import_module("torch")
