@@ -35,7 +35,7 @@ def demo(out: Path) -> None:
     for row in rows:
         cells = [f"{error:.2f}" for error in row.errors.values()]
         table.add_row(f"{row.share:.0%}", *cells)
-    console = Console()
+    console = Console(markup=False)
     console.print(table)
     console.print(
         "The corrupted devices together turn the mean of the cohort into its opposite, however few "

@@ -1,0 +1,103 @@
+"""The plain oracle: its sums, their bounds, and the errors for questions without a meaning."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+import rfa
+from tests.clouds import Points, clouds, radii
+
+
+@given(clouds(), radii)
+def test_the_sums_are_what_the_devices_add(cloud: Points, nu: float) -> None:
+    v = cloud.points.mean(axis=0) + 0.2
+    total = rfa.PlainOracle(cloud.points, cloud.alpha)(v, nu)
+    pushes, masses, near = [], [], 0
+    for w, alpha in zip(cloud.points, cloud.alpha, strict=True):
+        r = float(np.linalg.norm(w - v))
+        direction = (w - v) / r if r else np.zeros_like(v)
+        pushes.append(alpha * min(1, r / nu) * direction)
+        masses.append(nu * alpha / max(nu, r))
+        near += r <= nu
+    assert total.push == pytest.approx(np.sum(pushes, axis=0), abs=1e-12)
+    assert total.mass == pytest.approx(sum(masses))
+    assert total.weight == pytest.approx(1)
+    assert total.near == near
+    assert total.count == len(cloud.points)
+
+
+@given(clouds(), radii)
+def test_no_update_makes_them_large(cloud: Points, nu: float) -> None:
+    """|push| <= sum of alpha and 0 < mass <= sum of alpha, whatever the devices send."""
+    points = np.concatenate([cloud.points, 1e8 * cloud.points])
+    alpha = np.concatenate([cloud.alpha, cloud.alpha])
+    total = rfa.PlainOracle(points, alpha)(np.ones(points.shape[1]), nu)
+    assert np.linalg.norm(total.push) <= total.weight * (1 + 1e-12)
+    assert 0 < total.mass <= total.weight * (1 + 1e-12)
+
+
+def test_weights_are_used_as_they_are() -> None:
+    total = rfa.PlainOracle(np.ones((3, 2)), [0.5, 0.25, 0.125])(np.zeros(2), 10.0)
+    assert total.weight == 0.875
+    assert total.mass == pytest.approx(0.875)
+    assert rfa.PlainOracle(np.ones((3, 2)))(np.zeros(2), 10.0).weight == 3
+
+
+def test_a_clipped_mean_is_the_same_sum_over_the_weight() -> None:
+    """FedAvg when nothing is farther than nu, centred clipping otherwise."""
+    rng = np.random.default_rng(0)
+    points, alpha = rng.standard_normal((6, 4)), rng.random(6)
+    total = rfa.PlainOracle(points, alpha)(np.zeros(4), 100.0)
+    mean = alpha @ points / alpha.sum()
+    assert 100.0 * total.push / total.weight == pytest.approx(mean)
+    total = rfa.PlainOracle(points, alpha)(np.zeros(4), 0.5)
+    clipped = points * np.minimum(1, 0.5 / np.linalg.norm(points, axis=1))[:, None]
+    assert 0.5 * total.push / total.weight == pytest.approx(alpha @ clipped / alpha.sum())
+
+
+def test_bad_updates_are_refused_or_dropped() -> None:
+    points = np.ones((3, 2))
+    points[1, 0] = np.nan
+    with pytest.raises(ValueError, match=r"points \[1\] are not finite"):
+        rfa.PlainOracle(points)
+    ask = rfa.PlainOracle(points, [1.0, 5.0, 2.0], on_bad="drop")
+    assert ask.dropped == (1,)
+    assert ask(np.zeros(2), 1.0).weight == 3
+
+
+@pytest.mark.parametrize(
+    ("v", "nu", "message"),
+    [
+        (np.zeros(3), 1.0, "v must have shape \\(2,\\), not \\(3,\\)"),
+        (np.array([0.0, np.inf]), 1.0, "v must be finite: coordinate 1 is not"),
+        (np.zeros(2), 0.0, "nu must be a positive number, not 0.0"),
+        (np.zeros(2), np.nan, "nu must be a positive number, not nan"),
+    ],
+)
+def test_questions_without_a_meaning_are_refused(v: Any, nu: float, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        rfa.PlainOracle(np.eye(2))(v, nu)
+
+
+def test_the_early_stop_needs_an_objective() -> None:
+    def secure(v: Any, nu: float) -> rfa.Sum:  # noqa: ARG001
+        return rfa.Sum(push=np.ones(2), mass=1.0, weight=1.0, near=0, count=3)
+
+    with pytest.raises(ValueError, match="a secure one does not"):
+        rfa.weiszfeld(secure, np.zeros(2), nu=1.0, steps=2, early_stop=1e-6)
+
+
+def test_no_mass_is_an_error() -> None:
+    def empty(v: Any, nu: float) -> rfa.Sum:  # noqa: ARG001
+        return rfa.Sum(push=np.zeros(2), mass=0.0, weight=0.0, near=0, count=0)
+
+    with pytest.raises(ValueError, match="the mass of 0 devices at v is 0.0"):
+        rfa.weiszfeld(empty, np.zeros(2), nu=1.0, steps=2)
+    with pytest.raises(ValueError, match="nu must be a positive number"):
+        rfa.weiszfeld(empty, np.zeros(2), nu=0.0, steps=2)
+    with pytest.raises(ValueError, match="steps must be a whole number"):
+        rfa.weiszfeld(empty, np.zeros(2), nu=1.0, steps=0)
