@@ -93,7 +93,7 @@ def memory() -> Iterator[str]:
     """Peak memory beyond the points, in megabytes."""
     yield "### Extra memory at the peak (MB)"
     yield ""
-    yield "| cloud | points | allowed | rfa, 3 steps | rfa, converged | rfa, rows apart and offset |"
+    yield "| cloud | points | allowed | 3 steps | converged | converged, rows apart and offset |"
     yield "|---|---|---|---|---|---|"
     for m, d in SHAPES:
         points = cloud(m, d)

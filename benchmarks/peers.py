@@ -12,7 +12,7 @@ from typing import Any
 
 @functools.cache
 def load_byzfl() -> Any:
-    """byzfl's aggregators, without the rest of the package, which would need torchvision."""
+    """Load byzfl's aggregators without the rest of the package, which would need torchvision."""
     spec = importlib.util.find_spec("byzfl")
     if spec is None or spec.submodule_search_locations is None:
         msg = "byzfl is missing: run `make bench`"
@@ -24,10 +24,10 @@ def load_byzfl() -> Any:
 
 
 def load_geom_median(kind: str) -> Any:
-    """geom_median's function for "numpy" or "torch"."""
+    """Load geom_median's function for "numpy" or "torch"."""
     return importlib.import_module(f"geom_median.{kind}").compute_geometric_median
 
 
 def load_torch() -> Any:
-    """torch, which is untyped enough to be treated as such."""
+    """Load torch, which is untyped enough to be treated as such."""
     return importlib.import_module("torch")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given
+from numpy.typing import NDArray
 
 import rfa
 from tests.clouds import Points, clouds, radii
@@ -16,7 +17,9 @@ from tests.clouds import Points, clouds, radii
 def test_the_sums_are_what_the_devices_add(cloud: Points, nu: float) -> None:
     v = cloud.points.mean(axis=0) + 0.2
     total = rfa.PlainOracle(cloud.points, cloud.alpha)(v, nu)
-    pushes, masses, near = [], [], 0
+    pushes: list[NDArray[np.float64]] = []
+    masses: list[float] = []
+    near = 0
     for w, alpha in zip(cloud.points, cloud.alpha, strict=True):
         r = float(np.linalg.norm(w - v))
         direction = (w - v) / r if r else np.zeros_like(v)
@@ -35,7 +38,7 @@ def test_no_update_makes_them_large(cloud: Points, nu: float) -> None:
     """|push| <= sum of alpha and 0 < mass <= sum of alpha, whatever the devices send."""
     points = np.concatenate([cloud.points, 1e8 * cloud.points])
     alpha = np.concatenate([cloud.alpha, cloud.alpha])
-    total = rfa.PlainOracle(points, alpha)(np.ones(points.shape[1]), nu)
+    total = rfa.PlainOracle(points, alpha)(np.ones(int(points.shape[1])), nu)
     assert np.linalg.norm(total.push) <= total.weight * (1 + 1e-12)
     assert 0 < total.mass <= total.weight * (1 + 1e-12)
 
@@ -95,7 +98,7 @@ def test_no_mass_is_an_error() -> None:
     def empty(v: Any, nu: float) -> rfa.Sum:  # noqa: ARG001
         return rfa.Sum(push=np.zeros(2), mass=0.0, weight=0.0, near=0, count=0)
 
-    with pytest.raises(ValueError, match="the mass of 0 devices at v is 0.0"):
+    with pytest.raises(ValueError, match=r"the mass of 0 devices at v is 0\.0"):
         rfa.weiszfeld(empty, np.zeros(2), nu=1.0, steps=2)
     with pytest.raises(ValueError, match="nu must be a positive number"):
         rfa.weiszfeld(empty, np.zeros(2), nu=0.0, steps=2)

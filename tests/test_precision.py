@@ -5,6 +5,7 @@ The objective would hide such errors: it is flat at the median, and outliers dom
 
 from __future__ import annotations
 
+import importlib
 from itertools import product
 from typing import Any
 
@@ -13,9 +14,12 @@ import pytest
 from numpy.typing import NDArray
 
 from rfa.cohort import read_cohort
-from rfa.kernel import Dense
-from rfa.median import geometric_median
+from rfa.dense import Dense
+from rfa.median import converge, geometric_median
+from rfa.threads import one_blas_thread
 from tests import reference as ref
+
+threadpoolctl: Any = importlib.import_module("threadpoolctl")
 
 Floats = NDArray[np.float64]
 SHAPES = [(20, 4000), (100, 2000), (12, 50_000)]
@@ -41,18 +45,11 @@ def cloud(  # noqa: PLR0917
     return points.astype(np.float32), spread
 
 
-def unrounded(points: Any, **options: Any) -> Floats:
-    """The answer before it is rounded to the type of the points."""
-    kept: list[Any] = []
-
-    def keep(*args: Any) -> Any:
-        kept.append(read_cohort(*args))
-        return kept[-1]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rfa.median.read_cohort", keep)
-        geometric_median(points, **options)
-    return kept[0].kernel.read(slice(0, kept[0].cloud.dim), np.float64)
+def unrounded(points: Any) -> Floats:
+    """The median before it is rounded to the type of the points."""
+    cohort = read_cohort(points, None, "raise")
+    converge(cohort.kernel, cohort.alpha, 0.0, 2 * cohort.kernel.eps)
+    return cohort.kernel.read(slice(0, cohort.cloud.dim), np.float64)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -85,8 +82,11 @@ def test_steps_have_the_same_digits(offset: float) -> None:
         v = np.zeros(4000)
         for _ in range(3):
             v = ref.weiszfeld_step(exact, np.ones(20), 0.5 * spread, v)
-        found = unrounded(points, nu=0.5 * spread, steps=3, start=start)
-        assert np.linalg.norm(found - start - v) <= 1e-6 * spread
+        found = geometric_median(points, nu=0.5 * spread, steps=3, start=start)
+        rounding = 1e-7 * float(np.linalg.norm(start))  # of the answer to float32
+        assert np.linalg.norm(found.point - start - v) <= 1e-6 * spread + rounding
+        ours = found.weights @ exact
+        assert np.linalg.norm(ours - v) <= 1e-6 * spread
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e-22, 1e15, 1e30])
@@ -119,3 +119,33 @@ def test_small_clouds_are_computed_in_float64() -> None:
     assert isinstance(read_cohort(points, None, "raise").kernel, Dense)
     centre, rest = ref.far_median(points, np.ones(10))
     assert np.linalg.norm(unrounded(points) - centre - rest) <= 1e-8 * spread
+
+
+def test_large_clouds_are_shared_out_to_threads_with_the_same_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On any number of processors, to the last bit; and bad rows are found there too."""
+    points, _ = cloud((30, 3000), 1e6, "quarter", 1e3, alike=False)
+    monkeypatch.setattr("rfa.stream.LARGE", 0)
+    monkeypatch.setattr("rfa.stream.BLOCK", 30 * 128)
+    answers: list[Any] = []
+    for count in (2, 3, 7):
+        monkeypatch.setattr("rfa.stream.cores", lambda count=count: count)
+        answers.append(geometric_median(points).point)
+        bad = points.copy()
+        bad[4, 2999], bad[9, 1] = np.inf, 3e38
+        with pytest.raises(ValueError, match=r"points \[4\] are not finite"):
+            geometric_median(bad)
+    assert all(np.array_equal(answer, answers[0]) for answer in answers)
+    centre, rest = ref.far_median(points, np.ones(30))
+    assert np.linalg.norm(answers[0] - centre - rest) <= 1e-4 * np.sqrt(3000)
+
+
+def test_blas_gets_its_threads_back() -> None:
+    threads = [info["num_threads"] for info in threadpoolctl.threadpool_info()]
+    with one_blas_thread(), one_blas_thread():
+        inside = [
+            i["num_threads"] for i in threadpoolctl.threadpool_info() if i["user_api"] == "blas"
+        ]
+        assert set(inside) == {1}
+    assert [info["num_threads"] for info in threadpoolctl.threadpool_info()] == threads

@@ -4,18 +4,34 @@ The geometric median of points you hold, and as an iterative secure aggregate of
 never see. See README.md for a start and docs/paper-to-code.md for the way from the paper.
 """
 
+from rfa.aggregators import (
+    Aggregate,
+    CoordinateMedian,
+    Krum,
+    MultiKrum,
+    NormClipping,
+    SeesUpdates,
+    TrimmedMean,
+)
 from rfa.median import Median, geometric_median
 from rfa.oracle import CountedOracle, PlainOracle, Sum, SumOracle
 from rfa.smoothing import Relative
 from rfa.weiszfeld import one_step, weiszfeld
 
 __all__ = [
+    "Aggregate",
+    "CoordinateMedian",
     "CountedOracle",
+    "Krum",
     "Median",
+    "MultiKrum",
+    "NormClipping",
     "PlainOracle",
     "Relative",
+    "SeesUpdates",
     "Sum",
     "SumOracle",
+    "TrimmedMean",
     "geometric_median",
     "one_step",
     "weiszfeld",

@@ -8,9 +8,16 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from rfa.cloud import Cloud, read_cloud, to_numpy
-from rfa.kernel import Floats, Kernel, open_kernel
+from rfa.dense import Dense
+from rfa.kernel import Floats, Kernel, weighted_median
+from rfa.stream import Stream
 
 OnBad: TypeAlias = Literal["raise", "drop"]
+
+SMALL = 1 << 14
+"""A cloud of no more numbers than this is copied to float64 whole and treated directly."""
+RANGE = (1e-30, 1e30)
+"""Mean squares below and squared norms above are beyond float32 and computed in float64."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +53,7 @@ def read_cohort(points: Any, weights: Any, on_bad: OnBad) -> Cohort:
         raise ValueError(msg)
     cloud = read_cloud(points)
     alpha = _read_weights(weights, cloud.rows)
-    kernel = open_kernel(cloud, alpha)
+    kernel = _open_kernel(cloud, alpha)
     finite = np.isfinite(kernel.norms)
     bad = np.flatnonzero(~finite).tolist()
     if bad and on_bad == "raise":
@@ -62,9 +69,22 @@ def read_cohort(points: Any, weights: Any, on_bad: OnBad) -> Cohort:
     if len(rows) < cloud.rows:
         total = cloud.rows
         cloud, alpha = cloud.keep(rows), alpha[rows]
-        kernel = open_kernel(cloud, alpha)
+        kernel = _open_kernel(cloud, alpha)
         return Cohort(cloud, kernel, alpha / alpha.sum(), rows, tuple(bad), total)
     return Cohort(cloud, kernel, alpha / alpha.sum(), rows, (), cloud.rows)
+
+
+def _open_kernel(cloud: Cloud, alpha: Floats) -> Kernel:
+    """The kernel that suits a cloud, centred on the origin."""
+    if cloud.rows * cloud.dim <= SMALL:
+        return Dense(cloud, alpha)
+    wide = cloud.dtype.itemsize > np.dtype(np.float32).itemsize
+    kernel = Stream(cloud, alpha, np.float64 if wide else np.float32)
+    norms = kernel.norms
+    typical = weighted_median(norms, alpha) / cloud.dim
+    if wide or (typical >= RANGE[0] and norms.max() <= RANGE[1]) or np.isnan(norms).any():
+        return kernel
+    return Stream(cloud, alpha, np.float64)
 
 
 def _read_weights(weights: Any, rows: int) -> Floats:

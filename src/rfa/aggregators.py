@@ -1,0 +1,274 @@
+"""The aggregators that the paper compares with, which must look at single updates.
+
+The coordinate median and the trimmed mean (Yin et al. 2018), norm clipping (Sun et al. 2019), and
+Krum and multi-Krum (Blanchard et al. 2017). Each is a value that is called with the points:
+
+    >>> import numpy as np
+    >>> updates = np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0], [1e8, 1e8]])
+    >>> CoordinateMedian()(updates).point
+    array([1., 1.])
+    >>> Krum(corrupted=1, neighbours=2)(updates).point
+    array([1., 1.])
+
+None of them can be had from sums over devices, so none works under secure aggregation. That is
+why they share the type `SeesUpdates`, which the secure modes do not take.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any, final
+
+import numpy as np
+
+from rfa.checks import check_count, check_number
+from rfa.cloud import Array, Rows
+from rfa.cohort import Cohort, OnBad, read_cohort
+from rfa.columns import SLACK, column_median, column_trimmed_mean, inner_products
+from rfa.kernel import Floats
+
+FAR = 4.0
+"""How many times farther from the centre than from each other two points may be."""
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """What an aggregator makes of a cohort.
+
+    Attributes:
+        point: the answer, in the form of the points.
+        weights: the weights with which the points add up to it; None where every coordinate has
+            its own.
+        dropped: the points that were left out because they are not finite.
+    """
+
+    point: Any
+    weights: Floats | None
+    dropped: tuple[int, ...]
+
+
+class SeesUpdates(ABC):
+    """An aggregator that looks at single updates, and so cannot be run under a secure sum."""
+
+    def __call__(self, points: Any, weights: Any = None, *, on_bad: OnBad = "raise") -> Aggregate:
+        """Aggregate m points.
+
+        Integer and boolean arrays inside of models, such as the counters of BatchNorm, are no
+        coordinates; the answer carries their weighted median, element by element.
+
+        Args:
+            points: an (m, d) array; or a sequence of m arrays; or of m models, each a list, tuple
+                or dict of arrays. numpy arrays or torch tensors; the answer is of the same kind.
+            weights: m weights, not negative; equal ones by default. A point of weight zero is
+                treated as if it were not there.
+            on_bad: what to do about points that are not finite: "raise", or "drop" and report them.
+
+        Raises:
+            TypeError: if points or weights are not numbers.
+            ValueError: if an argument has no meaning; the message names the value.
+        """
+        return self._aggregate(read_cohort(points, weights, on_bad))
+
+    @abstractmethod
+    def _aggregate(self, cohort: Cohort) -> Aggregate:
+        """The aggregate of points that passed the checks."""
+
+
+@final
+@dataclass(frozen=True)
+class CoordinateMedian(SeesUpdates):
+    """The weighted median of each coordinate.
+
+    Where exactly half of the weight lies on each side of a gap, it is the midpoint of the gap.
+    """
+
+    def _aggregate(self, cohort: Cohort) -> Aggregate:
+        return _of_columns(cohort, lambda rows: column_median(rows, cohort.alpha))
+
+
+@final
+@dataclass(frozen=True)
+class TrimmedMean(SeesUpdates):
+    """The weighted mean of each coordinate without its lowest and highest values.
+
+    Attributes:
+        share: how much of the total weight is cut off on each side, from 0 to below 1/2. A point
+            on the border stays with the rest of its weight; for m points of equal weight and
+            `share = f / m`, the f lowest and the f highest values go.
+    """
+
+    share: float
+
+    def __post_init__(self) -> None:
+        """Refuse what is no share, or would leave nothing."""
+        check_number("share", self.share)
+        if self.share >= 1 / 2:
+            msg = f"share must be below 0.5, not {self.share!r}: nothing would be left to average"
+            raise ValueError(msg)
+
+    def _aggregate(self, cohort: Cohort) -> Aggregate:
+        return _of_columns(cohort, lambda rows: column_trimmed_mean(rows, cohort.alpha, self.share))
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class NormClipping(SeesUpdates):
+    """The weighted mean of the points after shortening those that are longer than a radius.
+
+    Attributes:
+        radius: the length that no update keeps more of.
+        quantile: instead, the share of the weight that keeps its length, above 0 and up to 1: the
+            radius is the smallest norm with at least this share of the weight at or below it.
+    """
+
+    radius: float | None = None
+    quantile: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse radii without a meaning, and none or two of them."""
+        if (self.radius is None) == (self.quantile is None):
+            msg = f"give one of radius and quantile, not {self.radius!r} and {self.quantile!r}"
+            raise ValueError(msg)
+        if self.radius is not None:
+            check_number("radius", self.radius, positive=True)
+        if self.quantile is not None:
+            check_number("quantile", self.quantile, positive=True)
+            if self.quantile > 1:
+                msg = f"quantile must be at most 1, not {self.quantile!r}"
+                raise ValueError(msg)
+
+    def _aggregate(self, cohort: Cohort) -> Aggregate:
+        norms = np.sqrt(cohort.kernel.norms)
+        radius = self.radius or _quantile(norms, cohort.alpha, self.quantile or 1)
+        shares = np.divide(radius, norms, out=np.ones(norms.size), where=norms > radius)
+        return _average(cohort, cohort.alpha * shares)
+
+
+@final
+@dataclass(frozen=True)
+class MultiKrum(SeesUpdates):
+    """The weighted mean of the points that have the nearest neighbours.
+
+    The score of a point is the sum of its squared distances to some nearest others, whatever
+    their weights; the points with the lowest scores are averaged.
+
+    Attributes:
+        corrupted: how many of the m points may be corrupted, f, less than half of them.
+        keep: how many points are averaged; m - f by default.
+        neighbours: how many others a score is made of; m - f - 2 by default, and at least 1.
+    """
+
+    corrupted: int
+    keep: int | None = None
+    neighbours: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse numbers of points without a meaning."""
+        _check_krum(self.corrupted, keep=self.keep, neighbours=self.neighbours)
+
+    def _aggregate(self, cohort: Cohort) -> Aggregate:
+        keep = cohort.cloud.rows - self.corrupted if self.keep is None else self.keep
+        return _multi_krum(cohort, self.corrupted, keep, self.neighbours)
+
+
+@final
+@dataclass(frozen=True)
+class Krum(SeesUpdates):
+    """The point with the lowest score: multi-Krum that keeps one point.
+
+    Attributes:
+        corrupted: how many of the m points may be corrupted, f, less than half of them.
+        neighbours: how many others a score is made of; m - f - 2 by default, and at least 1.
+    """
+
+    corrupted: int
+    neighbours: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse numbers of points without a meaning."""
+        _check_krum(self.corrupted, neighbours=self.neighbours)
+
+    def _aggregate(self, cohort: Cohort) -> Aggregate:
+        return _multi_krum(cohort, self.corrupted, 1, self.neighbours)
+
+
+def _quantile(values: Floats, weights: Floats, share: float) -> float:
+    """The smallest value with at least this share of the weight at or below it."""
+    order = np.argsort(values)
+    below = np.cumsum(weights[order])
+    return float(values[order[np.searchsorted(below, (share - SLACK) * below[-1])]])
+
+
+def _of_columns(cohort: Cohort, statistic: Callable[[Rows], Array]) -> Aggregate:
+    """An aggregate made of a statistic of each coordinate."""
+    answer = np.concatenate([statistic(segment) for segment in cohort.cloud.segments])
+    point = _restore(cohort, lambda where, dtype: answer[where].astype(dtype))
+    return Aggregate(point, weights=None, dropped=cohort.dropped)
+
+
+def _average(cohort: Cohort, weights: Floats) -> Aggregate:
+    cohort.kernel.combine(weights)
+    return Aggregate(_restore(cohort, cohort.kernel.read), cohort.spread(weights), cohort.dropped)
+
+
+def _restore(cohort: Cohort, read: Callable[[slice, Any], Array]) -> Any:
+    buffers = [column_median(buffer, cohort.alpha) for buffer in cohort.cloud.buffers]
+    return cohort.cloud.restore(read, buffers)
+
+
+def _check_krum(corrupted: Any, **counts: Any) -> None:
+    if type(corrupted) is bool or not isinstance(corrupted, Integral) or int(corrupted) < 0:
+        msg = f"corrupted must be a whole number from 0 on, not {corrupted!r}"
+        raise ValueError(msg)
+    for name, count in counts.items():
+        if count is not None:
+            check_count(name, count)
+
+
+@np.errstate(over="ignore", invalid="ignore")  # a distance may be infinite: it ranks last
+def _multi_krum(cohort: Cohort, corrupted: int, keep: int, neighbours: int | None) -> Aggregate:
+    m = cohort.cloud.rows
+    if 2 * corrupted >= m:
+        msg = f"corrupted={corrupted} of {m} points is no minority: at most {(m - 1) // 2} would be"
+        raise ValueError(msg)
+    if keep > m:
+        msg = f"keep={keep} is too many: there are only {m} points"
+        raise ValueError(msg)
+    count = max(m - corrupted - 2, min(m - 1, 1)) if neighbours is None else neighbours
+    if count >= m:
+        msg = f"neighbours={count} is too many: each of {m} points has only {m - 1} others"
+        raise ValueError(msg)
+    squares = np.sort(_pair_squares(cohort), axis=1)  # the point itself comes first
+    scores = squares[:, 1 : count + 1].sum(axis=1)
+    weights = cohort.alpha.copy()
+    weights[np.argsort(scores, kind="stable")[keep:]] = 0
+    return _average(cohort, weights / weights.sum())
+
+
+def _pair_squares(cohort: Cohort) -> Floats:
+    """The squared distances between all points.
+
+    They come from inner products, |x_i|^2 + |x_j|^2 - 2 <x_i, x_j> with x_i = w_i - centre, which
+    cancel where two points are much nearer to each other than to the centre: models far from
+    zero, or outliers that keep together. Such pairs are measured again from a point amid them.
+    """
+    m, wide = cohort.cloud.rows, cohort.kernel.eps < np.finfo(np.float32).eps
+    squares, reach = np.where(np.eye(m), 0, np.inf), np.full((m, m), np.inf)
+    doubtful = ~np.eye(m, dtype=bool)
+    centre = int(np.argsort(cohort.kernel.norms)[m // 2])
+    while doubtful.any():
+        rows = np.append(np.flatnonzero(doubtful[centre]), centre)
+        group = cohort.cloud.keep(rows.tolist())
+        gram = inner_products(group, np.float64 if wide else np.float32)
+        near = np.add.outer(gram.diagonal(), gram.diagonal())
+        apart = np.maximum(near - 2 * gram, 0)
+        pairs = np.ix_(rows, rows)
+        squares[pairs] = np.where(near < reach[pairs], apart, squares[pairs])
+        reach[pairs] = np.minimum(near, reach[pairs])
+        doubtful = squares < reach / FAR**2
+        np.fill_diagonal(doubtful, val=False)
+        centre = int(doubtful.sum(axis=0).argmax())
+    return squares

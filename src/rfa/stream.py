@@ -1,0 +1,180 @@
+"""The kernel for clouds of any size: two matrix-vector products, which run at memory speed.
+
+    u = sum_i weights_i x_i,   |x_i - u|^2 = |x_i|^2 - 2 <x_i, u> + |u|^2,   x_i = w_i - centre
+
+The points are read block by block where they lie. Only what must be converted or centred is copied,
+into a small scratch space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeGuard, final
+
+import numpy as np
+
+from rfa.cloud import Array, Cloud, Rows
+from rfa.kernel import Floats, Kernel
+from rfa.threads import cores, one_blas_thread
+
+LARGE = 1 << 23
+"""From so many numbers on it is shared out to threads; below, those of BLAS have less to start."""
+THREADS = 8
+"""At most; memory has not much more to give."""
+BLOCK = 1 << 20
+"""Numbers in a block of a thread, so that its second product finds them in the cache."""
+WIDTH = 1 << 17
+"""Coordinates of a block without threads; across blocks, products are added up in float64."""
+RUN = 1 << 12
+"""The same for sums of squares, where errors do not cancel."""
+SCRATCH = 25
+"""What must be centred or converted is copied, at most one part in so many of the cloud at once."""
+
+
+@final
+class Stream(Kernel):
+    """A cloud of any size, read block by block where it lies, by several threads if it is large."""
+
+    def __init__(self, cloud: Cloud, alpha: Floats, dtype: Any) -> None:
+        self._dtype: np.dtype[Any] = np.dtype(dtype)
+        self.eps = float(np.finfo(self._dtype).eps)
+        self._threads = min(cores(), THREADS) if cloud.rows * cloud.dim >= LARGE else 1
+        self._pool = ThreadPoolExecutor(self._threads)
+        self._scratch: list[Array | None] = [None] * self._threads
+        self._average: Array = np.zeros(0, self._dtype)
+        super().__init__(cloud, alpha)
+
+    def _centre_on(self, at: Array | int | None) -> Floats:
+        if isinstance(at, int):
+            self._centre = self._cloud.point(at, self._dtype)
+        else:
+            self._centre = None if at is None else at.astype(self._dtype)
+        return self._sweep(lambda block, _: _row_squares(block))
+
+    def combine(self, weights: Floats) -> None:
+        """Set the average to centre + sum_i weights_i (w_i - centre), and measure nothing."""
+        short, average = self._shorten(weights)
+        self._sweep(lambda block, where: np.matmul(short, block, out=average[where])[:0])
+
+    def _squares(self, weights: Floats) -> Floats:
+        short, average = self._shorten(weights)
+
+        def products(block: Array, where: slice) -> Array:
+            return block @ np.matmul(short, block, out=average[where])
+
+        inner = self._sweep(products)
+        return np.maximum(self.norms - 2 * inner + short.astype(np.float64) @ inner, 0)
+
+    def _shorten(self, weights: Floats) -> tuple[Array, Array]:
+        """The weights in working precision, and a place for the average."""
+        if not self._average.size:
+            self._average = np.empty(self._cloud.dim, self._dtype)
+        return weights.astype(self._dtype), self._average
+
+    def read(self, where: slice, dtype: Any) -> Array:
+        """The coordinates of the average."""
+        average = self._average[where]
+        if self._centre is None:
+            return average.astype(dtype, copy=False)
+        centre, out = self._centre[where], np.empty(average.size, dtype)
+        for start in range(0, out.size, WIDTH):
+            block = slice(start, start + WIDTH)
+            out[block] = centre[block].astype(np.float64) + average[block]
+        return out
+
+    def total(self) -> Floats:
+        """What `combine` added to the centre: sum_i weights_i (w_i - centre)."""
+        return self._average.astype(np.float64)
+
+    def _sweep(self, work: Callable[[Array, slice], Array]) -> Floats:
+        """The sum in float64 of what `work` makes of the blocks, in the same order on any machine.
+
+        `work` is given some coordinates of all points, less the centre, and their place.
+        """
+        places = list(self._places())
+
+        def share(thread: int) -> list[Array]:
+            mine = places[thread :: self._threads]
+            with np.errstate(over="ignore", invalid="ignore"):  # told by norms that are not finite
+                return [work(self._block(place, thread), place.where) for place in mine]
+
+        if self._threads == 1:
+            answers = share(0)
+        else:
+            answers: list[Any] = [None] * len(places)
+            with one_blas_thread():
+                for thread, made in enumerate(self._pool.map(share, range(self._threads))):
+                    answers[thread :: self._threads] = made
+        return np.array(answers, np.float64).sum(axis=0)
+
+    def _places(self) -> Iterator[_Place]:
+        """The coordinates in blocks: as they are where that is possible, else to be copied."""
+        rows, start = self._cloud.rows, 0
+        for segment, width in zip(self._cloud.segments, self._cloud.widths, strict=True):
+            if self._centre is None and _is_matrix(segment, self._dtype):
+                step = max(BLOCK // rows, 1) if self._threads > 1 else WIDTH
+            else:
+                step = self._scratch_width()
+            for a in range(0, width, step):
+                b = min(a + step, width)
+                yield _Place(segment, slice(a, b), slice(start + a, start + b))
+            start += width
+
+    def _scratch_width(self) -> int:
+        rows, dim = self._cloud.rows, self._cloud.dim
+        size = max(rows, SCRATCH) * dim // (SCRATCH * THREADS)
+        return max(min(BLOCK, size) // rows, 1)
+
+    def _block(self, place: _Place, thread: int) -> Array:
+        """The coordinates at a place, less the centre; copies go to the scratch of the thread."""
+        segment = place.segment
+        if self._centre is None and _is_matrix(segment, self._dtype):
+            return segment[:, place.inside]
+        scratch = self._scratch[thread]
+        if scratch is None:
+            scratch = np.empty((self._cloud.rows, self._scratch_width()), self._dtype)
+            self._scratch[thread] = scratch
+        block = scratch[:, : place.where.stop - place.where.start]
+        centre = None if self._centre is None else self._centre[place.where]
+        if isinstance(segment, np.ndarray):
+            _copy(segment[:, place.inside], block, centre)
+        else:
+            for row, target in zip(segment, block, strict=True):
+                _copy(row[place.inside], target, centre)
+        return block
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Some coordinates: in their segment, and in a vector."""
+
+    segment: Rows
+    inside: slice
+    where: slice
+
+
+def _is_matrix(segment: Rows, dtype: np.dtype[Any]) -> TypeGuard[Array]:
+    return isinstance(segment, np.ndarray) and segment.dtype == dtype
+
+
+def _copy(source: Array, target: Array, centre: Array | None) -> None:
+    if centre is None:
+        np.copyto(target, source, casting="same_kind")
+    else:
+        np.subtract(source, centre, out=target, dtype=target.dtype, casting="same_kind")
+
+
+def _row_squares(block: Array) -> Floats:
+    """The squared norms of the rows, added up in float64 after short runs."""
+    rows, width = block.shape
+    cut = width - width % RUN
+    head, tail = block[:, :cut], block[:, cut:]
+    if block.strides[1] == block.itemsize:
+        runs = head.reshape(rows, -1, RUN)
+        squares = np.vecdot(runs, runs)
+    else:  # runs would have to be copied together
+        parts = [head[:, a : a + RUN] for a in range(0, cut, RUN)]
+        squares = np.stack([np.vecdot(part, part) for part in parts] or [np.zeros(rows)], axis=1)
+    return squares.sum(axis=1, dtype=np.float64) + np.vecdot(tail, tail)
