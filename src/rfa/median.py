@@ -173,13 +173,13 @@ def _steps_from(kernel: Kernel, alpha: Floats, plan: _Plan, distances: Floats) -
     weights, taken = alpha, 0
     while taken < plan.steps:
         radius = radius_at(plan.nu, distances, alpha)
-        before = alpha @ smoothed_norms(distances, radius)
         weights = _normalise(betas(alpha, distances, radius))
-        distances = kernel.distances(weights)
+        last, distances = distances, kernel.distances(weights)
         taken += 1
-        gained = abs(before - alpha @ smoothed_norms(distances, radius))
-        if plan.early_stop is not None and gained <= plan.early_stop * before:
-            break
+        if plan.early_stop is not None:
+            before, after = (alpha @ smoothed_norms(each, radius) for each in (last, distances))
+            if abs(before - after) <= plan.early_stop * before:
+                break
     return State(weights, distances, _gradient(alpha, weights, distances, plan.nu), taken)
 
 

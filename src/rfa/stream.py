@@ -25,10 +25,12 @@ THREADS = 8
 """At most; memory has not much more to give."""
 BLOCK = 1 << 20
 """Numbers in a block of a thread, so that its second product finds them in the cache."""
+SQUARES = 1 << 23
+"""The same for sums of squares, which read them once and like long rows."""
 WIDTH = 1 << 17
 """Coordinates of a block without threads; across blocks, products are added up in float64."""
 RUN = 1 << 12
-"""The same for sums of squares, where errors do not cancel."""
+"""Squares added up in working precision, where errors do not cancel, before float64."""
 SCRATCH = 25
 """What must be centred or converted is copied, at most one part in so many of the cloud at once."""
 
@@ -51,7 +53,7 @@ class Stream(Kernel):
             self._centre = self._cloud.point(at, self._dtype)
         else:
             self._centre = None if at is None else at.astype(self._dtype)
-        return self._sweep(lambda block, _: _row_squares(block))
+        return self._sweep(lambda block, _: _row_squares(block), SQUARES)
 
     def combine(self, weights: Floats) -> None:
         """Set the average to centre + sum_i weights_i (w_i - centre), and measure nothing."""
@@ -88,33 +90,33 @@ class Stream(Kernel):
         """What `combine` added to the centre: sum_i weights_i (w_i - centre)."""
         return self._average.astype(np.float64)
 
-    def _sweep(self, work: Callable[[Array, slice], Array]) -> Floats:
+    def _sweep(self, work: Callable[[Array, slice], Array], size: int = 0) -> Floats:
         """The sum in float64 of what `work` makes of the blocks, in the same order on any machine.
 
         `work` is given some coordinates of all points, less the centre, and their place.
         """
-        places = list(self._places())
+        places = list(self._places(size or BLOCK))
+        answers: list[Any] = [None] * len(places)
+        queue = iter(range(len(places)))  # the next place goes to whichever thread is free
 
-        def share(thread: int) -> list[Array]:
-            mine = places[thread :: self._threads]
+        def worker(thread: int) -> None:
             with np.errstate(over="ignore", invalid="ignore"):  # told by norms that are not finite
-                return [work(self._block(place, thread), place.where) for place in mine]
+                for i in queue:
+                    answers[i] = work(self._block(places[i], thread), places[i].where)
 
         if self._threads == 1:
-            answers = share(0)
+            worker(0)
         else:
-            answers: list[Any] = [None] * len(places)
             with one_blas_thread():
-                for thread, made in enumerate(self._pool.map(share, range(self._threads))):
-                    answers[thread :: self._threads] = made
+                list(self._pool.map(worker, range(self._threads)))
         return np.array(answers, np.float64).sum(axis=0)
 
-    def _places(self) -> Iterator[_Place]:
+    def _places(self, size: int) -> Iterator[_Place]:
         """The coordinates in blocks: as they are where that is possible, else to be copied."""
         rows, start = self._cloud.rows, 0
         for segment, width in zip(self._cloud.segments, self._cloud.widths, strict=True):
             if self._centre is None and _is_matrix(segment, self._dtype):
-                step = max(BLOCK // rows, 1) if self._threads > 1 else WIDTH
+                step = max(size // rows, 1) if self._threads > 1 else WIDTH
             else:
                 step = self._scratch_width()
             for a in range(0, width, step):
