@@ -197,9 +197,9 @@ def test_midpoint_of_huge_values_does_not_overflow() -> None:
         assert column_median(rows, np.ones(2)) == np.finfo(dtype).max * dtype(0.75)
 
 
-@pytest.mark.parametrize("m", [1, 2, 31, 32, 33, 70])
-@pytest.mark.parametrize("widths", [(1,), (300, 0, 5), (16_384,), (20_000, 256)])
-def test_inner_products_in_all_blocks_and_tiles(m: int, widths: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("m", [1, 2, 30])
+@pytest.mark.parametrize("widths", [(1,), (300, 0, 5), (16_384,), (20_000, 256), (40_000,)])
+def test_inner_products_in_all_blocks(m: int, widths: tuple[int, ...]) -> None:
     models = [[1 + cloud(1, d, seed=i)[0] for d in widths] for i in range(m)]
     exact = np.array([np.concatenate(model, dtype=np.float64) for model in models])
     exact -= exact[-1]

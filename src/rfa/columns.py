@@ -13,7 +13,6 @@ equal weights a sorted column says it all. Otherwise each value must bring its w
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeAlias, TypeVar
@@ -22,6 +21,7 @@ import numpy as np
 
 from rfa.cloud import Array, Cloud, Rows
 from rfa.kernel import Floats
+from rfa.threads import cores, one_blas_thread
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -38,10 +38,8 @@ NARROWEST = 1e-9
 """The least share of the weight that a trimmed mean keeps on either side of the middle."""
 TAG = (1 << 28) - 1
 """The bits of a float64 below half a unit in the last place of a float32."""
-TILE, DEPTH = 32, 256
-"""The points and the coordinates of a product of matrices that BLAS does not use threads for."""
-PIECES, SPACE = 64, 1 << 23
-"""Such products that are made in one go, as far as their block keeps within so many bytes."""
+SPACE, WIDTH = 1 << 23, 1 << 14
+"""Bytes and coordinates in a block of inner products; across blocks they are added in float64."""
 
 
 def column_median(rows: Rows, weights: Floats) -> Array:
@@ -98,30 +96,25 @@ def column_trimmed_mean(rows: Rows, weights: Floats, share: float) -> Array:
 
 
 def inner_products(cloud: Cloud, dtype: Any) -> Floats:
-    """The inner products of the points less the last one, in `dtype`, added up in float64.
-
-    They are made of small products, because our threads are enough: those of BLAS spin while they
-    wait for each other, which beside another busy process can take a hundred times as long.
-    """
-    most = SPACE // (cloud.rows * DEPTH * np.dtype(dtype).itemsize)
-    step = DEPTH * max(min(most, PIECES), 1)
+    """The inner products of the points less the last one, in `dtype`, added up in float64."""
+    step = max(min(SPACE // (cloud.rows * np.dtype(dtype).itemsize), WIDTH), 1)
     places = [
         (segment, slice(start, min(start + step, width)))
         for segment, width in zip(cloud.segments, cloud.widths, strict=True)
         for start in range(0, width, step)
     ]
-    parts = _in_threads(lambda place: _tiled_products(_less_last(*place, dtype)), places)
-    return sum(parts, start=np.zeros((cloud.rows, cloud.rows)))
+    with one_blas_thread():
+        parts = _in_threads(lambda place: _products(*place, dtype), places)
+        return sum(parts, start=np.zeros((cloud.rows, cloud.rows)))
 
 
 def _in_threads(work: Callable[[Item], Answer], items: Sequence[Item]) -> Iterator[Answer]:
     """The work on each item, in order, by as many threads as there are processors to use."""
-    affinity = hasattr(os, "sched_getaffinity")
-    cores = len(os.sched_getaffinity(0)) if affinity else os.cpu_count() or 1
-    if min(cores, len(items)) <= 1:
+    threads = min(cores(), len(items))
+    if threads <= 1:
         yield from map(work, items)
         return
-    with ThreadPoolExecutor(min(cores, len(items))) as pool:
+    with ThreadPoolExecutor(threads) as pool:
         yield from pool.map(work, items)
 
 
@@ -217,26 +210,10 @@ def _taggable(precision: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float64) if precision == np.float32 else precision
 
 
-def _less_last(rows: Rows, where: slice, dtype: Any) -> Array:
-    """Some coordinates of the points less the last one, and zeros up to full pieces."""
-    width = where.stop - where.start
-    block = np.empty((len(rows), -(-width // DEPTH) * DEPTH), dtype)
-    block[:, width:] = 0
+@np.errstate(over="ignore", invalid="ignore")  # the caller will see infinite products
+def _products(rows: Rows, where: slice, dtype: Any) -> Array:
+    """The inner products of some coordinates of the points less the last one."""
+    block = np.empty((len(rows), where.stop - where.start), dtype)
     for row, target in zip(rows, block, strict=True):
-        np.subtract(row[where], rows[-1][where], out=target[:width], dtype=dtype)
-    return block
-
-
-@np.errstate(over="ignore", invalid="ignore")
-def _tiled_products(block: Array) -> Floats:
-    """The inner products of the rows of a block, tile by tile and piece by piece."""
-    m = len(block)
-    gram = np.empty((m, m))
-    pieces = block.reshape(m, -1, DEPTH).swapaxes(0, 1)
-    for a in range(0, m, TILE):
-        for b in range(0, a + 1, TILE):
-            products = pieces[:, a : a + TILE] @ pieces[:, b : b + TILE].swapaxes(1, 2)
-            tile = products.sum(axis=0, dtype=np.float64)
-            gram[a : a + TILE, b : b + TILE] = tile
-            gram[b : b + TILE, a : a + TILE] = tile.T
-    return gram
+        np.subtract(row[where], rows[-1][where], out=target, dtype=dtype)
+    return block @ block.T

@@ -3,7 +3,8 @@
     u = sum_i weights_i x_i,   |x_i - u|^2 = |x_i|^2 - 2 <x_i, u> + |u|^2,   x_i = w_i - centre
 
 The points are read block by block where they lie. Only what must be converted or centred is copied,
-into a small scratch space.
+into a small scratch space. For a few points all inner products are taken once, and no step needs
+the points again.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ THREADS = 8
 """At most; memory has not much more to give."""
 BLOCK = 1 << 20
 """Numbers in a block of a thread, so that its second product finds them in the cache."""
+FEW = 16
+"""Up to so many points, all their inner products cost less than the steps that they save."""
 SQUARES = 1 << 23
 """The same for sums of squares, which read them once and like long rows."""
 WIDTH = 1 << 17
@@ -43,9 +46,11 @@ class Stream(Kernel):
         self._dtype: np.dtype[Any] = np.dtype(dtype)
         self.eps = float(np.finfo(self._dtype).eps)
         self._threads = min(cores(), THREADS) if cloud.rows * cloud.dim >= LARGE else 1
-        self._pool = ThreadPoolExecutor(self._threads)
+        self._pool = ThreadPoolExecutor(self._threads) if self._threads > 1 else None
         self._scratch: list[Array | None] = [None] * self._threads
         self._average: Array = np.zeros(0, self._dtype)
+        self._pending: Floats | None = None
+        self._gram: Floats | None = None
         super().__init__(cloud, alpha)
 
     def _centre_on(self, at: Array | int | None) -> Floats:
@@ -53,14 +58,21 @@ class Stream(Kernel):
             self._centre = self._cloud.point(at, self._dtype)
         else:
             self._centre = None if at is None else at.astype(self._dtype)
+        if self._cloud.rows <= FEW:
+            self._gram = self._sweep(lambda block, _: _inner_products(block))
+            return self._gram.diagonal()
         return self._sweep(lambda block, _: _row_squares(block), SQUARES)
 
     def combine(self, weights: Floats) -> None:
         """Set the average to centre + sum_i weights_i (w_i - centre), and measure nothing."""
+        self._pending = None
         short, average = self._shorten(weights)
         self._sweep(lambda block, where: np.matmul(short, block, out=average[where])[:0])
 
     def _squares(self, weights: Floats) -> Floats:
+        if self._gram is not None:
+            self._pending, inner = weights, self._gram @ weights
+            return np.maximum(self.norms - 2 * inner + weights @ inner, 0)
         short, average = self._shorten(weights)
 
         def products(block: Array, where: slice) -> Array:
@@ -77,12 +89,14 @@ class Stream(Kernel):
 
     def read(self, where: slice, dtype: Any) -> Array:
         """The coordinates of the average."""
+        if self._pending is not None:
+            self.combine(self._pending)
         average = self._average[where]
         if self._centre is None:
             return average.astype(dtype, copy=False)
         centre, out = self._centre[where], np.empty(average.size, dtype)
-        for start in range(0, out.size, WIDTH):
-            block = slice(start, start + WIDTH)
+        for start in range(0, out.size, RUN):
+            block = slice(start, start + RUN)
             out[block] = centre[block].astype(np.float64) + average[block]
         return out
 
@@ -104,7 +118,7 @@ class Stream(Kernel):
                 for i in queue:
                     answers[i] = work(self._block(places[i], thread), places[i].where)
 
-        if self._threads == 1:
+        if self._pool is None:
             worker(0)
         else:
             with one_blas_thread():
@@ -116,7 +130,7 @@ class Stream(Kernel):
         rows, start = self._cloud.rows, 0
         for segment, width in zip(self._cloud.segments, self._cloud.widths, strict=True):
             if self._centre is None and _is_matrix(segment, self._dtype):
-                step = max(size // rows, 1) if self._threads > 1 else WIDTH
+                step = max(size // rows, 1) if self._pool else WIDTH
             else:
                 step = self._scratch_width()
             for a in range(0, width, step):
@@ -166,6 +180,14 @@ def _copy(source: Array, target: Array, centre: Array | None) -> None:
         np.copyto(target, source, casting="same_kind")
     else:
         np.subtract(source, centre, out=target, dtype=target.dtype, casting="same_kind")
+
+
+def _inner_products(block: Array) -> Floats:
+    """The inner products of the rows with each other."""
+    gram = np.empty((len(block), len(block)))
+    for i, row in enumerate(block):
+        gram[i, i:] = gram[i:, i] = block[i:] @ row
+    return gram
 
 
 def _row_squares(block: Array) -> Floats:
