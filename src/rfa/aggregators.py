@@ -27,8 +27,8 @@ import numpy as np
 from rfa.checks import check_count, check_number
 from rfa.cloud import Array, Rows
 from rfa.cohort import Cohort, OnBad, read_cohort
-from rfa.columns import SLACK, column_median, column_trimmed_mean, inner_products
-from rfa.kernel import Floats
+from rfa.columns import column_median, column_trimmed_mean, inner_products
+from rfa.kernel import Floats, weighted_quantile
 
 FAR = 4.0
 """How many times farther from the centre than from each other two points may be."""
@@ -142,7 +142,7 @@ class NormClipping(SeesUpdates):
 
     def _aggregate(self, cohort: Cohort) -> Aggregate:
         norms = np.sqrt(cohort.kernel.norms)
-        radius = self.radius or _quantile(norms, cohort.alpha, self.quantile or 1)
+        radius = self.radius or weighted_quantile(norms, cohort.alpha, self.quantile or 1)
         shares = np.divide(radius, norms, out=np.ones(norms.size), where=norms > radius)
         return _average(cohort, cohort.alpha * shares)
 
@@ -195,28 +195,16 @@ class Krum(SeesUpdates):
         return _multi_krum(cohort, self.corrupted, 1, self.neighbours)
 
 
-def _quantile(values: Floats, weights: Floats, share: float) -> float:
-    """The smallest value with at least this share of the weight at or below it."""
-    order = np.argsort(values)
-    below = np.cumsum(weights[order])
-    return float(values[order[np.searchsorted(below, (share - SLACK) * below[-1])]])
-
-
 def _of_columns(cohort: Cohort, statistic: Callable[[Rows], Array]) -> Aggregate:
     """An aggregate made of a statistic of each coordinate."""
     answer = np.concatenate([statistic(segment) for segment in cohort.cloud.segments])
-    point = _restore(cohort, lambda where, dtype: answer[where].astype(dtype))
+    point = cohort.restore(lambda where, dtype: answer[where].astype(dtype))
     return Aggregate(point, weights=None, dropped=cohort.dropped)
 
 
 def _average(cohort: Cohort, weights: Floats) -> Aggregate:
     cohort.kernel.combine(weights)
-    return Aggregate(_restore(cohort, cohort.kernel.read), cohort.spread(weights), cohort.dropped)
-
-
-def _restore(cohort: Cohort, read: Callable[[slice, Any], Array]) -> Any:
-    buffers = [column_median(buffer, cohort.alpha) for buffer in cohort.cloud.buffers]
-    return cohort.cloud.restore(read, buffers)
+    return Aggregate(cohort.restore(cohort.kernel.read), cohort.spread(weights), cohort.dropped)
 
 
 def _check_krum(corrupted: Any, **counts: Any) -> None:

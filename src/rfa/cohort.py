@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from rfa.cloud import Cloud, read_cloud, to_numpy
+from rfa.cloud import Array, Cloud, read_cloud, to_numpy
+from rfa.columns import column_median
 from rfa.dense import Dense
 from rfa.kernel import Floats, Kernel, weighted_median
 from rfa.stream import Stream
@@ -32,6 +34,14 @@ class Cohort:
     dropped: tuple[int, ...]
     total: int
     """How many points the caller gave."""
+
+    def restore(self, read: Callable[[slice, Any], Array]) -> Any:
+        """A point in the form of the caller's, with the coordinates that `read` gives.
+
+        Integer and boolean arrays take the weighted median of those of the points.
+        """
+        buffers = [column_median(buffer, self.alpha) for buffer in self.cloud.buffers]
+        return self.cloud.restore(read, buffers)
 
     def spread(self, weights: Floats) -> Floats:
         """Weights of these points as weights of all that the caller gave."""

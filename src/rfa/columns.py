@@ -13,18 +13,15 @@ equal weights a sorted column says it all. Otherwise each value must bring its w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from rfa.cloud import Array, Cloud, Rows
-from rfa.kernel import Floats
-from rfa.threads import cores, one_blas_thread
+from rfa.kernel import SLACK, Floats
+from rfa.threads import in_threads, one_blas_thread
 
-Item = TypeVar("Item")
-Answer = TypeVar("Answer")
 Statistic: TypeAlias = Callable[[Array], Array]
 """From a block, which has a line of m values for each coordinate and may be spoilt, to one each."""
 
@@ -32,8 +29,6 @@ BLOCK = 1 << 21
 """Bytes in a block: work enough for a thread, and still within the cache."""
 SELECT = 256
 """With more points than this, selecting the middle is faster than sorting."""
-SLACK = 1e-12
-"""Shares of the total weight that differ by less than this are equal: sums of weights round."""
 NARROWEST = 1e-9
 """The least share of the weight that a trimmed mean keeps on either side of the middle."""
 TAG = (1 << 28) - 1
@@ -104,18 +99,8 @@ def inner_products(cloud: Cloud, dtype: Any) -> Floats:
         for start in range(0, width, step)
     ]
     with one_blas_thread():
-        parts = _in_threads(lambda place: _products(*place, dtype), places)
+        parts = in_threads(lambda place: _products(*place, dtype), places)
         return sum(parts, start=np.zeros((cloud.rows, cloud.rows)))
-
-
-def _in_threads(work: Callable[[Item], Answer], items: Sequence[Item]) -> Iterator[Answer]:
-    """The work on each item, in order, by as many threads as there are processors to use."""
-    threads = min(cores(), len(items))
-    if threads <= 1:
-        yield from map(work, items)
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        yield from pool.map(work, items)
 
 
 def _by_block(rows: Rows, statistic: Statistic, dtype: np.dtype[Any]) -> Array:
@@ -123,7 +108,7 @@ def _by_block(rows: Rows, statistic: Statistic, dtype: np.dtype[Any]) -> Array:
     width = rows[0].size
     step = max(BLOCK // (len(rows) * dtype.itemsize), 1)
     places = [slice(start, min(start + step, width)) for start in range(0, width, step)]
-    answers = _in_threads(lambda where: statistic(_upright(rows, where, dtype)), places)
+    answers = in_threads(lambda where: statistic(_upright(rows, where, dtype)), places)
     out = np.empty(width, _dtype(rows))
     for where, answer in zip(places, answers, strict=True):
         out[where] = answer

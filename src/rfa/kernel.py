@@ -27,6 +27,8 @@ NEAR = 3.0
 """How many times farther from the centre than from v the points may be."""
 MOVES = 4
 """How often the centre may move for one answer; twice is enough for all but float32's limits."""
+SLACK = 1e-12
+"""Shares of the total weight that differ by less than this are equal: sums of weights round."""
 TINY = 1e-100
 """Keeps quotients of squared distances finite."""
 
@@ -97,8 +99,13 @@ class Kernel(ABC):
         """What `combine` added to the centre: sum_i weights_i (w_i - centre)."""
 
 
-def weighted_median(values: Floats, weights: Floats) -> float:
-    """The smallest value with at least half of the weight at or below it."""
+def weighted_quantile(values: Floats, weights: Floats, share: float) -> float:
+    """The smallest value with at least this share of the weight at or below it."""
     order = values.argsort()
     below = weights[order].cumsum()
-    return float(values[order[below.searchsorted(below[-1] / 2)]])
+    return float(values[order[below.searchsorted((share - SLACK) * below[-1])]])
+
+
+def weighted_median(values: Floats, weights: Floats) -> float:
+    """The smallest value with at least half of the weight at or below it."""
+    return weighted_quantile(values, weights, 1 / 2)

@@ -22,7 +22,6 @@ import numpy as np
 from rfa.anderson import Anderson, Merit
 from rfa.checks import check_count, check_number
 from rfa.cohort import Cohort, OnBad, read_cohort
-from rfa.columns import column_median
 from rfa.kernel import Floats, Kernel, weighted_median
 from rfa.smoothing import Radius, Relative, betas, radius_at, smoothed_norms
 
@@ -129,7 +128,7 @@ def geometric_median(  # noqa: PLR0913
     else:
         state = _take_steps(cohort, _Plan(nu, steps, early_stop), start)
     return Median(
-        point=_restore(cohort),
+        point=cohort.restore(cohort.kernel.read),
         weights=cohort.spread(state.weights),
         objective=float(cohort.alpha @ state.distances),
         gradient=state.gradient,
@@ -137,11 +136,6 @@ def geometric_median(  # noqa: PLR0913
         converged=state.gradient <= tol,
         dropped=cohort.dropped,
     )
-
-
-def _restore(cohort: Cohort) -> Any:
-    buffers = [column_median(buffer, cohort.alpha) for buffer in cohort.cloud.buffers]
-    return cohort.cloud.restore(cohort.kernel.read, buffers)
 
 
 def _take_steps(cohort: Cohort, plan: _Plan, start: Any) -> State:
