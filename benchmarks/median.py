@@ -31,10 +31,11 @@ def cloud(m: int, d: int) -> NDArray[np.float32]:
 def three_steps(points: NDArray[np.float32]) -> dict[str, Call]:
     """Three Weiszfeld steps: geom_median starts at the mean, byzfl at zero."""
     torch, byzfl = load_torch(), load_byzfl()
-    tensor = torch.from_numpy(points)
+    tensor, rows = torch.from_numpy(points), list(points)
     calls: dict[str, Call] = {
         OURS: lambda: rfa.geometric_median(points, steps=3),
         "rfa, from the mean": lambda: rfa.geometric_median(points, steps=3, start="mean"),
+        "rfa, a list of rows": lambda: rfa.geometric_median(rows, steps=3),
         "geom_median torch": _geom_median("torch", tensor, maxiter=3),
         "byzfl torch": lambda: byzfl.GeometricMedian(nu=1e-6, T=3)(tensor),
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -210,6 +211,13 @@ NO_CLOUDS: list[tuple[Any, str]] = [
     ([{"a": np.zeros(2)}, [np.zeros(2)]], "point 1 is a list, where the first point is a dict"),
     ([{"a": np.zeros(2)}, {"b": np.zeros(2)}], "do not share the keys .*'a'.*'b'"),
     ([[np.array([1, 2])]], "no floating-point coordinates"),
+    (
+        [[np.ones(2), np.array([1])], [np.ones(2), np.array([np.nan])]],
+        "point 1, array 1 holds float64 values, where the first point has whole numbers",
+    ),
+    (np.ma.masked_array(np.zeros((2, 2)), mask=True), "is a masked array"),
+    (torch.zeros((2, 2), device="meta"), "is no array of numbers"),
+    (np.full((3, 2), 1e-200), "must not all be smaller than 1e-140"),
 ]
 
 
@@ -244,6 +252,8 @@ def test_weights_may_be_tensors_and_of_any_size() -> None:
 
 def test_numbers_of_numpy_will_do_as_options() -> None:
     expected = geometric_median(POINTS, nu=0.5, steps=2, tol=1e-3).point
+    fraction = geometric_median(POINTS, nu=Fraction(1, 2), steps=2).point
+    assert fraction == pytest.approx(expected)
     options: Any = {"nu": np.float32(0.5), "steps": np.int64(2), "tol": np.float64(1e-3)}
     assert geometric_median(POINTS, **options).point == pytest.approx(expected)
 
@@ -263,6 +273,7 @@ def test_numbers_of_numpy_will_do_as_options() -> None:
         ({"steps": 2, "start": np.full(10, np.nan)}, "start must be finite"),
         ({"steps": 2, "early_stop": -1.0}, "early_stop must be"),
         ({"early_stop": 1e-6}, "early_stop=1e-06 goes with steps"),
+        ({"start": np.zeros(3)}, "start has shape \\(3,\\)"),
         ({"on_bad": "ignore"}, "on_bad must be 'raise' or 'drop', not 'ignore'"),
     ],
 )

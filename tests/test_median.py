@@ -65,6 +65,9 @@ def test_two_points() -> None:
     """Every point between two of the same weight is a median, and the answer is their midpoint."""
     assert geometric_median([[0.0, 0.0], [2.0, 4.0]]).point == pytest.approx([1, 2])
     assert geometric_median([[0.0, 0.0], [2.0, 4.0]], [1, 3]).point.tolist() == [2, 4]
+    almost = geometric_median([[0.0, 0.0], [2.0, 4.0]], [1 + 1e-9, 1])
+    assert almost.point.tolist() == [0, 0]
+    assert almost.converged
 
 
 def test_three_collinear_points() -> None:
@@ -207,6 +210,21 @@ def test_smoothed_median_without_steps() -> None:
     found = geometric_median(points, nu=2.0, tol=1e-12)
     assert found.converged
     assert np.linalg.norm(ref.grad_g_nu(points, alpha, 2.0, found.point)) < 1e-11
+
+
+def test_a_huge_radius_gives_the_mean() -> None:
+    """Within nu the smoothed objective is a parabola, whatever its scale."""
+    points = np.random.default_rng(7).standard_normal((10, 3))
+    found = geometric_median(points, nu=1e11)
+    assert found.converged
+    assert found.point == pytest.approx(points.mean(axis=0))
+
+
+def test_the_weights_average_to_the_point() -> None:
+    points = np.random.default_rng(7).standard_normal((10, 3))
+    for tol in (1e-12, 1e-3, 0.1):
+        found = geometric_median(points, tol=tol)
+        assert found.weights @ points == pytest.approx(found.point)
 
 
 def test_a_tolerance_that_is_not_reached_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

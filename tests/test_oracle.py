@@ -79,6 +79,7 @@ def test_bad_updates_are_refused_or_dropped() -> None:
         (np.array([0.0, np.inf]), 1.0, "v must be finite: coordinate 1 is not"),
         (np.zeros(2), 0.0, "nu must be a positive number, not 0.0"),
         (np.zeros(2), np.nan, "nu must be a positive number, not nan"),
+        (np.full(2, 1e160), 1.0, "v is too far away"),
     ],
 )
 def test_questions_without_a_meaning_are_refused(v: Any, nu: float, message: str) -> None:
@@ -102,5 +103,9 @@ def test_no_mass_is_an_error() -> None:
         rfa.weiszfeld(empty, np.zeros(2), nu=1.0, steps=2)
     with pytest.raises(ValueError, match="nu must be a positive number"):
         rfa.weiszfeld(empty, np.zeros(2), nu=0.0, steps=2)
+    with pytest.raises(ValueError, match="early_stop must be a number from 0 on, not -1"):
+        rfa.weiszfeld(empty, np.zeros(2), nu=1.0, steps=2, early_stop=-1)
+    with pytest.raises(ValueError, match="dim must be a whole number from 1 on, not -1"):
+        rfa.one_step(empty, -1, nu=1.0)
     with pytest.raises(ValueError, match="steps must be a whole number"):
         rfa.weiszfeld(empty, np.zeros(2), nu=1.0, steps=0)

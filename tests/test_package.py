@@ -68,6 +68,12 @@ def test_the_demo_command(tmp_path: Path) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+def test_the_demo_names_the_file_that_it_wrote(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["demo", "--out", str(tmp_path / "picture")])
+    assert (tmp_path / "picture.png").exists()
+    assert "picture.png" in result.output.replace("\n", "")
+
+
 @pytest.mark.parametrize("name", ["demo.xyz", "file/demo.png"])
 def test_a_picture_that_cannot_be_written(tmp_path: Path, name: str) -> None:
     (tmp_path / "file").write_text("in the way")

@@ -44,6 +44,7 @@ def demo(out: Path) -> None:
     if not cohort.can_draw():
         console.print("For the picture, install the lab: pip install 'rfa[lab]'")
         return
+    out = out if out.suffix else out.with_name(f"{out.name or 'demo'}.png")
     try:
         cohort.draw(rows, out)
     except (OSError, ValueError) as error:

@@ -218,9 +218,13 @@ def _leaves(form: Form, point: Any, name: str) -> list[Array]:
         msg = f"{name} has {len(leaves)} arrays, where the first point has {len(form.likes)}"
         raise ValueError(msg)
     arrays: list[Array] = []
-    for leaf, like, label in zip(leaves, form.likes, form.names, strict=True):
+    parts = zip(leaves, form.likes, form.names, form.counts, strict=True)
+    for leaf, like, label, count in parts:
         where = f"{name}, {label}" if label else name
         array = to_numpy(leaf, where)
+        if count and array.dtype.kind == "f":
+            msg = f"{where} holds {array.dtype} values, where the first point has whole numbers"
+            raise ValueError(msg)
         if array.shape != _shape(like):
             msg = f"{where} has shape {array.shape}, where the first point has {_shape(like)}"
             raise ValueError(msg)
@@ -247,14 +251,17 @@ def _shape(value: Any) -> tuple[int, ...]:
 
 def to_numpy(value: Any, name: str) -> Array:
     """A numpy view of an array or tensor; only tensors of other devices or bfloat16 are copied."""
-    if _is_tensor(value):
-        tensor = value.detach().cpu()
-        value = (tensor.float() if tensor.dtype == _torch().bfloat16 else tensor).numpy()
     try:
+        if _is_tensor(value):
+            tensor = value.detach().cpu().resolve_conj().resolve_neg()
+            value = (tensor.float() if tensor.dtype == _torch().bfloat16 else tensor).numpy()
         array = np.asarray(value)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RuntimeError) as error:  # the last for tensors without data
         msg = f"{name} is no array of numbers: {error}"
         raise ValueError(msg) from None
+    if isinstance(value, np.ma.MaskedArray):
+        msg = f"{name} is a masked array, and what is masked has no meaning here: fill it first"
+        raise TypeError(msg)
     if array.dtype.kind not in "fiub":
         msg = f"{name} holds {array.dtype} values, where real numbers are needed"
         raise TypeError(msg)

@@ -18,6 +18,8 @@ OnBad: TypeAlias = Literal["raise", "drop"]
 
 SMALL = 1 << 14
 """A cloud of no more numbers than this is copied to float64 whole and treated directly."""
+TINY = 1e-280
+"""Squared norms that are all smaller have lost their digits."""
 RANGE = (1e-30, 1e30)
 """Mean squares below and squared norms above are beyond float32 and computed in float64."""
 
@@ -72,6 +74,7 @@ def read_cohort(points: Any, weights: Any, on_bad: OnBad) -> Cohort:
             "mend them, or leave them out with on_bad='drop'"
         )
         raise ValueError(msg)
+    _refuse_tiny(cloud, kernel)
     rows: list[int] = np.flatnonzero(finite & (alpha > 0)).tolist()
     if not rows:
         msg = f"no finite point with a positive weight is left of {cloud.rows}"
@@ -95,6 +98,17 @@ def _open_kernel(cloud: Cloud, alpha: Floats) -> Kernel:
     if wide or (typical >= RANGE[0] and norms.max() <= RANGE[1]) or np.isnan(norms).any():
         return kernel
     return Stream(cloud, alpha, np.float64)
+
+
+def _refuse_tiny(cloud: Cloud, kernel: Kernel) -> None:
+    """Points whose squares vanish would all seem to be one point."""
+    if not kernel.norms.max() < TINY:
+        return
+    if any(np.any(row) for segment in cloud.segments for row in segment):
+        msg = (
+            f"points must not all be smaller than {TINY**0.5:.0e}, where squares vanish: scale them"
+        )
+        raise ValueError(msg)
 
 
 def _read_weights(weights: Any, rows: int) -> Floats:

@@ -20,7 +20,7 @@ import numpy as np
 
 from rfa.cloud import Array, Cloud, Rows
 from rfa.kernel import SLACK, Floats
-from rfa.threads import in_threads, one_blas_thread
+from rfa.threads import in_threads
 
 Statistic: TypeAlias = Callable[[Array], Array]
 """From a block, which has a line of m values for each coordinate and may be spoilt, to one each."""
@@ -33,8 +33,10 @@ NARROWEST = 1e-9
 """The least share of the weight that a trimmed mean keeps on either side of the middle."""
 TAG = (1 << 28) - 1
 """The bits of a float64 below half a unit in the last place of a float32."""
-SPACE, WIDTH = 1 << 23, 1 << 14
-"""Bytes and coordinates in a block of inner products; across blocks they are added in float64."""
+TILE, DEPTH = 32, 256
+"""The points and the coordinates of a product of matrices that BLAS does not use threads for."""
+PIECES, SPACE = 64, 1 << 23
+"""Such products that are made in one go, as far as their block keeps within so many bytes."""
 
 
 def column_median(rows: Rows, weights: Floats) -> Array:
@@ -91,16 +93,20 @@ def column_trimmed_mean(rows: Rows, weights: Floats, share: float) -> Array:
 
 
 def inner_products(cloud: Cloud, dtype: Any) -> Floats:
-    """The inner products of the points less the last one, in `dtype`, added up in float64."""
-    step = max(min(SPACE // (cloud.rows * np.dtype(dtype).itemsize), WIDTH), 1)
+    """The inner products of the points less the last one, in `dtype`, added up in float64.
+
+    They are made of small products, because our threads are enough: those of BLAS spin while they
+    wait for each other, which beside another busy process can take a hundred times as long.
+    """
+    most = SPACE // (cloud.rows * DEPTH * np.dtype(dtype).itemsize)
+    step = DEPTH * max(min(most, PIECES), 1)
     places = [
         (segment, slice(start, min(start + step, width)))
         for segment, width in zip(cloud.segments, cloud.widths, strict=True)
         for start in range(0, width, step)
     ]
-    with one_blas_thread():
-        parts = in_threads(lambda place: _products(*place, dtype), places)
-        return sum(parts, start=np.zeros((cloud.rows, cloud.rows)))
+    parts = in_threads(lambda place: _tiled_products(_less_last(*place, dtype)), places)
+    return sum(parts, start=np.zeros((cloud.rows, cloud.rows)))
 
 
 def _by_block(rows: Rows, statistic: Statistic, dtype: np.dtype[Any]) -> Array:
@@ -195,10 +201,26 @@ def _taggable(precision: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float64) if precision == np.float32 else precision
 
 
-@np.errstate(over="ignore", invalid="ignore")  # the caller will see infinite products
-def _products(rows: Rows, where: slice, dtype: Any) -> Array:
-    """The inner products of some coordinates of the points less the last one."""
-    block = np.empty((len(rows), where.stop - where.start), dtype)
+def _less_last(rows: Rows, where: slice, dtype: Any) -> Array:
+    """Some coordinates of the points less the last one, and zeros up to full pieces."""
+    width = where.stop - where.start
+    block = np.empty((len(rows), -(-width // DEPTH) * DEPTH), dtype)
+    block[:, width:] = 0
     for row, target in zip(rows, block, strict=True):
-        np.subtract(row[where], rows[-1][where], out=target, dtype=dtype)
-    return block @ block.T
+        np.subtract(row[where], rows[-1][where], out=target[:width], dtype=dtype)
+    return block
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def _tiled_products(block: Array) -> Floats:
+    """The inner products of the rows of a block, tile by tile and piece by piece."""
+    m = len(block)
+    gram = np.empty((m, m))
+    pieces = block.reshape(m, -1, DEPTH).swapaxes(0, 1)
+    for a in range(0, m, TILE):
+        for b in range(0, a + 1, TILE):
+            products = pieces[:, a : a + TILE] @ pieces[:, b : b + TILE].swapaxes(1, 2)
+            tile = products.sum(axis=0, dtype=np.float64)
+            gram[a : a + TILE, b : b + TILE] = tile
+            gram[b : b + TILE, a : a + TILE] = tile.T
+    return gram

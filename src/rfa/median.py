@@ -35,6 +35,7 @@ FAR = 4
 """Points that lie this many times farther from zero than from each other are no updates."""
 SLACK = 1e-12
 """Relative slack in the test whether a point is the median itself."""
+PAIR = 2
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,10 @@ class Median:
     Attributes:
         point: the answer, in the form of the points.
         weights: the effective weights beta_i / sum beta, with which the points average to it.
-        objective: g at the answer, for weights that sum to one: the average distance.
-        gradient: a bound on the norm of the gradient of the objective at the answer.
+        objective: g at the answer, for weights that sum to one: the average distance, also where
+            a smoothed median was asked for.
+        gradient: a bound on the norm of the gradient of the objective at the answer (of the
+            smoothed one, relative to the sum of the norms of its terms, where nu is given).
         steps: how many Weiszfeld steps were taken.
         converged: whether `gradient` is within the tolerance.
         dropped: the points that were left out because they are not finite.
@@ -97,7 +100,8 @@ def geometric_median(  # noqa: PLR0913
 
     Args:
         points: an (m, d) array; or a sequence of m arrays; or of m models, each a list, tuple or
-            dict of arrays. numpy arrays or torch tensors; the answer is of the same kind.
+            dict of arrays. numpy arrays or torch tensors; the answer is of the same kind, and of
+            the type of the first point; of whole numbers, float64.
         weights: m weights alpha_i, not negative; equal ones by default.
         nu: the smoothing radius (Algorithm 2), a number or `Relative`. By default
             `Relative(0.5)` with `steps`, so that no single point that sits on an iterate can hold
@@ -112,7 +116,8 @@ def geometric_median(  # noqa: PLR0913
             right start for updates; where the points turn out to lie far from zero compared with
             their spread, as whole models do, the steps start at a point amid them. Without
             `steps` it makes no difference.
-        on_bad: what to do about points that are not finite: "raise", or "drop" and report them.
+        on_bad: what to do about points that are not finite, or too large to square (from 1e154
+            on): "raise", or "drop" and report them.
         early_stop: with `steps`, stop sooner when a step improves g_nu by no more than this
             fraction (the paper's appendix uses 1e-6).
 
@@ -123,6 +128,8 @@ def geometric_median(  # noqa: PLR0913
     nu = _check_options(nu, steps, tol, start, early_stop)
     cohort = read_cohort(points, weights, on_bad)
     tol = max(tol, FLOOR * cohort.kernel.eps)
+    if start is not None and not isinstance(start, str):
+        start = cohort.cloud.flatten(start, "start")
     if steps is None:
         state = converge(cohort.kernel, cohort.alpha, nu, tol)
     else:
@@ -156,7 +163,7 @@ def _start_distances(cohort: Cohort, start: Any) -> Floats:
         return kernel.distances(cohort.alpha)
     if start is None or isinstance(start, str):
         return np.sqrt(kernel.norms)
-    distances = kernel.centre(cohort.cloud.flatten(start, "start"))
+    distances = kernel.centre(start)
     if not np.isfinite(distances).all():
         msg = "start must be finite, and is not (NaN, infinite, or too large to square)"
         raise ValueError(msg)
@@ -191,7 +198,7 @@ def converge(kernel: Kernel, alpha: Floats, nu: Radius, tol: float) -> State:
         radius = radius_at(nu, distances, alpha)
         image = _normalise(betas(alpha, distances, radius))
         if gradient <= tol or step == MAX_STEPS:
-            return State(image, distances, gradient, step)
+            return State(_normalise(np.maximum(weights, 0)), distances, gradient, step)
         nearest = int(distances.argmin())
         if radius == 0 and nearest not in tried and _held_by(nearest, image, distances, kernel):
             tried.add(nearest)
@@ -208,13 +215,13 @@ def _first_weights(kernel: Kernel, alpha: Floats, nu: Radius) -> tuple[Floats, b
 
     Starting next to the lowest of all points, and descending, keeps away from all points
     (Beck and Sabach 2015). Where that costs too much, start from an average that holds back
-    points far from the others. Two points start at their mean.
+    points far from the others. Two points of the same weight meet at their mean.
     """
-    lowest = kernel.lowest() if nu == 0 and alpha.size > 2 else None  # noqa: PLR2004
+    if alpha.size == 1 or (alpha.size == PAIR and abs(alpha[0] - alpha[1]) <= SLACK):
+        return alpha, False
+    lowest = kernel.lowest() if nu == 0 else None
     if lowest is not None:
         return _try_point(kernel, alpha, lowest)
-    if alpha.size <= 2:  # noqa: PLR2004
-        return alpha, False
     distances = np.sqrt(kernel.norms)
     radius = radius_at(Relative(0.1), distances, alpha)
     return _normalise(betas(alpha, distances, radius)), False
@@ -250,15 +257,17 @@ def _gradient(alpha: Floats, weights: Floats, distances: Floats, nu: Radius) -> 
     """A bound on |grad g_nu(v)| = |sum_i beta_i (v - w_i)|, for v the average with `weights`.
 
     Since sum_i weights_i (v - w_i) = 0, any multiple of the weights may be taken off the beta_i,
-    and the triangle inequality does the rest. On a point the least subgradient counts: the pull
-    of the others, at most their weight, less the point's own weight.
+    and the triangle inequality does the rest. It is relative to the sum of |beta_i (v - w_i)|,
+    which is one without smoothing, so that it keeps its meaning for a large nu. On a point the
+    least subgradient counts: the pull of the others, at most their weight, less its own weight.
     """
     radius = radius_at(nu, distances, alpha)
     here = np.maximum(distances, radius) == 0
     if here.any():
         return max(0.0, 1 - 2 * float(alpha[here].sum()))
     beta = betas(alpha, distances, radius)
-    return float(np.abs(beta - beta.sum() * weights) @ distances)
+    terms = float(beta @ distances)
+    return float(np.abs(beta - beta.sum() * weights) @ distances) / terms if terms > 0 else 0.0
 
 
 def _normalise(weights: Floats) -> Floats:
@@ -287,6 +296,7 @@ def _check_options(
         check_number("early_stop", early_stop)
     if nu is None:
         return 0.0 if steps is None else Relative(0.5)
-    if not isinstance(nu, Relative):
-        check_number("nu", nu)
-    return nu
+    if isinstance(nu, Relative):
+        return nu
+    check_number("nu", nu)
+    return float(nu)

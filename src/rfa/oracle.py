@@ -23,6 +23,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from rfa.checks import check_number
+from rfa.cloud import to_numpy
 from rfa.cohort import OnBad, read_cohort
 from rfa.kernel import Floats
 from rfa.smoothing import betas, smoothed_norms
@@ -56,7 +58,10 @@ SumOracle: TypeAlias = Callable[[Vector, float], Sum]
 
 
 class PlainOracle:
-    """Sums in plain floating point over updates in one process: fast, and nothing is private."""
+    """Sums in plain floating point over updates in one process: fast, and nothing is private.
+
+    It keeps a place for the sums, so only one thread at a time may ask.
+    """
 
     def __init__(self, updates: Any, weights: Any = None, *, on_bad: OnBad = "raise") -> None:
         """Take the updates of a cohort, in any form that `geometric_median` takes.
@@ -67,7 +72,8 @@ class PlainOracle:
             on_bad: what to do about updates that are not finite: "raise" or "drop".
         """
         cohort = read_cohort(updates, weights, on_bad)
-        given = np.ones(cohort.total) if weights is None else np.array(weights, np.float64)
+        ones = np.ones(cohort.total)
+        given = ones if weights is None else to_numpy(weights, "weights").astype(np.float64)
         self._kernel = cohort.kernel
         self._alpha = given[cohort.rows]
         self.dim = cohort.cloud.dim
@@ -77,6 +83,9 @@ class PlainOracle:
         """The sums at v, a vector of `dim` coordinates."""
         _check_question(v, nu, self.dim)
         distances = self._kernel.centre(v)
+        if not np.isfinite(distances).all():
+            msg = f"v is too far away: the squared distances of {len(self._alpha)} updates overflow"
+            raise ValueError(msg)
         beta = betas(self._alpha, distances, nu)
         self._kernel.combine(beta)
         return Sum(
@@ -109,6 +118,4 @@ def _check_question(v: Vector, nu: float, dim: int) -> None:
     if not np.isfinite(v).all():
         msg = f"v must be finite: coordinate {int(np.flatnonzero(~np.isfinite(v))[0])} is not"
         raise ValueError(msg)
-    if not 0 < nu < np.inf:
-        msg = f"nu must be a positive number, not {nu!r}"
-        raise ValueError(msg)
+    check_number("nu", nu, positive=True)

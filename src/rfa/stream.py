@@ -12,26 +12,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeGuard, final
+from itertools import pairwise
+from typing import Any, TypeAlias, TypeGuard, final
 
 import numpy as np
 
 from rfa.cloud import Array, Cloud, Rows
 from rfa.kernel import Floats, Kernel
-from rfa.threads import cores, one_blas_thread
+from rfa.threads import cores, in_threads
 
-LARGE = 1 << 23
-"""From so many numbers on it is shared out to threads; below, those of BLAS have less to start."""
-THREADS = 8
-"""At most; memory has not much more to give."""
-BLOCK = 1 << 20
-"""Numbers in a block of a thread, so that its second product finds them in the cache."""
+Work: TypeAlias = Callable[[Array, slice], Array]
+
+LARGE = 1 << 22
+"""From so many numbers on, what BLAS does not do is shared out to threads."""
+BLOCK = 1 << 21
+"""Numbers in a block, so that its second product finds them in the cache."""
+SQUARES = 1 << 23
+"""Numbers in a block for sums of squares, which read them once and like long rows."""
+WIDTH = 1 << 17
+"""Coordinates in a block at most; across blocks, sums go on in float64."""
 FEW = 16
 """Up to so many points, all their inner products cost less than the steps that they save."""
-SQUARES = 1 << 23
-"""The same for sums of squares, which read them once and like long rows."""
-WIDTH = 1 << 17
-"""Coordinates of a block without threads; across blocks, products are added up in float64."""
 RUN = 1 << 12
 """Squares added up in working precision, where errors do not cancel, before float64."""
 SCRATCH = 25
@@ -40,14 +41,16 @@ SCRATCH = 25
 
 @final
 class Stream(Kernel):
-    """A cloud of any size, read block by block where it lies, by several threads if it is large."""
+    """A cloud of any size, read block by block where it lies."""
 
     def __init__(self, cloud: Cloud, alpha: Floats, dtype: Any) -> None:
         self._dtype: np.dtype[Any] = np.dtype(dtype)
         self.eps = float(np.finfo(self._dtype).eps)
-        self._threads = min(cores(), THREADS) if cloud.rows * cloud.dim >= LARGE else 1
-        self._pool = ThreadPoolExecutor(self._threads) if self._threads > 1 else None
-        self._scratch: list[Array | None] = [None] * self._threads
+        threads = min(cores(), cloud.rows) if cloud.rows * cloud.dim >= LARGE else 1
+        edges = np.linspace(0, cloud.rows, threads + 1).astype(int).tolist()
+        self._shares = [slice(a, b) for a, b in pairwise(edges)]
+        self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
+        self._scratch: Array | None = None
         self._average: Array = np.zeros(0, self._dtype)
         self._pending: Floats | None = None
         self._gram: Floats | None = None
@@ -61,7 +64,9 @@ class Stream(Kernel):
         if self._cloud.rows <= FEW:
             self._gram = self._sweep(lambda block, _: _inner_products(block))
             return self._gram.diagonal()
-        return self._sweep(lambda block, _: _row_squares(block), SQUARES)
+        in_place = all(self._as_it_lies(segment) for segment in self._cloud.segments)
+        sweep = self._sweep_in_threads if in_place and self._pool else self._sweep
+        return sweep(lambda block, _: _row_squares(block), SQUARES)
 
     def combine(self, weights: Floats) -> None:
         """Set the average to centre + sum_i weights_i (w_i - centre), and measure nothing."""
@@ -104,35 +109,26 @@ class Stream(Kernel):
         """What `combine` added to the centre: sum_i weights_i (w_i - centre)."""
         return self._average.astype(np.float64)
 
-    def _sweep(self, work: Callable[[Array, slice], Array], size: int = 0) -> Floats:
-        """The sum in float64 of what `work` makes of the blocks, in the same order on any machine.
+    def _sweep(self, work: Work, size: int = 0) -> Floats:
+        """The sum in float64 of what `work` makes of the blocks, one after another.
 
         `work` is given some coordinates of all points, less the centre, and their place.
         """
-        places = list(self._places(size or BLOCK))
-        answers: list[Any] = [None] * len(places)
-        queue = iter(range(len(places)))  # the next place goes to whichever thread is free
-
-        def worker(thread: int) -> None:
-            with np.errstate(over="ignore", invalid="ignore"):  # told by norms that are not finite
-                for i in queue:
-                    answers[i] = work(self._block(places[i], thread), places[i].where)
-
-        if self._pool is None:
-            worker(0)
-        else:
-            with one_blas_thread():
-                list(self._pool.map(worker, range(self._threads)))
+        answers = [work(self._block(p), p.where) for p in self._places(size or BLOCK)]
         return np.array(answers, np.float64).sum(axis=0)
+
+    def _sweep_in_threads(self, work: Work, size: int) -> Floats:
+        """The same for work without threads of its own, on coordinates that are read in place."""
+        answers = in_threads(lambda p: work(self._block(p), p.where), list(self._places(size)))
+        return np.array(list(answers), np.float64).sum(axis=0)
 
     def _places(self, size: int) -> Iterator[_Place]:
         """The coordinates in blocks: as they are where that is possible, else to be copied."""
         rows, start = self._cloud.rows, 0
         for segment, width in zip(self._cloud.segments, self._cloud.widths, strict=True):
-            if self._centre is None and _is_matrix(segment, self._dtype):
-                step = max(size // rows, 1) if self._pool else WIDTH
-            else:
-                step = self._scratch_width()
+            step = min(max(size // rows, 1), WIDTH)
+            if not self._as_it_lies(segment):
+                step = min(step, self._scratch_width())
             for a in range(0, width, step):
                 b = min(a + step, width)
                 yield _Place(segment, slice(a, b), slice(start + a, start + b))
@@ -140,26 +136,34 @@ class Stream(Kernel):
 
     def _scratch_width(self) -> int:
         rows, dim = self._cloud.rows, self._cloud.dim
-        size = max(rows, SCRATCH) * dim // (SCRATCH * THREADS)
-        return max(min(BLOCK, size) // rows, 1)
+        return max(max(rows, SCRATCH) * dim // (SCRATCH * rows), 1)
 
-    def _block(self, place: _Place, thread: int) -> Array:
-        """The coordinates at a place, less the centre; copies go to the scratch of the thread."""
+    def _block(self, place: _Place) -> Array:
+        """The coordinates at a place, less the centre; copies are made in the scratch space."""
         segment = place.segment
-        if self._centre is None and _is_matrix(segment, self._dtype):
+        if self._as_it_lies(segment):
             return segment[:, place.inside]
-        scratch = self._scratch[thread]
-        if scratch is None:
-            scratch = np.empty((self._cloud.rows, self._scratch_width()), self._dtype)
-            self._scratch[thread] = scratch
-        block = scratch[:, : place.where.stop - place.where.start]
+        if self._scratch is None:
+            self._scratch = np.empty((self._cloud.rows, self._scratch_width()), self._dtype)
+        block = self._scratch[:, : place.where.stop - place.where.start]
         centre = None if self._centre is None else self._centre[place.where]
-        if isinstance(segment, np.ndarray):
-            _copy(segment[:, place.inside], block, centre)
+
+        def copy(rows: slice) -> None:
+            if isinstance(segment, np.ndarray):
+                _copy(segment[rows, place.inside], block[rows], centre)
+            else:
+                for row, target in zip(segment[rows], block[rows], strict=True):
+                    _copy(row[place.inside], target, centre)
+
+        if self._pool is None:
+            copy(slice(None))
         else:
-            for row, target in zip(segment, block, strict=True):
-                _copy(row[place.inside], target, centre)
+            list(self._pool.map(copy, self._shares))
         return block
+
+    def _as_it_lies(self, segment: Rows) -> TypeGuard[Array]:
+        as_it_lies = isinstance(segment, np.ndarray) and segment.dtype == self._dtype
+        return as_it_lies and self._centre is None
 
 
 @dataclass(frozen=True)
@@ -169,10 +173,6 @@ class _Place:
     segment: Rows
     inside: slice
     where: slice
-
-
-def _is_matrix(segment: Rows, dtype: np.dtype[Any]) -> TypeGuard[Array]:
-    return isinstance(segment, np.ndarray) and segment.dtype == dtype
 
 
 def _copy(source: Array, target: Array, centre: Array | None) -> None:
@@ -190,6 +190,7 @@ def _inner_products(block: Array) -> Floats:
     return gram
 
 
+@np.errstate(over="ignore", invalid="ignore")  # told by norms that are not finite
 def _row_squares(block: Array) -> Floats:
     """The squared norms of the rows, added up in float64 after short runs."""
     rows, width = block.shape

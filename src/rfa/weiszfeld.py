@@ -43,7 +43,9 @@ def weiszfeld(
     """
     check_number("nu", nu, positive=True)
     check_count("steps", steps)
-    v, last = start, None
+    if early_stop is not None:
+        check_number("early_stop", early_stop)
+    v, last = np.asarray(start, np.float64), None
     for _ in range(steps):
         total = ask(v, nu)
         if early_stop is not None:
@@ -66,6 +68,7 @@ def one_step(ask: SumOracle, dim: int, *, nu: float) -> Vector:
         dim: the number of coordinates d.
         nu: the smoothing radius, positive.
     """
+    check_count("dim", dim)
     return weiszfeld(ask, np.zeros(dim), nu=nu, steps=1)
 
 
