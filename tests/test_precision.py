@@ -125,7 +125,6 @@ def test_large_clouds_are_shared_out_to_threads(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("rfa.stream.SQUARES", 30 * 512)
     centre, rest = ref.far_median(points, np.ones(30))
     for count in (2, 3, 50):
-        monkeypatch.setattr("rfa.stream.cores", lambda count=count: count)
         monkeypatch.setattr("rfa.threads.cores", lambda count=count: count)
         for form in (points, list(points)):
             assert np.linalg.norm(unrounded(form) - centre - rest) <= 1e-6 * spread

@@ -247,7 +247,9 @@ def _pair_squares(cohort: Cohort) -> Floats:
     squares, reach = np.where(np.eye(m), 0, np.inf), np.full((m, m), np.inf)
     doubtful = ~np.eye(m, dtype=bool)
     centre = int(np.argsort(cohort.kernel.norms)[m // 2])
-    while doubtful.any():
+    for _ in range(m):  # each round settles the pairs of its centre
+        if not doubtful.any():
+            break
         rows = np.append(np.flatnonzero(doubtful[centre]), centre)
         group = cohort.cloud.keep(rows.tolist())
         gram = inner_products(group, np.float64 if wide else np.float32)

@@ -10,21 +10,19 @@ the points again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, TypeAlias, TypeGuard, final
 
 import numpy as np
 
 from rfa.cloud import Array, Cloud, Rows
 from rfa.kernel import Floats, Kernel
-from rfa.threads import cores, in_threads
+from rfa.threads import in_threads
 
 Work: TypeAlias = Callable[[Array, slice], Array]
 
 LARGE = 1 << 22
-"""From so many numbers on, what BLAS does not do is shared out to threads."""
+"""From so many numbers on, sums of squares are shared out to threads."""
 BLOCK = 1 << 21
 """Numbers in a block, so that its second product finds them in the cache."""
 SQUARES = 1 << 23
@@ -35,7 +33,7 @@ FEW = 16
 """Up to so many points, all their inner products cost less than the steps that they save."""
 RUN = 1 << 12
 """Squares added up in working precision, where errors do not cancel, before float64."""
-SCRATCH = 25
+SCRATCH = 16
 """What must be centred or converted is copied, at most one part in so many of the cloud at once."""
 
 
@@ -46,10 +44,6 @@ class Stream(Kernel):
     def __init__(self, cloud: Cloud, alpha: Floats, dtype: Any) -> None:
         self._dtype: np.dtype[Any] = np.dtype(dtype)
         self.eps = float(np.finfo(self._dtype).eps)
-        threads = min(cores(), cloud.rows) if cloud.rows * cloud.dim >= LARGE else 1
-        edges = np.linspace(0, cloud.rows, threads + 1).astype(int).tolist()
-        self._shares = [slice(a, b) for a, b in pairwise(edges)]
-        self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
         self._scratch: Array | None = None
         self._average: Array = np.zeros(0, self._dtype)
         self._pending: Floats | None = None
@@ -65,7 +59,8 @@ class Stream(Kernel):
             self._gram = self._sweep(lambda block, _: _inner_products(block))
             return self._gram.diagonal()
         in_place = all(self._as_it_lies(segment) for segment in self._cloud.segments)
-        sweep = self._sweep_in_threads if in_place and self._pool else self._sweep
+        large = self._cloud.rows * self._cloud.dim >= LARGE
+        sweep = self._sweep_in_threads if in_place and large else self._sweep
         return sweep(lambda block, _: _row_squares(block), SQUARES)
 
     def combine(self, weights: Floats) -> None:
@@ -126,9 +121,8 @@ class Stream(Kernel):
         """The coordinates in blocks: as they are where that is possible, else to be copied."""
         rows, start = self._cloud.rows, 0
         for segment, width in zip(self._cloud.segments, self._cloud.widths, strict=True):
-            step = min(max(size // rows, 1), WIDTH)
-            if not self._as_it_lies(segment):
-                step = min(step, self._scratch_width())
+            in_place = self._as_it_lies(segment)
+            step = min(max(size // rows, 1) if in_place else self._scratch_width(), WIDTH)
             for a in range(0, width, step):
                 b = min(a + step, width)
                 yield _Place(segment, slice(a, b), slice(start + a, start + b))
@@ -136,29 +130,24 @@ class Stream(Kernel):
 
     def _scratch_width(self) -> int:
         rows, dim = self._cloud.rows, self._cloud.dim
-        return max(max(rows, SCRATCH) * dim // (SCRATCH * rows), 1)
+        return max(max(rows, SCRATCH // 2) * dim // (SCRATCH * rows), 1)
 
     def _block(self, place: _Place) -> Array:
         """The coordinates at a place, less the centre; copies are made in the scratch space."""
         segment = place.segment
         if self._as_it_lies(segment):
             return segment[:, place.inside]
+        rows, width = self._cloud.rows, place.where.stop - place.where.start
         if self._scratch is None:
-            self._scratch = np.empty((self._cloud.rows, self._scratch_width()), self._dtype)
-        block = self._scratch[:, : place.where.stop - place.where.start]
-        centre = None if self._centre is None else self._centre[place.where]
-
-        def copy(rows: slice) -> None:
-            if isinstance(segment, np.ndarray):
-                _copy(segment[rows, place.inside], block[rows], centre)
-            else:
-                for row, target in zip(segment[rows], block[rows], strict=True):
-                    _copy(row[place.inside], target, centre)
-
-        if self._pool is None:
-            copy(slice(None))
-        else:
-            list(self._pool.map(copy, self._shares))
+            self._scratch = np.empty(rows * self._scratch_width(), self._dtype)
+        block = self._scratch[: rows * width].reshape(rows, width)
+        if isinstance(segment, np.ndarray):
+            np.copyto(block, segment[:, place.inside], casting="same_kind")
+        else:  # one call for all, since there may be many short rows
+            parts = [row[place.inside] for row in segment]
+            np.concatenate(parts, out=block.reshape(-1), casting="same_kind")
+        if self._centre is not None:
+            block -= self._centre[place.where]
         return block
 
     def _as_it_lies(self, segment: Rows) -> TypeGuard[Array]:
@@ -173,13 +162,6 @@ class _Place:
     segment: Rows
     inside: slice
     where: slice
-
-
-def _copy(source: Array, target: Array, centre: Array | None) -> None:
-    if centre is None:
-        np.copyto(target, source, casting="same_kind")
-    else:
-        np.subtract(source, centre, out=target, dtype=target.dtype, casting="same_kind")
 
 
 def _inner_products(block: Array) -> Floats:
