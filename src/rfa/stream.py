@@ -122,7 +122,7 @@ class Stream(Kernel):
         rows, start = self._cloud.rows, 0
         for segment, width in zip(self._cloud.segments, self._cloud.widths, strict=True):
             in_place = self._as_it_lies(segment)
-            step = min(max(size // rows, 1) if in_place else self._scratch_width(), WIDTH)
+            step = min(max(size // rows, 1), WIDTH) if in_place else self._scratch_width()
             for a in range(0, width, step):
                 b = min(a + step, width)
                 yield _Place(segment, slice(a, b), slice(start + a, start + b))
@@ -130,7 +130,7 @@ class Stream(Kernel):
 
     def _scratch_width(self) -> int:
         rows, dim = self._cloud.rows, self._cloud.dim
-        return max(max(rows, SCRATCH // 2) * dim // (SCRATCH * rows), 1)
+        return min(max(max(rows, SCRATCH // 2) * dim // (SCRATCH * rows), 1), WIDTH)
 
     def _block(self, place: _Place) -> Array:
         """The coordinates at a place, less the centre; copies are made in the scratch space."""
