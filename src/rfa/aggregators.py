@@ -19,7 +19,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any, final
 
 import numpy as np
@@ -208,9 +207,7 @@ def _average(cohort: Cohort, weights: Floats) -> Aggregate:
 
 
 def _check_krum(corrupted: Any, **counts: Any) -> None:
-    if type(corrupted) is bool or not isinstance(corrupted, Integral) or int(corrupted) < 0:
-        msg = f"corrupted must be a whole number from 0 on, not {corrupted!r}"
-        raise ValueError(msg)
+    check_count("corrupted", corrupted, least=0)
     for name, count in counts.items():
         if count is not None:
             check_count(name, count)

@@ -20,12 +20,12 @@ def check_number(name: str, value: Any, *, positive: bool = False) -> None:
         raise ValueError(msg)
 
 
-def check_count(name: str, value: Any) -> None:
-    """Refuse what is not a whole number from 1 on.
+def check_count(name: str, value: Any, *, least: int = 1) -> None:
+    """Refuse what is not a whole number, or is less than the least.
 
     Raises:
         ValueError: naming the value.
     """
-    if type(value) is bool or not isinstance(value, Integral) or int(value) < 1:
-        msg = f"{name} must be a whole number from 1 on, not {value!r}"
+    if type(value) is bool or not isinstance(value, Integral) or int(value) < least:
+        msg = f"{name} must be a whole number from {least} on, not {value!r}"
         raise ValueError(msg)
