@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
@@ -12,3 +17,15 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("rfa")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A cache of data for the tests alone, which worker processes find too."""
+    folder = tmp_path_factory.mktemp("cache")
+    before = os.environ.get("RFA_CACHE")
+    os.environ["RFA_CACHE"] = str(folder)
+    yield folder
+    os.environ.pop("RFA_CACHE")
+    if before is not None:
+        os.environ["RFA_CACHE"] = before

@@ -8,11 +8,23 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from rfa.data.cli import data
+from rfa.experiments.cli import run, tasks
+from rfa.experiments.runs_cli import runs
+from rfa.experiments.tune_cli import tune
+
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="rfa")
 def main() -> None:
     """Robust and private aggregation for federated learning."""
+
+
+main.add_command(run)
+main.add_command(tasks)
+main.add_command(tune)
+main.add_command(runs)
+main.add_command(data)
 
 
 @main.command()

@@ -1,0 +1,179 @@
+"""The data sets of the paper: where they come from, under which terms, and how large they are.
+
+>>> CATALOG["emnist"].files
+('femnist.parquet',)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where one file comes from, and what it is made of.
+
+    Attributes:
+        file: its name under the data directory.
+        url: what is downloaded: the file itself, unless `member` or `split` is given.
+        member: `url` is a zip archive; the file is this member of it.
+        split: `url` is a listing of parquet files, as JSON {config: {split: [urls]}}; the file is
+            made of those of this split, one after the other.
+        holds: for a zip archive that is kept as it is: how the name of a member of it ends.
+        sha256: the digest of what is downloaded, in hexadecimal, if it is known.
+        size: its size in bytes, if it is known.
+    """
+
+    file: str
+    url: str
+    member: str | None = None
+    split: str | None = None
+    holds: str | None = None
+    sha256: str | None = None
+    size: int | None = None
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How large a data set is, as the paper's table counts it.
+
+    Attributes:
+        devices: the number of devices.
+        train: the number of examples that they train on.
+        test: the number of examples that they test on.
+        median: the median over devices of a device's examples to train on.
+        max: the most that a device has.
+        min: the fewest that a device has.
+        classes: the number of labels.
+    """
+
+    devices: int
+    train: int
+    test: int
+    median: float
+    max: int
+    min: int
+    classes: int
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """One data set.
+
+    Attributes:
+        name: the name by which commands know it.
+        title: what it is, in a few words.
+        files: its files under the data directory; empty if it is made on the spot. "a|b" is one
+            file that may lie there under either name; it is downloaded under the first one.
+        sources: where they come from, in the same order.
+        origin: the page about it.
+        licence: the terms under which it is given away.
+        paper: the counts of the paper, rounded as there; None if it is not in its table.
+        note: what else one should know.
+    """
+
+    name: str
+    title: str
+    files: tuple[str, ...]
+    sources: tuple[Source, ...]
+    origin: str
+    licence: str
+    paper: Counts | None
+    note: str
+
+    def missing(self, directory: Path | None) -> tuple[str, ...]:
+        """Those of `files` that are not in the directory, by the first of their names."""
+        entries = [entry.split("|") for entry in self.files]
+        return tuple(
+            names[0]
+            for names in entries
+            if directory is None or not any((directory / name).exists() for name in names)
+        )
+
+
+_VECTORS = Source(
+    file="glove.6B.50d.txt",
+    url="https://nlp.stanford.edu/data/glove.6B.zip",
+    member="glove.6B.50d.txt",
+    size=862_182_613,
+)
+_VECTOR_FILES = "glove.6B.50d.txt|glove.6B.50d.txt.gz|glove.6B.50d.subset.txt.gz"
+
+_EMNIST = DataSet(
+    name="emnist",
+    title="Handwritten characters by writer (LEAF FEMNIST)",
+    files=("femnist.parquet",),
+    sources=(
+        Source(
+            file="femnist.parquet",
+            url="https://huggingface.co/api/datasets/flwrlabs/femnist/parquet",
+            split="train",
+        ),
+    ),
+    origin="https://huggingface.co/datasets/flwrlabs/femnist",
+    licence="BSD-2-Clause (LEAF); images of NIST SD 19, a work of the US government",
+    paper=Counts(1000, 204_000, 23_000, median=160, max=418, min=92, classes=62),
+    note="The paper takes 1000 of the writers.",
+)
+
+_SHAKESPEARE = DataSet(
+    name="shakespeare",
+    title="Shakespeare's plays by role",
+    files=("shakespeare.zip",),
+    sources=(
+        Source(
+            file="shakespeare.zip",
+            url="https://github.com/TheMITTech/shakespeare/archive/refs/heads/master.zip",
+            holds="/full.html",
+        ),
+    ),
+    origin="https://github.com/TheMITTech/shakespeare",
+    licence="the text is in the public domain",
+    paper=Counts(628, 2_200_000, 250_000, median=1170, max=70_600, min=90, classes=53),
+    note="",
+)
+
+_SENT140 = DataSet(
+    name="sent140",
+    title="Tweets by user, glad or sad (Sentiment140)",
+    files=("sent140.parquet", _VECTOR_FILES),
+    sources=(
+        Source(
+            file="sent140.parquet",
+            url="https://huggingface.co/api/datasets/stanfordnlp/sentiment140/parquet",
+            split="train",
+        ),
+        _VECTORS,
+    ),
+    origin="https://huggingface.co/datasets/stanfordnlp/sentiment140",
+    licence="for research, under the terms of its authors: see its page",
+    paper=Counts(877, 57_000, 15_000, median=55, max=479, min=40, classes=2),
+    note="It is read with the word vectors of glove, which come with it.",
+)
+
+_GLOVE = DataSet(
+    name="glove",
+    title="Word vectors of 50 numbers (GloVe 6B)",
+    files=(_VECTOR_FILES,),
+    sources=(_VECTORS,),
+    origin="https://nlp.stanford.edu/projects/glove/",
+    licence="Public Domain Dedication and License (PDDL) 1.0",
+    paper=None,
+    note="862 MB are downloaded for one member of the archive; the rest is thrown away.",
+)
+
+_GLYPHS = DataSet(
+    name="glyphs",
+    title="Drawn characters by artificial writer",
+    files=(),
+    sources=(),
+    origin="made on the spot",
+    licence="that of this package",
+    paper=None,
+    note="Nothing to download: for trials and tests.",
+)
+
+CATALOG: dict[str, DataSet] = {
+    each.name: each for each in (_EMNIST, _SHAKESPEARE, _SENT140, _GLOVE, _GLYPHS)
+}

@@ -1,0 +1,224 @@
+"""What a data set is, from its source to examples that lie grouped by device.
+
+A `Reader` knows one public layout. It first tells which example belongs to which device (`index`),
+then writes the examples that were chosen to where they shall be (`fill`), so that no more than a
+part of them is ever in memory. What comes of it is a `Population`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array: TypeAlias = NDArray[Any]
+Ints: TypeAlias = NDArray[np.int64]
+
+_SEED = 1912
+
+
+@dataclass(frozen=True)
+class Index:
+    """Which example of a source belongs to which device.
+
+    Attributes:
+        names: the names of the devices.
+        device: for each example of the source, the place of its device in `names`.
+        y: for each example of the source, its label.
+    """
+
+    names: Sequence[str]
+    device: Ints
+    y: Array
+
+
+class Reader(ABC):
+    """One data set in the layout of its public source.
+
+    Attributes:
+        name: the name of the data set.
+        files: the files of the source, as paths under the data directory; empty for a data set
+            that is made, not read. "a|b" is one file that may lie there under either name.
+        version: what changes when the same source gives other examples: part of the cache's key.
+        shape: the shape of one example.
+        dtype: the type of its numbers as they are kept.
+        min_examples: devices with fewer examples are left out.
+        train_share: the share of a device's examples that it trains on; the rest is for testing.
+    """
+
+    name: str
+    files: tuple[str, ...]
+    version: str
+    shape: tuple[int, ...]
+    dtype: str
+    min_examples: int
+    train_share: float
+
+    @abstractmethod
+    def index(self, paths: Mapping[str, Path]) -> Index:
+        """The devices and labels of all examples of the source.
+
+        Args:
+            paths: for each entry of `files`, as it is written there, where the file lies.
+
+        Raises:
+            DataError: if the source is not what it should be; the message names the file.
+        """
+
+    @abstractmethod
+    def fill(self, paths: Mapping[str, Path], index: Index, dest: Ints, out: Array) -> None:
+        """Write example k of the source to `out[dest[k]]`, but leave out where `dest[k]` is -1.
+
+        Args:
+            paths: as for `index`.
+            index: what `index` returned.
+            dest: a place in `out` for each example of the source, or -1.
+            out: an array of `shape` and `dtype`, memory-mapped.
+        """
+
+
+class DataError(Exception):
+    """A data set is missing, or not what it should be. The message says what to do."""
+
+
+@dataclass(frozen=True)
+class Population:
+    """Devices and their examples: device i has the rows offsets[i] to offsets[i + 1].
+
+    Attributes:
+        names: the names of the devices.
+        x: the examples of all devices, memory-mapped.
+        y: their labels.
+        offsets: n + 1 places.
+        train: how many of a device's rows it trains on; they come first, then those for testing.
+    """
+
+    names: Sequence[str]
+    x: Array
+    y: Array
+    offsets: Ints
+    train: Ints
+
+    def __len__(self) -> int:
+        """The number of devices."""
+        return len(self.names)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which devices of a source are kept, and where their examples shall lie.
+
+    Attributes:
+        names: as in `Population`.
+        offsets: as in `Population`.
+        train: as in `Population`.
+        dest: a place for each example of the source, or -1.
+    """
+
+    names: Sequence[str]
+    offsets: Ints
+    train: Ints
+    dest: Ints
+
+    @property
+    def total(self) -> int:
+        """The number of examples that are kept."""
+        return int(self.offsets[-1])
+
+
+def arrange(reader: Reader, index: Index, *, iid: bool = False) -> Plan:
+    """Put the devices that are large enough in a random order, and the examples within each.
+
+    The order is the same for everybody, and does not follow the source's order of devices, so
+    the first n devices are a fair sample. With `iid`, all examples are dealt out at random.
+
+    Raises:
+        DataError: if no device is large enough.
+    """
+    by_order, by_split, by_deal = (np.random.default_rng([_SEED, k]) for k in range(3))
+    sizes = np.bincount(index.device, minlength=len(index.names))
+    least = max(2, reader.min_examples)
+    large = sorted(np.flatnonzero(sizes >= least).tolist(), key=index.names.__getitem__)
+    if not large:
+        msg = f"no device of {reader.name} has {least} examples: get its source whole"
+        raise DataError(msg)
+    kept = by_order.permutation(np.array(large, np.int64))
+    grouped, ends = np.argsort(index.device, kind="stable"), np.cumsum(sizes)
+    parts = [by_split.permutation(grouped[ends[d] - sizes[d] : ends[d]]) for d in kept]
+    rows = np.concatenate(parts)
+    dest = np.full(len(index.device), -1, np.int64)
+    dest[by_deal.permutation(rows) if iid else rows] = np.arange(len(rows))
+    offsets = np.concatenate([[0], np.cumsum(sizes[kept])]).astype(np.int64)
+    train = np.rint(reader.train_share * sizes[kept]).astype(np.int64)
+    names = [index.names[int(d)] for d in kept]
+    return Plan(names, offsets, np.clip(train, 1, sizes[kept] - 1), dest)
+
+
+def lab_module(name: str) -> Any:
+    """A module that only the extra "lab" installs, imported when it is needed.
+
+    Raises:
+        DataError: if it is not installed.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        msg = f"{name} is needed to read this data set: pip install 'rfa[lab]' ({error})"
+        raise DataError(msg) from error
+
+
+def parquet_batches(path: Path, columns: Sequence[str], rows: int = 4096) -> Iterator[Any]:
+    """Some columns of a Parquet file, or of a folder of such files in the order of their names.
+
+    Args:
+        path: the file or folder.
+        columns: the names of the columns; "a.b" is the field b of the column a.
+        rows: how many rows to have in memory at once.
+
+    Yields:
+        record batches of pyarrow.
+
+    Raises:
+        DataError: naming the file, if it has no such column or cannot be read.
+    """
+    arrow, parquet = lab_module("pyarrow"), lab_module("pyarrow.parquet")
+    parts = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    if not parts:
+        msg = f"{path} is a folder without .parquet files: put the parts of the data set there"
+        raise DataError(msg)
+    for part in parts:
+        try:
+            with parquet.ParquetFile(part) as source:
+                _check_columns(part, source, columns)
+                yield from source.iter_batches(batch_size=rows, columns=list(columns))
+        except (arrow.ArrowException, OSError) as error:
+            msg = f"{part} is no Parquet file, or it is damaged: get it again ({error})"
+            raise DataError(msg) from error
+
+
+def _check_columns(part: Path, source: Any, columns: Sequence[str]) -> None:
+    leaves: list[str] = [
+        column.path for column in map(source.schema.column, range(len(source.schema)))
+    ]
+    for column in columns:
+        if column not in leaves:
+            msg = f"{part} has no column {column!r}, only {leaves}: is it another data set?"
+            raise DataError(msg)
+
+
+def grow_names(places: dict[str, int], values: Sequence[Any], path: Path) -> list[int]:
+    """The places of some names in a list of names, which grows by those that are new.
+
+    Raises:
+        DataError: naming the file, if a name is missing.
+    """
+    if None in values:
+        msg = f"{path} has an example without a device: get it again"
+        raise DataError(msg)
+    return [places.setdefault(str(value), len(places)) for value in values]

@@ -1,0 +1,252 @@
+"""A run from its settings to its results: rounds, evaluations, checkpoints, and going on.
+
+Every random choice comes from a stream that the settings and the round name, so a checkpoint is the
+state and nothing else, and a run that was killed ends bit for bit as one that was not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import hashlib
+import importlib.metadata
+import json
+import math
+import time
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from rfa.data.cache import data_dir, load
+from rfa.data.dataset import Population
+from rfa.experiments import checkpoint as checkpoints
+from rfa.experiments.checkpoint import Checkpoint, CheckpointError
+from rfa.experiments.config import run_name
+from rfa.experiments.lock import only_one
+from rfa.experiments.store import Store
+from rfa.federated.crew import Crew, hire
+from rfa.federated.devices import Devices
+from rfa.federated.personal import PersonalFile, Places
+from rfa.federated.rounds import Evaluation, Facts, State, evaluate, play_round
+from rfa.federated.settings import Settings
+from rfa.tasks import find_task
+from rfa.threads import cores
+
+CHECKPOINT, PERSONAL, LOCK = "checkpoint.npz", "personal.f32", "lock"
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a run is done, which makes no difference to its numbers.
+
+    Attributes:
+        out: the folder of results.
+        data: the folder of data sets; by default what RFA_DATA says.
+        workers: worker processes; by default one for each processor.
+        checkpoint_every: rounds between two checkpoints.
+        fresh: start anew, whatever there is.
+    """
+
+    out: Path
+    data: Path | None = None
+    workers: int = 0
+    checkpoint_every: int = 10
+    fresh: bool = False
+
+
+class Watcher(Protocol):
+    """Whoever wants to know how a run goes."""
+
+    def on_status(self, text: str) -> None:
+        """Something that takes time begins."""
+        ...
+
+    def on_begin(self, settings: Settings, devices: Devices, state: State) -> None:
+        """The rounds begin, or go on."""
+        ...
+
+    def on_round(self, state: State, facts: Facts) -> None:
+        """A round is done."""
+        ...
+
+    def on_evaluation(self, evaluation: Evaluation) -> None:
+        """The model was evaluated."""
+        ...
+
+
+def run(settings: Settings, options: Options, watcher: Watcher) -> dict[str, Any]:
+    """Do a run, or what is left of it, and return its row of the store.
+
+    Raises:
+        DataError, CorruptionError, CheckpointError, StoreError, WorkerError, LockedError: each
+            with a message for the user.
+        ValueError: if the settings do not fit the data.
+    """
+    name = run_name(settings)
+    folder = options.out / name
+    task = find_task(settings.task)
+    directory = data_dir(options.data)
+    population = load(task.reader, directory, iid=settings.iid, on_progress=watcher.on_status)
+    devices = Devices(settings, task, population)
+    with Store(options.out) as store:
+        folder.mkdir(parents=True, exist_ok=True)
+        with only_one(folder / LOCK, name):
+            if options.fresh:
+                _forget(folder)
+            journey = _Journey(name, folder, devices, store, options, watcher)
+            journey.go(_digest(population, devices), task.note(population.names), directory)
+        return store.runs(run=name)[0]
+
+
+@dataclass
+class _Journey:
+    """A run on its way."""
+
+    name: str
+    folder: Path
+    devices: Devices
+    store: Store
+    options: Options
+    watcher: Watcher
+    rounds: list[Facts] = field(default_factory=list[Facts])
+    evaluations: list[tuple[Evaluation, float]] = field(
+        default_factory=list[tuple[Evaluation, float]]
+    )
+    began: float = 0.0
+    before: float = 0.0
+    first_loss: float = math.nan
+    places: Places | None = None
+    data: str = ""
+    last: Evaluation | None = None
+
+    def go(self, data: str, note: str, directory: Path | None) -> None:
+        """From where the last checkpoint is to the end."""
+        self.data = data
+        saved = checkpoints.load(self.folder / CHECKPOINT)
+        if saved is not None and saved.data != data:
+            msg = f"the data has changed since {self.name} began: start anew with --fresh"
+            raise CheckpointError(msg)
+        known = bool(self.store.runs(run=self.name))
+        if saved is not None and known:
+            if saved.done:
+                return
+            self._take_up(saved)
+        else:
+            saved = None
+            self.store.begin(self.name, self.devices.settings, self._about(note))
+        if self.devices.settings.personalize and self.places is None:
+            self.places = Places.none(self.devices.count)
+        with self._crew(directory) as crew:
+            self.began = time.perf_counter()
+            state = saved.state if saved else self._start(crew)
+            self.watcher.on_begin(self.devices.settings, self.devices, state)
+            self._travel(state, crew)
+
+    def _take_up(self, saved: Checkpoint) -> None:
+        self.store.rewind(self.name, saved.state.round)
+        self.before, self.first_loss = saved.seconds, saved.first_loss
+        if saved.places is not None:
+            self.places = Places(saved.places)
+
+    def _about(self, note: str) -> dict[str, Any]:
+        return {
+            "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "version": importlib.metadata.version("rfa"),
+            "devices": self.devices.count,
+            "corrupted_devices": int(self.devices.is_corrupted.sum()),
+            "note": note,
+        }
+
+    @contextlib.contextmanager
+    def _crew(self, directory: Path | None) -> Generator[Crew]:
+        self.watcher.on_status("starting the workers")
+        workers = self.options.workers or cores()
+        personal = self.folder / PERSONAL if self.places else None
+        with hire(self.devices, workers, data_dir=directory, personal=personal) as crew:
+            yield crew
+
+    def _start(self, crew: Crew) -> State:
+        """The state before the first round, evaluated."""
+        state = State(0, self.devices.initial())
+        self._evaluate(state, crew)
+        self.first_loss = self.evaluations[-1][0].train_loss
+        return state
+
+    def _travel(self, state: State, crew: Crew) -> None:
+        settings = self.devices.settings
+        while True:
+            done = self._done(state)
+            if done and (self.last is None or self.last.round < state.round):
+                self._evaluate(state, crew)
+                done = self._done(state)
+            if done or state.round % self.options.checkpoint_every == 0:
+                self._save(state, done)
+            if done:
+                return
+            state, facts = play_round(state, self.devices, crew, self.places)
+            self.rounds.append(facts)
+            self.watcher.on_round(state, facts)
+            if state.round % settings.eval_every == 0:
+                self._evaluate(state, crew)
+
+    def _evaluate(self, state: State, crew: Crew) -> None:
+        evaluation = evaluate(state, crew, self.places)
+        self.evaluations.append((evaluation, self._seconds()))
+        self.last = evaluation
+        self.watcher.on_evaluation(evaluation)
+
+    def _done(self, state: State) -> str:
+        """How the run has ended, or nothing."""
+        settings = self.devices.settings
+        if state.rejected >= settings.max_rejected:
+            return "diverged"
+        if self.last is not None and state.round > 0 and self.last.round == state.round:
+            limit = (settings.max_loss or math.inf) * self.first_loss
+            if not self.last.train_loss <= limit:
+                return "diverged"
+        return "finished" if state.round >= settings.rounds else ""
+
+    def _save(self, state: State, done: str) -> None:
+        """First the results, then the checkpoint: what is between is done again, and alike."""
+        seconds = self._seconds()
+        update: dict[str, Any] = {
+            "status": done or "running",
+            "rounds": state.round,
+            "oracle_calls": state.calls,
+            "dropped_updates": state.dropped,
+            "rejected_rounds": state.rejected,
+            "seconds": seconds,
+            "model_sha256": hashlib.sha256(state.model.tobytes()).hexdigest(),
+        }
+        if self.last is not None:
+            for name in ("test_accuracy", "train_loss", "median_device", "worst_tenth"):
+                update[name] = getattr(self.last, name)
+        self.store.add(self.name, self.rounds, self.evaluations, update)
+        self.rounds.clear()
+        self.evaluations.clear()
+        places = self.places.save() if self.places else None
+        if places is not None:
+            PersonalFile(self.folder / PERSONAL, self.devices.count, self.devices.dim).flush()
+        saved = Checkpoint(state, places, self.first_loss, seconds, self.data, done)
+        checkpoints.save(saved, self.folder / CHECKPOINT)
+
+    def _seconds(self) -> float:
+        return self.before + time.perf_counter() - self.began
+
+
+def _forget(folder: Path) -> None:
+    for path in (folder / CHECKPOINT, folder / PERSONAL):
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()
+
+
+def _digest(population: Population, devices: Devices) -> str:
+    """What tells one data set from another: devices, sizes and labels."""
+    digest = hashlib.sha256(json.dumps(list(population.names)).encode())
+    for array in (population.offsets, population.train, population.y):
+        digest.update(np.ascontiguousarray(array).tobytes())
+    digest.update(str(devices.count).encode())
+    return digest.hexdigest()

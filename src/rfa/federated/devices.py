@@ -1,0 +1,172 @@
+"""The device side of the lab: what a device trains on, what it sends, how well a model serves it.
+
+Everything here depends on the settings, the round and the device alone, so it does not matter
+which process does it, or when.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rfa.data.dataset import Population
+from rfa.federated.batches import draw_batches
+from rfa.federated.corruption import (
+    Corruption,
+    DataAttack,
+    DataCorruption,
+    draw_corrupted,
+    find_corruption,
+    poison,
+)
+from rfa.federated.learner import Floats32, Plan
+from rfa.federated.settings import Settings
+from rfa.federated.streams import stream
+from rfa.kernel import Floats
+from rfa.tasks.task import Task
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How well a model serves a device: sums over its examples, clean ones always.
+
+    Attributes:
+        train_loss: the sum of the losses on training examples.
+        train_count: how many those are.
+        correct: how many test examples are classified correctly.
+        test_loss: the sum of the losses on test examples.
+        test_count: how many those are.
+    """
+
+    train_loss: float
+    train_count: int
+    correct: int
+    test_loss: float
+    test_count: int
+
+
+class Devices:
+    """All devices of a run."""
+
+    def __init__(self, settings: Settings, task: Task, population: Population) -> None:
+        self.settings, self.task, self.population = settings, task, population
+        self.count = _count(settings, task, population)
+        self.learner = task.learner(settings.compute)
+        self.dim = self.learner.dim
+        self.starts = population.offsets[: self.count]
+        self.trains, self.stops = _spans(settings, population, self.count)
+        self.weights: Floats = (self.trains - self.starts).astype(np.float64)
+        self.corruption: Corruption | None = find_corruption(settings.corruption, task.poisons)
+        corrupted = draw_corrupted(self.weights, settings.rho, settings.seed)
+        self.is_corrupted = np.zeros(self.count, dtype=bool)
+        self.is_corrupted[corrupted] = True
+
+    def initial(self) -> Floats32:
+        """The first model w^(0)."""
+        return self.learner.initial(stream(self.settings.seed, "initial"))
+
+    def sample(self, t: int) -> list[int]:
+        """The m devices of round t, without replacement (line 2 of Algorithm 1)."""
+        rng = stream(self.settings.seed, "sample", t)
+        chosen = rng.choice(self.count, self.settings.devices_per_round, replace=False)
+        return [int(device) for device in np.sort(chosen)]
+
+    def train(self, w: Floats32, t: int, device: int) -> Floats32:
+        """The update of a device in round t: lines 4 to 9 of Algorithm 1."""
+        x, y, keep = self._training_data(w, t, device)
+        return self.learner.train(w, x, y, self._plan(t, device, "batches", len(y), keep=keep))
+
+    def train_personal(
+        self, w: Floats32, u: Floats32, t: int, device: int
+    ) -> tuple[Floats32, Floats32]:
+        """The update of a device and its new u_i: Algorithm 4.
+
+        Both loops are local SGD from w + u: the first changes u, the second w, which sees the
+        residual of the new u.
+        """
+        x, y, keep = self._training_data(w, t, device)
+        plan = self._plan(t, device, "personal", len(y), keep=keep)
+        u = u + self.learner.train(w + u, x, y, plan)
+        plan = self._plan(t, device, "batches", len(y), keep=keep)
+        return self.learner.train(w + u, x, y, plan), u
+
+    def evaluate(self, w: Floats32, device: int) -> Tally:
+        """Losses and correct answers of a model on a device."""
+        start, train, stop = self._rows(device)
+        limit = self.settings.eval_examples or stop - start
+        mid = start + min(limit, train - start)
+        train_losses, _ = self._answers(w, start, mid)
+        test_losses, right = self._answers(w, train, min(train + limit, stop))
+        return Tally(
+            float(train_losses.sum()),
+            len(train_losses),
+            int(right.sum()),
+            float(test_losses.sum()),
+            len(test_losses),
+        )
+
+    def cost(self, device: int) -> int:
+        """How much work a device is, for sharing it out."""
+        return int(self.stops[device] - self.starts[device])
+
+    def _rows(self, device: int) -> tuple[int, int, int]:
+        return int(self.starts[device]), int(self.trains[device]), int(self.stops[device])
+
+    def _training_data(self, w: Floats32, t: int, device: int) -> tuple[Any, Any, bool]:
+        """The examples to train on, and whether they are the same in every round."""
+        start, train, _ = self._rows(device)
+        x = self.task.prepare(self.population.x[start:train])
+        y = np.asarray(self.population.y[start:train])
+        if not self.is_corrupted[device] or not isinstance(self.corruption, DataCorruption):
+            return x, y, True
+        adaptive = self.corruption.adaptive
+        attack = DataAttack(
+            round=t,
+            device=device,
+            classes=self.learner.classes,
+            model=w.copy(),
+            scores=lambda examples: self.learner.scores(w, examples),
+            rng=stream(self.settings.seed, "poison", device, t if adaptive else 0),
+        )
+        x, y = poison(self.corruption, x, y, attack)
+        return x, y, not adaptive
+
+    def _plan(self, t: int, device: int, purpose: str, count: int, *, keep: bool) -> Plan:
+        rng = stream(self.settings.seed, purpose, t, device)
+        batches = draw_batches(count, self.settings, rng)
+        rate, tail = self.settings.rate_in(t), self.settings.tail_average
+        return Plan(batches, rate, tail, key=device if keep else None)
+
+    @np.errstate(over="ignore", invalid="ignore")  # a model that diverged has no finite loss
+    def _answers(self, w: Floats32, start: int, stop: int) -> tuple[Floats, Any]:
+        x = self.task.prepare(self.population.x[start:stop])
+        y = np.asarray(self.population.y[start:stop], np.int64)
+        scores = self.learner.scores(w, x).astype(np.float64)
+        own = scores[np.arange(len(y)), y]
+        top = scores.max(axis=1, keepdims=True)
+        losses = np.log(np.exp(scores - top).sum(axis=1)) + top[:, 0] - own
+        return losses, scores.argmax(axis=1) == y
+
+
+def _count(settings: Settings, task: Task, population: Population) -> int:
+    count = settings.devices or min(task.devices, len(population))
+    if count > len(population):
+        msg = f"devices={count}: the data has only {len(population)}"
+        raise ValueError(msg)
+    if settings.devices_per_round > count:
+        msg = f"devices_per_round={settings.devices_per_round} of {count} devices: give at most "
+        msg += f"{count}"
+        raise ValueError(msg)
+    return count
+
+
+def _spans(settings: Settings, population: Population, count: int) -> tuple[Any, Any]:
+    """Where the training examples of each device end, and those for testing."""
+    starts, ends = population.offsets[:count], population.offsets[1 : count + 1]
+    trains = population.train[:count]
+    if not settings.holdout:
+        return starts + trains, ends
+    held = np.clip(np.round(settings.holdout * trains), 1, trains - 1).astype(np.int64)
+    return starts + trains - held, starts + trains

@@ -1,0 +1,90 @@
+"""Learning on one device: a model is a flat vector, and training it gives a change of that vector.
+
+A `Learner` knows the model of a task. Everything that a federated algorithm asks of a device is
+made of its three questions: where to begin, what local training changes, and what scores a model
+gives to examples.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats32: TypeAlias = NDArray[np.float32]
+Batch: TypeAlias = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The local training of one device in one round.
+
+    Attributes:
+        batches: the rows of the examples that each step uses, one batch a step.
+        rate: the learning rate gamma.
+        tail: return the average of the iterates after the later half of the steps (the last
+            ceil(tau / 2) of w_1, ..., w_tau) instead of the last iterate.
+        key: a name for the examples: under the same key come the same ones in every round, so
+            that a learner may keep what depends on them alone. None if they can change.
+    """
+
+    batches: Sequence[Batch]
+    rate: float
+    tail: bool = False
+    key: Hashable | None = None
+
+
+class Tail:
+    """The average of the later half of the iterates, where the plan asks for it."""
+
+    def __init__(self, plan: Plan, like: Floats32) -> None:
+        tau = len(plan.batches)
+        self._skip, self._count = tau // 2, tau - tau // 2
+        self._sum = np.zeros_like(like, np.float64) if plan.tail and tau else None
+
+    def add(self, iterate: Floats32) -> None:
+        """Count an iterate in, if it belongs to the later half."""
+        if self._sum is None:
+            return
+        self._skip -= 1
+        if self._skip < 0:
+            self._sum += iterate
+
+    def mean(self, last: Floats32) -> Floats32:
+        """The average, or the last iterate where no average is wanted."""
+        return last if self._sum is None else (self._sum / self._count).astype(np.float32)
+
+
+class Learner(ABC):
+    """The model of a task and its loss.
+
+    Attributes:
+        dim: the number of parameters d.
+        classes: the number of classes that `scores` tells apart.
+    """
+
+    dim: int
+    classes: int
+
+    @abstractmethod
+    def initial(self, rng: np.random.Generator) -> Floats32:
+        """The first model w^(0), Glorot-uniform."""
+
+    @abstractmethod
+    def train(self, start: Floats32, x: Any, y: Any, plan: Plan) -> Floats32:
+        """What local SGD from `start` changes: w_tau - start, with the mean loss of each batch.
+
+        Args:
+            start: the model to start from; it is left as it is.
+            x: the examples of the device.
+            y: their labels.
+            plan: batches and rate.
+        """
+
+    @abstractmethod
+    def scores(self, w: Floats32, x: Any) -> Floats32:
+        """The scores of the classes for each example, so that softmax gives probabilities."""

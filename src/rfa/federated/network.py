@@ -1,0 +1,101 @@
+"""Any torch module as a learner: the plain path, and the one for networks and for CUDA.
+
+The module maps a batch of examples to scores. Its parameters, flattened in their order, are the
+model. Only here does the lab need torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Callable
+from typing import Any, final
+
+import numpy as np
+
+from rfa.federated.learner import Floats32, Learner, Plan, Tail
+
+BLOCK = 256
+"""Examples that are scored at a time."""
+
+
+def load_torch() -> Any:
+    """Load torch, untyped, or say how to get it."""
+    try:
+        return importlib.import_module("torch")
+    except ImportError:
+        msg = "this task needs torch: pip install 'rfa[lab]'"
+        raise ImportError(msg) from None
+
+
+@final
+class NetworkLearner(Learner):
+    """A torch module with the multinomial logistic loss, trained by plain SGD."""
+
+    def __init__(self, make: Callable[[Any], Any], classes: int, compute: str = "cpu") -> None:
+        """Take a function that, given torch, makes the module."""
+        torch = load_torch()
+        if compute == "cuda" and not torch.cuda.is_available():
+            msg = "compute='cuda' asks for a CUDA device, and torch finds none: use compute='cpu'"
+            raise ValueError(msg)
+        self._torch, self._compute = torch, compute
+        self._module = make(torch).to(compute)
+        self._parameters = list(self._module.parameters())
+        self._loss = torch.nn.functional.cross_entropy
+        self.classes = classes
+        self.dim = sum(parameter.numel() for parameter in self._parameters)
+
+    def initial(self, rng: np.random.Generator) -> Floats32:
+        """Glorot-uniform matrices and kernels, biases of zero."""
+        parts = [_glorot(tuple(parameter.shape), rng) for parameter in self._parameters]
+        return np.concatenate([part.ravel() for part in parts])
+
+    def train(self, start: Floats32, x: Any, y: Any, plan: Plan) -> Floats32:
+        """Step by step, with torch's own gradients."""
+        torch = self._torch
+        self._write(start)
+        inputs = torch.from_numpy(np.ascontiguousarray(x)).to(self._compute)
+        labels = torch.from_numpy(np.asarray(y, np.int64)).to(self._compute)
+        tail = Tail(plan, start)
+        for rows in plan.batches:
+            batch = torch.from_numpy(rows).to(self._compute)
+            loss = self._loss(self._module(inputs[batch]), labels[batch])
+            gradients = torch.autograd.grad(loss, self._parameters)
+            with torch.no_grad():
+                torch._foreach_add_(self._parameters, gradients, alpha=-plan.rate)
+            if plan.tail:
+                tail.add(self._read())
+        return tail.mean(self._read()) - start
+
+    def scores(self, w: Floats32, x: Any) -> Floats32:
+        """Block by block."""
+        torch = self._torch
+        self._write(w)
+        with torch.no_grad():
+            parts = [
+                self._module(
+                    torch.from_numpy(np.ascontiguousarray(x[i : i + BLOCK])).to(self._compute)
+                )
+                for i in range(0, len(x), BLOCK)
+            ]
+            return torch.cat(parts).cpu().numpy()
+
+    def _write(self, w: Floats32) -> None:
+        place = 0
+        with self._torch.no_grad():
+            for parameter in self._parameters:
+                part = w[place : place + parameter.numel()].reshape(parameter.shape)
+                parameter.copy_(self._torch.from_numpy(np.ascontiguousarray(part)))
+                place += parameter.numel()
+
+    def _read(self) -> Floats32:
+        flat = [parameter.detach().reshape(-1) for parameter in self._parameters]
+        return self._torch.cat(flat).cpu().numpy()
+
+
+def _glorot(shape: tuple[int, ...], rng: np.random.Generator) -> Floats32:
+    if len(shape) == 1:
+        return np.zeros(shape, np.float32)
+    field = math.prod(shape[2:])
+    bound = math.sqrt(6 / (field * (shape[0] + shape[1])))
+    return rng.uniform(-bound, bound, shape).astype(np.float32)

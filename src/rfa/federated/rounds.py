@@ -1,0 +1,180 @@
+"""Algorithm 1: a round, from the choice of devices to the next model.
+
+A round is a function of the state and the settings: sample m devices, let them train, let the
+corrupted ones send what they like, aggregate the updates, take the server's step. The rules of the
+paper's runs are here too: updates that are not finite are left out, and an aggregate that is too
+large is rejected, so that the round keeps the old model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from rfa.federated.aggregation import NothingToAggregate, Outcome, aggregate
+from rfa.federated.corruption import UpdateAttack, UpdateCorruption, forge
+from rfa.federated.crew import Crew
+from rfa.federated.devices import Devices, Tally
+from rfa.federated.learner import Floats32
+from rfa.federated.personal import Places
+from rfa.federated.server import ServerState, server_step
+from rfa.federated.streams import stream
+from rfa.kernel import Floats
+
+
+@dataclass(frozen=True)
+class State:
+    """Where a run is.
+
+    Attributes:
+        round: how many rounds are done.
+        model: the model w^(t).
+        server: what the server's optimiser keeps.
+        calls: calls of the secure average oracle so far.
+        rejected: rounds whose aggregate was rejected so far.
+        dropped: updates that were left out because they are not finite, so far.
+    """
+
+    round: int
+    model: Floats32
+    server: ServerState = field(default_factory=ServerState)
+    calls: int = 0
+    rejected: int = 0
+    dropped: int = 0
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What happened in a round; some of it only a lab can know.
+
+    Attributes:
+        round: the number of the round, from 1.
+        devices: who took part.
+        corrupted: which of them are corrupted.
+        dropped: which of them sent an update that is not finite.
+        outcome: what the aggregator made of the updates; None if none was finite.
+        norm: the norm of the aggregate.
+        rejected: whether the aggregate was rejected.
+    """
+
+    round: int
+    devices: tuple[int, ...]
+    corrupted: tuple[int, ...]
+    dropped: tuple[int, ...]
+    outcome: Outcome | None
+    norm: float
+    rejected: bool
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How well a model serves the devices, on clean data.
+
+    Attributes:
+        round: after how many rounds.
+        calls: calls of the secure average oracle so far.
+        test_accuracy: over all test examples, from 0 to 1.
+        test_loss: their mean loss.
+        train_loss: the mean loss over all training examples, the objective F.
+        device_accuracy: the test accuracy of each device.
+    """
+
+    round: int
+    calls: int
+    test_accuracy: float
+    test_loss: float
+    train_loss: float
+    device_accuracy: Floats
+
+    @property
+    def median_device(self) -> float:
+        """The accuracy of the median device."""
+        return float(np.median(self.device_accuracy))
+
+    @property
+    def worst_tenth(self) -> float:
+        """The mean accuracy of the worst tenth of the devices."""
+        tenth = max(1, round(len(self.device_accuracy) / 10))
+        return float(np.sort(self.device_accuracy)[:tenth].mean())
+
+
+def play_round(
+    state: State, devices: Devices, crew: Crew, places: Places | None = None
+) -> tuple[State, Facts]:
+    """The next state, and what happened on the way."""
+    settings = devices.settings
+    chosen = devices.sample(state.round)
+    updates = crew.train(state.model, state.round, chosen, places)
+    _corrupt(updates, chosen, state, devices)
+    try:
+        outcome = aggregate(updates, devices.weights[chosen], settings)
+    except NothingToAggregate:
+        outcome, norm = None, float("nan")
+    else:
+        norm = float(np.linalg.norm(outcome.point.astype(np.float64)))
+    facts = _facts(state, devices, chosen, outcome, norm)
+    after = replace(
+        state,
+        round=state.round + 1,
+        calls=state.calls + (outcome.calls if outcome else 1),
+        dropped=state.dropped + len(facts.dropped),
+    )
+    if outcome is None or facts.rejected:
+        return replace(after, rejected=state.rejected + 1), facts
+    model, server = server_step(state.model, outcome.point, state.server, settings)
+    return replace(after, model=model, server=server), facts
+
+
+def evaluate(state: State, crew: Crew, places: Places | None = None) -> Evaluation:
+    """Evaluate the model on all devices, weighted by their examples."""
+    return summarize(state, crew.evaluate(state.model, places))
+
+
+def summarize(state: State, tallies: Sequence[Tally]) -> Evaluation:
+    """The evaluation that the tallies of all devices make."""
+    tests = sum(tally.test_count for tally in tallies)
+    trains = sum(tally.train_count for tally in tallies)
+    return Evaluation(
+        round=state.round,
+        calls=state.calls,
+        test_accuracy=sum(tally.correct for tally in tallies) / tests,
+        test_loss=sum(tally.test_loss for tally in tallies) / tests,
+        train_loss=sum(tally.train_loss for tally in tallies) / trains,
+        device_accuracy=np.array([tally.correct / tally.test_count for tally in tallies]),
+    )
+
+
+def _corrupt(updates: Floats32, chosen: list[int], state: State, devices: Devices) -> None:
+    """Put what the corrupted devices send in the place of what they would have sent."""
+    bad = np.flatnonzero(devices.is_corrupted[chosen])
+    if not isinstance(devices.corruption, UpdateCorruption) or not bad.size:
+        return
+    view = updates.view()
+    view.flags.writeable = False
+    attack = UpdateAttack(
+        round=state.round,
+        model=state.model.copy(),
+        updates=view,
+        weights=devices.weights[chosen],
+        corrupted=bad,
+        rng=stream(devices.settings.seed, "forge", state.round),
+    )
+    updates[bad] = forge(devices.corruption, attack, devices.settings.corruption)
+
+
+def _facts(
+    state: State, devices: Devices, chosen: list[int], outcome: Outcome | None, norm: float
+) -> Facts:
+    dropped = range(len(chosen)) if outcome is None else outcome.dropped
+    return Facts(
+        round=state.round + 1,
+        devices=tuple(chosen),
+        corrupted=tuple(device for device in chosen if devices.is_corrupted[device]),
+        dropped=tuple(chosen[row] for row in dropped),
+        outcome=outcome,
+        norm=norm,
+        rejected=not norm < (devices.settings.max_norm or math.inf),
+    )

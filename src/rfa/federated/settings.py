@@ -1,0 +1,152 @@
+"""Everything that decides the outcome of a run, in one frozen value.
+
+The names of the fields are those of the command line and of TOML files; their help texts are here,
+so that there is one place that explains them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from rfa.checks import check_count, check_number
+
+AGGREGATORS = {
+    "fedavg": "the weighted mean (FedAvg)",
+    "rfa": "the geometric median by smoothed Weiszfeld steps (Algorithms 1 and 2)",
+    "rfa-one-step": "one Weiszfeld step from the current model (Algorithm 3)",
+    "sgd": "minibatch SGD: one local step on a share of the data, then the mean",
+    "coordinate-median": "the median of each coordinate; sees single updates",
+    "trimmed-mean": "the mean of each coordinate without its extremes; sees single updates",
+    "norm-clipping": "the mean of updates cut to a length; sees single updates",
+    "krum": "the update with the nearest neighbours; sees single updates",
+    "multi-krum": "the mean of the updates with the nearest neighbours; sees single updates",
+}
+STARTS = ("mean", "zero")
+SERVERS = ("sgd", "adam")
+COMPUTE = ("cpu", "cuda")
+NONE = "none"
+
+
+def _field(default: Any, text: str) -> Any:
+    return dataclasses.field(default=default, metadata={"help": text})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A run: the same settings give the same numbers."""
+
+    task: str = dataclasses.field(metadata={"help": "What is learnt; `rfa tasks` lists them."})
+    aggregator: str = _field("rfa", "How the server aggregates.")
+    corruption: str = _field(
+        NONE,
+        "What corrupted devices do: none, data, adaptive, gaussian, gaussian-replace, omniscient, "
+        "omniscient-parameters, nan, or your own module:function.",
+    )
+    rho: float = _field(0.0, "The share of the training data on corrupted devices.")
+    seed: int = _field(1, "Decides every random choice.")
+    rounds: int = _field(100, "Rounds of communication T.")
+    devices_per_round: int = _field(100, "Devices m that take part in a round.")
+    devices: int = _field(0, "Devices n in the population; 0 for as many as the paper has.")
+    iid: bool = _field(False, "Deal the examples out at random instead of by device.")
+    local_epochs: int = _field(1, "Passes over a device's data in a round.")
+    local_steps: int = _field(0, "Local steps tau; 0 for what the epochs make.")
+    batch_size: int = _field(50, "Examples in a batch.")
+    batch_share: float = _field(0.0, "Instead, the share of a device's examples in a batch.")
+    rate: float = _field(0.1, "The learning rate gamma_0 of the devices.")
+    decay: float = _field(1.0, "The factor C of gamma_t = gamma_0 C^floor(t / t_0).")
+    decay_every: int = _field(100, "The rounds t_0 between two decays.")
+    tail_average: bool = _field(False, "Send the average of the later half of the iterates.")
+    personalize: bool = _field(False, "Keep parameters u_i on each device (Algorithm 4).")
+    budget: int = _field(3, "Calls of the oracle that rfa may make in a round, R.")
+    nu: float = _field(1e-6, "The smoothing radius of Weiszfeld's algorithm.")
+    start: str = _field(
+        "mean",
+        "Where Weiszfeld's algorithm starts: mean (itself one call, as in the paper's runs) or "
+        "zero (the current model; stronger against huge updates).",
+    )
+    early_stop: float = _field(1e-6, "Stop when a step improves the objective by less; 0: never.")
+    trim: float = _field(0.0, "What trimmed-mean cuts on each side; 0: rho.")
+    clip: float = _field(0.5, "The quantile of the norms to which norm-clipping cuts.")
+    krum_share: float = _field(0.0, "The corrupted share that Krum expects; 0: rho.")
+    server: str = _field("sgd", "The server's optimiser on the aggregate: sgd or adam.")
+    server_rate: float = _field(1.0, "The server's learning rate.")
+    server_momentum: float = _field(0.0, "The server's momentum (adam: its beta_1).")
+    max_norm: float = _field(1000.0, "Reject an aggregate of this norm or more; 0: never.")
+    max_rejected: int = _field(20, "End the run as diverged after so many rejected rounds.")
+    max_loss: float = _field(3.0, "Diverged when the loss is so many times the first; 0: never.")
+    eval_every: int = _field(10, "Rounds between two evaluations.")
+    eval_examples: int = _field(0, "Evaluate on at most so many examples a device; 0: all.")
+    holdout: float = _field(0.0, "Test on this share of the training data instead (to tune).")
+    compute: str = _field("cpu", "Where devices train: cpu or cuda.")
+
+    def __post_init__(self) -> None:
+        """Refuse values without a meaning."""
+        self._check_names()
+        self._check_numbers()
+        if self.corruption == NONE and self.rho > 0:
+            msg = f"rho={self.rho} needs a corruption: give one, such as data or omniscient"
+            raise ValueError(msg)
+        if self.aggregator == "rfa" and self.start == "mean" and self.budget == 1:
+            msg = "budget=1 leaves no Weiszfeld step after the mean: give 2 or more, or start=zero"
+            raise ValueError(msg)
+        if self.aggregator == "trimmed-mean" and self.trim_share >= 1 / 2:
+            msg = f"trimmed-mean cannot cut {self.trim_share} on each side: give trim below 0.5"
+            raise ValueError(msg)
+
+    def _check_names(self) -> None:
+        choices = {
+            "aggregator": tuple(AGGREGATORS),
+            "start": STARTS,
+            "server": SERVERS,
+            "compute": COMPUTE,
+        }
+        for name, known in choices.items():
+            if getattr(self, name) not in known:
+                msg = f"{name} must be one of {', '.join(known)}, not {getattr(self, name)!r}"
+                raise ValueError(msg)
+
+    def _check_numbers(self) -> None:
+        for name in ("rounds", "devices_per_round", "batch_size", "decay_every", "eval_every"):
+            check_count(name, getattr(self, name))
+        for name in ("budget", "max_rejected", "local_epochs"):
+            check_count(name, getattr(self, name))
+        for name in ("seed", "devices", "local_steps", "eval_examples"):
+            check_count(name, getattr(self, name), least=0)
+        for name in ("rate", "decay", "nu", "server_rate"):
+            check_number(name, getattr(self, name), positive=True)
+        for name in ("early_stop", "max_norm", "max_loss"):
+            check_number(name, getattr(self, name))
+        for name in ("rho", "server_momentum", "holdout", "batch_share"):
+            self._check_share(name, below=1)
+        for name in ("trim", "krum_share"):
+            self._check_share(name, below=1 / 2)
+        check_number("clip", self.clip, positive=True)
+        if self.clip > 1:
+            msg = f"clip is a quantile, from above 0 to 1, not {self.clip}"
+            raise ValueError(msg)
+
+    def _check_share(self, name: str, *, below: float) -> None:
+        value = getattr(self, name)
+        check_number(name, value)
+        if value >= below:
+            msg = f"{name} must be below {below}, not {value!r}"
+            raise ValueError(msg)
+
+    @property
+    def trim_share(self) -> float:
+        """What trimmed-mean cuts on each side: the corruption level, unless told."""
+        return self.trim or self.rho
+
+    @property
+    def expected_share(self) -> float:
+        """The corrupted share that Krum expects: the corruption level, unless told."""
+        return self.krum_share or self.rho
+
+    def rate_in(self, t: int) -> float:
+        """The learning rate gamma_t in round t."""
+        return self.rate * self.decay ** (t // self.decay_every)
+
+
+FIELDS = {field.name: field for field in dataclasses.fields(Settings)}

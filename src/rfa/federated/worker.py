@@ -1,0 +1,124 @@
+"""A worker: a process with one thread that does the work of devices, asked line by line.
+
+`python -m rfa.federated.worker` reads one JSON object a line from standard input and answers each
+with one. The model, the updates and the u_i lie in memory-mapped files that it shares with the
+process that asks. It ends when its input does, also when the asking process was killed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+
+from rfa.data.cache import load
+from rfa.data.dataset import DataError
+from rfa.federated.corruption import CorruptionError
+from rfa.federated.devices import Devices
+from rfa.federated.personal import PersonalFile
+from rfa.federated.settings import Settings
+from rfa.tasks import find_task
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """The memory that workers share: the model and one row for each device of a round."""
+
+    model: Any
+    updates: Any
+
+    @classmethod
+    def open(cls, path: Path, rows: int, dim: int) -> Scratch:
+        """Map the file, making it as large as it must be."""
+        size = (rows + 1) * dim * 4
+        with path.open("ab") as file:
+            if file.tell() != size:
+                file.truncate(size)
+        whole: Any = np.memmap(path, np.float32, "r+", shape=(rows + 1, dim))
+        return cls(whole[0], whole[1:])
+
+
+class Worker:
+    """What a worker knows of a run, and the jobs that it does."""
+
+    def __init__(self, order: dict[str, Any]) -> None:
+        settings = Settings(**order["settings"])
+        task = find_task(settings.task)
+        directory = order["data_dir"]
+        population = load(task.reader, directory and Path(directory), iid=settings.iid)
+        self.devices = Devices(settings, task, population)
+        self.scratch = Scratch.open(
+            Path(order["scratch"]), settings.devices_per_round, self.devices.dim
+        )
+        self.personal = None
+        if settings.personalize:
+            path = Path(order["personal"])
+            self.personal = PersonalFile(path, self.devices.count, self.devices.dim)
+
+    def train(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Train devices; their updates go to their rows of the shared memory."""
+        w, t = np.array(self.scratch.model), int(order["round"])
+        for device, row, place in zip(
+            *(order[k] for k in ("devices", "rows", "places")), strict=True
+        ):
+            if self.personal is None:
+                update = self.devices.train(w, t, device)
+            else:
+                u = self.personal.read(device, place[0])
+                update, u = self.devices.train_personal(w, u, t, device)
+                self.personal.write(device, place[1], u)
+            self.scratch.updates[row] = update
+        return {}
+
+    def evaluate(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Evaluate the model on devices, with their u_i where they have such."""
+        shared = np.array(self.scratch.model)
+        tallies: list[Any] = []
+        for device, place in zip(order["devices"], order["places"], strict=True):
+            w = shared
+            if self.personal is not None:
+                w = shared + self.personal.read(device, place[0])
+            tallies.append(dataclasses.astuple(self.devices.evaluate(w, device)))
+        return {"tallies": tallies}
+
+
+def serve(orders: TextIO, answers: TextIO) -> None:
+    """Answer until there is nothing more to read."""
+    jobs: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+    for line in orders:
+        order = json.loads(line)
+        try:
+            if order["do"] == "begin":
+                worker = Worker(order)
+                jobs = {"train": worker.train, "evaluate": worker.evaluate}
+                answer: dict[str, Any] = {}
+            else:
+                answer = jobs[order["do"]](order)
+        except (CorruptionError, DataError, ValueError, ImportError) as error:
+            answer = {"error": str(error)}
+        except Exception:  # noqa: BLE001 the process that asks shall know what happened
+            answer = {"error": f"a worker failed:\n{traceback.format_exc()}"}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+def main() -> None:
+    """Serve on standard input and output; what others print goes to standard error."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that asks decides
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    serve(sys.stdin, answers)
+
+
+if __name__ == "__main__":
+    main()

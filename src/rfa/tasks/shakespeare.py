@@ -1,0 +1,72 @@
+"""The next character in a role's lines: an LSTM on 20 one-hot characters (Shakespeare)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rfa.data.shakespeare import Shakespeare
+from rfa.federated.corruption import DataAttack, corrupts_data, least_likely
+from rfa.federated.learner import Learner
+from rfa.federated.lstm import LstmLearner
+from rfa.federated.network import NetworkLearner
+from rfa.tasks.task import Task
+
+WINDOW, CLASSES, HIDDEN = 20, 53, 128
+
+
+@corrupts_data
+def backwards(x: Any, y: Any, _: DataAttack) -> tuple[Any, Any]:
+    """The paper's poison: the 20 characters after the target, reversed; the label unchanged."""
+    x[:, :WINDOW] = x[:, : -WINDOW - 1 : -1]
+    return x, y
+
+
+def lstm_module(torch: Any) -> Any:
+    """The same model as a torch module."""
+
+    class CharacterLstm(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()  # pyright: ignore[reportUnknownMemberType]
+            self.lstm = torch.nn.LSTM(CLASSES, HIDDEN, batch_first=True)
+            self.out = torch.nn.Linear(HIDDEN, CLASSES)
+
+        def forward(self, x: Any) -> Any:
+            codes = x[:, :WINDOW].long()
+            read = torch.nn.functional.one_hot(codes, CLASSES).to(torch.float32)
+            return self.out(self.lstm(read)[0][:, -1])
+
+    return CharacterLstm()
+
+
+def lstm(compute: str) -> Learner:
+    """The LSTM: by hand, or with torch where CUDA is asked for."""
+    if compute == "cpu":
+        return LstmLearner(CLASSES, HIDDEN, WINDOW)
+    return NetworkLearner(lstm_module, CLASSES, compute)
+
+
+TASKS = (
+    Task(
+        name="shakespeare-lstm",
+        title="the next character of a role in Shakespeare's plays, LSTM of 128 units",
+        reader=Shakespeare(),
+        devices=628,
+        prepare=lambda windows: windows,
+        learner=lstm,
+        poisons={"data": backwards, "adaptive": least_likely},
+        defaults={
+            "devices_per_round": 50,
+            "batch_size": 10,
+            "local_epochs": 1,
+            "rate": 0.64,
+            "decay": 0.5,
+            "decay_every": 50,
+            "rounds": 600,
+            "eval_every": 20,
+        },
+        per_aggregator={
+            "rfa": {"rounds": 200},
+            "sgd": {"batch_share": 0.1, "local_steps": 1, "rate": 1.0},
+        },
+    ),
+)

@@ -1,0 +1,89 @@
+"""A task small enough to run in no time: points around class centres, a shift for each device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rfa.data.dataset import Array, Index, Ints, Reader
+from rfa.federated.corruption import (
+    DataAttack,
+    UpdateAttack,
+    corrupts_data,
+    corrupts_updates,
+    least_likely,
+)
+from rfa.federated.linear import LinearLearner
+from rfa.tasks.task import Task
+
+DEVICES, FEATURES, CLASSES = 24, 30, 3
+
+
+class Tiny(Reader):
+    name = "tiny"
+    files = ()
+    version = "1"
+    shape = (FEATURES,)
+    dtype = "float32"
+    min_examples = 4
+    train_share = 0.75
+
+    def index(self, paths: Mapping[str, Path]) -> Index:
+        rng = np.random.default_rng(3)
+        sizes = rng.integers(12, 40, DEVICES)
+        device = np.repeat(np.arange(DEVICES), sizes)
+        names = [f"d{i:02}" for i in range(DEVICES)]
+        return Index(names, device, rng.integers(0, CLASSES, len(device)).astype(np.uint8))
+
+    def fill(self, paths: Mapping[str, Path], index: Index, dest: Ints, out: Array) -> None:
+        rng = np.random.default_rng(4)
+        centres = rng.standard_normal((CLASSES, FEATURES))
+        shifts = 0.5 * rng.standard_normal((DEVICES, FEATURES))
+        noise = rng.standard_normal((len(dest), FEATURES))
+        x = centres[index.y] + shifts[index.device] + noise
+        out[dest[dest >= 0]] = x[dest >= 0]
+
+
+@corrupts_data
+def flip(x: Any, y: Any, attack: DataAttack) -> tuple[Any, Any]:
+    return x, (y + 1) % attack.classes
+
+
+@corrupts_updates
+def backwards(attack: UpdateAttack) -> Any:
+    return -10 * attack.updates[attack.corrupted]
+
+
+@corrupts_updates
+def wrong_shape(attack: UpdateAttack) -> Any:
+    return attack.updates[0]
+
+
+@corrupts_data
+def broken(x: Any, y: Any, attack: DataAttack) -> tuple[Any, Any]:
+    msg = "no data for you"
+    raise RuntimeError(msg)
+
+
+@corrupts_data
+def chatty(x: Any, y: Any, attack: DataAttack) -> tuple[Any, Any]:
+    print("a corruption may print what it likes")
+    return x, y
+
+
+unmarked = print
+
+TASK = Task(
+    name="tests.tiny:TASK",
+    title="points around class centres",
+    reader=Tiny(),
+    devices=DEVICES,
+    prepare=lambda x: x,
+    learner=lambda compute: LinearLearner(FEATURES, CLASSES),
+    poisons={"data": flip, "adaptive": least_likely},
+    defaults={"devices_per_round": 8, "batch_size": 5, "rate": 0.1, "rounds": 12, "eval_every": 4},
+    per_aggregator={"sgd": {"batch_share": 0.1, "local_steps": 1}},
+)
