@@ -7,14 +7,14 @@ BENCH_READY := $(VENV)-bench/.ready
 PIP := -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench clean
+.PHONY: help setup demo test check format bench results clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY) ## create .venv and install rfa with everything the tests need
 
-demo: $(READY) ## show a corrupted cohort: the mean dragged away, the median staying
+demo: $(READY) ## a quarter of the devices corrupted: FedAvg breaks, RFA stands
 	@$(BIN)/rfa demo
 
 test: $(READY) ## run the tests
@@ -31,9 +31,12 @@ format: $(READY) ## format the code and apply the safe lint fixes
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: $(BENCH_READY) ## measure against geom_median and byzfl; writes docs/benchmarks.md
+bench: $(BENCH_READY) ## measure against geom_median, byzfl and pfl; writes docs/benchmarks.md
 	@echo "== measuring against peers, which takes some minutes"
 	@$(VENV)-bench/bin/python -m benchmarks
+
+results: $(READY) ## the runs on real data behind docs/results.md (RFA_DATA; an hour or two)
+	@$(BIN)/python -m benchmarks.results
 
 clean: ## remove the environments and what the tools left behind
 	rm -rf $(VENV) $(VENV)-bench build dist .pytest_cache .ruff_cache .hypothesis
@@ -47,11 +50,13 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 # The peers live in an environment of their own. byzfl comes without its dependencies: it would
-# bring torchvision, which its aggregators never use.
+# bring torchvision, which its aggregators never use. So does pfl, with just what its import needs:
+# it would take packaging back to a version before 26.
 $(BENCH_READY): pyproject.toml constraints.txt
 	@echo "== setting up $(VENV)-bench with the peers (once)"
 	@test -x $(VENV)-bench/bin/python || $(PYTHON) -m venv $(VENV)-bench
 	@$(VENV)-bench/bin/python $(PIP) torch
-	@$(VENV)-bench/bin/python $(PIP) --editable '.[lab]' geom-median==0.1.0 scipy
+	@$(VENV)-bench/bin/python $(PIP) --editable '.[lab]' geom-median==0.1.0 scipy multiprocess==0.70.19 absl-py attrs
 	@$(VENV)-bench/bin/python $(PIP) --no-deps byzfl==0.0.11
+	@$(VENV)-bench/bin/python $(PIP) --no-deps pfl==0.6.0 dp-accounting==0.5.1 prv-accountant==0.2.0
 	@touch $@

@@ -1,17 +1,19 @@
-"""All measurements, written to docs/benchmarks.md: `make bench`."""
+"""Measurements, written to docs/benchmarks.md: `make bench`, or `python -m benchmarks PART...`."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import platform
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks import aggregators, median
+from benchmarks import aggregators, median, simulation
 from benchmarks.peers import load_torch
 
 OUT = Path(__file__).parent.parent / "docs" / "benchmarks.md"
@@ -44,16 +46,39 @@ def importing() -> Iterator[str]:
     yield ""
 
 
-def main() -> None:
-    """Measure everything, print as it comes, and keep it."""
+PARTS: dict[str, Callable[[], Iterable[str]]] = {
+    "median": median.run,
+    "aggregators": aggregators.run,
+    "importing": importing,
+    "simulation": simulation.run,
+}
+
+
+def sections(text: str) -> dict[str, str]:
+    """A report by the headings of its sections, in order; what comes first is under ""."""
+    parts = filter(None, re.split(r"^(?=## )", text, flags=re.MULTILINE))
+    return {part.partition("\n")[0] if part.startswith("## ") else "": part for part in parts}
+
+
+def main(names: list[str]) -> None:
+    """Measure these parts, or everything, print as it comes, and keep it.
+
+    With names, the other sections stay as they were.
+    """
+    unknown = sorted(set(names) - set(PARTS))
+    if unknown:
+        sys.exit(f"no part is called {unknown[0]!r}: give some of {', '.join(PARTS)}")
     lines: list[str] = []
-    for part in (preface(), median.run(), aggregators.run(), importing()):
+    heads = [] if names else [preface()]
+    for part in itertools.chain(heads, (PARTS[name]() for name in names or PARTS)):
         for line in part:
             print(line, flush=True)
             lines.append(line)
-    OUT.write_text("\n".join(lines).rstrip() + "\n")
+    kept = sections(OUT.read_text().rstrip() + "\n\n") if names else {}
+    text = "".join((kept | sections("\n".join([*lines, ""]))).values())
+    OUT.write_text(text.rstrip() + "\n")
     print(f"written to {OUT.relative_to(Path.cwd())}")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.metadata
 import importlib.util
 import sys
 import types
@@ -31,3 +32,22 @@ def load_geom_median(kind: str) -> Any:
 def load_torch() -> Any:
     """Load torch, which is untyped enough to be treated as such."""
     return importlib.import_module("torch")
+
+
+@functools.cache
+def load_pfl() -> Any:
+    """Load the parts of pfl that simulate FedAvg with torch, and its version."""
+    parts = {
+        "pfl.aggregate.simulate": ["SimulatedBackend"],
+        "pfl.algorithm.base": ["NNAlgorithmParams"],
+        "pfl.algorithm.federated_averaging": ["FederatedAveraging"],
+        "pfl.data.federated_dataset": ["FederatedDataset"],
+        "pfl.data.pytorch": ["PyTorchTensorDataset"],
+        "pfl.hyperparam": ["NNTrainHyperParams"],
+        "pfl.metrics": ["Weighted"],
+        "pfl.model.pytorch": ["PyTorchModel"],
+    }
+    found: dict[str, Any] = {"version": importlib.metadata.version("pfl")}
+    for module, names in parts.items():
+        found |= {name: getattr(importlib.import_module(module), name) for name in names}
+    return types.SimpleNamespace(**found)

@@ -1,4 +1,4 @@
-"""The command line: `rfa demo`. Mistakes of the user end in one line, not in a traceback."""
+"""The command line. Mistakes of the user end in one line, not in a traceback."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.table import Table
 
 from rfa.data.cli import data
-from rfa.experiments.cli import run, tasks
+from rfa.experiments.cli import run, tasks, user_errors
 from rfa.experiments.runs_cli import runs
 from rfa.experiments.tune_cli import tune
 
@@ -30,36 +29,29 @@ main.add_command(data)
 @main.command()
 @click.option(
     "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
-    default=Path("out/demo.png"),
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("out/demo"),
     show_default=True,
-    help="Where the picture goes.",
+    help="Where the picture and the results go.",
 )
-def demo(out: Path) -> None:
-    """Show a corrupted cohort: the mean dragged away, the median staying."""
-    from rfa import demo as cohort  # noqa: PLC0415
+@click.option("--fresh", is_flag=True, help="Do the runs again, even if they are done.")
+def demo(out: Path, fresh: bool) -> None:
+    """Show FedAvg breaking and RFA standing, on data that needs no download."""
+    from rfa import demo as show  # noqa: PLC0415
 
-    rows = cohort.measure()
-    table = Table(title="Distance from the honest mean, in honest spreads")
-    table.add_column("corrupted", justify="right")
-    for name in cohort.AGGREGATORS:
-        table.add_column(name, justify="right")
-    for row in rows:
-        cells = [f"{error:.2f}" for error in row.errors.values()]
-        table.add_row(f"{row.share:.0%}", *cells)
     console = Console(markup=False)
-    console.print(table)
-    console.print(
-        "The corrupted devices together turn the mean of the cohort into its opposite, however few "
-        "they are. The geometric median gives way only as their share grows towards one half."
-    )
-    if not cohort.can_draw():
-        console.print("For the picture, install the lab: pip install 'rfa[lab]'")
-        return
-    out = out if out.suffix else out.with_name(f"{out.name or 'demo'}.png")
-    try:
-        cohort.draw(rows, out)
-    except (OSError, ValueError) as error:
-        msg = f"the picture cannot be written to {out}: {error}"
-        raise click.ClickException(msg) from None
-    console.print(f"Picture: {out}", soft_wrap=True)
+    with user_errors():
+        if not show.can_draw():
+            msg = "the demo draws its data and its picture: pip install 'rfa[lab]'"
+            raise click.ClickException(msg)
+        curves = show.learn(out, fresh=fresh)
+        console.print(show.tabulate(curves))
+        console.print(
+            f"Data: {curves[0].note}. RFA aggregates by the geometric median, which holds where "
+            "the mean is dragged away, and which the server computes from sums over devices "
+            "alone. One-step RFA costs no more communication than FedAvg."
+        )
+        picture = out / "demo.png"
+        show.draw(curves, picture)
+    console.print(f"Picture: {picture}", soft_wrap=True)
+    console.print(f"Results: rfa runs --out {out}", soft_wrap=True)

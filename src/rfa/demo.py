@@ -1,69 +1,104 @@
-"""A corrupted cohort: what it does to the mean, and what to the geometric median.
+"""The lab's main job in under a minute: a quarter of the devices corrupted, three aggregators.
 
-Honest devices send updates around a common one. The corrupted ones know them all and send what
-turns the mean into its opposite (the omniscient corruption of the paper's section 5).
+FedAvg, RFA and one-step RFA learn the same task from the same devices, first with poisoned data,
+then against devices that know everything and together turn the mean into its opposite.
 """
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+from rich.table import Table
 
-import rfa
+from rfa.experiments.config import resolve
+from rfa.experiments.progress import Bar
+from rfa.experiments.run import Options, run
+from rfa.experiments.store import Store
 
-Floats: TypeAlias = NDArray[np.float64]
-
-DEVICES, DIMENSIONS, SEED = 100, 1000, 7
-SHARES = (0.0, 0.01, 0.1, 0.25, 0.4)
-
-Aggregator: TypeAlias = Callable[[Floats], Floats]
-AGGREGATORS: dict[str, Aggregator] = {
-    "mean (FedAvg)": lambda updates: updates.mean(axis=0),
-    "one step (Algorithm 3)": lambda updates: rfa.geometric_median(updates, steps=1).point,
-    "three steps (Algorithm 2)": lambda updates: rfa.geometric_median(updates, steps=3).point,
-    "geometric median": lambda updates: rfa.geometric_median(updates).point,
+TASK, RHO = "glyphs-linear", 0.25
+SETTINGS = {
+    "devices": 200,
+    "rounds": 40,
+    "eval_every": 5,
+    "eval_examples": 20,
+    "start": "zero",  # the stronger start against huge updates
 }
+NAMES = {"fedavg": "FedAvg", "rfa": "RFA", "rfa-one-step": "one-step RFA"}
+CORRUPTIONS = {"data": "poisoned data", "omniscient": "omniscient devices"}
+CLEAN = "none"
+CASES = [("fedavg", CLEAN), *((name, bad) for bad in CORRUPTIONS for name in NAMES)]
+STYLES = {"fedavg": ("#d55e00", "-X"), "rfa": ("#0072b2", "-o"), "rfa-one-step": ("#009e73", "-s")}
 
 
 @dataclass(frozen=True)
-class Row:
-    """How far each aggregate is from the honest mean, in honest spreads."""
+class Curve:
+    """The accuracy of one run, from round to round."""
 
-    share: float
-    errors: dict[str, float]
+    aggregator: str
+    corruption: str
+    rounds: list[int]
+    accuracy: list[float]
+    diverged: bool
+    note: str
 
-
-def cohort(share: float, dim: int, seed: int = SEED) -> tuple[Floats, int]:
-    """Updates of a cohort, the corrupted ones first, and how many those are."""
-    rng = np.random.default_rng(seed)
-    updates = 1 / np.sqrt(dim) * (rng.standard_normal((DEVICES, dim)) + 1)
-    corrupted = round(share * DEVICES)
-    if corrupted:
-        honest = updates[corrupted:].sum(axis=0)
-        updates[:corrupted] = -(updates.sum(axis=0) + honest) / corrupted
-    return updates, corrupted
+    @property
+    def last(self) -> float:
+        """The accuracy at the end."""
+        return self.accuracy[-1]
 
 
-def measure() -> list[Row]:
-    """The errors of all aggregates at all levels of corruption."""
-    rows: list[Row] = []
-    for share in SHARES:
-        updates, corrupted = cohort(share, DIMENSIONS)
-        honest = updates[corrupted:]
-        target = honest.mean(axis=0)
-        spread = float(np.median(np.linalg.norm(honest - target, axis=1)))
-        errors = {
-            name: float(np.linalg.norm(aggregate(updates) - target)) / spread
-            for name, aggregate in AGGREGATORS.items()
-        }
-        rows.append(Row(share, errors))
-    return rows
+def learn(out: Path, *, fresh: bool = False, **changes: Any) -> list[Curve]:
+    """Do the runs, or what is left of them; settings can be changed."""
+    curves: list[Curve] = []
+    for number, (aggregator, corruption) in enumerate(CASES, start=1):
+        settings = resolve(
+            {
+                "task": TASK,
+                "aggregator": aggregator,
+                "corruption": corruption,
+                "rho": 0.0 if corruption == CLEAN else RHO,
+                **SETTINGS,
+                **changes,
+            }
+        )
+        label = f"{number}/{len(CASES)} {NAMES[aggregator]}, {CORRUPTIONS.get(corruption, 'clean')}"
+        with Bar(label) as bar:
+            row = run(settings, Options(out, fresh=fresh), bar)
+        with Store(out) as store:
+            evaluations = store.table("evaluations", run=row["run"])
+        curves.append(
+            Curve(
+                aggregator,
+                corruption,
+                [evaluation["round"] for evaluation in evaluations],
+                [evaluation["test_accuracy"] for evaluation in evaluations],
+                row["status"] == "diverged",
+                row["note"],
+            )
+        )
+    return curves
+
+
+def tabulate(curves: list[Curve]) -> Table:
+    """The accuracies at the end."""
+    found = {(curve.aggregator, curve.corruption): curve for curve in curves}
+    table = Table(title="Test accuracy, a quarter of the data corrupted")
+    table.add_column("")
+    for corruption in (CLEAN, *CORRUPTIONS):
+        table.add_column(CORRUPTIONS.get(corruption, "no corruption"), justify="right")
+    for aggregator, name in NAMES.items():
+        cells = [found.get((aggregator, corruption)) for corruption in (CLEAN, *CORRUPTIONS)]
+        table.add_row(name, *(_cell(curve) for curve in cells))
+    return table
+
+
+def _cell(curve: Curve | None) -> str:
+    if curve is None:
+        return ""
+    return f"{curve.last:.1%}" + (" (diverged)" if curve.diverged else "")
 
 
 def can_draw() -> bool:
@@ -71,46 +106,41 @@ def can_draw() -> bool:
     return importlib.util.find_spec("matplotlib") is not None
 
 
-def draw(rows: list[Row], path: Path) -> None:
-    """The same as a picture: a cohort in the plane, and the errors against corruption."""
+def draw(curves: list[Curve], path: Path) -> None:
+    """A picture of accuracy per round, one panel for each corruption."""
     from matplotlib.figure import Figure  # noqa: PLC0415
 
     figure: Any = Figure(figsize=(11, 4.6), layout="constrained")
-    plane, curve = figure.subplots(1, 2)
-    _draw_plane(plane)
-    for (name, mark), colour in zip(MARKS.items(), COLOURS, strict=True):
-        errors = [row.errors[name] for row in rows]
-        curve.plot(SHARES, errors, mark, color=colour, label=name, linewidth=2, markersize=7)
-    curve.set(
-        xlabel="share of corrupted devices",
-        ylabel="distance from the honest mean (honest spreads)",
-        title=f"{DEVICES} devices, {DIMENSIONS} dimensions",
-        ylim=(0, None),
-    )
-    curve.legend(frameon=False)
-    curve.grid(alpha=0.3)
+    panels = figure.subplots(1, len(CORRUPTIONS), sharey=True)
+    for axes, (corruption, name) in zip(panels, CORRUPTIONS.items(), strict=True):
+        for curve in curves:
+            if curve.corruption in (CLEAN, corruption):
+                _draw_curve(axes, curve)
+        axes.set(title=name, xlabel="round", ylim=(0, None))
+        axes.grid(alpha=0.3)
+        axes.legend(frameon=False, loc="upper left", ncols=2)
+    panels[0].set_ylabel("test accuracy (%)")
+    panels[0].set_ylim(0, 1.35 * 100 * max(max(curve.accuracy) for curve in curves))
+    figure.suptitle(f"{TASK}, a quarter of the data corrupted ({curves[0].note})", fontsize=10)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
 
 
-MARKS = dict(zip(AGGREGATORS, ("-X", "--v", "-.s", "-o"), strict=True))
-COLOURS = ("#d55e00", "#56b4e9", "#009e73", "#0072b2")
-
-
-def _draw_plane(axes: Any) -> None:
-    updates, corrupted = cohort(0.25, 2)
-    honest, bad = updates[corrupted:], updates[:corrupted]
-    grey = {"s": 18, "alpha": 0.55, "linewidths": 0}
-    axes.scatter(*honest.T, color="#777777", label="honest updates", **grey)
-    axes.scatter(*bad.T, color="#d55e00", marker="x", s=45, label="corrupted updates (25 together)")
-    mean = honest.mean(axis=0)
-    axes.scatter(*mean, marker="+", s=200, color="black", label="honest mean", zorder=4)
-    ends = [("mean (FedAvg)", "X", COLOURS[0]), ("geometric median", "o", COLOURS[3])]
-    for name, mark, colour in ends:
-        point = AGGREGATORS[name](updates)
-        axes.scatter(
-            *point, marker=mark, s=170, color=colour, edgecolors="white", label=name, zorder=3
+def _draw_curve(axes: Any, curve: Curve) -> None:
+    percent = [100 * accuracy for accuracy in curve.accuracy]
+    if curve.corruption == CLEAN:
+        look = {"color": "#999999", "linestyle": ":", "label": "FedAvg without corruption"}
+        axes.plot(curve.rounds, percent, linewidth=2, **look)
+        return
+    colour, mark = STYLES[curve.aggregator]
+    name = NAMES[curve.aggregator]
+    axes.plot(curve.rounds, percent, mark, color=colour, label=name, linewidth=2, markersize=5)
+    if curve.diverged:
+        end = curve.rounds[-1], percent[-1]
+        axes.annotate(
+            "diverged",
+            end,
+            (end[0] + 7, end[1] - 3.5),
+            color=colour,
+            arrowprops={"arrowstyle": "->", "color": colour},
         )
-    axes.set(title="A cohort in the plane, a quarter corrupted", aspect="equal")
-    axes.legend(frameon=False, loc="lower right")
-    axes.grid(alpha=0.3)

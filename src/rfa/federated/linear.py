@@ -108,9 +108,9 @@ class LinearLearner(Learner):
         if self.binary:
             np.clip(scores, -80, 80, out=scores)  # where float32 has long reached 0 and 1
             return np.subtract(1 / (1 + np.exp(-scores)), targets)
-        scores -= scores.max(axis=1, keepdims=True)
+        scores -= np.maximum.reduce(scores, axis=1, keepdims=True)
         np.exp(scores, out=scores)
-        scores /= scores.sum(axis=1, keepdims=True)
+        scores /= np.add.reduce(scores, axis=1, keepdims=True)
         scores -= targets
         return scores
 

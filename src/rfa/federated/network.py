@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Callable
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +28,6 @@ def load_torch() -> Any:
         raise ImportError(msg) from None
 
 
-@final
 class NetworkLearner(Learner):
     """A torch module with the multinomial logistic loss, trained by plain SGD."""
 
@@ -44,6 +43,8 @@ class NetworkLearner(Learner):
         self._loss = torch.nn.functional.cross_entropy
         self.classes = classes
         self.dim = sum(parameter.numel() for parameter in self._parameters)
+        self._flat = torch.empty(self.dim, device=compute)
+        self._share_memory()
 
     def initial(self, rng: np.random.Generator) -> Floats32:
         """Glorot-uniform matrices and kernels, biases of zero."""
@@ -53,44 +54,39 @@ class NetworkLearner(Learner):
     def train(self, start: Floats32, x: Any, y: Any, plan: Plan) -> Floats32:
         """Step by step, with torch's own gradients."""
         torch = self._torch
-        self._write(start)
-        inputs = torch.from_numpy(np.ascontiguousarray(x)).to(self._compute)
-        labels = torch.from_numpy(np.asarray(y, np.int64)).to(self._compute)
+        first = self._tensor(start)
+        self._flat.copy_(first)
+        inputs, labels = self._tensor(x), self._tensor(np.asarray(y, np.int64))
         tail = Tail(plan, start)
         for rows in plan.batches:
-            batch = torch.from_numpy(rows).to(self._compute)
+            batch = self._tensor(rows)
             loss = self._loss(self._module(inputs[batch]), labels[batch])
             gradients = torch.autograd.grad(loss, self._parameters)
             with torch.no_grad():
                 torch._foreach_add_(self._parameters, gradients, alpha=-plan.rate)
             if plan.tail:
-                tail.add(self._read())
-        return tail.mean(self._read()) - start
+                tail.add(self._flat.cpu().numpy())
+        if plan.tail:
+            return tail.mean(self._flat.cpu().numpy()) - start
+        return (self._flat - first).cpu().numpy()
 
     def scores(self, w: Floats32, x: Any) -> Floats32:
         """Block by block."""
-        torch = self._torch
-        self._write(w)
-        with torch.no_grad():
-            parts = [
-                self._module(
-                    torch.from_numpy(np.ascontiguousarray(x[i : i + BLOCK])).to(self._compute)
-                )
-                for i in range(0, len(x), BLOCK)
-            ]
-            return torch.cat(parts).cpu().numpy()
-
-    def _write(self, w: Floats32) -> None:
-        place = 0
+        self._flat.copy_(self._tensor(w))
         with self._torch.no_grad():
-            for parameter in self._parameters:
-                part = w[place : place + parameter.numel()].reshape(parameter.shape)
-                parameter.copy_(self._torch.from_numpy(np.ascontiguousarray(part)))
-                place += parameter.numel()
+            blocks = [x[i : i + BLOCK] for i in range(0, len(x), BLOCK)]
+            parts = [self._module(self._tensor(block)) for block in blocks]
+            return self._torch.cat(parts).cpu().numpy()
 
-    def _read(self) -> Floats32:
-        flat = [parameter.detach().reshape(-1) for parameter in self._parameters]
-        return self._torch.cat(flat).cpu().numpy()
+    def _share_memory(self) -> None:
+        """Make the parameters views of one flat vector."""
+        sizes = [parameter.numel() for parameter in self._parameters]
+        parts = self._flat.split(sizes)
+        for parameter, part in zip(self._parameters, parts, strict=True):
+            parameter.data = part.view(parameter.shape)
+
+    def _tensor(self, array: Any) -> Any:
+        return self._torch.from_numpy(np.ascontiguousarray(array)).to(self._compute)
 
 
 def _glorot(shape: tuple[int, ...], rng: np.random.Generator) -> Floats32:
