@@ -77,7 +77,7 @@ def main(names: list[str]) -> None:
     kept = sections(OUT.read_text().rstrip() + "\n\n") if names else {}
     text = "".join((kept | sections("\n".join([*lines, ""]))).values())
     OUT.write_text(text.rstrip() + "\n")
-    print(f"written to {OUT.relative_to(Path.cwd())}")
+    print(f"written to {OUT}")
 
 
 if __name__ == "__main__":

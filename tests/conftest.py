@@ -29,3 +29,12 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     os.environ.pop("RFA_CACHE")
     if before is not None:
         os.environ["RFA_CACHE"] = before
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The directory with the real sources; skips the test if there is none."""
+    named = os.environ.get("RFA_DATA")
+    if not named:
+        pytest.skip("RFA_DATA is not set: no real data")
+    return Path(named)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib
 import io
-import os
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from rfa.data.dataset import Array
+from tests.data.server import Server, serve
 
 
 @pytest.fixture
@@ -23,13 +24,18 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-@pytest.fixture(scope="session")
-def real_data() -> Path:
-    """The directory with the real sources; skips the test if there is none."""
-    named = os.environ.get("RFA_DATA")
-    if not named:
-        pytest.skip("RFA_DATA is not set: no real data")
-    return Path(named)
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """A web server that answers as the test wants."""
+    monkeypatch.setenv("no_proxy", "*")
+    with serve() as running:
+        yield running
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    """Where a download shall go."""
+    return tmp_path / "deep" / "file.bin"
 
 
 def write_parquet(path: Path, columns: dict[str, Any]) -> None:

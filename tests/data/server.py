@@ -15,6 +15,8 @@ import pytest
 from rfa.data.download import DownloadError, download
 
 TAG = '"version-1"'
+BODY = bytes(range(256)) * 4000
+HALF = len(BODY) // 2
 
 
 @dataclass

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,8 @@ from rfa.data.dataset import DataError
 from rfa.data.download import DownloadError
 from rfa.data.partial import Part, locked
 from tests.data.server import (
+    BODY,
+    HALF,
     TAG,
     Answer,
     Server,
@@ -26,26 +27,11 @@ from tests.data.server import (
     leftovers,
     partial,
     refused,
-    serve,
     truncated,
     whole,
 )
 
-BODY = bytes(range(256)) * 4000
 OTHER = BODY[::-1]
-HALF = len(BODY) // 2
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setenv("no_proxy", "*")
-    with serve() as running:
-        yield running
-
-
-@pytest.fixture
-def target(tmp_path: Path) -> Path:
-    return tmp_path / "deep" / "file.bin"
 
 
 def test_a_file_comes_whole_with_progress_and_leaves_nothing_behind(

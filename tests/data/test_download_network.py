@@ -7,7 +7,6 @@ import errno
 import socket
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,22 +14,7 @@ import pytest
 from rfa.data import web
 from rfa.data.download import DownloadError, download
 from rfa.data.partial import Part
-from tests.data.server import Answer, Server, fetch, honest, refused, serve, truncated, whole
-
-BODY = bytes(range(256)) * 4000
-HALF = len(BODY) // 2
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setenv("no_proxy", "*")
-    with serve() as running:
-        yield running
-
-
-@pytest.fixture
-def target(tmp_path: Path) -> Path:
-    return tmp_path / "deep" / "file.bin"
+from tests.data.server import BODY, HALF, Answer, Server, fetch, honest, refused, truncated, whole
 
 
 def test_redirects_are_followed_with_the_range(server: Server, target: Path) -> None:

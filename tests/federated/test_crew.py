@@ -25,7 +25,9 @@ def play_with(devices: Any, workers: int, rounds: int, personal: Path | None = N
         return state, evaluate(state, crew, places)
 
 
-@pytest.mark.parametrize("corruption", ["none", "data", "omniscient", "tests.tiny:chatty"])
+@pytest.mark.parametrize(
+    "corruption", ["none", "data", "adaptive", "omniscient", "tests.tiny:chatty"]
+)
 def test_the_number_of_workers_makes_no_difference(corruption: str) -> None:
     rho = 0.0 if corruption == "none" else 0.2
     devices = tiny_devices(corruption=corruption, rho=rho)
@@ -41,6 +43,8 @@ def test_the_number_of_workers_makes_no_difference(corruption: str) -> None:
 def test_personal_parameters_stay_on_their_devices(tmp_path: Path) -> None:
     devices = tiny_devices(personalize=True)
     state, seen = play_with(devices, 2, 4, tmp_path / "u")
+    three, _ = play_with(devices, 3, 4, tmp_path / "another")
+    assert np.array_equal(state.model, three.model)
     reference, _, crew = play(devices, 4)
     assert np.allclose(state.model, reference.model, atol=1e-5)
     assert seen.train_loss == pytest.approx(evaluate(reference, crew).train_loss, rel=1e-4)
@@ -92,10 +96,9 @@ def test_what_a_checkpoint_uses_is_never_written_to(tmp_path: Path) -> None:
         action = rng.choice(["move", "move", "move", "save", "kill"])
         if action == "move":
             device = int(rng.integers(4))
-            read, write = places.move(device)
-            u = file.read(device, read)
+            u = file.read(device, int(places.current[device]))
             assert u[0] == now.get(device, 0)
-            file.write(device, write, np.full(3, step + 1, np.float32))
+            file.write(device, places.move(device), np.full(3, step + 1, np.float32))
             now[device] = step + 1
         elif action == "save":
             saved, kept = places.save().copy(), dict(now)

@@ -20,15 +20,16 @@ BATCHES = [np.arange(10), np.arange(10, 20), np.arange(20, 23)] * 2
 def by_hand(start: Any, rate: float) -> list[Any]:
     """The iterates of plain torch SGD, each as a flat vector."""
     module = shakespeare.lstm_module(torch)
-    torch.nn.utils.vector_to_parameters(torch.from_numpy(start.copy()), module.parameters())
-    optimizer = torch.optim.SGD(module.parameters(), lr=rate)
+    trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    torch.nn.utils.vector_to_parameters(torch.from_numpy(start.copy()), trained)
+    optimizer = torch.optim.SGD(trained, lr=rate)
     iterates: list[Any] = []
     for rows in BATCHES:
         optimizer.zero_grad()
         scores = module(torch.from_numpy(CODES[rows]))
         torch.nn.functional.cross_entropy(scores, torch.from_numpy(LABELS[rows])).backward()
         optimizer.step()
-        flat = torch.nn.utils.parameters_to_vector(module.parameters())
+        flat = torch.nn.utils.parameters_to_vector(trained)
         iterates.append(flat.detach().numpy().copy())
     return iterates
 
@@ -49,11 +50,12 @@ def test_a_round_of_the_lstm_equals_a_plain_loop() -> None:
 def test_the_lstm_is_the_papers() -> None:
     learner = shakespeare.lstm("cpu")
     w = learner.initial(np.random.default_rng(0))
-    assert learner.dim == len(w) == 4 * 128 * (53 + 128 + 2) + 53 * 129
-    biases = w[4 * 128 * (53 + 128) :][: 2 * 512].reshape(2, 4, 128)
-    assert biases[0, 1].min() == 1  # the forget gate, and nothing else
+    assert learner.dim == len(w) == 4 * 128 * (53 + 128 + 1) + 53 * 129
+    biases = w[4 * 128 * (53 + 128) :][:512].reshape(4, 128)
+    assert biases[1].min() == 1  # the forget gate, and nothing else
     assert biases.sum() == 128
-    assert 0.95 < np.abs(w[: 512 * 53]).max() / np.sqrt(6 / (512 + 53)) <= 1
+    for kernel in (w[: 512 * 53], w[512 * 53 : 512 * 181]):
+        assert 0.95 < np.abs(kernel).max() / np.sqrt(6 / (512 + 53 + 128)) <= 1
 
 
 def test_only_the_first_twenty_characters_are_read() -> None:

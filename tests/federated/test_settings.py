@@ -29,6 +29,7 @@ from rfa.federated.settings import FIELDS, Settings
         ({"nu": 0.0}, "nu must be a positive number"),
         ({"budget": 1}, "budget=1 leaves no Weiszfeld step"),
         ({"budget": 0}, "budget must be a whole number from 1 on"),
+        ({"aggregator": "sgd"}, "sgd takes one local step a round"),
         ({"clip": 1.5}, "clip is a quantile"),
         ({"trim": 0.5}, "trim must be below 0.5"),
         ({"max_norm": -1.0}, "max_norm must be a number from 0 on"),

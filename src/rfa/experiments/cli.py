@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
+import sqlite3
 import sys
 from collections.abc import Generator
 from pathlib import Path
@@ -141,7 +143,11 @@ def do(settings: Any, options: dict[str, Any], *, quiet: bool, label: str = "") 
 def report(row: dict[str, Any]) -> dict[str, Any]:
     """A row of the store as `--json` prints it."""
     settings = json.loads(row["settings"])
-    return row | {"diverged": row["status"] == "diverged", "settings": settings}
+    finite = {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in row.items()
+    }
+    return finite | {"diverged": row["status"] == "diverged", "settings": settings}
 
 
 def show(row: dict[str, Any]) -> None:
@@ -179,16 +185,16 @@ def user_errors() -> Generator[None]:
     from rfa.experiments.config import ConfigError  # noqa: PLC0415
     from rfa.experiments.lock import LockedError  # noqa: PLC0415
     from rfa.experiments.store import StoreError  # noqa: PLC0415
-    from rfa.federated.corruption import CorruptionError  # noqa: PLC0415
+    from rfa.federated.corruption import CorruptionError, NoSuchCorruptionError  # noqa: PLC0415
     from rfa.federated.crew import WorkerError  # noqa: PLC0415
 
     try:
         yield
-    except (ConfigError, CorruptionError) as error:
+    except (ConfigError, NoSuchCorruptionError) as error:
         raise click.UsageError(str(error)) from None
-    except (DataError, CheckpointError, StoreError, WorkerError, OSError, ValueError) as error:
+    except (DataError, CheckpointError, StoreError, WorkerError, CorruptionError) as error:
         raise click.ClickException(str(error)) from None
-    except ImportError as error:
+    except (OSError, ValueError, ImportError, sqlite3.Error) as error:
         raise click.ClickException(str(error)) from None
     except LockedError as error:
         click.echo(f"Error: {error}", err=True)

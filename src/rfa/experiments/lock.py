@@ -25,7 +25,9 @@ def only_one(path: Path, what: str) -> Generator[None]:
     try:
         try:
             connection.execute("BEGIN EXCLUSIVE")
-        except sqlite3.OperationalError:
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error):
+                raise
             msg = f"{what} is being run by another process: wait for it, or give another --out"
             raise LockedError(msg) from None
         yield

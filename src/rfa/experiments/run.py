@@ -35,6 +35,7 @@ from rfa.federated.settings import Settings
 from rfa.tasks import find_task
 from rfa.threads import cores
 
+VERSION = importlib.metadata.version("rfa")
 CHECKPOINT, PERSONAL, LOCK = "checkpoint.npz", "personal.f32", "lock"
 
 
@@ -129,13 +130,18 @@ class _Journey:
         if saved is not None and saved.data != data:
             msg = f"the data has changed since {self.name} began: start anew with --fresh"
             raise CheckpointError(msg)
-        known = bool(self.store.runs(run=self.name))
+        known = self.store.runs(run=self.name)
         if saved is not None and known:
             if saved.done:
                 return
+            if known[0]["version"] != VERSION:
+                msg = f"{self.name} was begun by version {known[0]['version']}: "
+                msg += "go on with that one, or start anew with --fresh"
+                raise CheckpointError(msg)
             self._take_up(saved)
         else:
             saved = None
+            _forget(self.folder)
             self.store.begin(self.name, self.devices.settings, self._about(note))
         if self.devices.settings.personalize and self.places is None:
             self.places = Places.none(self.devices.count)
@@ -146,6 +152,11 @@ class _Journey:
             self._travel(state, crew)
 
     def _take_up(self, saved: Checkpoint) -> None:
+        path = self.folder / PERSONAL
+        size = PersonalFile.size(self.devices.count, self.devices.dim)
+        if saved.places is not None and not (path.exists() and path.stat().st_size == size):
+            msg = f"the personal parameters in {path} are not whole: start anew with --fresh"
+            raise CheckpointError(msg)
         self.store.rewind(self.name, saved.state.round)
         self.before, self.first_loss = saved.seconds, saved.first_loss
         if saved.places is not None:
@@ -154,7 +165,7 @@ class _Journey:
     def _about(self, note: str) -> dict[str, Any]:
         return {
             "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            "version": importlib.metadata.version("rfa"),
+            "version": VERSION,
             "devices": self.devices.count,
             "corrupted_devices": int(self.devices.is_corrupted.sum()),
             "note": note,
@@ -183,7 +194,7 @@ class _Journey:
                 self._evaluate(state, crew)
                 done = self._done(state)
             if done or state.round % self.options.checkpoint_every == 0:
-                self._save(state, done)
+                self._save(state, crew, done)
             if done:
                 return
             state, facts = play_round(state, self.devices, crew, self.places)
@@ -203,13 +214,17 @@ class _Journey:
         settings = self.devices.settings
         if state.rejected >= settings.max_rejected:
             return "diverged"
-        if self.last is not None and state.round > 0 and self.last.round == state.round:
-            limit = (settings.max_loss or math.inf) * self.first_loss
-            if not self.last.train_loss <= limit:
-                return "diverged"
+        if settings.max_loss and self._lost(state):
+            return "diverged"
         return "finished" if state.round >= settings.rounds else ""
 
-    def _save(self, state: State, done: str) -> None:
+    def _lost(self, state: State) -> bool:
+        """Whether the evaluation after this round shows a loss that is too large, or NaN."""
+        if self.last is None or not 0 < self.last.round == state.round:
+            return False
+        return not self.last.train_loss <= self.devices.settings.max_loss * self.first_loss
+
+    def _save(self, state: State, crew: Crew, done: str) -> None:
         """First the results, then the checkpoint: what is between is done again, and alike."""
         seconds = self._seconds()
         update: dict[str, Any] = {
@@ -227,9 +242,8 @@ class _Journey:
         self.store.add(self.name, self.rounds, self.evaluations, update)
         self.rounds.clear()
         self.evaluations.clear()
+        crew.flush()
         places = self.places.save() if self.places else None
-        if places is not None:
-            PersonalFile(self.folder / PERSONAL, self.devices.count, self.devices.dim).flush()
         saved = Checkpoint(state, places, self.first_loss, seconds, self.data, done)
         checkpoints.save(saved, self.folder / CHECKPOINT)
 
@@ -244,9 +258,9 @@ def _forget(folder: Path) -> None:
 
 
 def _digest(population: Population, devices: Devices) -> str:
-    """What tells one data set from another: devices, sizes and labels."""
+    """What tells one data set from another: everything in it."""
     digest = hashlib.sha256(json.dumps(list(population.names)).encode())
-    for array in (population.offsets, population.train, population.y):
-        digest.update(np.ascontiguousarray(array).tobytes())
+    for array in (population.offsets, population.train, population.y, population.x):
+        digest.update(np.ascontiguousarray(array).data)
     digest.update(str(devices.count).encode())
     return digest.hexdigest()

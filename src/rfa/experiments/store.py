@@ -60,7 +60,7 @@ class Store:
             self._connection = sqlite3.connect(self.path, timeout=BUSY, isolation_level=None)
             self._connection.row_factory = sqlite3.Row
             self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.execute("PRAGMA synchronous = NORMAL")
+            self._connection.execute("PRAGMA synchronous = FULL")
             with self._writing():
                 for statement in SCHEMA.split(";"):
                     self._connection.execute(statement)

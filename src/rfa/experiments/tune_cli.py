@@ -45,12 +45,16 @@ def tune(task: str, rates: list[float], decays: list[float], **options: Any) -> 
     Every trial is a run of its own: kept in the store, and taken up again after an interruption.
     """
     from rfa.experiments import config  # noqa: PLC0415
+    from rfa.federated.settings import FIELDS  # noqa: PLC0415
+    from rfa.tasks import find_task  # noqa: PLC0415
 
     values = {"aggregator": "fedavg", "holdout": HOLDOUT} | given(options) | {"task": task}
     with user_errors():
         if values.get("corruption", "none") != "none":
             msg = "the rate is tuned without corruption: leave --corruption away"
             raise click.UsageError(msg)
+        horizon = find_task(task).settings_for("rfa").get("rounds")  # the one the authors tuned for
+        values = {"rounds": horizon or FIELDS["rounds"].default} | values
         paper = config.resolve(values)
         grid = list(
             itertools.product(

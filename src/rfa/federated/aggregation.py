@@ -21,7 +21,7 @@ from rfa.aggregators import (
     SeesUpdates,
     TrimmedMean,
 )
-from rfa.federated.learner import Floats32
+from rfa.federated.learner import Floats32, is_finite
 from rfa.federated.settings import Settings
 from rfa.kernel import Floats
 from rfa.median import Median, geometric_median
@@ -58,7 +58,7 @@ def aggregate(updates: Floats32, weights: Floats, settings: Settings) -> Outcome
     Raises:
         NothingToAggregate: if no update is finite.
     """
-    finite = np.array([_is_finite(row) for row in updates])
+    finite = np.array([is_finite(row) for row in updates])
     if not finite.any():
         msg = f"none of {len(updates)} updates is finite"
         raise NothingToAggregate(msg)
@@ -71,12 +71,6 @@ def aggregate(updates: Floats32, weights: Floats, settings: Settings) -> Outcome
         spread[finite] = kept.weights
     dropped = tuple(int(row) for row in np.flatnonzero(~finite))
     return dataclasses.replace(kept, weights=spread, dropped=dropped)
-
-
-def _is_finite(row: Floats32) -> bool:
-    """Whether all numbers are finite: their sum tells, unless it overflows."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return bool(np.isfinite(row.sum())) or bool(np.isfinite(row).all())
 
 
 def _of_finite(updates: Floats32, weights: Floats, settings: Settings) -> Outcome:

@@ -24,7 +24,7 @@ from typing import Any, TypeAlias, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from rfa.federated.learner import Floats32
+from rfa.federated.learner import Floats32, is_finite
 from rfa.federated.settings import NONE
 from rfa.federated.streams import stream
 from rfa.kernel import Floats
@@ -38,11 +38,11 @@ class DataAttack:
     """What a device that poisons its data knows.
 
     Attributes:
-        round: the round t.
+        round: the round t; 0 unless the corruption is adaptive.
         device: the device.
         classes: the number of classes.
-        model: the current model w^(t), flat.
-        scores: the scores that the current model gives to examples.
+        model: the current model w^(t), flat; the first one unless the corruption is adaptive.
+        scores: the scores that this model gives to examples.
         rng: for random choices: the same in each round unless the corruption is adaptive.
     """
 
@@ -116,7 +116,11 @@ def corrupts_updates(forge: Forge) -> UpdateCorruption:
 
 
 class CorruptionError(Exception):
-    """A corruption cannot be found, or does not return what it should."""
+    """A corruption fails, or does not return what it should."""
+
+
+class NoSuchCorruptionError(CorruptionError):
+    """No corruption has that name."""
 
 
 @corrupts_updates
@@ -134,13 +138,13 @@ def gaussian_replace(attack: UpdateAttack) -> Floats32:
 @corrupts_updates
 def omniscient(attack: UpdateAttack) -> Floats:
     """What turns the weighted mean of the updates into its negative."""
-    return _negative_mean(attack, attack.updates, np.float32(0))
+    return _negative_mean(attack, np.float32(0))
 
 
 @corrupts_updates
 def omniscient_parameters(attack: UpdateAttack) -> Floats:
     """What turns the weighted mean of the models into its negative (the paper's formula)."""
-    return _negative_mean(attack, attack.updates, attack.model)
+    return _negative_mean(attack, attack.model)
 
 
 @corrupts_updates
@@ -168,7 +172,7 @@ def find_corruption(name: str, task_own: dict[str, DataCorruption]) -> Corruptio
     """The corruption of that name: built in, the task's own (data, adaptive), or module:function.
 
     Raises:
-        CorruptionError: if there is none; the message says why.
+        NoSuchCorruptionError: if there is none; the message says why.
     """
     if name == NONE:
         return None
@@ -178,13 +182,13 @@ def find_corruption(name: str, task_own: dict[str, DataCorruption]) -> Corruptio
     if ":" not in name:
         names = ", ".join([NONE, *known])
         msg = f"no corruption is called {name!r}: give one of {names}, or module:function"
-        raise CorruptionError(msg)
+        raise NoSuchCorruptionError(msg)
     wanted = "a function marked with corrupts_data or corrupts_updates of rfa.federated.corruption"
     try:
         return load_plugin(name, (DataCorruption, UpdateCorruption), wanted)
     except PluginError as error:
         msg = f"corruption {error}"
-        raise CorruptionError(msg) from error
+        raise NoSuchCorruptionError(msg) from error
 
 
 def draw_corrupted(weights: Floats, rho: float, seed: int) -> Ints:
@@ -245,16 +249,23 @@ def _noise(attack: UpdateAttack) -> Floats32:
     return noise
 
 
-def _negative_mean(attack: UpdateAttack, updates: Floats32, model: Any) -> Floats:
-    """All corrupted devices send the same: minus the whole sum and once more the honest one."""
-    weights = attack.weights
-    bad = weights[attack.corrupted]
-    honest = weights.copy()
-    honest[attack.corrupted] = 0
-    push = (2 * honest + (weights - honest)).astype(np.float32) @ updates
-    drag = 2 * weights.sum() * model  # zero unless the models themselves are to be turned over
-    row = -(push + drag) / bad.sum()
-    return np.broadcast_to(row, (len(bad), len(row)))
+def _negative_mean(attack: UpdateAttack, model: Any) -> Floats:
+    """All corrupted devices send the same: minus the whole sum and once more the honest one.
+
+    Honest updates that are not finite will be dropped, so they count for nothing.
+    """
+    finite = np.array([is_finite(row) for row in attack.updates])
+    weights = np.where(finite, attack.weights, 0)
+    bad = attack.weights[attack.corrupted].sum()
+    twice = 2 * weights
+    twice[attack.corrupted] = weights[attack.corrupted]
+    updates = attack.updates
+    if not finite.all():
+        updates = np.where(finite[:, None], updates, np.float32(0))
+    push = twice.astype(np.float32) @ updates
+    drag = 2 * (weights.sum() + bad - weights[attack.corrupted].sum()) * model
+    row = -(push + drag) / bad
+    return np.broadcast_to(row, (len(attack.corrupted), len(row)))
 
 
 def _describe(array: Any) -> str:

@@ -23,7 +23,7 @@ from typing import Any, cast
 
 from rfa.federated.devices import Devices, Tally
 from rfa.federated.learner import Floats32
-from rfa.federated.personal import Places
+from rfa.federated.personal import PersonalFile, Places
 from rfa.federated.worker import Scratch
 
 PIECES = 6
@@ -48,10 +48,10 @@ def hire(
         data_dir: where the data is.
         personal: the file of the u_i, if there are such.
     """
-    rows = devices.settings.devices_per_round
+    settings = devices.settings
     order = {
         "do": "begin",
-        "settings": dataclasses.asdict(devices.settings),
+        "settings": dataclasses.asdict(settings),
         "data_dir": data_dir and str(data_dir),
         "personal": personal and str(personal),
     }
@@ -59,20 +59,26 @@ def hire(
         stack.enter_context(_one_blas_thread())
         threads = stack.enter_context(ThreadPoolExecutor(workers))
         processes = [stack.enter_context(_Process(number)) for number in range(workers)]
-        with _scratch_file((rows + 1) * devices.dim * 4) as path:
-            scratch = Scratch.open(path, rows, devices.dim)
+        with _scratch_file(Scratch.rows(settings) * devices.dim * 4) as path:
+            scratch = Scratch.open(path, settings, devices.dim)
             begin = order | {"scratch": str(path)}
             list(threads.map(_Process.ask, processes, [begin] * workers))
-        yield Crew(devices, scratch, processes, threads)
+        yield Crew(devices, scratch, processes, threads, personal)
 
 
 class Crew:
     """Workers that train and evaluate the devices of a run; `hire` gets them."""
 
     def __init__(
-        self, devices: Devices, scratch: Scratch, workers: list[_Process], threads: Executor
+        self,
+        devices: Devices,
+        scratch: Scratch,
+        workers: list[_Process],
+        threads: Executor,
+        personal: Path | None,
     ) -> None:
         self._devices, self._scratch, self._threads = devices, scratch, threads
+        self._personal = personal and PersonalFile(personal, devices.count, devices.dim)
         self._pieces = PIECES * len(workers)
         self._free: queue.SimpleQueue[_Process] = queue.SimpleQueue()
         for worker in workers:
@@ -83,21 +89,27 @@ class Crew:
     ) -> Floats32:
         """The updates of devices in round t, one row each, in memory that the next round reuses."""
         self._scratch.model[:] = model
-        moves = [places.move(device) if places else (0, 0) for device in devices]
         rows = {device: row for row, device in enumerate(devices)}
-        place = dict(zip(devices, moves, strict=True))
         jobs = [
             {
                 "do": "train",
                 "round": t,
                 "devices": part,
                 "rows": [rows[device] for device in part],
-                "places": [place[device] for device in part],
+                "places": _current(places, part),
             }
             for part in self._share_out(devices)
         ]
         list(self._threads.map(self._do, jobs))
+        if places is not None and self._personal:
+            for device, row in rows.items():
+                self._personal.write(device, places.move(device), self._scratch.personal[row])
         return self._scratch.updates[: len(devices)]
+
+    def flush(self) -> None:
+        """Make sure that the u_i are on disk."""
+        if self._personal:
+            self._personal.flush()
 
     def evaluate(self, model: Floats32, places: Places | None = None) -> list[Tally]:
         """How well a model serves each device of the population, in order."""
@@ -107,7 +119,7 @@ class Crew:
             {
                 "do": "evaluate",
                 "devices": part,
-                "places": [(int(places.current[i]) if places else 0, 0) for i in part],
+                "places": _current(places, part),
             }
             for part in self._share_out(everyone)
         ]
@@ -139,6 +151,11 @@ class Crew:
             parts[-1].append(device)
             filled += self._devices.cost(device)
         return parts
+
+
+def _current(places: Places | None, devices: list[int]) -> list[int]:
+    """Where the u_i of devices are."""
+    return [int(places.current[device]) if places else 0 for device in devices]
 
 
 class _Process:

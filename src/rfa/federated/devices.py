@@ -32,6 +32,8 @@ from rfa.tasks.task import Task
 class Tally:
     """How well a model serves a device: sums over its examples, clean ones always.
 
+    Where only some examples are evaluated, the sums stand for all of them.
+
     Attributes:
         train_loss: the sum of the losses on training examples.
         train_count: how many those are.
@@ -42,7 +44,7 @@ class Tally:
 
     train_loss: float
     train_count: int
-    correct: int
+    correct: float
     test_loss: float
     test_count: int
 
@@ -55,6 +57,7 @@ class Devices:
         self.count = _count(settings, task, population)
         self.learner = task.learner(settings.compute)
         self.dim = self.learner.dim
+        self._initial = self.learner.initial(stream(settings.seed, "initial"))
         self.starts = population.offsets[: self.count]
         self.trains, self.stops = _spans(settings, population, self.count)
         self.weights: Floats = (self.trains - self.starts).astype(np.float64)
@@ -65,7 +68,7 @@ class Devices:
 
     def initial(self) -> Floats32:
         """The first model w^(0)."""
-        return self.learner.initial(stream(self.settings.seed, "initial"))
+        return self._initial.copy()
 
     def sample(self, t: int) -> list[int]:
         """The m devices of round t, without replacement (line 2 of Algorithm 1)."""
@@ -96,15 +99,15 @@ class Devices:
         """Losses and correct answers of a model on a device."""
         start, train, stop = self._rows(device)
         limit = self.settings.eval_examples or stop - start
-        mid = start + min(limit, train - start)
-        train_losses, _ = self._answers(w, start, mid)
+        losses, _ = self._answers(w, start, min(start + limit, train))
         test_losses, right = self._answers(w, train, min(train + limit, stop))
+        trains, tests = train - start, stop - train
         return Tally(
-            float(train_losses.sum()),
-            len(train_losses),
-            int(right.sum()),
-            float(test_losses.sum()),
-            len(test_losses),
+            trains * float(losses.mean()),
+            trains,
+            tests * float(right.mean()),
+            tests * float(test_losses.mean()),
+            tests,
         )
 
     def cost(self, device: int) -> int:
@@ -122,13 +125,14 @@ class Devices:
         if not self.is_corrupted[device] or not isinstance(self.corruption, DataCorruption):
             return x, y, True
         adaptive = self.corruption.adaptive
+        known, when = (w.copy(), t) if adaptive else (self.initial(), 0)
         attack = DataAttack(
-            round=t,
+            round=when,
             device=device,
             classes=self.learner.classes,
-            model=w.copy(),
-            scores=lambda examples: self.learner.scores(w, examples),
-            rng=stream(self.settings.seed, "poison", device, t if adaptive else 0),
+            model=known,
+            scores=lambda examples: self.learner.scores(known, examples),
+            rng=stream(self.settings.seed, "poison", device, when),
         )
         x, y = poison(self.corruption, x, y, attack)
         return x, y, not adaptive

@@ -88,3 +88,9 @@ class Learner(ABC):
     @abstractmethod
     def scores(self, w: Floats32, x: Any) -> Floats32:
         """The scores of the classes for each example, so that softmax gives probabilities."""
+
+
+def is_finite(row: Floats32) -> bool:
+    """Whether all numbers are finite: their sum tells, unless it overflows."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(row.sum())) or bool(np.isfinite(row).all())

@@ -1,7 +1,7 @@
 """Any torch module as a learner: the plain path, and the one for networks and for CUDA.
 
-The module maps a batch of examples to scores. Its parameters, flattened in their order, are the
-model. Only here does the lab need torch.
+The module maps a batch of examples to scores. Those of its parameters that can be
+trained, flattened in their order, are the model. Only here does the lab need torch.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class NetworkLearner(Learner):
             raise ValueError(msg)
         self._torch, self._compute = torch, compute
         self._module = make(torch).to(compute)
-        self._parameters = list(self._module.parameters())
+        self._parameters = [p for p in self._module.parameters() if p.requires_grad]
         self._loss = torch.nn.functional.cross_entropy
         self.classes = classes
         self.dim = sum(parameter.numel() for parameter in self._parameters)
@@ -86,7 +86,8 @@ class NetworkLearner(Learner):
             parameter.data = part.view(parameter.shape)
 
     def _tensor(self, array: Any) -> Any:
-        return self._torch.from_numpy(np.ascontiguousarray(array)).to(self._compute)
+        own = array if array.flags.writeable else array.copy()  # torch would warn
+        return self._torch.from_numpy(np.ascontiguousarray(own)).to(self._compute)
 
 
 def _glorot(shape: tuple[int, ...], rng: np.random.Generator) -> Floats32:

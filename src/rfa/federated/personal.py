@@ -1,8 +1,8 @@
 """The personal parameters u_i of Algorithm 4, which stay on their devices.
 
-They lie in one memory-mapped file with two places for each device. Between two checkpoints a device
-writes to the place that the last checkpoint does not use, so a run that is killed finds the u_i of
-its checkpoint untouched. The file is sparse: devices that never took part cost nothing.
+They lie in one memory-mapped file with two places for each device. Between two checkpoints a new
+u_i goes to the place that the last checkpoint does not use, so a run that is killed finds the u_i
+of its checkpoint untouched. The file is sparse: devices that never took part cost nothing.
 """
 
 from __future__ import annotations
@@ -22,13 +22,18 @@ class PersonalFile:
     """The file itself: 2 n rows of d numbers."""
 
     def __init__(self, path: Path, devices: int, dim: int) -> None:
-        size = 2 * devices * dim * 4
+        size = self.size(devices, dim)
         with path.open("ab") as file:
             if file.tell() != size:
                 file.truncate(0)
                 file.truncate(size)
         self._rows: Any = np.memmap(path, np.float32, "r+", shape=(2 * devices, dim))
         self._devices, self._dim = devices, dim
+
+    @staticmethod
+    def size(devices: int, dim: int) -> int:
+        """How many bytes the file has."""
+        return 2 * devices * dim * 4
 
     def read(self, device: int, place: int) -> Floats32:
         """The u_i at a place; zero if the device never took part."""
@@ -59,11 +64,10 @@ class Places:
         """No device has taken part yet."""
         return cls(np.full(devices, NEVER, np.int8))
 
-    def move(self, device: int) -> tuple[int, int]:
-        """Where to read the u_i of a device, and where to write the new one."""
-        read = int(self.current[device])
+    def move(self, device: int) -> int:
+        """Where to write the new u_i of a device, which is the current one from now on."""
         self.current[device] = 0 if self._saved[device] != 0 else 1
-        return read, int(self.current[device])
+        return int(self.current[device])
 
     def save(self) -> NDArray[np.int8]:
         """The places for a checkpoint, which are not written to from now on."""

@@ -91,6 +91,9 @@ class Settings:
         if self.aggregator == "rfa" and self.start == "mean" and self.budget == 1:
             msg = "budget=1 leaves no Weiszfeld step after the mean: give 2 or more, or start=zero"
             raise ValueError(msg)
+        if self.aggregator == "sgd" and self.local_steps != 1:
+            msg = f"sgd takes one local step a round: give local_steps=1, not {self.local_steps}"
+            raise ValueError(msg)
         if self.aggregator == "trimmed-mean" and self.trim_share >= 1 / 2:
             msg = f"trimmed-mean cannot cut {self.trim_share} on each side: give trim below 0.5"
             raise ValueError(msg)

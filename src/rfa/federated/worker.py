@@ -31,20 +31,33 @@ from rfa.tasks import find_task
 
 @dataclass(frozen=True)
 class Scratch:
-    """The memory that workers share: the model and one row for each device of a round."""
+    """The memory that workers share: the model, and one row for each device of a round.
+
+    Attributes:
+        model: the model.
+        updates: the updates of the devices.
+        personal: their new u_i; empty without personalisation. Workers never write to the file
+            of the u_i itself, so one that outlives a killed run cannot spoil the next.
+    """
 
     model: Any
     updates: Any
+    personal: Any
+
+    @staticmethod
+    def rows(settings: Settings) -> int:
+        """How many vectors there are."""
+        return 1 + settings.devices_per_round * (2 if settings.personalize else 1)
 
     @classmethod
-    def open(cls, path: Path, rows: int, dim: int) -> Scratch:
+    def open(cls, path: Path, settings: Settings, dim: int) -> Scratch:
         """Map the file, making it as large as it must be."""
-        size = (rows + 1) * dim * 4
+        rows, m = cls.rows(settings), settings.devices_per_round
         with path.open("ab") as file:
-            if file.tell() != size:
-                file.truncate(size)
-        whole: Any = np.memmap(path, np.float32, "r+", shape=(rows + 1, dim))
-        return cls(whole[0], whole[1:])
+            if file.tell() != rows * dim * 4:
+                file.truncate(rows * dim * 4)
+        whole: Any = np.memmap(path, np.float32, "r+", shape=(rows, dim))
+        return cls(whole[0], whole[1 : 1 + m], whole[1 + m :])
 
 
 class Worker:
@@ -56,26 +69,23 @@ class Worker:
         directory = order["data_dir"]
         population = load(task.reader, directory and Path(directory), iid=settings.iid)
         self.devices = Devices(settings, task, population)
-        self.scratch = Scratch.open(
-            Path(order["scratch"]), settings.devices_per_round, self.devices.dim
-        )
+        self.scratch = Scratch.open(Path(order["scratch"]), settings, self.devices.dim)
         self.personal = None
         if settings.personalize:
             path = Path(order["personal"])
             self.personal = PersonalFile(path, self.devices.count, self.devices.dim)
 
     def train(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Train devices; their updates go to their rows of the shared memory."""
+        """Train devices; what comes of it goes to their rows of the shared memory."""
         w, t = np.array(self.scratch.model), int(order["round"])
         for device, row, place in zip(
-            *(order[k] for k in ("devices", "rows", "places")), strict=True
+            order["devices"], order["rows"], order["places"], strict=True
         ):
             if self.personal is None:
                 update = self.devices.train(w, t, device)
             else:
-                u = self.personal.read(device, place[0])
-                update, u = self.devices.train_personal(w, u, t, device)
-                self.personal.write(device, place[1], u)
+                u = self.personal.read(device, place)
+                update, self.scratch.personal[row] = self.devices.train_personal(w, u, t, device)
             self.scratch.updates[row] = update
         return {}
 
@@ -86,7 +96,7 @@ class Worker:
         for device, place in zip(order["devices"], order["places"], strict=True):
             w = shared
             if self.personal is not None:
-                w = shared + self.personal.read(device, place[0])
+                w = shared + self.personal.read(device, place)
             tallies.append(dataclasses.astuple(self.devices.evaluate(w, device)))
         return {"tallies": tallies}
 
@@ -107,8 +117,11 @@ def serve(orders: TextIO, answers: TextIO) -> None:
             answer = {"error": str(error)}
         except Exception:  # noqa: BLE001 the process that asks shall know what happened
             answer = {"error": f"a worker failed:\n{traceback.format_exc()}"}
-        answers.write(json.dumps(answer) + "\n")
-        answers.flush()
+        try:
+            answers.write(json.dumps(answer) + "\n")
+            answers.flush()
+        except BrokenPipeError:  # nobody is waiting any more
+            return
 
 
 def main() -> None:

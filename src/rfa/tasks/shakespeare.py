@@ -29,6 +29,7 @@ def lstm_module(torch: Any) -> Any:
         def __init__(self) -> None:
             super().__init__()  # pyright: ignore[reportUnknownMemberType]
             self.lstm = torch.nn.LSTM(CLASSES, HIDDEN, batch_first=True)
+            self.lstm.bias_hh_l0.requires_grad_(False).zero_()  # one bias is enough
             self.out = torch.nn.Linear(HIDDEN, CLASSES)
 
         def forward(self, x: Any) -> Any:
@@ -40,14 +41,16 @@ def lstm_module(torch: Any) -> Any:
 
 
 class CharacterLearner(NetworkLearner):
-    """The LSTM, whose forget gates are open at first: a bias of one, as TensorFlow has it."""
+    """The LSTM, started as TensorFlow does it."""
 
     def initial(self, rng: np.random.Generator) -> Floats32:
-        """Glorot-uniform, with ones in the forget gates' part of the first bias."""
+        """Glorot-uniform, where both matrices are one kernel; forget gates with a bias of one."""
         w = super().initial(rng)
         gates = 4 * HIDDEN
-        bias = gates * CLASSES + gates * HIDDEN  # gates are in torch's order: i, f, g, o
-        w[bias + HIDDEN : bias + 2 * HIDDEN] = 1
+        kernel = gates * (CLASSES + HIDDEN)
+        bound = np.sqrt(6 / (CLASSES + HIDDEN + gates))
+        w[:kernel] = rng.uniform(-bound, bound, kernel)
+        w[kernel + HIDDEN : kernel + 2 * HIDDEN] = 1  # torch's order of gates: i, f, g, o
         return w
 
 
