@@ -69,6 +69,11 @@ def broken(x: Any, y: Any, attack: DataAttack) -> tuple[Any, Any]:
 
 
 @corrupts_data
+def by_round(x: Any, y: Any, attack: DataAttack) -> tuple[Any, Any]:
+    return x + attack.round + attack.model[0], y
+
+
+@corrupts_data
 def chatty(x: Any, y: Any, attack: DataAttack) -> tuple[Any, Any]:
     print("a corruption may print what it likes")
     return x, y

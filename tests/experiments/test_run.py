@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import random
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from rfa.data.cache import load
 from rfa.data.dataset import DataError
 from rfa.experiments import run as running
 from rfa.experiments.checkpoint import CheckpointError
@@ -213,12 +215,48 @@ def test_other_data_under_a_checkpoint_is_noticed(
     with pytest.raises(KeyboardInterrupt):
         do(tmp_path, Silent(5), checkpoint_every=2)
 
-    def another(*_: Any) -> str:
-        return "another"
+    def other(*arguments: Any, **options: Any) -> Any:
+        population = load(*arguments, **options)
+        return dataclasses.replace(population, x=population.x + 1)
 
-    monkeypatch.setattr(running, "_digest", another)
+    monkeypatch.setattr(running, "load", other)
     with pytest.raises(CheckpointError, match=r"the data has changed since .* --fresh"):
         do(tmp_path, checkpoint_every=2)
+
+
+def test_another_version_does_not_go_on_with_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        do(tmp_path, Silent(5), checkpoint_every=2)
+    monkeypatch.setattr(running, "VERSION", "99")
+    with pytest.raises(CheckpointError, match="was begun by version"):
+        do(tmp_path, checkpoint_every=2)
+
+
+@pytest.mark.parametrize("damage", ["lost", "cut"])
+def test_personal_parameters_that_are_not_whole_are_noticed(tmp_path: Path, damage: str) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        do(tmp_path, Silent(5), checkpoint_every=2, personalize=True)
+    (path,) = tmp_path.glob("*/personal.f32")
+    if damage == "lost":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:-4])
+    with pytest.raises(CheckpointError, match=r"personal\.f32 are not whole: .* --fresh"):
+        do(tmp_path, checkpoint_every=2, personalize=True)
+    assert do(tmp_path, personalize=True, fresh=True)["status"] == "finished"
+
+
+def test_where_the_results_are_lost_a_run_starts_anew(tmp_path: Path) -> None:
+    whole = do(tmp_path)
+    for path in tmp_path.glob("runs.sqlite*"):
+        path.unlink()
+    with pytest.raises(KeyboardInterrupt):
+        do(tmp_path, Silent(1))
+    again = do(tmp_path)
+    assert (again["status"], again["rounds"]) == ("finished", 12)
+    assert again["model_sha256"] == whole["model_sha256"]
 
 
 def test_missing_data_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

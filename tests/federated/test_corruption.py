@@ -62,6 +62,18 @@ def test_omniscient_parameters_turns_the_mean_of_the_models_over(seed: int, bad:
     assert np.allclose(after, -(attack.weights @ models), rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.parametrize("name", ["omniscient", "omniscient-parameters"])
+def test_omniscient_devices_reckon_with_broken_ones(name: str) -> None:
+    attack = attack_on(dim=20)
+    broken = int(np.setdiff1d(np.arange(9), attack.corrupted)[0])
+    attack.updates[broken, 3] = np.inf
+    whole = np.isfinite(attack.updates).all(axis=1)
+    base = attack.model if name.endswith("parameters") else 0
+    before = attack.weights[whole] @ (base + attack.updates[whole].astype(np.float64))
+    after = attack.weights[whole] @ (base + sent(attack, name)[whole])
+    assert np.allclose(after, -before, rtol=1e-4, atol=1e-3)
+
+
 def test_gaussian_adds_noise_of_the_updates_own_size_or_replaces_it() -> None:
     attack = attack_on()
     sizes = attack.updates[attack.corrupted].std(axis=1)

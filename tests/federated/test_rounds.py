@@ -201,6 +201,15 @@ def test_adaptive_poison_depends_on_the_model() -> None:
     assert not np.array_equal(*labels)
 
 
+def test_a_static_poison_cannot_depend_on_round_or_model() -> None:
+    devices = tiny_devices(corruption="tests.tiny:by_round", rho=0.3)
+    bad = int(np.flatnonzero(devices.is_corrupted)[0])
+    w = np.ones(devices.dim, np.float32)
+    first, later = (devices._training_data(model, t, bad) for model, t in ((w, 1), (2 * w, 9)))  # pyright: ignore[reportPrivateUsage]
+    assert np.array_equal(first[0], later[0])
+    assert first[2]
+
+
 def test_rfa_stands_where_fedavg_breaks() -> None:
     accuracy: dict[str, float] = {}
     for name in ("fedavg", "rfa", "rfa-one-step"):
