@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
+import traceback
+from pathlib import Path
 from typing import Any
 
 
@@ -27,11 +30,26 @@ def load_plugin(name: str, kinds: type | tuple[type, ...], wanted: str) -> Any:
         sys.path.insert(0, "")
     try:
         found = getattr(importlib.import_module(module), attribute, None)
-    except Exception as error:
-        msg = f"{name!r}: {module} cannot be imported: {type(error).__name__}: {error}"
+    except (Exception, SystemExit) as error:
+        msg = f"{name!r}: {module} cannot be imported: {describe_failure(error)}"
         raise PluginError(msg) from error
     if not isinstance(found, kinds):
         what = "there is no such name" if found is None else f"it is a {type(found).__name__}"
         msg = f"{name!r} must be {wanted}, but {what}"
         raise PluginError(msg)
     return found
+
+
+def plugin_source(name: str) -> bytes:
+    """The source of the module that has a plugin: what tells one version of it from another."""
+    if ":" not in name:
+        return b""
+    spec = importlib.util.find_spec(name.partition(":")[0])
+    return Path(spec.origin).read_bytes() if spec and spec.origin else b""
+
+
+def describe_failure(error: BaseException) -> str:
+    """An error of the user's own code, with the place where it happened."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {error}{where}"

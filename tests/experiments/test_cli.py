@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from rfa.cli import main
+from rfa.experiments.store import Store
 
 TINY = ["run", "tests.tiny:TASK", "--rounds", "4", "--workers", "1"]
 
@@ -72,12 +73,13 @@ def test_settings_from_a_file_and_to_a_file(tmp_path: Path) -> None:
         (["run", "glyphs-linear", "--aggregator", "mean"], 2, "is not one of"),
         (["run", "glyphs-linear", "--rate", "-1"], 2, "rate must be a positive number"),
         (["run", "glyphs-linear", "--rate", "nan"], 2, "rate must be a positive number"),
+        (["run", "glyphs-linear", "--seed", "9" * 20], 2, "seed must be at most"),
         (["run", "glyphs-linear", "--workers", "0"], 2, "0 is not in the range"),
         (["run", "--config", "missing.toml"], 2, "missing.toml cannot be read"),
         (["run", "emnist-linear", "--data-dir", "nowhere"], 1, "rfa data get emnist"),
         ([*TINY, "--corruption", "tests.tiny:nothing", "--rho", "0.1"], 2, "no such name"),
         ([*TINY, "--corruption", "tests.tiny:broken", "--rho", "0.5"], 1, "no data for you"),
-        ([*TINY, "--devices-per-round", "99"], 1, "devices_per_round=99 of 24 devices"),
+        ([*TINY, "--devices-per-round", "99"], 2, "devices_per_round=99 of 24 devices"),
         ([*TINY, "--out", "setup.cfg/x"], 1, "cannot be used"),
         (["runs", "--out", "nowhere"], 1, "there are no results in nowhere"),
         (["runs", "show", "x", "--out", "nowhere"], 1, "there are no results in nowhere"),
@@ -115,7 +117,7 @@ def test_runs_are_listed_filtered_shown_and_exported(tmp_path: Path) -> None:
     assert shown.exit_code == 0, shown.output
     assert "the last 2 evaluations" in shown.output
     both = rfa("runs", "show", "tests", *out)
-    assert both.exit_code == 1
+    assert both.exit_code == 2
     assert "2 runs fit 'tests'" in both.output
     whole = json.loads(rfa("runs", "show", only[0]["run"], "--json", *out).stdout)
     assert len(whole["evaluations"][0]["device_accuracy"]) == 24
@@ -147,7 +149,7 @@ def test_tuning_finds_the_better_rate_on_held_out_data(tmp_path: Path) -> None:
     assert [trial["settings"]["holdout"] for trial in found["trials"]] == [0.2, 0.2]
     assert [trial["aggregator"] for trial in found["trials"]] == ["fedavg", "fedavg"]
     shown = rfa("tune", "tests.tiny:TASK", *arguments)
-    assert "rfa run tests.tiny:TASK --rate 0.1 --decay 1" in shown.output
+    assert "rfa run tests.tiny:TASK --rounds 8 --rate 0.1 --decay 1" in shown.output
 
 
 def test_the_tasks_are_listed() -> None:
@@ -171,3 +173,38 @@ def test_an_interrupt_says_how_to_go_on(tmp_path: Path) -> None:
     assert "start it again to go on" in err
     assert "Traceback" not in err
     assert database.exists()
+
+
+def test_a_run_that_nobody_is_running_is_interrupted(tmp_path: Path) -> None:
+    rfa(*TINY, "--json", "--out", str(tmp_path))
+    with Store(tmp_path) as store:
+        store.rewind(store.runs()[0]["run"], 0)  # as a kill leaves it
+    assert "interrupted" in rfa("runs", "--out", str(tmp_path)).output
+    assert "no run fits" in rfa("runs", "--status", "finished", "--out", str(tmp_path)).output
+
+
+def test_a_run_that_was_done_before_says_so(tmp_path: Path) -> None:
+    rfa(*TINY, "--out", str(tmp_path))
+    again = rfa(*TINY, "--out", str(tmp_path))
+    assert "was done before: --fresh does it again" in again.stderr
+    assert "finished after 4 rounds" in again.stdout
+
+
+def test_a_changed_attack_is_noticed_and_its_prints_stay_out_of_the_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = (
+        "from rfa.federated.corruption import corrupts_updates\n"
+        "@corrupts_updates\ndef f(attack):\n    print('hello')\n"
+        "    return -attack.updates[attack.corrupted]\n"
+    )
+    (tmp_path / "own_attack.py").write_text(code)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    command = [*TINY, "--corruption", "own_attack:f", "--rho", "0.3", "--out", str(tmp_path)]
+    first = rfa(*command, "--json")
+    assert json.loads(first.stdout)["corruption"] == "own_attack:f"
+    assert "hello" in first.stderr
+    (tmp_path / "own_attack.py").write_text(code + "# another version\n")
+    changed = rfa(*command)
+    assert changed.exit_code == 1
+    assert "or your own code, has changed" in " ".join(changed.output.split())

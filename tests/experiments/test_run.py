@@ -220,7 +220,9 @@ def test_other_data_under_a_checkpoint_is_noticed(
         return dataclasses.replace(population, x=population.x + 1)
 
     monkeypatch.setattr(running, "load", other)
-    with pytest.raises(CheckpointError, match=r"the data has changed since .* --fresh"):
+    with pytest.raises(
+        CheckpointError, match=r"the data, or your own code, has changed since .* --fresh"
+    ):
         do(tmp_path, checkpoint_every=2)
 
 

@@ -209,3 +209,11 @@ def test_a_poison_may_change_its_arguments_without_harm() -> None:
     found, _ = poison(DataCorruption(spoil), x, np.arange(5), data_attack())
     assert found.min() == 7
     assert not x.any()
+
+
+def test_a_corruption_that_wants_to_exit_is_named() -> None:
+    def leave(attack: Any) -> Any:
+        raise SystemExit(0)
+
+    with pytest.raises(CorruptionError, match=r"SystemExit: 0 \(test_corruption.py, line \d+\)"):
+        forge(UpdateCorruption(leave), attack_on(), "mine")

@@ -198,7 +198,9 @@ def parquet_batches(path: Path, columns: Sequence[str], rows: int = 4096) -> Ite
                 _check_columns(part, source, columns)
                 yield from source.iter_batches(batch_size=rows, columns=list(columns))
         except (arrow.ArrowException, OSError) as error:
-            msg = f"{part} is no Parquet file, or it is damaged: get it again ({error})"
+            msg = (
+                f"{part} is no Parquet file, or it is damaged: delete it and get it again ({error})"
+            )
             raise DataError(msg) from error
 
 
@@ -219,6 +221,6 @@ def grow_names(places: dict[str, int], values: Sequence[Any], path: Path) -> lis
         DataError: naming the file, if a name is missing.
     """
     if None in values:
-        msg = f"{path} has an example without a device: get it again"
+        msg = f"{path} has an example without a device: delete it and get it again"
         raise DataError(msg)
     return [places.setdefault(str(value), len(places)) for value in values]

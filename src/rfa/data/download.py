@@ -97,7 +97,7 @@ def _transfer(job: _Job, attempts: int, pause: Callable[[float], None]) -> None:
 
 def _kept(job: _Job) -> str:
     if job.part.version(job.url) is None:
-        return "Try again later"
+        return "Try again later, or put the file into the data directory by hand"
     return f"{job.part.size()} bytes are kept: the same call again goes on from there"
 
 

@@ -105,7 +105,9 @@ def read_glove(path: Path, wanted: set[str]) -> Vectors:
                 if word in wanted:
                     vectors[word] = _vector(values, f"{path}, line {number}, {word!r}")
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        msg = f"{path} holds no GloVe vectors, or it is damaged: get it again ({error})"
+        msg = (
+            f"{path} holds no GloVe vectors, or it is damaged: delete it and get it again ({error})"
+        )
         raise DataError(msg) from error
     if wanted and not vectors:
         msg = f"{path} has a vector for none of {len(wanted)} words: is it GloVe 6B with {DIM}?"
@@ -117,7 +119,7 @@ def _vector(values: str, where: str) -> NDArray[np.float32]:
     try:
         vector = np.array(values.split(), np.float32)
     except ValueError as error:
-        msg = f"{where}: what follows a word must be numbers: get the file again ({error})"
+        msg = f"{where}: what follows a word must be numbers: get the file anew ({error})"
         raise DataError(msg) from error
     if vector.shape != (DIM,) or not np.isfinite(vector).all():
         msg = f"{where}: must have {DIM} finite numbers, not {vector.size}: take glove.6B.50d.txt"

@@ -110,7 +110,7 @@ def read_texts(path: Path) -> Iterator[tuple[str, str]]:
                 for role, text in _speeches(archive.read(match[0]), f"{path}, {match[0]}").items():
                     yield f"{match[1]}/{role}", text
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:
-        msg = f"{path} is no zip archive, or it is damaged: get it again ({error})"
+        msg = f"{path} is no zip archive, or it is damaged: delete it and get it again ({error})"
         raise DataError(msg) from error
 
 

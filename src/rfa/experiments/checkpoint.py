@@ -79,13 +79,21 @@ def load(path: Path) -> Checkpoint | None:
 
 
 def write_whole(path: Path, content: Any) -> None:
-    """Write a file so that there is the old content or the new, and never a part."""
+    """Write a file so that there is the old content or the new, and never a part.
+
+    Raises:
+        CheckpointError: naming the file, if it cannot be written.
+    """
     part = path.with_name(path.name + ".part")
-    with part.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
+    try:
+        with part.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError as error:
+        msg = f"{path} cannot be written: {error}"
+        raise CheckpointError(msg) from None
 
 
 def _from_arrays(arrays: dict[str, Any]) -> Checkpoint:

@@ -81,7 +81,7 @@ def running_options(command: Any) -> Any:
 @settings_options
 @running_options
 def run(task: str | None, **options: Any) -> None:
-    r"""Train TASK across devices, some of them corrupted.
+    """Train TASK across devices, some of them corrupted.
 
     A run is decided by its settings; the same settings give the same numbers, to the bit. Started
     again after an interruption it goes on from its last checkpoint; a run that is done is shown,
@@ -91,7 +91,7 @@ def run(task: str | None, **options: Any) -> None:
     The paper's headline, on data that needs no download:
       rfa run glyphs-linear --aggregator fedavg --corruption omniscient --rho 0.25 --rounds 50
       rfa run glyphs-linear --aggregator rfa    --corruption omniscient --rho 0.25 --rounds 50
-    """
+    """  # noqa: D301 click reads the backspace
     from rfa.experiments import config  # noqa: PLC0415
 
     with user_errors():
@@ -99,10 +99,10 @@ def run(task: str | None, **options: Any) -> None:
         if options["save_config"]:
             config.write_toml(settings, options["save_config"])
         row = do(settings, options, quiet=options["as_json"])
-    if options["as_json"]:
-        click.echo(json.dumps(report(row), allow_nan=False))
-    else:
-        show(row)
+        if options["as_json"]:
+            click.echo(json.dumps(report(row), allow_nan=False))
+        else:
+            show(row)
     if row["status"] == "diverged":
         sys.exit(DIVERGED)
 
@@ -136,8 +136,12 @@ def do(settings: Any, options: dict[str, Any], *, quiet: bool, label: str = "") 
         checkpoint_every=options["checkpoint_every"],
         fresh=options["fresh"],
     )
-    with Bar(label or f"{settings.task} {settings.aggregator}", quiet=quiet) as bar:
-        return run(settings, how, bar)
+    bar = Bar(label or f"{settings.task} {settings.aggregator}", quiet=quiet)
+    with bar, contextlib.redirect_stdout(sys.stderr):  # the user's own code may print
+        row = run(settings, how, bar)
+    if not bar.began:
+        click.echo(f"{row['run']} was done before: --fresh does it again", err=True)
+    return row
 
 
 def report(row: dict[str, Any]) -> dict[str, Any]:
@@ -190,11 +194,11 @@ def user_errors() -> Generator[None]:
 
     try:
         yield
-    except (ConfigError, NoSuchCorruptionError) as error:
+    except (ConfigError, NoSuchCorruptionError, ValueError) as error:
         raise click.UsageError(str(error)) from None
     except (DataError, CheckpointError, StoreError, WorkerError, CorruptionError) as error:
         raise click.ClickException(str(error)) from None
-    except (OSError, ValueError, ImportError, sqlite3.Error) as error:
+    except (OSError, ImportError, sqlite3.Error) as error:
         raise click.ClickException(str(error)) from None
     except LockedError as error:
         click.echo(f"Error: {error}", err=True)

@@ -47,10 +47,11 @@ def read_toml(path: Path) -> dict[str, Any]:
         ConfigError: naming the file and what is wrong with it.
     """
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         msg = f"the settings in {path} cannot be read: {error}"
         raise ConfigError(msg) from None
+    return {name.replace("-", "_"): value for name, value in values.items()}
 
 
 def write_toml(settings: Settings, path: Path) -> None:

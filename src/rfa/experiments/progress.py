@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column
 
 from rfa.federated.devices import Devices
 from rfa.federated.rounds import Evaluation, Facts, State
@@ -17,15 +18,16 @@ class Bar:
         self._console = Console(stderr=True, markup=False, quiet=quiet)
         self._progress = Progress(
             TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=24),
+            BarColumn(bar_width=16),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[facts]}", markup=False),
             TimeRemainingColumn(compact=True),
+            TextColumn("{task.fields[facts]}", markup=False, table_column=Column(no_wrap=True)),
             console=self._console,
             transient=True,
             disable=quiet,
         )
         self._label = label
+        self.began = False
         self._bar = self._progress.add_task(label, total=None, facts="")
         self._accuracy = self._loss = self._corrupted = ""
 
@@ -45,6 +47,7 @@ class Bar:
     def on_begin(self, settings: Settings, devices: Devices, state: State) -> None:
         """Set the length of the bar."""
         del devices
+        self.began = True
         self._progress.reset(
             self._bar,
             total=settings.rounds,

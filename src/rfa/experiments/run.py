@@ -32,6 +32,7 @@ from rfa.federated.devices import Devices
 from rfa.federated.personal import PersonalFile, Places
 from rfa.federated.rounds import Evaluation, Facts, State, evaluate, play_round
 from rfa.federated.settings import Settings
+from rfa.plugins import plugin_source
 from rfa.tasks import find_task
 from rfa.threads import cores
 
@@ -128,7 +129,8 @@ class _Journey:
         self.data = data
         saved = checkpoints.load(self.folder / CHECKPOINT)
         if saved is not None and saved.data != data:
-            msg = f"the data has changed since {self.name} began: start anew with --fresh"
+            msg = f"the data, or your own code, has changed since {self.name} began: "
+            msg += "start anew with --fresh"
             raise CheckpointError(msg)
         known = self.store.runs(run=self.name)
         if saved is not None and known:
@@ -258,9 +260,11 @@ def _forget(folder: Path) -> None:
 
 
 def _digest(population: Population, devices: Devices) -> str:
-    """What tells one data set from another: everything in it."""
+    """What tells one data set from another, and one version of the user's own code."""
     digest = hashlib.sha256(json.dumps(list(population.names)).encode())
     for array in (population.offsets, population.train, population.y, population.x):
         digest.update(np.ascontiguousarray(array).data)
     digest.update(str(devices.count).encode())
+    for name in (devices.settings.task, devices.settings.corruption):
+        digest.update(plugin_source(name))
     return digest.hexdigest()

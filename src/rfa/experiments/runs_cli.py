@@ -13,8 +13,10 @@ from rich.console import Console
 from rich.table import Table
 
 from rfa.experiments.cli import OUT, percent, report, show, user_errors
+from rfa.federated.settings import AGGREGATORS
 
-FILTERS = ("task", "aggregator", "corruption", "rho", "seed", "status")
+STATUS = ("running", "finished", "diverged", "interrupted")
+FILTERS = ("task", "aggregator", "corruption", "rho", "seed")
 EVALUATIONS = ("round", "oracle_calls", "test_accuracy", "train_loss", "median_device")
 SHORT = 10
 """How many evaluations are shown of a run."""
@@ -31,11 +33,13 @@ folder_option = click.option(
 @click.group(invoke_without_command=True)
 @folder_option
 @click.option("--task", help="Only runs of this task.")
-@click.option("--aggregator", help="Only runs with this aggregator.")
+@click.option(
+    "--aggregator", type=click.Choice(tuple(AGGREGATORS)), help="Only runs with this aggregator."
+)
 @click.option("--corruption", help="Only runs with this corruption.")
 @click.option("--rho", type=float, help="Only runs at this corruption level.")
 @click.option("--seed", type=int, help="Only runs with this seed.")
-@click.option("--status", help="Only runs that are: running, finished, or diverged.")
+@click.option("--status", type=click.Choice(STATUS), help="Only runs that are so.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
 @click.pass_context
 def runs(context: click.Context, out: Path, **options: Any) -> None:
@@ -43,7 +47,10 @@ def runs(context: click.Context, out: Path, **options: Any) -> None:
     if context.invoked_subcommand:
         return
     with user_errors():
+        wanted = options["status"]
         rows = _store(out).runs(**{name: options[name] for name in FILTERS})
+        rows = [row | {"status": _status(out, row)} for row in rows]
+        rows = [row for row in rows if wanted in (None, row["status"])]
     if options["as_json"]:
         click.echo(json.dumps([report(row) for row in rows]))
         return
@@ -62,6 +69,7 @@ def show_run(name: str, out: Path, as_json: bool) -> None:
     with user_errors():
         store = _store(out)
         row = _find(store.runs(), name)
+        row["status"] = _status(out, row)
         evaluations = store.table("evaluations", run=row["run"])
     if as_json:
         click.echo(json.dumps(report(row) | {"evaluations": [_brief(e) for e in evaluations]}))
@@ -106,6 +114,20 @@ def _store(out: Path) -> Any:
     from rfa.experiments.store import Store  # noqa: PLC0415
 
     return Store(out, create=False)
+
+
+def _status(out: Path, row: dict[str, Any]) -> str:
+    """The status of a run; one that nobody is running is interrupted."""
+    from rfa.experiments.lock import LockedError, only_one  # noqa: PLC0415
+
+    lock = out / row["run"] / "lock"
+    if row["status"] != "running" or not lock.exists():
+        return row["status"]
+    try:
+        with only_one(lock, row["run"]):
+            return "interrupted"
+    except LockedError:
+        return "running"
 
 
 def _find(rows: list[dict[str, Any]], name: str) -> dict[str, Any]:

@@ -71,10 +71,12 @@ def tune(task: str, rates: list[float], decays: list[float], **options: Any) -> 
     if options["as_json"]:
         click.echo(json.dumps({"task": task, "best": best, "trials": trials}))
     else:
-        _show(task, trials, best)
+        _show(task, trials, best, given(options))
 
 
-def _show(task: str, trials: list[dict[str, Any]], best: dict[str, Any]) -> None:
+def _show(
+    task: str, trials: list[dict[str, Any]], best: dict[str, Any], own: dict[str, Any]
+) -> None:
     table = Table(title=f"{task}: accuracy on held-out training data")
     for column in ("rate", "decay", "rounds", "accuracy", ""):
         table.add_column(column, justify="right")
@@ -84,4 +86,7 @@ def _show(task: str, trials: list[dict[str, Any]], best: dict[str, Any]) -> None
         table.add_row(*numbers, percent(trial["test_accuracy"]), mark)
     console = Console(markup=False)
     console.print(table)
-    console.print(f"rfa run {task} --rate {best['rate']:g} --decay {best['decay']:g}")
+    kept = {name: value for name, value in own.items() if name not in ("rate", "decay", "holdout")}
+    options = "".join(f" --{name.replace('_', '-')} {value}" for name, value in kept.items())
+    found = f" --rate {best['rate']:g} --decay {best['decay']:g}"
+    console.print(f"rfa run {task}{options}{found}", soft_wrap=True)

@@ -28,7 +28,7 @@ from rfa.federated.learner import Floats32, is_finite
 from rfa.federated.settings import NONE
 from rfa.federated.streams import stream
 from rfa.kernel import Floats
-from rfa.plugins import PluginError, load_plugin
+from rfa.plugins import PluginError, describe_failure, load_plugin
 
 Ints: TypeAlias = NDArray[np.int64]
 
@@ -209,8 +209,8 @@ def forge(corruption: UpdateCorruption, attack: UpdateAttack, name: str) -> Floa
     shape = (len(attack.corrupted), attack.updates.shape[1])
     try:
         rows = np.asarray(corruption.forge(attack))
-    except Exception as error:
-        msg = f"corruption {name} failed in round {attack.round}: {type(error).__name__}: {error}"
+    except (Exception, SystemExit) as error:
+        msg = f"corruption {name} failed in round {attack.round}: {describe_failure(error)}"
         raise CorruptionError(msg) from error
     if rows.shape != shape or rows.dtype.kind not in "fiu":
         msg = f"corruption {name} must return numbers of shape {shape}, not {_describe(rows)}"
@@ -228,8 +228,8 @@ def poison(corruption: DataCorruption, x: Any, y: Any, attack: DataAttack) -> tu
     who = f"corruption of the data of device {attack.device}"
     try:
         new_x, new_y = corruption.poison(x.copy(), y.copy(), attack)
-    except Exception as error:
-        msg = f"{who} failed in round {attack.round}: {type(error).__name__}: {error}"
+    except (Exception, SystemExit) as error:
+        msg = f"{who} failed in round {attack.round}: {describe_failure(error)}"
         raise CorruptionError(msg) from error
     new_x, new_y = np.asarray(new_x), np.asarray(new_y)
     if new_x.shape[1:] != x.shape[1:] or len(new_x) == 0 or new_y.shape != (len(new_x),):

@@ -61,4 +61,4 @@ def _adam(
 
 
 def _add(model: Floats32, step: Floats32, settings: Settings) -> Floats32:
-    return (model + np.float32(settings.server_rate) * step).astype(np.float32, copy=False)
+    return (model + np.float32(settings.server_step) * step).astype(np.float32, copy=False)

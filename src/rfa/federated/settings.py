@@ -27,6 +27,8 @@ STARTS = ("mean", "zero")
 SERVERS = ("sgd", "adam")
 COMPUTE = ("cpu", "cuda")
 NONE = "none"
+LARGEST = 2**62
+"""The largest whole number that a setting may be."""
 
 
 def _field(default: Any, text: str) -> Any:
@@ -71,7 +73,7 @@ class Settings:
     clip: float = _field(0.5, "The quantile of the norms to which norm-clipping cuts.")
     krum_share: float = _field(0.0, "The corrupted share that Krum expects; 0: rho.")
     server: str = _field("sgd", "The server's optimiser on the aggregate: sgd or adam.")
-    server_rate: float = _field(1.0, "The server's learning rate.")
+    server_rate: float = _field(0.0, "The server's learning rate; 0: 1 for sgd, 0.01 for adam.")
     server_momentum: float = _field(0.0, "The server's momentum (adam: its beta_1).")
     max_norm: float = _field(1000.0, "Reject an aggregate of this norm or more; 0: never.")
     max_rejected: int = _field(20, "End the run as diverged after so many rejected rounds.")
@@ -84,6 +86,7 @@ class Settings:
     def __post_init__(self) -> None:
         """Refuse values without a meaning."""
         self._check_names()
+        self._check_sizes()
         self._check_numbers()
         if self.corruption == NONE and self.rho > 0:
             msg = f"rho={self.rho} needs a corruption: give one, such as data or omniscient"
@@ -110,6 +113,12 @@ class Settings:
                 msg = f"{name} must be one of {', '.join(known)}, not {getattr(self, name)!r}"
                 raise ValueError(msg)
 
+    def _check_sizes(self) -> None:
+        for name, field in FIELDS.items():
+            if field.type == "int" and getattr(self, name) > LARGEST:
+                msg = f"{name} must be at most {LARGEST}, not {getattr(self, name)}"
+                raise ValueError(msg)
+
     def _check_numbers(self) -> None:
         for name in ("rounds", "devices_per_round", "batch_size", "decay_every", "eval_every"):
             check_count(name, getattr(self, name))
@@ -117,9 +126,9 @@ class Settings:
             check_count(name, getattr(self, name))
         for name in ("seed", "devices", "local_steps", "eval_examples"):
             check_count(name, getattr(self, name), least=0)
-        for name in ("rate", "decay", "nu", "server_rate"):
+        for name in ("rate", "decay", "nu"):
             check_number(name, getattr(self, name), positive=True)
-        for name in ("early_stop", "max_norm", "max_loss"):
+        for name in ("early_stop", "max_norm", "max_loss", "server_rate"):
             check_number(name, getattr(self, name))
         for name in ("rho", "server_momentum", "holdout", "batch_share"):
             self._check_share(name, below=1)
@@ -146,6 +155,11 @@ class Settings:
     def expected_share(self) -> float:
         """The corrupted share that Krum expects: the corruption level, unless told."""
         return self.krum_share or self.rho
+
+    @property
+    def server_step(self) -> float:
+        """The server's learning rate."""
+        return self.server_rate or {"sgd": 1.0, "adam": 0.01}[self.server]
 
     def rate_in(self, t: int) -> float:
         """The learning rate gamma_t in round t."""
