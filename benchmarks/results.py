@@ -166,28 +166,32 @@ def _row(aggregator: str, found: list[dict[str, Any]]) -> str:
     )
 
 
+MARK = "<!-- made by `make results`: what follows is replaced -->"
 PREFACE = f"""# What the lab finds
 
-Made by `make results`: the commands below each table, on the data that lies in the folder that
-`RFA_DATA` names. Accuracy is in per cent of the test examples, the mean over the last {LAST}
-evaluations of each run and over seeds; a run that diverged counts with its last evaluation. The
-worst tenth is the mean accuracy of the worst tenth of the devices at the end. Calls are those of
-the secure average oracle. Settings that are not given are the paper's.
+{MARK}
 """
+
+
+def write(tables: list[str]) -> None:
+    """Put the tables on the page, after what was written by hand."""
+    page = PAGE.read_text() if PAGE.exists() else PREFACE
+    kept = page.partition(MARK)[0] if MARK in page else PREFACE.partition(MARK)[0]
+    PAGE.write_text(f"{kept}{MARK}\n\n" + "\n".join(tables).rstrip() + "\n")
 
 
 @click.command()
 def main() -> None:
     """Do all runs and write the page."""
-    lines = [PREFACE]
+    tables: list[str] = []
     for part in PARTS:
         with user_errors():
             try:
-                lines += measure(part)
+                tables += measure(part)
             except DataError as error:
                 print(f"{part.title}: left out: {error}", file=sys.stderr)
                 continue
-        PAGE.write_text("\n".join(lines).rstrip() + "\n")
+        write(tables)
     print(f"written to {PAGE}")
 
 

@@ -136,7 +136,7 @@ def do(settings: Any, options: dict[str, Any], *, quiet: bool, label: str = "") 
         checkpoint_every=options["checkpoint_every"],
         fresh=options["fresh"],
     )
-    bar = Bar(label or f"{settings.task} {settings.aggregator}", quiet=quiet)
+    bar = Bar(label or settings.aggregator, quiet=quiet)
     with bar, contextlib.redirect_stdout(sys.stderr):  # the user's own code may print
         row = run(settings, how, bar)
     if not bar.began:

@@ -18,9 +18,9 @@ class Bar:
         self._console = Console(stderr=True, markup=False, quiet=quiet)
         self._progress = Progress(
             TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=16),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(compact=True),
+            BarColumn(bar_width=8),
+            MofNCompleteColumn(table_column=Column(no_wrap=True, min_width=7)),
+            TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True, min_width=5)),
             TextColumn("{task.fields[facts]}", markup=False, table_column=Column(no_wrap=True)),
             console=self._console,
             transient=True,
@@ -64,9 +64,9 @@ class Bar:
     def on_evaluation(self, evaluation: Evaluation) -> None:
         """Show how well the model does."""
         self._accuracy = f"accuracy {evaluation.test_accuracy:.1%}"
-        self._loss = f"loss {evaluation.train_loss:.3f}"
+        self._loss = f"loss {evaluation.train_loss:.2f}"
         self._show(evaluation.round)
 
     def _show(self, done: int) -> None:
         parts = [part for part in (self._accuracy, self._loss, self._corrupted) if part]
-        self._progress.update(self._bar, completed=done, facts=" · ".join(parts))
+        self._progress.update(self._bar, completed=done, facts=", ".join(parts))

@@ -64,7 +64,7 @@ def tune(task: str, rates: list[float], decays: list[float], **options: Any) -> 
         trials: list[dict[str, Any]] = []
         for number, (rate, decay) in enumerate(grid, start=1):
             settings = config.resolve(values | {"rate": rate, "decay": decay})
-            label = f"{task} {number}/{len(grid)}: rate {rate:g}, decay {decay:g}"
+            label = f"{number}/{len(grid)} rate {rate:g}, decay {decay:g}"
             row = do(settings, options, quiet=options["as_json"], label=label)
             trials.append(report(row) | {"rate": rate, "decay": decay})
     best = max(trials, key=lambda trial: (not trial["diverged"], trial["test_accuracy"] or 0))
