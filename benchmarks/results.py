@@ -83,16 +83,6 @@ PARTS = (
         "Evaluated on at most 10 examples a device.",
         seeds=(1,),
     ),
-    Part(
-        "EMNIST linear, personalised, no corruption",
-        EMNIST | {"personalize": True},
-        ("fedavg", "rfa"),
-    ),
-    Part(
-        "EMNIST linear, personalised, data corruption 1/4",
-        EMNIST | DATA | {"personalize": True},
-        ROBUST,
-    ),
 )
 
 
@@ -119,12 +109,16 @@ def measure(part: Part) -> Iterator[str]:
 
 
 def command(part: Part) -> str:
-    """The command line of the part's runs."""
+    """The commands of the part's runs."""
     options = [f"--{name.replace('_', '-')} {value}" for name, value in part.settings.items()]
     flags = " ".join(option for option in options if not option.startswith("--task"))
     flags = flags.replace("--personalize True", "--personalize")
-    names, seeds = "|".join(part.aggregators), "|".join(str(seed) for seed in part.seeds)
-    return f"rfa run {part.settings['task']} {flags} --aggregator {names} --seed {seeds}"
+    names, seeds = " ".join(part.aggregators), " ".join(str(seed) for seed in part.seeds)
+    return (
+        f"for a in {names}; do for s in {seeds}; do\n"
+        f"  rfa run {part.settings['task']} {flags} --aggregator $a --seed $s\n"
+        "done; done"
+    )
 
 
 def majority(task: str) -> float:
