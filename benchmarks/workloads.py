@@ -168,7 +168,7 @@ class PlainLoop:
         self.devices, self.examples, self.threads = devices, examples, threads
         self._torch = load_torch()
         self._module = make(self._torch)
-        self._parameters: list[Any] = list(self._module.parameters())
+        self._parameters: list[Any] = [p for p in self._module.parameters() if p.requires_grad]
         rate = devices.settings.rate
         self._optimizer = self._torch.optim.SGD(self._parameters, lr=rate)
         self.state = State(0, devices.initial())
