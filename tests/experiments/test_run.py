@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -111,38 +109,38 @@ def test_interrupted_and_gone_on_with_is_the_same_to_the_bit(
 
 
 def test_killed_at_random_moments_it_ends_the_same_to_the_bit(tmp_path: Path) -> None:
-    arguments = ["--rounds", "400", "--personalize", "--corruption", "gaussian", "--rho", "0.1"]
+    arguments = ["--rounds", "800", "--personalize", "--corruption", "gaussian", "--rho", "0.1"]
     command = [*COMMAND, *arguments, "--eval-every", "50"]
     whole = subprocess.run(  # noqa: S603
         [*command, "--out", str(tmp_path / "whole")], capture_output=True, text=True, check=True
     )
-    chance, kills = random.Random(5), 0  # noqa: S311
-    for _ in range(100):
+    command += ["--out", str(tmp_path / "parts")]
+    chance = random.Random(5)  # noqa: S311
+    for _ in range(4):
+        before = _checkpoint_time(tmp_path / "parts")
         process = subprocess.Popen(  # noqa: S603
-            [*command, "--out", str(tmp_path / "parts")],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
         )
-        try:
-            out, err = process.communicate(timeout=chance.uniform(0.8, 2.0))
-        except subprocess.TimeoutExpired:
-            os.kill(process.pid, signal.SIGKILL)
-            process.communicate()
-            kills += 1
-            continue
-        assert process.returncode == 0, err
-        break
-    else:
-        pytest.fail("the run never came to its end")
-    assert kills >= 2
-    one, parts = json.loads(whole.stdout), json.loads(out)
+        while _checkpoint_time(tmp_path / "parts") == before:
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.002)
+        time.sleep(chance.uniform(0, 0.12))
+        assert process.poll() is None, "the run was too short to be killed"
+        process.kill()
+        process.communicate()
+    last = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
+    one, parts = json.loads(whole.stdout), json.loads(last.stdout)
     assert parts["model_sha256"] == one["model_sha256"]
     assert results(tmp_path / "parts", parts["run"]) == results(tmp_path / "whole", one["run"])
     deadline = time.monotonic() + 10
     while _workers_of(tmp_path) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not _workers_of(tmp_path)
+
+
+def _checkpoint_time(out: Path) -> int:
+    """When the checkpoint was written; 0 where there is none."""
+    return max((path.stat().st_mtime_ns for path in out.glob("*/checkpoint.npz")), default=0)
 
 
 def _workers_of(folder: Path) -> list[str]:
