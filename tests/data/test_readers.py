@@ -118,7 +118,7 @@ class TestEmnist:
     def test_pyarrow_is_missing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "pyarrow", None)
         (tmp_path / "femnist.parquet").touch()
-        with pytest.raises(DataError, match=re.escape("pyarrow is needed")) as caught:
+        with pytest.raises(DataError, match=re.escape("pyarrow is missing")) as caught:
             read_all(Emnist(), tmp_path)
         assert "pip install 'rfa[lab]'" in str(caught.value)
 

@@ -169,7 +169,7 @@ def lab_module(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        msg = f"{name} is needed to read this data set: pip install 'rfa[lab]' ({error})"
+        msg = f"{name} is missing, which comes with the lab: pip install 'rfa[lab]' ({error})"
         raise DataError(msg) from error
 
 

@@ -16,7 +16,6 @@ of 2 ** -14 as coefficients. Sums of these are exact in float32, in whatever ord
 
 from __future__ import annotations
 
-import importlib
 import string
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rfa.checks import check_count
-from rfa.data.dataset import Array, DataError, Index, Ints, Reader
+from rfa.data.dataset import Array, DataError, Index, Ints, Reader, lab_module
 from rfa.threads import in_threads
 
 Bytes: TypeAlias = NDArray[np.uint8]
@@ -155,8 +154,8 @@ def draw_masters(font: str, stroke: int) -> Bytes:
     Raises:
         DataError: if the libraries or the font are not installed.
     """
-    fonts = _lab("PIL.ImageFont")
-    file = Path(_lab("matplotlib").get_data_path()) / "fonts" / "ttf" / f"{font}.ttf"
+    fonts = lab_module("PIL.ImageFont")
+    file = Path(lab_module("matplotlib").get_data_path()) / "fonts" / "ttf" / f"{font}.ttf"
     try:
         face = fonts.truetype(str(file), EM, layout_engine=fonts.Layout.BASIC)
     except OSError as error:
@@ -167,25 +166,17 @@ def draw_masters(font: str, stroke: int) -> Bytes:
 
 def _master(face: Any, character: str, stroke: int) -> Bytes:
     """One character, brought to the size that all have: its longer side is LONGEST."""
-    image = _lab("PIL.Image")
+    image = lab_module("PIL.Image")
     large = image.new("L", (2 * EM, 2 * EM))
-    pen = _lab("PIL.ImageDraw").Draw(large)
+    pen = lab_module("PIL.ImageDraw").Draw(large)
     pen.text((EM // 2, EM // 2), character, fill=255, font=face, stroke_width=stroke)
     large = large.crop(large.getbbox())
     width, height = (max(1, round(side * LONGEST / max(large.size))) for side in large.size)
     master = image.new("L", (MASTER, MASTER))
     small = large.resize((width, height), image.Resampling.BICUBIC)
     master.paste(small, ((MASTER - width) // 2, (MASTER - height) // 2))
-    blurred = master.filter(_lab("PIL.ImageFilter").GaussianBlur(BLUR))
+    blurred = master.filter(lab_module("PIL.ImageFilter").GaussianBlur(BLUR))
     return np.asarray(blurred, np.uint8).ravel()
-
-
-def _lab(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        msg = f"the data set glyphs takes {name}, which is missing: pip install 'rfa[lab]'"
-        raise DataError(msg) from error
 
 
 def _labels(rng: np.random.Generator) -> Ints:

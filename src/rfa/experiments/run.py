@@ -13,7 +13,6 @@ import importlib.metadata
 import json
 import math
 import time
-from collections.abc import Generator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -173,13 +172,11 @@ class _Journey:
             "note": note,
         }
 
-    @contextlib.contextmanager
-    def _crew(self, directory: Path | None) -> Generator[Crew]:
+    def _crew(self, directory: Path | None) -> contextlib.AbstractContextManager[Crew]:
         self.watcher.on_status("starting the workers")
         workers = self.options.workers or cores()
         personal = self.folder / PERSONAL if self.places else None
-        with hire(self.devices, workers, data_dir=directory, personal=personal) as crew:
-            yield crew
+        return hire(self.devices, workers, data_dir=directory, personal=personal)
 
     def _start(self, crew: Crew) -> State:
         """The state before the first round, evaluated."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -180,11 +179,8 @@ def _write_csv(rows: list[dict[str, Any]], file: Path) -> None:
 
 
 def _write_parquet(rows: list[dict[str, Any]], file: Path) -> None:
-    try:
-        arrow: Any = importlib.import_module("pyarrow")
-        parquet: Any = importlib.import_module("pyarrow.parquet")
-    except ImportError:
-        msg = "Parquet needs pyarrow: pip install 'rfa[lab]', or export to .csv"
-        raise ImportError(msg) from None
+    from rfa.data.dataset import lab_module  # noqa: PLC0415
+
+    arrow, parquet = lab_module("pyarrow"), lab_module("pyarrow.parquet")
     file.parent.mkdir(parents=True, exist_ok=True)
     parquet.write_table(arrow.Table.from_pylist(rows), file)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib
 import json
 import os
 import queue
@@ -21,6 +20,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
+from rfa.data.dataset import lab_module
 from rfa.federated.devices import Devices, Tally
 from rfa.federated.learner import Floats32
 from rfa.federated.personal import PersonalFile, Places
@@ -211,8 +211,7 @@ def _one_blas_thread() -> contextlib.AbstractContextManager[Any]:
     Threads of BLAS spin while they wait for the next product, on processors that workers need:
     without this, a round of softmax regression takes half as long again.
     """
-    threadpoolctl: Any = importlib.import_module("threadpoolctl")
-    return threadpoolctl.threadpool_limits(1, user_api="blas")
+    return lab_module("threadpoolctl").threadpool_limits(1, user_api="blas")
 
 
 @contextlib.contextmanager

@@ -6,26 +6,17 @@ trained, flattened in their order, are the model. Only here does the lab need to
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from rfa.data.dataset import lab_module
 from rfa.federated.learner import Floats32, Learner, Plan, Tail
 
 BLOCK = 256
 """Examples that are scored at a time."""
-
-
-def load_torch() -> Any:
-    """Load torch, untyped, or say how to get it."""
-    try:
-        return importlib.import_module("torch")
-    except ImportError:
-        msg = "this task needs torch: pip install 'rfa[lab]'"
-        raise ImportError(msg) from None
 
 
 class NetworkLearner(Learner):
@@ -33,7 +24,7 @@ class NetworkLearner(Learner):
 
     def __init__(self, make: Callable[[Any], Any], classes: int, compute: str = "cpu") -> None:
         """Take a function that, given torch, makes the module."""
-        torch = load_torch()
+        torch = lab_module("torch")
         if compute == "cuda" and not torch.cuda.is_available():
             msg = "compute='cuda' asks for a CUDA device, and torch finds none: use compute='cpu'"
             raise ValueError(msg)
