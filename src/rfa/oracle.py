@@ -17,6 +17,7 @@ cannot look at a device: whatever oracle is plugged in, privacy is visible in th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -42,6 +43,7 @@ class Sum:
         weight: the sum of the alpha_i.
         near: how many devices are within nu of v.
         count: how many devices answered.
+        squares: the sum of the squares of the mass_i.
         objective: the smoothed objective at v. It is unbounded, and one device alone could set
             it, so no secure oracle tells it; None there.
     """
@@ -51,10 +53,25 @@ class Sum:
     weight: float
     near: int
     count: int
+    squares: float
     objective: float | None = None
+
+    def certificate(self, colluders: int = 0) -> float:
+        """A proven bound on the share of any one device in the step that this sum makes.
+
+        No mass_i exceeds 1, nor the root of the sum of squares, so no share mass_i / mass exceeds
+        min(1, sqrt(squares)) / mass. Against colluders who take their own parts out of the sum,
+        what is left is at least mass - colluders.
+        """
+        left = self.mass - colluders
+        return min(1.0, min(1.0, math.sqrt(self.squares)) / left) if left > 0 else 1.0
 
 
 SumOracle: TypeAlias = Callable[[Vector, float], Sum]
+
+
+class OracleStopped(Exception):  # noqa: N818
+    """An oracle that gives no more sums in this round; the sums it gave before stand."""
 
 
 class PlainOracle:
@@ -94,6 +111,7 @@ class PlainOracle:
             weight=float(self._alpha.sum()),
             near=int((distances <= nu).sum()),
             count=self._alpha.size,
+            squares=float(nu * nu * (beta @ beta)),
             objective=float(self._alpha @ smoothed_norms(distances, nu)),
         )
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from rfa.checks import check_count, check_number
-from rfa.oracle import SumOracle, Vector
+from rfa.oracle import OracleStopped, SumOracle, Vector
 
 
 def weiszfeld(
@@ -40,14 +40,21 @@ def weiszfeld(
 
     Raises:
         ValueError: if an argument has no meaning, or if no device has any mass at v.
+        OracleStopped: if the oracle gives no sum at all. One that stops later ends the algorithm
+            early: every iterate is a robust aggregate.
     """
     check_number("nu", nu, positive=True)
     check_count("steps", steps)
     if early_stop is not None:
         check_number("early_stop", early_stop)
     v, last = np.asarray(start, np.float64), None
-    for _ in range(steps):
-        total = ask(v, nu)
+    for step in range(steps):
+        try:
+            total = ask(v, nu)
+        except OracleStopped:
+            if step == 0:
+                raise
+            break
         if early_stop is not None:
             objective = _objective(total.objective)
             if last is not None and abs(last - objective) <= early_stop * last:

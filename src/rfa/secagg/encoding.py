@@ -1,0 +1,227 @@
+"""What a device adds to a sum, in whole numbers that cannot wrap around.
+
+A device's part of a sum at (v, nu) is `push`, d words of 32 bits in two's complement, and a tail of
+whole numbers of 128 bits: the mass, its square, the weight, whether the update is within nu, a one,
+and the device's metrics. Words are in units of 1/S with
+
+    S = floor((2^31 - 1) / n) - 1     for n devices,
+
+so that n words of at most S + 1 each stay below 2^31: no total can wrap around, because
+|push_i| <= alpha_i <= 1 whatever the update is.
+
+Formal guarantees (tests/secagg/test_encoding.py):
+    each word is off by less than 1/S, and right on average;
+    so each coordinate of a total is off by less than n/S, with a standard deviation of at most
+    sqrt(n) / (2 S), and about sqrt(n / 6) / S;
+    a total mass is too small by at most n 2^-96, a total of squares too large by at most that, up
+    to the last digit of a float64.
+
+The point v is rounded to float32 first, and sums are at the rounded one: that is what travels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rfa.oracle import Sum
+from rfa.secagg.errors import ImplausibleSumError, ParameterError
+from rfa.secagg.masks import BLOCK, TAIL, WORD, Words, keystream, stream_words
+
+Vector32: TypeAlias = NDArray[np.float32]
+
+HALF = 1 << 31
+LARGEST_COHORT = (HALF - 1) // 4
+"""More devices would leave no digits: the scale would be below 2."""
+FRACTION = 96
+"""Binary digits after the point of masses, squares and weights, which are at most 1."""
+METRIC_FRACTION = 64
+LARGEST_METRIC = 2.0**32
+"""The largest metric, so that a million devices cannot wrap around."""
+MASS, SQUARE, WEIGHT, NEAR, COUNT, METRICS = range(6)
+"""The places of the tail; metrics follow."""
+_UNIFORM = 2.0**-32
+
+
+class NotFiniteError(ParameterError):
+    """An update, a weight or a metric that is no number: the device must abstain."""
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """What a device brings into a round.
+
+    Attributes:
+        update: the update w_i, d numbers of float32.
+        weight: the weight alpha_i = min(N_i, cap) / cap, above 0 and at most 1.
+        metrics: further numbers to be summed, each at most 2^32 in size.
+    """
+
+    update: Vector32 = field(repr=False)
+    weight: float = field(default=1.0, repr=False)
+    metrics: tuple[float, ...] = field(default=(), repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse what no sum can hold. The message holds none of it: it is the device's secret."""
+        if self.update.dtype != np.float32 or self.update.ndim != 1 or not self.update.size:
+            msg = f"an update is a vector of float32, not {self.update.dtype} {self.update.shape}"
+            raise ParameterError(msg)
+        if not np.isfinite(self.update).all():
+            msg = "the update is not finite: the device abstains"
+            raise NotFiniteError(msg)
+        if not 0 < self.weight <= 1:
+            msg = "a weight must be above 0 and at most 1: divide by the public cap"
+            raise ParameterError(msg)
+        for index, metric in enumerate(self.metrics):
+            if not abs(metric) <= LARGEST_METRIC:
+                msg = f"metric {index} must be a number of at most 2^32 in size"
+                raise NotFiniteError(msg)
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one device adds to a sum: secret until it is masked."""
+
+    words: Words = field(repr=False)
+    tail: list[int] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Total:
+    """A sum over devices, decoded.
+
+    Attributes:
+        sum: the sum at (v, nu); its push is empty in a phase without vectors.
+        metrics: the sums of the metrics.
+        mass: the total mass in units of 2^-96, exactly.
+    """
+
+    sum: Sum
+    metrics: tuple[float, ...]
+    mass: int
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """The fixed point for a cohort of a given size.
+
+    Attributes:
+        cohort: the largest number n of parts in a total.
+        scale: S, the units in 1.
+    """
+
+    cohort: int
+    scale: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Prove that no total can wrap around, or refuse."""
+        if not 1 <= self.cohort <= LARGEST_COHORT:
+            msg = f"a sum is over 1 to {LARGEST_COHORT} devices, not {self.cohort}"
+            raise ParameterError(msg)
+        object.__setattr__(self, "scale", (HALF - 1) // self.cohort - 1)
+        if self.cohort * (self.scale + 1) >= HALF:
+            msg = f"{self.cohort} words of {self.scale + 1} would wrap around"
+            raise ParameterError(msg)
+
+    def part(
+        self, mine: Contribution, v: Vector32, nu: float, rounding: bytes, *, vector: bool = True
+    ) -> Part:
+        """What a device adds at (v, nu).
+
+        Args:
+            mine: the device's update, weight and metrics.
+            v: where it is asked, as it travels.
+            nu: the radius, positive.
+            rounding: the key of the random choices in rounding.
+            vector: whether the push is asked for.
+        """
+        distance = _distance(mine.update, v)
+        mass = mine.weight * min(1.0, nu / distance) if distance > 0 else mine.weight
+        words = np.empty(len(v) if vector else 0, WORD)
+        factor = self.scale * mine.weight / max(nu, distance)
+        stream = keystream(rounding)
+        for start in range(0, len(words), BLOCK):
+            place = slice(start, start + BLOCK)
+            step = np.subtract(mine.update[place], v[place], dtype=np.float64)
+            step *= factor
+            step += stream_words(stream, len(step)) * _UNIFORM
+            words[place] = np.floor(step, out=step).astype(np.int32).view(WORD)
+        return Part(words, _tail(mine, mass, near=distance <= nu))
+
+    def total(self, words: Words, tail: Sequence[int], v: Vector32) -> Total:
+        """What the devices add up to, from the totals modulo 2^32 and 2^128.
+
+        Raises:
+            ImplausibleSumError: if no honest devices can have such a total.
+        """
+        numbers = [value - TAIL if value >= TAIL // 2 else value for value in tail]
+        unit = 1 << FRACTION
+        found = Sum(
+            push=words.view(np.int32) / self.scale,
+            mass=numbers[MASS] / unit,
+            weight=numbers[WEIGHT] / unit,
+            near=numbers[NEAR],
+            count=numbers[COUNT],
+            squares=numbers[SQUARE] / unit,
+        )
+        self._check(found, len(v))
+        metrics = tuple(value / (1 << METRIC_FRACTION) for value in numbers[METRICS:])
+        return Total(found, metrics, numbers[MASS])
+
+    def _check(self, found: Sum, dim: int) -> None:
+        """Sanity: what holds for every sum of parts that are as they should be."""
+        slack = self.cohort * (math.sqrt(dim) / self.scale + 1e-9)
+        length = float(np.linalg.norm(found.push))
+        holds = {
+            f"the count is {found.count} of {self.cohort}": 1 <= found.count <= self.cohort,
+            f"the mass is {found.mass} of {found.weight}": 0 < found.mass <= found.weight + 1e-9,
+            f"the weight is {found.weight} of {found.count}": found.weight <= found.count + 1e-9,
+            f"{found.near} of {found.count} are near": 0 <= found.near <= found.count,
+            f"the squares are {found.squares}": 0 < found.squares <= found.mass + 1e-9,
+            f"the push is {length} long": length <= found.weight + slack,
+        }
+        wrong = [text for text, fine in holds.items() if not fine]
+        if wrong:
+            msg = f"no honest devices have such a sum ({wrong[0]}): some device lies in the ring"
+            raise ImplausibleSumError(msg)
+
+
+def as_sent(v: Any) -> Vector32:
+    """A point as it travels: rounded to float32."""
+    with np.errstate(over="ignore"):
+        sent = np.asarray(v).astype("<f4")
+    if sent.ndim != 1 or not np.isfinite(sent).all():
+        msg = f"v must be a vector of finite float32 numbers, not of shape {sent.shape}"
+        raise ValueError(msg)
+    return sent
+
+
+def weighs_more(mass: int, total: int, limit: float) -> bool:
+    """Whether a mass exceeds a share of the total mass, exactly."""
+    return Fraction(mass) > Fraction(limit) * total
+
+
+def _distance(update: Vector32, v: Vector32) -> float:
+    """|w - v| in float64, a block at a time."""
+    square = 0.0
+    for start in range(0, len(v), BLOCK):
+        place = slice(start, start + BLOCK)
+        step = np.subtract(update[place], v[place], dtype=np.float64)
+        square += float(step @ step)
+    return math.sqrt(square)
+
+
+def _tail(mine: Contribution, mass: float, *, near: bool) -> list[int]:
+    """The whole numbers of a device: the mass rounded down, its square rounded up."""
+    low = int(math.ldexp(math.nextafter(mass, 0.0), FRACTION))
+    square = math.nextafter(math.nextafter(mass, math.inf) ** 2, math.inf)
+    high = math.ceil(math.ldexp(square, FRACTION))
+    weight = int(math.ldexp(mine.weight, FRACTION))
+    metrics = [round(math.ldexp(metric, METRIC_FRACTION)) % TAIL for metric in mine.metrics]
+    return [low, high, weight, int(near), 1, *metrics]

@@ -1,0 +1,175 @@
+"""Everything that can go wrong in a secure sum, as one tree.
+
+    SecureSumError
+    ├── ParameterError              parameters that would not be safe, or cannot be met
+    ├── MessageError                bytes that are no message
+    │   ├── TruncatedError          they end too soon
+    │   ├── OversizedError          they are longer than the message may be, or than it says
+    │   ├── UnknownVersionError     they are not of this version of the protocol
+    │   ├── UnknownKindError        they are of no kind that is known
+    │   └── NotCanonicalError       a value that a canonical message cannot hold
+    ├── RefusalError                a device does not do what it was asked
+    │   ├── OutOfStageError         a message at the wrong time, or for the wrong step
+    │   ├── OtherSessionError       a message of another session
+    │   ├── ReplayedRoundError      a round that is not newer than the last one it joined
+    │   ├── AskedTwiceError         a second, different request where one is answered
+    │   ├── WeakTermsError          less protection than the device insists on
+    │   ├── TooManyStepsError       more steps than its own cap
+    │   ├── SmallRadiusError        a radius nu below its own floor
+    │   ├── WrongDimensionError     a question about another number of coordinates
+    │   ├── CohortError             a list of devices that it does not accept
+    │   │   ├── DuplicateKeyError   a key, or a device, that is there twice
+    │   │   ├── OwnKeyError         its own keys are missing, or changed
+    │   │   ├── LowOrderPointError  a public key that would make every secret known
+    │   │   ├── SmallCohortError    fewer devices than its own minimum
+    │   │   └── SignatureError      keys or lists that their owner did not sign
+    │   ├── TooManyDropoutsError    more drop-outs claimed than the parameters allow
+    │   ├── SurvivorsError          survivors who cannot be, or changed since the last step
+    │   ├── DisagreementError       too few devices signed the same survivors
+    │   └── WeightLimitError        its weight in the sum would exceed the limit
+    ├── AbortError                  the server ends a step, and nothing was learnt
+    │   ├── TooFewDevicesError      fewer devices are left than the parameters ask for
+    │   ├── SurvivorsChangedError   the survivors changed between steps: v stays as it is
+    │   ├── BadShareError           a secret cannot be put together from its shares
+    │   └── ImplausibleSumError     a total that no honest devices can have
+    └── VaultError                  a device's own store cannot be used
+
+A refusal says what was refused and why; it holds no secret. An abort names who was at fault where
+that is known.
+"""
+
+from __future__ import annotations
+
+from rfa.oracle import OracleStopped
+
+
+class SecureSumError(Exception):
+    """A secure sum cannot be had."""
+
+
+class ParameterError(SecureSumError, ValueError):
+    """Parameters that would not be safe, or cannot be met; the message says why."""
+
+
+class MessageError(SecureSumError):
+    """Bytes that are no message."""
+
+
+class TruncatedError(MessageError):
+    """The bytes end too soon."""
+
+
+class OversizedError(MessageError):
+    """The bytes are longer than the message may be, or than it says."""
+
+
+class UnknownVersionError(MessageError):
+    """The bytes are not of this version of the protocol."""
+
+
+class UnknownKindError(MessageError):
+    """The bytes are of no kind that is known."""
+
+
+class NotCanonicalError(MessageError):
+    """A value that a canonical message cannot hold."""
+
+
+class RefusalError(SecureSumError):
+    """A device does not do what it was asked."""
+
+
+class OutOfStageError(RefusalError):
+    """A message at the wrong time, or for the wrong step."""
+
+
+class OtherSessionError(RefusalError):
+    """A message of another session."""
+
+
+class ReplayedRoundError(RefusalError):
+    """A round that is not newer than the last one that the device joined."""
+
+
+class AskedTwiceError(RefusalError):
+    """A second, different request where one is answered already."""
+
+
+class WeakTermsError(RefusalError):
+    """Less protection than the device insists on."""
+
+
+class TooManyStepsError(RefusalError):
+    """More steps than the device's own cap."""
+
+
+class SmallRadiusError(RefusalError):
+    """A radius nu below the device's own floor."""
+
+
+class WrongDimensionError(RefusalError):
+    """A question about another number of coordinates."""
+
+
+class CohortError(RefusalError):
+    """A list of devices that the device does not accept."""
+
+
+class DuplicateKeyError(CohortError):
+    """A key, or a device, that is there twice."""
+
+
+class OwnKeyError(CohortError):
+    """The device's own keys are missing, or changed."""
+
+
+class LowOrderPointError(CohortError):
+    """A public key that would make every secret agreed with it known."""
+
+
+class SmallCohortError(CohortError):
+    """Fewer devices than the device's own minimum."""
+
+
+class SignatureError(CohortError):
+    """Keys or lists that their owner did not sign."""
+
+
+class TooManyDropoutsError(RefusalError):
+    """More drop-outs claimed than the parameters allow."""
+
+
+class SurvivorsError(RefusalError):
+    """Survivors who cannot be, or who changed since the last step."""
+
+
+class DisagreementError(RefusalError):
+    """Too few devices signed the same survivors."""
+
+
+class WeightLimitError(RefusalError):
+    """The device's weight in the sum would exceed the limit."""
+
+
+class AbortError(SecureSumError, OracleStopped):
+    """The server ends a step, and nothing was learnt in it."""
+
+
+class TooFewDevicesError(AbortError):
+    """Fewer devices are left than the parameters ask for."""
+
+
+class SurvivorsChangedError(AbortError):
+    """The survivors changed between steps, so the next sum would tell on those who left."""
+
+
+class BadShareError(AbortError):
+    """A secret cannot be put together from its shares."""
+
+
+class ImplausibleSumError(AbortError):
+    """A total that no honest devices can have."""
+
+
+class VaultError(SecureSumError):
+    """A device's own store cannot be used."""

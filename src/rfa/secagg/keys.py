@@ -1,0 +1,97 @@
+"""Keys: agreement by X25519, sealing by ChaCha20-Poly1305, signatures by Ed25519.
+
+Keys are bytes, so that a device can keep them in its store; whoever agrees with many makes the
+key's object once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cryptography.exceptions import InvalidSignature, InvalidTag
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+from rfa.secagg.errors import LowOrderPointError
+
+_FIELD = 2**255 - 19
+_ORDER_8 = (
+    "e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800",
+    "5f9c95bca3508c24b1d0b1559c83ef5b04445cc4581c8e86d8224eddd09f1157",
+)
+LOW_ORDER = frozenset(
+    [number.to_bytes(32, "little") for number in (0, 1, _FIELD - 1, _FIELD, _FIELD + 1)]
+    + [bytes.fromhex(text) for text in _ORDER_8]
+)
+"""The points whose agreed secret is known to everybody, with the top bit, which is ignored, off."""
+
+
+def public_of(secret: bytes) -> bytes:
+    """The public key of an X25519 secret."""
+    return X25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
+
+
+def agree(secret: bytes, publics: Iterable[bytes]) -> list[bytes]:
+    """The secrets that X25519 agrees with each of many public keys.
+
+    Raises:
+        LowOrderPointError: if one of them is of low order.
+    """
+    mine = X25519PrivateKey.from_private_bytes(secret)
+    agreed: list[bytes] = []
+    for public in publics:
+        check_point(public)
+        try:
+            agreed.append(mine.exchange(X25519PublicKey.from_public_bytes(public)))
+        except ValueError:  # the library's own check of the agreed secret
+            msg = f"no secret can be agreed with the public key {public.hex()}"
+            raise LowOrderPointError(msg) from None
+    return agreed
+
+
+def check_point(public: bytes) -> None:
+    """Refuse public keys of low order.
+
+    Raises:
+        LowOrderPointError: naming the key, which is public.
+    """
+    if public[:31] + bytes([public[31] & 0x7F]) in LOW_ORDER:
+        msg = f"the public key {public.hex()} is of low order: secrets agreed with it are known"
+        raise LowOrderPointError(msg)
+
+
+def seal(key: bytes, turn: int, plain: bytes, bound: bytes) -> bytes:
+    """Encrypt and authenticate, with what it is bound to. A key seals once a turn."""
+    return ChaCha20Poly1305(key).encrypt(_nonce(turn), plain, bound)
+
+
+def unseal(key: bytes, turn: int, sealed: bytes, bound: bytes) -> bytes | None:
+    """What was sealed; None if it was not sealed so."""
+    try:
+        return ChaCha20Poly1305(key).decrypt(_nonce(turn), sealed, bound)
+    except InvalidTag:
+        return None
+
+
+def sign(identity: bytes, statement: bytes) -> bytes:
+    """The Ed25519 signature of an identity under a statement."""
+    return Ed25519PrivateKey.from_private_bytes(identity).sign(statement)
+
+
+def identity_of(identity: bytes) -> bytes:
+    """The public half of an Ed25519 identity."""
+    return Ed25519PrivateKey.from_private_bytes(identity).public_key().public_bytes_raw()
+
+
+def is_signed(public: bytes, statement: bytes, signature: bytes) -> bool:
+    """Whether a signature under a statement is that of a public identity."""
+    try:
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, statement)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def _nonce(turn: int) -> bytes:
+    return turn.to_bytes(12, "little")

@@ -1,0 +1,66 @@
+"""How likely a random order of a large cohort puts too many of one kind around one device.
+
+With n devices in random order on the ring, each with k neighbours and threshold t, three things
+could go wrong; their probabilities are bounded by hypergeometric tails and the sum over devices:
+
+    opened    some device has t colluders or more among its k neighbours;
+    blocked   some device has fewer than t neighbours left after the drop-outs;
+    split     k/2 devices in a row are colluders or drop-outs (splitting the ring takes two such).
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+
+EXPOSED = 2.0**-40
+"""The probability that is accepted of learning more than the sum."""
+BLOCKED = 2.0**-30
+"""The probability that is accepted of learning nothing, though few enough dropped out."""
+LARGEST_DEGREE = 400
+
+
+@functools.cache
+def exposed(cohort: int, colluders: int, dropouts: int, degree: int, threshold: int) -> float:
+    """A bound on the probability that a secret can be opened, or the sum split."""
+    opened = _tail(cohort - 1, colluders, degree, threshold)
+    half = degree // 2
+    split = _tail(cohort, min(colluders + dropouts, cohort), half, half)
+    return min(1.0, cohort * (opened + split))
+
+
+@functools.cache
+def blocked(cohort: int, dropouts: int, degree: int, threshold: int) -> float:
+    """A bound on the probability that some secret can no longer be opened."""
+    return min(1.0, cohort * _tail(cohort - 1, dropouts, degree, degree - threshold + 1))
+
+
+@functools.cache
+def smallest(cohort: int, colluders: int, dropouts: int) -> tuple[int, int] | None:
+    """The smallest (k, t) whose failures are acceptable; None if there are none below n - 1.
+
+    >>> smallest(1000, 100, 100)
+    (52, 28)
+    """
+    for degree in range(2, min(LARGEST_DEGREE, cohort - 2) + 1, 2):
+        for threshold in range(2, degree + 1):
+            if blocked(cohort, dropouts, degree, threshold) > BLOCKED:
+                break
+            if exposed(cohort, colluders, dropouts, degree, threshold) <= EXPOSED:
+                return degree, threshold
+    return None
+
+
+def _tail(population: int, marked: int, drawn: int, least: int) -> float:
+    """The probability that at least so many of those drawn without replacement are marked."""
+    most = min(marked, drawn)
+    total = _log_choose(population, drawn)
+    return sum(
+        math.exp(_log_choose(marked, hits) + _log_choose(population - marked, drawn - hits) - total)
+        for hits in range(max(least, 0), most + 1)
+        if drawn - hits <= population - marked
+    )
+
+
+def _log_choose(n: int, k: int) -> float:
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)

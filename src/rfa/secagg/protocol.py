@@ -1,0 +1,133 @@
+"""The secure sum behind the seam: an oracle that asks devices, whoever carries the messages."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from rfa.oracle import Sum, Vector
+from rfa.secagg.cohort import Identities
+from rfa.secagg.device import IN_TURN, PLACES, Device
+from rfa.secagg.encoding import Total
+from rfa.secagg.errors import SecureSumError
+from rfa.secagg.messages import Open, Question, Unmask
+from rfa.secagg.parameters import Terms, Trust
+from rfa.secagg.server import Outbox, Server
+
+Exchange = Callable[[Outbox], Iterable[tuple[int, bytes]]]
+"""Sends requests, and brings the replies that come, by device."""
+Losses = Mapping[int, int]
+"""A fault plan: for each device that is lost, the place in the round of the first request that it
+does not answer. 0 is Open, 1 the roster; turn r begins at 2 + 3 r with the question, then come the
+survivors and the opening."""
+NEVER = 1 << 62
+
+
+def open_round(  # noqa: PLR0913
+    number: int,
+    terms: Terms,
+    *,
+    steps: int,
+    dim: int,
+    metrics: int = 0,
+    limit: float = 0.0,
+) -> Open:
+    """A round to begin, under a session of its own.
+
+    Args:
+        number: the number of the round, greater than that of any round before.
+        terms: what is offered to the devices.
+        steps: how many sums may be asked for, R.
+        dim: the number of coordinates d.
+        metrics: how many further numbers of each device are summed.
+        limit: the largest share of any device in a step, which each device checks for itself after
+            a phase that sums the scalars alone; 0 for none.
+    """
+    return Open(os.urandom(16), number, steps, dim, metrics, limit, int(terms.trust))
+
+
+class SecureOracle:
+    """The real protocol.
+
+    Attributes:
+        server: the server's side: parameters, and who lost a place and why.
+        last: the last total, with the sums of the metrics.
+    """
+
+    def __init__(
+        self,
+        opening: Open,
+        terms: Terms,
+        devices: Iterable[int],
+        exchange: Exchange,
+        identities: Identities | None = None,
+    ) -> None:
+        """Open a round with these devices, and form the cohort.
+
+        Raises:
+            AbortError, ParameterError: if too few devices join.
+        """
+        self._opening = opening
+        self._exchange = exchange
+        self.server = Server(opening, terms, identities)
+        self.last: Total | None = None
+        self._carry(self.server.open(devices))
+        self._carry(self.server.roster())
+
+    def __call__(self, v: Vector, nu: float) -> Sum:
+        """The sum at v, rounded to float32.
+
+        Raises:
+            AbortError: if there is no such sum; the sums before stand.
+        """
+        if self._opening.limit:
+            self._turn(v, nu)
+        self.last = self._turn(v, nu)
+        return self.last.sum
+
+    def _turn(self, v: Vector, nu: float) -> Total:
+        self._carry(self.server.ask(v, nu))
+        if self._opening.trust == Trust.LYING:
+            self._carry(self.server.survivors())
+        self._carry(self.server.unmask())
+        return self.server.total()
+
+    def _carry(self, outbox: Outbox) -> None:
+        for device, reply in self._exchange(outbox):
+            self.server.take(device, reply)
+
+
+@dataclass
+class InProcess:
+    """An exchange with devices in this process, some of which are lost on the way.
+
+    Attributes:
+        devices: the devices, by number.
+        lost: who stops to answer, and when.
+        refused: the errors with which devices refused requests.
+    """
+
+    devices: Mapping[int, Device]
+    lost: Losses = field(default_factory=dict[int, int])
+    refused: dict[int, SecureSumError] = field(default_factory=dict[int, SecureSumError])
+
+    def __call__(self, outbox: Outbox) -> Iterable[tuple[int, bytes]]:
+        """Bring each request to its device, and its answer back."""
+        for device, request in outbox:
+            if self.devices[device].memory.due >= self.lost.get(device, NEVER):
+                continue
+            try:
+                yield device, self.devices[device].receive(request)
+            except SecureSumError as error:
+                self.refused[device] = error
+
+
+def question_place(turn: int) -> int:
+    """The place in the round of the question of a turn."""
+    return PLACES[Question] + IN_TURN * turn
+
+
+def opening_place(turn: int) -> int:
+    """The place in the round of the opening of a turn."""
+    return PLACES[Unmask] + IN_TURN * turn

@@ -1,0 +1,127 @@
+"""The secure sum without masks: the same whole numbers, added by someone who may see them.
+
+Masks cancel exactly, so this oracle and the protocol give the same bits for the same devices,
+rounding keys and drop-outs, and refuse the same (test_ring.py). Large sweeps use it.
+
+    >>> import numpy as np
+    >>> from rfa.secagg.protocol import open_round
+    >>> parts = {7: Contribution(np.ones(3, np.float32)), 9: Contribution(np.zeros(3, np.float32))}
+    >>> terms = Terms(colluders=0, dropouts=0)
+    >>> opening = open_round(1, terms, steps=1, dim=3)
+    >>> ask = RingOracle(opening, terms, {**parts, 8: parts[7]})
+    >>> ask(np.zeros(3), 2.0).push.round(6)
+    array([1., 1., 1.])
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import numpy as np
+
+from rfa.oracle import Sum, Vector
+from rfa.secagg.encoding import MASS, METRICS, Contribution, Encoding, Total, as_sent, weighs_more
+from rfa.secagg.errors import AbortError, SurvivorsChangedError, TooFewDevicesError
+from rfa.secagg.hashing import derive_key, number
+from rfa.secagg.masks import TAIL, WORD
+from rfa.secagg.messages import Open
+from rfa.secagg.parameters import Terms
+from rfa.secagg.protocol import NEVER, Losses, opening_place, question_place
+from rfa.secagg.rules import Members, are_enough, may_follow
+
+
+class RingOracle:
+    """What the protocol computes, without its protection.
+
+    Attributes:
+        parameters: the parameters of the cohort.
+        last: the last total, with the sums of the metrics.
+    """
+
+    def __init__(
+        self,
+        opening: Open,
+        terms: Terms,
+        parts: Mapping[int, Contribution | None],
+        *,
+        rounding: Mapping[int, bytes] | None = None,
+        lost: Losses | None = None,
+    ) -> None:
+        """Take what each device brings; None where it abstains.
+
+        Args:
+            opening: the round.
+            terms: what the parameters follow from.
+            parts: what each device brings.
+            rounding: the key of the random choices of each device, fresh by default.
+            lost: who stops to answer, and when.
+
+        Raises:
+            AbortError, ParameterError: if too few devices join.
+        """
+        self._opening = opening
+        self._lost = lost or {}
+        joined = {one: part for one, part in parts.items() if part and self._answers(one, 0)}
+        if not joined:
+            msg = f"no device joined the round, of {len(parts)} asked"
+            raise TooFewDevicesError(msg)
+        self._parts = joined
+        self._rounding = rounding or {device: os.urandom(32) for device in joined}
+        self._alive = frozenset(device for device in joined if self._answers(device, 1))
+        self._before: Members | None = None
+        self._turns = 0
+        self.parameters = terms.parameters(len(joined))
+        self.last: Total | None = None
+
+    def __call__(self, v: Vector, nu: float) -> Sum:
+        """The sum at v, rounded to float32.
+
+        Raises:
+            AbortError: if the protocol would not open this sum.
+        """
+        mass = self._turn(v, nu, vector=False).mass if self._opening.limit else 0
+        self.last = self._turn(v, nu, mass)
+        return self.last.sum
+
+    def _turn(self, v: Vector, nu: float, mass: int = 0, *, vector: bool = True) -> Total:
+        """One sum, over those who survive it."""
+        self._check_enough(self._alive, "are left")
+        turn, sent = self._turns, as_sent(v)
+        if turn >= self._opening.turns:
+            msg = f"all {self._opening.turns} turns of the round are used up"
+            raise AbortError(msg)
+        self._turns += 1
+        words = np.zeros(len(sent) if vector else 0, WORD)
+        tail = [0] * (METRICS + self._opening.metrics)
+        encoding, survivors = Encoding(self.parameters.cohort), set[int]()
+        for device in sorted(self._alive):
+            key = derive_key(self._rounding[device], b"rounding", number(turn))
+            part = encoding.part(self._parts[device], sent, nu, key, vector=vector)
+            heavy = mass and weighs_more(part.tail[MASS], mass, self._opening.limit)
+            if self._answers(device, question_place(turn)) and not heavy:
+                survivors.add(device)
+                words += part.words
+                tail = [(a + b) % TAIL for a, b in zip(tail, part.tail, strict=True)]
+        self._close(frozenset(survivors), opening_place(turn))
+        return encoding.total(words, tail, sent)
+
+    def _close(self, survivors: Members, opening: int) -> None:
+        """Keep the rules on those who survive a turn, and on those who open it."""
+        self._check_enough(survivors, "sent their parts")
+        if not may_follow(self.parameters, self._before, survivors):
+            gone = len(self._before or ()) - len(survivors)
+            msg = f"{gone} devices left since the last step, and the next sum would tell on them"
+            raise SurvivorsChangedError(msg)
+        self._before = survivors
+        self._alive = frozenset(one for one in survivors if self._answers(one, opening))
+        self._check_enough(self._alive, "opened the sum")
+
+    def _answers(self, device: int, place: int) -> bool:
+        return place < self._lost.get(device, NEVER)
+
+    def _check_enough(self, members: Members, what: str) -> None:
+        if not are_enough(self.parameters, members):
+            least, cohort = self.parameters.survivors, self.parameters.cohort
+            msg = f"{len(members)} of {cohort} devices {what}, and at least {least} are needed"
+            raise TooFewDevicesError(msg)

@@ -1,0 +1,23 @@
+"""The rules on drop-outs, which devices, server and the sum without masks all keep."""
+
+from __future__ import annotations
+
+from rfa.secagg.parameters import Parameters
+
+Members = frozenset[int]
+
+
+def are_enough(parameters: Parameters, members: Members) -> bool:
+    """Whether so few dropped out that a sum over these devices may be opened."""
+    return len(members) >= parameters.survivors
+
+
+def may_follow(parameters: Parameters, before: Members | None, now: Members) -> bool:
+    """Whether a sum over these devices may be opened after one over those of the step before.
+
+    The difference of the two sums is about those who left. Near convergence it tells what they
+    added, so either nobody left, or so many left together that h of them are honest.
+    """
+    if before is None or now == before:
+        return True
+    return now < before and len(before - now) >= parameters.honest + parameters.colluders

@@ -1,0 +1,191 @@
+"""The bytes of messages: bounded, canonical, versioned.
+
+A message is b"rfa", the version, its kind, and its fields in order, with nothing between or after
+them. Whole numbers are little-endian and of fixed width; lists and strings of bytes are counted
+first, and a count is checked against what is left before anything is allocated. There is one
+encoding of each message, and decoding anything else raises a `MessageError`.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rfa.secagg.errors import (
+    NotCanonicalError,
+    OversizedError,
+    TruncatedError,
+    UnknownKindError,
+    UnknownVersionError,
+)
+
+MAGIC = b"rfa"
+VERSION = 1
+HEADER = len(MAGIC) + 2
+MANY = 1 << 20
+"""The most entries of any list."""
+LARGEST = 1 << 33
+"""The most bytes of any message."""
+
+
+class Reader:
+    """Takes bytes apart from front to back, and never looks beyond their end."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = memoryview(data)
+        self._at = 0
+
+    @property
+    def left(self) -> int:
+        """How many bytes are left."""
+        return len(self._data) - self._at
+
+    def take(self, size: int) -> memoryview:
+        """The next bytes, not copied."""
+        if size > self.left:
+            msg = f"a message ends too soon: {size} bytes are missing from byte {self._at} on"
+            raise TruncatedError(msg)
+        start = self._at
+        self._at += size
+        return self._data[start : self._at]
+
+    def count(self, most: int, width: int) -> int:
+        """A count of entries of some width, checked against what is left."""
+        found = int.from_bytes(self.take(4), "little")
+        if found > most:
+            msg = f"a list of {found} entries is longer than {most}"
+            raise OversizedError(msg)
+        if found * width > self.left:
+            msg = f"a message ends too soon: {found} entries of {width} bytes do not fit"
+            raise TruncatedError(msg)
+        return found
+
+
+@dataclass(frozen=True)
+class Field:
+    """How one value is written and read; `width` is the least number of bytes it takes."""
+
+    write: Callable[[Any], bytes]
+    read: Callable[[Reader], Any]
+    width: int
+
+
+def whole(size: int) -> Field:
+    """A whole number of some bytes."""
+    return Field(
+        lambda value: value.to_bytes(size, "little"),
+        lambda reader: int.from_bytes(reader.take(size), "little"),
+        size,
+    )
+
+
+def fixed(size: int) -> Field:
+    """So many bytes."""
+
+    def write(value: bytes) -> bytes:
+        if len(value) != size:
+            msg = f"{size} bytes are wanted, not {len(value)}"
+            raise NotCanonicalError(msg)
+        return value
+
+    return Field(write, lambda reader: bytes(reader.take(size)), size)
+
+
+def blob(most: int) -> Field:
+    """Some bytes, no more than so many."""
+
+    def write(value: bytes) -> bytes:
+        return len(value).to_bytes(4, "little") + value
+
+    return Field(write, lambda reader: bytes(reader.take(reader.count(most, 1))), 4)
+
+
+def many(entry: Field, most: int = MANY) -> Field:
+    """A tuple of entries, no more than so many."""
+
+    def write(values: tuple[Any, ...]) -> bytes:
+        return len(values).to_bytes(4, "little") + b"".join(map(entry.write, values))
+
+    def read(reader: Reader) -> tuple[Any, ...]:
+        return tuple(entry.read(reader) for _ in range(reader.count(most, entry.width)))
+
+    return Field(write, read, 4)
+
+
+def group(*fields: Field) -> Field:
+    """A tuple of values, each of its own kind."""
+
+    def write(values: tuple[Any, ...]) -> bytes:
+        return b"".join(field.write(value) for field, value in zip(fields, values, strict=True))
+
+    def read(reader: Reader) -> tuple[Any, ...]:
+        return tuple(field.read(reader) for field in fields)
+
+    return Field(write, read, sum(field.width for field in fields))
+
+
+def array(kind: str) -> Field:
+    """A vector of numbers of a numpy type; what is read is a view of the message."""
+    dtype = np.dtype(kind)
+
+    def write(value: Any) -> bytes:
+        return len(value).to_bytes(4, "little") + value.astype(dtype, copy=False).tobytes()
+
+    def read(reader: Reader) -> Any:
+        count = reader.count((1 << 32) - 1, dtype.itemsize)
+        return np.frombuffer(reader.take(count * dtype.itemsize), dtype)
+
+    return Field(write, read, 4)
+
+
+def _read_real(reader: Reader) -> float:
+    (value,) = struct.unpack("<d", reader.take(8))
+    if not math.isfinite(value) or (value == 0 and math.copysign(1, value) < 0):
+        msg = f"a number must be finite and zero must be positive, not {value}"
+        raise NotCanonicalError(msg)
+    return value
+
+
+U8, U32, U64, U128 = whole(1), whole(4), whole(8), whole(16)
+REAL = Field(lambda value: struct.pack("<d", value + 0.0), _read_real, 8)
+KEY = fixed(32)
+
+
+def write_message(kind: int, fields: tuple[Field, ...], values: tuple[Any, ...]) -> bytes:
+    """A message of some kind."""
+    body = [field.write(value) for field, value in zip(fields, values, strict=True)]
+    return b"".join([MAGIC, bytes([VERSION, kind]), *body])
+
+
+def read_message(
+    data: bytes, kinds: dict[int, tuple[Field, ...]], most: int = LARGEST
+) -> tuple[int, tuple[Any, ...]]:
+    """The kind and the values of a message.
+
+    Raises:
+        MessageError: if it is none; nothing larger than the bytes themselves is allocated.
+    """
+    if len(data) > most:
+        msg = f"a message of {len(data)} bytes is longer than {most}"
+        raise OversizedError(msg)
+    reader = Reader(data)
+    if bytes(reader.take(len(MAGIC))) != MAGIC:
+        msg = "the bytes are no message of rfa"
+        raise UnknownVersionError(msg)
+    version, kind = reader.take(2)
+    if version != VERSION:
+        msg = f"the message is of version {version}, and this is version {VERSION}"
+        raise UnknownVersionError(msg)
+    if kind not in kinds:
+        msg = f"no message is of kind {kind}"
+        raise UnknownKindError(msg)
+    values = tuple(field.read(reader) for field in kinds[kind])
+    if reader.left:
+        msg = f"a message has {reader.left} bytes too many"
+        raise OversizedError(msg)
+    return kind, values
