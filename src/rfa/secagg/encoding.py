@@ -16,7 +16,8 @@ Formal guarantees (tests/secagg/test_encoding.py):
     a total mass is too small by at most n 2^-96, a total of squares too large by at most that, up
     to the last digit of a float64.
 
-The point v is rounded to float32 first, and sums are at the rounded one: that is what travels.
+The point v is rounded to float32 first, and sums are at the rounded one: that is what travels. Zero,
+where one-step RFA and secure means ask, travels as an empty vector.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from rfa.kernel import Floats
 from rfa.oracle import Sum
 from rfa.secagg.errors import ImplausibleSumError, ParameterError
 from rfa.secagg.masks import BLOCK, TAIL, WORD, Words, keystream, stream_words
@@ -136,25 +138,25 @@ class Encoding:
 
         Args:
             mine: the device's update, weight and metrics.
-            v: where it is asked, as it travels.
+            v: where it is asked, as it travels: empty for zero.
             nu: the radius, positive.
             rounding: the key of the random choices in rounding.
             vector: whether the push is asked for.
         """
         distance = _distance(mine.update, v)
         mass = mine.weight * min(1.0, nu / distance) if distance > 0 else mine.weight
-        words = np.empty(len(v) if vector else 0, WORD)
+        words = np.empty(len(mine.update) if vector else 0, WORD)
         factor = self.scale * mine.weight / max(nu, distance)
         stream = keystream(rounding)
         for start in range(0, len(words), BLOCK):
             place = slice(start, start + BLOCK)
-            step = np.subtract(mine.update[place], v[place], dtype=np.float64)
+            step = _from(v, mine.update, place)
             step *= factor
             step += stream_words(stream, len(step)) * _UNIFORM
             words[place] = np.floor(step, out=step).astype(np.int32).view(WORD)
         return Part(words, _tail(mine, mass, near=distance <= nu))
 
-    def total(self, words: Words, tail: Sequence[int], v: Vector32) -> Total:
+    def total(self, words: Words, tail: Sequence[int]) -> Total:
         """What the devices add up to, from the totals modulo 2^32 and 2^128.
 
         Raises:
@@ -170,13 +172,13 @@ class Encoding:
             count=numbers[COUNT],
             squares=numbers[SQUARE] / unit,
         )
-        self._check(found, len(v))
+        self._check(found)
         metrics = tuple(value / (1 << METRIC_FRACTION) for value in numbers[METRICS:])
         return Total(found, metrics, numbers[MASS])
 
-    def _check(self, found: Sum, dim: int) -> None:
+    def _check(self, found: Sum) -> None:
         """Sanity: what holds for every sum of parts that are as they should be."""
-        slack = self.cohort * (math.sqrt(dim) / self.scale + 1e-9)
+        slack = self.cohort * (math.sqrt(len(found.push)) / self.scale + 1e-9)
         length = float(np.linalg.norm(found.push))
         holds = {
             f"the count is {found.count} of {self.cohort}": 1 <= found.count <= self.cohort,
@@ -192,14 +194,18 @@ class Encoding:
             raise ImplausibleSumError(msg)
 
 
-def as_sent(v: Any) -> Vector32:
-    """A point as it travels: rounded to float32."""
+def as_sent(v: Any, dim: int) -> Vector32:
+    """A point as it travels: rounded to float32, and empty if it is zero.
+
+    Raises:
+        ValueError: if it is not a vector of numbers that float32 can hold.
+    """
     with np.errstate(over="ignore"):
         sent = np.asarray(v).astype("<f4")
-    if sent.ndim != 1 or not np.isfinite(sent).all():
-        msg = f"v must be a vector of finite float32 numbers, not of shape {sent.shape}"
+    if sent.shape != (dim,) or not np.isfinite(sent).all():
+        msg = f"v must be {dim} finite numbers that float32 can hold, and has shape {sent.shape}"
         raise ValueError(msg)
-    return sent
+    return sent if sent.any() else sent[:0]
 
 
 def weighs_more(mass: int, total: int, limit: float) -> bool:
@@ -210,11 +216,17 @@ def weighs_more(mass: int, total: int, limit: float) -> bool:
 def _distance(update: Vector32, v: Vector32) -> float:
     """|w - v| in float64, a block at a time."""
     square = 0.0
-    for start in range(0, len(v), BLOCK):
-        place = slice(start, start + BLOCK)
-        step = np.subtract(update[place], v[place], dtype=np.float64)
+    for start in range(0, len(update), BLOCK):
+        step = _from(v, update, slice(start, start + BLOCK))
         square += float(step @ step)
     return math.sqrt(square)
+
+
+def _from(v: Vector32, update: Vector32, place: slice) -> Floats:
+    """A block of w - v."""
+    if not len(v):
+        return update[place].astype(np.float64)
+    return np.subtract(update[place], v[place], dtype=np.float64)
 
 
 def _tail(mine: Contribution, mass: float, *, near: bool) -> list[int]:

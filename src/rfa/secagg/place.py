@@ -52,11 +52,11 @@ class Place:
         Raises:
             RefusalError, MessageError: if the round does not allow the question.
         """
-        if len(question.v) != self.opening.dim:
+        if len(question.v) not in (0, self.opening.dim):
             msg = f"v has {len(question.v)} coordinates, and the round is about {self.opening.dim}"
             raise WrongDimensionError(msg)
-        if not np.isfinite(question.v).all():
-            msg = "v must be finite"
+        if len(question.v) and not (np.isfinite(question.v).all() and question.v.any()):
+            msg = "v must be finite, and empty where it is zero"
             raise NotCanonicalError(msg)
         self._check_phase(question, point, memory)
         alive = self.members(question.alive)

@@ -87,12 +87,12 @@ class RingOracle:
     def _turn(self, v: Vector, nu: float, mass: int = 0, *, vector: bool = True) -> Total:
         """One sum, over those who survive it."""
         self._check_enough(self._alive, "are left")
-        turn, sent = self._turns, as_sent(v)
+        turn, sent = self._turns, as_sent(v, self._opening.dim)
         if turn >= self._opening.turns:
             msg = f"all {self._opening.turns} turns of the round are used up"
             raise AbortError(msg)
         self._turns += 1
-        words = np.zeros(len(sent) if vector else 0, WORD)
+        words = np.zeros(self._opening.dim if vector else 0, WORD)
         tail = [0] * (METRICS + self._opening.metrics)
         encoding, survivors = Encoding(self.parameters.cohort), set[int]()
         for device in sorted(self._alive):
@@ -104,7 +104,7 @@ class RingOracle:
                 words += part.words
                 tail = [(a + b) % TAIL for a, b in zip(tail, part.tail, strict=True)]
         self._close(frozenset(survivors), opening_place(turn))
-        return encoding.total(words, tail, sent)
+        return encoding.total(words, tail)
 
     def _close(self, survivors: Members, opening: int) -> None:
         """Keep the rules on those who survive a turn, and on those who open it."""

@@ -140,10 +140,6 @@ class Server:
             msg = f"all {opening.turns} turns of the round are used up"
             raise AbortError(msg)
         check_number("nu", nu, positive=True)
-        sent = as_sent(v)
-        if len(sent) != opening.dim:
-            msg = f"v must have {opening.dim} coordinates, not {len(sent)}"
-            raise ValueError(msg)
         second = bool(opening.limit) and self.turn % 2 == 1
         question = Question(
             session=opening.session,
@@ -153,7 +149,7 @@ class Server:
             mass=self._mass if second else 0,
             alive=write_bitmap(alive, table.cohort.parameters.cohort),
             sealed=(),
-            v=sent,
+            v=as_sent(v, opening.dim),
         )
         self._now = Turn(table, question, alive)
         self.turn += 1

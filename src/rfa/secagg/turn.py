@@ -78,7 +78,7 @@ class Turn:
     def __init__(self, table: Table, question: Question, alive: Members) -> None:
         self._table = table
         self._context = table.cohort.context(question, point_of(question.v, question.nu))
-        self._words = np.zeros(len(question.v) if question.vector else 0, WORD)
+        self._words = np.zeros(table.cohort.opening.dim if question.vector else 0, WORD)
         self._tail = [0] * (METRICS + table.cohort.opening.metrics)
         self._shares: dict[int, dict[int, int]] = {}
         self.question = question
@@ -161,7 +161,7 @@ class Turn:
         """
         add_masks(self._words, self._tail, self._masks())
         encoding = Encoding(self._table.cohort.parameters.cohort)
-        total = encoding.total(self._words, self._tail, self.question.v)
+        total = encoding.total(self._words, self._tail)
         if total.sum.count != len(self.survivors):
             msg = f"{total.sum.count} devices are in a sum over {len(self.survivors)}"
             raise ImplausibleSumError(msg)

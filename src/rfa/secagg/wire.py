@@ -134,7 +134,8 @@ def array(kind: str) -> Field:
     dtype = np.dtype(kind)
 
     def write(value: Any) -> bytes:
-        return len(value).to_bytes(4, "little") + value.astype(dtype, copy=False).tobytes()
+        numbers = np.ascontiguousarray(value, dtype)
+        return b"".join([len(numbers).to_bytes(4, "little"), numbers.data.cast("B")])
 
     def read(reader: Reader) -> Any:
         count = reader.count((1 << 32) - 1, dtype.itemsize)
