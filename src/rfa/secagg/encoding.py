@@ -16,8 +16,8 @@ Formal guarantees (tests/secagg/test_encoding.py):
     a total mass is too small by at most n 2^-96, a total of squares too large by at most that, up
     to the last digit of a float64.
 
-The point v is rounded to float32 first, and sums are at the rounded one: that is what travels. Zero,
-where one-step RFA and secure means ask, travels as an empty vector.
+The point v is rounded to float32 first, and sums are at the rounded one: that is what travels.
+Zero, where one-step RFA and secure means ask, travels as an empty vector.
 """
 
 from __future__ import annotations

@@ -99,13 +99,12 @@ class Place:
             raise DisagreementError(msg)
         statement = agreed_survivors(memory.context, unmask.survivors)
         survivors = self.members(unmask.survivors)
-        signers = {self.position}
+        signers, quorum = {self.position}, self.cohort.parameters.quorum
         for position, signature in unmask.signatures:
-            if position in survivors - signers:
+            if len(signers) < quorum and position in survivors - signers:
                 public = known[self.entries[position][0]]
                 if is_signed(public, statement, signature):
                     signers.add(position)
-        quorum = self.cohort.parameters.quorum
         if len(signers) < quorum:
             msg = f"{len(signers)} devices signed these survivors, and {quorum} are needed"
             raise DisagreementError(msg)

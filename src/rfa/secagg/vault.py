@@ -1,0 +1,127 @@
+"""A device whose secrets and place in the round are in a file of its own, and survive restarts.
+
+Each request is one transaction: the memory is read, the answer is made, the new memory is on the
+disk, and only then the answer is returned. Whatever is killed in between, the device goes on from
+before the request, of which nothing has left, or from after it, and a retry gets the stored bytes.
+Two processes cannot answer at once. What is no longer needed is overwritten.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Generator
+from pathlib import Path
+
+from rfa.secagg.device import Device, Entropy, Profile
+from rfa.secagg.encoding import Contribution
+from rfa.secagg.errors import MessageError, VaultError
+from rfa.secagg.memory import Memory, read_memory
+from rfa.secagg.messages import MOST_METRICS
+from rfa.secagg.wire import REAL, U8, array, many, read_message, write_message
+
+_KIND = 201
+_LAYOUT = (U8, REAL, many(REAL, MOST_METRICS), array("<f4"))
+_ABSENT = (0, 0.0, (), ())
+_WAIT = 30.0
+"""Seconds to wait for another process of the same device."""
+_PRAGMAS = ("journal_mode = DELETE", "synchronous = EXTRA", "secure_delete = ON")
+
+
+class DurableDevice:
+    """A device that keeps what it must not forget in a file, which only its owner may read."""
+
+    def __init__(self, path: Path, profile: Profile, *, entropy: Entropy = os.urandom) -> None:
+        """Open the store, or make it.
+
+        Raises:
+            VaultError: if the file cannot be used.
+        """
+        self._profile = profile
+        self._entropy = entropy
+        self._path = path
+        with self._translated():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch(mode=0o600)
+            self._store = sqlite3.connect(path, timeout=_WAIT, isolation_level=None)
+            for pragma in _PRAGMAS:
+                self._store.execute(f"PRAGMA {pragma}")
+            self._store.execute(
+                "CREATE TABLE IF NOT EXISTS kept (name TEXT PRIMARY KEY, value BLOB)"
+            )
+
+    def bring(self, mine: Contribution | None) -> None:
+        """Bring something into the next round; None to abstain from it. The last round is over."""
+        values = (1, mine.weight, mine.metrics, mine.update) if mine else _ABSENT
+        with self._transaction():
+            self._keep("memory", Memory(round=self._memory().round).encode())
+            self._keep("mine", write_message(_KIND, _LAYOUT, values))
+
+    def receive(self, request: bytes) -> bytes:
+        """Answer a request, and remember it first.
+
+        Raises:
+            RefusalError, MessageError: if it is refused; nothing has changed then.
+            VaultError: if the store cannot be used, or nothing was brought.
+        """
+        with self._transaction():
+            memory = self._memory()
+            device = Device(self._mine(), self._profile, entropy=self._entropy, memory=memory)
+            reply = device.receive(request)
+            if device.memory is not memory:
+                self._keep("memory", device.memory.encode())
+        return reply
+
+    def end(self) -> None:
+        """Forget everything about the round but its number."""
+        with self._transaction():
+            self._keep("memory", Memory(round=self._memory().round).encode())
+            self._store.execute("DELETE FROM kept WHERE name = 'mine'")
+
+    def close(self) -> None:
+        """Close the store; everything is on the disk already."""
+        self._store.close()
+
+    def _memory(self) -> Memory:
+        found = self._find("memory")
+        try:
+            return read_memory(found) if found else Memory()
+        except (ValueError, MessageError) as error:
+            msg = f"the store at {self._path} cannot be trusted: {error}"
+            raise VaultError(msg) from None
+
+    def _mine(self) -> Contribution | None:
+        found = self._find("mine")
+        if found is None:
+            msg = f"nothing was brought into the next round at {self._path}: bring an update first"
+            raise VaultError(msg)
+        _, (there, weight, metrics, update) = read_message(found, {_KIND: _LAYOUT})
+        return Contribution(update, weight, metrics) if there else None
+
+    def _find(self, name: str) -> bytes | None:
+        row = self._store.execute("SELECT value FROM kept WHERE name = ?", (name,)).fetchone()
+        return row[0] if row else None
+
+    def _keep(self, name: str, value: bytes) -> None:
+        self._store.execute("INSERT OR REPLACE INTO kept VALUES (?, ?)", (name, value))
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Generator[None]:
+        """All or nothing, on the disk, and no other process meanwhile."""
+        with self._translated():
+            self._store.execute("BEGIN EXCLUSIVE")
+            try:
+                yield
+                self._store.execute("COMMIT")
+            finally:
+                if self._store.in_transaction:
+                    self._store.execute("ROLLBACK")
+
+    @contextlib.contextmanager
+    def _translated(self) -> Generator[None]:
+        try:
+            yield
+        except (OSError, sqlite3.Error) as error:
+            msg = f"the store of device {self._profile.device} at {self._path} fails: {error}"
+            raise VaultError(msg) from None

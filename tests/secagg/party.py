@@ -1,0 +1,146 @@
+"""Devices and a server around one table, for the tests of the protocol."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rfa.secagg.device import Device, Identity, Profile
+from rfa.secagg.encoding import Contribution
+from rfa.secagg.keys import identity_of
+from rfa.secagg.messages import Open
+from rfa.secagg.parameters import Parameters, Terms, Trust
+from rfa.secagg.policy import Policy
+from rfa.secagg.protocol import InProcess, Losses, SecureOracle, open_round
+from rfa.secagg.ring import RingOracle
+from rfa.secagg.server import Outbox
+
+SMALL = Terms(colluders=0.2, dropouts=0.4, honest=0.3)
+"""Terms that let small cohorts lose many."""
+LYING = Terms(colluders=0.1, dropouts=0.2, honest=0.3, trust=Trust.LYING)
+
+
+@dataclass(frozen=True)
+class Exactly(Terms):
+    """Terms with the parameters of a test."""
+
+    fixed: Parameters | None = None
+
+    def parameters(self, cohort: int) -> Parameters:
+        assert self.fixed is not None
+        assert cohort == self.fixed.cohort
+        return self.fixed
+
+
+def exactly(parameters: Parameters) -> Exactly:
+    return Exactly(trust=parameters.trust, fixed=parameters)
+
+
+def drawn(seed: str) -> Callable[[int], bytes]:
+    """Entropy that is the same in each run."""
+    stream = hashlib.shake_256(seed.encode())
+    at = 0
+
+    def draw(size: int) -> bytes:
+        nonlocal at
+        at += size
+        return stream.digest(at)[at - size :]
+
+    return draw
+
+
+@dataclass
+class Party:
+    """A round with its devices, and all that was said in it.
+
+    Attributes:
+        said: (device, request, reply) in order; the reply is None if the device refused.
+    """
+
+    opening: Open
+    terms: Terms
+    parts: Mapping[int, Contribution | None]
+    rounding: dict[int, bytes]
+    identities: dict[int, bytes]
+    devices: dict[int, Device]
+    exchange: InProcess
+    said: list[tuple[int, bytes, bytes | None]] = field(
+        default_factory=list[tuple[int, bytes, bytes | None]]
+    )
+
+    @property
+    def known(self) -> dict[int, bytes]:
+        return {device: identity_of(secret) for device, secret in self.identities.items()}
+
+    def carry(self, outbox: Outbox) -> Iterable[tuple[int, bytes]]:
+        """The exchange, written down."""
+        for device, request in outbox:
+            reply = None
+            for _, reply in self.exchange(iter([(device, request)])):
+                yield device, reply
+            self.said.append((device, request, reply))
+
+    def oracle(self) -> SecureOracle:
+        return SecureOracle(self.opening, self.terms, self.parts, self.carry, self.known)
+
+    def ring(self) -> RingOracle:
+        return RingOracle(
+            self.opening,
+            self.terms,
+            self.parts,
+            rounding=self.rounding,
+            lost=self.exchange.lost,
+        )
+
+
+def contributions(count: int, dim: int, seed: int = 0, metrics: int = 1) -> dict[int, Contribution]:
+    """Updates of different lengths, with weights and metrics, under scattered numbers."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.uniform(0.1, 4, count)
+    return {
+        11 * index + 5: Contribution(
+            (lengths[index] * rng.standard_normal(dim)).astype(np.float32),
+            float(rng.uniform(0.05, 1)),
+            tuple(float(value) for value in rng.normal(0, 10, metrics)),
+        )
+        for index in range(count)
+    }
+
+
+def party(
+    parts: Mapping[int, Contribution | None] | int,
+    terms: Terms = SMALL,
+    *,
+    steps: int = 1,
+    limit: float = 0.0,
+    lost: Losses | None = None,
+    policy: Policy | None = None,
+    number: int = 1,
+) -> Party:
+    """A round that is about to begin."""
+    if isinstance(parts, int):
+        parts = contributions(parts, 3)
+    some = next(part for part in parts.values() if part)
+    dim, metrics = len(some.update), len(some.metrics)
+    opening = open_round(number, terms, steps=steps, dim=dim, metrics=metrics, limit=limit)
+    rounding = {device: hashlib.sha256(b"%d" % device).digest() for device in parts}
+    secrets = {device: hashlib.sha256(b"identity %d" % device).digest() for device in parts}
+    known = {device: identity_of(secret) for device, secret in secrets.items()}
+    devices = {
+        device: Device(
+            part,
+            Profile(device, policy or Policy(), Identity(secrets[device], known)),
+            rounding=rounding[device],
+        )
+        for device, part in parts.items()
+    }
+    exchange = InProcess(devices, lost or {})
+    return Party(opening, terms, parts, rounding, secrets, devices, exchange)
+
+
+def places(steps: int, *, limit: bool = False) -> Iterator[int]:
+    """All places in a round at which a device can be lost."""
+    return iter(range(2 + 3 * steps * (2 if limit else 1)))

@@ -1,0 +1,186 @@
+"""What a server's view of a round determines: which sums, over which honest devices.
+
+A masked part is x_i + b_i + sum of +- p_ij. From all that was said, and what colluders know, the
+secrets that can be put together are counted; the masks that they do not give are unknowns. Each is
+uniform and independent of everything else, so a linear combination of parts tells something exactly
+if all unknown masks in it cancel. Unknown self-masks never cancel; an unknown pair mask cancels
+only between the two parts that hold it, made for the same turn. So what is determined are the sums
+over connected components, where no mask leads out of the component.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from rfa.secagg.cohort import Cohort, Identities, accept, point_of
+from rfa.secagg.messages import (
+    NO_SHARE,
+    Advertise,
+    Deal,
+    Masked,
+    Open,
+    Opened,
+    Question,
+    Roster,
+    Unmask,
+    decode,
+    read_bitmap,
+)
+
+Said = Iterable[tuple[int, bytes, bytes | None]]
+
+
+@dataclass
+class Seat:
+    """A device as the transcript shows it."""
+
+    cohort: Cohort
+    position: int
+    asked: dict[int, tuple[bytes, frozenset[int]]] = field(
+        default_factory=dict[int, tuple[bytes, frozenset[int]]]
+    )
+    """By turn: the context of the part that it sent, and who it was told takes part."""
+    released: dict[tuple[int, bool], set[int]] = field(
+        default_factory=dict[tuple[int, bool], set[int]]
+    )
+    """By turn and kind (True for self-masks): whose share it released, by position."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """A sum that is determined: its turn and the honest devices in it."""
+
+    turn: int
+    members: frozenset[int]
+
+
+def seats(said: Said, identities: Identities) -> dict[int, Seat]:
+    """The devices that accepted a cohort, by number."""
+    openings: dict[int, Open] = {}
+    adverts: dict[int, Advertise] = {}
+    found: dict[int, Seat] = {}
+    for device, request, reply in said:
+        if reply is None:
+            continue
+        asked, answer = decode(request), decode(reply)
+        if isinstance(asked, Open) and isinstance(answer, Advertise):
+            openings[device], adverts[device] = asked, answer
+        elif isinstance(asked, Roster) and isinstance(answer, Deal):
+            found[device] = _seat(asked, openings[device], adverts[device], identities)
+        elif isinstance(asked, Question) and isinstance(answer, Masked):
+            _note_part(found[device], asked)
+        elif isinstance(asked, Unmask) and isinstance(answer, Opened):
+            _note_shares(found[device], asked, answer)
+    return found
+
+
+def _seat(roster: Roster, opening: Open, advert: Advertise, identities: Identities) -> Seat:
+    cohort, position, _ = accept(roster, opening, advert.entry, identities)
+    return Seat(cohort, position)
+
+
+def _note_part(seat: Seat, question: Question) -> None:
+    context = seat.cohort.context(question, point_of(question.v, question.nu))
+    alive = read_bitmap(question.alive, seat.cohort.parameters.cohort)
+    known = seat.asked.setdefault(question.turn, (context, alive))
+    assert known[0] == context, "a device sent two parts for one turn"
+
+
+def _note_shares(seat: Seat, unmask: Unmask, opened: Opened) -> None:
+    alive = seat.asked[unmask.turn][1]
+    survivors = read_bitmap(unmask.survivors, seat.cohort.parameters.cohort)
+    dealers = [one for one in seat.cohort.neighbours(seat.position) if one in alive]
+    for dealer, share in zip(dealers, opened.shares, strict=True):
+        if share != NO_SHARE:
+            seat.released.setdefault((unmask.turn, dealer in survivors), set()).add(dealer)
+
+
+def determined(
+    said: Said, identities: Identities, colluders: frozenset[int] = frozenset()
+) -> list[Known]:
+    """All sums that the view of a server that colludes with some devices determines."""
+    found = seats(list(said), identities)
+    groups: dict[tuple[bytes, int], dict[int, Seat]] = {}
+    for device, seat in found.items():
+        for turn, (context, _) in seat.asked.items():
+            groups.setdefault((context, turn), {})[device] = seat
+    known: list[Known] = []
+    for (_, turn), members in groups.items():
+        opened = {kind: _opened(found, turn, kind, colluders) for kind in (True, False)}
+        cohort = next(iter(members.values())).cohort.digest
+        known += _components(members, _table(found, cohort), turn, opened)
+    return [Known(one.turn, one.members - colluders) for one in known if one.members - colluders]
+
+
+def _table(found: dict[int, Seat], cohort: bytes) -> dict[int, int]:
+    """The devices that accepted a cohort, by position."""
+    return {seat.position: one for one, seat in found.items() if seat.cohort.digest == cohort}
+
+
+def _opened(
+    found: dict[int, Seat], turn: int, kind: bool, colluders: frozenset[int]
+) -> frozenset[int]:
+    """The devices whose secrets of a kind are known, or can be put together."""
+    shares: dict[int, int] = dict.fromkeys(colluders & set(found), 1 << 30)
+    for device, seat in found.items():
+        table = _table(found, seat.cohort.digest)
+        if device in colluders:
+            dealers = set(seat.cohort.neighbours(seat.position))
+        else:
+            dealers = seat.released.get((turn, kind), set[int]())
+        for dealer in dealers:
+            if dealer in table:
+                shares[table[dealer]] = shares.get(table[dealer], 0) + 1
+    return frozenset(
+        device
+        for device, count in shares.items()
+        if count >= found[device].cohort.parameters.threshold
+    )
+
+
+def _components(
+    members: dict[int, Seat],
+    table: dict[int, int],
+    turn: int,
+    opened: dict[bool, frozenset[int]],
+) -> list[Known]:
+    """The components of the parts of one context, without those that cannot be opened."""
+    edges: dict[int, set[int]] = {device: set() for device in members}
+    closed = set(members) - opened[True]
+    for device, seat in members.items():
+        for place in seat.cohort.neighbours(seat.position):
+            other = table.get(place)
+            known = device in opened[False] or other in opened[False]
+            if place not in seat.asked[turn][1] or known:
+                continue
+            if other in members:
+                edges[device].add(other)
+            else:
+                closed.add(device)  # nobody has sent the other part that holds this mask
+    return [Known(turn, frozenset(part)) for part in _connected(edges) if not part & closed]
+
+
+def _connected(edges: dict[int, set[int]]) -> list[set[int]]:
+    parts: list[set[int]] = []
+    left = set(edges)
+    while left:
+        part, waiting = set[int](), [left.pop()]
+        while waiting:
+            one = waiting.pop()
+            part.add(one)
+            waiting += edges[one] - part
+        left -= part
+        parts.append(part)
+    return parts
+
+
+def broken(known: list[Known], honest: int) -> list[str]:
+    """The promises that a view breaks: sums, and differences of sums, over too few."""
+    said = [f"a sum over {set(one.members)}" for one in known if len(one.members) < honest]
+    for one in known:
+        for other in known:
+            apart = one.members ^ other.members
+            if one.turn < other.turn and one.members & other.members and 0 < len(apart) < honest:
+                said.append(f"sums that differ by {set(apart)}")
+    return said
