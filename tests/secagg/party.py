@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rfa.secagg.device import Device, Identity, Profile
-from rfa.secagg.encoding import Contribution
+from rfa.secagg.encoding import Contribution, Total
 from rfa.secagg.keys import identity_of
-from rfa.secagg.messages import Open
+from rfa.secagg.messages import Masked, Open, decode
 from rfa.secagg.parameters import Parameters, Terms, Trust
 from rfa.secagg.policy import Policy
 from rfa.secagg.protocol import InProcess, Losses, SecureOracle, open_round
@@ -144,3 +144,23 @@ def party(
 def places(steps: int, *, limit: bool = False) -> Iterator[int]:
     """All places in a round at which a device can be lost."""
     return iter(range(2 + 3 * steps * (2 if limit else 1)))
+
+
+def masked(table: Party) -> list[tuple[int, bytes, bytes]]:
+    return [
+        (device, request, reply)
+        for device, request, reply in table.said
+        if reply is not None and isinstance(decode(reply), Masked)
+    ]
+
+
+def same(ours: Total | None, ideal: Total | None) -> bool:
+    assert ours is not None
+    assert ideal is not None
+    scalars = ("mass", "weight", "near", "count", "squares")
+    return (
+        np.array_equal(ours.sum.push, ideal.sum.push)
+        and all(getattr(ours.sum, name) == getattr(ideal.sum, name) for name in scalars)
+        and ours.metrics == ideal.metrics
+        and ours.mass == ideal.mass
+    )

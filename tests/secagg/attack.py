@@ -1,0 +1,108 @@
+"""A server that plays honestly up to a stage, and then asks one device what it should not."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rfa.secagg.cohort import leaf_of
+from rfa.secagg.device import Device
+from rfa.secagg.messages import (
+    Advertise,
+    Message,
+    Open,
+    Question,
+    Roster,
+    Survivors,
+    Unmask,
+    decode,
+    decode_as,
+)
+from rfa.secagg.parameters import Terms, Trust
+from rfa.secagg.server import Outbox, Server
+from tests.secagg.party import Party, contributions, party
+
+NU = 1.5
+TERMS = Terms(colluders=0.1, dropouts=0.2, honest=0.3)
+STAGES = (Open, Roster, Question, Survivors, Unmask)
+
+
+def reach(table: Party, stage: type[Message], turn: int = 0) -> dict[int, bytes]:
+    """Play honestly up to a stage: the requests of an honest server there, not yet delivered."""
+    server = Server(table.opening, table.terms, table.known)
+    box = dict(server.open(table.devices))
+    if stage is Open:
+        return box
+    box = deliver(table, server, box, server.roster)
+    if stage is Roster:
+        return box
+    at = 0
+    while True:
+        box = deliver(table, server, box, lambda: server.ask(np.ones(3), NU))
+        if stage is Question and at == turn:
+            return box
+        if table.opening.trust == Trust.LYING:
+            box = deliver(table, server, box, server.survivors)
+            if stage is Survivors and at == turn:
+                return box
+        box = deliver(table, server, box, server.unmask)
+        if stage is Unmask and at == turn:
+            return box
+        for device, request in box.items():
+            assert server.take(device, table.devices[device].receive(request))
+        server.total()
+        box, at = {}, at + 1
+
+
+def deliver(
+    table: Party, server: Server, box: dict[int, bytes], then: Callable[[], Outbox]
+) -> dict[int, bytes]:
+    for device, request in box.items():
+        assert server.take(device, table.devices[device].receive(request))
+    return dict(then())
+
+
+def refuses(
+    device: Device, request: bytes, error: type[Exception], match: str | None = None
+) -> None:
+    """The device refuses by name, and is as it was before."""
+    before = device.memory
+    with pytest.raises(error, match=match):
+        device.receive(request)
+    assert device.memory is before
+
+
+def altered(request: bytes, **changes: Any) -> bytes:
+    return dataclasses.replace(decode(request), **changes).encode()
+
+
+def victim_of(table: Party) -> int:
+    return sorted(table.devices)[2]
+
+
+def at_stage(
+    stage: type[Message], *, terms: Terms = TERMS, turn: int = 0, **how: Any
+) -> tuple[Party, Device, bytes]:
+    """A party at a stage, its victim, and the honest request that the victim would get."""
+    options: dict[str, Any] = {"steps": 2} | how
+    table = party(contributions(10, 3), terms, **options)
+    box = reach(table, stage, turn)
+    victim = victim_of(table)
+    return table, table.devices[victim], box[victim]
+
+
+def adverts(table: Party) -> list[Any]:
+    return [decode_as(Advertise, device.memory.advert).entry for device in table.devices.values()]
+
+
+def own_leaf(table: Party) -> bytes:
+    entry = next(one for one in adverts(table) if one[0] == victim_of(table))
+    return leaf_of(table.opening, entry)
+
+
+def leaves(table: Party) -> list[bytes]:
+    return [leaf_of(table.opening, entry) for entry in adverts(table)]

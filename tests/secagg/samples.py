@@ -1,0 +1,97 @@
+"""One message of each kind, and random ones, for the tests of messages and vectors."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from rfa.secagg import messages as m
+
+
+def span(start: int, size: int) -> bytes:
+    return bytes((start + index) % 256 for index in range(size))
+
+
+SESSION = span(0, 16)
+ENTRY: m.Entry = (258, span(1, 32), (span(2, 32), span(3, 32)), span(4, 64))
+UNSIGNED: m.Entry = (7, span(5, 32), (span(6, 32),), b"")
+
+SAMPLES: list[m.Message] = [
+    m.Open(SESSION, 3, 2, 1000, 1, 0.25, 2),
+    m.Advertise(SESSION, ENTRY),
+    m.Roster(SESSION, (9, 1, 2, 3, 6, 3, 1, 0), (span(7, 32), span(8, 32)), (ENTRY, UNSIGNED)),
+    m.Deal(SESSION, (span(9, 32),), ((span(10, 82),), (span(11, 82),))),
+    m.Question(
+        SESSION,
+        1,
+        1,
+        0.5,
+        2**100 + 1,
+        b"\xff\x01",
+        (span(12, 82),),
+        np.array([1.5, -2.0, 1e-40], "<f4"),
+    ),
+    m.Masked(SESSION, 1, (0, 2**128 - 1, 5), np.array([0, 2**32 - 1, 77], "<u4")),
+    m.Survivors(SESSION, 1, b"\xfe\x01"),
+    m.Consent(SESSION, 1, span(13, 64)),
+    m.Unmask(SESSION, 1, b"\xfe\x01", ((1, span(14, 64)), (8, span(15, 64)))),
+    m.Opened(SESSION, 1, (span(16, 33), m.NO_SHARE)),
+    m.Abstain(SESSION, 2**64 - 1),
+]
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two messages are of one kind with the same fields, arrays to the bit."""
+    if type(one) is not type(other):
+        return False
+    pairs = [(getattr(one, f.name), getattr(other, f.name)) for f in dataclasses.fields(one)]
+    return all(
+        a.dtype == b.dtype and a.tobytes() == b.tobytes() if isinstance(a, np.ndarray) else a == b
+        for a, b in pairs
+    )
+
+
+u8, u32, u64 = (st.integers(0, 2**bits - 1) for bits in (8, 32, 64))
+u128 = st.integers(0, 2**128 - 1)
+real = st.floats(allow_nan=False, allow_infinity=False).filter(lambda x: str(x) != "-0.0")
+
+
+def exactly(size: int) -> st.SearchStrategy[bytes]:
+    return st.binary(min_size=size, max_size=size)
+
+
+def several(strategy: st.SearchStrategy[Any], most: int = 3) -> st.SearchStrategy[tuple[Any, ...]]:
+    return st.lists(strategy, max_size=most).map(tuple)
+
+
+session, key = exactly(16), exactly(32)
+entry = st.tuples(u64, key, several(key), st.binary(max_size=64))
+bitmap = st.binary(max_size=9)
+sealed = exactly(m.SEALED_SIZE)
+floats = hnp.arrays("<f4", st.integers(0, 5))
+words = hnp.arrays("<u4", st.integers(0, 5))
+
+KINDS: dict[type[m.Message], st.SearchStrategy[m.Message]] = {
+    m.Open: st.builds(m.Open, session, u64, u32, u32, u32, real, u8),
+    m.Advertise: st.builds(m.Advertise, session, entry),
+    m.Roster: st.builds(
+        m.Roster, session, st.tuples(*[u32] * 6, u8, u8), several(key), several(entry, 2)
+    ),
+    m.Deal: st.builds(m.Deal, session, several(key), several(several(sealed, 2), 2)),
+    m.Question: st.builds(
+        m.Question, session, u32, u8, real, u128, bitmap, several(sealed, 2), floats
+    ),
+    m.Masked: st.builds(m.Masked, session, u32, several(u128), words),
+    m.Survivors: st.builds(m.Survivors, session, u32, bitmap),
+    m.Consent: st.builds(m.Consent, session, u32, exactly(64)),
+    m.Unmask: st.builds(
+        m.Unmask, session, u32, bitmap, several(st.tuples(u32, exactly(64)), 2)
+    ),
+    m.Opened: st.builds(m.Opened, session, u32, several(exactly(33))),
+    m.Abstain: st.builds(m.Abstain, session, u64),
+}
+"""Strategies for every kind of message."""

@@ -1,0 +1,212 @@
+"""What masks, seals and commitments are bound to: whatever differs, they do not fit together."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rfa.secagg import hashing
+from rfa.secagg.cohort import (
+    Cohort,
+    agreed_survivors,
+    form,
+    leaf_of,
+    pair_mask,
+    point_of,
+    self_mask,
+)
+from rfa.secagg.errors import CohortError, DuplicateKeyError
+from rfa.secagg.masks import keystream
+from rfa.secagg.messages import Entry, Open, Question
+from rfa.secagg.parameters import Parameters, Trust
+
+OPENING = Open(bytes(16), round=7, steps=3, dim=2, metrics=1, limit=0.5, trust=1)
+PARAMETERS = Parameters(9, 1, 2, 3, 6, 3)
+LEAVES = tuple(bytes([index]) * 32 for index in range(9))
+V = np.array([1.0, 2.0], np.float32)
+QUESTION = Question(bytes(16), 1, 1, 0.5, 10**20, b"\xff\x01", (), V)
+AGREED, SEED = bytes(range(32)), bytes(range(32, 64))
+
+OPENINGS: dict[str, Any] = {
+    "session": b"\1" + bytes(15),
+    "round": 8,
+    "steps": 4,
+    "dim": 3,
+    "metrics": 2,
+    "limit": 0.25,
+    "trust": 2,
+}
+OTHER_PARAMETERS = {
+    "cohort": Parameters(10, 1, 2, 3, 6, 3),
+    "colluders": Parameters(9, 0, 2, 3, 6, 3),
+    "dropouts": Parameters(9, 1, 1, 3, 6, 3),
+    "honest": Parameters(9, 1, 2, 4, 6, 3),
+    "degree": Parameters(9, 1, 2, 3, 8, 3),
+    "threshold": Parameters(9, 1, 2, 3, 6, 4),
+    "trust": Parameters(9, 1, 1, 3, 6, 5, Trust.LYING),
+}
+QUESTIONS: dict[str, Any] = {
+    "turn": 2,
+    "vector": 0,
+    "mass": 10**20 + 1,
+    "alive": b"\xfe\x01",
+    "v": np.array([1.0, np.nextafter(np.float32(2), np.float32(3))], np.float32),
+    "nu": float(np.nextafter(0.5, 1)),
+}
+
+
+def cohorts() -> dict[str, Cohort]:
+    """A cohort, and cohorts that differ from it in one thing."""
+    found = {"same": form(OPENING, PARAMETERS, LEAVES)}
+    for name, value in OPENINGS.items():
+        opening = dataclasses.replace(OPENING, **{name: value})
+        found[f"opening {name}"] = form(opening, PARAMETERS, LEAVES)
+    for name, parameters in OTHER_PARAMETERS.items():
+        leaves = LEAVES if parameters.cohort == 9 else (*LEAVES, b"\x77" * 32)
+        found[f"parameters {name}"] = form(OPENING, parameters, leaves)
+    for index in range(9):
+        leaves = (*LEAVES[:index], LEAVES[index][:31] + b"\xfe", *LEAVES[index + 1 :])
+        found[f"leaf {index}"] = form(OPENING, PARAMETERS, leaves)
+    return found
+
+
+def context(cohort: Cohort, question: Question = QUESTION) -> bytes:
+    return cohort.context(question, point_of(question.v, question.nu))
+
+
+def contexts() -> dict[str, bytes]:
+    """The context of a turn, and of turns that differ in one thing."""
+    found = {name: context(cohort) for name, cohort in cohorts().items()}
+    for name, value in QUESTIONS.items():
+        question = dataclasses.replace(QUESTION, **{name: value})
+        found[f"question {name}"] = context(cohorts()["same"], question)
+    return found
+
+
+def assert_all_differ(found: dict[str, bytes]) -> None:
+    for (one, first), (other, second) in itertools.combinations(found.items(), 2):
+        assert first != second, f"{one} and {other} are the same"
+
+
+def test_the_variations_are_of_every_field() -> None:
+    """So that a field that is added must be varied too."""
+    assert [field.name for field in dataclasses.fields(Open)] == list(OPENINGS)
+    names = {field.name for field in dataclasses.fields(Parameters)}
+    assert names - {"statistical"} == set(OTHER_PARAMETERS)
+    asked = {field.name for field in dataclasses.fields(Question)}
+    assert asked - {"session", "sealed"} == set(QUESTIONS)
+
+
+def test_the_context_of_a_turn_is_bound_to_all_of_it() -> None:
+    found = contexts()
+    assert len(found) == 1 + 7 + 7 + 9 + 6
+    assert_all_differ(found)
+    assert context(cohorts()["same"]) == found["same"]
+
+
+def test_masks_are_bound_to_the_context_and_the_pair() -> None:
+    found = {name: pair_mask(AGREED, one, 2, 5) for name, one in contexts().items()}
+    same = contexts()["same"]
+    for one, other in ((2, 4), (3, 5), (1, 5), (0, 7)):
+        found[f"pair {one} {other}"] = pair_mask(AGREED, same, one, other)
+    found["secret"] = pair_mask(SEED, same, 2, 5)
+    found |= {f"own {name}": self_mask(SEED, one) for name, one in contexts().items()}
+    found["own of the agreed secret"] = self_mask(AGREED, same)
+    assert_all_differ(found)
+    assert_all_differ({name: keystream(key).update(bytes(16)) for name, key in found.items()})
+
+
+def test_both_devices_of_a_pair_have_the_same_mask() -> None:
+    same = contexts()["same"]
+    assert pair_mask(AGREED, same, 2, 5) == pair_mask(AGREED, same, 5, 2)
+
+
+def test_statistical_parameters_are_part_of_the_cohort() -> None:
+    leaves = tuple(index.to_bytes(32, "big") for index in range(1000))
+    certain = Parameters(1000, 20, 20, 250, 52, 28)
+    chance = dataclasses.replace(certain, statistical=True)
+    assert form(OPENING, certain, leaves).digest != form(OPENING, chance, leaves).digest
+
+
+def test_seals_are_bound_to_the_cohort_source_target_and_turn() -> None:
+    found = {name: cohort.binding(2, 5, 1) for name, cohort in cohorts().items()}
+    same = cohorts()["same"]
+    for source, target, turn in ((5, 2, 1), (2, 4, 1), (3, 5, 1), (2, 5, 0), (2, 5, 2), (1, 5, 2)):
+        found[f"{source} {target} {turn}"] = same.binding(source, target, turn)
+    assert_all_differ(found)
+
+
+def test_keys_of_seals_are_bound_to_the_cohort_and_the_direction() -> None:
+    found = {name: cohort.seal_key(AGREED, 2, 5) for name, cohort in cohorts().items()}
+    same = cohorts()["same"]
+    found["back"] = same.seal_key(AGREED, 5, 2)
+    found["other"] = same.seal_key(AGREED, 2, 4)
+    found["secret"] = same.seal_key(SEED, 2, 5)
+    assert_all_differ(found)
+
+
+def test_commitments_are_bound_to_the_cohort_the_device_and_the_turn() -> None:
+    found = {name: cohort.commitment(2, 1, SEED) for name, cohort in cohorts().items()}
+    same = cohorts()["same"]
+    found["position"] = same.commitment(1, 1, SEED)
+    found["turn"] = same.commitment(2, 2, SEED)
+    found["swapped"] = same.commitment(1, 2, SEED)
+    found["seed"] = same.commitment(2, 1, SEED[:31] + b"\0")
+    assert_all_differ(found)
+
+
+def test_consent_is_bound_to_the_context_and_the_survivors() -> None:
+    found = {name: agreed_survivors(one, b"\xff\x01") for name, one in contexts().items()}
+    found["survivors"] = agreed_survivors(contexts()["same"], b"\xff\x00")
+    assert_all_differ(found)
+
+
+def test_leaves_are_bound_to_the_opening_and_all_keys() -> None:
+    entry: Entry = (3, b"\1" * 32, (b"\2" * 32, b"\3" * 32), b"")
+    found = {"same": leaf_of(OPENING, entry)}
+    for name, value in OPENINGS.items():
+        found[name] = leaf_of(dataclasses.replace(OPENING, **{name: value}), entry)
+    found["device"] = leaf_of(OPENING, (4, *entry[1:]))
+    found["sealing"] = leaf_of(OPENING, (3, b"\4" * 32, *entry[2:]))
+    found["order"] = leaf_of(OPENING, (3, entry[1], entry[2][::-1], b""))
+    found["fewer"] = leaf_of(OPENING, (3, entry[1], entry[2][:1], b""))
+    assert_all_differ(found)
+    assert leaf_of(OPENING, (*entry[:3], b"\5" * 64)) == found["same"]
+
+
+def test_a_point_is_bound_to_every_bit_of_v_and_nu() -> None:
+    found = {
+        "zero": point_of(V[:0], 1.0),
+        "nu": point_of(V[:0], 2.0),
+        "zeros": point_of(0 * V, 1.0),
+    }
+    for bit in range(64):
+        words = V.copy().view(np.uint64)
+        words ^= np.uint64(1 << bit)
+        found[f"bit {bit}"] = point_of(words.view(np.float32), 1.0)
+    assert_all_differ(found)
+
+
+def test_everything_is_bound_to_the_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, cohort = contexts()["same"], cohorts()["same"]
+    keys = pair_mask(AGREED, before, 2, 5), self_mask(SEED, before), cohort.seal_key(AGREED, 2, 5)
+    digests = cohort.binding(2, 5, 1), cohort.commitment(2, 1, SEED), context(cohort)
+    monkeypatch.setattr(hashing, "PROTOCOL", b"rfa secure sum 2")
+    again = pair_mask(AGREED, before, 2, 5), self_mask(SEED, before), cohort.seal_key(AGREED, 2, 5)
+    newer = cohort.binding(2, 5, 1), cohort.commitment(2, 1, SEED), context(cohort)
+    assert not {*keys, *digests} & {*again, *newer}
+    assert form(OPENING, PARAMETERS, LEAVES).digest != cohort.digest
+
+
+def test_leaves_are_one_for_each_device_in_order() -> None:
+    with pytest.raises(CohortError, match="of 9 devices, and 8 are listed"):
+        form(OPENING, PARAMETERS, LEAVES[:8])
+    swapped = (LEAVES[1], LEAVES[0], *LEAVES[2:])
+    doubled = (LEAVES[0], *LEAVES[:8])
+    for leaves in (swapped, doubled):
+        with pytest.raises(DuplicateKeyError, match="not in order, or a device is in it twice"):
+            form(OPENING, PARAMETERS, leaves)

@@ -1,0 +1,283 @@
+"""The fixed point of sums: no total wraps around, and every rounding is within its bound."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from rfa.secagg import encoding as module
+from rfa.secagg.encoding import (
+    COUNT,
+    LARGEST_COHORT,
+    MASS,
+    METRICS,
+    NEAR,
+    SQUARE,
+    WEIGHT,
+    Contribution,
+    Encoding,
+    Part,
+    Total,
+    Vector32,
+)
+from rfa.secagg.errors import ImplausibleSumError, ParameterError
+from rfa.secagg.masks import BLOCK, TAIL, WORD
+
+COHORTS = [1, 2, 3, 100, 2**20, LARGEST_COHORT]
+ZERO = np.empty(0, np.float32)
+UNIT = 2**96
+KEY = bytes(range(32))
+RING = 2**32
+
+
+def floats(*values: float) -> Vector32:
+    return np.array(values, np.float32)
+
+
+def signed(words: Any) -> list[int]:
+    return [int(word) for word in np.asarray(words).view(np.int32)]
+
+
+def key_of(index: int) -> bytes:
+    return index.to_bytes(32, "big")
+
+
+def add(parts: list[Part]) -> tuple[NDArray[np.uint32], list[int]]:
+    words = np.zeros(len(parts[0].words), WORD)
+    for part in parts:
+        words += part.words
+    columns = zip(*(part.tail for part in parts), strict=True)
+    return words, [sum(column) % TAIL for column in columns]
+
+
+def total_of(parts: list[Part]) -> Total:
+    return Encoding(len(parts)).total(*add(parts))
+
+
+def root(value: Fraction) -> Fraction:
+    """The square root, rounded down to a relative 2^-150 or so."""
+    digits = 400
+    return Fraction(math.isqrt(math.floor(value * (1 << 2 * digits))), 1 << digits)
+
+
+def steps_of(update: Vector32, v: Vector32) -> list[Fraction]:
+    at = v if len(v) else np.zeros_like(update)
+    return [Fraction(float(w)) - Fraction(float(a)) for w, a in zip(update, at, strict=True)]
+
+
+def exact_push(mine: Contribution, v: Vector32, nu: float) -> list[Fraction]:
+    steps = steps_of(mine.update, v)
+    reach = max(Fraction(nu), root(sum((step * step for step in steps), Fraction(0))))
+    return [Fraction(mine.weight) * step / reach for step in steps]
+
+
+@pytest.mark.parametrize("draw", [0, RING - 1])
+@pytest.mark.parametrize("cohort", COHORTS)
+def test_no_total_can_wrap_around(cohort: int, draw: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All push on one coordinate, however the rounding falls, and everybody the same."""
+
+    def worst(stream: object, count: int) -> NDArray[np.uint32]:
+        return np.full(count, draw, WORD)
+
+    monkeypatch.setattr(module, "stream_words", worst)
+    code = Encoding(cohort)
+    for size in (1e-45, 1e-3, 1.0, 3.0, 3.4e38):
+        for sign in (-1, 1):
+            mine = Contribution(floats(0, sign * size, 0))
+            for nu in (1e-6, float(np.float32(size)), 1e38):
+                words = signed(code.part(mine, ZERO, nu, KEY).words)
+                sums = [cohort * word for word in words]
+                assert max(map(abs, words)) <= code.scale + 1
+                assert all(-RING // 2 < value < RING // 2 for value in sums)
+
+
+@pytest.mark.parametrize("cohort", COHORTS)
+def test_the_scale_is_the_largest_that_is_safe(cohort: int) -> None:
+    scale = Encoding(cohort).scale
+    assert cohort * (scale + 1) < 2**31 <= cohort * (scale + 2)
+    assert scale >= 2
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+@pytest.mark.parametrize("cohort", [1, 2, 3, 100])
+def test_the_largest_total_is_decoded(cohort: int, sign: int) -> None:
+    code = Encoding(cohort)
+    mine = Contribution(floats(sign * 1e20, 0))
+    parts = [code.part(mine, ZERO, 1.0, key_of(index)) for index in range(cohort)]
+    total = total_of(parts)
+    assert total.sum.push.tolist() == [sign * cohort, 0]
+    assert (total.sum.count, total.sum.weight, total.sum.near) == (cohort, cohort, 0)
+
+
+def test_a_mass_below_all_digits_ends_the_step() -> None:
+    """All updates 2^96 times farther than nu: the step would divide by zero."""
+    part = Encoding(1).part(Contribution(floats(3e38)), ZERO, 1.0, KEY)
+    assert part.tail[MASS] == 0
+    with pytest.raises(ImplausibleSumError, match="the mass is 0"):
+        total_of([part])
+
+
+@pytest.mark.parametrize("cohort", [0, -1, LARGEST_COHORT + 1])
+def test_cohorts_that_could_wrap_around_are_refused(cohort: int) -> None:
+    with pytest.raises(ParameterError, match=f"not {cohort}"):
+        Encoding(cohort)
+
+
+VALUES = [0.0, 1.0, -1.0, 0.5, 3.0, -7.25, 1e-45, -1e-40, 1e30, -1e30, 3.4e38, 0.1, 1e-6]
+numbers = st.one_of(st.sampled_from(VALUES), st.floats(-100, 100, width=32))
+weights = st.one_of(st.sampled_from([1.0, 0.5, 2.0**-20]), st.floats(2.0**-20, 1))
+radii = st.sampled_from([1e-6, 1e-3, 0.1, 1.0, 50.0, 1e30, 1e300])
+
+
+@st.composite
+def questions(draw: st.DrawFn) -> tuple[list[Contribution], Vector32, float]:
+    """Devices with duplicates among them, a point that may be one of them, and a radius."""
+    dim, count = draw(st.integers(1, 5)), draw(st.integers(1, 6))
+    vectors = st.lists(numbers, min_size=dim, max_size=dim)
+    rows = draw(st.lists(vectors, min_size=count, max_size=count))
+    rows[-1] = draw(st.sampled_from(rows))
+    mine = [Contribution(floats(*row), draw(weights)) for row in rows]
+    v = draw(st.sampled_from([[], *rows, draw(vectors)]))
+    return mine, floats(*v), draw(radii)
+
+
+@given(questions(), st.binary(min_size=32, max_size=32))
+def test_each_word_is_off_by_less_than_a_unit(
+    asked: tuple[list[Contribution], Vector32, float], key: bytes
+) -> None:
+    mine, v, nu = asked
+    code = Encoding(100)
+    words = signed(code.part(mine[0], v, nu, key).words)
+    for word, push in zip(words, exact_push(mine[0], v, nu), strict=True):
+        assert abs(word - code.scale * push) < 1
+        assert word == 0 or word * push > 0 or abs(code.scale * push) < 1
+
+
+@given(questions())
+def test_totals_are_those_of_the_devices(
+    asked: tuple[list[Contribution], Vector32, float],
+) -> None:
+    mine, v, nu = asked
+    cohort = len(mine)
+    code = Encoding(cohort)
+    masses: list[Fraction] = []
+    near = 0
+    for one in mine:
+        square = sum((step * step for step in steps_of(one.update, v)), Fraction(0))
+        assume(not 0 < abs(square / Fraction(nu) ** 2 - 1) < 1e-12)
+        near += square <= Fraction(nu) ** 2
+        masses.append(Fraction(one.weight) * min(1, Fraction(nu) / max(root(square), Fraction(nu))))
+    assume(sum(masses) > Fraction(2 * cohort, UNIT))
+    total = total_of([code.part(one, v, nu, key_of(i)) for i, one in enumerate(mine)])
+    digits = Fraction(2 ** (-50))
+    assert (total.sum.count, total.sum.near) == (cohort, near)
+    assert total.mass / UNIT == total.sum.mass
+    weight = float(sum(Fraction(one.weight) for one in mine))
+    assert total.sum.weight == pytest.approx(weight, rel=1e-15, abs=cohort * 2.0**-96)
+    low = sum(masses) * (1 - digits) - Fraction(cohort, UNIT)
+    assert low <= Fraction(total.mass, UNIT) <= sum(masses) * (1 + digits)
+    squares = sum(mass * mass for mass in masses)
+    high = squares * (1 + 4 * digits) + Fraction(cohort, UNIT)
+    assert squares * (1 - digits) <= Fraction(total.sum.squares) <= high
+    pushes = [exact_push(one, v, nu) for one in mine]
+    for found, column in zip(total.sum.push, zip(*pushes, strict=True), strict=True):
+        assert abs(Fraction(float(found)) - sum(column)) <= Fraction(cohort, code.scale)
+
+
+def test_rounding_is_right_on_average() -> None:
+    """Within 5 standard errors over 3000 rounding keys, for each coordinate."""
+    code, trials = Encoding(7), 3000
+    mine = Contribution(np.random.default_rng(1).standard_normal(12).astype(np.float32), 0.7)
+    exact = [float(code.scale * push % 1) for push in exact_push(mine, ZERO, 2.0)]
+    floors = [math.floor(code.scale * push) for push in exact_push(mine, ZERO, 2.0)]
+    drawn = [signed(code.part(mine, ZERO, 2.0, key_of(i)).words) for i in range(trials)]
+    above = np.array(drawn) - np.array(floors)
+    assert set(above.flat) == {0, 1}
+    for share, found in zip(exact, above.mean(axis=0), strict=True):
+        assert abs(found - share) <= 5 * math.sqrt(share * (1 - share) / trials)
+
+
+def test_the_error_of_a_total_is_as_stated() -> None:
+    cohort, dim = 12, 20_000
+    code, rng = Encoding(cohort), np.random.default_rng(2)
+    updates = rng.standard_normal((cohort, dim)).astype(np.float32)
+    parts = [code.part(Contribution(w), ZERO, 1.0, key_of(i)) for i, w in enumerate(updates)]
+    wide = updates.astype(np.float64)
+    exact = (wide / np.linalg.norm(wide, axis=1)[:, None]).sum(axis=0)
+    error = total_of(parts).sum.push - exact
+    stated = math.sqrt(cohort / 6) / code.scale
+    assert float(error.std()) == pytest.approx(stated, rel=0.02)
+    assert abs(float(error.mean())) <= 5 * stated / math.sqrt(dim)
+    assert np.abs(error).max() < cohort / code.scale
+
+
+@given(weights, st.sampled_from([1e-3, 1.0, 1e6]))
+def test_within_the_radius_mass_is_rounded_down_and_squares_up(weight: float, nu: float) -> None:
+    tail = Encoding(3).part(Contribution(floats(0, nu / 2), weight), ZERO, nu, KEY).tail
+    exact = Fraction(weight)
+    assert exact * (1 - Fraction(1, 2**51)) - Fraction(1, UNIT) <= Fraction(tail[MASS], UNIT)
+    assert Fraction(tail[MASS], UNIT) < exact
+    assert exact**2 < Fraction(tail[SQUARE], UNIT)
+    assert Fraction(tail[SQUARE], UNIT) <= exact**2 * (1 + Fraction(1, 2**49)) + Fraction(1, UNIT)
+    assert Fraction(tail[WEIGHT], UNIT) <= exact < Fraction(tail[WEIGHT] + 1, UNIT)
+    assert (tail[NEAR], tail[COUNT], len(tail)) == (1, 1, METRICS)
+
+
+@given(weights, st.floats(1e-6, 4.9))
+def test_beyond_the_radius_mass_is_rounded_down_and_squares_up(weight: float, nu: float) -> None:
+    """Up to the last digit of a float64, as stated; the distance is 5."""
+    tail = Encoding(3).part(Contribution(floats(3, -4), weight), ZERO, nu, KEY).tail
+    exact, digit = Fraction(weight) * Fraction(nu) / 5, Fraction(1, 2**52)
+    assert Fraction(tail[MASS], UNIT) <= exact * (1 + digit)
+    assert Fraction(tail[SQUARE], UNIT) >= exact**2 * (1 - digit)
+    assert tail[NEAR] == 0
+
+
+METRIC = st.floats(-(2.0**32), 2.0**32)
+
+
+@given(st.lists(st.tuples(METRIC, METRIC), min_size=1, max_size=5))
+def test_metrics_may_be_negative_and_fractional(rows: list[tuple[float, float]]) -> None:
+    code = Encoding(len(rows))
+    parts = [code.part(Contribution(floats(1), 1, row), ZERO, 1.0, KEY) for row in rows]
+    for found, column in zip(total_of(parts).metrics, zip(*rows, strict=True), strict=True):
+        exact = sum(map(Fraction, column))
+        assert abs(Fraction(found) - exact) <= Fraction(len(rows), 2**65) + abs(exact) / 2**52
+
+
+@given(questions())
+def test_zero_may_travel_as_an_empty_vector(
+    asked: tuple[list[Contribution], Vector32, float],
+) -> None:
+    mine, _, nu = asked
+    code = Encoding(5)
+    empty = code.part(mine[0], ZERO, nu, KEY)
+    explicit = code.part(mine[0], np.zeros_like(mine[0].update), nu, KEY)
+    assert empty.words.tolist() == explicit.words.tolist()
+    assert empty.tail == explicit.tail
+
+
+def test_a_phase_without_vectors_has_the_same_scalars() -> None:
+    code, mine = Encoding(4), Contribution(floats(3, 4), 0.25, (1.5,))
+    whole = code.part(mine, floats(1, 1), 0.5, KEY)
+    scalars = code.part(mine, floats(1, 1), 0.5, KEY, vector=False)
+    assert (len(whole.words), len(scalars.words)) == (2, 0)
+    assert scalars.tail == whole.tail
+
+
+@settings(max_examples=20)
+@given(st.sampled_from([BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 7]), st.integers(0, 2**32))
+def test_long_vectors_are_as_short_ones(dim: int, seed: int) -> None:
+    """Blocks follow on each other: every word is within a unit of its push."""
+    update = np.random.default_rng(seed).standard_normal(dim).astype(np.float32)
+    v, code = np.roll(update, 1), Encoding(50)
+    words = code.part(Contribution(update), v, 1.0, KEY).words.view(np.int32)
+    step = update.astype(np.float64) - v
+    assert np.abs(words - code.scale * step / np.linalg.norm(step)).max() < 1

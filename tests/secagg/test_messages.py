@@ -1,0 +1,277 @@
+"""Messages: one encoding each, and bytes that are none are refused by a named error."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rfa.secagg import messages as m
+from rfa.secagg.errors import (
+    MessageError,
+    NotCanonicalError,
+    OversizedError,
+    TruncatedError,
+    UnknownKindError,
+    UnknownVersionError,
+)
+from rfa.secagg.memory import GONE, Memory, forget, read_memory
+from rfa.secagg.shares import PRIME
+from tests.secagg.samples import KINDS, SAMPLES, SESSION, same
+
+HEAD = b"rfa\x01"
+any_message = st.one_of(*KINDS.values())
+names = [type(sample).__name__ for sample in SAMPLES]
+
+
+def test_the_samples_are_of_every_kind() -> None:
+    kinds = m.Message.__subclasses__()
+    assert [type(sample) for sample in SAMPLES] == kinds == list(KINDS)
+    assert [kind.KIND for kind in kinds] == list(range(1, 12))
+
+
+@given(any_message)
+def test_what_is_encoded_is_decoded(message: m.Message) -> None:
+    data = message.encode()
+    found = m.decode(data)
+    assert same(found, message)
+    assert found.encode() == data
+    assert same(m.decode_as(type(message), data, len(data)), message)
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=names)
+def test_a_message_of_another_kind_is_refused(sample: m.Message) -> None:
+    for kind in KINDS:
+        if kind is not type(sample):
+            with pytest.raises(UnknownKindError, match=f"{kind.__name__} is wanted, not"):
+                m.decode_as(kind, sample.encode())
+
+
+def check_canonical(data: bytes) -> None:
+    """Bytes are either the one encoding of a message, or refused by a named error."""
+    try:
+        found = m.decode(data)
+    except MessageError as error:
+        assert type(error) is not MessageError  # noqa: PT017
+    else:
+        assert found.encode() == data
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=names)
+def test_a_message_that_ends_too_soon_is_refused(sample: m.Message) -> None:
+    data = sample.encode()
+    for size in range(len(data)):
+        with pytest.raises(TruncatedError, match="ends too soon"):
+            m.decode(data[:size])
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=names)
+def test_a_message_with_more_behind_it_is_refused(sample: m.Message) -> None:
+    data = sample.encode()
+    for extra in (b"\0", b"\xff" * 7, data):
+        with pytest.raises(OversizedError, match="bytes too many"):
+            m.decode(data + extra)
+    with pytest.raises(OversizedError, match=f"is longer than {len(data) - 1}"):
+        m.decode(data, len(data) - 1)
+    assert same(m.decode(data, len(data)), sample)
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=names)
+def test_every_flipped_bit_gives_another_message_or_none(sample: m.Message) -> None:
+    data = sample.encode()
+    for bit in range(8 * len(data)):
+        changed = bytearray(data)
+        changed[bit // 8] ^= 1 << bit % 8
+        check_canonical(bytes(changed))
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=names)
+def test_every_count_may_be_changed(sample: m.Message) -> None:
+    """Four bytes anywhere become a count that is too large, or a little wrong."""
+    data = sample.encode()
+    for at in range(5, len(data) - 3):
+        for count in (0, 1, 2, 3, 1 << 20, (1 << 20) + 1, 2**31, 2**32 - 1):
+            check_canonical(data[:at] + count.to_bytes(4, "little") + data[at + 4 :])
+
+
+@settings(max_examples=300)
+@given(any_message, st.data())
+def test_no_bytes_raise_anything_else(message: m.Message, data: st.DataObject) -> None:
+    """Valid messages with a part cut out, replaced, doubled or swapped."""
+    valid = message.encode()
+    start = data.draw(st.integers(0, len(valid)))
+    end = data.draw(st.integers(start, len(valid)))
+    again = data.draw(st.integers(0, 2))
+    middle = data.draw(st.one_of(st.binary(max_size=40), st.just(valid[start:end] * again)))
+    check_canonical(valid[:start] + middle + valid[end:])
+
+
+@given(st.integers(0, 13), st.binary(max_size=200))
+def test_random_bytes_raise_nothing_else(kind: int, body: bytes) -> None:
+    check_canonical(body)
+    check_canonical(HEAD + bytes([kind]) + body)
+    check_canonical(HEAD + bytes([kind]) + SESSION + body)
+
+
+@pytest.mark.parametrize("start", [b"RFA\x01", b"rfb\x01", b"rfa\x00", b"rfa\x02", b"rfa\xff"])
+def test_other_versions_are_refused(start: bytes) -> None:
+    with pytest.raises(UnknownVersionError):
+        m.decode(start + SAMPLES[0].encode()[4:])
+
+
+@pytest.mark.parametrize("kind", [0, 12, 100, 200, 255])
+def test_other_kinds_are_refused(kind: int) -> None:
+    """That of a device's memory among them."""
+    with pytest.raises(UnknownKindError, match=f"no message is of kind {kind}"):
+        m.decode(HEAD + bytes([kind]) + SAMPLES[0].encode()[5:])
+
+
+NOT_REAL = ["000000000000f07f", "000000000000f0ff", "000000000000f87f", "0000000000000080"]
+
+
+@pytest.mark.parametrize("real", NOT_REAL)
+def test_numbers_are_finite_and_zero_is_positive(real: str) -> None:
+    data = SAMPLES[0].encode()
+    with pytest.raises(NotCanonicalError, match="a number must be finite"):
+        m.decode(data[:-9] + bytes.fromhex(real) + data[-1:])
+    assert m.Open(SESSION, 1, 1, 1, 0, -0.0, 1).encode() == m.Open(SESSION, 1, 1, 1, 0, 0, 1).encode()
+
+
+@pytest.mark.parametrize("size", [0, 15, 17])
+def test_a_message_is_of_a_session(size: int) -> None:
+    with pytest.raises(NotCanonicalError, match=f"16 bytes are wanted, not {size}"):
+        m.Abstain(bytes(size), 1).encode()
+
+
+COUNTED = {
+    "Advertise": bytes(8 + 32),
+    "Roster": bytes(26),
+    "Deal": b"",
+    "Question": bytes(4 + 1 + 8 + 16),
+    "Masked": bytes(4),
+    "Survivors": bytes(4),
+    "Unmask": bytes(4),
+    "Opened": bytes(4),
+}
+"""What comes before the first count of a message."""
+
+
+@pytest.mark.parametrize("name", COUNTED)
+@pytest.mark.parametrize("count", [2**32 - 1, 1 << 20])
+def test_a_count_beyond_the_message_is_refused_before_anything_is_allocated(
+    name: str, count: int
+) -> None:
+    kind = getattr(m, name).KIND
+    data = HEAD + bytes([kind]) + SESSION + COUNTED[name] + count.to_bytes(4, "little") + bytes(500)
+    tracemalloc.start()
+    try:
+        with pytest.raises((OversizedError, TruncatedError), match="longer than|do not fit"):
+            m.decode(data)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 50_000
+
+
+@pytest.mark.parametrize(("kind", "size"), [("Question", 4 + 1 + 8 + 16 + 4 + 4), ("Masked", 8)])
+def test_a_vector_beyond_the_message_is_refused(kind: str, size: int) -> None:
+    data = HEAD + bytes([getattr(m, kind).KIND]) + SESSION + bytes(size) + b"\xff" * 4 + bytes(96)
+    with pytest.raises(TruncatedError, match="4294967295 entries of 4 bytes do not fit"):
+        m.decode(data)
+
+
+def test_lists_have_their_caps() -> None:
+    """More turns, metrics or neighbours than there may be, though the bytes are all there."""
+    turns, around, tail = (bytes(32),) * 257, (bytes(33),) * ((1 << 14) + 1), (0,) * 265
+    for message in (
+        m.Advertise(SESSION, (1, bytes(32), turns, b"")),
+        m.Advertise(SESSION, (1, bytes(32), (), bytes(65))),
+        m.Deal(SESSION, turns, ()),
+        m.Masked(SESSION, 1, tail, np.zeros(0, "<u4")),
+        m.Opened(SESSION, 1, around),
+        m.Survivors(SESSION, 1, bytes((1 << 17) + 1)),
+    ):
+        with pytest.raises(OversizedError, match="is longer than"):
+            m.decode(message.encode())
+
+
+@given(st.integers(1, 70), st.data())
+def test_bitmaps_are_sets(cohort: int, data: st.DataObject) -> None:
+    members = data.draw(st.frozensets(st.integers(0, cohort - 1)))
+    bitmap = m.write_bitmap(members, cohort)
+    assert m.read_bitmap(bitmap, cohort) == members
+    assert int.from_bytes(bitmap, "little") == sum(1 << one for one in members)
+    for wrong in (bitmap + b"\0", bitmap[:-1]):
+        with pytest.raises(NotCanonicalError, match=f"a set of {cohort} devices"):
+            m.read_bitmap(wrong, cohort)
+    for bit in range(cohort, 8 * len(bitmap)):
+        wrong = (int.from_bytes(bitmap, "little") | 1 << bit).to_bytes(len(bitmap), "little")
+        with pytest.raises(NotCanonicalError):
+            m.read_bitmap(wrong, cohort)
+
+
+@given(st.integers(0, PRIME - 1))
+def test_shares_are_numbers_below_the_prime(value: int) -> None:
+    assert m.read_share(value.to_bytes(33, "big")) == value
+
+
+@pytest.mark.parametrize("value", [PRIME, PRIME + 1, 2**264 - 2])
+def test_larger_shares_are_refused(value: int) -> None:
+    with pytest.raises(NotCanonicalError, match="below the prime"):
+        m.read_share(value.to_bytes(33, "big"))
+
+
+def test_a_share_that_never_came_is_none() -> None:
+    assert m.read_share(m.NO_SHARE) is None
+
+
+key = st.binary(min_size=32, max_size=32)
+several = st.lists(key, max_size=3).map(tuple)
+some = st.binary(max_size=20)
+memories = st.builds(
+    Memory,
+    round=st.integers(0, 2**64 - 1),
+    due=st.integers(0, 2**32 - 1),
+    opening=some,
+    advert=some,
+    roster=some,
+    sealing=key,
+    masks=several,
+    seeds=several,
+    rounding=key,
+    incoming=several,
+    shares=st.lists(st.binary(max_size=66), max_size=3).map(tuple),
+    context=key,
+    asked=key,
+    alive=some,
+    survivors=some,
+    signed=some,
+    request=key,
+    reply=some,
+)
+
+
+@given(memories)
+def test_a_memory_is_read_as_it_was_written(memory: Memory) -> None:
+    data = memory.encode()
+    assert read_memory(data) == memory
+    assert read_memory(data).encode() == data
+
+
+def test_a_damaged_memory_is_refused() -> None:
+    data = Memory(round=3, due=4, opening=b"opening", masks=(bytes(range(32)),)).encode()
+    damaged = [data[:size] for size in range(len(data))] + [data + b"\0", b"\0" + data]
+    for bit in range(8 * len(data)):
+        value = int.from_bytes(data, "big") ^ (1 << bit)
+        damaged.append(value.to_bytes(len(data), "big"))
+    for wrong in damaged:
+        with pytest.raises(ValueError, match="damaged"):
+            read_memory(wrong)
+
+
+def test_a_secret_is_forgotten_in_its_place() -> None:
+    secrets = (b"\1" * 32, b"\2" * 32, b"\3" * 32)
+    assert forget(secrets, 1) == (secrets[0], GONE, secrets[2])

@@ -1,0 +1,215 @@
+"""Parameters: what is derived is safe, and what is not safe is refused with its reason."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rfa.secagg import odds
+from rfa.secagg.errors import ParameterError
+from rfa.secagg.parameters import LARGEST_COHORT, Parameters, Terms, Trust, derive
+
+CURIOUS, LYING = Trust.CURIOUS, Trust.LYING
+
+
+@pytest.mark.parametrize(
+    ("cohort", "marked", "expected"), [(1000, 100, (52, 28)), (10_000, 1000, (60, 32))]
+)
+def test_large_cohorts_need_few_neighbours(
+    cohort: int, marked: int, expected: tuple[int, int]
+) -> None:
+    found = derive(cohort, colluders=marked, dropouts=marked, statistical=True)
+    assert (found.degree, found.threshold) == expected
+    assert found.statistical
+    assert odds.exposed(cohort, marked, marked, *expected) <= 2.0**-40
+    assert odds.blocked(cohort, marked, *expected) <= 2.0**-30
+    certain = derive(cohort, colluders=marked, dropouts=marked)
+    assert certain.degree >= 2 * marked + 1 > found.degree
+
+
+def is_safe(found: Parameters) -> bool:
+    """The inequalities of certain parameters, as the design states them."""
+    n, c, f, k, t = (
+        found.cohort,
+        found.colluders,
+        found.dropouts,
+        found.degree,
+        found.threshold,
+    )
+    curious = k > c + f and t > c and k - f >= t and n - f - c >= found.honest >= 2
+    shape = k == n - 1 or (k < n - 1 and k % 2 == 0)
+    lying = 2 * t > k + c and found.quorum <= n - f and 2 * found.quorum - n > c
+    return curious and shape and (found.trust == CURIOUS or lying)
+
+
+@given(
+    st.integers(2, 80),
+    st.integers(0, 30),
+    st.integers(0, 30),
+    st.sampled_from([None, 2, 3, 10]),
+    st.sampled_from(Trust),
+)
+def test_certain_parameters_are_safe_or_refused(
+    n: int, c: int, f: int, h: int | None, trust: Trust
+) -> None:
+    enough = n > (c + 2 * f + 1 if trust == LYING else max(2, c + 1) + f)
+    wanted = max(2, n // 4) if h is None else h
+    try:
+        found = derive(n, colluders=c, dropouts=f, honest=h, trust=trust)
+    except ParameterError as error:
+        assert not (enough and n - f - c >= wanted and n > 2)  # noqa: PT017
+        told = str(error)
+        assert "ask at least" in told or "must be at least h" in told  # noqa: PT017
+    else:
+        assert is_safe(found)
+        assert (found.cohort, found.colluders, found.dropouts) == (n, c, f)
+        assert (found.honest, found.trust, found.statistical) == (wanted, trust, False)
+        assert found.survivors == n - f
+
+
+@given(st.integers(2, 60), st.integers(0, 12), st.integers(0, 12), st.sampled_from(Trust))
+def test_derived_parameters_are_the_cheapest(n: int, c: int, f: int, trust: Trust) -> None:
+    """No smaller k is accepted with any t, and with this k no smaller t."""
+    try:
+        found = derive(n, colluders=c, dropouts=f, honest=2, trust=trust)
+    except ParameterError:
+        return
+    tried = [(k, t) for k in range(2, found.degree + 1) for t in range(2, k + 1)]
+    for k, t in tried:
+        if (k, t) < (found.degree, found.threshold):
+            with pytest.raises(ParameterError):
+                Parameters(n, c, f, 2, k, t, trust)
+
+
+@given(
+    st.integers(2, 12),
+    st.integers(0, 4),
+    st.integers(0, 4),
+    st.integers(2, 4),
+    st.integers(2, 12),
+    st.integers(2, 12),
+    st.sampled_from(Trust),
+)
+def test_exactly_the_safe_parameters_are_accepted(
+    n: int, c: int, f: int, h: int, k: int, t: int, trust: Trust
+) -> None:
+    try:
+        assert is_safe(Parameters(n, c, f, h, k, t, trust))
+    except ParameterError:
+        unchecked = object.__new__(Parameters)
+        for name, value in zip(Parameters.__dataclass_fields__, (n, c, f, h, k, t), strict=False):
+            object.__setattr__(unchecked, name, value)
+        object.__setattr__(unchecked, "trust", trust)
+        assert not is_safe(unchecked)  # noqa: PT017
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ((LARGEST_COHORT + 1, 0, 0, 2, 2, 2), "at most 1048576 devices"),
+        ((10, 3, 4, 4, 8, 4), "n - f - c must be at least h"),
+        ((10, 1, 1, 2, 5, 3), "k must be even, or n - 1"),
+        ((10, 1, 1, 2, 10, 3), "k must be even, or n - 1"),
+        ((1000, 100, 100, 2, 52, 28, LYING, True), "a server that lies needs certain parameters"),
+        ((10, 1, 1, 2, 4, 5), "t must be at most k"),
+        ((10, 2, 1, 2, 8, 2), "t must exceed c"),
+        ((10, 1, 3, 2, 6, 4), "k - f must be at least t"),
+        ((10, 1, 1, 2, 8, 4, LYING), "2 t must exceed k + c"),
+        ((1000, 100, 100, 2, 52, 27, CURIOUS, True), "a device could be exposed with probability"),
+        ((1000, 100, 100, 2, 20, 11, CURIOUS, True), "a device could be exposed with probability"),
+        ((1000, 100, 100, 2, 52, 45, CURIOUS, True), "drop-outs could block it with probability"),
+    ],
+)
+def test_unsafe_parameters_are_refused_with_their_reason(
+    values: tuple[int, int, int, int, int, int], reason: str
+) -> None:
+    with pytest.raises(ParameterError) as caught:
+        Parameters(*values)
+    assert f"is not safe: {reason}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "name"),
+    [
+        ((1, 0, 0, 2, 2, 2), "cohort"),
+        ((9, -1, 0, 2, 2, 2), "colluders"),
+        ((9, 0, -1, 2, 2, 2), "dropouts"),
+        ((9, 0, 0, 1, 2, 2), "honest"),
+        ((9, 0, 0, 2, 0, 2), "degree"),
+        ((9, 0, 0, 2, 2, 1), "threshold"),
+        ((9, 0.5, 0, 2, 2, 2), "colluders"),
+        ((9, 0, True, 2, 2, 2), "dropouts"),
+    ],
+)
+def test_counts_are_whole_numbers_and_large_enough(
+    values: tuple[int, int, int, int, int, int], name: str
+) -> None:
+    with pytest.raises(ParameterError, match=f"{name} must be a whole number"):
+        Parameters(*values)
+
+
+@pytest.mark.parametrize("statistical", [False, True])
+@pytest.mark.parametrize("trust", Trust)
+def test_terms_give_safe_parameters_from_some_size_on(trust: Trust, statistical: bool) -> None:
+    terms = Terms(trust=trust, statistical=statistical)
+    given_for: list[int] = []
+    for n in range(2, 61):
+        try:
+            found = terms.parameters(n)
+        except ParameterError as error:
+            assert "ask at least" in str(error) or "at least h" in str(error)  # noqa: PT017
+            continue
+        given_for.append(n)
+        assert is_safe(found)
+        assert n * 0.1 <= found.colluders < n * 0.1 + 1
+        assert n * 0.2 - 1 < found.dropouts <= n * 0.2
+        assert found.honest == max(2, n // 4)
+    assert given_for == list(range(given_for[0], 61))
+    assert given_for[0] <= 6
+
+
+@pytest.mark.parametrize("shares", [(0.5, 0.4, 0.2), (-0.1, 0, 0), (0, math.nan, 0), (0, 0, 1.1)])
+def test_terms_are_shares(shares: tuple[float, float, float]) -> None:
+    with pytest.raises(ParameterError):
+        Terms(*shares)
+
+
+def tail(population: int, marked: int, drawn: int, least: int) -> Fraction:
+    """The chance of at least so many marked among those drawn, exactly."""
+    ways = sum(
+        math.comb(marked, hits) * math.comb(population - marked, drawn - hits)
+        for hits in range(least, drawn + 1)
+    )
+    return Fraction(ways, math.comb(population, drawn))
+
+
+@given(st.integers(8, 300), st.data())
+def test_odds_are_the_hypergeometric_ones(n: int, data: st.DataObject) -> None:
+    c, f = data.draw(st.integers(0, n // 3)), data.draw(st.integers(0, n // 3))
+    k = 2 * data.draw(st.integers(1, (n - 2) // 2))
+    t = data.draw(st.integers(1, k))
+    opened, split = tail(n - 1, c, k, t), tail(n, c + f, k // 2, k // 2)
+    exact = min(1.0, float(n * (opened + split)))
+    assert odds.exposed(n, c, f, k, t) == pytest.approx(exact, rel=1e-9, abs=1e-300)
+    stuck = min(1.0, float(n * tail(n - 1, f, k, k - t + 1)))
+    assert odds.blocked(n, f, k, t) == pytest.approx(stuck, rel=1e-9, abs=1e-300)
+
+
+def test_odds_are_those_of_random_orders() -> None:
+    """Devices with t marked neighbours, counted in 20,000 orders, within 5 standard errors."""
+    n, marked, k, t, trials = 40, 8, 12, 7, 20_000
+    rng = np.random.default_rng(5)
+    orders = rng.permuted(np.tile(np.arange(n) < marked, (trials, 1)), axis=1).astype(int)
+    around = sum(np.roll(orders, shift, axis=1) for shift in range(-k // 2, k // 2 + 1)) - orders
+    exposed = ((around >= t) & (orders == 0)).sum(axis=1)
+    found = exposed.mean() * n / (n - marked)
+    error = exposed.std() / math.sqrt(trials) * n / (n - marked)
+    exact = n * float(tail(n - 1, marked, k, t))
+    assert abs(found - exact) <= 5 * error
+    assert odds.blocked(n, marked, k, k - t + 1) == pytest.approx(exact)
+    assert (exposed > 0).mean() <= exact

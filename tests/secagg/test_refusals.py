@@ -1,0 +1,194 @@
+"""Every refusal of a device up to the cohort, from the attacker's side."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Any
+
+from rfa.secagg import errors
+from rfa.secagg.cohort import leaf_of
+from rfa.secagg.device import Device, Profile
+from rfa.secagg.keys import LOW_ORDER, public_of
+from rfa.secagg.messages import (
+    Open,
+    Roster,
+    decode_as,
+)
+from rfa.secagg.parameters import Terms, Trust
+from rfa.secagg.policy import Policy
+from tests.secagg.attack import (
+    adverts,
+    altered,
+    at_stage,
+    own_leaf,
+    reach,
+    refuses,
+    victim_of,
+)
+from tests.secagg.party import LYING, Party, contributions, party
+
+
+def test_it_refuses_more_steps_than_its_cap() -> None:
+    _, device, request = at_stage(Open, policy=Policy(steps=2))
+    refuses(device, altered(request, steps=3), errors.TooManyStepsError, "at most 2")
+    refuses(device, altered(request, steps=0), errors.TooManyStepsError)
+    refuses(device, altered(request, metrics=2**20), errors.TooManyStepsError)
+    device.receive(request)
+
+
+def test_it_refuses_another_number_of_coordinates_or_metrics() -> None:
+    _, device, request = at_stage(Open)
+    refuses(device, altered(request, dim=4), errors.WrongDimensionError, "this device has 3 and 1")
+    refuses(device, altered(request, metrics=2), errors.WrongDimensionError)
+
+
+def test_it_refuses_weaker_terms_than_itsown_leaf() -> None:
+    strict = Policy(trust=Trust.LYING, limit=0.5)
+    _, device, request = at_stage(Open, policy=strict)
+    refuses(device, altered(request, limit=0.5), errors.WeakTermsError, "trust")
+    refuses(device, altered(request, trust=2), errors.WeakTermsError, "limit")
+    refuses(device, altered(request, trust=2, limit=0.6), errors.WeakTermsError, "limit")
+    refuses(device, altered(request, trust=7, limit=0.5), errors.WeakTermsError)
+    device.receive(altered(request, trust=2, limit=0.5))
+
+
+def test_it_joins_no_round_twice_and_none_that_is_not_newer() -> None:
+    table, device, request = at_stage(Open, number=7)
+    device.receive(request)
+    refuses(device, altered(request, steps=1), errors.AskedTwiceError)
+    refuses(device, altered(request, session=os.urandom(16)), errors.OtherSessionError)
+    after = dataclasses.replace(device.memory, due=0, opening=b"", request=bytes(32))
+    part = table.parts[victim_of(table)]
+    again = Device(part, Profile(victim_of(table)), memory=after)
+    refuses(again, altered(request, session=os.urandom(16)), errors.ReplayedRoundError, "round 7")
+    again.receive(altered(request, session=os.urandom(16), round=8))
+
+
+def test_it_signs_nothing_without_an_identity() -> None:
+    table = party(contributions(10, 3), LYING)
+    box = reach(table, Open)
+    device = Device(table.parts[5], Profile(5))
+    refuses(device, box[5], errors.SignatureError, "no identity to sign with")
+
+
+def test_a_device_that_abstained_answers_nothing_more() -> None:
+    table, _, request = at_stage(Roster)
+    opening = table.opening.encode()
+    device = Device(None, Profile(5))
+    device.receive(opening)
+    refuses(device, request, errors.OutOfStageError)
+
+
+def test_it_refuses_a_cohort_below_its_minimum_or_with_too_few_honest() -> None:
+    for policy, error in [
+        (Policy(cohort=11), errors.SmallCohortError),
+        (Policy(honest=4), errors.WeakTermsError),
+        (Policy(colluders=0.2), errors.WeakTermsError),
+    ]:
+        _, device, request = at_stage(Roster, policy=policy)
+        refuses(device, request, error, "this device wants")
+
+
+def test_it_refuses_parameters_that_are_not_safe_whoever_derived_them() -> None:
+    _, device, request = at_stage(Roster)
+    n, c, f, h, k, t, trust, statistical = decode_as(Roster, request).parameters
+    for numbers in [
+        (n, c, f, h, k, c, trust, statistical),
+        (n, c, f, h, c + f - 1, t, trust, statistical),
+        (n, c, n - c - h + 1, h, k, t, trust, statistical),
+        (n, c, f, h, k, t, 2, statistical),
+        (n, c, f, h, k, t, 9, statistical),
+        (n, c, f, h, k, t, trust, 1),
+        (n, c, f, h, k, t, trust, 2),
+        (n, c, f, h, 2, 2, trust, 1),
+    ]:
+        refuses(device, altered(request, parameters=numbers), errors.WeakTermsError)
+
+
+def test_it_refuses_a_cohort_that_was_shrunk_or_reordered() -> None:
+    _, device, request = at_stage(Roster)
+    roster = decode_as(Roster, request)
+    refuses(device, altered(request, leaves=roster.leaves[1:]), errors.CohortError, "listed")
+    refuses(device, altered(request, leaves=roster.leaves[::-1]), errors.DuplicateKeyError)
+    twice = (roster.leaves[0], *roster.leaves[:-1])
+    refuses(device, altered(request, leaves=twice), errors.DuplicateKeyError)
+    refuses(device, altered(request, entries=roster.entries[1:]), errors.CohortError, "wanted")
+
+
+def with_entry(request: bytes, opening: Open, index: int, entry: Any) -> bytes:
+    """A roster in which one entry is another, and its leaf with it."""
+    roster = decode_as(Roster, request)
+    old = leaf_of(opening, roster.entries[index])
+    leaves = tuple(sorted({*roster.leaves} - {old} | {leaf_of(opening, entry)}))
+    entries = list(roster.entries)
+    entries[index] = entry
+    return altered(request, leaves=leaves, entries=tuple(entries))
+
+
+def complete() -> tuple[Party, Device, bytes]:
+    """A cohort in which everybody is everybody's neighbour."""
+    return at_stage(Roster, terms=Terms(colluders=0.4, dropouts=0.4, honest=0.2))
+
+
+def test_it_refuses_keys_of_low_order_wherever_they_are() -> None:
+    table, device, request = complete()
+    name, sealing, masks, _ = decode_as(Roster, request).entries[0]
+    for point in LOW_ORDER:
+        high = point[:31] + bytes([point[31] | 0x80])
+        for bad in (point, high):
+            for entry in [(name, bad, masks, b""), (name, sealing, (masks[0], bad), b"")]:
+                changed = with_entry(request, table.opening, 0, entry)
+                refuses(device, changed, errors.LowOrderPointError, "low order")
+
+
+def test_it_refuses_duplicate_keys_and_devices() -> None:
+    table, device, request = complete()
+    entries = decode_as(Roster, request).entries
+    first, second = entries[0], entries[1]
+    mine = next(entry for entry in adverts(table) if entry[0] == victim_of(table))
+    for entry in [
+        (first[0], second[1], first[2], b""),
+        (first[0], first[1], (second[2][0], first[2][1]), b""),
+        (first[0], first[1], (first[2][0], first[2][0]), b""),
+        (first[0], mine[1], first[2], b""),
+        (second[0], first[1], first[2], b""),
+        (victim_of(table), first[1], first[2], b""),
+    ]:
+        changed = with_entry(request, table.opening, 0, entry)
+        refuses(device, changed, errors.DuplicateKeyError, "twice")
+
+
+def test_it_refuses_a_cohort_without_its_own_keys_or_with_changed_ones() -> None:
+    table, device, request = complete()
+    roster = decode_as(Roster, request)
+    missing = altered(request, leaves=(*sorted({*roster.leaves} - {own_leaf(table)}), b"\xff" * 32))
+    refuses(device, missing, errors.OwnKeyError, "not in the cohort")
+    wrong = (roster.entries[0][0], public_of(os.urandom(32)), *roster.entries[0][2:])
+    refuses(device, altered(request, entries=(wrong, *roster.entries[1:])), errors.CohortError)
+
+
+def test_it_refuses_keys_for_the_wrong_number_of_turns() -> None:
+    table, device, request = complete()
+    name, sealing, masks, _ = decode_as(Roster, request).entries[0]
+    changed = with_entry(request, table.opening, 0, (name, sealing, masks[:1], b""))
+    refuses(device, changed, errors.CohortError, "keys for 1 turns")
+
+
+def test_a_lying_server_cannot_swap_keys_or_invent_devices() -> None:
+    table, device, request = at_stage(Roster, terms=LYING)
+    name, _, masks, signature = decode_as(Roster, request).entries[0]
+    swapped = (name, public_of(os.urandom(32)), masks, signature)
+    changed = with_entry(request, table.opening, 0, swapped)
+    refuses(device, changed, errors.SignatureError, "did not sign")
+    invented = (10**9, public_of(os.urandom(32)), masks, signature)
+    changed = with_entry(request, table.opening, 0, invented)
+    refuses(device, changed, errors.SignatureError, "no identity that is known")
+
+
+def test_a_lying_server_must_send_the_keys_of_all() -> None:
+    table, device, request = at_stage(Roster, terms=LYING)
+    entries = decode_as(Roster, request).entries
+    first = next(entry for entry in entries if entry[0] != victim_of(table))
+    fewer = tuple(entry for entry in entries if entry != first)
+    refuses(device, altered(request, entries=fewer), errors.CohortError, "wanted")

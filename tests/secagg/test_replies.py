@@ -1,0 +1,150 @@
+"""What devices send that they should not: it costs them their place, and nobody else anything."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rfa.secagg.errors import (
+    BadShareError,
+    ImplausibleSumError,
+    OutOfStageError,
+    TooFewDevicesError,
+)
+from rfa.secagg.messages import Masked, Opened, decode
+from rfa.secagg.parameters import derive
+from rfa.secagg.protocol import SecureOracle
+from rfa.secagg.server import Outbox
+from tests.secagg.party import Party, exactly, masked, party, same
+
+NU = 1.5
+
+
+@pytest.mark.parametrize("stage", range(4))
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_a_malformed_reply_costs_its_device_only(stage: int, data: st.DataObject) -> None:
+    table = party(6)
+    bad, seen = min(table.devices), 0
+
+    def garbling(outbox: Outbox):
+        nonlocal seen
+        for device, reply in table.carry(outbox):
+            wrong = reply
+            if device == bad and seen == stage:
+                wrong = data.draw(garbled(reply))
+            yield device, wrong
+        seen += 1
+
+    ask = SecureOracle(table.opening, table.terms, table.parts, garbling, table.known)
+    total = ask(np.zeros(3), NU)
+    assert set(ask.server.faults) == {bad}
+    assert total.count == (6 if stage == 3 else 5)
+
+
+def garbled(reply: bytes) -> st.SearchStrategy[bytes]:
+    """Replies that are not as they should be, whatever the bytes."""
+    cut = st.integers(0, len(reply) - 1).map(lambda size: reply[:size])
+    longer = st.binary(min_size=1, max_size=40).map(lambda more: reply + more)
+    other = st.integers(0, 20).map(lambda at: reply[:at] + bytes([reply[at] ^ 1]) + reply[at + 1 :])
+    return st.one_of(cut, longer, other, st.binary(max_size=100))
+
+
+def test_a_reply_that_comes_twice_or_unasked_changes_nothing() -> None:
+    table = party(6)
+    stranger = 10**6
+
+    def doubling(outbox: Outbox):
+        for device, reply in table.carry(outbox):
+            yield device, reply
+            yield device, reply
+            yield stranger, reply
+
+    ask = SecureOracle(table.opening, table.terms, table.parts, doubling, table.known)
+    ring = table.ring()
+    ask(np.zeros(3), NU)
+    ring(np.zeros(3), NU)
+    assert same(ask.last, ring.last)
+    assert isinstance(ask.server.faults[stranger], OutOfStageError)
+
+
+def test_replies_of_another_kind_session_or_turn_are_named() -> None:
+    table, other = party(6), party(6)
+    mixed = dict(zip(sorted(table.devices), ["session", "kind", "turn"], strict=False))
+    other.oracle()(np.zeros(3), NU)
+    replayed = {device: reply for device, _, reply in masked(other)}
+
+    def mixing(outbox: Outbox):
+        for device, reply in table.carry(outbox):
+            message = decode(reply)
+            if isinstance(message, Masked) and device in mixed:
+                wrong = Masked(message.session, message.turn + 1, message.tail, message.words)
+                yield (
+                    device,
+                    {
+                        "session": replayed[device],
+                        "kind": Opened(message.session, 0, ()).encode(),
+                        "turn": wrong.encode(),
+                    }[mixed[device]],
+                )
+            else:
+                yield device, reply
+
+    ask = SecureOracle(table.opening, table.terms, table.parts, mixing, table.known)
+    with pytest.raises(TooFewDevicesError):
+        ask(np.zeros(3), NU)
+    names = {mixed[device]: type(error).__name__ for device, error in ask.server.faults.items()}
+    assert names == {
+        "session": "OtherSessionError",
+        "kind": "OutOfStageError",
+        "turn": "OutOfStageError",
+    }
+
+
+def corrupting(table: Party, liars: set[int]) -> SecureOracle:
+    """Devices that open wrong shares."""
+
+    def lying(outbox: Outbox):
+        for device, reply in table.carry(outbox):
+            message = decode(reply)
+            if isinstance(message, Opened) and device in liars:
+                wrong = tuple(bytes([0]) + share[:0:-1] for share in message.shares)
+                yield device, Opened(message.session, message.turn, wrong).encode()
+            else:
+                yield device, reply
+
+    return SecureOracle(table.opening, table.terms, table.parts, lying, table.known)
+
+
+def test_corrupted_shares_are_found_by_the_commitments_and_done_without() -> None:
+    parameters = derive(9, colluders=2, dropouts=4, honest=2)
+    table = party(9, exactly(parameters))
+    few, many = set(sorted(table.devices)[:2]), set(sorted(table.devices)[:7])
+    ask, ring = corrupting(table, few), table.ring()
+    ask(np.zeros(3), NU)
+    ring(np.zeros(3), NU)
+    assert same(ask.last, ring.last)
+    with pytest.raises(BadShareError, match="what device"):
+        corrupting(party(9, exactly(parameters)), many)(np.zeros(3), NU)
+
+
+def test_a_part_that_counts_twice_is_noticed() -> None:
+    """A device inside the ring adds 2 to the count: the total is not plausible."""
+    table = party(6)
+    liar = min(table.devices)
+
+    def adding(outbox: Outbox):
+        for device, reply in table.carry(outbox):
+            message = decode(reply)
+            if isinstance(message, Masked) and device == liar:
+                tail = list(message.tail)
+                tail[4] = (tail[4] - 1) % (1 << 128)
+                yield device, Masked(message.session, 0, tuple(tail), message.words).encode()
+            else:
+                yield device, reply
+
+    ask = SecureOracle(table.opening, table.terms, table.parts, adding, table.known)
+    with pytest.raises(ImplausibleSumError):
+        ask(np.zeros(3), NU)
