@@ -42,7 +42,7 @@ def reach(table: Party, stage: type[Message], turn: int = 0) -> dict[int, bytes]
         return box
     at = 0
     while True:
-        box = deliver(table, server, box, lambda: server.ask(np.ones(3), NU))
+        box = deliver(table, server, box, lambda: server.ask(np.ones(table.opening.dim), NU))
         if stage is Question and at == turn:
             return box
         if table.opening.trust == Trust.LYING:

@@ -49,10 +49,13 @@ def same(one: Any, other: Any) -> bool:
     if type(one) is not type(other):
         return False
     pairs = [(getattr(one, f.name), getattr(other, f.name)) for f in dataclasses.fields(one)]
-    return all(
-        a.dtype == b.dtype and a.tobytes() == b.tobytes() if isinstance(a, np.ndarray) else a == b
-        for a, b in pairs
-    )
+    return all(bits(a) == bits(b) for a, b in pairs)
+
+
+def bits(value: Any) -> Any:
+    """A value that compares by its bits."""
+    array: Any = value
+    return (array.dtype.str, array.tobytes()) if isinstance(value, np.ndarray) else value
 
 
 u8, u32, u64 = (st.integers(0, 2**bits - 1) for bits in (8, 32, 64))
@@ -88,9 +91,7 @@ KINDS: dict[type[m.Message], st.SearchStrategy[m.Message]] = {
     m.Masked: st.builds(m.Masked, session, u32, several(u128), words),
     m.Survivors: st.builds(m.Survivors, session, u32, bitmap),
     m.Consent: st.builds(m.Consent, session, u32, exactly(64)),
-    m.Unmask: st.builds(
-        m.Unmask, session, u32, bitmap, several(st.tuples(u32, exactly(64)), 2)
-    ),
+    m.Unmask: st.builds(m.Unmask, session, u32, bitmap, several(st.tuples(u32, exactly(64)), 2)),
     m.Opened: st.builds(m.Opened, session, u32, several(exactly(33))),
     m.Abstain: st.builds(m.Abstain, session, u64),
 }

@@ -132,7 +132,7 @@ def test_a_push_that_is_longer_than_the_weights_is_refused() -> None:
     tail[WEIGHT] = UNIT
     Encoding(2).total(push_of(1.0), tail)
     for length in (1.00001, -1.00001, 1.9):
-        with pytest.raises(ImplausibleSumError, match="the push is 1.*long"):
+        with pytest.raises(ImplausibleSumError, match=r"the push is 1.*long"):
             Encoding(2).total(push_of(length), tail)
 
 

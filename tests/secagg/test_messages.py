@@ -137,7 +137,9 @@ def test_numbers_are_finite_and_zero_is_positive(real: str) -> None:
     data = SAMPLES[0].encode()
     with pytest.raises(NotCanonicalError, match="a number must be finite"):
         m.decode(data[:-9] + bytes.fromhex(real) + data[-1:])
-    assert m.Open(SESSION, 1, 1, 1, 0, -0.0, 1).encode() == m.Open(SESSION, 1, 1, 1, 0, 0, 1).encode()
+    assert (
+        m.Open(SESSION, 1, 1, 1, 0, -0.0, 1).encode() == m.Open(SESSION, 1, 1, 1, 0, 0, 1).encode()
+    )
 
 
 @pytest.mark.parametrize("size", [0, 15, 17])
@@ -168,7 +170,7 @@ def test_a_count_beyond_the_message_is_refused_before_anything_is_allocated(
     data = HEAD + bytes([kind]) + SESSION + COUNTED[name] + count.to_bytes(4, "little") + bytes(500)
     tracemalloc.start()
     try:
-        with pytest.raises((OversizedError, TruncatedError), match="longer than|do not fit"):
+        with pytest.raises((OversizedError, TruncatedError), match=r"longer than|do not fit"):
             m.decode(data)
         peak = tracemalloc.get_traced_memory()[1]
     finally:

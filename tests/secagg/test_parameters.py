@@ -62,9 +62,9 @@ def test_certain_parameters_are_safe_or_refused(
     try:
         found = derive(n, colluders=c, dropouts=f, honest=h, trust=trust)
     except ParameterError as error:
-        assert not (enough and n - f - c >= wanted and n > 2)  # noqa: PT017
+        assert not (enough and n - f - c >= wanted and n > 2)
         told = str(error)
-        assert "ask at least" in told or "must be at least h" in told  # noqa: PT017
+        assert "ask at least" in told or "must be at least h" in told
     else:
         assert is_safe(found)
         assert (found.cohort, found.colluders, found.dropouts) == (n, c, f)
@@ -87,25 +87,27 @@ def test_derived_parameters_are_the_cheapest(n: int, c: int, f: int, trust: Trus
 
 
 @given(
-    st.integers(2, 12),
-    st.integers(0, 4),
-    st.integers(0, 4),
-    st.integers(2, 4),
-    st.integers(2, 12),
-    st.integers(2, 12),
-    st.sampled_from(Trust),
+    st.tuples(
+        st.integers(2, 12),
+        st.integers(0, 4),
+        st.integers(0, 4),
+        st.integers(2, 4),
+        st.integers(2, 12),
+        st.integers(2, 12),
+        st.sampled_from(Trust),
+    )
 )
 def test_exactly_the_safe_parameters_are_accepted(
-    n: int, c: int, f: int, h: int, k: int, t: int, trust: Trust
+    values: tuple[int, int, int, int, int, int, Trust],
 ) -> None:
-    try:
-        assert is_safe(Parameters(n, c, f, h, k, t, trust))
-    except ParameterError:
-        unchecked = object.__new__(Parameters)
-        for name, value in zip(Parameters.__dataclass_fields__, (n, c, f, h, k, t), strict=False):
-            object.__setattr__(unchecked, name, value)
-        object.__setattr__(unchecked, "trust", trust)
-        assert not is_safe(unchecked)  # noqa: PT017
+    unchecked = object.__new__(Parameters)
+    for name, value in zip(Parameters.__dataclass_fields__, (*values, False), strict=True):
+        object.__setattr__(unchecked, name, value)
+    if is_safe(unchecked):
+        assert Parameters(*values) == unchecked
+    else:
+        with pytest.raises(ParameterError):
+            Parameters(*values)
 
 
 @pytest.mark.parametrize(

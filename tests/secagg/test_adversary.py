@@ -1,0 +1,272 @@
+"""A server that may send anything to anyone: what its view determines, computed from what was said.
+
+The machine plays an arbitrary server, which colludes with a device, against honest devices: cohorts
+that differ, questions that differ, survivors that differ from device to device, in any order, with
+replays. Where the server is not trusted, no sum over fewer honest devices than promised may follow
+from its view. The same machine finds the split-view attack on devices that trust it.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    rule,
+    run_state_machine_as_test,
+)
+
+from rfa.secagg.cohort import Cohort, agreed_survivors, as_numbers, form, leaf_of
+from rfa.secagg.device import IN_TURN, PLACES
+from rfa.secagg.errors import ParameterError, SecureSumError
+from rfa.secagg.graph import rank
+from rfa.secagg.keys import sign
+from rfa.secagg.messages import (
+    Advertise,
+    Consent,
+    Deal,
+    Entry,
+    Message,
+    Question,
+    Roster,
+    Survivors,
+    Unmask,
+    decode_as,
+    read_bitmap,
+    write_bitmap,
+)
+from rfa.secagg.parameters import Terms, Trust
+from tests.secagg.party import Party, contributions, party
+from tests.secagg.view import broken, determined
+
+COUNT = 6
+TERMS = {
+    Trust.LYING: Terms(colluders=1 / 6, dropouts=0.2, honest=0.5, trust=Trust.LYING),
+    Trust.CURIOUS: Terms(colluders=1 / 6, dropouts=0.2, honest=0.5),
+}
+HONEST = 3
+"""What the terms promise a cohort of six: at least three honest devices in a sum."""
+
+
+def choices(most: int) -> st.SearchStrategy[list[int]]:
+    """One choice for each device: often the honest one, 0, for most of them."""
+    some = st.integers(0, most)
+    each = st.one_of(st.just(0), some)
+    return st.one_of(
+        st.just([0] * COUNT),
+        some.map(lambda one: [one] * COUNT),
+        st.lists(each, min_size=COUNT, max_size=COUNT),
+        st.lists(some, min_size=COUNT, max_size=COUNT),
+    )
+
+
+class Server(RuleBasedStateMachine):
+    """A server without scruples."""
+
+    TRUST = Trust.LYING
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table: Party = party(contributions(COUNT, 1), TERMS[self.TRUST], steps=2)
+        self.names = sorted(self.table.devices)
+        self.colluder = self.names[0]
+        self.entries: dict[int, Entry] = {}
+        self.cohorts: list[Cohort] = []
+        self.told: dict[int, Cohort] = {}
+        self.deals: dict[int, Deal] = {}
+        self.parts: dict[int, tuple[bytes, int]] = {}
+        self.signed: dict[bytes, dict[int, bytes]] = {}
+
+    def send(self, device: int, message: Message | bytes) -> bytes | None:
+        """Ask a device; its reply, unless it refuses."""
+        request = message if isinstance(message, bytes) else message.encode()
+        try:
+            reply = self.table.devices[device].receive(request)
+        except SecureSumError:
+            reply = None
+        self.table.said.append((device, request, reply))
+        return reply
+
+    @initialize()
+    def open(self) -> None:
+        for device in self.names:
+            reply = self.send(device, self.table.opening)
+            assert reply is not None
+            self.entries[device] = decode_as(Advertise, reply).entry
+        self.cohorts = [self._cohort(set(self.names))]
+        for left_out in self.names:
+            try:
+                self.cohorts.append(self._cohort(set(self.names) - {left_out}))
+            except ParameterError:
+                self.cohorts.append(self.cohorts[0])
+
+    def _cohort(self, members: set[int]) -> Cohort:
+        opening = self.table.opening
+        leaves = sorted(leaf_of(opening, self.entries[device]) for device in members)
+        parameters = self.table.terms.parameters(len(leaves))
+        return form(opening, parameters, tuple(leaves))
+
+    def _member(self, cohort: Cohort, place: int) -> int:
+        """The device at a position of a cohort."""
+        leaf = cohort.leaves[place]
+        return next(
+            device
+            for device, entry in self.entries.items()
+            if leaf_of(self.table.opening, entry) == leaf
+        )
+
+    @rule(which=choices(COUNT), where=choices(1))
+    def go_on_unevenly(self, which: list[int], where: list[int]) -> None:
+        """Ask each device what is due, each with a choice of its own."""
+        self.go_on(which, where)
+
+    def go_on(self, which: list[int], where: list[int]) -> None:
+        """Ask each device what is due."""
+        for device, choice, at in zip(self.names, which, where, strict=True):
+            due = self.table.devices[device].memory.due
+            kind = due if due < PLACES[Question] else PLACES[Question] + (due - 2) % IN_TURN
+            self._ask_for(kind, device, choice, at)
+
+    @rule()
+    def go_on_honestly(self) -> None:
+        """Ask each device what is due, the same of all."""
+        self.go_on([0] * COUNT, [0] * COUNT)
+
+    @rule(kind=st.integers(1, 4), which=choices(COUNT), where=choices(1))
+    def anything(self, kind: int, which: list[int], where: list[int]) -> None:
+        """Ask each device the same kind of thing, whether it is due or not."""
+        for device, choice, at in zip(self.names, which, where, strict=True):
+            self._ask_for(kind, device, choice, at)
+
+    def _ask_for(self, kind: int, device: int, choice: int, at: int) -> None:
+        if kind == PLACES[Roster]:
+            self._send_roster(device, choice)
+        elif device not in self.told:
+            return
+        elif kind == PLACES[Question]:
+            self._send_question(device, choice, at)
+        elif kind == PLACES[Survivors]:
+            self._send_survivors(device, choice)
+        else:
+            self._send_unmask(device, choice)
+
+    def _send_roster(self, device: int, choice: int) -> None:
+        cohort = self.cohorts[choice]
+        leaf = leaf_of(self.table.opening, self.entries[device])
+        if leaf not in cohort.leaves:
+            return
+        wanted = cohort.neighbours(cohort.leaves.index(leaf))
+        places = range(len(cohort.leaves)) if self.TRUST == Trust.LYING else wanted
+        entries = tuple(self.entries[self._member(cohort, place)] for place in sorted(places))
+        numbers = as_numbers(cohort.parameters)
+        reply = self.send(
+            device, Roster(self.table.opening.session, numbers, cohort.leaves, entries)
+        )
+        if reply is not None:
+            self.deals[device], self.told[device] = decode_as(Deal, reply), cohort
+
+    def _turn(self, device: int) -> int:
+        return max(0, self.table.devices[device].memory.due - PLACES[Question]) // IN_TURN
+
+    def _place(self, device: int) -> int:
+        leaf = leaf_of(self.table.opening, self.entries[device])
+        return self.told[device].leaves.index(leaf)
+
+    def _send_question(self, device: int, choice: int, at: int) -> None:
+        size = self.told[device].parameters.cohort
+        alive = frozenset(place for place in range(size) if self._dealt(device, place))
+        self._ask(device, alive - {choice - 1}, at)
+
+    def _dealt(self, device: int, place: int) -> bool:
+        other = self._member(self.told[device], place)
+        return other in self.deals and self.told[other] == self.told[device]
+
+    def _ask(self, device: int, alive: frozenset[int], at: int) -> None:
+        cohort, turn = self.told[device], self._turn(device)
+        here, sizes = self._place(device), cohort.parameters
+        sealed = tuple(
+            self.deals[self._member(cohort, other)].sealed[
+                rank(here, other, sizes.cohort, sizes.degree) - 1
+            ][min(turn, 1)]
+            for other in cohort.neighbours(here)
+            if other in alive
+        )
+        question = Question(
+            session=self.table.opening.session,
+            turn=turn,
+            vector=1,
+            nu=1.0,
+            mass=0,
+            alive=write_bitmap(alive, sizes.cohort),
+            sealed=sealed,
+            v=np.full(1, at + 1, "<f4"),
+        )
+        self.send(device, question)
+
+    def _bitmap(self, device: int, choice: int) -> bytes:
+        """Those who were said to be alive, but for one."""
+        size = self.told[device].parameters.cohort
+        alive = self.table.devices[device].memory.alive or bytes((size + 7) // 8)
+        return write_bitmap(read_bitmap(alive, size) - {choice - 1}, size)
+
+    def _send_survivors(self, device: int, choice: int) -> None:
+        bitmap = self._bitmap(device, choice)
+        claim = Survivors(self.table.opening.session, self._turn(device), bitmap)
+        reply = self.send(device, claim)
+        if reply is not None:
+            statement = agreed_survivors(self.table.devices[device].memory.context, bitmap)
+            signatures = self.signed.setdefault(statement, {})
+            signatures[self._place(device)] = decode_as(Consent, reply).signature
+
+    def _send_unmask(self, device: int, choice: int) -> None:
+        bitmap = self._bitmap(device, choice)
+        statement = agreed_survivors(self.table.devices[device].memory.context, bitmap)
+        signatures = dict(self.signed.get(statement, {}))
+        if self.told.get(self.colluder) == self.told[device]:
+            forged = sign(self.table.identities[self.colluder], statement)
+            signatures[self._place(self.colluder)] = forged
+        listed = tuple(sorted(signatures.items()))
+        self.send(device, Unmask(self.table.opening.session, self._turn(device), bitmap, listed))
+
+    @rule(data=st.data())
+    def replay(self, data: st.DataObject) -> None:
+        _, request, _ = data.draw(st.sampled_from(self.table.said))
+        self.send(data.draw(st.sampled_from(self.names)), request)
+
+    def teardown(self) -> None:
+        colluders = frozenset({self.colluder})
+        known = determined(self.table.said, self.table.known, colluders)
+        wrong = broken(known, HONEST)
+        assert not wrong, wrong
+
+
+class TrustedServer(Server):
+    TRUST = Trust.CURIOUS
+
+
+RUNS = int(os.environ.get("RFA_ADVERSARY_RUNS", "1000"))
+"""How often an arbitrary server plays; set it higher to look longer."""
+HOW: Any = {
+    "derandomize": "RFA_ADVERSARY_RUNS" not in os.environ,
+    "deadline": None,
+    "suppress_health_check": list(HealthCheck),
+    "stateful_step_count": 12,
+}
+
+
+def test_a_server_that_lies_learns_no_sum_over_fewer_than_promised() -> None:
+    run_state_machine_as_test(Server, settings=settings(max_examples=RUNS, **HOW))
+
+
+def test_the_same_server_breaks_devices_that_trust_it() -> None:
+    """Without the consistency check the machine finds an attack: it has teeth."""
+    with pytest.raises(AssertionError, match="a sum over"):
+        run_state_machine_as_test(
+            TrustedServer, settings=settings(max_examples=3000, phases=[Phase.generate], **HOW)
+        )

@@ -1,0 +1,204 @@
+"""What the sources may not hold, what the errors are, and what no repr shows."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rfa.secagg import errors, messages
+from rfa.secagg.device import Device, Identity, Profile
+from rfa.secagg.encoding import Contribution, Encoding
+from rfa.secagg.memory import Memory
+from rfa.secagg.messages import Open
+from tests.secagg.samples import SAMPLES
+
+FOLDER = Path(errors.__file__).parent
+SOURCES = sorted(FOLDER.rglob("*.py"))
+MODULES = {
+    "random",
+    "numpy.random",
+    "pickle",
+    "cPickle",
+    "dill",
+    "cloudpickle",
+    "joblib",
+    "marshal",
+    "shelve",
+    "uuid",
+    "logging",
+    "warnings",
+    "torch",
+}
+"""Generators that are not for secrets, formats that run code, and ways to tell what is secret."""
+NAMES = {"eval", "exec", "compile", "print", "input", "breakpoint", "__import__"}
+ATTRIBUTES = {"random", "default_rng", "RandomState", "stdout", "stderr"}
+
+
+def imported(node: ast.AST) -> list[str]:
+    """The modules that a node imports, and what it takes from them."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        taken = [f"{node.module}.{alias.name}" for alias in node.names]
+        return [node.module or "", *taken]
+    return []
+
+
+def faults(tree: ast.AST) -> Iterator[str]:
+    """What a source holds that it may not."""
+    for node in ast.walk(tree):
+        for module in imported(node):
+            if any(module == one or module.startswith(f"{one}.") for one in MODULES):
+                yield f"import of {module}"
+        if isinstance(node, ast.Name) and node.id in NAMES:
+            yield f"use of {node.id}"
+        if isinstance(node, ast.Attribute) and node.attr in ATTRIBUTES:
+            yield f"use of .{node.attr}"
+        if isinstance(node, ast.Assert):
+            yield "assert"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
+def test_sources_hold_nothing_that_is_unsafe(path: Path) -> None:
+    assert not list(faults(ast.parse(path.read_text("utf-8"))))
+
+
+def test_all_sources_are_looked_at() -> None:
+    assert {"device.py", "server.py", "masks.py", "encoding.py"} < {path.name for path in SOURCES}
+
+
+@pytest.mark.parametrize(
+    ("source", "fault"),
+    [
+        ("import random", "import of random"),
+        ("from random import choice", "import of random"),
+        ("import numpy.random as r", "import of numpy.random"),
+        ("from numpy import random", "import of numpy.random"),
+        ("from numpy.random import default_rng", "import of numpy.random"),
+        ("import numpy as np\nnp.random.rand()", "use of .random"),
+        ("def f():\n    import pickle", "import of pickle"),
+        ("import logging.config", "import of logging.config"),
+        ("eval('1')", "use of eval"),
+        ("x = exec", "use of exec"),
+        ("print(1)", "use of print"),
+        ("import sys\nsys.stderr.write('')", "use of .stderr"),
+        ("assert x", "assert"),
+    ],
+)
+def test_the_look_at_sources_finds_what_is_unsafe(source: str, fault: str) -> None:
+    assert fault in list(faults(ast.parse(source)))
+
+
+def test_safe_sources_pass_the_look() -> None:
+    safe = "import os, hashlib\nimport numpy as np\nos.urandom(3)\nrandomise = np.zeros(3)"
+    assert not list(faults(ast.parse(safe)))
+
+
+def drawn_tree() -> list[tuple[str, str]]:
+    """Each error in the drawing of the module's docstring, with its parent."""
+    found: list[tuple[str, str]] = []
+    path: list[str] = []
+    for line in (errors.__doc__ or "").splitlines():
+        match = re.match(r"    ((?:[│ ]   )*)(├── |└── )?(\w+Error)\b", line)
+        if match:
+            depth = len(match[1]) // 4 + bool(match[2])
+            path = [*path[:depth], match[3]]
+            found.append((match[3], path[-2] if depth else "Exception"))
+    return found
+
+
+def test_the_errors_are_those_that_are_drawn() -> None:
+    """Each with its parent, in the same order; other parents are of other trees."""
+    classes = [one for _, one in inspect.getmembers(errors, inspect.isclass)]
+    mine = [one for one in classes if one.__module__ == errors.__name__]
+    mine.sort(key=lambda one: inspect.getsourcelines(one)[1])
+    assert [(one.__name__, one.__bases__[0].__name__) for one in mine] == drawn_tree()
+    assert len(mine) == len(set(drawn_tree())) > 25
+    assert all(issubclass(one, errors.SecureSumError) for one in mine)
+
+
+def test_every_error_says_what_it_is() -> None:
+    for name, _ in drawn_tree():
+        assert (getattr(errors, name).__doc__ or "").endswith(".")
+
+
+CANARY = bytes(range(0xC0, 0xE0))
+WORDS = np.frombuffer(CANARY, "<u4")
+NUMBER = int.from_bytes(CANARY[:16], "little")
+
+
+def shows(text: str) -> bool:
+    """Whether a text holds the canary, or 4 bytes of it, in any form."""
+    raw = repr(CANARY)[2:-1]
+    forms = [CANARY.hex(), raw, str(list(CANARY))[1:-1], str(NUMBER), str(int(WORDS[0]))]
+    pieces = [CANARY[at : at + 4] for at in range(28)]
+    forms += [piece.hex() for piece in pieces] + [repr(piece)[2:-1] for piece in pieces]
+    forms += [str(float(one)) for one in WORDS.view("<f4")]
+    return any(form in text for form in forms)
+
+
+def canary_of(value: Any) -> Any:
+    """The canary in the shape of a value."""
+    array: Any = value
+    if isinstance(value, np.ndarray):
+        return WORDS.view(array.dtype)
+    if isinstance(value, tuple):
+        return tuple(canary_of(one) for one in array[:1]) or (CANARY,)
+    return NUMBER if isinstance(value, int) else CANARY
+
+
+SECRET = {
+    "Deal": {"sealed"},
+    "Question": {"sealed", "v"},
+    "Masked": {"tail", "words"},
+    "Opened": {"shares"},
+    "Memory": {"sealing", "masks", "seeds", "rounding", "incoming", "shares", "reply"},
+}
+"""The fields that no repr shows."""
+PUBLIC = {
+    *("session", "round", "steps", "dim", "metrics", "limit", "trust", "entry", "parameters"),
+    *("leaves", "entries", "commitments", "turn", "vector", "nu", "mass", "alive", "survivors"),
+    *("signature", "signatures", "device", "due", "opening", "advert", "roster", "context"),
+    *("asked", "signed", "request"),
+}
+
+
+@pytest.mark.parametrize("sample", [*SAMPLES, Memory()], ids=lambda one: type(one).__name__)
+def test_no_message_and_no_memory_shows_secrets(sample: Any) -> None:
+    secret = SECRET.get(type(sample).__name__, set[str]())
+    names = {one.name for one in dataclasses.fields(sample)}
+    assert names - secret <= PUBLIC, "a new field is secret or public"
+    hidden = {name: canary_of(getattr(sample, name)) for name in secret}
+    changed = dataclasses.replace(sample, **hidden)
+    assert not shows(repr(changed))
+    assert not shows(str(changed))
+
+
+def test_the_canary_is_seen_where_it_is_shown() -> None:
+    for shown in (CANARY, CANARY.hex(), list(CANARY), NUMBER, WORDS, WORDS.view("<f4").tolist()):
+        assert shows(repr(shown))
+    assert shows(repr(messages.Consent(bytes(16), 1, CANARY * 2)))
+
+
+def test_no_device_shows_its_secrets() -> None:
+    mine = Contribution(WORDS.view("<f4").copy(), 0.5, (12345.678,))
+    identity = Identity(CANARY, {1: bytes(32)})
+    profile = Profile(1, identity=identity)
+    device = Device(mine, profile, rounding=CANARY, entropy=lambda size: (CANARY * 3)[:size])
+    device.receive(Open(bytes(16), 1, 1, 8, 1, 0.0, 1).encode())
+    part = Encoding(3).part(mine, np.zeros(0, np.float32), 1.0, CANARY)
+    assert device.memory.masks == (CANARY,)
+    secrets = [str(value) for value in (*part.tail, *part.words.tolist()) if value > 9999]
+    for one in (device, device.memory, identity, profile, mine, part):
+        for text in (repr(one), str(one), f"{one}"):
+            assert not shows(text)
+            assert "12345" not in text
+            assert not any(secret in text for secret in secrets)

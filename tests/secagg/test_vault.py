@@ -1,0 +1,216 @@
+"""A device that is killed at any moment: it goes on where it was, and takes nothing back."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sqlite3
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rfa.secagg.device import Identity, Profile
+from rfa.secagg.encoding import Contribution
+from rfa.secagg.errors import AskedTwiceError, ReplayedRoundError, VaultError
+from rfa.secagg.memory import read_memory
+from rfa.secagg.messages import Open, Question
+from rfa.secagg.parameters import Terms
+from rfa.secagg.protocol import SecureOracle
+from rfa.secagg.server import Outbox
+from rfa.secagg.vault import DurableDevice
+from tests.secagg.attack import altered, reach
+from tests.secagg.party import LYING, SMALL, Party, contributions, party
+
+NU = 1.5
+
+
+def profile(table: Party, device: int) -> Profile:
+    return Profile(device, identity=Identity(table.identities[device], table.known))
+
+
+def durable(table: Party, folder: Path) -> dict[int, DurableDevice]:
+    """All devices of a party, each with a store of its own."""
+    made = {
+        device: DurableDevice(folder / f"{device}", profile(table, device))
+        for device in table.devices
+    }
+    for device, one in made.items():
+        one.bring(table.parts[device])
+    return made
+
+
+@pytest.mark.parametrize("terms", [SMALL, LYING], ids=["curious", "lying"])
+def test_devices_that_restart_before_every_message_give_the_same_sum(
+    terms: Terms, tmp_path: Path
+) -> None:
+    """Every request goes to a new process's worth of device, and comes twice."""
+    table = party(contributions(6, 3), terms, steps=2)
+    for one in durable(table, tmp_path).values():
+        one.close()
+
+    def restarting(outbox: Outbox) -> Iterable[tuple[int, bytes]]:
+        for device, request in outbox:
+            replies: list[bytes] = []
+            for _ in range(2):
+                one = DurableDevice(tmp_path / f"{device}", profile(table, device))
+                replies.append(one.receive(request))
+                one.close()
+            assert replies[0] == replies[1], "a retry replays the stored bytes"
+            yield device, replies[0]
+
+    ask = SecureOracle(table.opening, table.terms, table.parts, restarting, table.known)
+    for v in (np.zeros(3), np.ones(3)):
+        total = ask(v, NU)
+        assert total.count == 6
+    for device in table.devices:
+        DurableDevice(tmp_path / f"{device}", profile(table, device)).end()
+
+
+def question_for(table: Party, device: DurableDevice, name: int) -> bytes:
+    """Bring a durable device in the place of another to its first question."""
+    table.devices[name] = device  # type: ignore[assignment]
+    return reach(table, Question)[name]
+
+
+def test_no_restart_takes_back_an_answer(tmp_path: Path) -> None:
+    table = party(contributions(6, 3), steps=2)
+    name = min(table.devices)
+    device = durable(table, tmp_path)[name]
+    request = question_for(table, device, name)
+    reply = device.receive(request)
+    device.close()
+    again = DurableDevice(tmp_path / f"{name}", profile(table, name))
+    with pytest.raises(AskedTwiceError):
+        again.receive(altered(request, nu=9.0))
+    assert again.receive(request) == reply
+
+
+def test_a_failed_write_means_no_answer_and_no_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = party(contributions(6, 3))
+    name = min(table.devices)
+    device = durable(table, tmp_path)[name]
+    request = reach(table, Open)[name]
+
+    def full(*_: object) -> None:
+        msg = "database or disk is full"
+        raise sqlite3.OperationalError(msg)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DurableDevice, "_keep", full)
+        with pytest.raises(VaultError, match="disk is full"):
+            device.receive(request)
+    reply = device.receive(request)
+    assert device.receive(request) == reply
+
+
+def test_a_round_that_was_joined_is_not_joined_again_after_it_ended(tmp_path: Path) -> None:
+    table = party(contributions(6, 3), number=4)
+    name = min(table.devices)
+    device = durable(table, tmp_path)[name]
+    request = reach(table, Open)[name]
+    device.receive(request)
+    device.end()
+    with pytest.raises(VaultError, match="bring an update first"):
+        device.receive(request)
+    device.bring(table.parts[name])
+    with pytest.raises(ReplayedRoundError):
+        device.receive(altered(request, session=os.urandom(16)))
+    device.receive(altered(request, session=os.urandom(16), round=5))
+
+
+def test_one_update_serves_one_round(tmp_path: Path) -> None:
+    """A server cannot ask more about an update by opening another round."""
+    table = party(contributions(6, 3), number=4)
+    name = min(table.devices)
+    device = durable(table, tmp_path)[name]
+    request = reach(table, Open)[name]
+    device.receive(request)
+    with pytest.raises(AskedTwiceError):
+        device.receive(altered(request, round=5))
+
+
+def test_a_device_can_abstain(tmp_path: Path) -> None:
+    table = party(contributions(6, 3))
+    device = DurableDevice(tmp_path / "one", profile(table, 5))
+    device.bring(None)
+    assert b"rfa" in device.receive(table.opening.encode())
+
+
+def test_the_store_is_its_owners_and_secrets_leave_it(tmp_path: Path) -> None:
+    part = Contribution(np.full(500, 1234.5, np.float32))
+    table = party({**contributions(5, 500, metrics=0), 5: part})
+    device = durable(table, tmp_path)[5]
+    path = tmp_path / "5"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    device.receive(reach(table, Open)[5])
+    kept = sqlite3.connect(path).execute("SELECT value FROM kept WHERE name = 'memory'")
+    secret = read_memory(kept.fetchone()[0]).sealing
+    assert secret in path.read_bytes()
+    assert part.update.tobytes()[:64] in path.read_bytes()
+    device.end()
+    device.close()
+    assert secret not in path.read_bytes()
+    assert part.update.tobytes()[:64] not in path.read_bytes()
+
+
+@pytest.mark.parametrize("damage", [b"", b"not a database" * 100])
+def test_a_damaged_store_is_named(tmp_path: Path, damage: bytes) -> None:
+    path = tmp_path / "one"
+    device = DurableDevice(path, Profile(1))
+    device.bring(contributions(1, 3)[5])
+    device.close()
+    path.write_bytes(damage)
+    if damage:
+        with pytest.raises(VaultError, match="store of device 1"):
+            DurableDevice(path, Profile(1))
+    else:
+        with pytest.raises(VaultError, match="bring an update first"):
+            DurableDevice(path, Profile(1)).receive(b"")
+    with pytest.raises(VaultError):
+        DurableDevice(tmp_path, Profile(1))
+
+
+def test_a_memory_that_was_tampered_with_is_not_used(tmp_path: Path) -> None:
+    path = tmp_path / "one"
+    device = DurableDevice(path, Profile(1))
+    device.bring(contributions(1, 3)[5])
+    store = sqlite3.connect(path)
+    store.execute("UPDATE kept SET value = zeroblob(80) WHERE name = 'memory'")
+    store.commit()
+    store.close()
+    with pytest.raises(VaultError, match="cannot be trusted"):
+        device.receive(b"")
+
+
+def answer(path: Path, request: bytes, nu: float, results: object) -> None:
+    """In another process: ask a device something that only one process may be answered."""
+    try:
+        DurableDevice(path, Profile(5)).receive(altered(request, nu=nu))
+    except AskedTwiceError:
+        results.put("refused")  # type: ignore[attr-defined]
+    else:
+        results.put("answered")  # type: ignore[attr-defined]
+
+
+def test_two_processes_of_one_device_answer_once(tmp_path: Path) -> None:
+    table = party(contributions(6, 3))
+    device = DurableDevice(tmp_path / "5", Profile(5))
+    device.bring(table.parts[5])
+    request = question_for(table, device, 5)
+    device.close()
+    spawn = multiprocessing.get_context("spawn")
+    results = spawn.Queue()
+    both = [
+        spawn.Process(target=answer, args=(tmp_path / "5", request, nu, results))
+        for nu in (1.0, 2.0)
+    ]
+    for process in both:
+        process.start()
+    assert sorted(results.get(timeout=60) for _ in both) == ["answered", "refused"]
+    for process in both:
+        process.join()

@@ -1,0 +1,320 @@
+"""The library against fixed vectors, which another implementation can be checked against too.
+
+`python -m tests.secagg.test_vectors` writes the file anew, for a new version of the protocol.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import hmac
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rfa.secagg import errors
+from rfa.secagg.cohort import form, leaf_of, pair_mask, point_of, self_mask
+from rfa.secagg.encoding import Contribution, Encoding
+from rfa.secagg.hashing import PROTOCOL, derive_key, digest
+from rfa.secagg.keys import (
+    agree,
+    check_point,
+    identity_of,
+    is_signed,
+    public_of,
+    seal,
+    sign,
+    unseal,
+)
+from rfa.secagg.masks import keystream
+from rfa.secagg.messages import Open, Question, decode, read_share
+from rfa.secagg.parameters import Parameters
+from rfa.secagg.shares import PRIME, SHARE_SIZE, combine, split
+from tests.secagg.samples import SAMPLES, SESSION, UNSIGNED, span
+
+FILE = Path(__file__).with_name("vectors.json")
+VECTORS: dict[str, Any] = json.loads(FILE.read_text("utf-8")) if FILE.exists() else {}
+Vector = dict[str, Any]
+
+
+def plain(value: Any) -> Any:
+    """A value for JSON: bytes in hexadecimal, whole numbers beyond 2^53 as text."""
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, tuple | list):
+        return [plain(one) for one in value]  # pyright: ignore[reportUnknownVariableType]
+    return str(value) if isinstance(value, int) and abs(value) >= 2**53 else value
+
+
+def raw(text: str) -> bytes:
+    return bytes.fromhex(text)
+
+
+def raws(texts: list[str]) -> list[bytes]:
+    return [raw(text) for text in texts]
+
+
+def fields_of(message: Any) -> Vector:
+    return {one.name: plain(getattr(message, one.name)) for one in dataclasses.fields(message)}
+
+
+def run_key(given: Vector) -> Vector:
+    made = derive_key(raw(given["secret"]), raw(given["label"]), *raws(given["parts"]))
+    return {"key": made.hex()}
+
+
+def run_digest(given: Vector) -> Vector:
+    return {"digest": digest(raw(given["label"]), *raws(given["parts"])).hex()}
+
+
+def run_pair(given: Vector) -> Vector:
+    (agreed,) = agree(raw(given["secret"]), [raw(given["public"])])
+    key = pair_mask(agreed, raw(given["context"]), given["one"], given["other"])
+    stream = keystream(key).update(bytes(32))
+    return {"agreed": agreed.hex(), "key": key.hex(), "stream": stream.hex()}
+
+
+def run_self(given: Vector) -> Vector:
+    key = self_mask(raw(given["seed"]), raw(given["context"]))
+    return {"key": key.hex(), "stream": keystream(key).update(bytes(32)).hex()}
+
+
+def run_shares(given: Vector) -> Vector:
+    drawn = raw(given["entropy"])
+    found = split(
+        raw(given["secret"]),
+        count=given["count"],
+        threshold=given["threshold"],
+        entropy=lambda size: drawn[:size],
+    )
+    return {"shares": [share.to_bytes(SHARE_SIZE, "big").hex() for share in found]}
+
+
+def run_encoding(given: Vector) -> Vector:
+    update = np.array(given["update"], np.float32)
+    mine = Contribution(update, given["weight"], tuple(given["metrics"]))
+    v = np.array(given["v"], np.float32)
+    part = Encoding(given["cohort"]).part(mine, v, given["nu"], raw(given["rounding"]))
+    return {"words": plain(part.words), "tail": [str(value) for value in part.tail]}
+
+
+def run_sealed(given: Vector) -> Vector:
+    sealed = seal(raw(given["key"]), given["turn"], raw(given["plain"]), raw(given["bound"]))
+    return {"sealed": sealed.hex()}
+
+
+def run_signature(given: Vector) -> Vector:
+    secret = raw(given["secret"])
+    signature = sign(secret, raw(given["statement"]))
+    return {"public": identity_of(secret).hex(), "signature": signature.hex()}
+
+
+def run_cohort(given: Vector) -> Vector:
+    opening, question = decode(raw(given["opening"])), decode(raw(given["question"]))
+    assert isinstance(opening, Open)
+    assert isinstance(question, Question)
+    cohort = form(opening, Parameters(*given["parameters"]), tuple(raws(given["leaves"])))
+    point = point_of(question.v, question.nu)
+    found = {
+        "leaf": leaf_of(opening, UNSIGNED),
+        "digest": cohort.digest,
+        "point": point,
+        "context": cohort.context(question, point),
+        "commitment": cohort.commitment(1, 2, raw(given["seed"])),
+        "binding": cohort.binding(1, 2, 0),
+        "seal_key": cohort.seal_key(raw(given["seed"]), 1, 2),
+    }
+    return {name: value.hex() for name, value in found.items()}
+
+
+RUNS = {
+    "derive_key": run_key,
+    "digest": run_digest,
+    "pair_mask": run_pair,
+    "self_mask": run_self,
+    "shares": run_shares,
+    "encoding": run_encoding,
+    "sealed": run_sealed,
+    "signature": run_signature,
+    "cohort": run_cohort,
+}
+"""How what a vector gives leads to what it expects."""
+
+
+def cases(*names: str) -> list[Any]:
+    return [
+        pytest.param(name, case, id=f"{name} {index}")
+        for name in names
+        for index, case in enumerate(VECTORS.get(name, []))
+    ]
+
+
+@pytest.mark.parametrize(("name", "case"), cases(*RUNS))
+def test_the_library_gives_what_is_expected(name: str, case: Vector) -> None:
+    assert RUNS[name](case["given"]) == case["expected"]
+
+
+def test_there_are_vectors_of_everything() -> None:
+    assert VECTORS["protocol"] == PROTOCOL.decode()
+    assert all(VECTORS[name] for name in RUNS)
+    assert [case["kind"] for case in VECTORS["messages"]] == [type(one).__name__ for one in SAMPLES]
+    named = {case["error"] for case in VECTORS["refused"]}
+    assert named == {one.__name__ for one in errors.MessageError.__subclasses__()}
+    assert len(VECTORS["low_order"]) == 14
+
+
+@pytest.mark.parametrize(("name", "case"), cases("messages"))
+def test_messages_are_their_bytes(name: str, case: Vector) -> None:
+    found = decode(raw(case["bytes"]))
+    assert type(found).__name__ == case["kind"]
+    assert fields_of(found) == case["fields"]
+    assert found.encode() == raw(case["bytes"])
+
+
+@pytest.mark.parametrize(("name", "case"), cases("refused"))
+def test_bytes_that_are_no_message_are_refused(name: str, case: Vector) -> None:
+    with pytest.raises(errors.MessageError) as caught:
+        decode(raw(case["bytes"]))
+    assert type(caught.value).__name__ == case["error"]
+
+
+@pytest.mark.parametrize("point", VECTORS.get("low_order", []))
+def test_points_of_low_order_are_refused(point: str) -> None:
+    with pytest.raises(errors.LowOrderPointError):
+        check_point(raw(point))
+
+
+@pytest.mark.parametrize(("name", "case"), cases("shares"))
+def test_the_shares_make_the_secret(name: str, case: Vector) -> None:
+    """By the library, and by the polynomial that the entropy stands for."""
+    given, shares = case["given"], raws(case["expected"]["shares"])
+    places = {x: read_share(share) or 0 for x, share in enumerate(shares, 1)}
+    assert combine(places, threshold=given["threshold"]) == raw(given["secret"])
+    chunks = [given["entropy"][at : at + 96] for at in range(0, len(given["entropy"]), 96)]
+    factors = [int(text, 16) for text in (given["secret"], *chunks)]
+    for x, share in places.items():
+        assert sum(factor * x**i for i, factor in enumerate(factors)) % PRIME == share
+
+
+@pytest.mark.parametrize(("name", "case"), cases("sealed", "signature"))
+def test_seals_and_signatures_are_accepted(name: str, case: Vector) -> None:
+    given, expected = case["given"], case["expected"]
+    if name == "sealed":
+        opened = unseal(
+            raw(given["key"]), given["turn"], raw(expected["sealed"]), raw(given["bound"])
+        )
+        assert opened == raw(given["plain"])
+    else:
+        signature = raw(expected["signature"])
+        assert is_signed(raw(expected["public"]), raw(given["statement"]), signature)
+
+
+def framed(given: Vector) -> bytes:
+    parts = [PROTOCOL, raw(given["label"]), *raws(given["parts"])]
+    return b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+
+
+@pytest.mark.parametrize(("name", "case"), cases("derive_key", "digest"))
+def test_keys_and_digests_follow_from_their_standards(name: str, case: Vector) -> None:
+    """RFC 5869 with an empty salt for one block, and FIPS 180-4, of the parts with lengths."""
+    info = framed(case["given"])
+    if name == "digest":
+        assert hashlib.sha256(info).hexdigest() == case["expected"]["digest"]
+        return
+    extracted = hmac.digest(bytes(32), raw(case["given"]["secret"]), "sha256")
+    assert hmac.digest(extracted, info + b"\1", "sha256").hex() == case["expected"]["key"]
+
+
+PARTS = [[], [b""], [b"ab"], [b"a", b"b"], [span(0, 40), b"", b"\0"]]
+
+
+def givens() -> dict[str, list[Vector]]:
+    """What the vectors are of."""
+    labelled = [{"label": label, "parts": parts} for label in (b"", b"label") for parts in PARTS]
+    seed, context = span(40, 32), span(80, 32)
+    public = public_of(span(5, 32))
+    asked = dataclasses.replace(SAMPLES[4], session=SESSION)
+    update = {"update": [0.1, -2.5, 0.0, 3e30], "weight": 0.3, "metrics": [-1.5, 0.1]}
+    return {
+        "derive_key": [{"secret": seed, **case} for case in labelled],
+        "digest": labelled,
+        "pair_mask": [
+            {"secret": seed, "public": public, "context": context, "one": one, "other": other}
+            for one, other in ((0, 1), (1, 0), (3, 70_000))
+        ],
+        "self_mask": [{"seed": seed, "context": context}, {"seed": bytes(32), "context": context}],
+        "shares": [
+            {"secret": secret, "count": n, "threshold": t, "entropy": span(3, 48 * (t - 1))}
+            for secret, n, t in ((seed, 5, 3), (b"\xff" * 32, 2, 2), (bytes(32), 3, 1))
+        ],
+        "encoding": [
+            {**update, "cohort": n, "v": v, "nu": nu, "rounding": seed}
+            for n, v, nu in ((1, [], 1.0), (100, [0.1, -2.5, 0.0, 2e30], 1e30), (1000, [], 1e32))
+        ],
+        "sealed": [{"key": seed, "turn": 3, "plain": span(7, 66), "bound": context}],
+        "signature": [{"secret": seed, "statement": context}],
+        "cohort": [
+            {
+                "opening": SAMPLES[0].encode(),
+                "question": asked.encode(),
+                "parameters": [3, 0, 0, 2, 2, 2],
+                "leaves": [span(start, 32) for start in (1, 2, 3)],
+                "seed": seed,
+            }
+        ],
+    }
+
+
+def refused() -> list[Vector]:
+    """Bytes that are no message, with the error that says so."""
+    first, masked = SAMPLES[0].encode(), SAMPLES[5].encode()
+    head = first[:4]
+    minus_zero, infinite = bytes(7) + b"\x80", bytes.fromhex("000000000000f07f")
+    wrong = [
+        ("no bytes", "TruncatedError", b""),
+        ("only a header", "TruncatedError", first[:5]),
+        ("a byte is missing", "TruncatedError", masked[:-1]),
+        ("a count beyond the end", "TruncatedError", masked[:-16] + b"\4" + masked[-15:]),
+        ("a byte too many", "OversizedError", first + b"\0"),
+        ("a list beyond its cap", "OversizedError", head + b"\4" + SESSION + b"\xff" * 4),
+        ("another magic", "UnknownVersionError", b"rfb" + first[3:]),
+        ("another version", "UnknownVersionError", b"rfa\2" + first[4:]),
+        ("no kind 0", "UnknownKindError", head + b"\0" + first[5:]),
+        ("no kind 12", "UnknownKindError", head + b"\x0c" + first[5:]),
+        ("minus zero", "NotCanonicalError", first[:-9] + minus_zero + first[-1:]),
+        ("infinity", "NotCanonicalError", first[:-9] + infinite + first[-1:]),
+    ]
+    return [{"why": why, "error": error, "bytes": data.hex()} for why, error, data in wrong]
+
+
+def write() -> None:
+    """Write the file."""
+    found: dict[str, Any] = {"protocol": PROTOCOL.decode()}
+    for name, several in givens().items():
+        given = [{key: plain(value) for key, value in one.items()} for one in several]
+        found[name] = [{"given": one, "expected": RUNS[name](one)} for one in given]
+    found["messages"] = [
+        {"kind": type(one).__name__, "fields": fields_of(one), "bytes": one.encode().hex()}
+        for one in SAMPLES
+    ]
+    found["refused"] = refused()
+    field = 2**255 - 19
+    low = [number.to_bytes(32, "little") for number in (0, 1, field - 1, field, field + 1)]
+    low += raws(
+        [
+            "e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800",
+            "5f9c95bca3508c24b1d0b1559c83ef5b04445cc4581c8e86d8224eddd09f1157",
+        ]
+    )
+    low += [point[:31] + bytes([point[31] | 0x80]) for point in low]
+    found["low_order"] = plain(low)
+    FILE.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    write()
