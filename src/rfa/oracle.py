@@ -59,12 +59,13 @@ class Sum:
     def certificate(self, colluders: int = 0) -> float:
         """A proven bound on the share of any one device in the step that this sum makes.
 
-        No mass_i exceeds 1, nor the root of the sum of squares, so no share mass_i / mass exceeds
-        min(1, sqrt(squares)) / mass. Against colluders who take their own parts out of the sum,
-        what is left is at least mass - colluders.
+        With weights of at most 1, no mass_i exceeds 1, nor the root of the sum of squares, so no
+        share mass_i / mass exceeds the lesser of the two over the mass. Colluders can take their
+        own parts out of the sum, each of which is bounded in the same way.
         """
-        left = self.mass - colluders
-        return min(1.0, min(1.0, math.sqrt(self.squares)) / left) if left > 0 else 1.0
+        heaviest = min(1.0, math.sqrt(self.squares))
+        left = self.mass - colluders * heaviest
+        return min(1.0, heaviest / left) if left > 0 else 1.0
 
 
 SumOracle: TypeAlias = Callable[[Vector, float], Sum]

@@ -191,6 +191,41 @@ def test_totals_are_those_of_the_devices(
         assert abs(Fraction(float(found)) - sum(column)) <= Fraction(cohort, code.scale)
 
 
+@pytest.mark.parametrize("draw", [0, 1, RING // 2, RING - 1])
+@pytest.mark.parametrize("cohort", COHORTS)
+def test_no_draw_rounds_by_more_than_a_unit(
+    cohort: int, draw: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to the last digits of a float64, in which words and draws are added."""
+
+    def drawn(stream: object, count: int) -> NDArray[np.uint32]:
+        return np.full(count, draw, WORD)
+
+    monkeypatch.setattr(module, "stream_words", drawn)
+    code = Encoding(cohort)
+    for update in (floats(3, -4, 0, 1e-3), floats(-1, 1, 0.1, 7), floats(0, 0, 0, -2)):
+        for nu in (1e-3, 1.0, 100.0):
+            mine = Contribution(update, 0.7)
+            words = signed(code.part(mine, ZERO, nu, KEY).words)
+            for word, push in zip(words, exact_push(mine, ZERO, nu), strict=True):
+                assert abs(word - code.scale * push) <= 1 + Fraction(code.scale, 2**51)
+
+
+def test_an_update_at_the_radius_is_near() -> None:
+    mine = Contribution(floats(3, -4))
+    for nu, near in ((np.nextafter(5.0, 0), 0), (5.0, 1), (np.nextafter(5.0, 6), 1)):
+        assert Encoding(3).part(mine, ZERO, float(nu), KEY).tail[NEAR] == near
+
+
+def test_blocks_are_rounded_independently() -> None:
+    update = np.ones(2 * BLOCK, np.float32)
+    words = Encoding(50).part(Contribution(update), ZERO, 1.0, KEY).words
+    assert len(set(words.tolist())) == 2
+    up = float((words > words.min()).mean())
+    alike = float((words[:BLOCK] == words[BLOCK:]).mean())
+    assert abs(alike - (up**2 + (1 - up) ** 2)) < 5 * 0.5 / math.sqrt(BLOCK)
+
+
 def test_rounding_is_right_on_average() -> None:
     """Within 5 standard errors over 3000 rounding keys, for each coordinate."""
     code, trials = Encoding(7), 3000

@@ -213,5 +213,5 @@ def test_the_server_refuses_questions_without_a_meaning() -> None:
 
 def test_nobody_joins() -> None:
     table = party(3, lost=dict.fromkeys(contributions(3, 3), 0))
-    with pytest.raises(TooFewDevicesError, match="no device joined"):
+    with pytest.raises(TooFewDevicesError, match="0 devices joined the round"):
         table.oracle()

@@ -46,7 +46,9 @@ def save(checkpoint: Checkpoint, path: Path) -> None:
     state = checkpoint.state
     arrays: dict[str, Any] = {
         "model": state.model,
-        "numbers": np.array([state.round, state.calls, state.rejected, state.dropped]),
+        "numbers": np.array(
+            [state.round, state.calls, state.rejected, state.dropped, state.stopped]
+        ),
         "times": np.array([checkpoint.first_loss, checkpoint.seconds]),
         "texts": np.array([checkpoint.data, checkpoint.done]),
     }
@@ -97,9 +99,9 @@ def write_whole(path: Path, content: Any) -> None:
 
 
 def _from_arrays(arrays: dict[str, Any]) -> Checkpoint:
-    t, calls, rejected, dropped = (int(number) for number in arrays["numbers"])
+    t, *counts = (int(number) for number in arrays["numbers"])
     first_loss, seconds = (float(number) for number in arrays["times"])
     data, done = (str(text) for text in arrays["texts"])
     server = ServerState(arrays.get("momentum"), arrays.get("squares"))
-    state = State(t, arrays["model"], server, calls, rejected, dropped)
+    state = State(t, arrays["model"], server, *counts)
     return Checkpoint(state, arrays.get("places"), first_loss, seconds, data, done)

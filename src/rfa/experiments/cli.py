@@ -172,6 +172,9 @@ def show(row: dict[str, Any]) -> None:
         "rejected rounds": f"{row['rejected_rounds']}",
         "time": f"{row['seconds']:.1f} s",
     }
+    if json.loads(row["settings"]).get("secure", "off") != "off":
+        lines["stopped rounds"] = f"{row['stopped_rounds']} (the secure sum gave nothing)"
+        lines["largest share"] = f"at most {percent(row['certificate'])} of the last step"
     for name, value in lines.items():
         console.print(f"  {name:<16} {value}")
 

@@ -7,7 +7,15 @@ from typing import Any, TypeVar
 
 import click
 
-from rfa.federated.settings import AGGREGATORS, COMPUTE, FIELDS, SERVERS, STARTS
+from rfa.federated.settings import (
+    AGGREGATORS,
+    COMPUTE,
+    FIELDS,
+    SECURE,
+    SERVERS,
+    STARTS,
+    TRUST,
+)
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -16,6 +24,8 @@ _CHOICES = {
     "start": STARTS,
     "server": SERVERS,
     "compute": COMPUTE,
+    "secure": SECURE,
+    "trust": TRUST,
 }
 _KINDS: dict[str, Any] = {"int": click.INT, "float": click.FLOAT, "str": click.STRING}
 PAPERS = (

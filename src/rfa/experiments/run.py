@@ -232,6 +232,8 @@ class _Journey:
             "oracle_calls": state.calls,
             "dropped_updates": state.dropped,
             "rejected_rounds": state.rejected,
+            "stopped_rounds": state.stopped,
+            **self._certified(),
             "seconds": seconds,
             "model_sha256": hashlib.sha256(state.model.tobytes()).hexdigest(),
         }
@@ -245,6 +247,12 @@ class _Journey:
         places = self.places.save() if self.places else None
         saved = Checkpoint(state, places, self.first_loss, seconds, self.data, done)
         checkpoints.save(saved, self.folder / CHECKPOINT)
+
+    def _certified(self) -> dict[str, float]:
+        """The last bound on the share of a device, if there is a new one."""
+        told = [facts.outcome.certificate for facts in self.rounds if facts.outcome]
+        known = [bound for bound in told if bound is not None]
+        return {"certificate": known[-1]} if known else {}
 
     def _seconds(self) -> float:
         return self.before + time.perf_counter() - self.began

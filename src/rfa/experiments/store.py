@@ -27,7 +27,7 @@ CREATE TABLE IF NOT EXISTS runs (
     status TEXT, rounds INTEGER, oracle_calls INTEGER, test_accuracy REAL, train_loss REAL,
     median_device REAL, worst_tenth REAL, devices INTEGER, corrupted_devices INTEGER,
     dropped_updates INTEGER, rejected_rounds INTEGER, seconds REAL, started TEXT, version TEXT,
-    note TEXT, model_sha256 TEXT, settings TEXT
+    note TEXT, model_sha256 TEXT, settings TEXT, stopped_rounds INTEGER, certificate REAL
 );
 CREATE TABLE IF NOT EXISTS evaluations (
     run TEXT, round INTEGER, oracle_calls INTEGER, test_accuracy REAL, test_loss REAL,
@@ -37,9 +37,15 @@ CREATE TABLE IF NOT EXISTS evaluations (
 CREATE TABLE IF NOT EXISTS rounds (
     run TEXT, round INTEGER, devices TEXT, corrupted TEXT, dropped TEXT, oracle_calls INTEGER,
     steps INTEGER, objective REAL, norm REAL, rejected INTEGER, weights TEXT,
+    lost TEXT, certificate REAL, stopped TEXT,
     PRIMARY KEY (run, round)
 );
 """
+LATER = {
+    "runs": {"stopped_rounds": "INTEGER", "certificate": "REAL"},
+    "rounds": {"lost": "TEXT", "certificate": "REAL", "stopped": "TEXT"},
+}
+"""Columns that files of earlier versions do not have."""
 TABLES = ("runs", "evaluations", "rounds")
 
 
@@ -64,6 +70,7 @@ class Store:
             with self._writing():
                 for statement in SCHEMA.split(";"):
                     self._connection.execute(statement)
+                self._add_columns()
         except (OSError, sqlite3.Error) as error:
             msg = f"the results in {self.path} cannot be used: {error}"
             raise StoreError(msg) from None
@@ -127,6 +134,15 @@ class Store:
         query = f"SELECT * FROM {table} WHERE {clause} ORDER BY {order}"  # noqa: S608
         return [dict(row) for row in self._connection.execute(query, wanted)]
 
+    def _add_columns(self) -> None:
+        """Bring a file of an earlier version up to date."""
+        for table, columns in LATER.items():
+            found = self._connection.execute(f"PRAGMA table_info({table})")
+            there = {row["name"] for row in found}
+            for name, kind in columns.items():
+                if name not in there:
+                    self._connection.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind}")
+
     @contextlib.contextmanager
     def _writing(self) -> Generator[None]:
         """A transaction that waits for its turn, and is undone by any error."""
@@ -167,6 +183,9 @@ def _round_row(run: str, facts: Facts) -> dict[str, Any]:
         "objective": outcome.objective if outcome else None,
         "norm": facts.norm,
         "rejected": int(facts.rejected),
+        "lost": json.dumps(facts.lost),
+        "certificate": outcome.certificate if outcome else None,
+        "stopped": facts.stopped,
         "weights": None if weights is None else json.dumps([float(f"{w:.6g}") for w in weights]),
     }
 

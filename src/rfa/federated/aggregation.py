@@ -38,6 +38,8 @@ class Outcome:
         objective: the average distance of the updates from the aggregate, where it is known.
         weights: the effective weights of the updates, where there are such.
         dropped: the updates that were left out because they are not finite.
+        lost: the devices that dropped out of the secure sum.
+        certificate: a proven bound on the share of any one device in the last step.
     """
 
     point: Floats32
@@ -46,6 +48,8 @@ class Outcome:
     objective: float | None = None
     weights: Floats | None = None
     dropped: tuple[int, ...] = ()
+    lost: tuple[int, ...] = ()
+    certificate: float | None = None
 
 
 class NothingToAggregate(Exception):  # noqa: N818

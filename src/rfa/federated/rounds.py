@@ -20,9 +20,11 @@ from rfa.federated.crew import Crew
 from rfa.federated.devices import Devices, Tally
 from rfa.federated.learner import Floats32
 from rfa.federated.personal import Places
+from rfa.federated.secure import aggregate_securely
 from rfa.federated.server import ServerState, server_step
 from rfa.federated.streams import stream
 from rfa.kernel import Floats
+from rfa.oracle import OracleStopped
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class State:
         calls: calls of the secure average oracle so far.
         rejected: rounds whose aggregate was rejected so far.
         dropped: updates that were left out because they are not finite, so far.
+        stopped: rounds in which the secure sum gave nothing, so far.
     """
 
     round: int
@@ -44,6 +47,7 @@ class State:
     calls: int = 0
     rejected: int = 0
     dropped: int = 0
+    stopped: int = 0
 
 
 @dataclass(frozen=True)
@@ -55,9 +59,10 @@ class Facts:
         devices: who took part.
         corrupted: which of them are corrupted.
         dropped: which of them sent an update that is not finite.
-        outcome: what the aggregator made of the updates; None if none was finite.
+        outcome: what the aggregator made of the updates; None if it made nothing.
         norm: the norm of the aggregate.
         rejected: whether the aggregate was rejected.
+        stopped: why the secure sum gave nothing, if so.
     """
 
     round: int
@@ -67,6 +72,13 @@ class Facts:
     outcome: Outcome | None
     norm: float
     rejected: bool
+    stopped: str = ""
+
+    @property
+    def lost(self) -> tuple[int, ...]:
+        """Who dropped out of the secure sum, where it gave something."""
+        rows = self.outcome.lost if self.outcome else ()
+        return tuple(self.devices[row] for row in rows)
 
 
 @dataclass(frozen=True)
@@ -109,21 +121,24 @@ def play_round(
     chosen = devices.sample(state.round)
     updates = crew.train(state.model, state.round, chosen, places)
     _corrupt(updates, chosen, state, devices)
+    outcome, stopped = None, ""
     try:
-        outcome = aggregate(updates, devices.weights[chosen], settings)
+        outcome = _aggregate(updates, chosen, state, devices)
     except NothingToAggregate:
-        outcome, norm = None, float("nan")
-    else:
-        norm = float(np.linalg.norm(outcome.point.astype(np.float64)))
-    facts = _facts(state, devices, chosen, outcome, norm)
+        pass
+    except OracleStopped as error:
+        stopped = str(error)
+    facts = _facts(state, devices, chosen, outcome, stopped)
     after = replace(
         state,
         round=state.round + 1,
         calls=state.calls + (outcome.calls if outcome else 1),
+        rejected=state.rejected + facts.rejected,
         dropped=state.dropped + len(facts.dropped),
+        stopped=state.stopped + bool(stopped),
     )
     if outcome is None or facts.rejected:
-        return replace(after, rejected=state.rejected + 1), facts
+        return after, facts
     model, server = server_step(state.model, outcome.point, state.server, settings)
     return replace(after, model=model, server=server), facts
 
@@ -147,6 +162,13 @@ def summarize(state: State, tallies: Sequence[Tally]) -> Evaluation:
     )
 
 
+def _aggregate(updates: Floats32, chosen: list[int], state: State, devices: Devices) -> Outcome:
+    settings, weights = devices.settings, devices.weights
+    if settings.secure == "off":
+        return aggregate(updates, weights[chosen], settings)
+    return aggregate_securely(updates, weights[chosen] / weights.max(), settings, state.round)
+
+
 def _corrupt(updates: Floats32, chosen: list[int], state: State, devices: Devices) -> None:
     """Put what the corrupted devices send in the place of what they would have sent."""
     bad = np.flatnonzero(devices.is_corrupted[chosen])
@@ -166,9 +188,12 @@ def _corrupt(updates: Floats32, chosen: list[int], state: State, devices: Device
 
 
 def _facts(
-    state: State, devices: Devices, chosen: list[int], outcome: Outcome | None, norm: float
+    state: State, devices: Devices, chosen: list[int], outcome: Outcome | None, stopped: str
 ) -> Facts:
-    dropped = range(len(chosen)) if outcome is None else outcome.dropped
+    norm, dropped = math.nan, () if stopped else range(len(chosen))
+    if outcome is not None:
+        norm = float(np.linalg.norm(outcome.point.astype(np.float64)))
+        dropped = outcome.dropped
     return Facts(
         round=state.round + 1,
         devices=tuple(chosen),
@@ -176,5 +201,6 @@ def _facts(
         dropped=tuple(chosen[row] for row in dropped),
         outcome=outcome,
         norm=norm,
-        rejected=not norm < (devices.settings.max_norm or math.inf),
+        rejected=not stopped and not norm < (devices.settings.max_norm or math.inf),
+        stopped=stopped,
     )

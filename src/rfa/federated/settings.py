@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rfa.checks import check_count, check_number
+from rfa.secagg.parameters import Terms, Trust
 
 AGGREGATORS = {
     "fedavg": "the weighted mean (FedAvg)",
@@ -26,6 +27,10 @@ AGGREGATORS = {
 STARTS = ("mean", "zero")
 SERVERS = ("sgd", "adam")
 COMPUTE = ("cpu", "cuda")
+SECURE = ("off", "ring", "on")
+TRUST = ("curious", "lying")
+SUMMED = ("fedavg", "rfa", "rfa-one-step", "sgd")
+"""Aggregators that need sums only; the others must see single updates."""
 NONE = "none"
 LARGEST = 2**62
 """The largest whole number that a setting may be."""
@@ -75,6 +80,17 @@ class Settings:
     server: str = _field("sgd", "The server's optimiser on the aggregate: sgd or adam.")
     server_rate: float = _field(0.0, "The server's learning rate; 0: 1 for sgd, 0.01 for adam.")
     server_momentum: float = _field(0.0, "The server's momentum (adam: its beta_1).")
+    secure: str = _field(
+        "off",
+        "Sums over devices: off (plain floats), ring (the whole numbers of the secure sum, without "
+        "masks), or on (the real protocol; the same numbers as ring).",
+    )
+    trust: str = _field("curious", "The server of the secure sum: curious, or lying (signed keys).")
+    colluders: float = _field(0.1, "The share of a cohort that may collude with the server.")
+    max_dropouts: float = _field(0.2, "The share of a cohort that may drop out of a round.")
+    dropouts: float = _field(0.0, "The share of devices that do, each at a random moment.")
+    radius: float = _field(100.0, "Where secure means (and the start at the mean) cut updates.")
+    weight_limit: float = _field(0.0, "The most that a device may weigh in a step; 0: anything.")
     max_norm: float = _field(1000.0, "Reject an aggregate of this norm or more; 0: never.")
     max_rejected: int = _field(20, "End the run as diverged after so many rejected rounds.")
     max_loss: float = _field(3.0, "Diverged when the loss is so many times the first; 0: never.")
@@ -88,6 +104,7 @@ class Settings:
         self._check_names()
         self._check_sizes()
         self._check_numbers()
+        self._check_secure()
         if self.corruption == NONE and self.rho > 0:
             msg = f"rho={self.rho} needs a corruption: give one, such as data or omniscient"
             raise ValueError(msg)
@@ -107,6 +124,8 @@ class Settings:
             "start": STARTS,
             "server": SERVERS,
             "compute": COMPUTE,
+            "secure": SECURE,
+            "trust": TRUST,
         }
         for name, known in choices.items():
             if getattr(self, name) not in known:
@@ -126,11 +145,12 @@ class Settings:
             check_count(name, getattr(self, name))
         for name in ("seed", "devices", "local_steps", "eval_examples"):
             check_count(name, getattr(self, name), least=0)
-        for name in ("rate", "decay", "nu"):
+        for name in ("rate", "decay", "nu", "radius"):
             check_number(name, getattr(self, name), positive=True)
         for name in ("early_stop", "max_norm", "max_loss", "server_rate"):
             check_number(name, getattr(self, name))
-        for name in ("rho", "server_momentum", "holdout", "batch_share"):
+        shares = ("colluders", "max_dropouts", "dropouts", "weight_limit")
+        for name in ("rho", "server_momentum", "holdout", "batch_share", *shares):
             self._check_share(name, below=1)
         for name in ("trim", "krum_share"):
             self._check_share(name, below=1 / 2)
@@ -139,12 +159,36 @@ class Settings:
             msg = f"clip is a quantile, from above 0 to 1, not {self.clip}"
             raise ValueError(msg)
 
+    def _check_secure(self) -> None:
+        if self.secure == "off":
+            if self.dropouts:
+                msg = f"dropouts={self.dropouts} needs secure=ring or secure=on"
+                raise ValueError(msg)
+            return
+        if self.aggregator not in SUMMED:
+            msg = (
+                f"{self.aggregator} must see single updates, and the secure sum shows none to the "
+                f"server: choose one of {', '.join(SUMMED)}, or secure=off"
+            )
+            raise ValueError(msg)
+        self.terms.parameters(self.devices_per_round)
+
     def _check_share(self, name: str, *, below: float) -> None:
         value = getattr(self, name)
         check_number(name, value)
         if value >= below:
             msg = f"{name} must be below {below}, not {value!r}"
             raise ValueError(msg)
+
+    @property
+    def terms(self) -> Terms:
+        """What the secure sum offers to devices."""
+        return Terms(
+            colluders=self.colluders,
+            dropouts=self.max_dropouts,
+            honest=max(0.0, min(0.25, 1 - self.colluders - self.max_dropouts)),
+            trust=Trust[self.trust.upper()],
+        )
 
     @property
     def trim_share(self) -> float:

@@ -66,7 +66,7 @@ class SecureOracle:
         """Open a round with these devices, and form the cohort.
 
         Raises:
-            AbortError, ParameterError: if too few devices join.
+            AbortError: if too few devices join.
         """
         self._opening = opening
         self._exchange = exchange

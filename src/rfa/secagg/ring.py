@@ -28,7 +28,7 @@ from rfa.secagg.masks import TAIL, WORD
 from rfa.secagg.messages import Open
 from rfa.secagg.parameters import Terms
 from rfa.secagg.protocol import NEVER, Losses, opening_place, question_place
-from rfa.secagg.rules import Members, are_enough, may_follow
+from rfa.secagg.rules import Members, agree_on, are_enough, may_follow
 
 
 class RingOracle:
@@ -58,20 +58,17 @@ class RingOracle:
             lost: who stops to answer, and when.
 
         Raises:
-            AbortError, ParameterError: if too few devices join.
+            AbortError: if too few devices join.
         """
         self._opening = opening
         self._lost = lost or {}
         joined = {one: part for one, part in parts.items() if part and self._answers(one, 0)}
-        if not joined:
-            msg = f"no device joined the round, of {len(parts)} asked"
-            raise TooFewDevicesError(msg)
         self._parts = joined
         self._rounding = rounding or {device: os.urandom(32) for device in joined}
         self._alive = frozenset(device for device in joined if self._answers(device, 1))
         self._before: Members | None = None
         self._turns = 0
-        self.parameters = terms.parameters(len(joined))
+        self.parameters = agree_on(terms, len(joined))
         self.last: Total | None = None
 
     def __call__(self, v: Vector, nu: float) -> Sum:

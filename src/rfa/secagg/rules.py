@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
-from rfa.secagg.parameters import Parameters
+from rfa.secagg.errors import ParameterError, TooFewDevicesError
+from rfa.secagg.parameters import Parameters, Terms
 
 Members = frozenset[int]
+
+
+def agree_on(terms: Terms, joined: int) -> Parameters:
+    """The parameters for as many devices as joined a round.
+
+    Raises:
+        TooFewDevicesError: if there are none.
+    """
+    try:
+        return terms.parameters(joined)
+    except ParameterError as error:
+        msg = f"{joined} devices joined the round: {error}"
+        raise TooFewDevicesError(msg) from None
 
 
 def are_enough(parameters: Parameters, members: Members) -> bool:

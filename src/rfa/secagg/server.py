@@ -23,7 +23,6 @@ from rfa.secagg.errors import (
     ParameterError,
     RefusalError,
     SecureSumError,
-    TooFewDevicesError,
     WrongDimensionError,
 )
 from rfa.secagg.messages import (
@@ -46,7 +45,7 @@ from rfa.secagg.messages import (
     write_bitmap,
 )
 from rfa.secagg.parameters import Parameters, Terms, Trust
-from rfa.secagg.rules import Members
+from rfa.secagg.rules import Members, agree_on
 from rfa.secagg.shares import SHARE_SIZE
 from rfa.secagg.turn import Table, Turn
 
@@ -108,14 +107,11 @@ class Server:
         """Close the cohort: send it to its members.
 
         Raises:
-            ParameterError: if there are too few devices for the terms.
+            AbortError: if too few devices joined.
         """
         leaves = {leaf_of(self._opening, entry): entry for entry in self._entries.values()}
-        if not leaves:
-            msg = f"no device joined the round, of {len(self._asked) + len(self.faults)} asked"
-            raise TooFewDevicesError(msg)
         order = tuple(sorted(leaves))
-        parameters = self._terms.parameters(len(leaves))
+        parameters = agree_on(self._terms, len(leaves))
         cohort = form(self._opening, parameters, order)
         self._table = Table(cohort, [leaves[leaf] for leaf in order], {})
         self._places = {entry[0]: place for place, entry in enumerate(self._table.entries)}

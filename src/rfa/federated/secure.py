@@ -1,0 +1,133 @@
+"""Aggregators on sums that are secure: as whole numbers in a ring, or by the real protocol.
+
+The server's part of each holds an oracle and nothing else. Which devices drop out, and when, and
+how they round, comes from the run's seed, so that `ring` and `on` give the same numbers; the keys
+of the protocol come from the operating system, and make no difference to them.
+"""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from rfa.federated.aggregation import NothingToAggregate, Outcome
+from rfa.federated.learner import Floats32
+from rfa.federated.settings import Settings
+from rfa.federated.streams import stream
+from rfa.kernel import Floats
+from rfa.oracle import Sum, SumOracle, Vector
+from rfa.secagg.device import Device, Identity, Profile
+from rfa.secagg.encoding import Contribution, NotFiniteError
+from rfa.secagg.keys import identity_of
+from rfa.secagg.messages import Open
+from rfa.secagg.policy import Policy
+from rfa.secagg.protocol import InProcess, Losses, SecureOracle, open_round, opening_place
+from rfa.secagg.ring import RingOracle
+from rfa.weiszfeld import one_step, weiszfeld
+
+Parts = dict[int, Contribution | None]
+
+
+class _Witness:
+    """Another oracle: how often it was asked, how many sums it told, and the last of them."""
+
+    def __init__(self, ask: SumOracle) -> None:
+        self._ask = ask
+        self.asked = self.told = 0
+        self.last: Sum | None = None
+
+    def __call__(self, v: Vector, nu: float) -> Sum:
+        self.asked += 1
+        self.last = self._ask(v, nu)
+        self.told += 1
+        return self.last
+
+
+def aggregate_securely(updates: Floats32, weights: Floats, settings: Settings, t: int) -> Outcome:
+    """The aggregate of round t, from sums alone.
+
+    Args:
+        updates: what each device holds, one row each; those that are not finite abstain.
+        weights: the weights alpha_i, above 0 and at most 1.
+        settings: the settings.
+        t: the round.
+
+    Raises:
+        NothingToAggregate: if no update is finite.
+        OracleStopped: if too many devices dropped out, or a mean has no step after it.
+    """
+    parts = {row: _contribution(update, weights[row]) for row, update in enumerate(updates)}
+    abstained = tuple(row for row, part in parts.items() if part is None)
+    if len(abstained) == len(parts):
+        msg = f"none of {len(parts)} updates is finite"
+        raise NothingToAggregate(msg)
+    opening = open_round(
+        t + 1,
+        settings.terms,
+        steps=settings.budget if settings.aggregator == "rfa" else 1,
+        dim=updates.shape[1],
+        limit=settings.weight_limit,
+    )
+    lost = _draw_losses(len(parts), opening.turns, settings, t)
+    ask = _Witness(_oracle(parts, opening, settings, lost, t))
+    point, means = _algorithm(ask, updates.shape[1], settings)
+    return Outcome(
+        point.astype(np.float32),
+        calls=ask.asked,
+        steps=ask.told - means,
+        dropped=abstained,
+        lost=tuple(sorted(lost)),
+        certificate=ask.last.certificate() if ask.last else None,
+    )
+
+
+def _algorithm(ask: SumOracle, dim: int, settings: Settings) -> tuple[Vector, int]:
+    """The server's part, which holds the oracle only: the aggregate, and how many means it took."""
+    if settings.aggregator == "rfa-one-step":
+        return one_step(ask, dim, nu=settings.nu), 0
+    if settings.aggregator != "rfa":
+        return secure_mean(ask, dim, radius=settings.radius), 1
+    if settings.start == "zero":
+        return weiszfeld(ask, np.zeros(dim), nu=settings.nu, steps=settings.budget), 0
+    mean = secure_mean(ask, dim, radius=settings.radius)
+    return weiszfeld(ask, mean, nu=settings.nu, steps=settings.budget - 1), 1
+
+
+def secure_mean(ask: SumOracle, dim: int, *, radius: float) -> Vector:
+    """The weighted mean of the updates, each cut to a radius: FedAvg where none is longer."""
+    total = ask(np.zeros(dim), radius)
+    return radius * total.push / total.weight
+
+
+def _contribution(update: Floats32, weight: float) -> Contribution | None:
+    try:
+        return Contribution(np.ascontiguousarray(update, np.float32), float(weight))
+    except NotFiniteError:
+        return None
+
+
+def _draw_losses(count: int, turns: int, settings: Settings, t: int) -> Losses:
+    """Who drops out of a round, each before a random message."""
+    rng = stream(settings.seed, "lost", t)
+    gone = np.flatnonzero(rng.random(count) < settings.dropouts)
+    when = rng.integers(0, opening_place(turns - 1) + 1, len(gone))
+    return {int(row): int(place) for row, place in zip(gone, when, strict=True)}
+
+
+def _oracle(parts: Parts, opening: Open, settings: Settings, lost: Losses, t: int) -> SumOracle:
+    rounding = {row: stream(settings.seed, "rounding", t, row).bytes(32) for row in parts}
+    if settings.secure == "ring":
+        return RingOracle(opening, settings.terms, parts, rounding=rounding, lost=lost)
+    secrets = {row: os.urandom(32) for row in parts}
+    known = {row: identity_of(secret) for row, secret in secrets.items()}
+    policy = Policy(nu=min(settings.nu, settings.radius), steps=opening.steps)
+    devices = {
+        row: Device(
+            part,
+            Profile(row, policy, Identity(secrets[row], known)),
+            rounding=rounding[row],
+        )
+        for row, part in parts.items()
+    }
+    return SecureOracle(opening, settings.terms, parts, InProcess(devices, lost), known)
