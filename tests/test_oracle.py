@@ -109,3 +109,28 @@ def test_no_mass_is_an_error() -> None:
         rfa.one_step(empty, -1, nu=1.0)
     with pytest.raises(ValueError, match="steps must be a whole number"):
         rfa.weiszfeld(empty, np.zeros(2), nu=1.0, steps=0)
+
+
+def test_the_certificate_bounds_every_devices_share_of_the_step() -> None:
+    """min(1, sqrt(Q)) / Gamma, on clouds of all kinds; with colluders, of what is left."""
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        m = int(rng.integers(1, 12))
+        updates = rng.standard_normal((m, 3)) * 10.0 ** rng.integers(-3, 4, (m, 1))
+        weights, nu = rng.uniform(1e-3, 1, m), 10.0 ** rng.integers(-3, 3)
+        total = rfa.PlainOracle(updates, weights)(np.zeros(3), nu)
+        masses = weights * np.minimum(1, nu / np.linalg.norm(updates, axis=1))
+        assert np.isclose(total.squares, masses @ masses)
+        assert total.certificate() >= masses.max() / masses.sum() * (1 - 1e-12)
+        for colluders in range(1, m):
+            left = np.sort(masses)[: m - colluders]
+            assert total.certificate(colluders) >= (left / left.sum()).max() * (1 - 1e-12)
+            worst = masses[colluders:]
+            assert total.certificate(colluders) >= (worst / worst.sum()).max() * (1 - 1e-12)
+    equal = rfa.PlainOracle(np.eye(4))(np.zeros(4), 1.0)
+    assert equal.certificate() == pytest.approx(0.25)
+
+
+def test_the_certificate_of_a_sum_of_nothing_says_nothing() -> None:
+    total = rfa.Sum(push=np.zeros(2), mass=0.0, weight=0.0, near=0, count=0, squares=0.0)
+    assert total.certificate() == 1.0

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 import rfa
-from rfa import demo
+from rfa import demo, secagg
 from rfa.cli import main
 
 PUBLIC = [
@@ -23,6 +23,7 @@ PUBLIC = [
     "Median",
     "MultiKrum",
     "NormClipping",
+    "OracleStopped",
     "PlainOracle",
     "Relative",
     "SeesUpdates",
@@ -38,6 +39,12 @@ PUBLIC = [
 def test_the_public_names() -> None:
     assert rfa.__all__ == PUBLIC
     assert all(hasattr(rfa, name) for name in PUBLIC)
+
+
+def test_the_public_names_of_the_secure_sum() -> None:
+    assert len(secagg.__all__) == len(set(secagg.__all__)) == 27
+    assert sorted(secagg.__all__) == secagg.__all__
+    assert all(hasattr(secagg, name) for name in secagg.__all__)
 
 
 def test_importing_loads_numpy_and_nothing_heavy() -> None:

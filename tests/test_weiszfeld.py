@@ -248,3 +248,25 @@ def test_budget_and_calls_are_the_same() -> None:
     ask = rfa.CountedOracle(rfa.PlainOracle(np.eye(4)))
     rfa.weiszfeld(ask, np.zeros(4), nu=0.1, steps=5)
     assert ask.calls == 5
+
+
+def test_an_oracle_that_stops_ends_the_steps_and_the_iterate_stands() -> None:
+    points = np.random.default_rng(0).standard_normal((9, 4))
+    plain = rfa.PlainOracle(points)
+
+    def stopping(after: int) -> rfa.SumOracle:
+        left = iter(range(after))
+
+        def ask(v: Floats, nu: float) -> rfa.Sum:
+            if next(left, None) is None:
+                msg = "a device left"
+                raise rfa.OracleStopped(msg)
+            return plain(v, nu)
+
+        return ask
+
+    for after in (1, 2, 3):
+        stopped = rfa.weiszfeld(stopping(after), np.zeros(4), nu=0.1, steps=3)
+        assert np.array_equal(stopped, rfa.weiszfeld(plain, np.zeros(4), nu=0.1, steps=after))
+    with pytest.raises(rfa.OracleStopped, match="a device left"):
+        rfa.weiszfeld(stopping(0), np.zeros(4), nu=0.1, steps=3)

@@ -14,7 +14,7 @@ from rfa.aggregators import (
     TrimmedMean,
 )
 from rfa.median import Median, geometric_median
-from rfa.oracle import CountedOracle, PlainOracle, Sum, SumOracle
+from rfa.oracle import CountedOracle, OracleStopped, PlainOracle, Sum, SumOracle
 from rfa.smoothing import Relative
 from rfa.weiszfeld import one_step, weiszfeld
 
@@ -26,6 +26,7 @@ __all__ = [
     "Median",
     "MultiKrum",
     "NormClipping",
+    "OracleStopped",
     "PlainOracle",
     "Relative",
     "SeesUpdates",

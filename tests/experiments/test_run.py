@@ -263,3 +263,33 @@ def test_missing_data_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delenv("RFA_DATA", raising=False)
     with pytest.raises(DataError, match="rfa data get emnist"):
         running.run(resolve({"task": "emnist-linear"}), running.Options(tmp_path), Silent())
+
+
+@pytest.mark.parametrize("aggregator", ["rfa", "rfa-one-step"])
+def test_runs_with_masks_and_without_are_the_same_to_the_bit(
+    tmp_path: Path, aggregator: str
+) -> None:
+    how: dict[str, Any] = {
+        "aggregator": aggregator,
+        "start": "zero",
+        "nu": 0.1,
+        "rounds": 6,
+        "devices_per_round": 8,
+        "dropouts": 0.08,
+        "eval_every": 2,
+    }
+    rows = {kind: do(tmp_path, secure=kind, **how) for kind in ("ring", "on")}
+    assert rows["ring"]["run"] != rows["on"]["run"]
+    for name in ("model_sha256", "test_accuracy", "oracle_calls", "stopped_rounds", "certificate"):
+        assert rows["ring"][name] == rows["on"][name]
+    assert 0 < rows["on"]["certificate"] < 1
+
+
+def test_a_secure_run_goes_on_to_the_same_bits(tmp_path: Path) -> None:
+    how: dict[str, Any] = {"secure": "on", "dropouts": 0.1, "rounds": 6, "devices_per_round": 8}
+    whole = do(tmp_path / "whole", checkpoint_every=2, **how)
+    with pytest.raises(KeyboardInterrupt):
+        do(tmp_path / "parts", Silent(stop=3), checkpoint_every=2, **how)
+    parts = do(tmp_path / "parts", checkpoint_every=2, **how)
+    assert parts["model_sha256"] == whole["model_sha256"]
+    assert results(tmp_path / "parts", parts["run"]) == results(tmp_path / "whole", whole["run"])

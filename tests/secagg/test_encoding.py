@@ -287,6 +287,7 @@ def test_metrics_may_be_negative_and_fractional(rows: list[tuple[float, float]])
         assert abs(Fraction(found) - exact) <= Fraction(len(rows), 2**65) + abs(exact) / 2**52
 
 
+@settings(max_examples=60)
 @given(questions())
 def test_zero_may_travel_as_an_empty_vector(
     asked: tuple[list[Contribution], Vector32, float],

@@ -1,1 +1,64 @@
-"""The secure sum: masked sums over devices, of which the server learns the total and no more."""
+"""The secure sum: masked sums over devices, of which the server learns the total and no more.
+
+A device and a server are state machines without I/O; an exchange carries their bytes. Behind the
+seam stand `SecureOracle`, the real protocol, and `RingOracle`, the same numbers without masks. See
+docs/threat-model.md for what is promised to whom.
+
+    >>> import numpy as np
+    >>> parts = {name: Contribution(np.full(2, name, np.float32)) for name in (1, 2, 3, 4)}
+    >>> devices = {name: Device(part, Profile(name)) for name, part in parts.items()}
+    >>> terms = Terms(colluders=0.1, dropouts=0.25)
+    >>> opening = open_round(1, terms, steps=1, dim=2)
+    >>> ask = SecureOracle(opening, terms, devices, InProcess(devices, lost={4: 2}))
+    >>> total = ask(np.zeros(2), 10.0)
+    >>> total.count, (10 * total.push / total.weight).round(4)
+    (3, array([2., 2.]))
+"""
+
+from rfa.secagg.device import Device, Identity, Profile
+from rfa.secagg.encoding import Contribution, Encoding, NotFiniteError, Total
+from rfa.secagg.errors import (
+    AbortError,
+    MessageError,
+    ParameterError,
+    RefusalError,
+    SecureSumError,
+    VaultError,
+)
+from rfa.secagg.keys import identity_of
+from rfa.secagg.parameters import Parameters, Terms, Trust, derive
+from rfa.secagg.policy import Policy
+from rfa.secagg.protocol import Exchange, InProcess, SecureOracle, open_round
+from rfa.secagg.ring import RingOracle
+from rfa.secagg.server import Outbox, Server
+from rfa.secagg.vault import DurableDevice
+
+__all__ = [
+    "AbortError",
+    "Contribution",
+    "Device",
+    "DurableDevice",
+    "Encoding",
+    "Exchange",
+    "Identity",
+    "InProcess",
+    "MessageError",
+    "NotFiniteError",
+    "Outbox",
+    "ParameterError",
+    "Parameters",
+    "Policy",
+    "Profile",
+    "RefusalError",
+    "RingOracle",
+    "SecureOracle",
+    "SecureSumError",
+    "Server",
+    "Terms",
+    "Total",
+    "Trust",
+    "VaultError",
+    "derive",
+    "identity_of",
+    "open_round",
+]
