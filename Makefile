@@ -31,7 +31,7 @@ format: $(READY) ## format the code and apply the safe lint fixes
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: $(BENCH_READY) ## measure against geom_median, byzfl and pfl; writes docs/benchmarks.md
+bench: $(BENCH_READY) ## measure against geom_median, byzfl, pfl and Flower; writes docs/benchmarks.md
 	@echo "== measuring against peers, which takes some minutes"
 	@$(VENV)-bench/bin/python -m benchmarks
 
@@ -51,7 +51,8 @@ $(READY): pyproject.toml constraints.txt
 
 # The peers live in an environment of their own. byzfl comes without its dependencies: it would
 # bring torchvision, which its aggregators never use. So does pfl, with just what its import needs:
-# it would take packaging back to a version before 26.
+# it would take packaging back to a version before 26. So would flwr, which comes with what the import
+# of its SecAgg+ needs, in versions that it allows.
 $(BENCH_READY): pyproject.toml constraints.txt
 	@echo "== setting up $(VENV)-bench with the peers (once)"
 	@test -x $(VENV)-bench/bin/python || $(PYTHON) -m venv $(VENV)-bench
@@ -59,4 +60,5 @@ $(BENCH_READY): pyproject.toml constraints.txt
 	@$(VENV)-bench/bin/python $(PIP) --editable '.[lab]' geom-median==0.1.0 scipy multiprocess==0.70.19 absl-py attrs
 	@$(VENV)-bench/bin/python $(PIP) --no-deps byzfl==0.0.11
 	@$(VENV)-bench/bin/python $(PIP) --no-deps pfl==0.6.0 dp-accounting==0.5.1 prv-accountant==0.2.0
+	@$(VENV)-bench/bin/python $(PIP) --no-deps flwr==1.41.0 pycryptodome==3.24.1 protobuf==6.33.6 grpcio==1.85.1 httpx==0.28.1 idna==3.20 typer==0.20.1 annotated-doc==0.0.6 shellingham==1.5.4 iterators==0.0.2
 	@touch $@

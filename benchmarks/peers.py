@@ -51,3 +51,16 @@ def load_pfl() -> Any:
     for module, names in parts.items():
         found |= {name: getattr(importlib.import_module(module), name) for name in names}
     return types.SimpleNamespace(**found)
+
+
+@functools.cache
+def load_flower() -> Any:
+    """Load both sides of Flower's SecAgg+, and its version."""
+    return types.SimpleNamespace(
+        version=importlib.metadata.version("flwr"),
+        common=importlib.import_module("flwr.common"),
+        mod=importlib.import_module("flwr.client.mod.secure_aggregation.secaggplus_mod"),
+        workflow=importlib.import_module(
+            "flwr.server.workflow.secure_aggregation.secaggplus_workflow"
+        ),
+    )

@@ -64,7 +64,7 @@ def test_certain_parameters_are_safe_or_refused(
     except ParameterError as error:
         assert not (enough and n - f - c >= wanted and n > 2)
         told = str(error)
-        assert "ask at least" in told or "must be at least h" in told
+        assert "ask more devices" in told or "must be at least h" in told
     else:
         assert is_safe(found)
         assert (found.cohort, found.colluders, found.dropouts) == (n, c, f)
@@ -164,7 +164,7 @@ def test_terms_give_safe_parameters_from_some_size_on(trust: Trust, statistical:
         try:
             found = terms.parameters(n)
         except ParameterError as error:
-            assert "ask at least" in str(error) or "at least h" in str(error)  # noqa: PT017
+            assert "ask more devices" in str(error) or "at least h" in str(error)  # noqa: PT017
             continue
         given_for.append(n)
         assert is_safe(found)

@@ -18,7 +18,8 @@ from rfa.federated.streams import stream
 from rfa.kernel import Floats
 from rfa.oracle import Sum, SumOracle, Vector
 from rfa.secagg.device import Device, Identity, Profile
-from rfa.secagg.encoding import Contribution, NotFiniteError
+from rfa.secagg.encoding import Contribution
+from rfa.secagg.errors import NotFiniteError
 from rfa.secagg.keys import identity_of
 from rfa.secagg.messages import Open
 from rfa.secagg.policy import Policy

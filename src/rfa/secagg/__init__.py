@@ -16,10 +16,11 @@ docs/threat-model.md for what is promised to whom.
 """
 
 from rfa.secagg.device import Device, Identity, Profile
-from rfa.secagg.encoding import Contribution, Encoding, NotFiniteError, Total
+from rfa.secagg.encoding import Contribution, Encoding, Total
 from rfa.secagg.errors import (
     AbortError,
     MessageError,
+    NotFiniteError,
     ParameterError,
     RefusalError,
     SecureSumError,

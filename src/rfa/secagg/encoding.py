@@ -10,11 +10,12 @@ so that n words of at most S + 1 each stay below 2^31: no total can wrap around,
 |push_i| <= alpha_i <= 1 whatever the update is.
 
 Formal guarantees (tests/secagg/test_encoding.py):
-    each word is off by less than 1/S, and right on average;
-    so each coordinate of a total is off by less than n/S, with a standard deviation of at most
+    each word is off by at most 1/S, up to the last digits of a float64, and right on average;
+    so each coordinate of a total is off by at most n/S, with a standard deviation of at most
     sqrt(n) / (2 S), and about sqrt(n / 6) / S;
-    a total mass is too small by at most n 2^-96, a total of squares too large by at most that, up
-    to the last digit of a float64.
+    a total mass is never too large, and too small by at most 2^-43 of itself and n 2^-96; a total
+    of squares never too small, and too large by at most 2^-42 of itself and n 2^-96: certificates
+    err to the safe side.
 
 The point v is rounded to float32 first, and sums are at the rounded one: that is what travels.
 Zero, where one-step RFA and secure means ask, travels as an empty vector.
@@ -33,7 +34,7 @@ from numpy.typing import NDArray
 
 from rfa.kernel import Floats
 from rfa.oracle import Sum
-from rfa.secagg.errors import ImplausibleSumError, ParameterError
+from rfa.secagg.errors import ImplausibleSumError, NotFiniteError, ParameterError
 from rfa.secagg.masks import BLOCK, TAIL, WORD, Words, keystream, stream_words
 
 Vector32: TypeAlias = NDArray[np.float32]
@@ -49,10 +50,8 @@ LARGEST_METRIC = 2.0**32
 MASS, SQUARE, WEIGHT, NEAR, COUNT, METRICS = range(6)
 """The places of the tail; metrics follow."""
 _UNIFORM = 2.0**-32
-
-
-class NotFiniteError(ParameterError):
-    """An update, a weight or a metric that is no number: the device must abstain."""
+_SLACK = 2.0**-44
+"""More than the rounding errors of a mass, in parts of it, for up to a thousand million numbers."""
 
 
 @dataclass(frozen=True)
@@ -190,7 +189,7 @@ class Encoding:
         }
         wrong = [text for text, fine in holds.items() if not fine]
         if wrong:
-            msg = f"no honest devices have such a sum ({wrong[0]}): some device lies in the ring"
+            msg = f"the sum is not plausible: {wrong[0]}; some device lies, or all are far from v"
             raise ImplausibleSumError(msg)
 
 
@@ -231,9 +230,8 @@ def _from(v: Vector32, update: Vector32, place: slice) -> Floats:
 
 def _tail(mine: Contribution, mass: float, *, near: bool) -> list[int]:
     """The whole numbers of a device: the mass rounded down, its square rounded up."""
-    low = int(math.ldexp(math.nextafter(mass, 0.0), FRACTION))
-    square = math.nextafter(math.nextafter(mass, math.inf) ** 2, math.inf)
-    high = math.ceil(math.ldexp(square, FRACTION))
+    low = int(math.ldexp(mass * (1 - _SLACK), FRACTION))
+    high = math.ceil(math.ldexp((mass * (1 + _SLACK)) ** 2, FRACTION))
     weight = int(math.ldexp(mine.weight, FRACTION))
     metrics = [round(math.ldexp(metric, METRIC_FRACTION)) % TAIL for metric in mine.metrics]
     return [low, high, weight, int(near), 1, *metrics]

@@ -2,6 +2,7 @@
 
     SecureSumError
     ├── ParameterError              parameters that would not be safe, or cannot be met
+    │   └── NotFiniteError          an update or a metric that is no number: the device abstains
     ├── MessageError                bytes that are no message
     │   ├── TruncatedError          they end too soon
     │   ├── OversizedError          they are longer than the message may be, or than it says
@@ -49,6 +50,10 @@ class SecureSumError(Exception):
 
 class ParameterError(SecureSumError, ValueError):
     """Parameters that would not be safe, or cannot be met; the message says why."""
+
+
+class NotFiniteError(ParameterError):
+    """An update or a metric that is no number: the device must abstain."""
 
 
 class MessageError(SecureSumError):

@@ -10,6 +10,7 @@ could go wrong; their probabilities are bounded by hypergeometric tails and the 
 
 from __future__ import annotations
 
+import bisect
 import functools
 import math
 
@@ -43,11 +44,13 @@ def smallest(cohort: int, colluders: int, dropouts: int) -> tuple[int, int] | No
     (52, 28)
     """
     for degree in range(2, min(LARGEST_DEGREE, cohort - 2) + 1, 2):
-        for threshold in range(2, degree + 1):
-            if blocked(cohort, dropouts, degree, threshold) > BLOCKED:
-                break
-            if exposed(cohort, colluders, dropouts, degree, threshold) <= EXPOSED:
-                return degree, threshold
+        threshold = 2 + bisect.bisect_left(
+            range(2, degree + 1),
+            True,
+            key=lambda t: exposed(cohort, colluders, dropouts, degree, t) <= EXPOSED,
+        )
+        if threshold <= degree and blocked(cohort, dropouts, degree, threshold) <= BLOCKED:
+            return degree, threshold
     return None
 
 

@@ -80,7 +80,11 @@ class Parameters:
             raise ParameterError(msg)
 
     def _reason(self) -> str:
-        """Why these parameters are refused; nothing if they are not."""
+        """Why these parameters are refused; nothing if they are not.
+
+        Two more conditions follow: k > c + f, so the graph stays connected without c + f devices;
+        and, where the server may lie, n - f reaches the quorum.
+        """
         n, c, f, k, t = self.cohort, self.colluders, self.dropouts, self.degree, self.threshold
         certain = not self.statistical
         checks = [
@@ -91,9 +95,7 @@ class Parameters:
             (t <= k, "t must be at most k: nothing could be opened"),
             (not certain or t > c, "t must exceed c: colluders could open a secret"),
             (not certain or k - f >= t, "k - f must be at least t: drop-outs could block it"),
-            (not certain or k == n - 1 or k > c + f, "k must exceed c + f: the sum could split"),
             (self.trust == Trust.CURIOUS or 2 * t > k + c, "2 t must exceed k + c: two answers"),
-            (self.trust == Trust.CURIOUS or n - f >= self.quorum, "n - f must reach the quorum"),
         ]
         broken = next((reason for holds, reason in checks if not holds), "")
         if broken or certain:
@@ -192,14 +194,15 @@ def derive(  # noqa: PLR0913
     _check(check_count, "dropouts", dropouts, least=0)
     least = max(2, cohort // 4) if honest is None else honest
     degree, threshold = _certain(colluders, dropouts, trust)
-    likely = odds.smallest(cohort, colluders, dropouts) if statistical else None
-    by_odds = likely is not None and likely[0] < degree and trust == Trust.CURIOUS
-    if by_odds and likely is not None:
-        degree, threshold = likely
+    by_odds = False
+    if statistical and trust == Trust.CURIOUS:
+        likely = odds.smallest(cohort, colluders, dropouts) or (degree, threshold)
+        by_odds = likely[0] < degree
+        degree, threshold = min(likely, (degree, threshold))
     if degree >= cohort:
         msg = (
             f"{cohort} devices are too few to withstand {colluders} colluders and {dropouts} "
-            f"drop-outs: ask at least {degree + 1} devices, or expect fewer of those"
+            f"drop-outs: ask more devices (k={degree} neighbours each), or expect fewer of those"
         )
         raise ParameterError(msg)
     even = degree + degree % 2

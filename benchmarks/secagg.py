@@ -1,0 +1,299 @@
+"""The secure sum: processor time and bytes, against Flower's SecAgg+ and against the cohort."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import flower_secagg
+from benchmarks.flower_secagg import DIMS, REPEATS, SERVER, Meter, median, show, update_of
+from benchmarks.measure import extra_memory
+from benchmarks.peers import load_flower
+from rfa.data.dataset import lab_module
+from rfa.secagg import graph, messages, odds, shares
+from rfa.secagg.cohort import as_numbers, leaf_of
+from rfa.secagg.device import Device, Identity, Profile
+from rfa.secagg.encoding import Contribution, Vector32
+from rfa.secagg.keys import identity_of
+from rfa.secagg.messages import Entry, Message, Open, decode_as, write_bitmap
+from rfa.secagg.parameters import Parameters, Terms, Trust, derive
+from rfa.secagg.protocol import open_round
+from rfa.secagg.server import Outbox, Server
+
+PICTURE = Path(__file__).parent.parent / "docs" / "secagg-cost.png"
+COHORT = 50
+SMALL, LARGE = DIMS
+RING = Parameters(COHORT, colluders=6, dropouts=5, honest=2, degree=12, threshold=7)
+COMPLETE = Parameters(COHORT, colluders=20, dropouts=20, honest=2, degree=49, threshold=26)
+GRAPHS = [("ring", RING, 11), ("complete", COMPLETE, 50)]
+"""Graphs: our parameters, and Flower's number of shares, which counts the device itself."""
+COHORTS = [30, 50, 100, 200, 300, 500, 1000, 2000, 3000, 5000, 10_000]
+RADIUS = 1.0
+COLOURS = ["#0072b2", "#d55e00", "#555555"]
+
+
+@dataclass(frozen=True)
+class Fixed(Terms):
+    """Terms that come to given parameters."""
+
+    exact: Parameters = RING
+
+    def parameters(self, cohort: int) -> Parameters:
+        """The given parameters."""
+        assert cohort == self.exact.cohort
+        return self.exact
+
+
+def play(exact: Parameters, update: Vector32, gone: int = 0, v: Vector32 | None = None) -> Meter:
+    """A round of one sum in which all have the same update, and some leave after the deal."""
+    forget()
+    terms, dim = Fixed(trust=exact.trust, exact=exact), len(update)
+    secrets = {number: os.urandom(32) for number in range(exact.cohort)}
+    known = {number: identity_of(secret) for number, secret in secrets.items()}
+    mine = Contribution(update)
+    devices = {
+        number: Device(mine, Profile(number, identity=Identity(secret, known)))
+        for number, secret in secrets.items()
+    }
+    server = Server(open_round(1, terms, steps=1, dim=dim), terms, known)
+    meter, point = Meter(gone=frozenset(range(gone))), np.zeros(dim) if v is None else v
+    _carry(meter, server, devices, lambda: server.open(devices))
+    _carry(meter, server, devices, server.roster)
+    for number in meter.gone:
+        del devices[number]
+    _carry(meter, server, devices, lambda: server.ask(point, RADIUS))
+    if exact.trust == Trust.LYING:
+        _carry(meter, server, devices, server.survivors)
+    _carry(meter, server, devices, server.unmask)
+    found = meter.charge(SERVER, server.total).sum
+    wanted = len(devices) * (update - point) / max(RADIUS, float(np.linalg.norm(update - point)))
+    assert np.allclose(found.push, wanted, atol=1e-4)
+    return meter
+
+
+def _carry(
+    meter: Meter, server: Server, devices: dict[int, Device], stage: Callable[[], Outbox]
+) -> None:
+    """Let the server ask, and each device that is there answer."""
+    outbox = meter.charge(SERVER, stage)
+    while sent := meter.charge(SERVER, lambda: next(outbox, None)):
+        number, request = sent
+        if number in devices:
+            reply = meter.charge(number, devices[number].receive, request)
+            assert meter.charge(SERVER, server.take, number, reply)
+            meter.got[number] += len(request)
+            meter.sent[number] += len(reply)
+
+
+def forget() -> None:
+    """Empty the caches: no round is to profit from another one."""
+    for module in (graph, odds, shares):
+        for value in vars(module).values():
+            getattr(value, "cache_clear", bool)()
+    gc.collect()
+
+
+def later_steps() -> Iterator[str]:
+    """What the server pays when it sends a point."""
+    costs: list[str] = []
+    for dim in (SMALL, LARGE):
+        update = update_of(dim)
+        v = (update / 2).astype(np.float32)
+        meters = [play(RING, update, v=v) for _ in range(REPEATS)]
+        cost, device = median(meters, "server"), median(meters, "device")
+        costs.append(f"{show(cost)} ms ({show(device)} ms a device) at {dim:,} coordinates")
+    yield (
+        "Those sums are at v = 0, which travels as an empty vector, as in a secure mean. When the"
+        f" server sends another v, as in later Weiszfeld steps, it costs {' and '.join(costs)}"
+        " (ring, nobody lost)."
+    )
+    yield ""
+
+
+def by_itself() -> Iterator[str]:
+    """Larger cohorts, and a server that may lie."""
+    yield f"### The secure sum by itself, {SMALL:,} coordinates"
+    yield ""
+    yield "| devices | server | k | t | device, ms | server, ms | upload / 4 d | download, kB |"
+    yield "|---|---|---|---|---|---|---|---|"
+    lying = derive(COHORT, colluders=COHORT // 10, dropouts=COHORT // 10, trust=Trust.LYING)
+    for exact in (statistical(100), statistical(1000), lying):
+        rounds = REPEATS if exact.cohort < 1000 else 1
+        meters = [play(exact, update_of(SMALL)) for _ in range(rounds)]
+        device, server = (show(median(meters, cost)) for cost in ("device", "server"))
+        upload, download = (median(meters, cost) for cost in ("upload", "download"))
+        trust = "may lie" if exact.trust == Trust.LYING else "curious"
+        yield (
+            f"| {exact.cohort} | {trust} | {exact.degree} | {exact.threshold} | {device} | {server}"
+            f" | {upload / (4 * SMALL):.3f} | {download / 1e3:.1f} |"
+        )
+    yield ""
+    yield "Colluders and drop-outs are a tenth of the devices each; v = 0, and nobody is lost.\n"
+
+
+def statistical(cohort: int) -> Parameters:
+    """The parameters for a tenth of colluders and a tenth of drop-outs in random order."""
+    return derive(cohort, colluders=cohort // 10, dropouts=cohort // 10, statistical=True)
+
+
+@dataclass
+class Alone:
+    """One real device in a cohort that is otherwise made up: keys and sealed shares at random.
+
+    Attributes:
+        exact: the parameters.
+        mine: what the device brings.
+        roster: the bytes of the roster.
+        keys: the bytes that go up beside the vector.
+    """
+
+    exact: Parameters
+    mine: Contribution
+
+    def __post_init__(self) -> None:
+        """Let it go through the round."""
+        forget()
+        self.meter, self.device = Meter(), Device(self.mine, Profile(0))
+        opening = open_round(1, Fixed(exact=self.exact), steps=1, dim=len(self.mine.update))
+        everyone = write_bitmap(range(self.exact.cohort), self.exact.cohort)
+        own = decode_as(messages.Advertise, self.ask(opening)).entry
+        self.ask(roster := self._roster(opening, own))
+        self.roster = len(roster.encode())
+        self.before = self.device.memory
+        sealed = tuple(os.urandom(messages.SEALED_SIZE) for _ in range(self.exact.degree))
+        asked = 0, 1, RADIUS, 0, everyone, sealed, np.zeros(0, np.float32)
+        self.question = messages.Question(opening.session, *asked)
+        self.ask(self.question)
+        self.ask(messages.Unmask(opening.session, 0, everyone, ()))
+        self.keys = self.meter.cost("upload") - self.mine.update.nbytes
+
+    def ask(self, message: Message) -> bytes:
+        """What the device answers."""
+        request = message.encode()
+        reply = self.meter.charge(0, self.device.receive, request)
+        self.meter.got[0] += len(request)
+        self.meter.sent[0] += len(reply)
+        return reply
+
+    def mask_again(self) -> bytes:
+        """The most expensive answer once more, from where the device was before."""
+        return Device(self.mine, Profile(0), memory=self.before).receive(self.question.encode())
+
+    def _roster(self, opening: Open, own: Entry) -> messages.Roster:
+        numbers = range(1, self.exact.cohort)
+        made_up = [(number, os.urandom(32), (os.urandom(32),), b"") for number in numbers]
+        listed = {leaf_of(opening, entry): entry for entry in (own, *made_up)}
+        order = sorted(listed)
+        here = order.index(leaf_of(opening, own))
+        others = sorted(graph.neighbours(here, self.exact.cohort, self.exact.degree))
+        entries = tuple(listed[order[other]] for other in others)
+        return messages.Roster(opening.session, as_numbers(self.exact), tuple(order), entries)
+
+
+def memory() -> Iterator[str]:
+    """The extra memory of a device that masks."""
+    mine = Contribution(update_of(LARGE))
+    used = [extra_memory(Alone(exact, mine).mask_again) for _, exact, _ in GRAPHS]
+    yield (
+        f"While a device masks its answer at {LARGE:,} coordinates (4 MB), it needs"
+        f" {used[0]:.1f} MB beside its update with {RING.degree} neighbours, and"
+        f" {used[1]:.1f} MB with {COMPLETE.degree}, the answer included."
+    )
+    yield ""
+
+
+def picture() -> Iterator[str]:
+    """The cost of one device against the cohort."""
+    mine = Contribution(update_of(SMALL))
+    settings = [statistical(cohort) for cohort in COHORTS]
+    runs = [
+        [Alone(exact, mine) for exact in (*settings, *map(_only, settings))]
+        for _ in range(3 * REPEATS)
+    ]
+    each = [median([run[index].meter for run in runs], "device") for index in range(len(runs[0]))]
+    alone, times, few = runs[0][: len(COHORTS)], each[: len(COHORTS)], each[len(COHORTS) :]
+    draw(alone, times, few)
+    low, high = alone[COHORTS.index(100)], alone[-1]
+    yield "### The cost of one device against the cohort"
+    yield ""
+    yield f"![Processor time, bytes and neighbours of a device over the cohort]({PICTURE.name})"
+    yield ""
+    yield (
+        f"From 100 to {COHORTS[-1]:,} devices, with a tenth of colluders and a tenth of drop-outs,"
+        f" a device gets {low.exact.degree} to {high.exact.degree} neighbours, spends"
+        f" {times[COHORTS.index(100)]:.1f} to {times[-1]:.1f} ms at {SMALL:,} coordinates, and"
+        f" uploads {low.keys / 1e3:.1f} to {high.keys / 1e3:.1f} kB beside its vector. What grows"
+        " with the cohort is the list of everyone's digests, 32 bytes a device, which each device"
+        f" downloads, checks and hashes once a round: {high.roster / 1e3:.0f} kB at"
+        f" {COHORTS[-1]:,} devices, and the milliseconds above the dashed line, which is a device"
+        " in a cohort of its neighbours only. One device is real; the others are keys and"
+        " sealed shares made up at random."
+    )
+    yield ""
+
+
+def _only(exact: Parameters) -> Parameters:
+    """As many neighbours, and nobody else."""
+    return Parameters(exact.degree + 1, 0, 0, 2, exact.degree, exact.threshold)
+
+
+def draw(alone: list[Alone], times: list[float], few: list[float]) -> None:
+    """Three panels over the number of devices."""
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    figure: Any = Figure(figsize=(12, 4), layout="constrained")
+    panels: dict[str, dict[str, tuple[str, list[float]]]] = {
+        f"processor time, {SMALL:,} coordinates (ms)": {
+            "a device": ("-o", times),
+            "with its neighbours only": ("--X", few),
+        },
+        "traffic (kB)": {
+            "upload beside the vector": ("-o", [one.keys / 1e3 for one in alone]),
+            "download of the roster": ("--X", [one.roster / 1e3 for one in alone]),
+            "the vector": (":", [4 * SMALL / 1e3 for _ in alone]),
+        },
+        "neighbours": {
+            "neighbours k": ("-o", [one.exact.degree for one in alone]),
+            "threshold t": ("--X", [one.exact.threshold for one in alone]),
+        },
+    }
+    for axes, (title, lines) in zip(figure.subplots(1, 3), panels.items(), strict=True):
+        for colour, (label, (mark, values)) in zip(COLOURS, lines.items(), strict=False):
+            axes.plot(COHORTS, values, mark, color=colour, label=label, linewidth=2, markersize=5)
+        axes.set(title=title, xlabel="devices in the round", xscale="log")
+        axes.set(**({"yscale": "log"} if "kB" in title else {"ylim": (0, None)}))
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter("{x:,.0f}")
+        axes.grid(alpha=0.3)
+        axes.legend(frameon=False)
+    figure.suptitle("One device in a round of one sum: a tenth collude, a tenth drop out", size=10)
+    figure.savefig(PICTURE, dpi=150)
+
+
+def run() -> Iterator[str]:
+    """The whole report, line by line."""
+    yield "## Secure sums"
+    yield ""
+    yield (
+        f"flwr {load_flower().version}. Processor time of all threads, in one process. Each side"
+        " runs its own code for devices and server, without a transport. Flower's ring gives each"
+        " device 10 neighbours and itself a share, 7 of 11 of which open a secret; ours has 12"
+        " neighbours, 7 of whom do. In the complete graph 26 do. Lost devices leave after they"
+        " shared their keys. Upload is over 4 bytes a coordinate. Flower makes masks with numpy's"
+        " Mersenne Twister from seeds of 32 bits, we with AES-256 in counter mode."
+    )
+    yield ""
+    with lab_module("threadpoolctl").threadpool_limits(1):
+        yield from flower_secagg.table(play, GRAPHS)
+        yield from later_steps()
+    yield from flower_secagg.threads(play, *GRAPHS[0][1:])
+    with lab_module("threadpoolctl").threadpool_limits(1):
+        yield from by_itself()
+        yield from memory()
+        yield from picture()
