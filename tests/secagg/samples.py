@@ -24,7 +24,7 @@ SAMPLES: list[m.Message] = [
     m.Open(SESSION, 3, 2, 1000, 1, 0.25, 2),
     m.Advertise(SESSION, ENTRY),
     m.Roster(SESSION, (9, 1, 2, 3, 6, 3, 1, 0), (span(7, 32), span(8, 32)), (ENTRY, UNSIGNED)),
-    m.Deal(SESSION, (span(9, 32),), ((span(10, 82),), (span(11, 82),))),
+    m.Deal(SESSION, (span(9, 32),), (span(10, 82), span(11, 82))),
     m.Question(
         SESSION,
         1,
@@ -84,7 +84,7 @@ KINDS: dict[type[m.Message], st.SearchStrategy[m.Message]] = {
     m.Roster: st.builds(
         m.Roster, session, st.tuples(*[u32] * 6, u8, u8), several(key), several(entry, 2)
     ),
-    m.Deal: st.builds(m.Deal, session, several(key), several(several(sealed, 2), 2)),
+    m.Deal: st.builds(m.Deal, session, several(key), several(sealed, 2)),
     m.Question: st.builds(
         m.Question, session, u32, u8, real, u128, bitmap, several(sealed, 2), floats
     ),

@@ -192,8 +192,8 @@ class Server(RuleBasedStateMachine):
         here, sizes = self._place(device), cohort.parameters
         sealed = tuple(
             self.deals[self._member(cohort, other)].sealed[
-                rank(here, other, sizes.cohort, sizes.degree) - 1
-            ][min(turn, 1)]
+                2 * (rank(here, other, sizes.cohort, sizes.degree) - 1) + min(turn, 1)
+            ]
             for other in cohort.neighbours(here)
             if other in alive
         )

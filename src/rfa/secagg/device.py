@@ -244,15 +244,13 @@ class Device:
         self._place = place
         return after, Deal(roster.session, commitments, self._seal_all(place, outgoing))
 
-    def _seal_all(self, place: Place, keys: list[bytes]) -> tuple[tuple[bytes, ...], ...]:
+    def _seal_all(self, place: Place, keys: list[bytes]) -> tuple[bytes, ...]:
         """For each neighbour, its shares of the secrets of each turn."""
         dealt = [self._split(place, turn) for turn in range(place.opening.turns)]
         return tuple(
-            tuple(
-                seal(key, turn, plain[index], place.cohort.binding(place.position, other, turn))
-                for turn, plain in enumerate(dealt)
-            )
+            seal(key, turn, plain[index], place.cohort.binding(place.position, other, turn))
             for index, (other, key) in enumerate(zip(place.neighbours, keys, strict=True))
+            for turn, plain in enumerate(dealt)
         )
 
     def _split(self, place: Place, turn: int) -> list[bytes]:

@@ -24,7 +24,7 @@ Zero, where one-step RFA and secure means ask, travels as an empty vector.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -49,6 +49,7 @@ LARGEST_METRIC = 2.0**32
 """The largest metric, so that a million devices cannot wrap around."""
 MASS, SQUARE, WEIGHT, NEAR, COUNT, METRICS = range(6)
 """The places of the tail; metrics follow."""
+SHORT = 1 << 13
 _UNIFORM = 2.0**-32
 _SLACK = 2.0**-44
 """More than the rounding errors of a mass, in parts of it, for up to a thousand million numbers."""
@@ -145,14 +146,9 @@ class Encoding:
         distance = _distance(mine.update, v)
         mass = mine.weight * min(1.0, nu / distance) if distance > 0 else mine.weight
         words = np.empty(len(mine.update) if vector else 0, WORD)
-        factor = self.scale * mine.weight / max(nu, distance)
-        stream = keystream(rounding)
-        for start in range(0, len(words), BLOCK):
-            place = slice(start, start + BLOCK)
-            step = _from(v, mine.update, place)
-            step *= factor
-            step += stream_words(stream, len(step)) * _UNIFORM
-            words[place] = np.floor(step, out=step).astype(np.int32).view(WORD)
+        if vector:
+            factor = self.scale * mine.weight / max(nu, distance)
+            _fill(words.view(np.int32), mine.update, v, factor, rounding)
         return Part(words, _tail(mine, mass, near=distance <= nu))
 
     def total(self, words: Words, tail: Sequence[int]) -> Total:
@@ -178,7 +174,7 @@ class Encoding:
     def _check(self, found: Sum) -> None:
         """Sanity: what holds for every sum of parts that are as they should be."""
         slack = self.cohort * (math.sqrt(len(found.push)) / self.scale + 1e-9)
-        length = float(np.linalg.norm(found.push))
+        length = math.sqrt(sum(float(piece @ piece) for piece in _pieces(found.push)))
         holds = {
             f"the count is {found.count} of {self.cohort}": 1 <= found.count <= self.cohort,
             f"the mass is {found.mass} of {found.weight}": 0 < found.mass <= found.weight + 1e-9,
@@ -213,19 +209,39 @@ def weighs_more(mass: int, total: int, limit: float) -> bool:
 
 
 def _distance(update: Vector32, v: Vector32) -> float:
-    """|w - v| in float64, a block at a time."""
+    """|w - v| in float64, in products too short for a library to start threads for."""
     square = 0.0
-    for start in range(0, len(update), BLOCK):
-        step = _from(v, update, slice(start, start + BLOCK))
+    for start in range(0, len(update), SHORT):
+        place = slice(start, start + SHORT)
+        step = update[place].astype(np.float64)
+        if len(v):
+            step -= v[place]
         square += float(step @ step)
     return math.sqrt(square)
 
 
-def _from(v: Vector32, update: Vector32, place: slice) -> Floats:
-    """A block of w - v."""
-    if not len(v):
-        return update[place].astype(np.float64)
-    return np.subtract(update[place], v[place], dtype=np.float64)
+def _pieces(vector: Floats) -> Iterator[Floats]:
+    return (vector[start : start + SHORT] for start in range(0, len(vector), SHORT))
+
+
+def _fill(
+    words: NDArray[np.int32], update: Vector32, v: Vector32, factor: float, rounding: bytes
+) -> None:
+    """Write factor * (w - v), rounded up or down at random, a block at a time."""
+    stream, size = keystream(rounding), min(BLOCK, len(words))
+    steps, chances = np.empty(size), np.empty(size)
+    for start in range(0, len(words), BLOCK):
+        block = words[start : start + BLOCK]
+        place, step = slice(start, start + len(block)), steps[: len(block)]
+        np.copyto(step, update[place])
+        if len(v):
+            np.subtract(step, v[place], out=step)
+        np.multiply(step, factor, out=step)
+        chance = chances[: len(block)]
+        np.multiply(stream_words(stream, len(block)), _UNIFORM, out=chance)
+        np.add(step, chance, out=step)
+        np.floor(step, out=step)
+        np.copyto(block, step, casting="unsafe")
 
 
 def _tail(mine: Contribution, mass: float, *, near: bool) -> list[int]:

@@ -13,7 +13,7 @@ from typing import Any
 from rfa.secagg.hashing import digest
 from rfa.secagg.messages import MOST_NEIGHBOURS, MOST_TURNS
 from rfa.secagg.shares import SHARE_SIZE
-from rfa.secagg.wire import KEY, LARGEST, U32, U64, blob, many, read_message, write_message
+from rfa.secagg.wire import KEY, LARGEST, U32, U64, blob, many, read_message, rows, write_message
 
 GONE = bytes(32)
 """What stands for a secret that is no longer needed."""
@@ -91,10 +91,10 @@ _FIELDS: dict[str, Any] = {
     "round": U64,
     "due": U32,
     "sealing": KEY,
-    "masks": many(KEY, MOST_TURNS),
-    "seeds": many(KEY, MOST_TURNS),
+    "masks": rows(32, MOST_TURNS),
+    "seeds": rows(32, MOST_TURNS),
     "rounding": KEY,
-    "incoming": many(KEY, MOST_NEIGHBOURS),
+    "incoming": rows(32, MOST_NEIGHBOURS),
     "shares": many(blob(2 * SHARE_SIZE), MOST_NEIGHBOURS),
     "context": KEY,
     "asked": KEY,

@@ -43,6 +43,7 @@ from rfa.secagg.wire import (
     group,
     many,
     read_message,
+    rows,
     write_message,
 )
 
@@ -97,7 +98,7 @@ class Open(Message):
 Entry: TypeAlias = tuple[int, bytes, tuple[bytes, ...], bytes]
 """A device, its key for sealing, its keys for masks, one a turn, and its signature, if any."""
 _SIGNATURE = blob(SIGNATURE_SIZE)
-_ENTRY = group(U64, KEY, many(KEY, MOST_TURNS), _SIGNATURE)
+_ENTRY = group(U64, KEY, rows(32, MOST_TURNS), _SIGNATURE)
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ class Roster(Message):
     """
 
     KIND = 3
-    LAYOUT = (group(U32, U32, U32, U32, U32, U32, U8, U8), many(KEY), many(_ENTRY))
+    LAYOUT = (group(U32, U32, U32, U32, U32, U32, U8, U8), rows(32), many(_ENTRY))
 
     parameters: tuple[int, int, int, int, int, int, int, int]
     leaves: tuple[bytes, ...]
@@ -128,16 +129,16 @@ class Roster(Message):
 
 @dataclass(frozen=True)
 class Deal(Message):
-    """Commitments to the self-masks of all turns, and for each neighbour its sealed shares."""
+    """Commitments to the self-masks of all turns, and sealed shares.
+
+    For each neighbour there is one sealed pair of shares a turn, all turns of a neighbour together.
+    """
 
     KIND = 4
-    LAYOUT = (
-        many(KEY, MOST_TURNS),
-        many(many(fixed(SEALED_SIZE), MOST_TURNS), MOST_NEIGHBOURS),
-    )
+    LAYOUT = (rows(32, MOST_TURNS), rows(SEALED_SIZE, MOST_NEIGHBOURS * MOST_TURNS))
 
     commitments: tuple[bytes, ...]
-    sealed: tuple[tuple[bytes, ...], ...] = field(repr=False)
+    sealed: tuple[bytes, ...] = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ class Question(Message):
         REAL,
         U128,
         blob(MANY // 8),
-        many(fixed(SEALED_SIZE), MOST_NEIGHBOURS),
+        rows(SEALED_SIZE, MOST_NEIGHBOURS),
         array("<f4"),
     )
 
@@ -220,7 +221,7 @@ class Opened(Message):
     """For each neighbour in the turn a share of its self-mask if it survived, else of its key."""
 
     KIND = 10
-    LAYOUT = (U32, many(fixed(SHARE_SIZE), MOST_NEIGHBOURS))
+    LAYOUT = (U32, rows(SHARE_SIZE, MOST_NEIGHBOURS))
 
     turn: int
     shares: tuple[bytes, ...] = field(repr=False)

@@ -115,8 +115,8 @@ class Server:
         cohort = form(self._opening, parameters, order)
         self._table = Table(cohort, [leaves[leaf] for leaf in order], {})
         self._places = {entry[0]: place for place, entry in enumerate(self._table.entries)}
-        size = self._opening.turns * (32 + (SEALED_SIZE + 4) * parameters.degree)
-        self._expect(Deal, SLACK + size + 4 * parameters.degree, self._places)
+        size = self._opening.turns * (32 + SEALED_SIZE * parameters.degree)
+        self._expect(Deal, SLACK + size, self._places)
         return self._rosters(self._table)
 
     def ask(self, v: Any, nu: float) -> Outbox:
@@ -248,8 +248,8 @@ class Server:
 
     def _take_deal(self, device: int, deal: Deal) -> None:
         turns, degree = self._opening.turns, self.parameters.degree
-        if {len(deal.commitments), *map(len, deal.sealed)} != {turns} or len(deal.sealed) != degree:
-            msg = f"device {device} dealt to {len(deal.sealed)} neighbours instead of {degree}"
+        if len(deal.commitments) != turns or len(deal.sealed) != turns * degree:
+            msg = f"device {device} dealt {len(deal.sealed)} shares instead of {turns * degree}"
             raise WrongDimensionError(msg)
         self._formed().deals[self._places[device]] = deal
 

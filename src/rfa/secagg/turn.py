@@ -100,9 +100,10 @@ class Turn:
 
     def questions(self) -> Iterator[tuple[int, bytes]]:
         """For each device that is asked, the question with what its neighbours dealt to it."""
+        turns, turn = self._table.cohort.opening.turns, self.question.turn
         for place in sorted(self.alive):
             sealed = tuple(
-                self._table.deals[dealer].sealed[self._rank(place, dealer) - 1][self.question.turn]
+                self._table.deals[dealer].sealed[turns * (self._rank(place, dealer) - 1) + turn]
                 for dealer in self._dealers(place)
             )
             yield place, dataclasses.replace(self.question, sealed=sealed).encode()
