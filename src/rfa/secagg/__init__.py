@@ -33,6 +33,7 @@ from rfa.secagg.protocol import Exchange, InProcess, SecureOracle, open_round
 from rfa.secagg.ring import RingOracle
 from rfa.secagg.server import Outbox, Server
 from rfa.secagg.vault import DurableDevice
+from rfa.secagg.workers import Workers
 
 __all__ = [
     "AbortError",
@@ -59,6 +60,7 @@ __all__ = [
     "Total",
     "Trust",
     "VaultError",
+    "Workers",
     "derive",
     "identity_of",
     "open_round",

@@ -1,12 +1,12 @@
 """Masks: streams of AES-256 in counter mode, added to vectors in blocks that stay in the cache.
 
-A vector is d words of 32 bits and a tail of whole numbers of 128 bits. A mask is a keystream of
-4 d bytes for the words and 16 bytes for each number of the tail.
+A vector is d words of 32 bits and a tail of whole numbers of 128 bits. A mask is a keystream: its
+bytes from the start on mask the words, and those from the block 2^64 on the tail.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,11 +17,16 @@ Words: TypeAlias = NDArray[np.uint32]
 Mask: TypeAlias = tuple[bytes, bool]
 """A key, and whether its stream is added (or else subtracted)."""
 
+Expand: TypeAlias = Callable[[Words, list[int], Sequence[Mask]], None]
+"""Adds masks to words and tail: `add_masks`, or several processes that do the same."""
+
 WORD = np.dtype("<u4")
 BLOCK = 1 << 15
 """Words that are masked at a time: 128 kB, and as many of keystream, stay in the cache."""
 TAIL = 1 << 128
 TAIL_BYTES = 16
+TAIL_START = 1 << 64
+"""The block of a keystream from which on it masks the tail."""
 GROUP = 256
 """Streams that are open at a time."""
 _ZEROS = bytes(BLOCK * WORD.itemsize)
@@ -38,18 +43,26 @@ def stream_words(stream: CipherContext, count: int) -> Words:
     return np.frombuffer(stream.update(_zeros(count * WORD.itemsize)), WORD)
 
 
-def add_masks(words: Words, tail: list[int], masks: Iterable[Mask]) -> None:
+def add_masks(words: Words, tail: list[int], masks: Sequence[Mask]) -> None:
     """Add or subtract the streams of many keys, in place, modulo 2^32 and 2^128.
 
     The memory needed beside the vector does not depend on its length or on the number of masks.
     """
-    waiting = list(masks)
-    for first in range(0, len(waiting), GROUP):
-        _add_group(words, tail, waiting[first : first + GROUP])
+    add_to_words(words, masks)
+    add_to_tail(tail, masks)
 
 
-def _add_group(words: Words, tail: list[int], masks: Sequence[Mask]) -> None:
-    streams = [(keystream(key), np.add if plus else np.subtract) for key, plus in masks]
+def add_to_words(words: Words, masks: Sequence[Mask], start: int = 0) -> None:
+    """Add the streams to words from a place on, which is a multiple of 4."""
+    for first in range(0, len(masks), GROUP):
+        streams = [
+            (keystream(key, start=start // 4), np.add if plus else np.subtract)
+            for key, plus in masks[first : first + GROUP]
+        ]
+        _add_streams(words, streams)
+
+
+def _add_streams(words: Words, streams: list[tuple[CipherContext, Any]]) -> None:
     buffer = bytearray(min(BLOCK, max(len(words), 1)) * WORD.itemsize)
     mask = np.frombuffer(buffer, WORD)
     for start in range(0, len(words), BLOCK):
@@ -59,14 +72,15 @@ def _add_group(words: Words, tail: list[int], masks: Sequence[Mask]) -> None:
         for stream, combine in streams:
             stream.update_into(zeros, place)
             combine(block, mask[: len(block)], out=block)
-    for (stream, _), (_, plus) in zip(streams, masks, strict=True):
-        _shift_tail(tail, stream.update(_zeros(len(tail) * TAIL_BYTES)), plus)
 
 
-def _shift_tail(tail: list[int], stream: bytes, plus: bool) -> None:
-    for index in range(len(tail)):
-        shift = int.from_bytes(stream[TAIL_BYTES * index : TAIL_BYTES * (index + 1)], "little")
-        tail[index] = (tail[index] + (shift if plus else -shift)) % TAIL
+def add_to_tail(tail: list[int], masks: Sequence[Mask]) -> None:
+    """Add the streams to a tail."""
+    for key, plus in masks:
+        drawn = keystream(key, start=TAIL_START).update(bytes(len(tail) * TAIL_BYTES))
+        for index in range(len(tail)):
+            shift = int.from_bytes(drawn[TAIL_BYTES * index : TAIL_BYTES * (index + 1)], "little")
+            tail[index] = (tail[index] + (shift if plus else -shift)) % TAIL
 
 
 def _zeros(size: int) -> Any:

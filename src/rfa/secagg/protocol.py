@@ -11,6 +11,7 @@ from rfa.secagg.cohort import Identities
 from rfa.secagg.device import IN_TURN, PLACES, Device
 from rfa.secagg.encoding import Total
 from rfa.secagg.errors import SecureSumError
+from rfa.secagg.masks import Expand, add_masks
 from rfa.secagg.messages import Open, Question, Unmask
 from rfa.secagg.parameters import Terms, Trust
 from rfa.secagg.server import Outbox, Server
@@ -55,22 +56,32 @@ class SecureOracle:
         last: the last total, with the sums of the metrics.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         opening: Open,
         terms: Terms,
         devices: Iterable[int],
         exchange: Exchange,
         identities: Identities | None = None,
+        *,
+        expand: Expand = add_masks,
     ) -> None:
         """Open a round with these devices, and form the cohort.
+
+        Args:
+            opening: the round.
+            terms: what is offered to the devices.
+            devices: whom to ask.
+            exchange: carries the messages.
+            identities: the public identities of the devices, where they do not trust the server.
+            expand: adds masks; that of `Workers` uses all cores.
 
         Raises:
             AbortError: if too few devices join.
         """
         self._opening = opening
         self._exchange = exchange
-        self.server = Server(opening, terms, identities)
+        self.server = Server(opening, terms, identities, expand=expand)
         self.last: Total | None = None
         self._carry(self.server.open(devices))
         self._carry(self.server.roster())

@@ -25,6 +25,7 @@ from rfa.secagg.errors import (
     SecureSumError,
     WrongDimensionError,
 )
+from rfa.secagg.masks import Expand, add_masks
 from rfa.secagg.messages import (
     SEALED_SIZE,
     SIGNATURE_SIZE,
@@ -63,13 +64,21 @@ class Server:
         turn: how many turns were begun.
     """
 
-    def __init__(self, opening: Open, terms: Terms, identities: Identities | None = None) -> None:
+    def __init__(
+        self,
+        opening: Open,
+        terms: Terms,
+        identities: Identities | None = None,
+        *,
+        expand: Expand = add_masks,
+    ) -> None:
         """A server that opens a round.
 
         Args:
             opening: the round: session, number, steps, coordinates, metrics, limit, trust.
             terms: what is offered to the devices.
             identities: the public identities of the devices, where they do not trust the server.
+            expand: adds masks; that of `Workers` uses all cores.
         """
         if opening.trust != terms.trust:
             msg = f"a round of trust {opening.trust} cannot be held under {terms}"
@@ -77,6 +86,7 @@ class Server:
         self._opening = opening
         self._terms = terms
         self._identities = identities or {}
+        self._expand = expand
         self._entries: dict[int, Entry] = {}
         self._keys: set[bytes] = set()
         self._table: Table | None = None
@@ -188,7 +198,7 @@ class Server:
         """
         now = self._turn()
         self._formed().check_enough(frozenset(now.opened), "opened the sum")
-        total = now.total()
+        total = now.total(self._expand)
         self._before, self._ready = now.survivors, frozenset(now.opened)
         self._mass, self._now = total.mass, None
         return total

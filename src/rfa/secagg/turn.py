@@ -20,7 +20,7 @@ from rfa.secagg.errors import (
 )
 from rfa.secagg.graph import rank
 from rfa.secagg.keys import agree, is_signed, public_of
-from rfa.secagg.masks import TAIL, WORD, Mask, add_masks
+from rfa.secagg.masks import TAIL, WORD, Expand, Mask
 from rfa.secagg.messages import (
     Consent,
     Deal,
@@ -154,13 +154,13 @@ class Turn:
                 self._shares.setdefault(dealer, {})[self._rank(place, dealer)] = share
         self.opened.add(place)
 
-    def total(self) -> Total:
+    def total(self, expand: Expand) -> Total:
         """Take the masks off, and decode the sum.
 
         Raises:
             AbortError: if that cannot be done.
         """
-        add_masks(self._words, self._tail, self._masks())
+        expand(self._words, self._tail, self._masks())
         encoding = Encoding(self._table.cohort.parameters.cohort)
         total = encoding.total(self._words, self._tail)
         if total.sum.count != len(self.survivors):
