@@ -22,6 +22,7 @@ def hired(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Two processes that are asked whatever the size of the job."""
     monkeypatch.setattr(module, "WORTH", 0)
     with Workers(2) as workers:
+        check(workers, 100)  # starts them
         yield workers
 
 
@@ -48,6 +49,7 @@ def test_a_process_that_dies_is_replaced_and_its_work_done(hired: Workers) -> No
     check(hired, 1000)
     for process in processes:
         process.wait()
+    check(hired, 1000)
     check(hired, 1000)
     assert all(process not in vars(hired)["_hired"] for process in processes)
 

@@ -25,6 +25,7 @@ from rfa.threads import cores
 
 WORTH = 1 << 26
 """Bytes of keystream from which on other processes are asked."""
+_COMMAND = [sys.executable, "-c", "from rfa.secagg.workers import main; main()"]
 _JOB = struct.Struct("<QQI")
 """A job: the first word, how many, and how many masks follow."""
 
@@ -56,7 +57,9 @@ class Workers:
         if len(masks) * words.nbytes < WORTH or not self._count:
             add_masks(words, tail, masks)
             return
-        self._hire()
+        if self._hire():  # do this one alone, while they start
+            add_masks(words, tail, masks)
+            return
         ranges = _split(len(words), len(self._hired) + 1)
         asked = [
             (worker, place) if _ask(worker, place, masks) else (None, place)
@@ -71,20 +74,18 @@ class Workers:
                 words[place.start : place.stop] += done
         add_to_tail(tail, masks)
 
-    def _hire(self) -> None:
-        """See to it that all processes are there."""
+    def _hire(self) -> bool:
+        """See to it that all processes are there; whether some had to be started."""
         there = [worker for worker in self._hired if worker.poll() is None]
         for worker in self._hired:
             if worker not in there:
                 _end(worker)
-        command = [sys.executable, "-m", "rfa.secagg.workers"]
-        while len(there) < self._count:
-            there.append(
-                subprocess.Popen(  # noqa: S603
-                    command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-                )
-            )
+        missing = self._count - len(there)
+        for _ in range(missing):
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+            there.append(subprocess.Popen(_COMMAND, **pipes))  # noqa: S603
         self._hired = there
+        return missing > 0
 
 
 def _split(length: int, parts: int) -> list[range]:
@@ -139,6 +140,7 @@ def work(jobs: IO[bytes], made: IO[bytes]) -> None:
         made.flush()
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Be one of the processes."""
     with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
         work(sys.stdin.buffer, sys.stdout.buffer)
