@@ -82,8 +82,8 @@ class Workers:
                 _end(worker)
         missing = self._count - len(there)
         for _ in range(missing):
-            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-            there.append(subprocess.Popen(_COMMAND, **pipes))  # noqa: S603
+            pipe = subprocess.PIPE
+            there.append(subprocess.Popen(_COMMAND, stdin=pipe, stdout=pipe))  # noqa: S603
         self._hired = there
         return missing > 0
 
