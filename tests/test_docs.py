@@ -1,0 +1,46 @@
+"""What the documents name is there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("docs/**/*.md"), *ROOT.glob("*.md")])
+
+
+def named_in(name: str) -> set[str]:
+    """The tests in files of that name, wherever they are."""
+    found = [path for path in ROOT.glob("tests/**/test_*.py") if path.name == Path(name).name]
+    assert found, f"there is no {name}"
+    return {
+        test for path in found for test in re.findall(r"^def (test_\w+)", path.read_text(), re.M)
+    }
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_test_that_a_page_names_exists(page: Path) -> None:
+    name = ""
+    for file, test in re.findall(
+        r"`(?:[\w/]*?(test_\w+\.py))?(?:::(test_\w+))?`", page.read_text()
+    ):
+        name = file or name
+        if file or test:
+            assert not test or test in named_in(name), f"{name}::{test}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_page_that_a_page_links_to_exists(page: Path) -> None:
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", ["docs/secure-sum.md", "README.md"])
+def test_the_python_of_a_page_runs(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.S)
+    assert blocks
+    for block in blocks:
+        exec(compile(block, page, "exec"), {})  # noqa: S102
+    assert capsys.readouterr().out
