@@ -245,25 +245,6 @@ def table(ours: Ours, graphs: list[tuple[str, Parameters, int]]) -> Iterator[str
     yield ""
 
 
-def threads(ours: Ours, exact: Parameters, shares: int) -> Iterator[str]:
-    """What both cost with as many threads for linear algebra as there are by default."""
-    found: list[str] = []
-    for dim in DIMS:
-        both = compare(ours, exact, shares, update_of(dim), 0)
-        cells = [(median(both[0], cost), median(both[1], cost)) for cost in ("device", "server")]
-        (one, peer), (server, theirs) = cells
-        found.append(
-            f"{show(one)} ms a device and {show(server)} ms for the server at {dim:,} coordinates,"
-            f" {peer / one:.1f} and {theirs / server:.1f} times less than Flower"
-        )
-    yield (
-        "The table is with one thread for linear algebra. Without that limit, numpy's BLAS takes"
-        f" several for our norms, at more processor time (Flower has no norms): {'; '.join(found)}"
-        " (ring, nobody lost)."
-    )
-    yield ""
-
-
 def compare(
     ours: Ours, exact: Parameters, shares: int, update: Vector32, gone: int
 ) -> tuple[list[Meter], list[Meter]]:

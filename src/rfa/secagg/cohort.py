@@ -83,7 +83,8 @@ def form(opening: Open, parameters: Parameters, leaves: tuple[bytes, ...]) -> Co
     if any(first >= second for first, second in itertools.pairwise(leaves)):
         msg = "the cohort is not in order, or a device is in it twice"
         raise DuplicateKeyError(msg)
-    whole = digest(b"cohort", opening.encode(), *map(number, as_numbers(parameters)), *leaves)
+    numbers = b"".join(map(number, as_numbers(parameters)))
+    whole = digest(b"cohort", opening.encode(), numbers, b"".join(leaves))
     return Cohort(opening, parameters, leaves, whole)
 
 
