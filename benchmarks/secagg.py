@@ -16,13 +16,14 @@ from benchmarks.flower_secagg import DIMS, REPEATS, SERVER, Meter, median, show,
 from benchmarks.measure import extra_memory, times
 from benchmarks.peers import load_flower
 from rfa.secagg import graph, messages, odds, shares
-from rfa.secagg.cohort import as_numbers, leaf_of
-from rfa.secagg.device import Device, Identity, Profile
+from rfa.secagg.cohort import as_numbers, in_order, leaf_of
+from rfa.secagg.device import Device
 from rfa.secagg.encoding import Contribution, Vector32
 from rfa.secagg.keys import identity_of
 from rfa.secagg.masks import WORD, add_masks
 from rfa.secagg.messages import Entry, Message, Open, decode_as, write_bitmap
 from rfa.secagg.parameters import Parameters, Terms, Trust, derive
+from rfa.secagg.profile import Identity, Profile
 from rfa.secagg.protocol import open_round
 from rfa.secagg.server import Outbox, Server
 from rfa.secagg.workers import Workers
@@ -188,14 +189,16 @@ class Alone:
         return Device(self.mine, Profile(0), memory=self.before).receive(self.question.encode())
 
     def _roster(self, opening: Open, own: Entry) -> messages.Roster:
-        numbers = range(1, self.exact.cohort)
-        made_up = [(number, os.urandom(32), (os.urandom(32),), b"") for number in numbers]
+        others = range(1, self.exact.cohort)
+        made_up = [(number, os.urandom(32), (os.urandom(32),), b"") for number in others]
         listed = {leaf_of(opening, entry): entry for entry in (own, *made_up)}
-        order = sorted(listed)
+        nonce = os.urandom(16)
+        order = [leaf for _, leaf in sorted(in_order(nonce, listed))]
         here = order.index(leaf_of(opening, own))
         others = sorted(graph.neighbours(here, self.exact.cohort, self.exact.degree))
         entries = tuple(listed[order[other]] for other in others)
-        return messages.Roster(opening.session, as_numbers(self.exact), tuple(order), entries)
+        numbers = as_numbers(self.exact)
+        return messages.Roster(opening.session, numbers, nonce, tuple(order), entries)
 
 
 def all_cores() -> Iterator[str]:

@@ -8,17 +8,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rfa.secagg.device import Device, Identity, Profile
+from rfa.secagg.device import Device
 from rfa.secagg.encoding import Contribution, Total
 from rfa.secagg.keys import identity_of
 from rfa.secagg.messages import Masked, Open, decode
 from rfa.secagg.parameters import Parameters, Terms, Trust
 from rfa.secagg.policy import Policy
+from rfa.secagg.profile import Identity, Profile
 from rfa.secagg.protocol import InProcess, Losses, SecureOracle, open_round
 from rfa.secagg.ring import RingOracle
 from rfa.secagg.server import Outbox
 
-SMALL = Terms(colluders=0.2, dropouts=0.4, honest=0.3)
+SMALL = Terms(colluders=0.2, dropouts=0.2, honest=0.3)
 """Terms that let small cohorts lose many."""
 LYING = Terms(colluders=0.1, dropouts=0.2, honest=0.3, trust=Trust.LYING)
 
@@ -132,7 +133,7 @@ def party(
     devices = {
         device: Device(
             part,
-            Profile(device, policy or Policy(), Identity(secrets[device], known)),
+            Profile(device, policy or Policy(steps=16), Identity(secrets[device], known)),
             rounding=rounding[device],
         )
         for device, part in parts.items()

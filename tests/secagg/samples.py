@@ -23,7 +23,13 @@ UNSIGNED: m.Entry = (7, span(5, 32), (span(6, 32),), b"")
 SAMPLES: list[m.Message] = [
     m.Open(SESSION, 3, 2, 1000, 1, 0.25, 2),
     m.Advertise(SESSION, ENTRY),
-    m.Roster(SESSION, (9, 1, 2, 3, 6, 3, 1, 0), (span(7, 32), span(8, 32)), (ENTRY, UNSIGNED)),
+    m.Roster(
+        SESSION,
+        (9, 1, 2, 3, 6, 3, 1, 0),
+        span(17, 16),
+        (span(7, 32), span(8, 32)),
+        (ENTRY, UNSIGNED),
+    ),
     m.Deal(SESSION, (span(9, 32),), (span(10, 82), span(11, 82))),
     m.Question(
         SESSION,
@@ -82,7 +88,12 @@ KINDS: dict[type[m.Message], st.SearchStrategy[m.Message]] = {
     m.Open: st.builds(m.Open, session, u64, u32, u32, u32, real, u8),
     m.Advertise: st.builds(m.Advertise, session, entry),
     m.Roster: st.builds(
-        m.Roster, session, st.tuples(*[u32] * 6, u8, u8), several(key), several(entry, 2)
+        m.Roster,
+        session,
+        st.tuples(*[u32] * 6, u8, u8),
+        exactly(16),
+        several(key),
+        several(entry, 2),
     ),
     m.Deal: st.builds(m.Deal, session, several(key), several(sealed, 2)),
     m.Question: st.builds(

@@ -22,17 +22,19 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from rfa.secagg.cohort import Cohort, agreed_survivors, as_numbers, form, leaf_of
+from rfa.secagg.cohort import Cohort, agreed_survivors, as_numbers, form, in_order, leaf_of
 from rfa.secagg.device import IN_TURN, PLACES
 from rfa.secagg.errors import ParameterError, SecureSumError
 from rfa.secagg.graph import rank
 from rfa.secagg.keys import sign
 from rfa.secagg.messages import (
+    SEALED_SIZE,
     Advertise,
     Consent,
     Deal,
     Entry,
     Message,
+    Open,
     Question,
     Roster,
     Survivors,
@@ -46,10 +48,7 @@ from tests.secagg.party import Party, contributions, party
 from tests.secagg.view import broken, determined
 
 COUNT = 6
-TERMS = {
-    Trust.LYING: Terms(colluders=1 / 6, dropouts=0.2, honest=0.5, trust=Trust.LYING),
-    Trust.CURIOUS: Terms(colluders=1 / 6, dropouts=0.2, honest=0.5),
-}
+TERMS = {trust: Terms(colluders=1 / 6, dropouts=0.2, honest=0.5, trust=trust) for trust in Trust}
 HONEST = 3
 """What the terms promise a cohort of six: at least three honest devices in a sum."""
 
@@ -84,7 +83,9 @@ class Server(RuleBasedStateMachine):
         self.signed: dict[bytes, dict[int, bytes]] = {}
 
     def send(self, device: int, message: Message | bytes) -> bytes | None:
-        """Ask a device; its reply, unless it refuses."""
+        """Ask a device; its reply, unless it refuses. The colluder's part the server plays."""
+        if device == self.colluder and not isinstance(message, Open):
+            return None
         request = message if isinstance(message, bytes) else message.encode()
         try:
             reply = self.table.devices[device].receive(request)
@@ -108,9 +109,10 @@ class Server(RuleBasedStateMachine):
 
     def _cohort(self, members: set[int]) -> Cohort:
         opening = self.table.opening
-        leaves = sorted(leaf_of(opening, self.entries[device]) for device in members)
-        parameters = self.table.terms.parameters(len(leaves))
-        return form(opening, parameters, tuple(leaves))
+        nonce = bytes([len(members)]) * 16
+        leaves = [leaf_of(opening, self.entries[device]) for device in members]
+        order = tuple(leaf for _, leaf in sorted(in_order(nonce, leaves)))
+        return form(opening, self.table.terms.parameters(len(leaves)), nonce, order)
 
     def _member(self, cohort: Cohort, place: int) -> int:
         """The device at a position of a cohort."""
@@ -121,7 +123,7 @@ class Server(RuleBasedStateMachine):
             if leaf_of(self.table.opening, entry) == leaf
         )
 
-    @rule(which=choices(COUNT), where=choices(1))
+    @rule(which=choices(COUNT), where=choices(2))
     def go_on_unevenly(self, which: list[int], where: list[int]) -> None:
         """Ask each device what is due, each with a choice of its own."""
         self.go_on(which, where)
@@ -138,7 +140,7 @@ class Server(RuleBasedStateMachine):
         """Ask each device what is due, the same of all."""
         self.go_on([0] * COUNT, [0] * COUNT)
 
-    @rule(kind=st.integers(1, 4), which=choices(COUNT), where=choices(1))
+    @rule(kind=st.integers(1, 4), which=choices(COUNT), where=choices(2))
     def anything(self, kind: int, which: list[int], where: list[int]) -> None:
         """Ask each device the same kind of thing, whether it is due or not."""
         for device, choice, at in zip(self.names, which, where, strict=True):
@@ -166,7 +168,8 @@ class Server(RuleBasedStateMachine):
         entries = tuple(self.entries[self._member(cohort, place)] for place in sorted(places))
         numbers = as_numbers(cohort.parameters)
         reply = self.send(
-            device, Roster(self.table.opening.session, numbers, cohort.leaves, entries)
+            device,
+            Roster(self.table.opening.session, numbers, cohort.nonce, cohort.leaves, entries),
         )
         if reply is not None:
             self.deals[device], self.told[device] = decode_as(Deal, reply), cohort
@@ -180,20 +183,21 @@ class Server(RuleBasedStateMachine):
 
     def _send_question(self, device: int, choice: int, at: int) -> None:
         size = self.told[device].parameters.cohort
-        alive = frozenset(place for place in range(size) if self._dealt(device, place))
+        alive = frozenset(range(size))
+        if at < 2:
+            alive = frozenset(place for place in alive if self._dealt(device, place))
         self._ask(device, alive - {choice - 1}, at)
 
     def _dealt(self, device: int, place: int) -> bool:
         other = self._member(self.told[device], place)
-        return other in self.deals and self.told[other] == self.told[device]
+        honest = other in self.deals and self.told[other] == self.told[device]
+        return honest or other == self.colluder
 
     def _ask(self, device: int, alive: frozenset[int], at: int) -> None:
         cohort, turn = self.told[device], self._turn(device)
         here, sizes = self._place(device), cohort.parameters
         sealed = tuple(
-            self.deals[self._member(cohort, other)].sealed[
-                2 * (rank(here, other, sizes.cohort, sizes.degree) - 1) + min(turn, 1)
-            ]
+            self._sealed(self._member(cohort, other), rank(here, other, sizes.cohort, sizes.degree))
             for other in cohort.neighbours(here)
             if other in alive
         )
@@ -208,6 +212,13 @@ class Server(RuleBasedStateMachine):
             v=np.full(1, at + 1, "<f4"),
         )
         self.send(device, question)
+
+    def _sealed(self, dealer: int, place: int) -> bytes:
+        """What a dealer dealt to its neighbour at a place; of the colluder, nothing."""
+        if dealer not in self.deals:
+            return bytes(SEALED_SIZE)
+        turn = min(self._turn(dealer), 1)
+        return self.deals[dealer].sealed[2 * (place - 1) + turn]
 
     def _bitmap(self, device: int, choice: int) -> bytes:
         """Those who were said to be alive, but for one."""
@@ -228,9 +239,10 @@ class Server(RuleBasedStateMachine):
         bitmap = self._bitmap(device, choice)
         statement = agreed_survivors(self.table.devices[device].memory.context, bitmap)
         signatures = dict(self.signed.get(statement, {}))
-        if self.told.get(self.colluder) == self.told[device]:
+        leaf = leaf_of(self.table.opening, self.entries[self.colluder])
+        if leaf in self.told[device].leaves:
             forged = sign(self.table.identities[self.colluder], statement)
-            signatures[self._place(self.colluder)] = forged
+            signatures[self.told[device].leaves.index(leaf)] = forged
         listed = tuple(sorted(signatures.items()))
         self.send(device, Unmask(self.table.opening.session, self._turn(device), bitmap, listed))
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import os
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from rfa.secagg.cohort import (
     Cohort,
     agreed_survivors,
     form,
+    in_order,
     leaf_of,
     pair_mask,
     point_of,
@@ -22,7 +25,7 @@ from rfa.secagg.cohort import (
 from rfa.secagg.errors import CohortError, DuplicateKeyError
 from rfa.secagg.masks import keystream
 from rfa.secagg.messages import Entry, Open, Question
-from rfa.secagg.parameters import Parameters, Trust
+from rfa.secagg.parameters import Parameters, Trust, derive
 
 OPENING = Open(bytes(16), round=7, steps=3, dim=2, metrics=1, limit=0.5, trust=1)
 PARAMETERS = Parameters(9, 1, 2, 3, 6, 3)
@@ -59,18 +62,30 @@ QUESTIONS: dict[str, Any] = {
 }
 
 
+NONCE = bytes(range(16))
+
+
+def made(
+    opening: Open, parameters: Parameters, leaves: Iterable[bytes], nonce: bytes = NONCE
+) -> Cohort:
+    """The cohort of these leaves, put in order."""
+    order = tuple(leaf for _, leaf in sorted(in_order(nonce, leaves)))
+    return form(opening, parameters, nonce, order)
+
+
 def cohorts() -> dict[str, Cohort]:
     """A cohort, and cohorts that differ from it in one thing."""
-    found = {"same": form(OPENING, PARAMETERS, LEAVES)}
+    found = {"same": made(OPENING, PARAMETERS, LEAVES)}
     for name, value in OPENINGS.items():
         opening = dataclasses.replace(OPENING, **{name: value})
-        found[f"opening {name}"] = form(opening, PARAMETERS, LEAVES)
+        found[f"opening {name}"] = made(opening, PARAMETERS, LEAVES)
     for name, parameters in OTHER_PARAMETERS.items():
         leaves = LEAVES if parameters.cohort == 9 else (*LEAVES, b"\x77" * 32)
-        found[f"parameters {name}"] = form(OPENING, parameters, leaves)
+        found[f"parameters {name}"] = made(OPENING, parameters, leaves)
+    found["nonce"] = made(OPENING, PARAMETERS, LEAVES, bytes(16))
     for index in range(9):
         leaves = (*LEAVES[:index], LEAVES[index][:31] + b"\xfe", *LEAVES[index + 1 :])
-        found[f"leaf {index}"] = form(OPENING, PARAMETERS, leaves)
+        found[f"leaf {index}"] = made(OPENING, PARAMETERS, leaves)
     return found
 
 
@@ -103,7 +118,7 @@ def test_the_variations_are_of_every_field() -> None:
 
 def test_the_context_of_a_turn_is_bound_to_all_of_it() -> None:
     found = contexts()
-    assert len(found) == 1 + 7 + 7 + 9 + 6
+    assert len(found) == 1 + 7 + 7 + 1 + 9 + 6
     assert_all_differ(found)
     assert context(cohorts()["same"]) == found["same"]
 
@@ -126,10 +141,10 @@ def test_both_devices_of_a_pair_have_the_same_mask() -> None:
 
 
 def test_statistical_parameters_are_part_of_the_cohort() -> None:
-    leaves = tuple(index.to_bytes(32, "big") for index in range(1000))
+    leaves = tuple(index.to_bytes(16, "big") * 2 for index in range(1000))
     certain = Parameters(1000, 20, 20, 250, 52, 28)
     chance = dataclasses.replace(certain, statistical=True)
-    assert form(OPENING, certain, leaves).digest != form(OPENING, chance, leaves).digest
+    assert made(OPENING, certain, leaves).digest != made(OPENING, chance, leaves).digest
 
 
 def test_seals_are_bound_to_the_cohort_source_target_and_turn() -> None:
@@ -199,14 +214,27 @@ def test_everything_is_bound_to_the_version(monkeypatch: pytest.MonkeyPatch) -> 
     again = pair_mask(AGREED, before, 2, 5), self_mask(SEED, before), cohort.seal_key(AGREED, 2, 5)
     newer = cohort.binding(2, 5, 1), cohort.commitment(2, 1, SEED), context(cohort)
     assert not {*keys, *digests} & {*again, *newer}
-    assert form(OPENING, PARAMETERS, LEAVES).digest != cohort.digest
+    assert made(OPENING, PARAMETERS, LEAVES).digest != cohort.digest
 
 
-def test_leaves_are_one_for_each_device_in_order() -> None:
+def test_leaves_are_one_for_each_device_in_the_order_of_the_nonce() -> None:
+    order = made(OPENING, PARAMETERS, LEAVES).leaves
     with pytest.raises(CohortError, match="of 9 devices, and 8 are listed"):
-        form(OPENING, PARAMETERS, LEAVES[:8])
-    swapped = (LEAVES[1], LEAVES[0], *LEAVES[2:])
-    doubled = (LEAVES[0], *LEAVES[:8])
-    for leaves in (swapped, doubled):
+        form(OPENING, PARAMETERS, NONCE, order[:8])
+    swapped = (order[1], order[0], *order[2:])
+    doubled = (order[0], *order[:8])
+    for leaves in (swapped, doubled, tuple(sorted(order))):
         with pytest.raises(DuplicateKeyError, match="not in order, or a device is in it twice"):
-            form(OPENING, PARAMETERS, leaves)
+            form(OPENING, PARAMETERS, NONCE, leaves)
+
+
+def test_nobody_chooses_a_place_before_the_nonce_is_known() -> None:
+    """The order under another nonce has nothing to do with that under the first."""
+    leaves = [os.urandom(32) for _ in range(400)]
+    orders = [
+        made(OPENING, derive(400, colluders=1, dropouts=1), leaves, os.urandom(16)).leaves
+        for _ in range(2)
+    ]
+    places = [[order.index(leaf) for leaf in sorted(leaves)] for order in orders]
+    assert abs(np.corrcoef(places[0], places[1])[0, 1]) < 0.3
+    assert abs(np.corrcoef(places[0], range(400))[0, 1]) < 0.3

@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 
 from rfa.secagg import errors, messages
-from rfa.secagg.device import Device, Identity, Profile
+from rfa.secagg.device import Device
 from rfa.secagg.encoding import Contribution, Encoding
 from rfa.secagg.memory import Memory
 from rfa.secagg.messages import Open
+from rfa.secagg.profile import Identity, Profile
 from tests.secagg.samples import SAMPLES
 
 FOLDER = Path(errors.__file__).parent
@@ -167,7 +168,8 @@ SECRET = {
 """The fields that no repr shows."""
 PUBLIC = {
     *("session", "round", "steps", "dim", "metrics", "limit", "trust", "entry", "parameters"),
-    *("leaves", "entries", "commitments", "turn", "vector", "nu", "mass", "alive", "survivors"),
+    *("nonce", "leaves", "entries", "commitments", "turn", "vector", "nu", "mass", "alive"),
+    "survivors",
     *("signature", "signatures", "device", "due", "opening", "advert", "roster", "context"),
     *("asked", "signed", "request"),
 }

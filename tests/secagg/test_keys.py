@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rfa.secagg import hashing, keys
-from rfa.secagg.device import Device, Profile
+from rfa.secagg.device import Device
 from rfa.secagg.encoding import Contribution
 from rfa.secagg.errors import LowOrderPointError
 from rfa.secagg.hashing import derive_key, digest, number
@@ -26,6 +26,7 @@ from rfa.secagg.keys import (
     unseal,
 )
 from rfa.secagg.messages import Open
+from rfa.secagg.profile import Profile
 
 FIELD = 2**255 - 19
 LOW = [

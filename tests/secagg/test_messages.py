@@ -150,7 +150,7 @@ def test_a_message_is_of_a_session(size: int) -> None:
 
 COUNTED = {
     "Advertise": bytes(8 + 32),
-    "Roster": bytes(26),
+    "Roster": bytes(26 + 16),
     "Deal": b"",
     "Question": bytes(4 + 1 + 8 + 16),
     "Masked": bytes(4),

@@ -41,7 +41,7 @@ def is_safe(found: Parameters) -> bool:
         found.degree,
         found.threshold,
     )
-    curious = k > c + f and t > c and k - f >= t and n - f - c >= found.honest >= 2
+    curious = k > c + f and t > c and k - f >= t and n - f - c >= found.honest >= 3
     shape = k == n - 1 or (k < n - 1 and k % 2 == 0)
     lying = 2 * t > k + c and found.quorum <= n - f and 2 * found.quorum - n > c
     return curious and shape and (found.trust == CURIOUS or lying)
@@ -51,14 +51,14 @@ def is_safe(found: Parameters) -> bool:
     st.integers(2, 80),
     st.integers(0, 30),
     st.integers(0, 30),
-    st.sampled_from([None, 2, 3, 10]),
+    st.sampled_from([None, 3, 4, 10]),
     st.sampled_from(Trust),
 )
 def test_certain_parameters_are_safe_or_refused(
     n: int, c: int, f: int, h: int | None, trust: Trust
 ) -> None:
     enough = n > (c + 2 * f + 1 if trust == LYING else max(2, c + 1) + f)
-    wanted = max(2, n // 4) if h is None else h
+    wanted = max(3, n // 4) if h is None else h
     try:
         found = derive(n, colluders=c, dropouts=f, honest=h, trust=trust)
     except ParameterError as error:
@@ -76,14 +76,14 @@ def test_certain_parameters_are_safe_or_refused(
 def test_derived_parameters_are_the_cheapest(n: int, c: int, f: int, trust: Trust) -> None:
     """No smaller k is accepted with any t, and with this k no smaller t."""
     try:
-        found = derive(n, colluders=c, dropouts=f, honest=2, trust=trust)
+        found = derive(n, colluders=c, dropouts=f, honest=3, trust=trust)
     except ParameterError:
         return
     tried = [(k, t) for k in range(2, found.degree + 1) for t in range(2, k + 1)]
     for k, t in tried:
         if (k, t) < (found.degree, found.threshold):
             with pytest.raises(ParameterError):
-                Parameters(n, c, f, 2, k, t, trust)
+                Parameters(n, c, f, 3, k, t, trust)
 
 
 @given(
@@ -113,18 +113,19 @@ def test_exactly_the_safe_parameters_are_accepted(
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
-        ((LARGEST_COHORT + 1, 0, 0, 2, 2, 2), "at most 1048576 devices"),
+        ((LARGEST_COHORT + 1, 0, 0, 3, 2, 2), "at most 1048576 devices"),
+        ((2**16, 9000, 9000, 3, 18002, 9001), "at most 16384 neighbours"),
         ((10, 3, 4, 4, 8, 4), "n - f - c must be at least h"),
-        ((10, 1, 1, 2, 5, 3), "k must be even, or n - 1"),
-        ((10, 1, 1, 2, 10, 3), "k must be even, or n - 1"),
-        ((1000, 100, 100, 2, 52, 28, LYING, True), "a server that lies needs certain parameters"),
-        ((10, 1, 1, 2, 4, 5), "t must be at most k"),
-        ((10, 2, 1, 2, 8, 2), "t must exceed c"),
-        ((10, 1, 3, 2, 6, 4), "k - f must be at least t"),
-        ((10, 1, 1, 2, 8, 4, LYING), "2 t must exceed k + c"),
-        ((1000, 100, 100, 2, 52, 27, CURIOUS, True), "a device could be exposed with probability"),
-        ((1000, 100, 100, 2, 20, 11, CURIOUS, True), "a device could be exposed with probability"),
-        ((1000, 100, 100, 2, 52, 45, CURIOUS, True), "drop-outs could block it with probability"),
+        ((10, 1, 1, 3, 5, 3), "k must be even, or n - 1"),
+        ((10, 1, 1, 3, 10, 3), "k must be even, or n - 1"),
+        ((1000, 100, 100, 3, 52, 28, LYING, True), "a server that lies needs certain parameters"),
+        ((10, 1, 1, 3, 4, 5), "t must be at most k"),
+        ((10, 2, 1, 3, 8, 2), "t must exceed c"),
+        ((10, 1, 3, 3, 6, 4), "k - f must be at least t"),
+        ((10, 1, 1, 3, 8, 4, LYING), "2 t must exceed k + c"),
+        ((1000, 100, 100, 3, 52, 27, CURIOUS, True), "a device could be exposed with probability"),
+        ((1000, 100, 100, 3, 20, 11, CURIOUS, True), "a device could be exposed with probability"),
+        ((1000, 100, 100, 3, 52, 45, CURIOUS, True), "drop-outs could block it with probability"),
     ],
 )
 def test_unsafe_parameters_are_refused_with_their_reason(
@@ -138,14 +139,14 @@ def test_unsafe_parameters_are_refused_with_their_reason(
 @pytest.mark.parametrize(
     ("values", "name"),
     [
-        ((1, 0, 0, 2, 2, 2), "cohort"),
-        ((9, -1, 0, 2, 2, 2), "colluders"),
-        ((9, 0, -1, 2, 2, 2), "dropouts"),
-        ((9, 0, 0, 1, 2, 2), "honest"),
-        ((9, 0, 0, 2, 0, 2), "degree"),
-        ((9, 0, 0, 2, 2, 1), "threshold"),
-        ((9, 0.5, 0, 2, 2, 2), "colluders"),
-        ((9, 0, True, 2, 2, 2), "dropouts"),
+        ((1, 0, 0, 3, 2, 2), "cohort"),
+        ((9, -1, 0, 3, 2, 2), "colluders"),
+        ((9, 0, -1, 3, 2, 2), "dropouts"),
+        ((9, 0, 0, 2, 2, 2), "honest"),
+        ((9, 0, 0, 3, 0, 2), "degree"),
+        ((9, 0, 0, 3, 2, 1), "threshold"),
+        ((9, 0.5, 0, 3, 2, 2), "colluders"),
+        ((9, 0, True, 3, 2, 2), "dropouts"),
     ],
 )
 def test_counts_are_whole_numbers_and_large_enough(
@@ -170,9 +171,9 @@ def test_terms_give_safe_parameters_from_some_size_on(trust: Trust, statistical:
         assert is_safe(found)
         assert n * 0.1 <= found.colluders < n * 0.1 + 1
         assert n * 0.2 - 1 < found.dropouts <= n * 0.2
-        assert found.honest == max(2, n // 4)
+        assert found.honest == max(3, n // 4)
     assert given_for == list(range(given_for[0], 61))
-    assert given_for[0] <= 6
+    assert given_for[0] <= 8
 
 
 @pytest.mark.parametrize("shares", [(0.5, 0.4, 0.2), (-0.1, 0, 0), (0, math.nan, 0), (0, 0, 1.1)])

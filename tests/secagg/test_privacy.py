@@ -13,11 +13,12 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from rfa.secagg.device import Device, Profile
+from rfa.secagg.device import Device
 from rfa.secagg.encoding import Contribution
 from rfa.secagg.errors import ImplausibleSumError, SecureSumError
 from rfa.secagg.messages import Advertise, Masked, Question, decode
 from rfa.secagg.parameters import Terms, derive
+from rfa.secagg.profile import Profile
 from rfa.secagg.server import Outbox, Server
 from rfa.secagg.shares import SECRET_SIZE
 from tests.secagg.attack import altered, reach

@@ -62,9 +62,12 @@ def check_round(count: int, terms: Terms, lost: Losses, steps: int = 1) -> int:
     table = party(count, terms, steps=steps, lost=lost)
     totals = play(table, steps)
     assert all(same(*pair) for pair in totals)
-    known = determined(table.said, table.known)
-    assert len(known) == len(totals), "an aborted step reveals a sum"
-    for one, (total, _) in zip(sorted(known, key=lambda one: one.turn), totals, strict=True):
+    known = sorted(determined(table.said, table.known), key=lambda one: one.turn)
+    assert not broken(known, 3)
+    for one in known[len(totals) :]:  # too few opened it, but enough shares: the very sum, no more
+        assert one.turn == len(totals)
+        assert len(one.members) >= table.terms.parameters(one.cohort).survivors
+    for one, (total, _) in zip(known, totals, strict=False):
         assert total is not None
         assert len(one.members) == total.sum.count
         check_sum(table.parts, one.members, total, one.turn)
@@ -215,3 +218,31 @@ def test_nobody_joins() -> None:
     table = party(3, lost=dict.fromkeys(contributions(3, 3), 0))
     with pytest.raises(TooFewDevicesError, match="0 devices joined the round"):
         table.oracle()
+
+
+def test_nobody_may_leave_between_the_scalars_and_the_vectors_of_a_step() -> None:
+    """However many leave: shares of a step are of the mass that was found for all."""
+    terms = Terms(colluders=0.0, dropouts=0.5, honest=0.25)
+    devices = sorted(contributions(12, 3))
+    for gone in (1, 6):
+        table = party(12, terms, limit=0.9, lost=dict.fromkeys(devices[:gone], 5))
+        assert play(table, 1) == []
+        with pytest.raises(SurvivorsChangedError):
+            party(12, terms, limit=0.9, lost=table.exchange.lost).ring()(np.zeros(3), NU)
+
+
+def test_after_an_abort_no_sum_comes_any_more() -> None:
+    devices = sorted(contributions(10, 3))
+    for make in (Party.oracle, Party.ring):
+        ask = make(party(10, steps=3, lost={devices[0]: 5}))
+        ask(np.zeros(3), NU)
+        with pytest.raises(SurvivorsChangedError):
+            ask(np.zeros(3), NU)
+        with pytest.raises(OracleStopped, match="the round has ended: 1 devices left"):
+            ask(np.zeros(3), NU)
+
+
+@pytest.mark.parametrize("steps", [0, 257])
+def test_rounds_have_a_number_of_turns_that_everyone_accepts(steps: int) -> None:
+    with pytest.raises(ParameterError, match="1 to 256 turns"):
+        party(6, steps=steps)

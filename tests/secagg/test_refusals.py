@@ -6,17 +6,20 @@ import dataclasses
 import os
 from typing import Any
 
+import pytest
+
 from rfa.secagg import errors
-from rfa.secagg.cohort import leaf_of
-from rfa.secagg.device import Device, Profile
+from rfa.secagg.cohort import in_order, leaf_of
+from rfa.secagg.device import Device
 from rfa.secagg.keys import LOW_ORDER, public_of
 from rfa.secagg.messages import (
     Open,
     Roster,
     decode_as,
 )
-from rfa.secagg.parameters import Terms, Trust
+from rfa.secagg.parameters import Parameters, Trust
 from rfa.secagg.policy import Policy
+from rfa.secagg.profile import Identity, Profile
 from tests.secagg.attack import (
     adverts,
     altered,
@@ -26,7 +29,7 @@ from tests.secagg.attack import (
     refuses,
     victim_of,
 )
-from tests.secagg.party import LYING, Party, contributions, party
+from tests.secagg.party import LYING, Party, contributions, exactly, party
 
 
 def test_it_refuses_more_steps_than_its_cap() -> None:
@@ -43,8 +46,23 @@ def test_it_refuses_another_number_of_coordinates_or_metrics() -> None:
     refuses(device, altered(request, metrics=2), errors.WrongDimensionError)
 
 
-def test_it_refuses_weaker_terms_than_itsown_leaf() -> None:
-    strict = Policy(trust=Trust.LYING, limit=0.5)
+def test_a_lying_server_gets_one_question_a_round_unless_the_device_says_more() -> None:
+    """Two questions that it chooses can differ by one device's part (test_questions.py)."""
+    table, device, request = at_stage(Open, terms=LYING, policy=Policy())
+    refuses(device, request, errors.TooManyStepsError, "at most 1")
+    device.receive(altered(request, steps=1))
+    _, device, request = at_stage(Open, policy=Policy())
+    device.receive(request)
+    assert len(table.devices) == 10
+
+
+def test_no_identity_stands_for_two_devices() -> None:
+    with pytest.raises(errors.SignatureError, match="same public identity"):
+        Identity(bytes(32), {1: bytes(32), 2: bytes(32)})
+
+
+def test_it_refuses_weaker_terms_than_its_own() -> None:
+    strict = Policy(trust=Trust.LYING, limit=0.5, steps=2)
     _, device, request = at_stage(Open, policy=strict)
     refuses(device, altered(request, limit=0.5), errors.WeakTermsError, "trust")
     refuses(device, altered(request, trust=2), errors.WeakTermsError, "limit")
@@ -84,7 +102,7 @@ def test_it_refuses_a_cohort_below_its_minimum_or_with_too_few_honest() -> None:
     for policy, error in [
         (Policy(cohort=11), errors.SmallCohortError),
         (Policy(honest=4), errors.WeakTermsError),
-        (Policy(colluders=0.2), errors.WeakTermsError),
+        (Policy(colluders=2), errors.WeakTermsError),
     ]:
         _, device, request = at_stage(Roster, policy=policy)
         refuses(device, request, error, "this device wants")
@@ -120,7 +138,8 @@ def with_entry(request: bytes, opening: Open, index: int, entry: Any) -> bytes:
     """A roster in which one entry is another, and its leaf with it."""
     roster = decode_as(Roster, request)
     old = leaf_of(opening, roster.entries[index])
-    leaves = tuple(sorted({*roster.leaves} - {old} | {leaf_of(opening, entry)}))
+    changed = {*roster.leaves} - {old} | {leaf_of(opening, entry)}
+    leaves = tuple(leaf for _, leaf in sorted(in_order(roster.nonce, changed)))
     entries = list(roster.entries)
     entries[index] = entry
     return altered(request, leaves=leaves, entries=tuple(entries))
@@ -128,7 +147,7 @@ def with_entry(request: bytes, opening: Open, index: int, entry: Any) -> bytes:
 
 def complete() -> tuple[Party, Device, bytes]:
     """A cohort in which everybody is everybody's neighbour."""
-    return at_stage(Roster, terms=Terms(colluders=0.4, dropouts=0.4, honest=0.2))
+    return at_stage(Roster, terms=exactly(Parameters(10, 4, 3, 3, 9, 5)))
 
 
 def test_it_refuses_keys_of_low_order_wherever_they_are() -> None:
@@ -162,7 +181,9 @@ def test_it_refuses_duplicate_keys_and_devices() -> None:
 def test_it_refuses_a_cohort_without_its_own_keys_or_with_changed_ones() -> None:
     table, device, request = complete()
     roster = decode_as(Roster, request)
-    missing = altered(request, leaves=(*sorted({*roster.leaves} - {own_leaf(table)}), b"\xff" * 32))
+    others = {*roster.leaves} - {own_leaf(table)} | {b"\xff" * 32}
+    order = tuple(leaf for _, leaf in sorted(in_order(roster.nonce, others)))
+    missing = altered(request, leaves=order)
     refuses(device, missing, errors.OwnKeyError, "not in the cohort")
     wrong = (roster.entries[0][0], public_of(os.urandom(32)), *roster.entries[0][2:])
     refuses(device, altered(request, entries=(wrong, *roster.entries[1:])), errors.CohortError)

@@ -28,8 +28,7 @@ from tests.secagg.attack import (
     TERMS,
     altered,
     at_stage,
-    leaves,
-    own_leaf,
+    own_place,
     reach,
     refuses,
     victim_of,
@@ -67,7 +66,7 @@ def alive_without(request: bytes, *gone: int) -> bytes:
 
 def test_it_refuses_a_turn_without_itself_or_with_too_many_drop_outs() -> None:
     table, device, request = at_stage(Question)
-    own = sorted(leaves(table)).index(own_leaf(table))
+    own = own_place(table)
     others = [place for place in range(10) if place != own]
     refuses(device, alive_without(request, own), errors.SurvivorsError, "cannot be")
     refuses(device, alive_without(request, *others[:3]), errors.TooManyDropoutsError, "at most 2")
@@ -81,7 +80,7 @@ def test_nobody_comes_back_in_a_later_turn() -> None:
     box = reach(table, Unmask)
     victim = victim_of(table)
     device = table.devices[victim]
-    own = sorted(leaves(table)).index(own_leaf(table))
+    own = own_place(table)
     gone = (own + 5) % 10
     device.receive(altered(box[victim], survivors=write_bitmap({*range(10)} - {gone}, 10)))
     everyone = Question(
@@ -100,15 +99,25 @@ def test_the_phases_of_a_step_with_a_limit_come_in_order_at_the_same_point() -> 
     moved = altered(request, v=np.full(3, 2, "<f4"))
     refuses(device, moved, errors.AskedTwiceError, "changed within a step")
     refuses(device, altered(request, nu=2.0), errors.AskedTwiceError, "changed within a step")
-    refuses(device, altered(request, mass=1), errors.WeightLimitError, "would weigh more")
+    refuses(device, altered(request, mass=11 << 96), errors.NotCanonicalError, "total mass")
     device.receive(request)
+
+
+def test_a_refusal_by_the_limit_ends_the_round_so_it_tells_one_bit() -> None:
+    """Or a server could find a device's mass by asking with one total after another."""
+    _, device, request = at_stage(Question, limit=0.9, turn=1)
+    with pytest.raises(errors.WeightLimitError, match="would weigh more"):
+        device.receive(altered(request, mass=1))
+    for again in (request, altered(request, mass=5 << 96), altered(request, mass=1)):
+        refuses(device, again, errors.AskedTwiceError)
+    assert device.memory.masks == device.memory.seeds == device.memory.incoming == ()
 
 
 def test_it_opens_one_set_of_shares_a_turn_so_never_both_kinds() -> None:
     """The second request asks for the other kind of share of a neighbour."""
     table, device, request = at_stage(Unmask)
     reply = device.receive(request)
-    own = sorted(leaves(table)).index(own_leaf(table))
+    own = own_place(table)
     flipped = write_bitmap({*range(10)} - {(own + 1) % 10}, 10)
     refuses(device, altered(request, survivors=flipped), errors.AskedTwiceError)
     assert device.receive(request) == reply
@@ -117,7 +126,7 @@ def test_it_opens_one_set_of_shares_a_turn_so_never_both_kinds() -> None:
 
 def test_it_refuses_survivors_who_cannot_be() -> None:
     table, device, request = at_stage(Unmask)
-    own = sorted(leaves(table)).index(own_leaf(table))
+    own = own_place(table)
     others = [place for place in range(10) if place != own]
     for members, error in [
         (others, errors.SurvivorsError),
@@ -131,7 +140,7 @@ def test_it_refuses_survivors_who_cannot_be() -> None:
 
 def test_a_change_of_survivors_between_steps_is_not_opened() -> None:
     table, device, request = at_stage(Unmask, turn=1)
-    own = sorted(leaves(table)).index(own_leaf(table))
+    own = own_place(table)
     for size in (1, 2):
         gone = {(own + 1 + index) % 10 for index in range(size)}
         changed = altered(request, survivors=write_bitmap({*range(10)} - gone, 10))
@@ -146,12 +155,12 @@ def test_a_lying_server_needs_a_quorum_under_the_same_survivors() -> None:
     few = unmask.signatures[: quorum - 2]
     refuses(device, altered(request, signatures=few), errors.DisagreementError, "are needed")
     same = unmask.signatures[:1] * 9
-    refuses(device, altered(request, signatures=same), errors.DisagreementError)
+    refuses(device, altered(request, signatures=same), errors.NotCanonicalError, "one for each")
     strangers = tuple((place + 100, signature) for place, signature in unmask.signatures)
     refuses(device, altered(request, signatures=strangers), errors.DisagreementError)
     forged = tuple((place, os.urandom(64)) for place, _ in unmask.signatures)
     refuses(device, altered(request, signatures=forged), errors.DisagreementError)
-    own = sorted(leaves(table)).index(own_leaf(table))
+    own = own_place(table)
     others = altered(request, survivors=write_bitmap({*range(10)} - {(own + 1) % 10}, 10))
     refuses(device, others, errors.DisagreementError, "that this device signed")
     device.receive(request)
@@ -163,7 +172,7 @@ def test_it_signs_survivors_once_and_opens_nothing_unsigned() -> None:
     early = Unmask(message.session, 0, message.survivors, ()).encode()
     refuses(device, early, errors.OutOfStageError)
     reply = device.receive(request)
-    own = sorted(leaves(table)).index(own_leaf(table))
+    own = own_place(table)
     other = write_bitmap({*range(10)} - {(own + 1) % 10}, 10)
     refuses(device, altered(request, survivors=other), errors.AskedTwiceError)
     assert device.receive(request) == reply
@@ -202,7 +211,7 @@ def test_messages_out_of_stage_of_another_session_or_no_messages(now: type[Messa
 
 def test_an_oversized_message_is_refused_before_it_is_read() -> None:
     _, device, request = at_stage(Open, policy=Policy(largest=100))
-    refuses(device, request + bytes(200), errors.OversizedError, "longer than 100")
+    refuses(device, request + bytes(200), errors.OversizedError, "longer than 112")
 
 
 def test_what_devices_send_is_nothing_that_they_can_be_asked() -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rfa.secagg import device as module
 from rfa.secagg.errors import (
     BadShareError,
     ImplausibleSumError,
@@ -17,6 +21,7 @@ from rfa.secagg.messages import Masked, Opened, decode
 from rfa.secagg.parameters import derive
 from rfa.secagg.protocol import SecureOracle
 from rfa.secagg.server import Outbox
+from rfa.secagg.shares import PRIME
 from tests.secagg.party import Party, exactly, masked, party, same
 
 NU = 1.5
@@ -119,15 +124,15 @@ def corrupting(table: Party, liars: set[int]) -> SecureOracle:
 
 
 def test_corrupted_shares_are_found_by_the_commitments_and_done_without() -> None:
-    parameters = derive(9, colluders=2, dropouts=4, honest=2)
-    table = party(9, exactly(parameters))
+    parameters = derive(11, colluders=2, dropouts=4, honest=3)
+    table = party(11, exactly(parameters))
     few, many = set(sorted(table.devices)[:2]), set(sorted(table.devices)[:7])
     ask, ring = corrupting(table, few), table.ring()
     ask(np.zeros(3), NU)
     ring(np.zeros(3), NU)
     assert same(ask.last, ring.last)
-    with pytest.raises(BadShareError, match="what device"):
-        corrupting(party(9, exactly(parameters)), many)(np.zeros(3), NU)
+    with pytest.raises(BadShareError, match="cannot be opened"):
+        corrupting(party(11, exactly(parameters)), many)(np.zeros(3), NU)
 
 
 def test_a_part_that_counts_twice_is_noticed() -> None:
@@ -148,3 +153,24 @@ def test_a_part_that_counts_twice_is_noticed() -> None:
     ask = SecureOracle(table.opening, table.terms, table.parts, adding, table.known)
     with pytest.raises(ImplausibleSumError):
         ask(np.zeros(3), NU)
+
+
+def test_a_dealer_of_numbers_that_are_no_shares_gets_nobody_else_blamed() -> None:
+    """Honest holders do not pass them on, so nothing is held against them."""
+    table = party(6, steps=2)
+    dealer = min(table.devices)
+    honest = module.split
+
+    def no_shares(secret: bytes, **how: Any) -> list[int]:
+        return [PRIME + 7] * len(honest(secret, **how))
+
+    def dealing(outbox: Outbox) -> Iterable[tuple[int, bytes]]:
+        for device, request in outbox:
+            module.split = no_shares if device == dealer else honest
+            yield from table.carry(iter([(device, request)]))
+        module.split = honest
+
+    ask = SecureOracle(table.opening, table.terms, table.parts, dealing, table.known)
+    with pytest.raises(BadShareError, match=f"a secret of device {dealer}"):
+        ask(np.zeros(3), NU)
+    assert not ask.server.faults

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rfa.secagg.errors import BadShareError, ParameterError
 from rfa.secagg.hashing import digest
-from rfa.secagg.shares import PRIME, TRIES, combine, evaluate, recover, split
+from rfa.secagg.shares import PRIME, TRIES, combine, evaluate, fitting, recover, split
 
 secrets = st.one_of(
     st.binary(min_size=32, max_size=32), st.sampled_from([bytes(32), b"\xff" * 32, b"\1" * 32])
@@ -179,3 +179,29 @@ def test_the_search_among_shares_ends() -> None:
     with pytest.raises(BadShareError):
         recover(deal(40, 20), threshold=20, is_secret=never)
     assert len(tried) <= TRIES + 1
+
+
+@pytest.mark.parametrize(("count", "threshold", "wrong"), [(18, 9, 4), (30, 12, 9), (52, 28, 12)])
+def test_many_corrupted_shares_are_done_without(count: int, threshold: int, wrong: int) -> None:
+    """Up to half of what there is beyond the threshold, wherever it is."""
+    secret = bytes(range(32))
+    values = split(secret, count=count, threshold=threshold)
+    for shift in (0, 5, count // 2):
+        shares = dict(enumerate(values, 1))
+        for index in range(wrong):
+            shares[(shift + index) % count + 1] += index + 1
+        assert recover(shares, threshold=threshold, is_secret=secret.__eq__) == secret
+
+
+def test_what_fits_together_is_found_on_a_small_field() -> None:
+    """Every way to corrupt up to two of seven shares, of which three suffice."""
+    prime = 31
+    values = evaluate([5, 7, 11], 7, prime)
+    for places in itertools.combinations(range(1, 8), 2):
+        for shifts in itertools.product(range(0, prime, 5), repeat=2):
+            shares = dict(enumerate(values, 1))
+            for place, shift in zip(places, shifts, strict=True):
+                shares[place] = (shares[place] + shift) % prime
+            good = fitting(shares, 3, prime)
+            assert len(good) >= 5
+            assert all(shares[place] == values[place - 1] for place in good)

@@ -12,12 +12,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rfa.secagg.device import Identity, Profile
 from rfa.secagg.encoding import Contribution
-from rfa.secagg.errors import AskedTwiceError, ReplayedRoundError, VaultError
+from rfa.secagg.errors import (
+    AskedTwiceError,
+    ReplayedRoundError,
+    VaultError,
+    WeightLimitError,
+)
 from rfa.secagg.memory import read_memory
 from rfa.secagg.messages import Open, Question
 from rfa.secagg.parameters import Terms
+from rfa.secagg.policy import Policy
+from rfa.secagg.profile import Identity, Profile
 from rfa.secagg.protocol import SecureOracle
 from rfa.secagg.server import Outbox
 from rfa.secagg.vault import DurableDevice
@@ -28,7 +34,8 @@ NU = 1.5
 
 
 def profile(table: Party, device: int) -> Profile:
-    return Profile(device, identity=Identity(table.identities[device], table.known))
+    known = Identity(table.identities[device], table.known)
+    return Profile(device, Policy(steps=2), known)
 
 
 def durable(table: Party, folder: Path) -> dict[int, DurableDevice]:
@@ -214,3 +221,18 @@ def test_two_processes_of_one_device_answer_once(tmp_path: Path) -> None:
     assert sorted(results.get(timeout=60) for _ in both) == ["answered", "refused"]
     for process in both:
         process.join()
+
+
+def test_a_refusal_by_the_limit_survives_a_restart(tmp_path: Path) -> None:
+    """Or a restart would let the server ask again for the bit that it tells."""
+    table = party(contributions(6, 3), limit=0.9)
+    name = min(table.devices)
+    device = durable(table, tmp_path)[name]
+    table.devices[name] = device  # type: ignore[assignment]
+    request = reach(table, Question, turn=1)[name]
+    with pytest.raises(WeightLimitError):
+        device.receive(altered(request, mass=1))
+    device.close()
+    again = DurableDevice(tmp_path / f"{name}", profile(table, name))
+    with pytest.raises(AskedTwiceError):
+        again.receive(request)

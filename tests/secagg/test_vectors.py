@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from rfa.secagg import errors
-from rfa.secagg.cohort import form, leaf_of, pair_mask, point_of, self_mask
+from rfa.secagg.cohort import form, in_order, leaf_of, pair_mask, point_of, self_mask
 from rfa.secagg.encoding import Contribution, Encoding
 from rfa.secagg.hashing import PROTOCOL, derive_key, digest
 from rfa.secagg.keys import (
@@ -118,10 +118,13 @@ def run_cohort(given: Vector) -> Vector:
     opening, question = decode(raw(given["opening"])), decode(raw(given["question"]))
     assert isinstance(opening, Open)
     assert isinstance(question, Question)
-    cohort = form(opening, Parameters(*given["parameters"]), tuple(raws(given["leaves"])))
+    nonce = raw(given["nonce"])
+    order = tuple(leaf for _, leaf in sorted(in_order(nonce, raws(given["leaves"]))))
+    cohort = form(opening, Parameters(*given["parameters"]), nonce, order)
     point = point_of(question.v, question.nu)
     found = {
         "leaf": leaf_of(opening, UNSIGNED),
+        "first": order[0],
         "digest": cohort.digest,
         "point": point,
         "context": cohort.context(question, point),
@@ -262,8 +265,9 @@ def givens() -> dict[str, list[Vector]]:
             {
                 "opening": SAMPLES[0].encode(),
                 "question": asked.encode(),
-                "parameters": [3, 0, 0, 2, 2, 2],
-                "leaves": [span(start, 32) for start in (1, 2, 3)],
+                "parameters": [4, 0, 0, 3, 2, 2],
+                "nonce": span(4, 16),
+                "leaves": [span(start, 32) for start in (1, 2, 3, 4)],
                 "seed": seed,
             }
         ],

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from rfa.secagg.cohort import Cohort, Identities, accept, point_of
+from rfa.secagg.cohort import Cohort, Identities, accept, leaf_of, point_of
 from rfa.secagg.messages import (
     NO_SHARE,
     Advertise,
@@ -29,6 +29,7 @@ from rfa.secagg.messages import (
 )
 
 Said = Iterable[tuple[int, bytes, bytes | None]]
+"""What was said: device, request, reply."""
 
 
 @dataclass
@@ -49,10 +50,11 @@ class Seat:
 
 @dataclass(frozen=True)
 class Known:
-    """A sum that is determined: its turn and the honest devices in it."""
+    """A sum that is determined: its turn, the honest devices in it, and the size of the cohort."""
 
     turn: int
     members: frozenset[int]
+    cohort: int
 
 
 def seats(said: Said, identities: Identities) -> dict[int, Seat]:
@@ -100,43 +102,56 @@ def determined(
     said: Said, identities: Identities, colluders: frozenset[int] = frozenset()
 ) -> list[Known]:
     """All sums that the view of a server that colludes with some devices determines."""
-    found = seats(list(said), identities)
+    listed = list(said)
+    found = {one: seat for one, seat in seats(listed, identities).items() if one not in colluders}
+    leaves = _leaves(listed)
     groups: dict[tuple[bytes, int], dict[int, Seat]] = {}
     for device, seat in found.items():
         for turn, (context, _) in seat.asked.items():
             groups.setdefault((context, turn), {})[device] = seat
     known: list[Known] = []
     for (_, turn), members in groups.items():
-        opened = {kind: _opened(found, turn, kind, colluders) for kind in (True, False)}
-        cohort = next(iter(members.values())).cohort.digest
-        known += _components(members, _table(found, cohort), turn, opened)
-    return [Known(one.turn, one.members - colluders) for one in known if one.members - colluders]
+        cohort = next(iter(members.values())).cohort
+        there = [one for one in colluders if leaves[one] in cohort.leaves]
+        bad = {cohort.leaves.index(leaves[one]): one for one in there}
+        table = _table(found, cohort.digest) | bad
+        opened = {kind: _opened(found, table, turn, kind) | colluders for kind in (True, False)}
+        known += _components(members, table, turn, opened)
+    return known
+
+
+def _leaves(said: Said) -> dict[int, bytes]:
+    """The leaf of every device that advertised, colluders among them."""
+    found: dict[int, bytes] = {}
+    for device, request, reply in said:
+        asked, answer = decode(request), decode(reply) if reply else None
+        if isinstance(asked, Open) and isinstance(answer, Advertise):
+            found[device] = leaf_of(asked, answer.entry)
+    return found
 
 
 def _table(found: dict[int, Seat], cohort: bytes) -> dict[int, int]:
-    """The devices that accepted a cohort, by position."""
+    """The honest devices that accepted a cohort, by position."""
     return {seat.position: one for one, seat in found.items() if seat.cohort.digest == cohort}
 
 
-def _opened(
-    found: dict[int, Seat], turn: int, kind: bool, colluders: frozenset[int]
-) -> frozenset[int]:
-    """The devices whose secrets of a kind are known, or can be put together."""
-    shares: dict[int, int] = dict.fromkeys(colluders & set(found), 1 << 30)
-    for device, seat in found.items():
-        table = _table(found, seat.cohort.digest)
-        if device in colluders:
-            dealers = set(seat.cohort.neighbours(seat.position))
-        else:
-            dealers = seat.released.get((turn, kind), set[int]())
-        for dealer in dealers:
-            if dealer in table:
-                shares[table[dealer]] = shares.get(table[dealer], 0) + 1
-    return frozenset(
-        device
-        for device, count in shares.items()
-        if count >= found[device].cohort.parameters.threshold
-    )
+def _opened(found: dict[int, Seat], table: dict[int, int], turn: int, kind: bool) -> frozenset[int]:
+    """The honest devices of a cohort whose secrets of a kind can be put together.
+
+    Colluders hold a share of each of their neighbours in whatever cohort lists them.
+    """
+    honest = {place: one for place, one in table.items() if one in found}
+    opened: set[int] = set()
+    for place, device in honest.items():
+        seat = found[device]
+        holders = [table[other] for other in seat.cohort.neighbours(place) if other in table]
+        count = sum(
+            holder not in found or place in found[holder].released.get((turn, kind), set[int]())
+            for holder in holders
+        )
+        if count >= seat.cohort.parameters.threshold:
+            opened.add(device)
+    return frozenset(opened)
 
 
 def _components(
@@ -145,7 +160,7 @@ def _components(
     turn: int,
     opened: dict[bool, frozenset[int]],
 ) -> list[Known]:
-    """The components of the parts of one context, without those that cannot be opened."""
+    """The components of the honest parts of one context, without those that stay closed."""
     edges: dict[int, set[int]] = {device: set() for device in members}
     closed = set(members) - opened[True]
     for device, seat in members.items():
@@ -158,7 +173,8 @@ def _components(
                 edges[device].add(other)
             else:
                 closed.add(device)  # nobody has sent the other part that holds this mask
-    return [Known(turn, frozenset(part)) for part in _connected(edges) if not part & closed]
+    size = next(iter(members.values())).cohort.parameters.cohort
+    return [Known(turn, frozenset(part), size) for part in _connected(edges) if not part & closed]
 
 
 def _connected(edges: dict[int, set[int]]) -> list[set[int]]:

@@ -17,12 +17,13 @@ from rfa.federated.settings import Settings
 from rfa.federated.streams import stream
 from rfa.kernel import Floats
 from rfa.oracle import Sum, SumOracle, Vector
-from rfa.secagg.device import Device, Identity, Profile
+from rfa.secagg.device import Device
 from rfa.secagg.encoding import Contribution
 from rfa.secagg.errors import NotFiniteError
 from rfa.secagg.keys import identity_of
 from rfa.secagg.messages import Open
 from rfa.secagg.policy import Policy
+from rfa.secagg.profile import Identity, Profile
 from rfa.secagg.protocol import InProcess, Losses, SecureOracle, open_round, opening_place
 from rfa.secagg.ring import RingOracle
 from rfa.weiszfeld import one_step, weiszfeld
@@ -122,7 +123,12 @@ def _oracle(parts: Parts, opening: Open, settings: Settings, lost: Losses, t: in
         return RingOracle(opening, settings.terms, parts, rounding=rounding, lost=lost)
     secrets = {row: os.urandom(32) for row in parts}
     known = {row: identity_of(secret) for row, secret in secrets.items()}
-    policy = Policy(nu=min(settings.nu, settings.radius), steps=opening.steps)
+    policy = Policy(
+        nu=min(settings.nu, settings.radius),
+        steps=opening.steps,
+        trust=settings.terms.trust,
+        limit=settings.weight_limit or 1.0,
+    )
     devices = {
         row: Device(
             part,

@@ -5,17 +5,17 @@ seam stand `SecureOracle`, the real protocol, and `RingOracle`, the same numbers
 docs/threat-model.md for what is promised to whom.
 
     >>> import numpy as np
-    >>> parts = {name: Contribution(np.full(2, name, np.float32)) for name in (1, 2, 3, 4)}
+    >>> parts = {name: Contribution(np.full(2, name, np.float32)) for name in range(1, 7)}
     >>> devices = {name: Device(part, Profile(name)) for name, part in parts.items()}
     >>> terms = Terms(colluders=0.1, dropouts=0.25)
     >>> opening = open_round(1, terms, steps=1, dim=2)
     >>> ask = SecureOracle(opening, terms, devices, InProcess(devices, lost={4: 2}))
     >>> total = ask(np.zeros(2), 10.0)
     >>> total.count, (10 * total.push / total.weight).round(4)
-    (3, array([2., 2.]))
+    (5, array([3.4, 3.4]))
 """
 
-from rfa.secagg.device import Device, Identity, Profile
+from rfa.secagg.device import Device
 from rfa.secagg.encoding import Contribution, Encoding, Total
 from rfa.secagg.errors import (
     AbortError,
@@ -29,6 +29,7 @@ from rfa.secagg.errors import (
 from rfa.secagg.keys import identity_of
 from rfa.secagg.parameters import Parameters, Terms, Trust, derive
 from rfa.secagg.policy import Policy
+from rfa.secagg.profile import Identity, Profile
 from rfa.secagg.protocol import Exchange, InProcess, SecureOracle, open_round
 from rfa.secagg.ring import RingOracle
 from rfa.secagg.server import Outbox, Server

@@ -7,6 +7,8 @@ import struct
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
 from rfa.secagg.encoding import Vector32
 from rfa.secagg.errors import (
     CohortError,
@@ -33,12 +35,14 @@ class Cohort:
     Attributes:
         opening: how the server began the round.
         parameters: the parameters.
+        nonce: what the order of the entries comes from.
         leaves: the digests of the entries, in order; a position is an index into them.
         digest: the digest of all of it.
     """
 
     opening: Open
     parameters: Parameters
+    nonce: bytes
     leaves: tuple[bytes, ...]
     digest: bytes
 
@@ -71,7 +75,15 @@ class Cohort:
         return derive_key(agreed, b"seal", self.digest, number(source), number(target))
 
 
-def form(opening: Open, parameters: Parameters, leaves: tuple[bytes, ...]) -> Cohort:
+def in_order(nonce: bytes, leaves: Iterable[bytes]) -> list[tuple[bytes, bytes]]:
+    """Leaves with what they are ordered by: their first half, encrypted under the nonce."""
+    listed = list(leaves)
+    cipher = Cipher(algorithms.AES128(nonce), modes.ECB()).encryptor()  # noqa: S305
+    drawn = cipher.update(b"".join(leaf[:16] for leaf in listed))
+    return [(drawn[16 * place : 16 * place + 16], leaf) for place, leaf in enumerate(listed)]
+
+
+def form(opening: Open, parameters: Parameters, nonce: bytes, leaves: tuple[bytes, ...]) -> Cohort:
     """The cohort of these leaves.
 
     Raises:
@@ -80,12 +92,13 @@ def form(opening: Open, parameters: Parameters, leaves: tuple[bytes, ...]) -> Co
     if len(leaves) != parameters.cohort:
         msg = f"the cohort is of {parameters.cohort} devices, and {len(leaves)} are listed"
         raise CohortError(msg)
-    if any(first >= second for first, second in itertools.pairwise(leaves)):
+    keys = [key for key, _ in in_order(nonce, leaves)]
+    if any(first >= second for first, second in itertools.pairwise(keys)):
         msg = "the cohort is not in order, or a device is in it twice"
         raise DuplicateKeyError(msg)
     numbers = b"".join(map(number, as_numbers(parameters)))
-    whole = digest(b"cohort", opening.encode(), numbers, b"".join(leaves))
-    return Cohort(opening, parameters, leaves, whole)
+    whole = digest(b"cohort", opening.encode(), numbers, nonce, b"".join(leaves))
+    return Cohort(opening, parameters, nonce, leaves, whole)
 
 
 def leaf_of(opening: Open, entry: Entry) -> bytes:
@@ -137,7 +150,7 @@ def accept(
     Raises:
         CohortError, WeakTermsError: saying what the device does not accept.
     """
-    cohort = form(opening, _parameters(roster, opening), roster.leaves)
+    cohort = form(opening, _parameters(roster, opening), roster.nonce, roster.leaves)
     mine = leaf_of(opening, own)
     if mine not in roster.leaves:
         msg = f"the keys of device {own[0]} are not in the cohort, or were changed"

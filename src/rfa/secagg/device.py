@@ -9,10 +9,8 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from rfa.secagg.cohort import (
-    Identities,
     accept,
     agreed_survivors,
     leaf_of,
@@ -53,42 +51,16 @@ from rfa.secagg.messages import (
 )
 from rfa.secagg.parameters import Trust
 from rfa.secagg.place import Place
-from rfa.secagg.policy import Policy
+from rfa.secagg.profile import Profile
 from rfa.secagg.rules import Members
-from rfa.secagg.shares import SHARE_SIZE, split
+from rfa.secagg.shares import SHARE_SIZE, are_shares, split
 
 Entropy = Callable[[int], bytes]
 PLACES: dict[type[Message], int] = {Open: 0, Roster: 1, Question: 2, Survivors: 3, Unmask: 4}
 """The order of what a device is asked; the last three come again in each turn."""
 IN_TURN = 3
-
-
-@dataclass(frozen=True)
-class Identity:
-    """A device's Ed25519 identity, and those of all devices, known before.
-
-    Attributes:
-        secret: its own, 32 bytes.
-        known: the public ones, by device.
-    """
-
-    secret: bytes = field(repr=False)
-    known: Identities
-
-
-@dataclass(frozen=True)
-class Profile:
-    """What a device is, in all rounds.
-
-    Attributes:
-        device: its number.
-        policy: what it insists on.
-        identity: its identity, where the server is not trusted.
-    """
-
-    device: int
-    policy: Policy = field(default_factory=Policy)
-    identity: Identity | None = None
+OVER = (1 << 32) - 1
+"""What is due when a device has left the round."""
 
 
 class Device:
@@ -125,20 +97,27 @@ class Device:
         self._rounding = rounding
         self._entropy = entropy
         self._place: Place | None = None
+        self._size = 4 * len(mine.update) if mine else 0
         self.memory = memory or Memory()
 
     def receive(self, request: bytes) -> bytes:
         """Answer a request; the same request again gets the same bytes.
 
         Raises:
-            RefusalError, MessageError: if it is refused; nothing has changed then.
+            RefusalError, MessageError: if it is refused; nothing has changed then. A refusal that
+                depends on its update, by the limit on weights, ends the round for the device: the
+                server learns that bit once.
         """
         asked = digest(b"request", request)
         if asked == self.memory.request:
             return self.memory.reply
-        message = decode(request, self._policy.largest)
+        message = decode(request, self._policy.largest + self._size)
         self._check_stage(message)
-        after, reply = self._answer(message, request)
+        try:
+            after, reply = self._answer(message, request)
+        except WeightLimitError:
+            self.memory = Memory(round=self.memory.round, due=OVER, opening=self.memory.opening)
+            raise
         encoded = reply.encode()
         self.memory = dataclasses.replace(after, request=asked, reply=encoded)
         return encoded
@@ -320,12 +299,13 @@ class Device:
         for other, key in zip(place.neighbours, self.memory.incoming, strict=True):
             if other in alive:
                 bound = place.cohort.binding(other, place.position, question.turn)
-                found.append(unseal(key, question.turn, next(sealed), bound) or b"")
+                plain = unseal(key, question.turn, next(sealed), bound) or b""
+                found.append(plain if are_shares(plain) else b"")
         return tuple(found)
 
     def _consent(self, message: Survivors) -> tuple[Memory, Message]:
         """Sign the survivors, once."""
-        self._placed().check_survivors(message.survivors, self.memory)
+        self._placed().check_survivors(message.survivors, message.turn, self.memory)
         signature = self._sign(agreed_survivors(self.memory.context, message.survivors))
         after = dataclasses.replace(self.memory, due=self.memory.due + 1, signed=message.survivors)
         return after, Consent(message.session, message.turn, signature)
@@ -333,7 +313,7 @@ class Device:
     def _open(self, unmask: Unmask) -> tuple[Memory, Message]:
         """Release one share for each neighbour: of its self-mask if it survived, else its key."""
         place, memory = self._placed(), self.memory
-        survivors = place.check_survivors(unmask.survivors, memory)
+        survivors = place.check_survivors(unmask.survivors, unmask.turn, memory)
         if place.opening.trust == Trust.LYING:
             place.check_quorum(unmask, memory, self._identity.known if self._identity else {})
         others = place.among(place.members(memory.alive))
@@ -344,4 +324,6 @@ class Device:
         after = dataclasses.replace(
             memory, due=memory.due + 1, shares=(), survivors=unmask.survivors, signed=b""
         )
+        if unmask.turn + 1 == place.opening.turns:
+            after = dataclasses.replace(after, incoming=(), rounding=GONE)
         return after, Opened(unmask.session, unmask.turn, released)

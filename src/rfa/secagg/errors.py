@@ -28,7 +28,7 @@
     │   ├── SurvivorsError          survivors who cannot be, or changed since the last step
     │   ├── DisagreementError       too few devices signed the same survivors
     │   └── WeightLimitError        its weight in the sum would exceed the limit
-    ├── AbortError                  the server ends a step, and nothing was learnt
+    ├── AbortError                  the server ends the round; the sums before stand
     │   ├── TooFewDevicesError      fewer devices are left than the parameters ask for
     │   ├── SurvivorsChangedError   the survivors changed between steps: v stays as it is
     │   ├── BadShareError           a secret cannot be put together from its shares
@@ -157,7 +157,7 @@ class WeightLimitError(RefusalError):
 
 
 class AbortError(SecureSumError, OracleStopped):
-    """The server ends a step, and nothing was learnt in it."""
+    """The server ends the round; the sums before stand."""
 
 
 class TooFewDevicesError(AbortError):

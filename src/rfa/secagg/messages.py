@@ -94,6 +94,10 @@ class Open(Message):
         """How many masked sums there may be: two a step if there is a limit."""
         return self.steps * (2 if self.limit else 1)
 
+    def is_second(self, turn: int) -> bool:
+        """Whether a turn asks for the vectors of a step whose scalars are known."""
+        return bool(self.limit) and turn % 2 == 1
+
 
 Entry: TypeAlias = tuple[int, bytes, tuple[bytes, ...], bytes]
 """A device, its key for sealing, its keys for masks, one a turn, and its signature, if any."""
@@ -115,14 +119,16 @@ class Advertise(Message):
 class Roster(Message):
     """The cohort: parameters, the digests of all entries in order, and entries themselves.
 
+    The order is that of a nonce, drawn when all entries are there, so that nobody chooses a place.
     An honest but curious server sends each device the entries of its neighbours; one that is not
     trusted must send all.
     """
 
     KIND = 3
-    LAYOUT = (group(U32, U32, U32, U32, U32, U32, U8, U8), rows(32), many(_ENTRY))
+    LAYOUT = (group(U32, U32, U32, U32, U32, U32, U8, U8), fixed(16), rows(32), many(_ENTRY))
 
     parameters: tuple[int, int, int, int, int, int, int, int]
+    nonce: bytes
     leaves: tuple[bytes, ...]
     entries: tuple[Entry, ...]
 

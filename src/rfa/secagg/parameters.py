@@ -27,6 +27,9 @@ from rfa.secagg import odds
 from rfa.secagg.errors import ParameterError
 
 LARGEST_COHORT = 1 << 20
+LARGEST_DEGREE = 1 << 14
+LEAST_HONEST = 3
+"""With two honest devices, their masses would follow from the sums of masses and of squares."""
 
 
 class Trust(enum.IntEnum):
@@ -72,8 +75,9 @@ class Parameters:
         """Refuse what is not safe, with the reason."""
         for name in ("colluders", "dropouts"):
             _check(check_count, name, getattr(self, name), least=0)
-        for name in ("cohort", "honest", "degree", "threshold"):
+        for name in ("cohort", "degree", "threshold"):
             _check(check_count, name, getattr(self, name), least=2)
+        _check(check_count, "honest", self.honest, least=LEAST_HONEST)
         reason = self._reason()
         if reason:
             msg = f"{self} is not safe: {reason}"
@@ -89,6 +93,7 @@ class Parameters:
         certain = not self.statistical
         checks = [
             (n <= LARGEST_COHORT, f"at most {LARGEST_COHORT} devices"),
+            (k <= LARGEST_DEGREE, f"at most {LARGEST_DEGREE} neighbours"),
             (n - f - c >= self.honest, "n - f - c must be at least h: fewer would be in a sum"),
             (k == n - 1 or (k < n - 1 and k % 2 == 0), "k must be even, or n - 1"),
             (certain or self.trust == Trust.CURIOUS, "a server that lies needs certain parameters"),
@@ -160,7 +165,7 @@ class Terms:
             cohort,
             colluders=math.ceil(self.colluders * cohort),
             dropouts=math.floor(self.dropouts * cohort),
-            honest=max(2, math.floor(self.honest * cohort)),
+            honest=max(LEAST_HONEST, math.floor(self.honest * cohort)),
             trust=self.trust,
             statistical=self.statistical,
         )
@@ -178,7 +183,7 @@ def derive(  # noqa: PLR0913
     """The cheapest safe parameters.
 
     Args:
-        cohort: the number of devices n, at least 2.
+        cohort: the number of devices n, at least 3.
         colluders: how many of them may tell the server all they know.
         dropouts: how many of them may drop out in a round.
         honest: the least number of honest devices in a sum; a quarter of the cohort by default.
@@ -192,13 +197,13 @@ def derive(  # noqa: PLR0913
     _check(check_count, "cohort", cohort, least=2)
     _check(check_count, "colluders", colluders, least=0)
     _check(check_count, "dropouts", dropouts, least=0)
-    least = max(2, cohort // 4) if honest is None else honest
+    least = max(LEAST_HONEST, cohort // 4) if honest is None else honest
     degree, threshold = _certain(colluders, dropouts, trust)
     by_odds = False
     if statistical and trust == Trust.CURIOUS:
         likely = odds.smallest(cohort, colluders, dropouts) or (degree, threshold)
         by_odds = likely[0] < degree
-        degree, threshold = min(likely, (degree, threshold))
+        degree, threshold = likely if by_odds else (degree, threshold)
     if degree >= cohort:
         msg = (
             f"{cohort} devices are too few to withstand {colluders} colluders and {dropouts} "

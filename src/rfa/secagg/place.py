@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from dataclasses import dataclass
 from typing import NoReturn
 
 import numpy as np
 
 from rfa.secagg.cohort import Cohort, Identities, agreed_survivors
+from rfa.secagg.encoding import FRACTION
 from rfa.secagg.errors import (
     AskedTwiceError,
     DisagreementError,
@@ -60,6 +62,9 @@ class Place:
             raise NotCanonicalError(msg)
         self._check_phase(question, point, memory)
         alive = self.members(question.alive)
+        if question.mass > len(alive) << FRACTION:
+            msg = f"{len(alive)} devices cannot have the total mass that is claimed"
+            raise NotCanonicalError(msg)
         before = self._before(memory)
         if self.position not in alive or not (before is None or alive <= before):
             msg = f"those who are said to be alive in turn {question.turn} cannot be"
@@ -70,7 +75,7 @@ class Place:
             raise NotCanonicalError(msg)
         return alive
 
-    def check_survivors(self, bitmap: bytes, memory: Memory) -> Members:
+    def check_survivors(self, bitmap: bytes, turn: int, memory: Memory) -> Members:
         """Who survived a turn.
 
         Raises:
@@ -82,7 +87,8 @@ class Place:
             raise SurvivorsError(msg)
         self._check_enough(survivors)
         before = self._before(memory)
-        if not may_follow(self.cohort.parameters, before, survivors):
+        same = self.opening.is_second(turn)
+        if not may_follow(self.cohort.parameters, before, survivors, same_step=same):
             gone = len(before or ()) - len(survivors)
             msg = f"{gone} devices left since the last step: their parts could be told apart"
             raise SurvivorsError(msg)
@@ -99,9 +105,13 @@ class Place:
             raise DisagreementError(msg)
         statement = agreed_survivors(memory.context, unmask.survivors)
         survivors = self.members(unmask.survivors)
+        places = [position for position, _ in unmask.signatures]
+        if any(first >= second for first, second in itertools.pairwise(places)):
+            msg = "signatures must be in the order of the cohort, one for each device"
+            raise NotCanonicalError(msg)
         signers, quorum = {self.position}, self.cohort.parameters.quorum
         for position, signature in unmask.signatures:
-            if len(signers) < quorum and position in survivors - signers:
+            if len(signers) < quorum and position in survivors and position not in signers:
                 public = known[self.entries[position][0]]
                 if is_signed(public, statement, signature):
                     signers.add(position)
@@ -111,7 +121,7 @@ class Place:
 
     def _check_phase(self, question: Question, point: bytes, memory: Memory) -> None:
         """With a limit, a step is a turn for the scalars and then one for the vectors."""
-        second = bool(self.opening.limit) and question.turn % 2 == 1
+        second = self.opening.is_second(question.turn)
         vector = second or not self.opening.limit
         if question.vector != vector or bool(question.mass) != second:
             msg = f"turn {question.turn} asks for the wrong phase of a step"

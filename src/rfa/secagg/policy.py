@@ -15,6 +15,9 @@ from rfa.secagg.errors import (
 from rfa.secagg.messages import MOST_METRICS, MOST_TURNS, Open
 from rfa.secagg.parameters import Parameters, Trust
 
+STEPS = 16
+"""The most steps in a round of a server that follows the protocol."""
+
 
 @dataclass(frozen=True)
 class Policy:
@@ -23,32 +26,34 @@ class Policy:
     Attributes:
         cohort: the least number of devices in a round.
         honest: the least number of honest devices in a sum.
-        colluders: the least share of the cohort that must be withstood as colluders.
-        steps: the most steps in a round: every sum tells something, so R is far below n.
+        colluders: the least number of colluders that must be withstood. A server that lies chooses
+            the cohort, and can choose all of them: count them among all devices.
+        steps: the most steps in a round. By default 16, where every v follows from the sums
+            before; and 1 for a server that lies, which could choose two questions so that their
+            answers differ by one device's part.
         nu: the least radius; below it one device that sits on v would outweigh the others.
         trust: what the server is trusted with, at most; CURIOUS accepts both.
         limit: the most that the device's own share of a step may be; 1 for any.
-        largest: the most bytes of a message.
+        largest: the most bytes of a message beside its vector.
     """
 
-    cohort: int = 2
-    honest: int = 2
-    colluders: float = 0.0
-    steps: int = 16
+    cohort: int = 3
+    honest: int = 3
+    colluders: int = 0
+    steps: int | None = None
     nu: float = 1e-6
     trust: Trust = Trust.CURIOUS
     limit: float = 1.0
-    largest: int = 1 << 30
+    largest: int = 1 << 24
 
     def __post_init__(self) -> None:
         """Refuse demands without a meaning."""
-        for name in ("cohort", "honest"):
-            check_count(name, getattr(self, name), least=2)
-        for name in ("steps", "largest"):
-            check_count(name, getattr(self, name))
+        for name, least in (("cohort", 3), ("honest", 3), ("colluders", 0), ("largest", 1)):
+            check_count(name, getattr(self, name), least=least)
+        if self.steps is not None:
+            check_count("steps", self.steps)
         for name in ("nu", "limit"):
             check_number(name, getattr(self, name), positive=True)
-        check_number("colluders", self.colluders)
 
     def check_opening(self, opening: Open, dim: int, metrics: int) -> None:
         """Refuse a round that asks too much.
@@ -56,8 +61,9 @@ class Policy:
         Raises:
             RefusalError: naming what.
         """
-        if not 1 <= opening.steps <= self.steps:
-            msg = f"a round of {opening.steps} steps: this device takes at most {self.steps}"
+        most = self.steps or (1 if opening.trust == Trust.LYING else STEPS)
+        if not 1 <= opening.steps <= most:
+            msg = f"a round of {opening.steps} steps: this device takes at most {most}"
             raise TooManyStepsError(msg)
         if opening.turns > MOST_TURNS or opening.metrics > MOST_METRICS:
             msg = f"{opening.turns} turns and {opening.metrics} metrics are too many"
@@ -87,9 +93,10 @@ class Policy:
         if parameters.honest < self.honest:
             msg = f"h={parameters.honest} honest devices: this device wants {self.honest}"
             raise WeakTermsError(msg)
-        if parameters.colluders < self.colluders * parameters.cohort:
-            share = f"{self.colluders:.0%} of {parameters.cohort}"
-            msg = f"c={parameters.colluders} colluders: this device wants {share} withstood"
+        if parameters.colluders < self.colluders:
+            msg = (
+                f"c={parameters.colluders} colluders: this device wants {self.colluders} withstood"
+            )
             raise WeakTermsError(msg)
 
     def check_radius(self, nu: float) -> None:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from rfa.oracle import Sum, Vector
 from rfa.secagg.cohort import Identities
 from rfa.secagg.device import IN_TURN, PLACES, Device
 from rfa.secagg.encoding import Total
-from rfa.secagg.errors import SecureSumError
+from rfa.secagg.errors import AbortError, ParameterError, SecureSumError
 from rfa.secagg.masks import Expand, add_masks
-from rfa.secagg.messages import Open, Question, Unmask
+from rfa.secagg.messages import MOST_METRICS, MOST_TURNS, Open, Question, Unmask
 from rfa.secagg.parameters import Terms, Trust
 from rfa.secagg.server import Outbox, Server
 
@@ -44,8 +45,44 @@ def open_round(  # noqa: PLR0913
         metrics: how many further numbers of each device are summed.
         limit: the largest share of any device in a step, which each device checks for itself after
             a phase that sums the scalars alone; 0 for none.
+
+    Raises:
+        ParameterError: if there are too many turns or metrics.
     """
-    return Open(os.urandom(16), number, steps, dim, metrics, limit, int(terms.trust))
+    opening = Open(os.urandom(16), number, steps, dim, metrics, limit, int(terms.trust))
+    if not 1 <= opening.turns <= MOST_TURNS or not 0 <= metrics <= MOST_METRICS or dim < 1:
+        msg = (
+            f"a round has 1 to {MOST_TURNS} turns, up to {MOST_METRICS} metrics and at least one "
+            f"coordinate, not {opening.turns}, {metrics} and {dim}"
+        )
+        raise ParameterError(msg)
+    return opening
+
+
+class Ended:
+    """Whether a round has ended by an abort: no sum comes after one."""
+
+    def __init__(self) -> None:
+        self._why: AbortError | None = None
+
+    def check(self) -> None:
+        """Refuse to go on after an abort.
+
+        Raises:
+            AbortError: saying why the round ended.
+        """
+        if self._why is not None:
+            msg = f"the round has ended: {self._why}"
+            raise AbortError(msg)
+
+    @contextlib.contextmanager
+    def watch(self) -> Generator[None]:
+        """Note an abort in the block."""
+        try:
+            yield
+        except AbortError as error:
+            self._why = error
+            raise
 
 
 class SecureOracle:
@@ -81,6 +118,7 @@ class SecureOracle:
         """
         self._opening = opening
         self._exchange = exchange
+        self._ended = Ended()
         self.server = Server(opening, terms, identities, expand=expand)
         self.last: Total | None = None
         self._carry(self.server.open(devices))
@@ -92,9 +130,11 @@ class SecureOracle:
         Raises:
             AbortError: if there is no such sum; the sums before stand.
         """
-        if self._opening.limit:
-            self._turn(v, nu)
-        self.last = self._turn(v, nu)
+        self._ended.check()
+        with self._ended.watch():
+            if self._opening.limit:
+                self._turn(v, nu)
+            self.last = self._turn(v, nu)
         return self.last.sum
 
     def _turn(self, v: Vector, nu: float) -> Total:

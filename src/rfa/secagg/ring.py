@@ -1,7 +1,7 @@
 """The secure sum without masks: the same whole numbers, added by someone who may see them.
 
 Masks cancel exactly, so this oracle and the protocol give the same bits for the same devices,
-rounding keys and drop-outs, and refuse the same (test_ring.py). Large sweeps use it.
+rounding keys and drop-outs, and refuse the same (test_protocol.py). Large sweeps use it.
 
     >>> import numpy as np
     >>> from rfa.secagg.protocol import open_round
@@ -20,6 +20,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from rfa.checks import check_number
 from rfa.oracle import Sum, Vector
 from rfa.secagg.encoding import MASS, METRICS, Contribution, Encoding, Total, as_sent, weighs_more
 from rfa.secagg.errors import AbortError, SurvivorsChangedError, TooFewDevicesError
@@ -27,7 +28,7 @@ from rfa.secagg.hashing import derive_key, number
 from rfa.secagg.masks import TAIL, WORD
 from rfa.secagg.messages import Open
 from rfa.secagg.parameters import Terms
-from rfa.secagg.protocol import NEVER, Losses, opening_place, question_place
+from rfa.secagg.protocol import NEVER, Ended, Losses, opening_place, question_place
 from rfa.secagg.rules import Members, agree_on, are_enough, may_follow
 
 
@@ -68,6 +69,7 @@ class RingOracle:
         self._alive = frozenset(device for device in joined if self._answers(device, 1))
         self._before: Members | None = None
         self._turns = 0
+        self._ended = Ended()
         self.parameters = agree_on(terms, len(joined))
         self.last: Total | None = None
 
@@ -77,8 +79,11 @@ class RingOracle:
         Raises:
             AbortError: if the protocol would not open this sum.
         """
-        mass = self._turn(v, nu, vector=False).mass if self._opening.limit else 0
-        self.last = self._turn(v, nu, mass)
+        self._ended.check()
+        check_number("nu", nu, positive=True)
+        with self._ended.watch():
+            mass = self._turn(v, nu, vector=False).mass if self._opening.limit else 0
+            self.last = self._turn(v, nu, mass)
         return self.last.sum
 
     def _turn(self, v: Vector, nu: float, mass: int = 0, *, vector: bool = True) -> Total:
@@ -100,18 +105,19 @@ class RingOracle:
                 survivors.add(device)
                 words += part.words
                 tail = [(a + b) % TAIL for a, b in zip(tail, part.tail, strict=True)]
-        self._close(frozenset(survivors), opening_place(turn))
+        self._close(frozenset(survivors), turn)
         return encoding.total(words, tail)
 
-    def _close(self, survivors: Members, opening: int) -> None:
+    def _close(self, survivors: Members, turn: int) -> None:
         """Keep the rules on those who survive a turn, and on those who open it."""
         self._check_enough(survivors, "sent their parts")
-        if not may_follow(self.parameters, self._before, survivors):
+        same = self._opening.is_second(turn)
+        if not may_follow(self.parameters, self._before, survivors, same_step=same):
             gone = len(self._before or ()) - len(survivors)
             msg = f"{gone} devices left since the last step, and the next sum would tell on them"
             raise SurvivorsChangedError(msg)
         self._before = survivors
-        self._alive = frozenset(one for one in survivors if self._answers(one, opening))
+        self._alive = frozenset(one for one in survivors if self._answers(one, opening_place(turn)))
         self._check_enough(self._alive, "opened the sum")
 
     def _answers(self, device: int, place: int) -> bool:

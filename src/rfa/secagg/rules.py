@@ -26,12 +26,16 @@ def are_enough(parameters: Parameters, members: Members) -> bool:
     return len(members) >= parameters.survivors
 
 
-def may_follow(parameters: Parameters, before: Members | None, now: Members) -> bool:
-    """Whether a sum over these devices may be opened after one over those of the step before.
+def may_follow(
+    parameters: Parameters, before: Members | None, now: Members, *, same_step: bool
+) -> bool:
+    """Whether a sum over these devices may be opened after one over those of the turn before.
 
     The difference of the two sums is about those who left. Near convergence it tells what they
-    added, so either nobody left, or so many left together that h of them are honest.
+    added, so either nobody left, or so many left together that h of them are honest. Within a step
+    nobody may leave: shares of the step are of the total mass that was found for all.
     """
     if before is None or now == before:
         return True
-    return now < before and len(before - now) >= parameters.honest + parameters.colluders
+    enough = len(before - now) >= parameters.honest + parameters.colluders
+    return now < before and enough and not same_step

@@ -8,11 +8,12 @@ total when they arrive, so the server holds none of them.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from rfa.checks import check_number
-from rfa.secagg.cohort import Identities, as_numbers, check_entry, form, leaf_of
+from rfa.secagg.cohort import Identities, as_numbers, check_entry, form, in_order, leaf_of
 from rfa.secagg.encoding import Total, as_sent
 from rfa.secagg.errors import (
     AbortError,
@@ -120,9 +121,10 @@ class Server:
             AbortError: if too few devices joined.
         """
         leaves = {leaf_of(self._opening, entry): entry for entry in self._entries.values()}
-        order = tuple(sorted(leaves))
         parameters = agree_on(self._terms, len(leaves))
-        cohort = form(self._opening, parameters, order)
+        nonce = os.urandom(16)
+        order = tuple(leaf for _, leaf in sorted(in_order(nonce, leaves)))
+        cohort = form(self._opening, parameters, nonce, order)
         self._table = Table(cohort, [leaves[leaf] for leaf in order], {})
         self._places = {entry[0]: place for place, entry in enumerate(self._table.entries)}
         size = self._opening.turns * (32 + SEALED_SIZE * parameters.degree)
@@ -146,7 +148,7 @@ class Server:
             msg = f"all {opening.turns} turns of the round are used up"
             raise AbortError(msg)
         check_number("nu", nu, positive=True)
-        second = bool(opening.limit) and self.turn % 2 == 1
+        second = opening.is_second(self.turn)
         question = Question(
             session=opening.session,
             turn=self.turn,
@@ -286,7 +288,7 @@ class Server:
             wanted = range(len(table.entries)) if everyone else sorted(cohort.neighbours(place))
             entries = tuple(table.entries[other] for other in wanted)
             numbers = as_numbers(cohort.parameters)
-            roster = Roster(self._opening.session, numbers, cohort.leaves, entries)
+            roster = Roster(self._opening.session, numbers, cohort.nonce, cohort.leaves, entries)
             yield device, roster.encode()
 
     def _formed(self) -> Table:

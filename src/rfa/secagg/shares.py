@@ -8,11 +8,10 @@ b'!'
 from __future__ import annotations
 
 import functools
-import hashlib
 import itertools
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from rfa.secagg.errors import BadShareError, ParameterError
 
@@ -21,7 +20,7 @@ PRIME = 2**256 + 297
 SHARE_SIZE = 33
 SECRET_SIZE = 32
 TRIES = 400
-"""How many sets of shares are tried when some are corrupted."""
+"""How many sets of shares are tried, one after another, when some are corrupted."""
 
 
 def split(
@@ -46,13 +45,14 @@ def split(
 
 def evaluate(coefficients: list[int], count: int, prime: int) -> list[int]:
     """The values of a polynomial at 1, ..., count."""
-    values: list[int] = []
-    for x in range(1, count + 1):
-        value = 0
-        for coefficient in reversed(coefficients):
-            value = (value * x + coefficient) % prime
-        values.append(value)
-    return values
+    return [_value(coefficients, x, prime) for x in range(1, count + 1)]
+
+
+def _value(coefficients: list[int], x: int, prime: int) -> int:
+    value = 0
+    for coefficient in reversed(coefficients):
+        value = (value * x + coefficient) % prime
+    return value
 
 
 def combine(shares: Mapping[int, int], *, threshold: int) -> bytes:
@@ -73,15 +73,23 @@ def combine(shares: Mapping[int, int], *, threshold: int) -> bytes:
     return value.to_bytes(SECRET_SIZE, "big")
 
 
+def are_shares(pair: bytes) -> bool:
+    """Whether bytes are two shares: what is none would be held against whoever passes it on."""
+    both = (pair[:SHARE_SIZE], pair[SHARE_SIZE:])
+    return all(len(one) == SHARE_SIZE and int.from_bytes(one, "big") < PRIME for one in both)
+
+
 def recover(
     shares: Mapping[int, int], *, threshold: int, is_secret: Callable[[bytes], bool]
 ) -> bytes:
     """The secret that passes a test, though some of the shares may be corrupted.
 
+    Of N shares, (N - t) / 2 may be; or any number, where there are few sets of t shares.
+
     Raises:
-        BadShareError: if there are too few shares, or no set that was tried makes the secret.
+        BadShareError: if there are too few shares, or none are found that make the secret.
     """
-    for chosen in _choices(tuple(sorted(shares)), threshold):
+    for chosen in _choices(shares, threshold):
         try:
             secret = combine({x: shares[x] for x in chosen}, threshold=threshold)
         except BadShareError:
@@ -94,18 +102,54 @@ def recover(
     raise BadShareError(msg)
 
 
-def _choices(places: tuple[int, ...], threshold: int) -> Iterator[tuple[int, ...]]:
-    """Sets of t places: the first ones, then all if they are few, else scattered ones."""
+def _choices(shares: Mapping[int, int], threshold: int) -> Iterator[Sequence[int]]:
+    """Sets of places: the first ones, then all if they are few, else those that fit together."""
+    places = sorted(shares)
     yield places[:threshold]
     if math.comb(len(places), threshold) <= TRIES:
         yield from itertools.combinations(places, threshold)
-        return
-    for attempt in range(TRIES):
-        yield tuple(sorted(sorted(places, key=functools.partial(_scatter, attempt))[:threshold]))
+    else:
+        yield fitting(shares, threshold, PRIME)
 
 
-def _scatter(attempt: int, place: int) -> bytes:
-    return hashlib.sha256(b"%d/%d" % (attempt, place)).digest()
+def fitting(shares: Mapping[int, int], threshold: int, prime: int) -> list[int]:
+    """The places of shares that lie on one polynomial, where few enough do not.
+
+    Berlekamp and Welch: with up to e corrupted shares, there are a monic E of degree e that is zero
+    at their places and a Q of degree below t + e with Q(x) = y E(x) at all places.
+    """
+    wrong = (len(shares) - threshold) // 2
+    system = [
+        [-y * pow(x, power, prime) % prime for power in range(wrong)]
+        + [pow(x, power, prime) for power in range(threshold + wrong)]
+        + [y * pow(x, wrong, prime) % prime]
+        for x, y in shares.items()
+    ]
+    locator = [*_solve(system, prime)[:wrong], 1]
+    return [x for x in sorted(shares) if _value(locator, x, prime)]
+
+
+def _solve(system: list[list[int]], prime: int) -> list[int]:
+    """A solution of linear equations, each with its right side last; what is free is zero."""
+    unknowns = len(system[0]) - 1
+    pivots: list[int] = []
+    for column in range(unknowns):
+        row = len(pivots)
+        found = next((i for i in range(row, len(system)) if system[i][column]), None)
+        if found is None:
+            continue
+        system[row], system[found] = system[found], system[row]
+        inverse = pow(system[row][column], -1, prime)
+        system[row] = [value * inverse % prime for value in system[row]]
+        for i, other in enumerate(system):
+            if i != row and (factor := other[column]):
+                pairs = zip(other, system[row], strict=True)
+                system[i] = [(value - factor * pivot) % prime for value, pivot in pairs]
+        pivots.append(column)
+    solution = [0] * unknowns
+    for row, column in enumerate(pivots):
+        solution[column] = system[row][-1]
+    return solution
 
 
 @functools.lru_cache(maxsize=4096)

@@ -126,7 +126,8 @@ class Turn:
         """
         self.survivors = frozenset(self.arrived)
         self._table.check_enough(self.survivors, "sent their parts")
-        if not may_follow(self._table.cohort.parameters, before, self.survivors):
+        same = self._table.cohort.opening.is_second(self.question.turn)
+        if not may_follow(self._table.cohort.parameters, before, self.survivors, same_step=same):
             gone = len(before or ()) - len(self.survivors)
             msg = f"{gone} devices left since the last step, and the next sum would tell on them"
             raise SurvivorsChangedError(msg)
@@ -200,7 +201,7 @@ class Turn:
             return recover(shares, threshold=threshold, is_secret=is_secret)
         except BadShareError as error:
             device = self._table.entries[place][0]
-            msg = f"what device {device} dealt cannot be opened: {error}"
+            msg = f"a secret of device {device} cannot be opened: {error}; it, or neighbours, lie"
             raise BadShareError(msg) from None
 
     def _dealers(self, place: int) -> list[int]:

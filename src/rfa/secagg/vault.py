@@ -3,7 +3,8 @@
 Each request is one transaction: the memory is read, the answer is made, the new memory is on the
 disk, and only then the answer is returned. Whatever is killed in between, the device goes on from
 before the request, of which nothing has left, or from after it, and a retry gets the stored bytes.
-Two processes cannot answer at once. What is no longer needed is overwritten.
+Two processes cannot answer at once. What is no longer needed is overwritten in the file; a file
+system may keep older blocks.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ import sqlite3
 from collections.abc import Generator
 from pathlib import Path
 
-from rfa.secagg.device import Device, Entropy, Profile
+from rfa.secagg.device import Device, Entropy
 from rfa.secagg.encoding import Contribution
-from rfa.secagg.errors import MessageError, VaultError
+from rfa.secagg.errors import MessageError, ParameterError, VaultError, WeightLimitError
 from rfa.secagg.memory import Memory, read_memory
 from rfa.secagg.messages import MOST_METRICS
+from rfa.secagg.profile import Profile
 from rfa.secagg.wire import REAL, U8, array, many, read_message, write_message
 
 _KIND = 201
@@ -68,9 +70,15 @@ class DurableDevice:
         with self._transaction():
             memory = self._memory()
             device = Device(self._mine(), self._profile, entropy=self._entropy, memory=memory)
-            reply = device.receive(request)
+            refused, reply = None, b""
+            try:
+                reply = device.receive(request)
+            except WeightLimitError as error:  # which ends the round for the device
+                refused = error
             if device.memory is not memory:
                 self._keep("memory", device.memory.encode())
+        if refused is not None:
+            raise refused
         return reply
 
     def end(self) -> None:
@@ -96,8 +104,12 @@ class DurableDevice:
         if found is None:
             msg = f"nothing was brought into the next round at {self._path}: bring an update first"
             raise VaultError(msg)
-        _, (there, weight, metrics, update) = read_message(found, {_KIND: _LAYOUT})
-        return Contribution(update, weight, metrics) if there else None
+        try:
+            _, (there, weight, metrics, update) = read_message(found, {_KIND: _LAYOUT})
+            return Contribution(update, weight, metrics) if there else None
+        except (MessageError, ParameterError) as error:
+            msg = f"what was brought into the round at {self._path} is damaged: {error}"
+            raise VaultError(msg) from None
 
     def _find(self, name: str) -> bytes | None:
         row = self._store.execute("SELECT value FROM kept WHERE name = ?", (name,)).fetchone()

@@ -57,9 +57,7 @@ class Reader:
     def count(self, most: int, width: int) -> int:
         """A count of entries of some width, checked against what is left."""
         found = int.from_bytes(self.take(4), "little")
-        if found > most:
-            msg = f"a list of {found} entries is longer than {most}"
-            raise OversizedError(msg)
+        _check_most(found, most)
         if found * width > self.left:
             msg = f"a message ends too soon: {found} entries of {width} bytes do not fit"
             raise TruncatedError(msg)
@@ -107,10 +105,17 @@ def fixed(size: int) -> Field:
     return Field(write, lambda reader: bytes(reader.take(size)), size)
 
 
+def _check_most(count: int, most: int) -> None:
+    if count > most:
+        msg = f"a list of {count} entries is longer than {most}"
+        raise OversizedError(msg)
+
+
 def blob(most: int) -> Field:
     """Some bytes, no more than so many."""
 
     def write(value: bytes) -> bytes:
+        _check_most(len(value), most)
         return len(value).to_bytes(4, "little") + value
 
     return Field(write, lambda reader: bytes(reader.take(reader.count(most, 1))), 4)
@@ -120,6 +125,7 @@ def many(entry: Field, most: int = MANY) -> Field:
     """A tuple of entries, no more than so many."""
 
     def write(values: tuple[Any, ...]) -> bytes:
+        _check_most(len(values), most)
         return len(values).to_bytes(4, "little") + b"".join(map(entry.write, values))
 
     def read(reader: Reader) -> tuple[Any, ...]:
@@ -132,6 +138,7 @@ def rows(size: int, most: int = MANY) -> Field:
     """A tuple of strings of bytes, all of one size: a fast `many(fixed(size))`."""
 
     def write(values: tuple[bytes, ...]) -> bytes:
+        _check_most(len(values), most)
         joined = b"".join(values)
         if any(len(value) != size for value in values):
             msg = f"{size} bytes are wanted for each of {len(values)} entries"

@@ -1,0 +1,43 @@
+"""What a device is, in all rounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rfa.secagg.cohort import Identities
+from rfa.secagg.errors import SignatureError
+from rfa.secagg.policy import Policy
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A device's Ed25519 identity, and those of all devices, known before.
+
+    Attributes:
+        secret: its own, 32 bytes.
+        known: the public ones, by device.
+    """
+
+    secret: bytes = field(repr=False)
+    known: Identities
+
+    def __post_init__(self) -> None:
+        """Refuse a list in which one identity stands for two devices."""
+        if len(set(self.known.values())) < len(self.known):
+            msg = "two devices have the same public identity"
+            raise SignatureError(msg)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What a device is, in all rounds.
+
+    Attributes:
+        device: its number.
+        policy: what it insists on.
+        identity: its identity, where the server is not trusted.
+    """
+
+    device: int
+    policy: Policy = field(default_factory=Policy)
+    identity: Identity | None = None

@@ -1,0 +1,47 @@
+"""What a server that may choose its questions learns from honest sums over many devices.
+
+Two questions at the same point, with radii between which one device lies, differ by that device's
+part alone. No mask helps against that: it is why devices answer one question a round of a server
+that they do not trust, and why the threat model promises nothing more to those who answer more.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rfa.secagg.encoding import Contribution
+from rfa.secagg.errors import TooFewDevicesError
+from rfa.secagg.policy import Policy
+from tests.secagg.party import LYING, party
+
+
+def contributions() -> dict[int, Contribution]:
+    """Thirty devices around (1, ..., 1), one of them nearer than the others."""
+    rng = np.random.default_rng(5)
+    parts: dict[int, Contribution] = {}
+    for device in range(30):
+        step = rng.standard_normal(50)
+        length = 1.0 if device == 7 else rng.uniform(2, 4)
+        update = 1 + length * step / np.linalg.norm(step)
+        parts[device] = Contribution(update.astype(np.float32), float(rng.uniform(0.2, 1)))
+    return parts
+
+
+def test_two_chosen_questions_expose_the_nearest_device() -> None:
+    parts = contributions()
+    ask = party(parts, LYING, steps=2, policy=Policy(steps=2)).oracle()
+    v, near, far = np.ones(50), 0.5, 1.5
+    one, other = ask(v, near), ask(v, far)
+    assert (one.near, other.near) == (0, 1)
+    assert one.count == other.count == 30
+    part = (one.push - other.push) / (one.mass / near - other.mass / far)
+    assert np.linalg.norm(v + part - parts[7].update) < 1e-3
+
+
+def test_devices_that_do_not_trust_the_server_answer_one_question() -> None:
+    table = party(contributions(), LYING, steps=2, policy=Policy())
+    with pytest.raises(TooFewDevicesError, match="0 devices joined"):
+        table.oracle()
+    names = {type(error).__name__ for error in table.exchange.refused.values()}
+    assert names == {"TooManyStepsError"}
