@@ -23,13 +23,13 @@ import numpy as np
 from rfa.checks import check_number
 from rfa.oracle import Sum, Vector
 from rfa.secagg.encoding import MASS, METRICS, Contribution, Encoding, Total, as_sent, weighs_more
-from rfa.secagg.errors import AbortError, SurvivorsChangedError, TooFewDevicesError
+from rfa.secagg.errors import AbortError
 from rfa.secagg.hashing import derive_key, number
 from rfa.secagg.masks import TAIL, WORD
 from rfa.secagg.messages import Open
 from rfa.secagg.parameters import Terms
 from rfa.secagg.protocol import NEVER, Ended, Losses, opening_place, question_place
-from rfa.secagg.rules import Members, agree_on, are_enough, may_follow
+from rfa.secagg.rules import Members, agree_on, require_enough, require_same
 
 
 class RingOracle:
@@ -88,7 +88,7 @@ class RingOracle:
 
     def _turn(self, v: Vector, nu: float, mass: int = 0, *, vector: bool = True) -> Total:
         """One sum, over those who survive it."""
-        self._check_enough(self._alive, "are left")
+        require_enough(self.parameters, self._alive, "are left")
         turn, sent = self._turns, as_sent(v, self._opening.dim)
         if turn >= self._opening.turns:
             msg = f"all {self._opening.turns} turns of the round are used up"
@@ -110,21 +110,13 @@ class RingOracle:
 
     def _close(self, survivors: Members, turn: int) -> None:
         """Keep the rules on those who survive a turn, and on those who open it."""
-        self._check_enough(survivors, "sent their parts")
+        require_enough(self.parameters, survivors, "sent their parts")
         same = self._opening.is_second(turn)
-        if not may_follow(self.parameters, self._before, survivors, same_step=same):
-            gone = len(self._before or ()) - len(survivors)
-            msg = f"{gone} devices left since the last step, and the next sum would tell on them"
-            raise SurvivorsChangedError(msg)
+        require_same(self.parameters, self._before, survivors, same_step=same)
         self._before = survivors
-        self._alive = frozenset(one for one in survivors if self._answers(one, opening_place(turn)))
-        self._check_enough(self._alive, "opened the sum")
+        opened = opening_place(turn)
+        self._alive = frozenset(one for one in survivors if self._answers(one, opened))
+        require_enough(self.parameters, self._alive, "opened the sum")
 
     def _answers(self, device: int, place: int) -> bool:
         return place < self._lost.get(device, NEVER)
-
-    def _check_enough(self, members: Members, what: str) -> None:
-        if not are_enough(self.parameters, members):
-            least, cohort = self.parameters.survivors, self.parameters.cohort
-            msg = f"{len(members)} of {cohort} devices {what}, and at least {least} are needed"
-            raise TooFewDevicesError(msg)

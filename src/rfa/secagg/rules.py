@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rfa.secagg.errors import ParameterError, TooFewDevicesError
+from rfa.secagg.errors import ParameterError, SurvivorsChangedError, TooFewDevicesError
 from rfa.secagg.parameters import Parameters, Terms
 
 Members = frozenset[int]
@@ -39,3 +39,29 @@ def may_follow(
         return True
     enough = len(before - now) >= parameters.honest + parameters.colluders
     return now < before and enough and not same_step
+
+
+def require_enough(parameters: Parameters, members: Members, what: str) -> None:
+    """End the round if too few devices did something.
+
+    Raises:
+        TooFewDevicesError: saying what.
+    """
+    if not are_enough(parameters, members):
+        least, cohort = parameters.survivors, parameters.cohort
+        msg = f"{len(members)} of {cohort} devices {what}, and at least {least} are needed"
+        raise TooFewDevicesError(msg)
+
+
+def require_same(
+    parameters: Parameters, before: Members | None, now: Members, *, same_step: bool
+) -> None:
+    """End the round if the sum over the survivors would tell on those who left.
+
+    Raises:
+        SurvivorsChangedError: saying how many left.
+    """
+    if not may_follow(parameters, before, now, same_step=same_step):
+        gone = len(before or ()) - len(now)
+        msg = f"{gone} devices left since the last step, and the next sum would tell on them"
+        raise SurvivorsChangedError(msg)

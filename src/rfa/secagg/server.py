@@ -47,7 +47,7 @@ from rfa.secagg.messages import (
     write_bitmap,
 )
 from rfa.secagg.parameters import Parameters, Terms, Trust
-from rfa.secagg.rules import Members, agree_on
+from rfa.secagg.rules import Members, agree_on, require_enough
 from rfa.secagg.shares import SHARE_SIZE
 from rfa.secagg.turn import Table, Turn
 
@@ -143,7 +143,7 @@ class Server:
         """
         table, opening = self._formed(), self._opening
         alive = frozenset(table.deals) if self._before is None else self._ready
-        table.check_enough(alive, "are left")
+        require_enough(self.parameters, alive, "are left")
         if self.turn >= opening.turns:
             msg = f"all {opening.turns} turns of the round are used up"
             raise AbortError(msg)
@@ -184,7 +184,7 @@ class Server:
         now, members = self._turn(), frozenset[int]()
         if self._opening.trust == Trust.LYING:
             members = frozenset(now.signatures)
-            self._formed().check_enough(members, "signed the survivors")
+            require_enough(self.parameters, members, "signed the survivors")
         else:
             now.close(self._before)
             members = now.survivors
@@ -199,7 +199,7 @@ class Server:
             AbortError: if that cannot be done; it names who is at fault where that is known.
         """
         now = self._turn()
-        self._formed().check_enough(frozenset(now.opened), "opened the sum")
+        require_enough(self.parameters, frozenset(now.opened), "opened the sum")
         total = now.total(self._expand)
         self._before, self._ready = now.survivors, frozenset(now.opened)
         self._mass, self._now = total.mass, None

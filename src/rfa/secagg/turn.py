@@ -14,8 +14,6 @@ from rfa.secagg.errors import (
     ImplausibleSumError,
     OutOfStageError,
     SignatureError,
-    SurvivorsChangedError,
-    TooFewDevicesError,
     WrongDimensionError,
 )
 from rfa.secagg.graph import rank
@@ -31,7 +29,7 @@ from rfa.secagg.messages import (
     read_share,
     write_bitmap,
 )
-from rfa.secagg.rules import Members, are_enough, may_follow
+from rfa.secagg.rules import Members, require_enough, require_same
 from rfa.secagg.shares import recover
 
 
@@ -48,20 +46,6 @@ class Table:
     cohort: Cohort
     entries: list[Entry]
     deals: dict[int, Deal]
-
-    def check_enough(self, members: Members, what: str) -> None:
-        """End the step if too few devices did something.
-
-        Raises:
-            TooFewDevicesError: saying what.
-        """
-        parameters = self.cohort.parameters
-        if not are_enough(parameters, members):
-            msg = (
-                f"{len(members)} of {parameters.cohort} devices {what}, "
-                f"and at least {parameters.survivors} are needed"
-            )
-            raise TooFewDevicesError(msg)
 
 
 class Turn:
@@ -125,12 +109,10 @@ class Turn:
             AbortError: if the sum over them may not be opened.
         """
         self.survivors = frozenset(self.arrived)
-        self._table.check_enough(self.survivors, "sent their parts")
-        same = self._table.cohort.opening.is_second(self.question.turn)
-        if not may_follow(self._table.cohort.parameters, before, self.survivors, same_step=same):
-            gone = len(before or ()) - len(self.survivors)
-            msg = f"{gone} devices left since the last step, and the next sum would tell on them"
-            raise SurvivorsChangedError(msg)
+        cohort = self._table.cohort
+        require_enough(cohort.parameters, self.survivors, "sent their parts")
+        same = cohort.opening.is_second(self.question.turn)
+        require_same(cohort.parameters, before, self.survivors, same_step=same)
 
     def take_consent(self, place: int, consent: Consent, identities: Identities) -> None:
         """Take a device's signature under the survivors."""
