@@ -66,7 +66,7 @@ def test_metrics_that_are_too_large_are_refused_by_their_place(metric: float) ->
     ],
 )
 def test_updates_are_vectors_of_float32(update: Any) -> None:
-    with pytest.raises(ParameterError, match="an update is a vector of float32") as caught:
+    with pytest.raises(ParameterError, match="an update is a numpy vector of float32") as caught:
         Contribution(update)
     assert "123456" not in str(caught.value)
 
@@ -174,3 +174,15 @@ def test_weights_are_compared_exactly(mass: int, total: int, limit: float) -> No
     assert not weighs_more(whole, total, limit)
     assert weighs_more(whole + 1, total, limit)
     assert weighs_more(mass, total, limit) == (mass > whole)
+
+
+@pytest.mark.parametrize("update", [None, [1.0, 2.0], "abc", 3.0])
+def test_what_is_no_array_is_no_update(update: Any) -> None:
+    with pytest.raises(ParameterError, match="a numpy vector of float32"):
+        Contribution(update)
+
+
+@pytest.mark.parametrize(("weight", "metrics"), [("1", ()), (None, ()), (1, ("a",)), (1, (None,))])
+def test_weights_and_metrics_are_numbers(weight: Any, metrics: Any) -> None:
+    with pytest.raises(ParameterError, match="are numbers"):
+        Contribution(np.ones(3, np.float32), weight, metrics)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,9 @@ from hypothesis import strategies as st
 from rfa.secagg import odds
 from rfa.secagg.errors import ParameterError
 from rfa.secagg.parameters import LARGEST_COHORT, Parameters, Terms, Trust, derive
+from rfa.secagg.policy import Policy
+from rfa.secagg.profile import Profile
+from rfa.secagg.protocol import open_round
 
 CURIOUS, LYING = Trust.CURIOUS, Trust.LYING
 
@@ -216,3 +220,27 @@ def test_odds_are_those_of_random_orders() -> None:
     assert abs(found - exact) <= 5 * error
     assert odds.blocked(n, marked, k, k - t + 1) == pytest.approx(exact)
     assert (exposed > 0).mean() <= exact
+
+
+@pytest.mark.parametrize("trust", ["lying", 7, None])
+def test_trust_is_one_of_two(trust: Any) -> None:
+    with pytest.raises(ParameterError, match=r"trust must be Trust\.CURIOUS or"):
+        Terms(trust=trust)
+    with pytest.raises(ValueError, match=r"trust must be Trust\.CURIOUS or"):
+        Policy(trust=trust)
+
+
+@pytest.mark.parametrize("device", [-1, 1 << 64, 1.5, "a", None])
+def test_the_number_of_a_device_fits_a_message(device: Any) -> None:
+    with pytest.raises(ParameterError, match="the number of a device must be"):
+        Profile(device)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"number": 0}, {"number": "a"}, {"steps": 1.5}, {"dim": 1 << 40}, {"limit": 2}, {"limit": -1}],
+)
+def test_rounds_without_a_meaning_are_refused(values: dict[str, Any]) -> None:
+    how: dict[str, Any] = {"number": 1, "steps": 1, "dim": 3, "limit": 0.0} | values
+    with pytest.raises(ParameterError):
+        open_round(how.pop("number"), Terms(), **how)

@@ -52,6 +52,23 @@ def test_masked_parts_are_uniform_whatever_the_input(value: float) -> None:
         assert abs(np.corrcoef(seen[:-1], seen[1:])[0, 1]) < 5 / np.sqrt(len(seen))
 
 
+def test_masked_scalars_are_uniform_whatever_the_input() -> None:
+    """The bytes of mass, square, weight, bit, one and metrics, over many rounds."""
+    for weight, metric in ((1.0, 0.0), (1e-6, 2.0**32)):
+        parts = dict.fromkeys(range(5), Contribution(np.ones(1, np.float32), weight, (metric,) * 8))
+        sent = b""
+        for _ in range(30):
+            table = party(parts)
+            table.oracle()(np.zeros(1), NU)
+            for _, _, reply in masked(table):
+                message = decode(reply)
+                assert isinstance(message, Masked)
+                sent += b"".join(value.to_bytes(16, "little") for value in message.tail)
+        seen = np.frombuffer(sent, np.uint8)
+        expected = len(seen) / 256
+        assert ((np.bincount(seen, minlength=256) - expected) ** 2 / expected).sum() < 368
+
+
 def test_two_inputs_that_differ_in_everything_look_alike() -> None:
     """A two-sample test on bytes: parts of zeros and parts of large numbers."""
     dim = 1 << 14
@@ -64,7 +81,7 @@ def test_two_inputs_that_differ_in_everything_look_alike() -> None:
     assert ((one - other) ** 2 / (one + other)).sum() < 368
 
 
-def test_lengths_and_times_of_messages_do_not_depend_on_weights_or_updates() -> None:
+def test_lengths_of_messages_do_not_depend_on_weights_or_updates() -> None:
     def shape(parts: Mapping[int, Contribution | None]) -> list[tuple[int, str, int]]:
         table = party(parts, steps=2)
         ask = table.oracle()

@@ -198,12 +198,14 @@ def test_it_refuses_keys_for_the_wrong_number_of_turns() -> None:
 
 def test_a_lying_server_cannot_swap_keys_or_invent_devices() -> None:
     table, device, request = at_stage(Roster, terms=LYING)
-    name, _, masks, signature = decode_as(Roster, request).entries[0]
+    entries = decode_as(Roster, request).entries
+    index = next(place for place, one in enumerate(entries) if one[0] != victim_of(table))
+    name, _, masks, signature = entries[index]
     swapped = (name, public_of(os.urandom(32)), masks, signature)
-    changed = with_entry(request, table.opening, 0, swapped)
+    changed = with_entry(request, table.opening, index, swapped)
     refuses(device, changed, errors.SignatureError, "did not sign")
     invented = (10**9, public_of(os.urandom(32)), masks, signature)
-    changed = with_entry(request, table.opening, 0, invented)
+    changed = with_entry(request, table.opening, index, invented)
     refuses(device, changed, errors.SignatureError, "no identity that is known")
 
 

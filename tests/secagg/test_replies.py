@@ -19,6 +19,7 @@ from rfa.secagg.errors import (
 )
 from rfa.secagg.messages import Masked, Opened, decode
 from rfa.secagg.parameters import derive
+from rfa.secagg.policy import Policy
 from rfa.secagg.protocol import SecureOracle
 from rfa.secagg.server import Outbox
 from rfa.secagg.shares import PRIME
@@ -174,3 +175,24 @@ def test_a_dealer_of_numbers_that_are_no_shares_gets_nobody_else_blamed() -> Non
     with pytest.raises(BadShareError, match=f"a secret of device {dealer}"):
         ask(np.zeros(3), NU)
     assert not ask.server.faults
+
+
+def test_an_abort_tells_what_devices_in_this_process_refused() -> None:
+    table = party(6, policy=Policy(cohort=20))
+    with pytest.raises(TooFewDevicesError, match=r"6 refused: device \d+, because of a cohort"):
+        SecureOracle(table.opening, table.terms, table.parts, table.exchange, table.known)(
+            np.zeros(3), NU
+        )
+
+
+@pytest.mark.parametrize("reply", [None, "text", 5])
+def test_what_is_no_bytes_is_no_reply(reply: Any) -> None:
+    table = party(6)
+
+    def carrying(outbox: Outbox) -> Iterable[tuple[int, bytes]]:
+        for device, answer in table.carry(outbox):
+            yield device, reply if device == 5 else answer
+
+    ask = SecureOracle(table.opening, table.terms, table.parts, carrying, table.known)
+    assert ask(np.zeros(3), NU).count == 5
+    assert "a message is bytes" in str(ask.server.faults[5])

@@ -7,6 +7,7 @@ import os
 import sqlite3
 import stat
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ from rfa.secagg.messages import Open, Question
 from rfa.secagg.parameters import Terms
 from rfa.secagg.policy import Policy
 from rfa.secagg.profile import Identity, Profile
-from rfa.secagg.protocol import SecureOracle
+from rfa.secagg.protocol import InProcess, SecureOracle
 from rfa.secagg.server import Outbox
 from rfa.secagg.vault import DurableDevice
 from tests.secagg.attack import altered, reach
@@ -236,3 +237,46 @@ def test_a_refusal_by_the_limit_survives_a_restart(tmp_path: Path) -> None:
     again = DurableDevice(tmp_path / f"{name}", profile(table, name))
     with pytest.raises(AskedTwiceError):
         again.receive(request)
+
+
+def test_an_update_that_was_asked_about_is_not_brought_again(tmp_path: Path) -> None:
+    """A round that stopped, tried again with one device less, would tell on that device."""
+    table = party(contributions(6, 3), steps=2)
+    name = min(table.devices)
+    device = durable(table, tmp_path)[name]
+    device.bring(table.parts[name])  # nothing was asked yet
+    request = question_for(table, device, name)
+    device.receive(request)
+    device.end()
+    device.close()
+    again = DurableDevice(tmp_path / f"{name}", profile(table, name))
+    with pytest.raises(VaultError, match="asked about this update in an earlier round"):
+        again.bring(table.parts[name])
+    again.bring(contributions(6, 3, seed=1)[name])
+
+
+def test_a_store_belongs_to_one_device_and_to_its_owner(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    path.touch(mode=0o644)
+    with DurableDevice(str(path), Profile(1)) as device:
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert device.due == 0
+    with pytest.raises(VaultError, match="not that of device 2"):
+        DurableDevice(path, Profile(2))
+
+
+def test_durable_devices_serve_in_one_process_and_from_any_thread(tmp_path: Path) -> None:
+    table = party(contributions(6, 3))
+    devices = durable(table, tmp_path)
+    exchange = InProcess(devices, lost={5: 2})
+
+    def in_threads(outbox: Outbox) -> Iterable[tuple[int, bytes]]:
+        def carry(sent: tuple[int, bytes]) -> list[tuple[int, bytes]]:
+            return list(exchange(iter([sent])))
+
+        with ThreadPoolExecutor(2) as pool:
+            for replies in pool.map(carry, outbox):
+                yield from replies
+
+    ask = SecureOracle(table.opening, table.terms, table.parts, in_threads, table.known)
+    assert ask(np.zeros(3), NU).count == 5

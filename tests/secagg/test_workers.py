@@ -74,3 +74,19 @@ def test_a_sum_with_workers_is_the_sum(hired: Workers) -> None:
     ask(np.zeros(1000), 1.0)
     ring(np.zeros(1000), 1.0)
     assert same(ask.last, ring.last)
+
+
+def test_after_an_interrupted_job_the_next_one_is_right(
+    hired: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An answer that is left in a pipe is not taken for another one."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_add_range", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            check(hired, 1000)
+    check(hired, 1000)
+    check(hired, 1000)

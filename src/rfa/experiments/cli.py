@@ -173,10 +173,22 @@ def show(row: dict[str, Any]) -> None:
         "time": f"{row['seconds']:.1f} s",
     }
     if json.loads(row["settings"]).get("secure", "off") != "off":
-        lines["stopped rounds"] = f"{row['stopped_rounds']} (the secure sum gave nothing)"
-        lines["largest share"] = f"at most {percent(row['certificate'])} of the last step"
+        lines |= secure_lines(row, json.loads(row["settings"]))
     for name, value in lines.items():
         console.print(f"  {name:<16} {value}")
+
+
+def secure_lines(row: dict[str, Any], settings: dict[str, Any]) -> dict[str, str]:
+    """What the secure sum adds to a summary: rounds without a sum, why, and the certificate."""
+    lines = {"stopped rounds": f"{row['stopped_rounds']}"}
+    if row["stopped"]:
+        lines["stopped rounds"] += f" (the last: {row['stopped']})"
+        if settings["aggregator"] == "rfa" and settings["start"] == "mean":
+            lines["  remedy"] = "--start zero keeps the steps before; rfa-one-step asks once"
+    if row["certificate"] is not None:
+        share = min(row["certificate"], settings["weight_limit"] or 1.0)
+        lines["largest share"] = f"at most {percent(share)} of the last step"
+    return lines
 
 
 def percent(value: float | None) -> str:

@@ -10,8 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rfa.federated.settings import FIELDS, Settings
+from rfa.federated.settings import FIELDS, SECURE_ONLY, Settings
 from rfa.tasks import find_task
+
+LATER = ("secure", *SECURE_ONLY)
+"""Settings that came later: at their defaults they leave a run the name that it had before."""
 
 
 class ConfigError(Exception):
@@ -69,7 +72,11 @@ def write_toml(settings: Settings, path: Path) -> None:
 
 def run_name(settings: Settings) -> str:
     """The name of a run: the same settings, the same name."""
-    text = json.dumps(dataclasses.asdict(settings), sort_keys=True)
+    values = dataclasses.asdict(settings)
+    for name in LATER:
+        if values[name] == FIELDS[name].default:
+            del values[name]
+    text = json.dumps(values, sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()[:10]
     return f"{settings.task.replace(':', '-')}.{settings.aggregator}.{digest}"
 

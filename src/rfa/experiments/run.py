@@ -248,11 +248,15 @@ class _Journey:
         saved = Checkpoint(state, places, self.first_loss, seconds, self.data, done)
         checkpoints.save(saved, self.folder / CHECKPOINT)
 
-    def _certified(self) -> dict[str, float]:
-        """The last bound on the share of a device, if there is a new one."""
-        told = [facts.outcome.certificate for facts in self.rounds if facts.outcome]
-        known = [bound for bound in told if bound is not None]
-        return {"certificate": known[-1]} if known else {}
+    def _certified(self) -> dict[str, Any]:
+        """The last bound on the share of a device and the last reason for a stop, if new."""
+        known: dict[str, Any] = {}
+        for facts in self.rounds:
+            if facts.stopped:
+                known["stopped"] = facts.stopped
+            elif facts.outcome and facts.outcome.certificate is not None:
+                known["certificate"] = facts.outcome.certificate
+        return known
 
     def _seconds(self) -> float:
         return self.before + time.perf_counter() - self.began

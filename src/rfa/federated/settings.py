@@ -7,6 +7,7 @@ so that there is one place that explains them.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +30,9 @@ SERVERS = ("sgd", "adam")
 COMPUTE = ("cpu", "cuda")
 SECURE = ("off", "ring", "on")
 TRUST = ("curious", "lying")
+SECURE_ONLY = ("trust", "colluders", "max_dropouts", "dropouts", "radius", "weight_limit")
+RADII = (1e-12, 1e9)
+"""The radii for which sums in a ring keep their digits."""
 SUMMED = ("fedavg", "rfa", "rfa-one-step", "sgd")
 """Aggregators that need sums only; the others must see single updates."""
 NONE = "none"
@@ -161,9 +165,10 @@ class Settings:
 
     def _check_secure(self) -> None:
         if self.secure == "off":
-            if self.dropouts:
-                msg = f"dropouts={self.dropouts} needs secure=ring or secure=on"
-                raise ValueError(msg)
+            for name in SECURE_ONLY:
+                if getattr(self, name) != FIELDS[name].default:
+                    msg = f"{name}={getattr(self, name)} needs secure=ring or secure=on"
+                    raise ValueError(msg)
             return
         if self.aggregator not in SUMMED:
             msg = (
@@ -172,6 +177,27 @@ class Settings:
             )
             raise ValueError(msg)
         self.terms.parameters(self.devices_per_round)
+        for reason in self._reasons():
+            raise ValueError(reason)
+
+    def _reasons(self) -> Iterator[str]:
+        """Why secure sums under these settings would give nothing, or promise nothing."""
+        if self.trust == "lying" and self.aggregator == "rfa" and self.budget > 1:
+            yield (
+                f"trust=lying promises nothing for the {self.budget} questions of a round of rfa: "
+                "choose rfa-one-step, or budget=1 with start=zero"
+            )
+        if self.dropouts > self.max_dropouts:
+            yield f"dropouts={self.dropouts} exceeds max_dropouts={self.max_dropouts}"
+        if 0 < self.weight_limit * self.devices_per_round < 1:
+            yield (
+                f"weight_limit={self.weight_limit} cannot hold for {self.devices_per_round} "
+                f"devices: give at least {1 / self.devices_per_round:.2g}"
+            )
+        for name in ("nu", "radius"):
+            if not RADII[0] <= getattr(self, name) <= RADII[1]:
+                low, high = RADII
+                yield f"{name} must be from {low:g} to {high:g} for secure sums"
 
     def _check_share(self, name: str, *, below: float) -> None:
         value = getattr(self, name)

@@ -100,6 +100,11 @@ class Device:
         self._size = 4 * len(mine.update) if mine else 0
         self.memory = memory or Memory()
 
+    @property
+    def due(self) -> int:
+        """The place in the round of the message that the device waits for."""
+        return self.memory.due
+
     def receive(self, request: bytes) -> bytes:
         """Answer a request; the same request again gets the same bytes.
 

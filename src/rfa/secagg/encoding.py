@@ -27,6 +27,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from numbers import Real
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -60,7 +61,7 @@ class Contribution:
     """What a device brings into a round.
 
     Attributes:
-        update: the update w_i, d numbers of float32.
+        update: the update w_i, d numbers of float32, not to be changed while the round lasts.
         weight: the weight alpha_i = min(N_i, cap) / cap, above 0 and at most 1.
         metrics: further numbers to be summed, each at most 2^32 in size.
     """
@@ -71,8 +72,13 @@ class Contribution:
 
     def __post_init__(self) -> None:
         """Refuse what no sum can hold. The message holds none of it: it is the device's secret."""
-        if self.update.dtype != np.float32 or self.update.ndim != 1 or not self.update.size:
-            msg = f"an update is a vector of float32, not {self.update.dtype} {self.update.shape}"
+        form = (getattr(self.update, "dtype", None), np.ndim(self.update), np.size(self.update) > 0)
+        if form != (np.float32, 1, True):
+            kind, shape = type(self.update).__name__, np.shape(self.update)
+            msg = f"an update is a numpy vector of float32, not {kind} of {form[0]} {shape}"
+            raise ParameterError(msg)
+        if not all(isinstance(value, Real) for value in (self.weight, *self.metrics)):
+            msg = "a weight and metrics are numbers"
             raise ParameterError(msg)
         if not np.isfinite(self.update).all():
             msg = "the update is not finite: the device abstains"

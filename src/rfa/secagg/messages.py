@@ -254,6 +254,9 @@ def decode(data: bytes, most: int = LARGEST) -> Message:
     Raises:
         MessageError: if they are none.
     """
+    if type(data) is not bytes:
+        msg = f"a message is bytes, not {type(data).__name__}"
+        raise NotCanonicalError(msg)
     kind, values = read_message(data, _LAYOUTS, most)
     return _KINDS[kind](*values)
 

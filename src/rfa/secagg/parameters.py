@@ -74,10 +74,10 @@ class Parameters:
     def __post_init__(self) -> None:
         """Refuse what is not safe, with the reason."""
         for name in ("colluders", "dropouts"):
-            _check(check_count, name, getattr(self, name), least=0)
+            insist(check_count, name, getattr(self, name), least=0)
         for name in ("cohort", "degree", "threshold"):
-            _check(check_count, name, getattr(self, name), least=2)
-        _check(check_count, "honest", self.honest, least=LEAST_HONEST)
+            insist(check_count, name, getattr(self, name), least=2)
+        insist(check_count, "honest", self.honest, least=LEAST_HONEST)
         reason = self._reason()
         if reason:
             msg = f"{self} is not safe: {reason}"
@@ -150,9 +150,13 @@ class Terms:
     def __post_init__(self) -> None:
         """Refuse what is no share."""
         for name in ("colluders", "dropouts", "honest"):
-            _check(check_number, name, getattr(self, name))
+            insist(check_number, name, getattr(self, name))
         if self.colluders + self.dropouts + self.honest > 1:
-            msg = f"the shares of a cohort are at most 1 together: {self}"
+            shares = f"colluders={self.colluders}, dropouts={self.dropouts}, honest={self.honest}"
+            msg = f"{shares}: these are shares of a cohort, at most 1 together"
+            raise ParameterError(msg)
+        if self.trust not in tuple(Trust):
+            msg = f"trust must be Trust.CURIOUS or Trust.LYING, not {self.trust!r}"
             raise ParameterError(msg)
 
     def parameters(self, cohort: int) -> Parameters:
@@ -194,9 +198,9 @@ def derive(  # noqa: PLR0913
     Raises:
         ParameterError: if no parameters are safe; the message says what to change.
     """
-    _check(check_count, "cohort", cohort, least=2)
-    _check(check_count, "colluders", colluders, least=0)
-    _check(check_count, "dropouts", dropouts, least=0)
+    insist(check_count, "cohort", cohort, least=2)
+    insist(check_count, "colluders", colluders, least=0)
+    insist(check_count, "dropouts", dropouts, least=0)
     least = max(LEAST_HONEST, cohort // 4) if honest is None else honest
     degree, threshold = _certain(colluders, dropouts, trust)
     by_odds = False
@@ -225,7 +229,8 @@ def _certain(colluders: int, dropouts: int, trust: Trust) -> tuple[int, int]:
     return threshold + dropouts, threshold
 
 
-def _check(check: Callable[..., None], name: str, value: object, **how: int) -> None:
+def insist(check: Callable[..., None], name: str, value: object, **how: int) -> None:
+    """Check a value, and refuse it as a parameter."""
     try:
         check(name, value, **how)
     except ValueError as error:

@@ -54,6 +54,9 @@ class Policy:
             check_count("steps", self.steps)
         for name in ("nu", "limit"):
             check_number(name, getattr(self, name), positive=True)
+        if self.trust not in tuple(Trust):
+            msg = f"trust must be Trust.CURIOUS or Trust.LYING, not {self.trust!r}"
+            raise ValueError(msg)
 
     def check_opening(self, opening: Open, dim: int, metrics: int) -> None:
         """Refuse a round that asks too much.

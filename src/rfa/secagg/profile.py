@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from rfa.checks import check_count
 from rfa.secagg.cohort import Identities
-from rfa.secagg.errors import SignatureError
+from rfa.secagg.errors import ParameterError, SignatureError
+from rfa.secagg.parameters import insist
 from rfa.secagg.policy import Policy
 
 
@@ -41,3 +43,10 @@ class Profile:
     device: int
     policy: Policy = field(default_factory=Policy)
     identity: Identity | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is no number of a device."""
+        insist(check_count, "the number of a device", self.device, least=0)
+        if self.device >= 1 << 64:
+            msg = f"the number of a device must be below 2^64, not {self.device}"
+            raise ParameterError(msg)

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from rfa.checks import check_count, check_number
 from rfa.oracle import Sum, Vector
 from rfa.secagg.cohort import Identities
 from rfa.secagg.device import IN_TURN, PLACES, Device
@@ -14,8 +15,9 @@ from rfa.secagg.encoding import Total
 from rfa.secagg.errors import AbortError, ParameterError, SecureSumError
 from rfa.secagg.masks import Expand, add_masks
 from rfa.secagg.messages import MOST_METRICS, MOST_TURNS, Open, Question, Unmask
-from rfa.secagg.parameters import Terms, Trust
+from rfa.secagg.parameters import Terms, Trust, insist
 from rfa.secagg.server import Outbox, Server
+from rfa.secagg.vault import DurableDevice
 
 Exchange = Callable[[Outbox], Iterable[tuple[int, bytes]]]
 """Sends requests, and brings the replies that come, by device."""
@@ -49,11 +51,19 @@ def open_round(  # noqa: PLR0913
     Raises:
         ParameterError: if there are too many turns or metrics.
     """
+    for name, value, least in (
+        ("the number of the round", number, 1),
+        ("steps", steps, 1),
+        ("dim", dim, 1),
+        ("metrics", metrics, 0),
+    ):
+        insist(check_count, name, value, least=least)
+    insist(check_number, "limit", limit)
     opening = Open(os.urandom(16), number, steps, dim, metrics, limit, int(terms.trust))
-    if not 1 <= opening.turns <= MOST_TURNS or not 0 <= metrics <= MOST_METRICS or dim < 1:
+    if opening.turns > MOST_TURNS or metrics > MOST_METRICS or limit > 1 or dim >= 1 << 32:
         msg = (
-            f"a round has 1 to {MOST_TURNS} turns, up to {MOST_METRICS} metrics and at least one "
-            f"coordinate, not {opening.turns}, {metrics} and {dim}"
+            f"a round has at most {MOST_TURNS} turns, {MOST_METRICS} metrics, 2^32 - 1 coordinates "
+            f"and a limit of 1, not {opening.turns}, {metrics}, {dim} and {limit}"
         )
         raise ParameterError(msg)
     return opening
@@ -62,7 +72,9 @@ def open_round(  # noqa: PLR0913
 class Ended:
     """Whether a round has ended by an abort: no sum comes after one."""
 
-    def __init__(self) -> None:
+    def __init__(self, exchange: object = None) -> None:
+        """Tell with an abort what devices in this process refused."""
+        self._refused: Mapping[int, SecureSumError] = getattr(exchange, "refused", {})
         self._why: AbortError | None = None
 
     def check(self) -> None:
@@ -82,7 +94,11 @@ class Ended:
             yield
         except AbortError as error:
             self._why = error
-            raise
+            if not self._refused:
+                raise
+            device, why = next(iter(self._refused.items()))
+            msg = f"{error} ({len(self._refused)} refused: device {device}, because of {why})"
+            raise type(error)(msg) from None
 
 
 class SecureOracle:
@@ -118,11 +134,12 @@ class SecureOracle:
         """
         self._opening = opening
         self._exchange = exchange
-        self._ended = Ended()
+        self._ended = Ended(exchange)
         self.server = Server(opening, terms, identities, expand=expand)
         self.last: Total | None = None
-        self._carry(self.server.open(devices))
-        self._carry(self.server.roster())
+        with self._ended.watch():
+            self._carry(self.server.open(devices))
+            self._carry(self.server.roster())
 
     def __call__(self, v: Vector, nu: float) -> Sum:
         """The sum at v, rounded to float32.
@@ -159,14 +176,14 @@ class InProcess:
         refused: the errors with which devices refused requests.
     """
 
-    devices: Mapping[int, Device]
+    devices: Mapping[int, Device] | Mapping[int, DurableDevice]
     lost: Losses = field(default_factory=dict[int, int])
     refused: dict[int, SecureSumError] = field(default_factory=dict[int, SecureSumError])
 
     def __call__(self, outbox: Outbox) -> Iterable[tuple[int, bytes]]:
         """Bring each request to its device, and its answer back."""
         for device, request in outbox:
-            if self.devices[device].memory.due >= self.lost.get(device, NEVER):
+            if self.devices[device].due >= self.lost.get(device, NEVER):
                 continue
             try:
                 yield device, self.devices[device].receive(request)

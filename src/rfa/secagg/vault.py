@@ -12,12 +12,14 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import threading
 from collections.abc import Generator
 from pathlib import Path
 
 from rfa.secagg.device import Device, Entropy
 from rfa.secagg.encoding import Contribution
 from rfa.secagg.errors import MessageError, ParameterError, VaultError, WeightLimitError
+from rfa.secagg.hashing import digest
 from rfa.secagg.memory import Memory, read_memory
 from rfa.secagg.messages import MOST_METRICS
 from rfa.secagg.profile import Profile
@@ -31,10 +33,17 @@ _WAIT = 30.0
 _PRAGMAS = ("journal_mode = DELETE", "synchronous = EXTRA", "secure_delete = ON")
 
 
+def _mark(mine: Contribution) -> bytes:
+    """What is kept of an update, to know it again."""
+    return digest(b"update", mine.update.tobytes())
+
+
 class DurableDevice:
     """A device that keeps what it must not forget in a file, which only its owner may read."""
 
-    def __init__(self, path: Path, profile: Profile, *, entropy: Entropy = os.urandom) -> None:
+    def __init__(
+        self, path: Path | str, profile: Profile, *, entropy: Entropy = os.urandom
+    ) -> None:
         """Open the store, or make it.
 
         Raises:
@@ -42,21 +51,55 @@ class DurableDevice:
         """
         self._profile = profile
         self._entropy = entropy
-        self._path = path
+        self._path = path = Path(path)
+        self._lock = threading.RLock()
         with self._translated():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch(mode=0o600)
-            self._store = sqlite3.connect(path, timeout=_WAIT, isolation_level=None)
+            path.chmod(0o600)
+            self._store = sqlite3.connect(
+                path, timeout=_WAIT, isolation_level=None, check_same_thread=False
+            )
             for pragma in _PRAGMAS:
                 self._store.execute(f"PRAGMA {pragma}")
             self._store.execute(
                 "CREATE TABLE IF NOT EXISTS kept (name TEXT PRIMARY KEY, value BLOB)"
             )
 
+        with self._transaction():
+            owner = profile.device.to_bytes(8, "little")
+            if (self._find("device") or owner) != owner:
+                msg = f"the store at {path} is not that of device {profile.device}"
+                raise VaultError(msg)
+            self._keep("device", owner)
+
+    def __enter__(self) -> DurableDevice:
+        """Begin to use it."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End its use."""
+        self.close()
+
+    @property
+    def due(self) -> int:
+        """The place in the round of the message that the device waits for."""
+        with self._transaction():
+            return self._memory().due
+
     def bring(self, mine: Contribution | None) -> None:
-        """Bring something into the next round; None to abstain from it. The last round is over."""
+        """Bring something into the next round; None to abstain from it. The last round is over.
+
+        Raises:
+            VaultError: if the update was asked about in an earlier round. The difference of two
+                sums about the same updates can tell on one device, so it takes a new one.
+        """
         values = (1, mine.weight, mine.metrics, mine.update) if mine else _ABSENT
         with self._transaction():
+            if mine and self._find("spent") == _mark(mine):
+                who = f"device {self._profile.device}"
+                msg = f"{who} was asked about this update in an earlier round: train anew"
+                raise VaultError(msg)
             self._keep("memory", Memory(round=self._memory().round).encode())
             self._keep("mine", write_message(_KIND, _LAYOUT, values))
 
@@ -68,8 +111,8 @@ class DurableDevice:
             VaultError: if the store cannot be used, or nothing was brought.
         """
         with self._transaction():
-            memory = self._memory()
-            device = Device(self._mine(), self._profile, entropy=self._entropy, memory=memory)
+            memory, mine = self._memory(), self._mine()
+            device = Device(mine, self._profile, entropy=self._entropy, memory=memory)
             refused, reply = None, b""
             try:
                 reply = device.receive(request)
@@ -77,6 +120,8 @@ class DurableDevice:
                 refused = error
             if device.memory is not memory:
                 self._keep("memory", device.memory.encode())
+            if mine and device.memory.context != memory.context:
+                self._keep("spent", _mark(mine))
         if refused is not None:
             raise refused
         return reply
@@ -121,7 +166,7 @@ class DurableDevice:
     @contextlib.contextmanager
     def _transaction(self) -> Generator[None]:
         """All or nothing, on the disk, and no other process meanwhile."""
-        with self._translated():
+        with self._lock, self._translated():
             self._store.execute("BEGIN EXCLUSIVE")
             try:
                 yield

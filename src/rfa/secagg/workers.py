@@ -14,6 +14,7 @@ import contextlib
 import struct
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from typing import IO
 
@@ -36,6 +37,7 @@ class Workers:
     def __init__(self, count: int | None = None) -> None:
         """Use so many processes beside this one; by default one for each other core."""
         self._count = cores() - 1 if count is None else count
+        self._lock = threading.RLock()
         self._hired: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Workers:
@@ -57,9 +59,22 @@ class Workers:
         if len(masks) * words.nbytes < WORTH or not self._count:
             add_masks(words, tail, masks)
             return
+        with self._lock:
+            self._add(words, tail, masks)
+
+    def _add(self, words: Words, tail: list[int], masks: Sequence[Mask]) -> None:
         if self._hire():  # do this one alone, while they start
             add_masks(words, tail, masks)
             return
+        try:
+            self._share_out(words, masks)
+        except BaseException:
+            self.close()  # an answer that is still in a pipe would be taken for the next one
+            raise
+        add_to_tail(tail, masks)
+
+    def _share_out(self, words: Words, masks: Sequence[Mask]) -> None:
+        """Give each process a range of the words, take one, and do again what gets lost."""
         ranges = _split(len(words), len(self._hired) + 1)
         asked = [
             (worker, place) if _ask(worker, place, masks) else (None, place)
@@ -72,7 +87,6 @@ class Workers:
                 _add_range(words, place, masks)
             else:
                 words[place.start : place.stop] += done
-        add_to_tail(tail, masks)
 
     def _hire(self) -> bool:
         """See to it that all processes are there; whether some had to be started."""
@@ -119,6 +133,7 @@ def _answer(worker: subprocess.Popen[bytes], place: range) -> Words | None:
 
 
 def _end(worker: subprocess.Popen[bytes]) -> None:
+    worker.kill()
     for pipe in (worker.stdin, worker.stdout):
         with contextlib.suppress(OSError):
             if pipe is not None:
