@@ -32,8 +32,8 @@ from rfa.threads import cores
 PICTURE = Path(__file__).parent.parent / "docs" / "secagg-cost.png"
 COHORT = 50
 SMALL, LARGE = DIMS
-RING = Parameters(COHORT, colluders=4, dropouts=5, honest=2, degree=10, threshold=5)
-COMPLETE = Parameters(COHORT, colluders=20, dropouts=20, honest=2, degree=49, threshold=26)
+RING = Parameters(COHORT, colluders=4, dropouts=5, honest=3, degree=10, threshold=5)
+COMPLETE = Parameters(COHORT, colluders=20, dropouts=20, honest=3, degree=49, threshold=26)
 GRAPHS = [("ring", RING, 11), ("complete", COMPLETE, 50)]
 """Graphs: our parameters, and Flower's number of shares, which counts the device itself."""
 COHORTS = [30, 50, 100, 200, 300, 500, 1000, 2000, 3000, 5000, 10_000]
@@ -263,7 +263,7 @@ def picture() -> Iterator[str]:
 
 def _only(exact: Parameters) -> Parameters:
     """As many neighbours, and nobody else."""
-    return Parameters(exact.degree + 1, 0, 0, 2, exact.degree, exact.threshold)
+    return Parameters(exact.degree + 1, 0, 0, 3, exact.degree, exact.threshold)
 
 
 def draw(alone: list[Alone], times: list[float], few: list[float]) -> None:
