@@ -193,12 +193,12 @@ class Alone:
         made_up = [(number, os.urandom(32), (os.urandom(32),), b"") for number in others]
         listed = {leaf_of(opening, entry): entry for entry in (own, *made_up)}
         nonce = os.urandom(16)
-        order = [leaf for _, leaf in sorted(in_order(nonce, listed))]
+        order = in_order(nonce, list(listed))
         here = order.index(leaf_of(opening, own))
         others = sorted(graph.neighbours(here, self.exact.cohort, self.exact.degree))
         entries = tuple(listed[order[other]] for other in others)
         numbers = as_numbers(self.exact)
-        return messages.Roster(opening.session, numbers, nonce, tuple(order), entries)
+        return messages.Roster(opening.session, numbers, nonce, order, entries)
 
 
 def all_cores() -> Iterator[str]:

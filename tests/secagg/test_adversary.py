@@ -111,7 +111,7 @@ class Server(RuleBasedStateMachine):
         opening = self.table.opening
         nonce = bytes([len(members)]) * 16
         leaves = [leaf_of(opening, self.entries[device]) for device in members]
-        order = tuple(leaf for _, leaf in sorted(in_order(nonce, leaves)))
+        order = in_order(nonce, list(leaves))
         return form(opening, self.table.terms.parameters(len(leaves)), nonce, order)
 
     def _member(self, cohort: Cohort, place: int) -> int:

@@ -69,7 +69,7 @@ def made(
     opening: Open, parameters: Parameters, leaves: Iterable[bytes], nonce: bytes = NONCE
 ) -> Cohort:
     """The cohort of these leaves, put in order."""
-    order = tuple(leaf for _, leaf in sorted(in_order(nonce, leaves)))
+    order = in_order(nonce, list(leaves))
     return form(opening, parameters, nonce, order)
 
 

@@ -139,7 +139,7 @@ def with_entry(request: bytes, opening: Open, index: int, entry: Any) -> bytes:
     roster = decode_as(Roster, request)
     old = leaf_of(opening, roster.entries[index])
     changed = {*roster.leaves} - {old} | {leaf_of(opening, entry)}
-    leaves = tuple(leaf for _, leaf in sorted(in_order(roster.nonce, changed)))
+    leaves = in_order(roster.nonce, list(changed))
     entries = list(roster.entries)
     entries[index] = entry
     return altered(request, leaves=leaves, entries=tuple(entries))
@@ -182,7 +182,7 @@ def test_it_refuses_a_cohort_without_its_own_keys_or_with_changed_ones() -> None
     table, device, request = complete()
     roster = decode_as(Roster, request)
     others = {*roster.leaves} - {own_leaf(table)} | {b"\xff" * 32}
-    order = tuple(leaf for _, leaf in sorted(in_order(roster.nonce, others)))
+    order = in_order(roster.nonce, list(others))
     missing = altered(request, leaves=order)
     refuses(device, missing, errors.OwnKeyError, "not in the cohort")
     wrong = (roster.entries[0][0], public_of(os.urandom(32)), *roster.entries[0][2:])

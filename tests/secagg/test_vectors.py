@@ -119,7 +119,7 @@ def run_cohort(given: Vector) -> Vector:
     assert isinstance(opening, Open)
     assert isinstance(question, Question)
     nonce = raw(given["nonce"])
-    order = tuple(leaf for _, leaf in sorted(in_order(nonce, raws(given["leaves"]))))
+    order = in_order(nonce, list(raws(given["leaves"])))
     cohort = form(opening, Parameters(*given["parameters"]), nonce, order)
     point = point_of(question.v, question.nu)
     found = {

@@ -123,7 +123,7 @@ class Server:
         leaves = {leaf_of(self._opening, entry): entry for entry in self._entries.values()}
         parameters = agree_on(self._terms, len(leaves))
         nonce = os.urandom(16)
-        order = tuple(leaf for _, leaf in sorted(in_order(nonce, leaves)))
+        order = in_order(nonce, list(leaves))
         cohort = form(self._opening, parameters, nonce, order)
         self._table = Table(cohort, [leaves[leaf] for leaf in order], {})
         self._places = {entry[0]: place for place, entry in enumerate(self._table.entries)}
