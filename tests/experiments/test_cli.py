@@ -212,3 +212,13 @@ def test_a_changed_attack_is_noticed_and_its_prints_stay_out_of_the_json(
     changed = rfa(*command)
     assert changed.exit_code == 1
     assert "or your own code, has changed" in " ".join(changed.output.split())
+
+
+def test_a_secure_run_says_so(tmp_path: Path) -> None:
+    how = ["--secure", "ring", "--devices-per-round", "8", "--start", "zero", "--nu", "0.1"]
+    result = rfa(*TINY, *how, "--dropouts", "0.15", "--rounds", "6", "--out", str(tmp_path))
+    assert result.exit_code == 0, result.output
+    assert "largest share" in result.output
+    assert "stopped rounds" in result.output
+    listed = rfa("runs", "--out", str(tmp_path)).output
+    assert "(ring)" in listed

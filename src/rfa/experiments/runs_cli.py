@@ -151,10 +151,16 @@ def _table(rows: list[dict[str, Any]]) -> Table:
     for row in rows:
         name = row["run"].rsplit(".", 1)[-1]
         level = f" {row['rho']:g}" if row["rho"] else ""
-        cells = (name, row["task"], row["aggregator"], row["corruption"] + level, row["status"])
+        cells = (name, row["task"], _how(row), row["corruption"] + level, row["status"])
         numbers = (row["seed"], row["rounds"], percent(row["test_accuracy"]))
         table.add_row(*(_cell(cell) for cell in cells + numbers))
     return table
+
+
+def _how(row: dict[str, Any]) -> str:
+    """The aggregator, and how it gets its sums if they are secure."""
+    secure = json.loads(row["settings"]).get("secure", "off")
+    return row["aggregator"] + ("" if secure == "off" else f" ({secure})")
 
 
 def _cell(value: Any) -> str:
