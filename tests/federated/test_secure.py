@@ -117,7 +117,8 @@ def test_aggregators_that_see_single_updates_refuse(aggregator: str) -> None:
         ({"trust": "lying"}, "trust=lying needs secure=ring or secure=on"),
         ({"weight_limit": 0.5}, "weight_limit=0.5 needs secure=ring or secure=on"),
         ({"trust": "lying", "secure": "on"}, "promises nothing for the 3 questions"),
-        ({"weight_limit": 0.01, "secure": "on"}, "cannot hold for 12 devices"),
+        ({"weight_limit": 0.01, "secure": "on"}, "12 devices: give 0.084 or more"),
+        ({"budget": 257, "secure": "on"}, "budget=257 takes 257 secure sums"),
         ({"radius": 1e300, "secure": "on"}, "radius must be from 1e-12 to 1e.09"),
         ({"radius": 0.0, "secure": "on"}, "radius must be a positive number"),
         ({"secure": "on", "devices_per_round": 2}, "2 devices are too few"),
@@ -182,3 +183,11 @@ def test_robust_and_private_at_once() -> None:
         state, _, crew = play(devices, 10)
         accuracies[aggregator] = evaluate(state, crew).test_accuracy
     assert accuracies["rfa"] > accuracies["fedavg"] + 0.2
+
+
+def test_settings_that_only_look_odd_are_accepted() -> None:
+    for count in (12, 49, 98, 103):
+        assert settings(secure="ring", devices_per_round=count, weight_limit=1 / count)
+    assert settings(secure="ring", aggregator="fedavg", nu=1e-300)
+    assert settings(secure="ring", aggregator="rfa-one-step", radius=1e300)
+    assert settings(secure="ring", aggregator="rfa-one-step", trust="lying")

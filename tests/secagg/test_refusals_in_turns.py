@@ -109,7 +109,7 @@ def test_a_refusal_by_the_limit_ends_the_round_so_it_tells_one_bit() -> None:
     with pytest.raises(errors.WeightLimitError, match="would weigh more"):
         device.receive(altered(request, mass=1))
     for again in (request, altered(request, mass=5 << 96), altered(request, mass=1)):
-        refuses(device, again, errors.AskedTwiceError)
+        refuses(device, again, errors.OutOfStageError, "has left the round")
     assert device.memory.masks == device.memory.seeds == device.memory.incoming == ()
 
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rfa.secagg import device as module
+from rfa.secagg import shares
 from rfa.secagg.errors import (
     BadShareError,
     ImplausibleSumError,
@@ -179,7 +180,7 @@ def test_a_dealer_of_numbers_that_are_no_shares_gets_nobody_else_blamed() -> Non
 
 def test_an_abort_tells_what_devices_in_this_process_refused() -> None:
     table = party(6, policy=Policy(cohort=20))
-    with pytest.raises(TooFewDevicesError, match=r"6 refused: device \d+, because of a cohort"):
+    with pytest.raises(TooFewDevicesError, match=r"6 refused; device \d+ said: a cohort"):
         SecureOracle(table.opening, table.terms, table.parts, table.exchange, table.known)(
             np.zeros(3), NU
         )
@@ -196,3 +197,21 @@ def test_what_is_no_bytes_is_no_reply(reply: Any) -> None:
     ask = SecureOracle(table.opening, table.terms, table.parts, carrying, table.known)
     assert ask(np.zeros(3), NU).count == 5
     assert "a message is bytes" in str(ask.server.faults[5])
+
+
+def test_a_liar_is_asked_last_once_it_was_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One corrupted share costs one search, not one for each of the liar's neighbours."""
+    parameters = derive(40, colluders=8, dropouts=8)
+    table = party(40, exactly(parameters))
+    liar = min(table.devices)
+    tried: list[int] = []
+    real = shares.combine
+
+    def counting(given: Any, **how: Any) -> bytes:
+        tried.append(len(given))
+        return real(given, **how)
+
+    monkeypatch.setattr(shares, "combine", counting)
+    ask = corrupting(table, {liar})
+    ask(np.zeros(3), NU)
+    assert 40 < len(tried) < 40 + 2 * 16

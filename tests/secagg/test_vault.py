@@ -16,6 +16,7 @@ import pytest
 from rfa.secagg.encoding import Contribution
 from rfa.secagg.errors import (
     AskedTwiceError,
+    OutOfStageError,
     ReplayedRoundError,
     VaultError,
     WeightLimitError,
@@ -235,7 +236,7 @@ def test_a_refusal_by_the_limit_survives_a_restart(tmp_path: Path) -> None:
         device.receive(altered(request, mass=1))
     device.close()
     again = DurableDevice(tmp_path / f"{name}", profile(table, name))
-    with pytest.raises(AskedTwiceError):
+    with pytest.raises(OutOfStageError, match="has left the round"):
         again.receive(request)
 
 
@@ -252,7 +253,21 @@ def test_an_update_that_was_asked_about_is_not_brought_again(tmp_path: Path) -> 
     again = DurableDevice(tmp_path / f"{name}", profile(table, name))
     with pytest.raises(VaultError, match="asked about this update in an earlier round"):
         again.bring(table.parts[name])
-    again.bring(contributions(6, 3, seed=1)[name])
+    other = contributions(6, 3, seed=1)[name]
+    again.bring(other)
+    with pytest.raises(VaultError, match="in an earlier round"):
+        again.bring(table.parts[name])
+
+
+def test_a_folder_or_a_foreign_file_is_left_as_it_is(tmp_path: Path) -> None:
+    folder, foreign = tmp_path / "folder", tmp_path / "foreign"
+    folder.mkdir(mode=0o755)
+    foreign.write_text("somebody else's" * 100)
+    foreign.chmod(0o644)
+    for path, mode in ((folder, 0o755), (foreign, 0o644)):
+        with pytest.raises(VaultError):
+            DurableDevice(path, Profile(1))
+        assert stat.S_IMODE(path.stat().st_mode) == mode
 
 
 def test_a_store_belongs_to_one_device_and_to_its_owner(tmp_path: Path) -> None:

@@ -7,12 +7,13 @@ so that there is one place that explains them.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from rfa.checks import check_count, check_number
-from rfa.secagg.parameters import Terms, Trust
+from rfa.secagg.parameters import MOST_TURNS, Terms, Trust
 
 AGGREGATORS = {
     "fedavg": "the weighted mean (FedAvg)",
@@ -189,13 +190,19 @@ class Settings:
             )
         if self.dropouts > self.max_dropouts:
             yield f"dropouts={self.dropouts} exceeds max_dropouts={self.max_dropouts}"
-        if 0 < self.weight_limit * self.devices_per_round < 1:
+        if 0 < self.weight_limit < 1 / self.devices_per_round:
+            least = math.ceil(1000 / self.devices_per_round) / 1000
             yield (
                 f"weight_limit={self.weight_limit} cannot hold for {self.devices_per_round} "
-                f"devices: give at least {1 / self.devices_per_round:.2g}"
+                f"devices: give {least} or more"
             )
-        for name in ("nu", "radius"):
-            if not RADII[0] <= getattr(self, name) <= RADII[1]:
+        turns = self.budget * (2 if self.weight_limit else 1)
+        if self.aggregator == "rfa" and turns > MOST_TURNS:
+            yield f"budget={self.budget} takes {turns} secure sums a round, more than {MOST_TURNS}"
+        robust = self.aggregator in ("rfa", "rfa-one-step")
+        means = self.aggregator != "rfa-one-step"
+        for name, used in (("nu", robust), ("radius", means)):
+            if used and not RADII[0] <= getattr(self, name) <= RADII[1]:
                 low, high = RADII
                 yield f"{name} must be from {low:g} to {high:g} for secure sums"
 

@@ -21,6 +21,7 @@ from rfa.secagg.cohort import (
 from rfa.secagg.encoding import MASS, Contribution, Encoding, Part, weighs_more
 from rfa.secagg.errors import (
     AskedTwiceError,
+    NotCanonicalError,
     OtherSessionError,
     OutOfStageError,
     ReplayedRoundError,
@@ -91,7 +92,7 @@ class Device:
             memory: where it was, after a restart; or just the last round that it joined.
         """
         self._mine = mine
-        self._device = profile.device
+        self._device = int(profile.device)
         self._policy = profile.policy
         self._identity = profile.identity
         self._rounding = rounding
@@ -113,6 +114,9 @@ class Device:
                 depends on its update, by the limit on weights, ends the round for the device: the
                 server learns that bit once.
         """
+        if type(request) is not bytes:
+            msg = f"a message is bytes, not {type(request).__name__}"
+            raise NotCanonicalError(msg)
         asked = digest(b"request", request)
         if asked == self.memory.request:
             return self.memory.reply
@@ -151,6 +155,9 @@ class Device:
         if due and message.session != self._opening().session:
             msg = f"{name} of session {message.session.hex()}, which is not that of this round"
             raise OtherSessionError(msg)
+        if due == OVER:
+            msg = f"{name} is asked of a device that has left the round"
+            raise OutOfStageError(msg)
         place = PLACES[type(message)] + IN_TURN * getattr(message, "turn", 0)
         if place < due:
             msg = f"{name} was asked before, with another request"

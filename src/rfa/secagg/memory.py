@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rfa.secagg.hashing import digest
-from rfa.secagg.messages import MOST_NEIGHBOURS, MOST_TURNS
+from rfa.secagg.messages import MOST_NEIGHBOURS
+from rfa.secagg.parameters import MOST_TURNS
 from rfa.secagg.shares import SHARE_SIZE
 from rfa.secagg.wire import KEY, LARGEST, U32, U64, blob, many, read_message, rows, write_message
 

@@ -26,6 +26,7 @@ import numpy as np
 from rfa.secagg.encoding import Vector32
 from rfa.secagg.errors import NotCanonicalError, UnknownKindError
 from rfa.secagg.masks import Words
+from rfa.secagg.parameters import MOST_TURNS
 from rfa.secagg.shares import PRIME, SHARE_SIZE
 from rfa.secagg.wire import (
     KEY,
@@ -47,7 +48,6 @@ from rfa.secagg.wire import (
     write_message,
 )
 
-MOST_TURNS = 256
 MOST_METRICS = 256
 MOST_NEIGHBOURS = 1 << 14
 TAG = 16

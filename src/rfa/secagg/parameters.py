@@ -28,6 +28,8 @@ from rfa.secagg.errors import ParameterError
 
 LARGEST_COHORT = 1 << 20
 LARGEST_DEGREE = 1 << 14
+MOST_TURNS = 256
+"""The most masked sums of a round."""
 LEAST_HONEST = 3
 """With two honest devices, their masses would follow from the sums of masses and of squares."""
 

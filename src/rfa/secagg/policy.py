@@ -12,8 +12,8 @@ from rfa.secagg.errors import (
     WeakTermsError,
     WrongDimensionError,
 )
-from rfa.secagg.messages import MOST_METRICS, MOST_TURNS, Open
-from rfa.secagg.parameters import Parameters, Trust
+from rfa.secagg.messages import MOST_METRICS, Open
+from rfa.secagg.parameters import MOST_TURNS, Parameters, Trust
 
 STEPS = 16
 """The most steps in a round of a server that follows the protocol."""

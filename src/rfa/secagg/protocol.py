@@ -14,8 +14,8 @@ from rfa.secagg.device import IN_TURN, PLACES, Device
 from rfa.secagg.encoding import Total
 from rfa.secagg.errors import AbortError, ParameterError, SecureSumError
 from rfa.secagg.masks import Expand, add_masks
-from rfa.secagg.messages import MOST_METRICS, MOST_TURNS, Open, Question, Unmask
-from rfa.secagg.parameters import Terms, Trust, insist
+from rfa.secagg.messages import MOST_METRICS, Open, Question, Unmask
+from rfa.secagg.parameters import MOST_TURNS, Terms, Trust, insist
 from rfa.secagg.server import Outbox, Server
 from rfa.secagg.vault import DurableDevice
 
@@ -59,11 +59,14 @@ def open_round(  # noqa: PLR0913
     ):
         insist(check_count, name, value, least=least)
     insist(check_number, "limit", limit)
-    opening = Open(os.urandom(16), number, steps, dim, metrics, limit, int(terms.trust))
-    if opening.turns > MOST_TURNS or metrics > MOST_METRICS or limit > 1 or dim >= 1 << 32:
+    sizes = (int(number), int(steps), int(dim), int(metrics))
+    opening = Open(os.urandom(16), *sizes, float(limit), int(terms.trust))
+    large = opening.turns > MOST_TURNS or metrics > MOST_METRICS or number >= 1 << 64
+    if large or limit > 1 or dim >= 1 << 32:
         msg = (
             f"a round has at most {MOST_TURNS} turns, {MOST_METRICS} metrics, 2^32 - 1 coordinates "
-            f"and a limit of 1, not {opening.turns}, {metrics}, {dim} and {limit}"
+            f"and a limit of 1, and a number below 2^64: not {opening.turns}, {metrics}, {dim}, "
+            f"{limit} and {number}"
         )
         raise ParameterError(msg)
     return opening
@@ -97,8 +100,9 @@ class Ended:
             if not self._refused:
                 raise
             device, why = next(iter(self._refused.items()))
-            msg = f"{error} ({len(self._refused)} refused: device {device}, because of {why})"
-            raise type(error)(msg) from None
+            msg = f"{error} ({len(self._refused)} refused; device {device} said: {why})"
+            self._why = type(error)(msg)
+            raise self._why from None
 
 
 class SecureOracle:
@@ -183,12 +187,15 @@ class InProcess:
     def __call__(self, outbox: Outbox) -> Iterable[tuple[int, bytes]]:
         """Bring each request to its device, and its answer back."""
         for device, request in outbox:
-            if self.devices[device].due >= self.lost.get(device, NEVER):
-                continue
+            self.refused.pop(device, None)
             try:
-                yield device, self.devices[device].receive(request)
+                if self.devices[device].due >= self.lost.get(device, NEVER):
+                    continue
+                reply = self.devices[device].receive(request)
             except SecureSumError as error:
                 self.refused[device] = error
+            else:
+                yield device, reply
 
 
 def question_place(turn: int) -> int:

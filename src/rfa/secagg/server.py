@@ -261,7 +261,9 @@ class Server:
     def _take_deal(self, device: int, deal: Deal) -> None:
         turns, degree = self._opening.turns, self.parameters.degree
         if len(deal.commitments) != turns or len(deal.sealed) != turns * degree:
-            msg = f"device {device} dealt {len(deal.sealed)} shares instead of {turns * degree}"
+            wanted = f"{turns} commitments and {turns * degree} shares"
+            found = f"{len(deal.commitments)} and {len(deal.sealed)}"
+            msg = f"device {device} dealt {found} instead of {wanted}"
             raise WrongDimensionError(msg)
         self._formed().deals[self._places[device]] = deal
 

@@ -65,6 +65,7 @@ class Turn:
         self._words = np.zeros(table.cohort.opening.dim if question.vector else 0, WORD)
         self._tail = [0] * (METRICS + table.cohort.opening.metrics)
         self._shares: dict[int, dict[int, int]] = {}
+        self._doubted: set[int] = set()
         self.question = question
         self.alive = alive
         self.arrived: set[int] = set()
@@ -177,14 +178,20 @@ class Turn:
         ]
 
     def _recover(self, place: int, is_secret: Callable[[bytes], bool]) -> bytes:
-        shares = self._shares.get(place, {})
+        """A secret of a device, from the shares of holders who gave no reason for doubt first."""
+        holders = self._table.cohort.neighbours(place)
         threshold = self._table.cohort.parameters.threshold
+        given = self._shares.get(place, {})
+        order = sorted(given, key=lambda one: (holders[one - 1] in self._doubted, one))
+        shares = {one: given[one] for one in order}
         try:
-            return recover(shares, threshold=threshold, is_secret=is_secret)
+            secret, used = recover(shares, threshold=threshold, is_secret=is_secret)
         except BadShareError as error:
             device = self._table.entries[place][0]
             msg = f"a secret of device {device} cannot be opened: {error}; it, or neighbours, lie"
             raise BadShareError(msg) from None
+        self._doubted |= {holders[one - 1] for one in order[:threshold] if one not in used}
+        return secret
 
     def _dealers(self, place: int) -> list[int]:
         """Whose shares a device holds in this turn."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from rfa.secagg.device import Device, Entropy
 from rfa.secagg.encoding import Contribution
 from rfa.secagg.errors import MessageError, ParameterError, VaultError, WeightLimitError
-from rfa.secagg.hashing import digest
+from rfa.secagg.hashing import SIZE, digest
 from rfa.secagg.memory import Memory, read_memory
 from rfa.secagg.messages import MOST_METRICS
 from rfa.secagg.profile import Profile
@@ -31,11 +31,6 @@ _ABSENT = (0, 0.0, (), ())
 _WAIT = 30.0
 """Seconds to wait for another process of the same device."""
 _PRAGMAS = ("journal_mode = DELETE", "synchronous = EXTRA", "secure_delete = ON")
-
-
-def _mark(mine: Contribution) -> bytes:
-    """What is kept of an update, to know it again."""
-    return digest(b"update", mine.update.tobytes())
 
 
 class DurableDevice:
@@ -55,23 +50,34 @@ class DurableDevice:
         self._lock = threading.RLock()
         with self._translated():
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.touch(mode=0o600)
-            path.chmod(0o600)
+            if not path.exists():
+                path.touch(mode=0o600)
             self._store = sqlite3.connect(
                 path, timeout=_WAIT, isolation_level=None, check_same_thread=False
             )
+        try:
+            self._prepare()
+        except BaseException:
+            self._store.close()
+            raise
+
+    def _prepare(self) -> None:
+        """Make the table, see whose store it is, and keep others out of it."""
+        with self._translated():
             for pragma in _PRAGMAS:
                 self._store.execute(f"PRAGMA {pragma}")
             self._store.execute(
                 "CREATE TABLE IF NOT EXISTS kept (name TEXT PRIMARY KEY, value BLOB)"
             )
-
+            self._path.chmod(0o600)
         with self._transaction():
-            owner = profile.device.to_bytes(8, "little")
+            owner = int(self._profile.device).to_bytes(8, "little")
             if (self._find("device") or owner) != owner:
-                msg = f"the store at {path} is not that of device {profile.device}"
+                msg = f"the store at {self._path} is not that of device {self._profile.device}"
                 raise VaultError(msg)
             self._keep("device", owner)
+            if self._find("salt") is None:
+                self._keep("salt", self._entropy(SIZE))
 
     def __enter__(self) -> DurableDevice:
         """Begin to use it."""
@@ -96,7 +102,7 @@ class DurableDevice:
         """
         values = (1, mine.weight, mine.metrics, mine.update) if mine else _ABSENT
         with self._transaction():
-            if mine and self._find("spent") == _mark(mine):
+            if mine and self._find(self._mark(mine)) is not None:
                 who = f"device {self._profile.device}"
                 msg = f"{who} was asked about this update in an earlier round: train anew"
                 raise VaultError(msg)
@@ -107,7 +113,7 @@ class DurableDevice:
         """Answer a request, and remember it first.
 
         Raises:
-            RefusalError, MessageError: if it is refused; nothing has changed then.
+            RefusalError, MessageError: if it is refused, as `Device.receive` does.
             VaultError: if the store cannot be used, or nothing was brought.
         """
         with self._transaction():
@@ -121,13 +127,13 @@ class DurableDevice:
             if device.memory is not memory:
                 self._keep("memory", device.memory.encode())
             if mine and device.memory.context != memory.context:
-                self._keep("spent", _mark(mine))
+                self._keep(self._mark(mine), b"")
         if refused is not None:
             raise refused
         return reply
 
     def end(self) -> None:
-        """Forget everything about the round but its number."""
+        """Forget the round but for its number, and a salted digest of the update."""
         with self._transaction():
             self._keep("memory", Memory(round=self._memory().round).encode())
             self._store.execute("DELETE FROM kept WHERE name = 'mine'")
@@ -135,6 +141,11 @@ class DurableDevice:
     def close(self) -> None:
         """Close the store; everything is on the disk already."""
         self._store.close()
+
+    def _mark(self, mine: Contribution) -> str:
+        """Under what it is kept that an update was asked about; the salt keeps it from guesses."""
+        salt = self._find("salt") or b""
+        return "spent " + digest(b"update", salt, mine.update.tobytes()).hex()
 
     def _memory(self) -> Memory:
         found = self._find("memory")

@@ -50,9 +50,10 @@ class Workers:
 
     def close(self) -> None:
         """Dismiss the processes; a later job starts new ones."""
-        for worker in self._hired:
-            _end(worker)
-        self._hired = []
+        with self._lock:
+            for worker in self._hired:
+                _end(worker)
+            self._hired = []
 
     def add_masks(self, words: Words, tail: list[int], masks: Sequence[Mask]) -> None:
         """Add the streams of many keys, as `add_masks` of `masks` does, with all processes."""
