@@ -104,10 +104,6 @@ def own_leaf(table: Party) -> bytes:
     return leaf_of(table.opening, entry)
 
 
-def leaves(table: Party) -> list[bytes]:
-    return [leaf_of(table.opening, entry) for entry in adverts(table)]
-
-
 def own_place(table: Party) -> int:
     """The position of the victim in its cohort."""
     roster = decode_as(Roster, table.devices[victim_of(table)].memory.roster)

@@ -21,7 +21,6 @@ from rfa.secagg.cohort import (
 from rfa.secagg.encoding import MASS, Contribution, Encoding, Part, weighs_more
 from rfa.secagg.errors import (
     AskedTwiceError,
-    NotCanonicalError,
     OtherSessionError,
     OutOfStageError,
     ReplayedRoundError,
@@ -114,13 +113,10 @@ class Device:
                 depends on its update, by the limit on weights, ends the round for the device: the
                 server learns that bit once.
         """
-        if type(request) is not bytes:
-            msg = f"a message is bytes, not {type(request).__name__}"
-            raise NotCanonicalError(msg)
+        message = decode(request, self._policy.largest + self._size)
         asked = digest(b"request", request)
         if asked == self.memory.request:
             return self.memory.reply
-        message = decode(request, self._policy.largest + self._size)
         self._check_stage(message)
         try:
             after, reply = self._answer(message, request)

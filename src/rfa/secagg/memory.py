@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rfa.secagg.hashing import digest
-from rfa.secagg.messages import MOST_NEIGHBOURS
-from rfa.secagg.parameters import MOST_TURNS
+from rfa.secagg.parameters import LARGEST_DEGREE, MOST_TURNS
 from rfa.secagg.shares import SHARE_SIZE
 from rfa.secagg.wire import KEY, LARGEST, U32, U64, blob, many, read_message, rows, write_message
 
@@ -95,8 +94,8 @@ _FIELDS: dict[str, Any] = {
     "masks": rows(32, MOST_TURNS),
     "seeds": rows(32, MOST_TURNS),
     "rounding": KEY,
-    "incoming": rows(32, MOST_NEIGHBOURS),
-    "shares": many(blob(2 * SHARE_SIZE), MOST_NEIGHBOURS),
+    "incoming": rows(32, LARGEST_DEGREE),
+    "shares": many(blob(2 * SHARE_SIZE), LARGEST_DEGREE),
     "context": KEY,
     "asked": KEY,
     "request": KEY,

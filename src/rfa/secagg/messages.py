@@ -26,7 +26,7 @@ import numpy as np
 from rfa.secagg.encoding import Vector32
 from rfa.secagg.errors import NotCanonicalError, UnknownKindError
 from rfa.secagg.masks import Words
-from rfa.secagg.parameters import MOST_TURNS
+from rfa.secagg.parameters import LARGEST_DEGREE, MOST_TURNS
 from rfa.secagg.shares import PRIME, SHARE_SIZE
 from rfa.secagg.wire import (
     KEY,
@@ -49,7 +49,6 @@ from rfa.secagg.wire import (
 )
 
 MOST_METRICS = 256
-MOST_NEIGHBOURS = 1 << 14
 TAG = 16
 SEALED_SIZE = 2 * SHARE_SIZE + TAG
 SIGNATURE_SIZE = 64
@@ -141,7 +140,7 @@ class Deal(Message):
     """
 
     KIND = 4
-    LAYOUT = (rows(32, MOST_TURNS), rows(SEALED_SIZE, MOST_NEIGHBOURS * MOST_TURNS))
+    LAYOUT = (rows(32, MOST_TURNS), rows(SEALED_SIZE, LARGEST_DEGREE * MOST_TURNS))
 
     commitments: tuple[bytes, ...]
     sealed: tuple[bytes, ...] = field(repr=False)
@@ -163,7 +162,7 @@ class Question(Message):
         REAL,
         U128,
         blob(MANY // 8),
-        rows(SEALED_SIZE, MOST_NEIGHBOURS),
+        rows(SEALED_SIZE, LARGEST_DEGREE),
         array("<f4"),
     )
 
@@ -227,7 +226,7 @@ class Opened(Message):
     """For each neighbour in the turn a share of its self-mask if it survived, else of its key."""
 
     KIND = 10
-    LAYOUT = (U32, rows(SHARE_SIZE, MOST_NEIGHBOURS))
+    LAYOUT = (U32, rows(SHARE_SIZE, LARGEST_DEGREE))
 
     turn: int
     shares: tuple[bytes, ...] = field(repr=False)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 from dataclasses import dataclass
-from typing import NoReturn
 
 import numpy as np
 
@@ -134,13 +133,10 @@ class Place:
         return self.members(memory.survivors) if memory.survivors else None
 
     def _check_enough(self, members: Members) -> None:
-        if not are_enough(self.cohort.parameters, members):
-            self._too_many(len(members))
-
-    def _too_many(self, left: int) -> NoReturn:
         parameters = self.cohort.parameters
-        msg = (
-            f"{parameters.cohort - left} of {parameters.cohort} devices are said to have dropped "
-            f"out, and at most {parameters.dropouts} may"
-        )
-        raise TooManyDropoutsError(msg)
+        if not are_enough(parameters, members):
+            msg = (
+                f"{parameters.cohort - len(members)} of {parameters.cohort} devices are said to "
+                f"have dropped out, and at most {parameters.dropouts} may"
+            )
+            raise TooManyDropoutsError(msg)

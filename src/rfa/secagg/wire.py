@@ -26,7 +26,6 @@ from rfa.secagg.errors import (
 
 MAGIC = b"rfa"
 VERSION = 1
-HEADER = len(MAGIC) + 2
 MANY = 1 << 20
 """The most entries of any list."""
 LARGEST = 1 << 33
