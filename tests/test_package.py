@@ -59,6 +59,17 @@ def test_importing_loads_numpy_and_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_the_command_line_starts_without_what_it_may_not_need() -> None:
+    code = (
+        "import sys, rfa.cli;"
+        "print([m for m in ('torch', 'matplotlib', 'cryptography', 'pyarrow') if m in sys.modules])"
+    )
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
 def test_the_demo_shows_fedavg_breaking_and_rfa_standing(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     curves = demo.learn(tmp_path, devices=120, rounds=20, eval_every=20)

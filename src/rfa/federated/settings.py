@@ -10,10 +10,12 @@ import dataclasses
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rfa.checks import check_count, check_number
-from rfa.secagg.parameters import MOST_TURNS, Terms, Trust
+
+if TYPE_CHECKING:
+    from rfa.secagg.parameters import Terms
 
 AGGREGATORS = {
     "fedavg": "the weighted mean (FedAvg)",
@@ -183,6 +185,8 @@ class Settings:
 
     def _reasons(self) -> Iterator[str]:
         """Why secure sums under these settings would give nothing, or promise nothing."""
+        from rfa.secagg.parameters import MOST_TURNS  # noqa: PLC0415
+
         if self.trust == "lying" and self.aggregator == "rfa" and self.budget > 1:
             yield (
                 f"trust=lying promises nothing for the {self.budget} questions of a round of rfa: "
@@ -216,6 +220,8 @@ class Settings:
     @property
     def terms(self) -> Terms:
         """What the secure sum offers to devices."""
+        from rfa.secagg.parameters import Terms, Trust  # noqa: PLC0415 the command line starts fast
+
         return Terms(
             colluders=self.colluders,
             dropouts=self.max_dropouts,
