@@ -120,7 +120,7 @@ class Devices:
     def _training_data(self, w: Floats32, t: int, device: int) -> tuple[Any, Any, bool]:
         """The examples to train on, and whether they are the same in every round."""
         start, train, _ = self._rows(device)
-        x = self.task.prepare(self.population.x[start:train])
+        x = np.asarray(self.task.prepare(self.population.x[start:train]))
         y = np.asarray(self.population.y[start:train])
         if not self.is_corrupted[device] or not isinstance(self.corruption, DataCorruption):
             return x, y, True

@@ -106,7 +106,7 @@ class LinearLearner(Learner):
     def _residuals(self, scores: Floats32, targets: Floats32) -> Floats32:
         """The gradient of each example's loss in its scores: probability minus target."""
         if self.binary:
-            np.clip(scores, -80, 80, out=scores)  # where float32 has long reached 0 and 1
+            scores.clip(-80, 80, out=scores)  # where float32 has long reached 0 and 1
             return np.subtract(1 / (1 + np.exp(-scores)), targets)
         scores -= np.maximum.reduce(scores, axis=1, keepdims=True)
         np.exp(scores, out=scores)

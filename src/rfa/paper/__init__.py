@@ -1,0 +1,1 @@
+"""The paper, reproduced: its figures, tables and theorem, each by a command."""

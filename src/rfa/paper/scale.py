@@ -1,0 +1,99 @@
+"""How much of an experiment is done: the paper's setting, or a shorter one.
+
+A scale names its seeds, and for some tasks settings that make runs shorter. What a figure says
+itself wins over the scale, and the scale over the paper.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rfa.experiments.config import ConfigError, read_toml
+from rfa.experiments.sweep import Cell, Part, Sweep, cells
+
+LOCAL = ("local_steps", "local_epochs", "batch_size")
+"""Settings of local training, which minibatch SGD does not have."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much is done.
+
+    Attributes:
+        name: its name.
+        title: what it is, in words.
+        seeds: the seeds, if a task has no other.
+        tasks: settings by task; there `seeds` and `levels` (of rho) are not settings.
+        stand_in: the task that stands in for one whose data is missing, if any.
+        frozen: the rounds after which cohorts are frozen.
+        theorem: what the check of the theorem takes.
+    """
+
+    name: str
+    title: str
+    seeds: Sequence[int]
+    tasks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    stand_in: str = ""
+    frozen: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    theorem: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def seeds_of(self, task: str) -> Sequence[int]:
+        """The seeds of a task."""
+        return self.tasks.get(task, {}).get("seeds", self.seeds)
+
+    def settings_of(self, task: str, aggregator: str) -> dict[str, Any]:
+        """What the scale says of the settings of a run."""
+        own = self.tasks.get(task, {})
+        left_out = {"seeds", "levels", *(LOCAL if aggregator == "sgd" else ())}
+        return {name: value for name, value in own.items() if name not in left_out}
+
+    def wants(self, task: str, x: str, value: Any) -> bool:
+        """Whether a level of corruption is among those of a task."""
+        levels = self.tasks.get(task, {}).get("levels")
+        return x != "rho" or levels is None or value in levels
+
+
+def read_scales(path: Path) -> dict[str, Scale]:
+    """The scales in a TOML file, by name.
+
+    Raises:
+        ConfigError: naming the file and what is wrong with it.
+    """
+    try:
+        return {name: Scale(name, **entry) for name, entry in read_toml(path).items()}
+    except TypeError as error:
+        msg = f"the scales in {path} make no sense: {error}"
+        raise ConfigError(msg) from None
+
+
+def scaled_cells(sweep: Sweep, scale: Scale) -> Iterator[Cell]:
+    """The runs of a sweep at a scale, those of the first seed first."""
+    most = sorted({seed for panel in sweep.panels for seed in scale.seeds_of(_task(panel))})
+    for seed in most:
+        for panel in sweep.panels:
+            if seed in scale.seeds_of(_task(panel)):
+                yield from _panel_cells(sweep, scale, panel, seed)
+
+
+def _panel_cells(sweep: Sweep, scale: Scale, panel: Part, seed: int) -> Iterator[Cell]:
+    task = _task(panel)
+    values = [value for value in sweep.values if scale.wants(task, sweep.x, value)]
+    for line in sweep.lines:
+        both = {**panel.settings, **line.settings}
+        own = scale.settings_of(task, both.get("aggregator", ""))
+        whole = dataclasses.replace(
+            sweep,
+            panels=[Part(panel.name, {**own, **panel.settings})],
+            lines=[line],
+            values=values,
+            seeds=[seed],
+        )
+        yield from cells(whole)
+
+
+def _task(panel: Part) -> str:
+    return str(panel.settings.get("task", ""))

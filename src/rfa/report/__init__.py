@@ -1,0 +1,1 @@
+"""Results shown: pictures, tables, and one page that holds them all."""

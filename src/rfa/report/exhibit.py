@@ -1,0 +1,191 @@
+"""What is shown of an experiment, apart from how: lines, panels, tables, and where they come from.
+
+Whoever measures makes an `Exhibit`; whoever draws (`draw`, `html`, `markdown`) knows nothing else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+Value: TypeAlias = str | float | int | None
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line: the mean over seeds, and the band from the lowest to the highest.
+
+    Attributes:
+        label: its name in the legend.
+        x: where it is known.
+        mean: its height there.
+        low: the lowest seed there.
+        high: the highest seed there.
+        seeds: over how many seeds.
+        note: what a reader should know of it, such as runs that diverged.
+        dashed: whether it is a bound or a reference and not a measurement.
+    """
+
+    label: str
+    x: Sequence[float]
+    mean: Sequence[float]
+    low: Sequence[float]
+    high: Sequence[float]
+    seeds: int = 1
+    note: str = ""
+    dashed: bool = False
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One part of a picture.
+
+    Attributes:
+        title: its title.
+        x_label: the name of its horizontal axis.
+        y_label: the name of its vertical axis.
+        lines: its lines.
+        view: panels of the same view belong to the same picture; an exhibit can have several.
+        ticks: names of the places 0, 1, ... on the horizontal axis, where it has no numbers.
+        log_x: whether the horizontal axis is logarithmic.
+        log_y: whether the vertical axis is logarithmic.
+        note: the horizon, and the data used.
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    lines: Sequence[Line]
+    view: str = ""
+    ticks: Sequence[str] = ()
+    log_x: bool = False
+    log_y: bool = False
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table: numbers as numbers, so that whoever shows it decides about digits."""
+
+    title: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[Value]]
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """An experiment to be shown.
+
+    Attributes:
+        name: its name on the command line.
+        title: its title.
+        claim: what it should show.
+        paper: where the paper has it; empty for a user's own.
+        panels: the parts of its pictures.
+        tables: its tables.
+        command: the command that made it.
+        scale: how much of it was done, in words.
+        data: the data used, one sentence for each data set.
+        missing: what could not be shown, and what to do about it.
+    """
+
+    name: str
+    title: str
+    claim: str = ""
+    paper: str = ""
+    panels: Sequence[Panel] = ()
+    tables: Sequence[Table] = ()
+    command: str = ""
+    scale: str = ""
+    data: Sequence[str] = ()
+    missing: Sequence[str] = ()
+
+    @property
+    def views(self) -> list[str]:
+        """The pictures, in order."""
+        return list(dict.fromkeys(panel.view for panel in self.panels))
+
+
+class ExhibitError(Exception):
+    """A file of results to show cannot be read."""
+
+
+def save(exhibit: Exhibit, path: Path) -> None:
+    """Write an exhibit as JSON."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(to_json(exhibit), indent=1, ensure_ascii=False, allow_nan=False)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def load(path: Path) -> Exhibit:
+    """The exhibit in a JSON file.
+
+    Raises:
+        ExhibitError: naming the file.
+    """
+    try:
+        return from_json(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        msg = f"{path} cannot be read as results to show: make it anew ({error})"
+        raise ExhibitError(msg) from None
+
+
+def to_json(exhibit: Exhibit) -> dict[str, Any]:
+    """An exhibit as JSON can hold it: numbers that are not finite become null."""
+    return cast("dict[str, Any]", _plain(dataclasses.asdict(exhibit)))
+
+
+def from_json(values: Mapping[str, Any]) -> Exhibit:
+    """The exhibit that `to_json` was given, with NaN for null heights."""
+    panels = [
+        Panel(**panel | {"lines": [_line(line) for line in panel["lines"]]})
+        for panel in values["panels"]
+    ]
+    tables = [Table(**table) for table in values["tables"]]
+    return Exhibit(**{**values, "panels": panels, "tables": tables})
+
+
+def _line(values: Mapping[str, Any]) -> Line:
+    numbers: dict[str, Any] = {
+        name: [math.nan if value is None else float(value) for value in values[name]]
+        for name in ("x", "mean", "low", "high")
+    }
+    return Line(**{**values, **numbers})
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        named = cast("dict[str, Any]", value)
+        return {key: _plain(entry) for key, entry in named.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in cast("Sequence[Any]", value)]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Values of several seeds at one place, in brief."""
+
+    values: Sequence[float] = field(default_factory=list[float])
+
+    @property
+    def mean(self) -> float:
+        """Their mean."""
+        return math.fsum(self.values) / len(self.values) if self.values else math.nan
+
+    @property
+    def low(self) -> float:
+        """The lowest."""
+        return min(self.values, default=math.nan)
+
+    @property
+    def high(self) -> float:
+        """The highest."""
+        return max(self.values, default=math.nan)
