@@ -35,8 +35,8 @@ bench: $(BENCH_READY) ## measure against geom_median, byzfl, pfl and Flower; wri
 	@echo "== measuring against peers, which takes some minutes"
 	@$(VENV)-bench/bin/python -m benchmarks
 
-results: $(READY) ## the runs on real data behind docs/results.md (RFA_DATA; an hour or two)
-	@$(BIN)/python -m benchmarks.results
+results: $(READY) ## the paper on real data, behind docs/results.md (RFA_DATA; some hours)
+	@$(BIN)/rfa reproduce --page docs/results.md
 
 clean: ## remove the environments and what the tools left behind
 	rm -rf $(VENV) $(VENV)-bench build dist .pytest_cache .ruff_cache .hypothesis

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,11 @@ def flip(x: Any, y: Any, attack: DataAttack) -> tuple[Any, Any]:
 @corrupts_updates
 def backwards(attack: UpdateAttack) -> Any:
     return -10 * attack.updates[attack.corrupted]
+
+
+@corrupts_updates
+def deadly(attack: UpdateAttack) -> Any:
+    os._exit(9)
 
 
 @corrupts_updates

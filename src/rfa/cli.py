@@ -10,7 +10,10 @@ from rich.console import Console
 from rfa.data.cli import data
 from rfa.experiments.cli import run, tasks, user_errors
 from rfa.experiments.runs_cli import runs
+from rfa.experiments.sweep_cli import sweep
 from rfa.experiments.tune_cli import tune
+from rfa.paper.cli import reproduce
+from rfa.report.cli import report
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -24,6 +27,9 @@ main.add_command(tasks)
 main.add_command(tune)
 main.add_command(runs)
 main.add_command(data)
+main.add_command(sweep)
+main.add_command(report)
+main.add_command(reproduce)
 
 
 @main.command()

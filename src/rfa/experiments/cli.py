@@ -206,12 +206,20 @@ def user_errors() -> Generator[None]:
     from rfa.experiments.store import StoreError  # noqa: PLC0415
     from rfa.federated.corruption import CorruptionError, NoSuchCorruptionError  # noqa: PLC0415
     from rfa.federated.crew import WorkerError  # noqa: PLC0415
+    from rfa.report.exhibit import ExhibitError  # noqa: PLC0415
 
     try:
         yield
     except (ConfigError, NoSuchCorruptionError, ValueError) as error:
         raise click.UsageError(str(error)) from None
-    except (DataError, CheckpointError, StoreError, WorkerError, CorruptionError) as error:
+    except (
+        DataError,
+        CheckpointError,
+        StoreError,
+        WorkerError,
+        CorruptionError,
+        ExhibitError,
+    ) as error:
         raise click.ClickException(str(error)) from None
     except (OSError, ImportError, sqlite3.Error) as error:
         raise click.ClickException(str(error)) from None

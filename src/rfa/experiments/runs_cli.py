@@ -47,7 +47,7 @@ def runs(context: click.Context, out: Path, **options: Any) -> None:
         return
     with user_errors():
         wanted = options["status"]
-        rows = _store(out).runs(**{name: options[name] for name in FILTERS})
+        rows = open_store(out).runs(**{name: options[name] for name in FILTERS})
         rows = [row | {"status": _status(out, row)} for row in rows]
         rows = [row for row in rows if wanted in (None, row["status"])]
     if options["as_json"]:
@@ -66,8 +66,8 @@ def runs(context: click.Context, out: Path, **options: Any) -> None:
 def show_run(name: str, out: Path, as_json: bool) -> None:
     """Show one run: NAME, or the beginning or end of it that fits no other."""
     with user_errors():
-        store = _store(out)
-        row = _find(store.runs(), name)
+        store = open_store(out)
+        row = find_run(store.runs(), name)
         row["status"] = _status(out, row)
         evaluations = store.table("evaluations", run=row["run"])
     if as_json:
@@ -97,7 +97,7 @@ def show_run(name: str, out: Path, as_json: bool) -> None:
 def export(file: Path, table: str, out: Path) -> None:
     """Write a table of results to FILE, which ends in .csv or .parquet."""
     with user_errors():
-        rows = _store(out).table(table, order="run" if table == "runs" else "run, round")
+        rows = open_store(out).table(table, order="run" if table == "runs" else "run, round")
         if not rows:
             msg = f"there is nothing to export: {table} is empty"
             raise ValueError(msg)
@@ -109,7 +109,8 @@ def export(file: Path, table: str, out: Path) -> None:
     click.echo(f"{len(rows)} rows of {table} written to {file}", err=True)
 
 
-def _store(out: Path) -> Any:
+def open_store(out: Path) -> Any:
+    """The store of a folder of results that is there already."""
     from rfa.experiments.store import Store  # noqa: PLC0415
 
     return Store(out, create=False)
@@ -129,7 +130,12 @@ def _status(out: Path, row: dict[str, Any]) -> str:
         return "running"
 
 
-def _find(rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
+def find_run(rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    """The one run whose name this is, or the beginning or end of it.
+
+    Raises:
+        ValueError: if none fits, or several do.
+    """
     exact = [row for row in rows if row["run"] == name]
     fitting = exact or [
         row for row in rows if row["run"].startswith(name) or row["run"].endswith(name)

@@ -131,7 +131,7 @@ def cells(sweep: Sweep) -> Iterator[Cell]:
 def settle(given: Mapping[str, Any]) -> Settings:
     """The settings of a run, with `calls` turned into rounds, and no corruption at level 0."""
     values = dict(given)
-    if not values.get("rho", 0.0):
+    if not values.get("rho", 0.0) or values.get("corruption", NONE) == NONE:
         values |= {"corruption": NONE, "rho": 0.0}
     calls = values.pop(CALLS, None)
     settings = resolve(values)
@@ -155,10 +155,11 @@ def _parse(name: str, values: Mapping[str, Any]) -> Sweep:
         msg = f"it has {unknown[0]!r}, and only {', '.join(sorted(known))} mean something"
         raise ConfigError(msg)
     shared = _settings("settings", values.get("settings", {}))
-    plain = {key: values[key] for key in known - {"settings", "panels", "lines"} if key in values}
+    plain: dict[str, Any] = {"title": name, "seeds": [1]}
+    plain |= {key: values[key] for key in known - {"settings", "panels", "lines"} if key in values}
     sweep = Sweep(
         name=name,
-        **{"title": name, "seeds": [1]} | plain,
+        **plain,
         panels=_parts(values, "panels", "title", shared),
         lines=_parts(values, "lines", "label", {}),
     )

@@ -120,7 +120,7 @@ def play_round(
     settings = devices.settings
     chosen = devices.sample(state.round)
     updates = crew.train(state.model, state.round, chosen, places)
-    _corrupt(updates, chosen, state, devices)
+    corrupt(updates, chosen, state, devices)
     outcome, stopped = None, ""
     try:
         outcome = _aggregate(updates, chosen, state, devices)
@@ -169,7 +169,7 @@ def _aggregate(updates: Floats32, chosen: list[int], state: State, devices: Devi
     return aggregate_securely(updates, weights[chosen] / weights.max(), settings, state.round)
 
 
-def _corrupt(updates: Floats32, chosen: list[int], state: State, devices: Devices) -> None:
+def corrupt(updates: Floats32, chosen: list[int], state: State, devices: Devices) -> None:
     """Put what the corrupted devices send in the place of what they would have sent."""
     bad = np.flatnonzero(devices.is_corrupted[chosen])
     if not isinstance(devices.corruption, UpdateCorruption) or not bad.size:

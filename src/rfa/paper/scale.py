@@ -28,18 +28,21 @@ class Scale:
         title: what it is, in words.
         seeds: the seeds, if a task has no other.
         tasks: settings by task; there `seeds` and `levels` (of rho) are not settings.
+        experiments: settings by experiment, which win over all others; there `seeds` and `values`
+            are not settings.
         stand_in: the task that stands in for one whose data is missing, if any.
         frozen: the rounds after which cohorts are frozen.
-        theorem: what the check of the theorem takes.
+        theorem: how much the check of the theorem does.
     """
 
     name: str
     title: str
     seeds: Sequence[int]
     tasks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    experiments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     stand_in: str = ""
     frozen: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    theorem: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    theorem: str = "quick"
 
     def seeds_of(self, task: str) -> Sequence[int]:
         """The seeds of a task."""
@@ -50,6 +53,10 @@ class Scale:
         own = self.tasks.get(task, {})
         left_out = {"seeds", "levels", *(LOCAL if aggregator == "sgd" else ())}
         return {name: value for name, value in own.items() if name not in left_out}
+
+    def values_of(self, experiment: str, values: Sequence[Any]) -> Sequence[Any]:
+        """The values on the horizontal axis of an experiment."""
+        return self.experiments.get(experiment, {}).get("values", values)
 
     def wants(self, task: str, x: str, value: Any) -> bool:
         """Whether a level of corruption is among those of a task."""
@@ -72,27 +79,47 @@ def read_scales(path: Path) -> dict[str, Scale]:
 
 def scaled_cells(sweep: Sweep, scale: Scale) -> Iterator[Cell]:
     """The runs of a sweep at a scale, those of the first seed first."""
-    most = sorted({seed for panel in sweep.panels for seed in scale.seeds_of(_task(panel))})
-    for seed in most:
+    own = scale.experiments.get(sweep.name, {})
+    seeds = {panel.name: own.get("seeds", scale.seeds_of(_task(panel))) for panel in sweep.panels}
+    for seed in sorted({seed for some in seeds.values() for seed in some}):
         for panel in sweep.panels:
-            if seed in scale.seeds_of(_task(panel)):
+            if seed in seeds[panel.name]:
                 yield from _panel_cells(sweep, scale, panel, seed)
 
 
 def _panel_cells(sweep: Sweep, scale: Scale, panel: Part, seed: int) -> Iterator[Cell]:
     task = _task(panel)
-    values = [value for value in sweep.values if scale.wants(task, sweep.x, value)]
+    own = {**scale.experiments.get(sweep.name, {})}
+    for name in ("seeds", "values"):
+        own.pop(name, None)
+    values = scale.values_of(sweep.name, sweep.values)
+    values = [value for value in values if scale.wants(task, sweep.x, value)]
     for line in sweep.lines:
-        both = {**panel.settings, **line.settings}
-        own = scale.settings_of(task, both.get("aggregator", ""))
-        whole = dataclasses.replace(
+        aggregator = {**panel.settings, **line.settings}.get("aggregator", "")
+        layers = (scale.settings_of(task, aggregator), panel.settings, line.settings, own)
+        one = dataclasses.replace(
             sweep,
-            panels=[Part(panel.name, {**own, **panel.settings})],
-            lines=[line],
+            panels=[Part(panel.name, merge(*layers))],
+            lines=[Part(line.name, {})],
             values=values,
             seeds=[seed],
         )
-        yield from cells(whole)
+        yield from cells(one)
+
+
+def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of several layers, of which the later win; rounds and calls replace each other.
+
+    >>> merge({"calls": 600, "rate": 0.1}, {"rounds": 20})
+    {'rate': 0.1, 'rounds': 20}
+    """
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        for name, other in (("rounds", "calls"), ("calls", "rounds")):
+            if name in layer:
+                merged.pop(other, None)
+        merged |= layer
+    return merged
 
 
 def _task(panel: Part) -> str:

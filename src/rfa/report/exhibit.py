@@ -147,7 +147,8 @@ def from_json(values: Mapping[str, Any]) -> Exhibit:
         for panel in values["panels"]
     ]
     tables = [Table(**table) for table in values["tables"]]
-    return Exhibit(**{**values, "panels": panels, "tables": tables})
+    whole: dict[str, Any] = {**values, "panels": panels, "tables": tables}
+    return Exhibit(**whole)
 
 
 def _line(values: Mapping[str, Any]) -> Line:

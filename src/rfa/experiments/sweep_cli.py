@@ -1,0 +1,101 @@
+"""`rfa sweep`: a user's own experiment, many runs for one picture, from one TOML file."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from rfa.experiments.cli import OUT, user_errors
+
+many_runs = [
+    click.option("-j", "--jobs", type=click.IntRange(1), help="Runs at once.  [default: cores]"),
+    click.option(
+        "--data-dir",
+        type=click.Path(path_type=Path, file_okay=False),
+        help="The folder of data sets.  [default: RFA_DATA]",
+    ),
+    click.option("--fresh", is_flag=True, help="Do runs anew that are done already."),
+    click.option("--dry-run", is_flag=True, help="Say how long it takes, and do nothing."),
+]
+
+
+def many_runs_options(command: Any) -> Any:
+    """Give a command the options of how to do many runs."""
+    for option in reversed(many_runs):
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=OUT,
+    show_default=True,
+    help="The folder of results.",
+)
+@many_runs_options
+def sweep(file: Path, out: Path, **options: Any) -> None:
+    """Do the runs that FILE describes, several at once, and draw them.
+
+    Runs that are done already are not done again, and interrupted ones go on. `rfa report` shows
+    the results on one page. docs/lab.md has the form of the file.
+
+    \b
+      title = "My attack"
+      x = "rho"
+      values = [0.0, 0.1, 0.25]
+      seeds = [1, 2, 3]
+      [settings]
+      task = "glyphs-linear"
+      corruption = "mine:attack"
+      calls = 60
+      [[lines]]
+      label = "RFA"
+      aggregator = "rfa"
+    """  # noqa: D301 click reads the backspace
+    from rfa.experiments.sweep import cells, read_sweep  # noqa: PLC0415
+
+    with user_errors():
+        plan = read_sweep(file)
+        runs = list(cells(plan))
+        problems = do_runs([cell.settings for cell in runs], out, options)
+        if not options["dry_run"]:
+            _show(plan, runs, out, f"rfa sweep {file}")
+    if problems:
+        sys.exit(1)
+
+
+def do_runs(runs: list[Any], out: Path, options: dict[str, Any]) -> dict[str, str]:
+    """Say how long runs take, and do them; the problems of those that failed, by name."""
+    from rfa.experiments.jobs import do_work, plan_work  # noqa: PLC0415
+    from rfa.experiments.overview import Overview  # noqa: PLC0415
+    from rfa.experiments.run import Options  # noqa: PLC0415
+
+    how = Options(out, options["data_dir"], checkpoint_every=50, fresh=options["fresh"])
+    work = plan_work(runs, how, options["jobs"] or 0)
+    with Overview(work) as overview:
+        todo = work.todo and not options["dry_run"]
+        problems = do_work(work, how, overview) if todo else {}
+    if problems:
+        click.echo(f"{len(problems)} runs failed, see above: start again to go on", err=True)
+    return problems
+
+
+def _show(plan: Any, runs: list[Any], out: Path, command: str) -> None:
+    from rfa.experiments.store import Store  # noqa: PLC0415
+    from rfa.report.gather import find_results, gather  # noqa: PLC0415
+    from rfa.report.report import keep  # noqa: PLC0415
+
+    with Store(out) as store:
+        results = find_results(store, runs)
+    pictures = keep(gather(plan, results, command=command), out)
+    console = Console(markup=False, highlight=False)
+    for picture in pictures:
+        console.print(f"Picture: {picture}", soft_wrap=True)
+    console.print(f"Page: rfa report --out {out}", soft_wrap=True)

@@ -1,0 +1,225 @@
+"""Weiszfeld's algorithm on frozen cohorts: Figure 1 and its version in the appendix.
+
+FedAvg without corruption is stopped after some rounds, and the devices of the next round send their
+updates, some of them corrupted. On these points: how fast the smoothed Weiszfeld algorithm comes to
+their smoothed geometric median v*, and what weight beta_i each point has there, beside the alpha_i
+of the mean.
+
+All iterates are averages of the points, so it all happens in the m dimensions that they span: a QR
+decomposition keeps every distance to the last digit of float64.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rfa.data.cache import load
+from rfa.experiments import checkpoint as checkpoints
+from rfa.experiments.config import run_name
+from rfa.experiments.run import CHECKPOINT
+from rfa.experiments.sweep import settle
+from rfa.federated.corruption import NoSuchCorruptionError
+from rfa.federated.devices import Devices
+from rfa.federated.rounds import State, corrupt
+from rfa.federated.settings import NONE, Settings
+from rfa.kernel import Floats
+from rfa.median import geometric_median
+from rfa.oracle import PlainOracle
+from rfa.paper.scale import Scale
+from rfa.report.exhibit import Exhibit, Line, Panel, Table, Value
+from rfa.tasks import find_task
+from rfa.weiszfeld import weiszfeld
+
+DISTANCE, OBJECTIVE, WEIGHTS = "distance to the median", "objective", "re-weighting"
+NEAR = 1e-3
+"""The relative distance to the median that counts as having come to it."""
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """What the algorithm does on one cohort.
+
+    Attributes:
+        task: the task.
+        corruption: what the corrupted devices do.
+        distance: |v_r - v*| over |v_0 - v*|, from the mean (r = 0) on.
+        objective: g(v_r) / g(v*) - 1.
+        ratio: beta_i / alpha_i at the median.
+        corrupted: which devices are corrupted.
+        share: the share of the weight alpha on corrupted devices.
+    """
+
+    task: str
+    corruption: str
+    distance: Floats
+    objective: Floats
+    ratio: Floats
+    corrupted: Floats
+    share: float
+
+    @property
+    def share_after(self) -> float:
+        """The share of the weight beta on corrupted devices, alpha being equal on average."""
+        bad = self.ratio[self.corrupted > 0]
+        return self.share * float(bad.mean()) if bad.size else 0.0
+
+    @property
+    def steps(self) -> int | None:
+        """Weiszfeld steps from the mean to the neighbourhood of the median."""
+        near = np.flatnonzero(self.distance <= NEAR)
+        return int(near[0]) if near.size else None
+
+
+def frozen_run(task: str, scale: Scale, plan: Mapping[str, Any]) -> Settings:
+    """The run of FedAvg that is stopped."""
+    own = scale.settings_of(task, "fedavg")
+    own.pop("calls", None)
+    rounds = scale.frozen.get("rounds", plan["rounds"])
+    return settle({**own, "task": task, "aggregator": "fedavg", "rounds": rounds})
+
+
+def freeze(
+    settings: Settings, out: Path, data: Path | None, plan: Mapping[str, Any]
+) -> list[Frozen]:
+    """What the algorithm does after a run that is done, for each corruption that the task has."""
+    saved = checkpoints.load(out / run_name(settings) / CHECKPOINT)
+    if saved is None:
+        return []
+    task = find_task(settings.task)
+    population = load(task.reader, data)
+    found: list[Frozen] = []
+    for corruption in plan["corruptions"]:
+        rho = 0.0 if corruption == NONE else plan["rho"]
+        with_bad = dataclasses.replace(settings, corruption=corruption, rho=rho)
+        try:
+            devices = Devices(with_bad, task, population)
+        except NoSuchCorruptionError:
+            continue
+        found.append(_study(devices, saved.state, plan["steps"]))
+    return found
+
+
+def _study(devices: Devices, state: State, steps: int) -> Frozen:
+    chosen = devices.sample(state.round)
+    updates = np.stack([devices.train(state.model, state.round, device) for device in chosen])
+    corrupt(updates, chosen, state, devices)
+    bad = devices.is_corrupted[chosen]
+    alpha = devices.weights[chosen] / devices.weights[chosen].sum()
+    points = span(updates)
+    nu = devices.settings.nu
+    best = geometric_median(points, alpha, nu=nu)
+    iterates = list(_iterates(points, alpha, nu, steps))
+    gaps = np.array([np.linalg.norm(v - best.point) for v in iterates])
+    costs = np.array([_cost(points, alpha, v) for v in iterates])
+    least = min(_cost(points, alpha, best.point), float(costs.min()))
+    return Frozen(
+        task=devices.settings.task,
+        corruption=devices.settings.corruption,
+        distance=gaps / gaps[0],
+        objective=np.maximum(costs / least - 1, 0.0),
+        ratio=best.weights / alpha,
+        corrupted=bad.astype(np.float64),
+        share=float(alpha[bad].sum()),
+    )
+
+
+def span(updates: Any) -> Floats:
+    """Points in as few dimensions as there are points, with the same distances."""
+    points = np.asarray(updates, np.float64)
+    points = points - points.mean(axis=0)
+    if points.shape[1] <= points.shape[0]:
+        return points
+    triangle: Any = np.linalg.qr(points.T, mode="r")
+    return triangle.T
+
+
+def _iterates(points: Floats, alpha: Floats, nu: float, steps: int) -> Iterator[Floats]:
+    """The weighted mean, and what each Weiszfeld step makes of it."""
+    ask = PlainOracle(points, alpha)
+    v = alpha @ points
+    yield v
+    for _ in range(steps):
+        v = weiszfeld(ask, v, nu=nu, steps=1)
+        yield v
+
+
+def _cost(points: Floats, alpha: Floats, v: Floats) -> float:
+    return float(alpha @ np.linalg.norm(points - v, axis=1))
+
+
+def exhibit(plan: Mapping[str, Any], found: Sequence[Frozen], names: Mapping[str, str]) -> Exhibit:
+    """Panels for each task, and the table behind them.
+
+    Args:
+        plan: title, claim and paper, from the experiment's file.
+        found: what was measured.
+        names: the titles of tasks.
+    """
+    tasks = list(dict.fromkeys(one.task for one in found))
+    panels: list[Panel] = []
+    for view, label in (
+        (DISTANCE, "distance to the median (of the mean's)"),
+        (OBJECTIVE, "objective above its minimum (relative)"),
+    ):
+        for task in tasks:
+            own = [one for one in found if one.task == task]
+            lines = [_convergence(one, view) for one in own]
+            panels.append(Panel(names[task], "Weiszfeld steps", label, lines, view, log_y=True))
+    for one in found:
+        if one.corruption != NONE:
+            title = f"{names[one.task]}, {one.corruption}"
+            label = "beta_i / alpha_i"
+            panels.append(
+                Panel(title, "devices, in order (%)", label, list(_weights(one)), WEIGHTS)
+            )
+    return Exhibit(
+        name=plan["name"],
+        title=plan["title"],
+        claim=plan["claim"],
+        paper=plan["paper"],
+        panels=panels,
+        tables=[_table(found, names)],
+    )
+
+
+def _convergence(one: Frozen, view: str) -> Line:
+    heights = one.distance if view == DISTANCE else one.objective
+    shown = [float(y) if y > 0 else float("nan") for y in heights]
+    label = "no corruption" if one.corruption == NONE else one.corruption
+    return Line(label, list(map(float, range(len(shown)))), shown, shown, shown)
+
+
+def _weights(one: Frozen) -> Iterator[Line]:
+    for label, mark in (("honest", 0.0), ("corrupted", 1.0)):
+        heights = np.sort(one.ratio[one.corrupted == mark])[::-1]
+        places = 100 * (np.arange(len(heights)) + 0.5) / max(1, len(heights))
+        shown = [float(y) for y in heights]
+        yield Line(label, [float(x) for x in places], shown, shown, shown)
+
+
+def _table(found: Sequence[Frozen], names: Mapping[str, str]) -> Table:
+    head = ["task", "corruption", "weight of the corrupted in the mean (%)"]
+    head += ["in the median (%)", f"steps to {NEAR:g} of the mean's distance", "last rate"]
+    rows: list[list[Value]] = []
+    for one in found:
+        shares: list[Value] = [None, None]
+        if one.corruption != NONE:
+            shares = [100 * one.share, 100 * one.share_after]
+        rows.append([names[one.task], one.corruption, *shares, one.steps, _rate(one)])
+    return Table("Frozen cohorts", head, rows)
+
+
+def _rate(one: Frozen) -> float | None:
+    """The factor by which a step shortens the distance, where it is straight in log scale."""
+    gaps = one.distance
+    there = np.flatnonzero((gaps < 1e-2) & (gaps > 1e-9))  # noqa: PLR2004
+    if there.size < 2:  # noqa: PLR2004
+        return None
+    first, last = int(there[0]), int(there[-1])
+    return float((gaps[last] / gaps[first]) ** (1 / (last - first))) if last > first else None

@@ -1,0 +1,87 @@
+"""The page of results in the repository: pictures, numbers and verdicts, from the store.
+
+What stands above the mark was written by hand and is kept; everything below is made anew.
+"""
+
+from __future__ import annotations
+
+import csv
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rfa.experiments.store import Store
+from rfa.paper.claims import judge
+from rfa.paper.evidence import Evidence
+from rfa.paper.reproduce import Experiment
+from rfa.report.exhibit import Exhibit, Table
+from rfa.report.gather import Result, find_results
+from rfa.report.markdown import rows, section
+
+MARK = "<!-- made by `rfa reproduce --page`: what follows is replaced -->"
+NUMBERS = "numbers.csv"
+
+
+def collect(experiments: Sequence[Experiment], exhibits: Sequence[Exhibit], out: Path) -> Evidence:
+    """The runs of the experiments, and what they show."""
+    results: dict[str, list[Result]] = {}
+    with Store(out) as store:
+        for experiment in experiments:
+            results[experiment.name] = find_results(store, experiment.with_data.cells)
+    return Evidence(results, {exhibit.name: exhibit for exhibit in exhibits})
+
+
+def statements(evidence: Evidence) -> Exhibit:
+    """The verdicts on the paper's statements, as an exhibit of their own."""
+    return Exhibit(
+        name="statements",
+        title="The paper's statements, one by one",
+        claim="What the paper says, whether the runs at hand confirm it, and the numbers.",
+        tables=[judge(evidence)],
+    )
+
+
+def write_page(
+    page: Path, shown: Sequence[tuple[Exhibit, Sequence[Path]]], verdicts: Table, scale: str
+) -> None:
+    """Write the page, the pictures beside it in a folder of its name, and the table of numbers.
+
+    Args:
+        page: the Markdown file.
+        shown: what to show, and where the pictures of it are.
+        verdicts: the statements.
+        scale: how much was done, in words.
+    """
+    folder = page.with_suffix("")
+    if folder.exists():
+        shutil.rmtree(folder)
+    old = page.read_text(encoding="utf-8") if page.exists() else ""
+    kept = old.partition(MARK)[0] if MARK in old else "# Results\n\n"
+    lines = [MARK, "", *_verdicts(verdicts, scale)]
+    folder.mkdir(parents=True)
+    for exhibit, pictures in shown:
+        copies = [shutil.copy(path, folder) for path in pictures]
+        lines += section(exhibit, [f"{folder.name}/{Path(copy).name}" for copy in copies])
+    page.write_text(kept + "\n".join(lines).rstrip() + "\n", encoding="utf-8")
+    _write_numbers(folder / NUMBERS, [exhibit for exhibit, _ in shown])
+
+
+def _verdicts(verdicts: Table, scale: str) -> Iterator[str]:
+    yield "## The paper's statements, one by one"
+    yield ""
+    yield f"All numbers are at this scale: {scale}."
+    yield ""
+    yield from rows(verdicts)
+
+
+def _write_numbers(path: Path, exhibits: Sequence[Exhibit]) -> None:
+    """Every number of every table, one a row."""
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["experiment", "table", "row", "column", "value"])
+        for exhibit in exhibits:
+            for table in exhibit.tables:
+                for number, row in enumerate(table.rows, start=1):
+                    for name, value in zip(table.head, row, strict=True):
+                        shown = f"{value:.6g}" if isinstance(value, float) else value
+                        writer.writerow([exhibit.name, table.title, number, name, shown])

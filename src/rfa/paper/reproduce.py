@@ -1,0 +1,220 @@
+"""Each figure and table of the paper, from its file in `experiments/` to what is shown of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rfa.data.cache import data_dir, locate
+from rfa.data.dataset import DataError
+from rfa.experiments.config import ConfigError, read_toml
+from rfa.experiments.store import Store
+from rfa.experiments.sweep import Cell, Part, Sweep, make_sweep
+from rfa.federated.settings import Settings
+from rfa.paper import datatable, frozen, weights
+from rfa.paper.byzantine import byzantine_table
+from rfa.paper.scale import Scale, read_scales, scaled_cells
+from rfa.report.exhibit import Exhibit
+from rfa.report.gather import find_results, gather
+from rfa.tasks import find_task
+
+SCALES = "scales.toml"
+SWEEPS = ("sweep", "weights", "corruptions")
+KINDS = (*SWEEPS, "frozen", "data", "theorem")
+THEOREM = {"quick": 15.0, "short": 150.0, "full": 1200.0}
+"""Seconds that the check of the theorem takes, by how much it does."""
+PLACES = (Path(__file__).parent / "experiments", Path(__file__).parents[3] / "experiments")
+"""Where the files are: in an installed package, and in the repository."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A figure, a table or a theorem of the paper.
+
+    Attributes:
+        name: the name of its file.
+        kind: what is done: runs of a sweep, with what else they show (the weights in their
+            rounds, the table of corruptions), frozen cohorts, the data table, the theorem.
+        plan: what its file says.
+        scale: how much is done.
+        data: the folder of data sets, if there is one.
+    """
+
+    name: str
+    kind: str
+    plan: Mapping[str, Any]
+    scale: Scale
+    data: Path | None = None
+
+    def runs(self) -> list[Settings]:
+        """The runs that it needs."""
+        if self.kind in SWEEPS:
+            return [cell.settings for cell in self.with_data.cells]
+        if self.kind == "frozen":
+            return [frozen.frozen_run(task, self.scale, self.plan) for task in self.with_data.tasks]
+        return []
+
+    @property
+    def with_data(self) -> WithData:
+        """What of it can be done with the data at hand."""
+        if self.kind in SWEEPS:
+            sweep = make_sweep(self.name, self.plan)
+            panels, missing = _panels(sweep, self.scale, self.data)
+            values = self.scale.values_of(self.name, sweep.values)
+            whole = dataclasses.replace(sweep, panels=panels, values=values)
+            return WithData(whole, list(scaled_cells(whole, self.scale)), missing=missing)
+        tasks, missing = _tasks(self.plan.get("tasks", ()), self.scale, self.data)
+        return WithData(tasks=tasks, missing=missing)
+
+    @property
+    def seconds(self) -> float:
+        """How long it takes beside its runs."""
+        return THEOREM.get(self.scale.theorem, 0.0) if self.kind == "theorem" else 0.0
+
+    def show(self, out: Path, command: str) -> Exhibit:
+        """What the results in a folder show."""
+        return dataclasses.replace(
+            self._show(out), command=command, scale=f"{self.scale.name}: {self.scale.title}"
+        )
+
+    def _show(self, out: Path) -> Exhibit:
+        if self.kind == "theorem":
+            from rfa.paper import theorem  # noqa: PLC0415
+
+            return theorem.exhibits(self.scale.theorem)
+        named = {**self.plan, "name": self.name}
+        if self.kind == "data":
+            return datatable.exhibit(named, self.data)
+        ready = self.with_data
+        if self.kind == "frozen":
+            found: list[frozen.Frozen] = []
+            for settings in self.runs():
+                found += frozen.freeze(settings, out, self.data, self.plan)
+            made = frozen.exhibit(named, found, {task: task for task in ready.tasks})
+            return dataclasses.replace(made, missing=ready.missing, data=_notes(out, self.runs()))
+        assert ready.sweep is not None  # noqa: S101 a sweep has one
+        with Store(out) as store:
+            results = find_results(store, ready.cells)
+            if self.kind == "weights":
+                made = weights.exhibit(ready.sweep, results, store, self.data)
+            else:
+                made = gather(ready.sweep, results)
+        if self.kind == "corruptions":
+            made = dataclasses.replace(made, tables=[*made.tables, byzantine_table()])
+        absent = len(ready.cells) - len(results)
+        left = [f"{absent} of {len(ready.cells)} runs are not done"] if absent else []
+        return dataclasses.replace(made, missing=[*ready.missing, *left])
+
+
+@dataclass(frozen=True)
+class WithData:
+    """The part of an experiment for which there is data, and what to do about the rest."""
+
+    sweep: Sweep | None = None
+    cells: Sequence[Cell] = ()
+    tasks: Sequence[str] = ()
+    missing: list[str] = field(default_factory=list[str])
+
+
+def find_experiments(
+    names: Sequence[str], scale: str, data: Path | None, places: Sequence[Path] = PLACES
+) -> list[Experiment]:
+    """The experiments of those names; all of them where none is given.
+
+    Args:
+        names: their names.
+        scale: the name of a scale.
+        data: the folder of data sets, if it is not what RFA_DATA says.
+        places: folders to look in for the files; the first that has some counts.
+
+    Raises:
+        ConfigError: if there is no such experiment or scale, or a file makes no sense.
+    """
+    folder = next((place for place in places if (place / SCALES).exists()), None)
+    if folder is None:
+        msg = f"no {SCALES} is found in {' or '.join(map(str, places))}"
+        raise ConfigError(msg)
+    scales = read_scales(folder / SCALES)
+    known = {path.stem: path for path in sorted(folder.glob("*.toml")) if path.name != SCALES}
+    for name in names:
+        if name not in known:
+            msg = f"no experiment is called {name!r}: there are {', '.join(known)}"
+            raise ConfigError(msg)
+    if scale not in scales:
+        msg = f"no scale is called {scale!r}: there are {', '.join(scales)}"
+        raise ConfigError(msg)
+    return [_read(known[name], scales[scale], data) for name in names or known]
+
+
+def _read(path: Path, scale: Scale, data: Path | None) -> Experiment:
+    plan = read_toml(path)
+    kind = plan.pop("kind", "sweep")
+    if kind not in KINDS:
+        msg = f"{path}: kind must be one of {', '.join(KINDS)}, not {kind!r}"
+        raise ConfigError(msg)
+    return Experiment(path.stem, kind, plan, scale, data_dir(data))
+
+
+def _panels(sweep: Sweep, scale: Scale, data: Path | None) -> tuple[list[Part], list[str]]:
+    """The panels whose data is there; the scale's stand-in takes the place of others."""
+    panels: dict[str, Part] = {}
+    missing: dict[str, list[str]] = {}
+    for panel in sweep.panels:
+        problem = _problem(str(panel.settings["task"]), data)
+        if not problem:
+            panels[panel.name] = panel
+            continue
+        missing.setdefault(problem, []).append(panel.name)
+        if scale.stand_in:
+            settings = {**panel.settings, "task": scale.stand_in}
+            key = json.dumps(settings, sort_keys=True)
+            panels.setdefault(key, Part(f"{scale.stand_in} for {panel.name}", settings))
+    return list(panels.values()), _grouped(missing)
+
+
+def _tasks(names: Iterable[str], scale: Scale, data: Path | None) -> tuple[list[str], list[str]]:
+    """The tasks whose data is there, or the scale's stand-in."""
+    tasks: dict[str, None] = {}
+    missing: dict[str, list[str]] = {}
+    for task in names:
+        problem = _problem(task, data)
+        if problem:
+            missing.setdefault(problem, []).append(task)
+        if not problem or scale.stand_in:
+            tasks[scale.stand_in if problem else task] = None
+    return list(tasks), _grouped(missing)
+
+
+def _grouped(missing: Mapping[str, Sequence[str]]) -> list[str]:
+    return [f"{'; '.join(names)}: {problem}" for problem, names in missing.items()]
+
+
+def _problem(task: str, data: Path | None) -> str:
+    """What is missing for a task, and what to do; nothing if it can be done."""
+    try:
+        locate(find_task(task).reader, data)
+    except DataError as error:
+        return str(error)
+    return ""
+
+
+def _notes(out: Path, runs: Sequence[Settings]) -> list[str]:
+    wanted = {settings.task for settings in runs}
+    with Store(out) as store:
+        rows = store.runs(aggregator="fedavg")
+    sentences = (
+        f"{row['task']}, {row['devices']} devices" + (f": {row['note']}" if row["note"] else "")
+        for row in rows
+        if row["task"] in wanted
+    )
+    return list(dict.fromkeys(sentences))
+
+
+def all_runs(experiments: Sequence[Experiment]) -> Iterator[Settings]:
+    """The runs of all experiments, those of the first seeds first."""
+    runs = [settings for experiment in experiments for settings in experiment.runs()]
+    yield from sorted(runs, key=lambda settings: settings.seed)

@@ -1,0 +1,104 @@
+"""Verdicts follow the numbers: each statement is confirmed by some and refuted by others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from rfa.experiments.sweep import Cell, settle
+from rfa.paper import claims
+from rfa.paper.claims import NO, OPEN, YES, judge
+from rfa.paper.evidence import Evidence, equal, say
+from rfa.report.exhibit import Exhibit, Spread, Table
+from rfa.report.gather import Result
+
+SETTINGS = settle({"task": "tests.tiny:TASK"})
+
+
+def runs(
+    panel: str, line: str, value: Any, accuracies: Sequence[float], **more: Any
+) -> list[Result]:
+    """Runs that stay at one accuracy from the first round to the last."""
+    return [
+        Result(
+            Cell(panel, line, value, SETTINGS),
+            {"status": "finished", "rounds": 100, "oracle_calls": 300, **more},
+            [{"round": t, "oracle_calls": 3 * t, "test_accuracy": a / 100} for t in (0, 50, 100)],
+        )
+        for a in accuracies
+    ]
+
+
+def verdict(judge_one: Any, results: dict[str, list[Result]]) -> bool:
+    return judge_one(Evidence(results, {}))[0]
+
+
+def test_every_statement_is_open_without_runs() -> None:
+    table = judge(Evidence({}, {}))
+    assert len(table.rows) == len(claims.JUDGES)
+    assert {row[1] for row in table.rows} == {OPEN}
+    assert all(str(row[0]).endswith(".") for row in table.rows)
+
+
+@pytest.mark.parametrize(("rfa", "fedavg", "good"), [(50, 40, True), (40, 50, False)])
+def test_who_is_ahead_under_poisoned_data(rfa: float, fedavg: float, good: bool) -> None:
+    results = runs(claims.EMNIST, "RFA", 0.25, [rfa]) + runs(
+        claims.EMNIST, "FedAvg", 0.25, [fedavg]
+    )
+    assert verdict(claims.separates_linear, {"robustness": results}) is good
+    rows = judge(Evidence({"robustness": results}, {})).rows
+    (row,) = [row for row in rows if row[0] == claims.separates_linear.__doc__]
+    assert row[1] == (YES if good else NO)
+    assert f"RFA {rfa:.1f}" in str(row[2])
+
+
+@pytest.mark.parametrize(
+    ("rfa", "fedavg", "good"), [(45, 6, True), (39, 6, False), (45, 12, False)]
+)
+def test_omniscient_devices(rfa: float, fedavg: float, good: bool) -> None:
+    panel = "EMNIST linear, omniscient"
+    results = runs(panel, "RFA", 0.25, [rfa]) + runs(panel, "FedAvg", 0.25, [fedavg])
+    assert verdict(claims.omniscient_linear, {"robustness": results}) is good
+
+
+@pytest.mark.parametrize(("iid", "good"), [(65.0, True), (60.0, False)])
+def test_the_gap_for_an_even_split(iid: float, good: bool) -> None:
+    by_writer = runs(claims.EMNIST, "RFA", 0.0, [64]) + runs(claims.EMNIST, "FedAvg", 0.0, [65])
+    panel = "EMNIST linear, i.i.d., data"
+    dealt = runs(panel, "RFA", 0.0, [iid]) + runs(panel, "FedAvg", 0.0, [65])
+    assert verdict(claims.iid_gap, {"robustness": by_writer, "iid": dealt}) is good
+
+
+@pytest.mark.parametrize(("lost", "good"), [(1, True), (0, False)])
+def test_small_cohorts_that_diverge(lost: int, good: bool) -> None:
+    panel = "EMNIST linear, omniscient 0.25"
+    found: list[Result] = []
+    for count in (10, 50, 100):
+        found += runs(panel, f"{count} devices", None, [50, 50])
+    found += lost * runs(panel, "10 devices", None, [5], status="diverged")
+    assert verdict(claims.small_cohorts_diverge, {"devices": found}) is good
+
+
+@pytest.mark.parametrize(("krum", "good"), [(70.0, True), (50.0, False)])
+def test_krum_and_the_others(krum: float, good: bool) -> None:
+    found = runs(claims.SENT, "RFA", 0.25, [60]) + runs(claims.SENT, "multi-Krum", 0.25, [krum])
+    for name in ("coordinate median", "norm clipping", "trimmed mean"):
+        found += runs(claims.SENT, name, 0.25, [59 if good else 61])
+    assert verdict(claims.krum_ahead, {"comparators": found}) is good
+    assert verdict(claims.beats_comparators, {"comparators": found}) is good
+
+
+@pytest.mark.parametrize(("rate", "good"), [(0.4, True), (1.0, False)])
+def test_linear_convergence(rate: float, good: bool) -> None:
+    shown = Exhibit("weiszfeld", "", tables=[Table("", ["rate"], [[0.3], [rate], [None]])])
+    assert claims.linear_rate(Evidence({}, {"weiszfeld": shown}))[0] is good
+
+
+def test_what_equal_means() -> None:
+    assert equal(Spread([50.0]), Spread([50.9]))
+    assert not equal(Spread([50.0]), Spread([51.1]))
+    assert equal(Spread([48.0, 52.0]), Spread([53.0]))
+    assert say(Spread([50.04])) == "50.0"
+    assert say(Spread([1.0, 3.0])) == "2.0 (1.0 to 3.0)"
