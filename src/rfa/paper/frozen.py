@@ -37,6 +37,8 @@ from rfa.tasks import find_task
 from rfa.weiszfeld import weiszfeld
 
 DISTANCE, OBJECTIVE, WEIGHTS = "distance to the median", "objective", "re-weighting"
+POLISH = 200
+"""Plain steps that take the reference to the last digit."""
 NEAR = 1e-3
 """The relative distance to the median that counts as having come to it."""
 
@@ -53,6 +55,7 @@ class Frozen:
         ratio: beta_i / alpha_i at the median.
         corrupted: which devices are corrupted.
         share: the share of the weight alpha on corrupted devices.
+        share_after: the share of the weight beta on them, at the median.
     """
 
     task: str
@@ -62,12 +65,7 @@ class Frozen:
     ratio: Floats
     corrupted: Floats
     share: float
-
-    @property
-    def share_after(self) -> float:
-        """The share of the weight beta on corrupted devices, alpha being equal on average."""
-        bad = self.ratio[self.corrupted > 0]
-        return self.share * float(bad.mean()) if bad.size else 0.0
+    share_after: float
 
     @property
     def steps(self) -> int | None:
@@ -114,10 +112,11 @@ def _study(devices: Devices, state: State, steps: int) -> Frozen:
     points = span(updates)
     nu = devices.settings.nu
     best = geometric_median(points, alpha, nu=nu)
+    median = weiszfeld(PlainOracle(points, alpha), best.point, nu=nu, steps=POLISH)
     iterates = list(_iterates(points, alpha, nu, steps))
-    gaps = np.array([np.linalg.norm(v - best.point) for v in iterates])
+    gaps = np.array([np.linalg.norm(v - median) for v in iterates])
     costs = np.array([_cost(points, alpha, v) for v in iterates])
-    least = min(_cost(points, alpha, best.point), float(costs.min()))
+    least = min(_cost(points, alpha, median), float(costs.min()))
     return Frozen(
         task=devices.settings.task,
         corruption=devices.settings.corruption,
@@ -126,6 +125,7 @@ def _study(devices: Devices, state: State, steps: int) -> Frozen:
         ratio=best.weights / alpha,
         corrupted=bad.astype(np.float64),
         share=float(alpha[bad].sum()),
+        share_after=float(best.weights[bad].sum()),
     )
 
 

@@ -86,16 +86,21 @@ class Experiment:
             from rfa.paper import theorem  # noqa: PLC0415
 
             return theorem.exhibits(self.scale.theorem)
-        named = {**self.plan, "name": self.name}
         if self.kind == "data":
-            return datatable.exhibit(named, self.data)
+            return datatable.exhibit({**self.plan, "name": self.name}, self.data)
+        return self._show_frozen(out) if self.kind == "frozen" else self._show_sweep(out)
+
+    def _show_frozen(self, out: Path) -> Exhibit:
+        ready, runs = self.with_data, self.runs()
+        found: list[frozen.Frozen] = []
+        for settings in runs:
+            found += frozen.freeze(settings, out, self.data, self.plan)
+        names = {task: self.plan["tasks"].get(task, task) for task in ready.tasks}
+        made = frozen.exhibit({**self.plan, "name": self.name}, found, names)
+        return dataclasses.replace(made, missing=ready.missing, data=_notes(out, runs))
+
+    def _show_sweep(self, out: Path) -> Exhibit:
         ready = self.with_data
-        if self.kind == "frozen":
-            found: list[frozen.Frozen] = []
-            for settings in self.runs():
-                found += frozen.freeze(settings, out, self.data, self.plan)
-            made = frozen.exhibit(named, found, {task: task for task in ready.tasks})
-            return dataclasses.replace(made, missing=ready.missing, data=_notes(out, self.runs()))
         assert ready.sweep is not None  # noqa: S101 a sweep has one
         with Store(out) as store:
             results = find_results(store, ready.cells)
