@@ -38,7 +38,8 @@ def _choose(names: tuple[str, ...], out: Path) -> list[Any]:
     from rfa.report.runs import show_runs  # noqa: PLC0415
 
     known = known_exhibits(out)
-    exhibits = find_exhibits(out, [name for name in names if name in known] if names else ())
+    wanted = [name for name in names if name in known] if names else list(known)
+    exhibits = find_exhibits(out, wanted)
     single = [name for name in names if name not in known]
     if not single and (names or exhibits):
         return exhibits

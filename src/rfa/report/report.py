@@ -25,18 +25,19 @@ def known_exhibits(out: Path) -> dict[str, Path]:
     return {path.stem: path for path in sorted((out / EXHIBITS).glob("*.json"))}
 
 
-def find_exhibits(out: Path, names: Sequence[str] = ()) -> list[Exhibit]:
+def find_exhibits(out: Path, names: Sequence[str] | None = None) -> list[Exhibit]:
     """The exhibits in a folder of results, all of them or those named.
 
     Raises:
         ExhibitError: if one is not there, or cannot be read.
     """
     known = known_exhibits(out)
-    for name in names:
+    chosen = list(known) if names is None else names
+    for name in chosen:
         if name not in known:
             msg = f"nothing in {out} is called {name!r}: there is {', '.join(known) or 'nothing'}"
             raise ExhibitError(msg)
-    return [load(known[name]) for name in names or known]
+    return [load(known[name]) for name in chosen]
 
 
 def write_report(
