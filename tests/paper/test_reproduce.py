@@ -41,6 +41,7 @@ iid = { values = [0.25] }
 robustness = { values = [0.0, 0.25], seeds = [1, 2] }
 study-content = { rounds = 2 }
 study-devices = { rounds = 2, values = [4] }
+study-long = { rounds = 2 }
 study-rate = { rounds = 2 }
 study-weight = { rounds = 2 }
 """
