@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from pathlib import Path
 from typing import Any
@@ -71,14 +72,24 @@ def sweep(file: Path, out: Path, **options: Any) -> None:
         sys.exit(1)
 
 
-def do_runs(runs: list[Any], out: Path, options: dict[str, Any]) -> dict[str, str]:
-    """Say how long runs take, and do them; the problems of those that failed, by name."""
+def do_runs(
+    runs: list[Any], out: Path, options: dict[str, Any], *, more: float = 0.0
+) -> dict[str, str]:
+    """Say how long runs take, and do them; the problems of those that failed, by name.
+
+    Args:
+        runs: the settings of the runs.
+        out: the folder of results.
+        options: how to do them.
+        more: seconds for what comes after them.
+    """
     from rfa.experiments.jobs import do_work, plan_work  # noqa: PLC0415
     from rfa.experiments.overview import Overview  # noqa: PLC0415
     from rfa.experiments.run import Options  # noqa: PLC0415
 
     how = Options(out, options["data_dir"], checkpoint_every=50, fresh=options["fresh"])
     work = plan_work(runs, how, options["jobs"] or 0)
+    work = dataclasses.replace(work, seconds=work.seconds + more)
     with Overview(work) as overview:
         todo = work.todo and not options["dry_run"]
         problems = do_work(work, how, overview) if todo else {}

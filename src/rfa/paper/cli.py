@@ -43,68 +43,68 @@ def reproduce(names: tuple[str, ...], scale: str, **options: Any) -> None:
     one page that shows them all go to the folder of results. Where data is missing it says what to
     get; with --quick, drawn characters stand in for it.
     """
-    from rfa.paper.reproduce import PLACES, find_experiments  # noqa: PLC0415
+    from rfa.paper.reproduce import PLACES, all_runs, find_experiments  # noqa: PLC0415
 
     with user_errors():
         places = [options["folder"]] if options["folder"] else PLACES
-        experiments = find_experiments(names, scale, options["data_dir"], places)
+        known = find_experiments((), scale, options["data_dir"], places)
+        chosen = find_experiments(names, scale, options["data_dir"], places)
         if options["listing"]:
-            for experiment in experiments:
-                about = experiment.plan.get("paper", "Theorem 1, thm:rfa:convergence")
-                click.echo(f"{experiment.name:<16} {about}")
+            for one in chosen:
+                click.echo(f"{one.name:<16} {one.plan.get('paper') or one.plan['title']}")
             return
-        problems = _do(experiments, scale, options)
+        out = options["out"] or Path("out") / scale
+        waiting = [one for one in chosen if one.seconds and not _done(one, out, options["fresh"])]
+        more = sum(one.seconds for one in waiting)
+        problems = do_runs(list(all_runs(chosen)), out, options, more=more)
+        if not options["dry_run"]:
+            shown = _show(chosen, out, scale, fresh=options["fresh"])
+            _conclude(known, shown, out, options["page"])
     if problems:
         sys.exit(1)
 
 
-def _do(experiments: list[Any], scale: str, options: dict[str, Any]) -> dict[str, str]:
-    from rfa.paper.reproduce import all_runs  # noqa: PLC0415
+def _show(experiments: list[Any], out: Path, scale: str, *, fresh: bool) -> list[Any]:
+    """Keep what each experiment shows, and draw it: exhibits, with their pictures."""
+    from rfa.report.report import keep  # noqa: PLC0415
 
-    out = options["out"] or Path("out") / scale
-    problems = do_runs(list(all_runs(experiments)), out, options)
-    if not options["dry_run"]:
-        _show(experiments, out, scale, options["page"], fresh=options["fresh"])
-    return problems
-
-
-def _show(experiments: list[Any], out: Path, scale: str, page: Path | None, *, fresh: bool) -> None:
-    """Write pictures and numbers of each experiment, and the page of all."""
-    from rfa.experiments.estimate import in_words  # noqa: PLC0415
-    from rfa.paper.page import collect, statements, write_page  # noqa: PLC0415
-    from rfa.report.report import keep, write_report  # noqa: PLC0415
-
-    console = Console(markup=False, highlight=False)
     flag = {"short": "", "quick": " --quick", "full": " --full"}.get(scale, f" --scale {scale}")
     shown: list[Any] = []
     for experiment in experiments:
-        exhibit = _done(experiment, out, fresh=fresh)
-        if exhibit is None:
-            if experiment.seconds:
-                console.print(f"{experiment.name}: {in_words(experiment.seconds)} more")
-            exhibit = experiment.show(out, f"rfa reproduce {experiment.name}{flag}")
+        exhibit = _done(experiment, out, fresh) if experiment.seconds else None
+        exhibit = exhibit or experiment.show(out, f"rfa reproduce {experiment.name}{flag}")
         pictures = keep(exhibit, out)
         shown.append((exhibit, pictures))
         where = ", ".join(str(path) for path in pictures) or "a table"
-        console.print(f"{experiment.name:<16} {where}", soft_wrap=True)
-    exhibits = [exhibit for exhibit, _ in shown]
-    problems = [text.partition(": ") for exhibit in exhibits for text in exhibit.missing]
+        _say(f"{experiment.name:<16} {where}")
+    problems = [text.partition(": ") for exhibit, _ in shown for text in exhibit.missing]
     for problem in dict.fromkeys(problem or text for text, _, problem in problems):
-        console.print(f"Missing: {problem}", soft_wrap=True)
-    verdicts = statements(collect(experiments, exhibits, out))
+        _say(f"Missing: {problem}")
+    return shown
+
+
+def _conclude(known: list[Any], shown: list[Any], out: Path, page: Path | None) -> None:
+    """Judge the paper's statements by all that there is, and write the pages."""
+    from rfa.paper.page import collect, statements, write_page  # noqa: PLC0415
+    from rfa.report.report import find_exhibits, keep, write_report  # noqa: PLC0415
+
+    verdicts = statements(collect(known, find_exhibits(out), out))
     keep(verdicts, out)
     if page:
-        write_page(page, shown, verdicts.tables[0], exhibits[0].scale)
-        console.print(f"Page: {page}", soft_wrap=True)
-    console.print(f"Report: {write_report(out)}", soft_wrap=True)
+        write_page(page, shown, verdicts.tables[0], known[0].scale.words)
+        _say(f"Page: {page}")
+    _say(f"Report: {write_report(out)}")
 
 
-def _done(experiment: Any, out: Path, *, fresh: bool) -> Any:
-    """What was shown before of an experiment that takes time itself, if it is still right."""
+def _done(experiment: Any, out: Path, fresh: bool) -> Any:
+    """What was shown before of an experiment, if it is still right."""
     from rfa.report.report import find_exhibits, known_exhibits  # noqa: PLC0415
 
-    if fresh or not experiment.seconds or experiment.name not in known_exhibits(out):
+    if fresh or experiment.name not in known_exhibits(out):
         return None
     (exhibit,) = find_exhibits(out, [experiment.name])
-    scale = f"{experiment.scale.name}: {experiment.scale.title}"
-    return exhibit if exhibit.scale == scale else None
+    return exhibit if exhibit.scale == experiment.scale.words else None
+
+
+def _say(text: str) -> None:
+    Console(markup=False, highlight=False).print(text, soft_wrap=True)

@@ -42,6 +42,7 @@ class Experiment:
         plan: what its file says.
         scale: how much is done.
         data: the folder of data sets, if there is one.
+        order: its place among the others.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Experiment:
     plan: Mapping[str, Any]
     scale: Scale
     data: Path | None = None
+    order: int = 0
 
     def runs(self) -> list[Settings]:
         """The runs that it needs."""
@@ -78,7 +80,7 @@ class Experiment:
     def show(self, out: Path, command: str) -> Exhibit:
         """What the results in a folder show."""
         return dataclasses.replace(
-            self._show(out), command=command, scale=f"{self.scale.name}: {self.scale.title}"
+            self._show(out), command=command, scale=self.scale.words, order=self.order
         )
 
     def _show(self, out: Path) -> Exhibit:
@@ -152,7 +154,8 @@ def find_experiments(
     if scale not in scales:
         msg = f"no scale is called {scale!r}: there are {', '.join(scales)}"
         raise ConfigError(msg)
-    return [_read(known[name], scales[scale], data) for name in names or known]
+    found = [_read(known[name], scales[scale], data) for name in names or known]
+    return sorted(found, key=lambda experiment: experiment.order)
 
 
 def _read(path: Path, scale: Scale, data: Path | None) -> Experiment:
@@ -161,7 +164,8 @@ def _read(path: Path, scale: Scale, data: Path | None) -> Experiment:
     if kind not in KINDS:
         msg = f"{path}: kind must be one of {', '.join(KINDS)}, not {kind!r}"
         raise ConfigError(msg)
-    return Experiment(path.stem, kind, plan, scale, data_dir(data))
+    order = plan.pop("order", len(KINDS))
+    return Experiment(path.stem, kind, plan, scale, data_dir(data), order)
 
 
 def _panels(sweep: Sweep, scale: Scale, data: Path | None) -> tuple[list[Part], list[str]]:

@@ -44,6 +44,11 @@ class Scale:
     frozen: Mapping[str, Any] = field(default_factory=dict[str, Any])
     theorem: str = "quick"
 
+    @property
+    def words(self) -> str:
+        """The name, and what it means."""
+        return f"{self.name}: {self.title}"
+
     def seeds_of(self, task: str) -> Sequence[int]:
         """The seeds of a task."""
         return self.tasks.get(task, {}).get("seeds", self.seeds)

@@ -92,6 +92,7 @@ class Exhibit:
         scale: how much of it was done, in words.
         data: the data used, one sentence for each data set.
         missing: what could not be shown, and what to do about it.
+        order: its place among others.
     """
 
     name: str
@@ -104,6 +105,7 @@ class Exhibit:
     scale: str = ""
     data: Sequence[str] = ()
     missing: Sequence[str] = ()
+    order: int = 0
 
     @property
     def views(self) -> list[str]:

@@ -26,7 +26,7 @@ def known_exhibits(out: Path) -> dict[str, Path]:
 
 
 def find_exhibits(out: Path, names: Sequence[str] | None = None) -> list[Exhibit]:
-    """The exhibits in a folder of results, all of them or those named.
+    """The exhibits in a folder of results, all of them or those named, in their order.
 
     Raises:
         ExhibitError: if one is not there, or cannot be read.
@@ -37,7 +37,8 @@ def find_exhibits(out: Path, names: Sequence[str] | None = None) -> list[Exhibit
         if name not in known:
             msg = f"nothing in {out} is called {name!r}: there is {', '.join(known) or 'nothing'}"
             raise ExhibitError(msg)
-    return [load(known[name]) for name in chosen]
+    found = [load(known[name]) for name in chosen]
+    return sorted(found, key=lambda exhibit: (exhibit.order, exhibit.name))
 
 
 def write_report(
