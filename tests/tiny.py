@@ -64,6 +64,12 @@ def deadly(attack: UpdateAttack) -> Any:
 
 
 @corrupts_updates
+def loud(attack: UpdateAttack) -> Any:
+    os.write(1, b"hello\n")
+    return attack.updates[attack.corrupted]
+
+
+@corrupts_updates
 def wrong_shape(attack: UpdateAttack) -> Any:
     return attack.updates[0]
 

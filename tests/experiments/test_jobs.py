@@ -85,6 +85,29 @@ def test_a_process_that_dies_costs_one_run(tmp_path: Path) -> None:
         assert store.runs(run=run_name(good))[0]["status"] == "finished"
 
 
+def test_what_was_done_with_other_code_is_not_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = "from tests.tiny import backwards\n"
+    (tmp_path / "own_attack.py").write_text(code)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    options, mine = Options(tmp_path / "out"), tiny(corruption="own_attack:backwards", rho=0.2)
+    assert do_work(plan_work([mine], options), options, Notes()) == {}
+    assert plan_work([mine], options).todo == []
+    (tmp_path / "own_attack.py").write_text(code + "# another version\n")
+    work = plan_work([mine], options)
+    assert work.todo == [mine]
+    (problem,) = do_work(work, options, Notes()).values()
+    assert "your own code, has changed" in problem
+    assert do_work(work, Options(tmp_path / "out", fresh=True), Notes()) == {}
+
+
+def test_what_an_attack_starts_may_print(tmp_path: Path) -> None:
+    loud = tiny(corruption="tests.tiny:loud", rho=0.3)
+    options = Options(tmp_path)
+    assert do_work(plan_work([loud], options), options, Notes()) == {}
+
+
 SWEEP = """
 seeds = [1, 2]
 [settings]

@@ -11,6 +11,7 @@ from rfa.experiments.config import ConfigError
 from rfa.experiments.sweep import cells, make_sweep, read_sweep, settle
 
 TINY = {"task": "tests.tiny:TASK", "corruption": "data"}
+CLEAN = {"task": "tests.tiny:TASK"}
 LEVELS: dict[str, Any] = {
     "x": "rho",
     "values": [0.0, 0.2],
@@ -36,8 +37,8 @@ def test_a_cell_for_each_panel_line_value_and_seed() -> None:
 def test_calls_are_rounds_by_the_calls_of_a_round() -> None:
     rounds = {cell.line: cell.settings.rounds for cell in cells(make_sweep("s", LEVELS))}
     assert rounds == {"mean": 6, "median": 2}
-    assert settle(TINY | {"calls": 7, "aggregator": "rfa-one-step"}).rounds == 7
-    assert settle(TINY | {"calls": 7, "aggregator": "rfa", "budget": 5}).rounds == 1
+    assert settle(CLEAN | {"calls": 7, "aggregator": "rfa-one-step"}).rounds == 7
+    assert settle(CLEAN | {"calls": 7, "aggregator": "rfa", "budget": 5}).rounds == 1
 
 
 def test_no_corruption_is_the_same_run_whatever_the_corruption_would_be() -> None:
@@ -50,7 +51,7 @@ def test_lines_win_over_panels_and_panels_over_settings() -> None:
     sweep = make_sweep(
         "s",
         {
-            "settings": TINY | {"rate": 0.1, "nu": 0.5},
+            "settings": CLEAN | {"rate": 0.1, "nu": 0.5},
             "panels": [{"rate": 0.2, "budget": 4}],
             "lines": [{"budget": 5}],
         },
@@ -73,6 +74,13 @@ def test_lines_win_over_panels_and_panels_over_settings() -> None:
         ({"lines": [{"aggregator": "best"}]}, "aggregator must be one of"),
         ({"measures": ["beauty"]}, "measures must be among"),
         ({"settings": {}}, "no task is given"),
+        ({"seeds": [1, 1]}, "seeds has 1 twice"),
+        ({"title": 5}, "title must be text, not 5"),
+        ({"x": ["rho"]}, "x must be text"),
+        ({"numbers": 3}, "numbers must be tables"),
+        ({"numbers": [{"panel": "a"}]}, "numbers must be tables"),
+        ({"settings": CLEAN}, r"rho=0\.2 needs a corruption"),
+        ({"settings": TINY | {"corruption": "mine:attack"}}, "mine"),
         ({"settings": TINY | {"calls": 0}}, "calls must be a whole number from 1, not 0"),
     ],
 )
@@ -88,3 +96,16 @@ def test_a_file_that_is_missing_or_no_toml_is_named(tmp_path: Path) -> None:
     bad.write_text("title = [")
     with pytest.raises(ConfigError, match=r"bad\.toml"):
         read_sweep(bad)
+
+
+def test_a_corruption_without_a_level_is_refused() -> None:
+    with pytest.raises(ConfigError, match="corruption='data' needs a level: give rho"):
+        settle(TINY)
+
+
+def test_rounds_of_a_line_win_over_calls_of_all() -> None:
+    lines = [{"label": "a", "rounds": 5}, {"label": "b"}]
+    sweep = make_sweep("s", {"settings": CLEAN | {"calls": 60}, "lines": lines})
+    assert [cell.settings.rounds for cell in cells(sweep)] == [5, 20]
+    sweep = make_sweep("s", {"settings": CLEAN | {"calls": 60}, "x": "rounds", "values": [5, 10]})
+    assert [cell.settings.rounds for cell in cells(sweep)] == [5, 10]

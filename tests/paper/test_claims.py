@@ -9,12 +9,12 @@ import pytest
 
 from rfa.experiments.sweep import Cell, settle
 from rfa.paper import claims
-from rfa.paper.claims import NO, OPEN, YES, judge
-from rfa.paper.evidence import Evidence, equal, say
+from rfa.paper.claims import OPEN, WORDS, judge
+from rfa.paper.evidence import Evidence, ahead, all_of, equal, say
 from rfa.report.exhibit import Exhibit, Spread, Table
 from rfa.report.gather import Result
 
-SETTINGS = settle({"task": "tests.tiny:TASK"})
+SETTINGS = settle({"task": "tests.tiny:TASK", "rounds": 100})
 
 
 def runs(
@@ -50,7 +50,7 @@ def test_who_is_ahead_under_poisoned_data(rfa: float, fedavg: float, good: bool)
     assert verdict(claims.separates_linear, {"robustness": results}) is good
     rows = judge(Evidence({"robustness": results}, {})).rows
     (row,) = [row for row in rows if row[0] == claims.separates_linear.__doc__]
-    assert row[1] == (YES if good else NO)
+    assert row[1] == WORDS[good]
     assert f"RFA {rfa:.1f}" in str(row[2])
 
 
@@ -90,15 +90,53 @@ def test_krum_and_the_others(krum: float, good: bool) -> None:
     assert verdict(claims.beats_comparators, {"comparators": found}) is good
 
 
-@pytest.mark.parametrize(("rate", "good"), [(0.4, True), (1.0, False)])
-def test_linear_convergence(rate: float, good: bool) -> None:
-    shown = Exhibit("weiszfeld", "", tables=[Table("", ["rate"], [[0.3], [rate], [None]])])
+@pytest.mark.parametrize(("rate", "good"), [(0.4, True), (1.0, False), (None, False)])
+def test_linear_convergence(rate: float | None, good: bool) -> None:
+    shown = Exhibit("weiszfeld", "", tables=[Table("", ["rate"], [[0.3], [rate]])])
     assert claims.linear_rate(Evidence({}, {"weiszfeld": shown}))[0] is good
 
 
 def test_what_equal_means() -> None:
-    assert equal(Spread([50.0]), Spread([50.9]))
-    assert not equal(Spread([50.0]), Spread([51.1]))
-    assert equal(Spread([48.0, 52.0]), Spread([53.0]))
+    assert equal(Spread([50.0]), Spread([50.9])) is True
+    assert equal(Spread([50.0]), Spread([51.1])) is False
+    assert equal(Spread([48.0, 52.0]), Spread([51.5])) is None
     assert say(Spread([50.04])) == "50.0"
     assert say(Spread([1.0, 3.0])) == "2.0 (1.0 to 3.0)"
+
+
+def test_who_is_ahead_is_not_clear_amid_noise() -> None:
+    assert ahead(Spread([50.0]), Spread([49.0])) is True
+    assert ahead(Spread([49.0]), Spread([50.0])) is False
+    assert ahead(Spread([50.0]), Spread([50.0])) is None
+    assert ahead(Spread([40.0, 60.0]), Spread([45.0])) is None
+    assert ahead(Spread([59.0, 60.0]), Spread([45.0])) is True
+    assert all_of([True, None, True]) is None
+    assert all_of([True, None, False]) is False
+    assert all_of([True, True]) is True
+
+
+def test_budgets_are_compared_after_as_many_calls() -> None:
+    panel = "EMNIST linear, no corruption"
+    few = runs(panel, "2 calls", None, [60])
+    late = runs(panel, "10 calls", None, [50], oracle_calls=60)
+    good, text = claims.few_calls(Evidence({"budget": few + late}, {}))
+    assert good
+    assert text.startswith("after 60 calls")
+
+
+@pytest.mark.parametrize(("rfa", "good"), [(50.0, True), (4.0, False)])
+def test_nets_must_keep_half_of_what_they_had(rfa: float, good: bool) -> None:
+    found: list[Result] = []
+    for panel in ("EMNIST ConvNet, omniscient", "Shakespeare LSTM, omniscient"):
+        found += runs(panel, "RFA", 0.0, [80]) + runs(panel, "RFA", 0.25, [rfa])
+        found += runs(panel, "FedAvg", 0.25, [1.5])
+    assert verdict(claims.omniscient_nets, {"robustness": found}) is good
+
+
+def test_variation_takes_two_seeds() -> None:
+    panel = "EMNIST linear, data 0.25"
+    one = runs(panel, "RFA", None, [50]) + runs(panel, "FedAvg", None, [50])
+    (row,) = [r for r in judge(Evidence({"curves": one}, {})).rows if "vary less" in str(r[0])]
+    assert row[1] == OPEN
+    two = runs(panel, "RFA", None, [50, 51]) + runs(panel, "FedAvg", None, [40, 50])
+    assert verdict(claims.steadier, {"curves": two}) is True

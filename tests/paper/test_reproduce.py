@@ -166,3 +166,36 @@ def test_a_list_says_where_the_paper_has_it() -> None:
     result = rfa("reproduce", "--list")
     assert result.exit_code == 0
     assert "robustness       Figure 2" in result.stdout
+
+
+def test_the_page_replaces_only_what_it_made(tmp_path: Path) -> None:
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious/thesis.txt").write_text("years of work")
+    (tmp_path / "mine.md").write_text("# Mine")
+    for name, text in (
+        ("precious.md", "holds something else"),
+        ("mine.md", "was not made by"),
+        ("results", "does not end in .md"),
+    ):
+        page = ["--page", str(tmp_path / name)]
+        result = rfa("reproduce", "data", "--quick", "--out", str(tmp_path / "out"), *page)
+        assert result.exit_code == 2
+        assert text in result.stderr
+    assert (tmp_path / "precious/thesis.txt").exists()
+    assert (tmp_path / "mine.md").read_text() == "# Mine"
+
+
+def test_files_that_say_too_little_are_named(tmp_path: Path) -> None:
+    (tmp_path / "scales.toml").write_text(SCALES)
+    (tmp_path / "cold.toml").write_text('kind = "frozen"\ntitle = "t"\n')
+    with pytest.raises(ConfigError, match="kind 'frozen' needs claim, paper, tasks"):
+        find_experiments(["cold"], "tiny", None, [tmp_path])
+    (tmp_path / "cold.toml").write_text("[[lines]]\ntask = 'glyphs-linear'\n")
+    (one,) = find_experiments(["cold"], "tiny", None, [tmp_path])
+    with pytest.raises(ConfigError, match="must name the task"):
+        one.runs()
+    for text in ("tasks = 3", "experiments = { a = 1 }", "seeds = 3"):
+        line = "" if text.startswith("seeds") else "seeds = [1]\n"
+        (tmp_path / "scales.toml").write_text(f"[odd]\ntitle = 't'\n{line}{text}\n")
+        with pytest.raises(ConfigError, match=r"the scale odd in .* needs a list of seeds"):
+            read_scales(tmp_path / "scales.toml")

@@ -134,7 +134,7 @@ CURVES = make_sweep(
         "seeds": [1, 2],
         "axes": ["oracle_calls", "round"],
         "measures": ["test_accuracy", "train_loss"],
-        "settings": TINY,
+        "settings": TINY | {"rho": 0.2},
         "lines": [{"label": "RFA"}],
     },
 )
@@ -157,7 +157,8 @@ def test_runs_that_diverged_are_left_out_of_a_curve_and_noted() -> None:
     found = [result(one, {0: 0.1, 10: 0.5, 20: 0.6}), result(two, {0: 0.2}, status="diverged")]
     line = gather(CURVES, found).panels[0].lines[0]
     assert line.mean == pytest.approx([10, 50, 60])
-    assert line.note == "1 of 2 diverged"
+    assert line.note == "1 of 2 diverged, left out"
+    assert line.seeds == 1
     lost = [result(cell, {0: 0.1, 10: 0.0}, status="diverged") for cell in (one, two)]
     line = gather(CURVES, lost).panels[0].lines[0]
     assert (line.mean, line.note) == ([10.0, 0.0], "2 of 2 diverged")
@@ -198,7 +199,15 @@ def test_exhibits_survive_json(tmp_path: Path) -> None:
     assert from_json(to_json(EXHIBIT)).tables == EXHIBIT.tables
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"panels": 3, "tables": []}', "[1]"])
+SHORT_ROW = '{"name": "n", "title": "t", "panels": [], "tables": [' + (
+    '{"title": "t", "head": ["a", "b"], "rows": [[1]]}]}'
+)
+NO_TITLE = '{"name": "n", "title": null, "panels": [], "tables": []}'
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", '{"panels": 3, "tables": []}', "[1]", SHORT_ROW, NO_TITLE]
+)
 def test_a_damaged_file_is_named(tmp_path: Path, text: str) -> None:
     path = tmp_path / "damaged.json"
     path.write_text(text)

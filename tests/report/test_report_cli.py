@@ -104,9 +104,17 @@ def test_nothing_to_show_is_said(tmp_path: Path) -> None:
 def test_runs_that_fail_are_named_and_the_rest_is_drawn(tmp_path: Path) -> None:
     text = SWEEP.replace("values = [0.0, 0.25]", "values = [4, 999]")
     text = text.replace('x = "rho"', 'x = "devices_per_round"')
+    text = text.replace("calls = 6", "calls = 6\nrho = 0.25")
     (tmp_path / "bad.toml").write_text(text)
     result = rfa("sweep", str(tmp_path / "bad.toml"), "--out", str(tmp_path))
     assert result.exit_code == 1
     assert "devices_per_round=999 of 24 devices" in result.stderr
-    assert "2 runs failed" in result.stderr
+    assert "2 runs failed, for the reasons above" in result.stderr
     assert (tmp_path / "pictures" / "bad.png").exists()
+    assert "2 of 4 runs are not done" in (tmp_path / "exhibits" / "bad.json").read_text()
+
+
+def test_results_in_a_folder_inside_are_named(out: Path) -> None:
+    result = rfa("report", "--out", str(out.parent))
+    assert result.exit_code == 2
+    assert f"--out {out}" in result.stderr.replace("\n", "")

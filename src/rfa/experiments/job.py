@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from rfa.data.dataset import DataError
 from rfa.experiments.checkpoint import CheckpointError
@@ -36,6 +36,7 @@ FAILURES = (
     StoreError,
     WorkerError,
     ImportError,
+    KeyboardInterrupt,
     OSError,
     ValueError,
 )
@@ -45,30 +46,32 @@ FAILURES = (
 class Teller:
     """A watcher that tells the round to whoever gave the order."""
 
+    def __init__(self, answers: TextIO) -> None:
+        self._answers = answers
+
+    def say(self, answer: dict[str, Any]) -> None:
+        """Send a line."""
+        print(json.dumps(answer), file=self._answers, flush=True)
+
     def on_status(self, text: str) -> None:
         """Pass on what is being prepared."""
-        say({"status": text})
+        self.say({"status": text})
 
     def on_begin(self, settings: Settings, devices: Devices, state: State) -> None:
         """Tell where the run begins."""
         del settings, devices
-        say({"round": state.round})
+        self.say({"round": state.round})
 
     def on_round(self, state: State, facts: Facts) -> None:
         """Tell that a round is done."""
         del facts
-        say({"round": state.round})
+        self.say({"round": state.round})
 
     def on_evaluation(self, evaluation: Evaluation) -> None:
         """Evaluations are in the store."""
 
 
-def say(answer: dict[str, Any]) -> None:
-    """Send a line."""
-    print(json.dumps(answer), file=ANSWERS, flush=True)
-
-
-def obey(order: dict[str, Any]) -> None:
+def obey(order: dict[str, Any], teller: Teller) -> None:
     """Do a run, and say how it ended."""
     options = Options(
         out=Path(order["out"]),
@@ -78,11 +81,11 @@ def obey(order: dict[str, Any]) -> None:
         fresh=order["fresh"],
     )
     try:
-        row = run(Settings(**order["settings"]), options, Teller())
+        row = run(Settings(**order["settings"]), options, teller)
     except FAILURES as error:
-        say({"error": str(error)})
+        teller.say({"error": str(error) or type(error).__name__})
     else:
-        say({"done": row["status"]})
+        teller.say({"done": row["status"]})
 
 
 def main() -> None:
@@ -90,8 +93,10 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     orders: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(orders,), daemon=True).start()
-    while True:
-        obey(json.loads(orders.get()))
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
+        os.dup2(2, 1)  # the user's own code, and what it starts, may print
+        while True:
+            obey(json.loads(orders.get()), Teller(answers))
 
 
 def _listen(orders: queue.SimpleQueue[str]) -> None:
@@ -100,7 +105,5 @@ def _listen(orders: queue.SimpleQueue[str]) -> None:
     os._exit(0)  # whoever gave orders is gone, and nobody waits for the run
 
 
-ANSWERS = sys.stdout
 if __name__ == "__main__":
-    sys.stdout = sys.stderr  # the user's own code may print
     main()

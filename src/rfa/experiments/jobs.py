@@ -20,12 +20,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+from rfa.data.cache import load
+from rfa.data.dataset import DataError
 from rfa.experiments.config import run_name
 from rfa.experiments.estimate import pace, seconds
-from rfa.experiments.run import Options
+from rfa.experiments.run import Digest, Options, begin_digest, finish_digest
 from rfa.experiments.store import Store
 from rfa.federated.crew import ONE_THREAD
 from rfa.federated.settings import Settings
+from rfa.tasks import find_task
 from rfa.threads import cores
 
 DONE = ("finished", "diverged")
@@ -46,6 +49,33 @@ class Work:
     done: int
     seconds: float
     at_once: int
+
+
+class _SameData:
+    """Whether runs that are done used the data, and the user's own code, as they are now."""
+
+    def __init__(self, data: Path | None) -> None:
+        self._data = data
+        self._begun: dict[tuple[str, bool], tuple[Digest, int]] = {}
+
+    def holds(self, settings: Settings, row: Mapping[str, Any] | None) -> bool:
+        """Whether a run is done and would come out the same; missing data is no change."""
+        if row is None or not row["data"]:
+            return row is not None
+        try:
+            begun, there = self._examples(settings)
+            count = settings.devices or min(find_task(settings.task).devices, there)
+            return finish_digest(begun, settings, count) == row["data"]
+        except DataError:
+            return True
+
+    def _examples(self, settings: Settings) -> tuple[Digest, int]:
+        key = settings.task, settings.iid
+        if key not in self._begun:
+            reader = find_task(settings.task).reader
+            population = load(reader, self._data, iid=settings.iid)
+            self._begun[key] = begin_digest(population), len(population)
+        return self._begun[key]
 
 
 class Overseer(Protocol):
@@ -71,7 +101,9 @@ def plan_work(runs: Iterable[Settings], options: Options, at_once: int = 0) -> W
     if not options.fresh and (options.out / "runs.sqlite").exists():
         with Store(options.out) as store:
             known = store.runs()
-    done = {row["run"] for row in known if row["status"] in DONE}
+    ended = {row["run"]: row for row in known if row["status"] in DONE}
+    same = _SameData(options.data)
+    done = {name for name, settings in unique.items() if same.holds(settings, ended.get(name))}
     todo = [settings for name, settings in unique.items() if name not in done]
     slots = max(1, min(at_once or cores(), len(todo)))
     total = pace(known) * sum(seconds(settings) for settings in todo) / min(slots, cores())
@@ -154,6 +186,7 @@ class _Process:
                     if "error" in answer:
                         return str(answer["error"])
         if not self.ended:
+            self.process.kill()  # it is gone, or says what nobody understands
             code = self.process.wait()
             self._close()
             self.process = _start()

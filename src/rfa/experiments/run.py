@@ -15,7 +15,7 @@ import math
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -56,6 +56,22 @@ class Options:
     workers: int = 0
     checkpoint_every: int = 10
     fresh: bool = False
+
+
+class Digest(Protocol):
+    """A digest on its way, as hashlib makes them."""
+
+    def update(self, data: Any, /) -> None:
+        """Take in more."""
+        ...
+
+    def copy(self) -> Self:
+        """Another one that has taken in the same."""
+        ...
+
+    def hexdigest(self) -> str:
+        """What it comes to."""
+        ...
 
 
 class Watcher(Protocol):
@@ -170,6 +186,7 @@ class _Journey:
             "devices": self.devices.count,
             "corrupted_devices": int(self.devices.is_corrupted.sum()),
             "note": note,
+            "data": self.data,
         }
 
     def _crew(self, directory: Path | None) -> contextlib.AbstractContextManager[Crew]:
@@ -270,10 +287,21 @@ def _forget(folder: Path) -> None:
 
 def _digest(population: Population, devices: Devices) -> str:
     """What tells one data set from another, and one version of the user's own code."""
+    return finish_digest(begin_digest(population), devices.settings, devices.count)
+
+
+def begin_digest(population: Population) -> Digest:
+    """The part of a digest that takes time: the examples."""
     digest = hashlib.sha256(json.dumps(list(population.names)).encode())
     for array in (population.offsets, population.train, population.y, population.x):
         digest.update(np.ascontiguousarray(array).data)
-    digest.update(str(devices.count).encode())
-    for name in (devices.settings.task, devices.settings.corruption):
+    return digest
+
+
+def finish_digest(begun: Digest, settings: Settings, count: int) -> str:
+    """The digest of the examples, the number of devices, and the user's own code."""
+    digest = begun.copy()
+    digest.update(str(count).encode())
+    for name in (settings.task, settings.corruption):
         digest.update(plugin_source(name))
     return digest.hexdigest()

@@ -28,7 +28,7 @@ CREATE TABLE IF NOT EXISTS runs (
     median_device REAL, worst_tenth REAL, devices INTEGER, corrupted_devices INTEGER,
     dropped_updates INTEGER, rejected_rounds INTEGER, seconds REAL, started TEXT, version TEXT,
     note TEXT, model_sha256 TEXT, settings TEXT, stopped_rounds INTEGER, certificate REAL,
-    stopped TEXT
+    stopped TEXT, data TEXT
 );
 CREATE TABLE IF NOT EXISTS evaluations (
     run TEXT, round INTEGER, oracle_calls INTEGER, test_accuracy REAL, test_loss REAL,
@@ -43,7 +43,12 @@ CREATE TABLE IF NOT EXISTS rounds (
 );
 """
 LATER = {
-    "runs": {"stopped_rounds": "INTEGER", "certificate": "REAL", "stopped": "TEXT"},
+    "runs": {
+        "stopped_rounds": "INTEGER",
+        "certificate": "REAL",
+        "stopped": "TEXT",
+        "data": "TEXT",
+    },
     "rounds": {"lost": "TEXT", "certificate": "REAL", "stopped": "TEXT"},
 }
 """Columns that files of earlier versions do not have."""

@@ -31,7 +31,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from rfa.experiments.config import ConfigError, read_toml, resolve
+from rfa.federated.corruption import NoSuchCorruptionError, find_corruption
 from rfa.federated.settings import FIELDS, NONE, Settings
+from rfa.tasks import find_task
 
 CALLS = "calls"
 MEASURES = ("test_accuracy", "test_loss", "train_loss", "median_device", "worst_tenth")
@@ -107,8 +109,8 @@ def make_sweep(name: str, values: Mapping[str, Any]) -> Sweep:
     try:
         sweep = _parse(name, values)
         for cell in cells(sweep):
-            del cell
-    except (ConfigError, TypeError, KeyError) as error:
+            find_corruption(cell.settings.corruption, find_task(cell.settings.task).poisons)
+    except (ConfigError, NoSuchCorruptionError, TypeError, KeyError) as error:
         msg = f"the sweep {name} makes no sense: {error}"
         raise ConfigError(msg) from None
     return sweep
@@ -122,16 +124,34 @@ def cells(sweep: Sweep) -> Iterator[Cell]:
     """
     places = itertools.product(sweep.seeds, sweep.panels, sweep.lines, sweep.values)
     for seed, panel, line, value in places:
-        given = {**panel.settings, **line.settings, "seed": seed}
-        if sweep.x:
-            given[sweep.x] = value
+        place = {sweep.x: value} if sweep.x else {}
+        given = merge(panel.settings, line.settings, {"seed": seed}, place)
         yield Cell(panel.name, line.name, value, settle(given))
+
+
+def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of several layers, of which the later win; rounds and calls replace each other.
+
+    >>> merge({"calls": 600, "rate": 0.1}, {"rounds": 20})
+    {'rate': 0.1, 'rounds': 20}
+    """
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        for name, other in (("rounds", "calls"), ("calls", "rounds")):
+            if name in layer:
+                merged.pop(other, None)
+        merged |= layer
+    return merged
 
 
 def settle(given: Mapping[str, Any]) -> Settings:
     """The settings of a run, with `calls` turned into rounds, and no corruption at level 0."""
     values = dict(given)
-    if not values.get("rho", 0.0) or values.get("corruption", NONE) == NONE:
+    rho, corruption = values.get("rho"), values.get("corruption")
+    if rho is None and corruption not in {None, NONE}:
+        msg = f"corruption={corruption!r} needs a level: give rho"
+        raise ConfigError(msg)
+    if rho == 0 or corruption == NONE:
         values |= {"corruption": NONE, "rho": 0.0}
     calls = values.pop(CALLS, None)
     settings = resolve(values)
@@ -178,7 +198,7 @@ def _parts(
     for number, table in enumerate(cast("list[Any]", given), start=1):
         own = _settings(f"{key} {number}", table)
         name = own.pop(naming, "" if len(cast("list[Any]", given)) == 1 else str(number))
-        parts.append(Part(str(name), {**shared, **own}))
+        parts.append(Part(str(name), merge(shared, own)))
     if len({part.name for part in parts}) < len(parts):
         msg = f"two {key} have the same {naming}"
         raise ConfigError(msg)
@@ -194,11 +214,17 @@ def _settings(where: str, table: Any) -> dict[str, Any]:
 
 
 def _check(sweep: Sweep) -> None:
-    lists = {"seeds": sweep.seeds, "values": sweep.values}
+    _check_types(sweep)
+    lists: dict[str, Any] = {"seeds": sweep.seeds, "values": sweep.values}
     lists |= {"axes": sweep.axes, "measures": sweep.measures}
     for key, entries in lists.items():
         if not isinstance(entries, list | tuple) or not entries:
             msg = f"{key} must be a list with something in it, not {entries!r}"
+            raise ConfigError(msg)
+        some = cast("Sequence[Any]", entries)
+        twice = [entry for number, entry in enumerate(some) if entry in some[:number]]
+        if twice:
+            msg = f"{key} has {twice[0]!r} twice"
             raise ConfigError(msg)
     if bool(sweep.x) != (list(sweep.values) != [None]):
         msg = "x and values go together: a setting, and a list of its values"
@@ -214,3 +240,20 @@ def _check(sweep: Sweep) -> None:
         if wrong:
             msg = f"{key} must be among {', '.join(known)}, not {wrong[0]!r}"
             raise ConfigError(msg)
+
+
+def _check_types(sweep: Sweep) -> None:
+    """Refuse what the types promise but a file need not keep."""
+    texts: dict[str, Any] = {"title": sweep.title, "claim": sweep.claim, "paper": sweep.paper}
+    for key, value in (texts | {"x": sweep.x}).items():
+        if not isinstance(value, str):
+            msg = f"{key} must be text, not {value!r}"
+            raise ConfigError(msg)
+    numbers: Any = sweep.numbers
+    good = isinstance(numbers, list | tuple) and all(
+        isinstance(entry, dict) and {"panel", "line", "paper"} <= set(cast("dict[str, Any]", entry))
+        for entry in cast("Sequence[Any]", numbers)
+    )
+    if not good:
+        msg = "numbers must be tables, [[numbers]], with panel, line, value and paper"
+        raise ConfigError(msg)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,7 @@ def sweep(file: Path, out: Path, **options: Any) -> None:
     """Do the runs that FILE describes, several at once, and draw them.
 
     Runs that are done already are not done again, and interrupted ones go on. `rfa report` shows
-    the results on one page. docs/lab.md has the form of the file.
+    the results on one page. docs/reproduce.md has the form of the file.
 
     \b
       title = "My attack"
@@ -65,9 +66,11 @@ def sweep(file: Path, out: Path, **options: Any) -> None:
     with user_errors():
         plan = read_sweep(file)
         runs = list(cells(plan))
+        if not options["dry_run"]:
+            need_lab()
         problems = do_runs([cell.settings for cell in runs], out, options)
         if not options["dry_run"]:
-            _show(plan, runs, out, f"rfa sweep {file}")
+            _show(plan, runs, out, f"rfa sweep {shlex.quote(str(file))}")
     if problems:
         sys.exit(1)
 
@@ -94,8 +97,21 @@ def do_runs(
         todo = work.todo and not options["dry_run"]
         problems = do_work(work, how, overview) if todo else {}
     if problems:
-        click.echo(f"{len(problems)} runs failed, see above: start again to go on", err=True)
+        count = f"{len(problems)} run{'s' if len(problems) > 1 else ''}"
+        click.echo(f"{count} failed, for the reasons above; the others are done", err=True)
     return problems
+
+
+def need_lab() -> None:
+    """Refuse to begin what cannot be done or drawn without the lab.
+
+    Raises:
+        DataError: saying what to install.
+    """
+    from rfa.data.dataset import lab_module  # noqa: PLC0415
+
+    for name in ("threadpoolctl", "matplotlib"):
+        lab_module(name)
 
 
 def _show(plan: Any, runs: list[Any], out: Path, command: str) -> None:
@@ -105,7 +121,9 @@ def _show(plan: Any, runs: list[Any], out: Path, command: str) -> None:
 
     with Store(out) as store:
         results = find_results(store, runs)
-    pictures = keep(gather(plan, results, command=command), out)
+    absent = len(runs) - len(results)
+    missing = [f"{absent} of {len(runs)} runs are not done"] if absent else []
+    pictures = keep(gather(plan, results, command=command, missing=missing), out)
     console = Console(markup=False, highlight=False)
     for picture in pictures:
         console.print(f"Picture: {picture}", soft_wrap=True)

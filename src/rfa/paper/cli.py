@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 
 from rfa.experiments.cli import user_errors
-from rfa.experiments.sweep_cli import do_runs, many_runs_options
+from rfa.experiments.sweep_cli import do_runs, many_runs_options, need_lab
 
 
 @click.command()
@@ -43,6 +43,7 @@ def reproduce(names: tuple[str, ...], scale: str, **options: Any) -> None:
     one page that shows them all go to the folder of results. Where data is missing it says what to
     get; with --quick, drawn characters stand in for it.
     """
+    from rfa.paper.page import check_page  # noqa: PLC0415
     from rfa.paper.reproduce import PLACES, all_runs, find_experiments  # noqa: PLC0415
 
     with user_errors():
@@ -53,6 +54,10 @@ def reproduce(names: tuple[str, ...], scale: str, **options: Any) -> None:
             for one in chosen:
                 click.echo(f"{one.name:<16} {one.plan.get('paper') or one.plan['title']}")
             return
+        if options["page"]:
+            check_page(options["page"])
+        if not options["dry_run"]:
+            need_lab()
         out = options["out"] or Path("out") / scale
         waiting = [one for one in chosen if one.seconds and not _done(one, out, options["fresh"])]
         more = sum(one.seconds for one in waiting)
@@ -77,9 +82,8 @@ def _show(experiments: list[Any], out: Path, scale: str, *, fresh: bool) -> list
         shown.append((exhibit, pictures))
         where = ", ".join(str(path) for path in pictures) or "a table"
         _say(f"{experiment.name:<16} {where}")
-    problems = [text.partition(": ") for exhibit, _ in shown for text in exhibit.missing]
-    for problem in dict.fromkeys(problem or text for text, _, problem in problems):
-        _say(f"Missing: {problem}")
+    for text in dict.fromkeys(text for exhibit, _ in shown for text in exhibit.missing):
+        _say(f"Missing: {text}")
     return shown
 
 
@@ -88,21 +92,26 @@ def _conclude(known: list[Any], shown: list[Any], out: Path, page: Path | None) 
     from rfa.paper.page import collect, statements, write_page  # noqa: PLC0415
     from rfa.report.report import find_exhibits, keep, write_report  # noqa: PLC0415
 
-    verdicts = statements(collect(known, find_exhibits(out), out))
+    scale = known[0].scale.words
+    verdicts = statements(collect(known, find_exhibits(out), out), scale)
     keep(verdicts, out)
     if page:
-        write_page(page, shown, verdicts.tables[0], known[0].scale.words)
+        write_page(page, shown, verdicts.tables[0], scale)
         _say(f"Page: {page}")
     _say(f"Report: {write_report(out)}")
 
 
 def _done(experiment: Any, out: Path, fresh: bool) -> Any:
     """What was shown before of an experiment, if it is still right."""
+    from rfa.report.exhibit import ExhibitError  # noqa: PLC0415
     from rfa.report.report import find_exhibits, known_exhibits  # noqa: PLC0415
 
     if fresh or experiment.name not in known_exhibits(out):
         return None
-    (exhibit,) = find_exhibits(out, [experiment.name])
+    try:
+        (exhibit,) = find_exhibits(out, [experiment.name])
+    except ExhibitError:
+        return None
     return exhibit if exhibit.scale == experiment.scale.words else None
 
 

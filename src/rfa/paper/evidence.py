@@ -5,13 +5,17 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from rfa.report.exhibit import Exhibit, Spread
 from rfa.report.gather import Result, height
 
+ACCURACY = "test_accuracy"
 POINT = 1.0
 """Accuracies closer than this, in per cent, count as equal."""
+
+Clear: TypeAlias = bool | None
+"""Whether something holds; None where that is not clear."""
 
 
 class Absent(Exception):  # noqa: N818
@@ -50,44 +54,82 @@ class Evidence:
     def end(self, experiment: str, panel: str, line: str, value: Any = None) -> Spread:
         """The accuracies at the end of the runs at one place."""
         found = self.runs(experiment, panel, line, value)
-        return Spread([result.at_end("test_accuracy") for result in found])
+        return Spread([result.at_end(ACCURACY) for result in found])
 
 
 def after(results: Sequence[Result], rounds: int) -> Spread:
     """The accuracies at the last evaluations up to a round."""
     return Spread(
         [
-            [height(e, "test_accuracy") for e in result.evaluations if e["round"] <= rounds][-1]
+            [height(e, ACCURACY) for e in result.evaluations if e["round"] <= rounds][-1]
             for result in results
         ]
     )
 
 
-def equal(one: Spread, other: Spread) -> bool:
-    """Whether two means differ by less than a point, or than the wider spread of their seeds."""
-    wide = max(one.high - one.low, other.high - other.low, POINT)
-    return abs(one.mean - other.mean) <= wide
+def after_calls(results: Sequence[Result], calls: int) -> Spread:
+    """The accuracies at the last evaluations up to a number of calls of the oracle."""
+    return Spread(
+        [
+            [height(e, ACCURACY) for e in result.evaluations if e["oracle_calls"] <= calls][-1]
+            for result in results
+        ]
+    )
 
 
-def gap(evidence: Evidence, experiment: str, panel: str) -> tuple[float, str]:
-    """How far RFA is behind FedAvg without corruption, after the same number of rounds."""
+def ahead(one: Spread, other: Spread, by: float = 0.0) -> Clear:
+    """Whether one is better than another; not clear if they differ by less than the seeds do."""
+    difference = one.mean - other.mean - by
+    if abs(difference) <= max(_noise(one, other), POINT / 2):
+        return None
+    return difference > 0
+
+
+def equal(one: Spread, other: Spread, within: float = POINT) -> Clear:
+    """Whether two differ by less than a point; not clear if the seeds differ by more."""
+    difference = abs(one.mean - other.mean)
+    if difference <= within:
+        return True
+    return None if difference <= _noise(one, other) else False
+
+
+def all_of(parts: Sequence[Clear]) -> Clear:
+    """Whether all hold: one that does not is enough, and else one that is not clear."""
+    return False if False in parts else None if None in parts else True
+
+
+def _noise(one: Spread, other: Spread) -> float:
+    """Half of the wider band of seeds."""
+    return max(one.high - one.low, other.high - other.low) / 2
+
+
+def without_corruption(
+    evidence: Evidence, experiment: str, panel: str
+) -> tuple[Spread, Spread, str]:
+    """RFA and FedAvg without corruption, after the same number of rounds."""
     rfa = evidence.runs(experiment, panel, "RFA", 0.0)
-    rounds = min(result.row["rounds"] for result in rfa)
+    rounds = min(result.cell.settings.rounds for result in rfa)
     mine = after(rfa, rounds)
     theirs = after(evidence.runs(experiment, panel, "FedAvg", 0.0), rounds)
     text = f"FedAvg {say(theirs)}, RFA {say(mine)} after {rounds} rounds"
-    return theirs.mean - mine.mean, text
+    return mine, theirs, text
 
 
-def swing(results: Sequence[Result]) -> float:
-    """The standard deviation of accuracies, over seeds and evaluations of the later half."""
-    heights = [
-        height(evaluation, "test_accuracy")
-        for result in results
-        for evaluation in result.evaluations
-        if evaluation["round"] > result.row["rounds"] / 2
-    ]
-    return statistics.pstdev(heights)
+def variation(results: Sequence[Result]) -> float:
+    """How far seeds lie apart: the mean width of their band in the later half of the rounds.
+
+    Raises:
+        Absent: if there are no two seeds.
+    """
+    if len(results) < 2:  # noqa: PLR2004
+        msg = "it takes two seeds"
+        raise Absent(msg)
+    by_round: dict[int, list[float]] = {}
+    for result in results:
+        for evaluation in result.evaluations:
+            if evaluation["round"] > result.cell.settings.rounds / 2:
+                by_round.setdefault(evaluation["round"], []).append(height(evaluation, ACCURACY))
+    return statistics.mean(max(heights) - min(heights) for heights in by_round.values())
 
 
 def say(spread: Spread) -> str:

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from rfa.experiments.config import ConfigError
 from rfa.experiments.store import Store
 from rfa.paper.claims import judge
 from rfa.paper.evidence import Evidence
@@ -31,14 +32,33 @@ def collect(experiments: Sequence[Experiment], exhibits: Sequence[Exhibit], out:
     return Evidence(results, {exhibit.name: exhibit for exhibit in exhibits})
 
 
-def statements(evidence: Evidence) -> Exhibit:
+def statements(evidence: Evidence, scale: str) -> Exhibit:
     """The verdicts on the paper's statements, as an exhibit of their own."""
     return Exhibit(
         name="statements",
         title="The paper's statements, one by one",
         claim="What the paper says, whether the runs at hand confirm it, and the numbers.",
         tables=[judge(evidence)],
+        scale=scale,
     )
+
+
+def check_page(page: Path) -> None:
+    """Refuse a page that would replace what it did not make.
+
+    Raises:
+        ConfigError: naming the file or folder, and what to do.
+    """
+    folder = page.with_suffix("")
+    if page.suffix != ".md":
+        msg = f"the page must be a Markdown file: {page} does not end in .md"
+        raise ConfigError(msg)
+    if page.exists() and MARK not in page.read_text(encoding="utf-8"):
+        msg = f"{page} was not made by `rfa reproduce --page`: name another file"
+        raise ConfigError(msg)
+    if folder.exists() and not (folder / NUMBERS).exists():
+        msg = f"the pictures would go to {folder}, which holds something else: name another page"
+        raise ConfigError(msg)
 
 
 def write_page(
@@ -51,19 +71,22 @@ def write_page(
         shown: what to show, and where the pictures of it are.
         verdicts: the statements.
         scale: how much was done, in words.
+
+    Raises:
+        ConfigError: if that would replace what it did not make.
     """
+    check_page(page)
     folder = page.with_suffix("")
-    if folder.exists():
-        shutil.rmtree(folder)
-    old = page.read_text(encoding="utf-8") if page.exists() else ""
-    kept = old.partition(MARK)[0] if MARK in old else "# Results\n\n"
+    folder.mkdir(parents=True, exist_ok=True)
+    _write_numbers(folder / NUMBERS, [exhibit for exhibit, _ in shown])
+    for old in folder.glob("*.png"):
+        old.unlink()
+    kept = page.read_text(encoding="utf-8").partition(MARK)[0] if page.exists() else "# Results\n\n"
     lines = [MARK, "", *_verdicts(verdicts, scale)]
-    folder.mkdir(parents=True)
     for exhibit, pictures in shown:
         copies = [shutil.copy(path, folder) for path in pictures]
         lines += section(exhibit, [f"{folder.name}/{Path(copy).name}" for copy in copies])
     page.write_text(kept + "\n".join(lines).rstrip() + "\n", encoding="utf-8")
-    _write_numbers(folder / NUMBERS, [exhibit for exhibit, _ in shown])
 
 
 def _verdicts(verdicts: Table, scale: str) -> Iterator[str]:

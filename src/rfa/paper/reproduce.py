@@ -25,6 +25,11 @@ from rfa.tasks import find_task
 SCALES = "scales.toml"
 SWEEPS = ("sweep", "weights", "corruptions")
 KINDS = (*SWEEPS, "frozen", "data", "theorem")
+NEEDED = {
+    "frozen": ("title", "claim", "paper", "tasks", "corruptions", "rho", "rounds", "steps"),
+    "data": ("title", "claim", "paper", "tasks"),
+}
+"""What files must say that are no sweeps."""
 THEOREM = {"quick": 15.0, "short": 150.0, "full": 1200.0}
 """Seconds that the check of the theorem takes, by how much it does."""
 PLACES = (Path(__file__).parent / "experiments", Path(__file__).parents[3] / "experiments")
@@ -164,6 +169,10 @@ def _read(path: Path, scale: Scale, data: Path | None) -> Experiment:
     if kind not in KINDS:
         msg = f"{path}: kind must be one of {', '.join(KINDS)}, not {kind!r}"
         raise ConfigError(msg)
+    absent = [key for key in NEEDED.get(kind, ()) if key not in plan]
+    if absent:
+        msg = f"{path}: kind {kind!r} needs {', '.join(absent)}"
+        raise ConfigError(msg)
     order = plan.pop("order", len(KINDS))
     return Experiment(path.stem, kind, plan, scale, data_dir(data), order)
 
@@ -173,6 +182,9 @@ def _panels(sweep: Sweep, scale: Scale, data: Path | None) -> tuple[list[Part], 
     panels: dict[str, Part] = {}
     missing: dict[str, list[str]] = {}
     for panel in sweep.panels:
+        if "task" not in panel.settings:
+            msg = f"{sweep.name}: a panel, or [settings], must name the task"
+            raise ConfigError(msg)
         problem = _problem(str(panel.settings["task"]), data)
         if not problem:
             panels[panel.name] = panel
@@ -182,7 +194,7 @@ def _panels(sweep: Sweep, scale: Scale, data: Path | None) -> tuple[list[Part], 
             settings = {**panel.settings, "task": scale.stand_in}
             key = json.dumps(settings, sort_keys=True)
             panels.setdefault(key, Part(f"{scale.stand_in} for {panel.name}", settings))
-    return list(panels.values()), _grouped(missing)
+    return list(panels.values()), _grouped(missing, scale)
 
 
 def _tasks(names: Iterable[str], scale: Scale, data: Path | None) -> tuple[list[str], list[str]]:
@@ -195,11 +207,13 @@ def _tasks(names: Iterable[str], scale: Scale, data: Path | None) -> tuple[list[
             missing.setdefault(problem, []).append(task)
         if not problem or scale.stand_in:
             tasks[scale.stand_in if problem else task] = None
-    return list(tasks), _grouped(missing)
+    return list(tasks), _grouped(missing, scale)
 
 
-def _grouped(missing: Mapping[str, Sequence[str]]) -> list[str]:
-    return [f"{'; '.join(names)}: {problem}" for problem, names in missing.items()]
+def _grouped(missing: Mapping[str, Sequence[str]], scale: Scale) -> list[str]:
+    """What is missing for whom, and what stands in for it."""
+    end = f" ({scale.stand_in} stands in)" if scale.stand_in else ""
+    return [f"{'; '.join(names)}: {problem}{end}" for problem, names in missing.items()]
 
 
 def _problem(task: str, data: Path | None) -> str:

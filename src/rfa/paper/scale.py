@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rfa.experiments.config import ConfigError, read_toml
-from rfa.experiments.sweep import Cell, Part, Sweep, cells
+from rfa.experiments.sweep import Cell, Part, Sweep, cells, merge
 
 LOCAL = ("local_steps", "local_epochs", "batch_size")
 """Settings of local training, which minibatch SGD does not have."""
@@ -76,10 +76,28 @@ def read_scales(path: Path) -> dict[str, Scale]:
         ConfigError: naming the file and what is wrong with it.
     """
     try:
-        return {name: Scale(name, **entry) for name, entry in read_toml(path).items()}
+        scales = {name: Scale(name, **entry) for name, entry in read_toml(path).items()}
     except TypeError as error:
         msg = f"the scales in {path} make no sense: {error}"
         raise ConfigError(msg) from None
+    for scale in scales.values():
+        _check(scale, path)
+    return scales
+
+
+def _check(scale: Scale, path: Path) -> None:
+    """Refuse what the types promise but a file need not keep."""
+    parts: list[Any] = [scale.tasks, scale.experiments]
+    parts += [entry for part in parts if isinstance(part, dict) for entry in _values(part)]
+    seeds: Any = scale.seeds
+    good = isinstance(seeds, list) and all(isinstance(part, dict) for part in parts)
+    if not good:
+        msg = f"the scale {scale.name} in {path} needs a list of seeds, and tables of settings"
+        raise ConfigError(msg)
+
+
+def _values(part: Any) -> list[Any]:
+    return list(part.values())
 
 
 def scaled_cells(sweep: Sweep, scale: Scale) -> Iterator[Cell]:
@@ -110,21 +128,6 @@ def _panel_cells(sweep: Sweep, scale: Scale, panel: Part, seed: int) -> Iterator
             seeds=[seed],
         )
         yield from cells(one)
-
-
-def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of several layers, of which the later win; rounds and calls replace each other.
-
-    >>> merge({"calls": 600, "rate": 0.1}, {"rounds": 20})
-    {'rate': 0.1, 'rounds': 20}
-    """
-    merged: dict[str, Any] = {}
-    for layer in layers:
-        for name, other in (("rounds", "calls"), ("calls", "rounds")):
-            if name in layer:
-                merged.pop(other, None)
-        merged |= layer
-    return merged
 
 
 def _task(panel: Part) -> str:

@@ -43,6 +43,7 @@ def _choose(names: tuple[str, ...], out: Path) -> list[Any]:
     single = [name for name in names if name not in known]
     if not single and (names or exhibits):
         return exhibits
+    _check_folder(out)
     with open_store(out) as store:
         rows = store.runs()
         chosen = [find_run(rows, name) for name in single] if single else rows
@@ -52,3 +53,12 @@ def _choose(names: tuple[str, ...], out: Path) -> list[Any]:
             raise click.ClickException(msg)
         command = " ".join(("rfa report", *single, "--out", str(out)))
         return [*(exhibits if names else []), show_runs(store, chosen, command)]
+
+
+def _check_folder(out: Path) -> None:
+    """Where a folder has no results but its subfolders have, name those."""
+    inside = sorted(path.parent for path in out.glob("*/runs.sqlite"))
+    if inside and not (out / "runs.sqlite").exists():
+        names = " or ".join(f"--out {path}" for path in inside)
+        msg = f"there are no results in {out} itself: give {names}"
+        raise click.UsageError(msg)

@@ -11,7 +11,8 @@ from typing import Any
 from rfa.report.exhibit import Exhibit, Line, Panel
 from rfa.report.looks import COLOURS, looks
 
-MARKS = ("o", "X", "s", "^", "D", "v", "P", "*")
+MARKS = ("o", "s", "^", "D", "v", "X", "P")
+"""As on the page."""
 COLUMNS = 4
 WIDTH = 36
 """The letters of a title that fit above a panel."""
@@ -71,11 +72,15 @@ def _panel(axes: Any, panel: Panel, numbers: dict[str, int]) -> None:
     axes.set_title(textwrap.fill(panel.title, WIDTH), fontsize=9)
     axes.set_xlabel(panel.x_label, fontsize=8)
     axes.set_ylabel(panel.y_label, fontsize=8)
-    axes.tick_params(labelsize=8)
+    axes.tick_params(labelsize=8, which="both")
     axes.grid(alpha=0.25)
     if panel.log_x:
         axes.set_xscale("log")
         axes.xaxis.set_minor_formatter(ticker.NullFormatter())
+    notes = [f"{line.label}: {line.note}" for line in panel.lines if line.note]
+    if notes:
+        text = textwrap.fill("; ".join(notes), 2 * WIDTH)
+        axes.text(0.02, 0.02, text, transform=axes.transAxes, fontsize=5.5, color="#444444")
     if panel.log_y:
         axes.set_yscale("log")
     elif panel.y_label.endswith("(%)"):

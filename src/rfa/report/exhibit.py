@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -121,7 +122,9 @@ def save(exhibit: Exhibit, path: Path) -> None:
     """Write an exhibit as JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(to_json(exhibit), indent=1, ensure_ascii=False, allow_nan=False)
-    path.write_text(text + "\n", encoding="utf-8")
+    whole = path.with_name(f"{path.name}.{os.getpid()}")
+    whole.write_text(text + "\n", encoding="utf-8")
+    whole.replace(path)  # all of it or nothing, whenever it is killed
 
 
 def load(path: Path) -> Exhibit:
@@ -133,7 +136,7 @@ def load(path: Path) -> Exhibit:
     try:
         return from_json(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        msg = f"{path} cannot be read as results to show: make it anew ({error})"
+        msg = f"{path} cannot be read as results to show: delete it, and make it anew ({error})"
         raise ExhibitError(msg) from None
 
 
@@ -150,7 +153,27 @@ def from_json(values: Mapping[str, Any]) -> Exhibit:
     ]
     tables = [Table(**table) for table in values["tables"]]
     whole: dict[str, Any] = {**values, "panels": panels, "tables": tables}
-    return Exhibit(**whole)
+    exhibit = Exhibit(**whole)
+    _check(exhibit)
+    return exhibit
+
+
+def _check(exhibit: Exhibit) -> None:
+    """Refuse what the types promise but a file need not keep."""
+    texts: list[Any] = [exhibit.name, exhibit.title, exhibit.claim, exhibit.paper]
+    texts += [exhibit.command, exhibit.scale, *exhibit.data, *exhibit.missing]
+    for panel in exhibit.panels:
+        texts += [panel.title, panel.x_label, panel.y_label, panel.view, panel.note, *panel.ticks]
+        texts += [text for line in panel.lines for text in (line.label, line.note)]
+    if not all(isinstance(text, str) for text in texts):
+        msg = "something is no text that should be"
+        raise TypeError(msg)
+    lines = [line for panel in exhibit.panels for line in panel.lines]
+    sizes = [{len(line.x), len(line.mean), len(line.low), len(line.high)} for line in lines]
+    sizes += [{len(table.head), *map(len, table.rows)} for table in exhibit.tables]
+    if any(len(size) > 1 for size in sizes):
+        msg = "a line or a table is not as long everywhere"
+        raise ValueError(msg)
 
 
 def _line(values: Mapping[str, Any]) -> Line:

@@ -196,7 +196,7 @@ def _curves(sweep: Sweep, results: Sequence[Result], measure: str, axis: str) ->
 
 
 def _curve(sweep: Sweep, label: str, results: Sequence[Result], measure: str, axis: str) -> Line:
-    """The mean over seeds; those that diverged count as long as all have, else they are left out.
+    """The mean over the seeds that stayed; over all of them where none did.
 
     Evaluations come after the same rounds for all seeds, so they are matched by rounds.
     """
@@ -213,8 +213,8 @@ def _curve(sweep: Sweep, label: str, results: Sequence[Result], measure: str, ax
         mean=[spread.mean for spread in spreads],
         low=[spread.low for spread in spreads],
         high=[spread.high for spread in spreads],
-        seeds=len(results),
-        note=_lost(sweep, results),
+        seeds=len(stayed),
+        note=_lost(sweep, results) + (", left out" if len(stayed) < len(results) else ""),
     )
 
 

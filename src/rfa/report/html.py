@@ -137,7 +137,7 @@ def _missing(exhibit: Exhibit) -> list[str]:
     if not missing:
         return []
     entries = "".join(f"<li>{escape(text)}</li>" for text in missing)
-    return [f'<div class="notice" role="note"><strong>Not shown</strong><ul>{entries}</ul></div>']
+    return [f'<div class="notice" role="note"><strong>Missing</strong><ul>{entries}</ul></div>']
 
 
 def _origin(exhibit: Exhibit) -> str:
@@ -159,7 +159,7 @@ def _origin(exhibit: Exhibit) -> str:
 def _badge(sentence: str) -> str:
     """A mark before a sentence about data that the paper did not use."""
     lower = sentence.lower()
-    if lower.startswith("synthetic"):
+    if "synthetic" in lower:
         return '<strong class="badge">synthetic data</strong> '
     if "artificial devices" in lower:
         return '<strong class="badge">artificial devices</strong> '

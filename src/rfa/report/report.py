@@ -49,5 +49,7 @@ def write_report(
     path = to or out / PAGE
     path.parent.mkdir(parents=True, exist_ok=True)
     made = f"Made on {datetime.date.today():%d %B %Y} with rfa {importlib.metadata.version('rfa')}."
-    path.write_text(page(shown, made=made), encoding="utf-8")
+    paper = any(exhibit.paper for exhibit in shown)
+    title = "rfa: the paper, reproduced" if paper else "rfa: results"
+    path.write_text(page(shown, title=title, made=made), encoding="utf-8")
     return path

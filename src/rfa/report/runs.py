@@ -8,7 +8,7 @@ from typing import Any
 
 from rfa.experiments.store import Store
 from rfa.experiments.sweep import AXES, Cell, Part, Sweep
-from rfa.federated.settings import Settings
+from rfa.federated.settings import FIELDS, Settings
 from rfa.report.exhibit import Exhibit
 from rfa.report.gather import Result, gather
 
@@ -18,7 +18,7 @@ def show_runs(store: Store, rows: Sequence[Mapping[str, Any]], command: str) -> 
     labels = _labels(rows)
     results = [
         Result(
-            Cell(row["task"], labels[row["run"]], None, Settings(**json.loads(row["settings"]))),
+            Cell(row["task"], labels[row["run"]], None, _settings(row)),
             row,
             store.table("evaluations", run=row["run"]),
         )
@@ -34,6 +34,15 @@ def show_runs(store: Store, rows: Sequence[Mapping[str, Any]], command: str) -> 
         measures=("test_accuracy", "train_loss"),
     )
     return gather(sweep, results, command=command)
+
+
+def _settings(row: Mapping[str, Any]) -> Settings:
+    values = json.loads(row["settings"])
+    unknown = sorted(set(values) - set(FIELDS))
+    if unknown:
+        msg = f"{row['run']} has a setting {unknown[0]!r}, which this version does not know"
+        raise ValueError(msg)
+    return Settings(**values)
 
 
 def _labels(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
