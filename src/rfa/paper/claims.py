@@ -212,6 +212,14 @@ def epochs(evidence: Evidence) -> Verdict:
     return all_of(verdicts), "; ".join(parts)
 
 
+def one_epoch(evidence: Evidence) -> Verdict:
+    """RFA with one local epoch is a little lower without corruption than with more (Sent140)."""
+    panel = "Sent140 linear, RFA"
+    one = evidence.end("epochs", panel, "1 epoch", 0.0)
+    five = evidence.end("epochs", panel, "5 epochs", 0.0)
+    return ahead(five, one), f"1 epoch {say(one)}, 5 epochs {say(five)}"
+
+
 def linear_rate(evidence: Evidence) -> Verdict:
     """Weiszfeld's algorithm converges linearly near the median, on every frozen cohort."""
     exhibit = evidence.exhibits.get("weiszfeld")
@@ -245,6 +253,7 @@ JUDGES: tuple[Callable[[Evidence], Verdict], ...] = (
     ten_devices,
     small_cohorts_diverge,
     epochs,
+    one_epoch,
     linear_rate,
 )
 

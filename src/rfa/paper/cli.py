@@ -96,7 +96,7 @@ def _conclude(known: list[Any], shown: list[Any], out: Path, page: Path | None) 
     verdicts = statements(collect(known, find_exhibits(out), out), scale)
     keep(verdicts, out)
     if page:
-        write_page(page, shown, verdicts.tables[0], scale)
+        write_page(page, shown, verdicts)
         _say(f"Page: {page}")
     _say(f"Report: {write_report(out)}")
 

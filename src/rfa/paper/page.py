@@ -15,12 +15,13 @@ from rfa.experiments.store import Store
 from rfa.paper.claims import judge
 from rfa.paper.evidence import Evidence
 from rfa.paper.reproduce import Experiment
-from rfa.report.exhibit import Exhibit, Table
-from rfa.report.gather import Result, find_results
+from rfa.report.exhibit import Exhibit, Table, Value
+from rfa.report.gather import LABELS, Result, find_results
 from rfa.report.markdown import rows, section
 
 MARK = "<!-- made by `rfa reproduce --page`: what follows is replaced -->"
 NUMBERS = "numbers.csv"
+PAPER = "paper (%)"
 
 
 def collect(experiments: Sequence[Experiment], exhibits: Sequence[Exhibit], out: Path) -> Evidence:
@@ -38,9 +39,27 @@ def statements(evidence: Evidence, scale: str) -> Exhibit:
         name="statements",
         title="The paper's statements, one by one",
         claim="What the paper says, whether the runs at hand confirm it, and the numbers.",
-        tables=[judge(evidence)],
+        tables=[judge(evidence), paper_numbers(list(evidence.exhibits.values()))],
         scale=scale,
     )
+
+
+def paper_numbers(exhibits: Sequence[Exhibit]) -> Table:
+    """All numbers that the paper states, beside ours."""
+    head = ["experiment", "place", "paper (%)", "here (%)", "lowest", "highest", "rounds"]
+    rows: list[list[Value]] = []
+    for exhibit in exhibits:
+        for table in exhibit.tables:
+            if PAPER not in table.head:
+                continue
+            for row in table.rows:
+                cells = dict(zip(table.head, row, strict=True))
+                if cells[PAPER] is not None:
+                    level = cells.get(LABELS["rho"])
+                    place = f"{cells['panel']}, {level}: {cells['line']}"
+                    ours = [cells[name] for name in ("accuracy (%)", "lowest", "highest", "rounds")]
+                    rows.append([exhibit.title, place, cells[PAPER], *ours])
+    return Table("Numbers of the paper", head, rows)
 
 
 def check_page(page: Path) -> None:
@@ -62,15 +81,14 @@ def check_page(page: Path) -> None:
 
 
 def write_page(
-    page: Path, shown: Sequence[tuple[Exhibit, Sequence[Path]]], verdicts: Table, scale: str
+    page: Path, shown: Sequence[tuple[Exhibit, Sequence[Path]]], verdicts: Exhibit
 ) -> None:
     """Write the page, the pictures beside it in a folder of its name, and the table of numbers.
 
     Args:
         page: the Markdown file.
         shown: what to show, and where the pictures of it are.
-        verdicts: the statements.
-        scale: how much was done, in words.
+        verdicts: the statements, and the paper's numbers.
 
     Raises:
         ConfigError: if that would replace what it did not make.
@@ -82,19 +100,20 @@ def write_page(
     for old in folder.glob("*.png"):
         old.unlink()
     kept = page.read_text(encoding="utf-8").partition(MARK)[0] if page.exists() else "# Results\n\n"
-    lines = [MARK, "", *_verdicts(verdicts, scale)]
+    lines = [MARK, "", *_verdicts(verdicts)]
     for exhibit, pictures in shown:
         copies = [shutil.copy(path, folder) for path in pictures]
         lines += section(exhibit, [f"{folder.name}/{Path(copy).name}" for copy in copies])
     page.write_text(kept + "\n".join(lines).rstrip() + "\n", encoding="utf-8")
 
 
-def _verdicts(verdicts: Table, scale: str) -> Iterator[str]:
-    yield "## The paper's statements, one by one"
+def _verdicts(verdicts: Exhibit) -> Iterator[str]:
+    yield f"## {verdicts.title}"
     yield ""
-    yield f"All numbers are at this scale: {scale}."
+    yield f"All runs are at this scale: {verdicts.scale}."
     yield ""
-    yield from rows(verdicts)
+    for table in verdicts.tables:
+        yield from rows(table)
 
 
 def _write_numbers(path: Path, exhibits: Sequence[Exhibit]) -> None:
