@@ -27,7 +27,8 @@ class Scale:
         name: its name.
         title: what it is, in words.
         seeds: the seeds, if a task has no other.
-        tasks: settings by task; there `seeds` and `levels` (of rho) are not settings.
+        tasks: settings by task; there `seeds`, `levels` (of rho) and `without` (aggregators that
+            are left out) are not settings.
         experiments: settings by experiment, which win over all others; there `seeds` and `values`
             are not settings.
         stand_in: the task that stands in for one whose data is missing, if any.
@@ -56,7 +57,7 @@ class Scale:
     def settings_of(self, task: str, aggregator: str) -> dict[str, Any]:
         """What the scale says of the settings of a run."""
         own = self.tasks.get(task, {})
-        left_out = {"seeds", "levels", *(LOCAL if aggregator == "sgd" else ())}
+        left_out = {"seeds", "levels", "without", *(LOCAL if aggregator == "sgd" else ())}
         return {name: value for name, value in own.items() if name not in left_out}
 
     def values_of(self, experiment: str, values: Sequence[Any]) -> Sequence[Any]:
@@ -119,6 +120,8 @@ def _panel_cells(sweep: Sweep, scale: Scale, panel: Part, seed: int) -> Iterator
     values = [value for value in values if scale.wants(task, sweep.x, value)]
     for line in sweep.lines:
         aggregator = {**panel.settings, **line.settings}.get("aggregator", "")
+        if aggregator in scale.tasks.get(task, {}).get("without", ()):
+            continue
         layers = (scale.settings_of(task, aggregator), panel.settings, line.settings, own)
         one = dataclasses.replace(
             sweep,
