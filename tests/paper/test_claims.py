@@ -136,7 +136,7 @@ def test_nets_must_keep_half_of_what_they_had(rfa: float, good: bool) -> None:
 def test_variation_takes_two_seeds() -> None:
     panel = "EMNIST linear, data 0.25"
     one = runs(panel, "RFA", None, [50]) + runs(panel, "FedAvg", None, [50])
-    (row,) = [r for r in judge(Evidence({"curves": one}, {})).rows if "vary less" in str(r[0])]
+    (row,) = [r for r in judge(Evidence({"seeds": one}, {})).rows if "vary less" in str(r[0])]
     assert row[1] == OPEN
     two = runs(panel, "RFA", None, [50, 51]) + runs(panel, "FedAvg", None, [40, 50])
-    assert verdict(claims.steadier, {"curves": two}) is True
+    assert verdict(claims.steadier, {"seeds": two}) is True

@@ -102,7 +102,7 @@ def three_calls(evidence: Evidence) -> Verdict:
 def steadier(evidence: Evidence) -> Verdict:
     """Runs of RFA vary less than those of FedAvg (EMNIST, a quarter of the data poisoned)."""
     panel = "EMNIST linear, data 0.25"
-    rfa, fedavg = (variation(evidence.runs("curves", panel, line)) for line in ("RFA", "FedAvg"))
+    rfa, fedavg = (variation(evidence.runs("seeds", panel, line)) for line in ("RFA", "FedAvg"))
     text = f"mean width of the band of seeds in the later half: RFA {rfa:.1f}, FedAvg {fedavg:.1f}"
     return rfa < fedavg, text
 
