@@ -89,12 +89,12 @@ def test_what_was_done_with_other_code_is_not_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = "from tests.tiny import backwards\n"
-    (tmp_path / "own_attack.py").write_text(code)
+    (tmp_path / "other_attack.py").write_text(code)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    options, mine = Options(tmp_path / "out"), tiny(corruption="own_attack:backwards", rho=0.2)
+    options, mine = Options(tmp_path / "out"), tiny(corruption="other_attack:backwards", rho=0.2)
     assert do_work(plan_work([mine], options), options, Notes()) == {}
     assert plan_work([mine], options).todo == []
-    (tmp_path / "own_attack.py").write_text(code + "# another version\n")
+    (tmp_path / "other_attack.py").write_text(code + "# another version\n")
     work = plan_work([mine], options)
     assert work.todo == [mine]
     (problem,) = do_work(work, options, Notes()).values()
