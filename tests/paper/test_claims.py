@@ -11,6 +11,7 @@ from rfa.experiments.sweep import Cell, settle
 from rfa.paper import claims
 from rfa.paper.claims import OPEN, WORDS, judge
 from rfa.paper.evidence import Evidence, ahead, all_of, equal, say
+from rfa.paper.page import paper_numbers
 from rfa.report.exhibit import Exhibit, Spread, Table
 from rfa.report.gather import Result
 
@@ -140,3 +141,15 @@ def test_variation_takes_two_seeds() -> None:
     assert row[1] == OPEN
     two = runs(panel, "RFA", None, [50, 51]) + runs(panel, "FedAvg", None, [40, 50])
     assert verdict(claims.steadier, {"seeds": two}) is True
+
+
+def test_the_papers_numbers_are_gathered_from_all_experiments() -> None:
+    head = ["panel", "line", "corruption level", "accuracy (%)", "lowest", "highest"]
+    table = Table("t", [*head, "rounds", "paper (%)"], [
+        ["EMNIST", "RFA", 0.25, 50.0, 49.0, 51.0, 200, 52.8],
+        ["EMNIST", "RFA", 0.0, 60.0, 60.0, 60.0, 200, None],
+    ])  # fmt: skip
+    found = paper_numbers([Exhibit("robustness", "Robustness", tables=[table])])
+    assert found.rows == [["Robustness", "EMNIST, 0.25: RFA", 52.8, 50.0, 49.0, 51.0, 200]]
+    again = [Exhibit("robustness", "Robustness", tables=[table]), Exhibit("s", "", tables=[found])]
+    assert paper_numbers(again).rows == found.rows

@@ -50,7 +50,7 @@ def paper_numbers(exhibits: Sequence[Exhibit]) -> Table:
     rows: list[list[Value]] = []
     for exhibit in exhibits:
         for table in exhibit.tables:
-            if PAPER not in table.head:
+            if not {PAPER, "panel", "line"} <= set(table.head):
                 continue
             for row in table.rows:
                 cells = dict(zip(table.head, row, strict=True))

@@ -114,7 +114,7 @@ def _line(axes: Any, line: Line, look: int, panel: Panel) -> None:
 
 def _save(figure: Any, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130, metadata={"Software": None})
+    figure.savefig(path, dpi=110, metadata={"Software": None})
     figure.set_layout_engine("none")  # it is laid out now, which takes longer than to draw it
     figure.savefig(path.with_suffix(".pdf"), metadata={"CreationDate": None})
 
