@@ -102,9 +102,13 @@ def three_calls(evidence: Evidence) -> Verdict:
 def steadier(evidence: Evidence) -> Verdict:
     """Runs of RFA vary less than those of FedAvg (EMNIST, a quarter of the data poisoned)."""
     panel = "EMNIST linear, data 0.25"
-    rfa, fedavg = (variation(evidence.runs("seeds", panel, line)) for line in ("RFA", "FedAvg"))
+    runs = [evidence.runs("seeds", panel, line) for line in ("RFA", "FedAvg")]
+    rfa, fedavg = (variation(found) for found in runs)
+    mine, theirs = (evidence.end("seeds", panel, line) for line in ("RFA", "FedAvg"))
     text = f"mean width of the band of seeds in the later half: RFA {rfa:.1f}, FedAvg {fedavg:.1f}"
-    return rfa < fedavg, text
+    text += f"; at the end: RFA {say(mine)}, FedAvg {say(theirs)}"
+    at_end = mine.high - mine.low < theirs.high - theirs.low
+    return (rfa < fedavg) if at_end == (rfa < fedavg) else None, text
 
 
 def beats_comparators(evidence: Evidence) -> Verdict:

@@ -90,7 +90,7 @@ def equal(one: Spread, other: Spread, within: float = POINT) -> Clear:
     difference = abs(one.mean - other.mean)
     if difference <= within:
         return True
-    return None if difference <= _noise(one, other) else False
+    return None if difference <= within + _noise(one, other) else False
 
 
 def all_of(parts: Sequence[Clear]) -> Clear:
@@ -99,8 +99,9 @@ def all_of(parts: Sequence[Clear]) -> Clear:
 
 
 def _noise(one: Spread, other: Spread) -> float:
-    """Half of the wider band of seeds."""
-    return max(one.high - one.low, other.high - other.low) / 2
+    """Half of the wider band of seeds; a point where a single seed tells nothing of it."""
+    alone = POINT if min(len(one.values), len(other.values)) < 2 else 0.0  # noqa: PLR2004
+    return max(one.high - one.low, other.high - other.low, 2 * alone) / 2
 
 
 def without_corruption(
