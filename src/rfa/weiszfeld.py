@@ -79,6 +79,31 @@ def one_step(ask: SumOracle, dim: int, *, nu: float) -> Vector:
     return weiszfeld(ask, np.zeros(dim), nu=nu, steps=1)
 
 
+def secure_mean(ask: SumOracle, dim: int, *, radius: float) -> Vector:
+    """The weighted mean of the updates, each cut to a radius: FedAvg where none is longer."""
+    total = ask(np.zeros(dim), radius)
+    return radius * total.push / total.weight
+
+
+def rfa(  # noqa: PLR0913
+    ask: SumOracle, dim: int, *, nu: float, budget: int, start: str, radius: float
+) -> Vector:
+    """The aggregate of RFA (Algorithm 1) from at most `budget` sums.
+
+    Args:
+        ask: the secure average oracle.
+        dim: the number of coordinates d.
+        nu: the smoothing radius, positive.
+        budget: the sums R, of which a start at the mean takes one.
+        start: "zero", the current model, or "mean".
+        radius: to what length the mean cuts updates.
+    """
+    if start == "zero":
+        return weiszfeld(ask, np.zeros(dim), nu=nu, steps=budget)
+    mean = secure_mean(ask, dim, radius=radius)
+    return weiszfeld(ask, mean, nu=nu, steps=budget - 1)
+
+
 def _objective(objective: float | None) -> float:
     if objective is None:
         msg = "early_stop needs an oracle that tells the objective, and a secure one does not"

@@ -26,7 +26,7 @@ from rfa.secagg.policy import Policy
 from rfa.secagg.profile import Identity, Profile
 from rfa.secagg.protocol import InProcess, Losses, SecureOracle, open_round, opening_place
 from rfa.secagg.ring import RingOracle
-from rfa.weiszfeld import one_step, weiszfeld
+from rfa.weiszfeld import one_step, rfa, secure_mean
 
 Parts = dict[int, Contribution | None]
 
@@ -90,16 +90,15 @@ def _algorithm(ask: SumOracle, dim: int, settings: Settings) -> tuple[Vector, in
         return one_step(ask, dim, nu=settings.nu), 0
     if settings.aggregator != "rfa":
         return secure_mean(ask, dim, radius=settings.radius), 1
-    if settings.start == "zero":
-        return weiszfeld(ask, np.zeros(dim), nu=settings.nu, steps=settings.budget), 0
-    mean = secure_mean(ask, dim, radius=settings.radius)
-    return weiszfeld(ask, mean, nu=settings.nu, steps=settings.budget - 1), 1
-
-
-def secure_mean(ask: SumOracle, dim: int, *, radius: float) -> Vector:
-    """The weighted mean of the updates, each cut to a radius: FedAvg where none is longer."""
-    total = ask(np.zeros(dim), radius)
-    return radius * total.push / total.weight
+    point = rfa(
+        ask,
+        dim,
+        nu=settings.nu,
+        budget=settings.budget,
+        start=settings.start,
+        radius=settings.radius,
+    )
+    return point, int(settings.start == "mean")
 
 
 def _contribution(update: Floats32, weight: float) -> Contribution | None:

@@ -105,6 +105,12 @@ class Device:
         """The place in the round of the message that the device waits for."""
         return self.memory.due
 
+    @property
+    def over(self) -> bool:
+        """Whether the device has answered everything that a round may ask."""
+        due = self.memory.due
+        return due > 0 and due >= PLACES[Question] + IN_TURN * self._opening().turns
+
     def receive(self, request: bytes) -> bytes:
         """Answer a request; the same request again gets the same bytes.
 
@@ -158,8 +164,7 @@ class Device:
         if place < due:
             msg = f"{name} was asked before, with another request"
             raise AskedTwiceError(msg)
-        over = due and due >= PLACES[Question] + IN_TURN * self._opening().turns
-        if place > due or over or (due and self._mine is None):
+        if place > due or self.over or (due and self._mine is None):
             msg = f"{name} is asked out of turn: it is number {place} of the round, not {due}"
             raise OutOfStageError(msg)
 

@@ -227,7 +227,7 @@ class Server:
             msg = f"the reply of device {device} is of another session"
             raise OtherSessionError(msg)
         if isinstance(message, Abstain) and self._wanted is Advertise:
-            msg = f"device {device} abstains: its update is not finite"
+            msg = f"device {device} abstains: its update is not finite, or from no examples"
             raise RefusalError(msg)
         if not isinstance(message, self._wanted):
             msg = f"device {device} sent {type(message).__name__} for {self._wanted.__name__}"

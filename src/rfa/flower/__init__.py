@@ -1,0 +1,28 @@
+"""RFA on Flower: robust and private aggregation in an app of yours.
+
+    from rfa.flower import RFA, robust_mod
+
+    app = ClientApp(mods=[robust_mod])                                # on the device
+    RFA().start(grid=grid, initial_arrays=arrays, num_rounds=3)       # on the server
+
+The app's own `@app.train()` and `@app.evaluate()` stay as they are. See docs/flower.md.
+"""
+
+from rfa.flower.device import RobustMod, robust_mod
+from rfa.flower.home import create_identity, read_identities
+from rfa.flower.strategy import RFA, OneStepRFA, SecureFedAvg
+from rfa.secagg.parameters import Terms, Trust
+from rfa.secagg.policy import Policy
+
+__all__ = [
+    "RFA",
+    "OneStepRFA",
+    "Policy",
+    "RobustMod",
+    "SecureFedAvg",
+    "Terms",
+    "Trust",
+    "create_identity",
+    "read_identities",
+    "robust_mod",
+]

@@ -1,0 +1,61 @@
+"""Between Flower's arrays and the flat vector that is aggregated."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from flwr.app import Array, ArrayRecord
+from numpy.typing import NDArray
+
+from rfa.federated.learner import Floats32
+from rfa.oracle import Vector
+
+
+class ArraysError(Exception):
+    """Arrays that do not fit each other."""
+
+
+def size_of(arrays: ArrayRecord) -> int:
+    """How many numbers there are in all."""
+    return sum(math.prod(array.shape) for array in arrays.values())
+
+
+def difference(after: ArrayRecord, before: ArrayRecord) -> Floats32:
+    """What changed, array after array in the order of `before`, as one flat vector.
+
+    Raises:
+        ArraysError: naming the array that is missing or has another shape.
+    """
+    if set(after) != set(before):
+        odd = ", ".join(sorted(set(after) ^ set(before)))
+        msg = f"the app returned other arrays than it was given: {odd}"
+        raise ArraysError(msg)
+    parts: list[Floats32] = []
+    for name, array in before.items():
+        if tuple(after[name].shape) != tuple(array.shape):
+            msg = f"array {name!r} has the shape {after[name].shape}, and was given {array.shape}"
+            raise ArraysError(msg)
+        parts.append(_change(after[name].numpy(), array.numpy()))
+    return np.concatenate(parts) if parts else np.zeros(0, np.float32)
+
+
+@np.errstate(over="ignore", invalid="ignore")  # what is not finite is found out later
+def moved(arrays: ArrayRecord, step: Vector | Floats32) -> ArrayRecord:
+    """The arrays after a step of the flat vector, each in its own shape and type."""
+    found: dict[str, Array] = {}
+    start = 0
+    for name, array in arrays.items():
+        old = array.numpy()
+        new = old + np.asarray(step[start : start + old.size], np.float64).reshape(old.shape)
+        start += old.size
+        if np.issubdtype(old.dtype, np.integer):
+            new = np.rint(new)
+        found[name] = Array(np.asarray(new).astype(old.dtype))
+    return ArrayRecord(found)
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def _change(after: NDArray[np.generic], before: NDArray[np.generic]) -> Floats32:
+    change = np.subtract(after, before, dtype=np.float64, casting="unsafe")
+    return np.asarray(change).ravel().astype(np.float32)

@@ -1,0 +1,88 @@
+"""Where a server was, in a file that is replaced as a whole: a restart goes on from there."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, MetricRecord
+from flwr.serverapp.strategy import Result
+
+HISTORIES = (
+    "train_metrics_clientapp",
+    "evaluate_metrics_clientapp",
+    "evaluate_metrics_serverapp",
+)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A server after a round.
+
+    Attributes:
+        round: how many rounds are done.
+        arrays: the model.
+        result: what goes to the user at the end.
+    """
+
+    round: int
+    arrays: ArrayRecord
+    result: Result
+
+
+def save_checkpoint(path: Path | None, state: Checkpoint) -> None:
+    """Write where the server is, all of it or nothing."""
+    if path is None:
+        return
+    metrics = {
+        name: {str(t): dict(record) for t, record in getattr(state.result, name).items()}
+        for name in HISTORIES
+    }
+    about = {"round": state.round, "names": list(state.arrays), "metrics": metrics}
+    values: dict[str, Any] = {
+        f"array{i}": array.numpy() for i, array in enumerate(state.arrays.values())
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    whole = path.with_name(f"{path.name}.{os.getpid()}")
+    with whole.open("wb") as file:
+        np.savez(file, about=np.array(json.dumps(about)), **values)
+        file.flush()
+        os.fsync(file.fileno())
+    whole.replace(path)
+
+
+def load_checkpoint(path: Path | None, initial: ArrayRecord) -> Checkpoint:
+    """Where the server was, or the beginning.
+
+    Raises:
+        ValueError: if the file cannot be read, or belongs to another model.
+    """
+    if path is None or not path.exists():
+        return Checkpoint(0, initial, Result(arrays=initial))
+    try:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+            about = json.loads(str(file["about"]))
+            arrays = {
+                name: Array(np.asarray(file[f"array{i}"])) for i, name in enumerate(about["names"])
+            }
+        result = Result(arrays=ArrayRecord(arrays))
+        for name in HISTORIES:
+            history = {int(t): MetricRecord(values) for t, values in about["metrics"][name].items()}
+            setattr(result, name, history)
+        done = int(about["round"])
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        msg = f"the checkpoint {path} cannot be read ({error}): remove it to start anew"
+        raise ValueError(msg) from None
+    if _shapes(result.arrays) != _shapes(initial):
+        msg = f"the checkpoint {path} is of another model: remove it to start anew"
+        raise ValueError(msg)
+    return Checkpoint(done, result.arrays, result)
+
+
+def _shapes(arrays: ArrayRecord) -> list[tuple[str, str, tuple[int, ...]]]:
+    return [(name, array.dtype, tuple(array.shape)) for name, array in arrays.items()]

@@ -1,0 +1,184 @@
+"""The device's side: a mod that keeps the update, and answers the stages of the secure sum.
+
+The app trains and evaluates as always. What it returns stays here: in a file of the device's own,
+which only its owner may read, until the round is over. What leaves are the names of metrics, the
+length of the update, and the messages of the secure sum.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from flwr.app import ArrayRecord, Context, Message, RecordDict
+
+from rfa.federated.learner import Floats32
+from rfa.flower import wire
+from rfa.flower.arrays import ArraysError, difference, moved, size_of
+from rfa.flower.home import Home, home_of, read_personal, write_personal
+from rfa.flower.metrics import flatten, metrics_of
+from rfa.secagg.encoding import Contribution
+from rfa.secagg.errors import NotFiniteError, SecureSumError
+from rfa.secagg.policy import Policy
+from rfa.secagg.profile import Profile
+from rfa.secagg.vault import DurableDevice
+
+Next = Callable[[Message, Context], Message]
+NOTHING = 4
+"""Numbers that stand for an update where nothing was trained: enough that none comes twice."""
+LOG = logging.getLogger("flwr")
+
+
+class AppFailedError(Exception):
+    """The app answered with an error, which is passed on."""
+
+    def __init__(self, answer: Message) -> None:
+        """Keep the answer."""
+        super().__init__("the app failed")
+        self.answer = answer
+
+
+@dataclass(frozen=True)
+class RobustMod:
+    """The mod of a device: `ClientApp(mods=[robust_mod])`, or one with demands of its own.
+
+    It answers no request for training or evaluation in the clear: a strategy that does not ask for
+    sums gets an error.
+
+    Attributes:
+        policy: what the device insists on, whatever the server says.
+        home: the folder of the device's files; by default what the node config `rfa-home` or the
+            environment's RFA_HOME says, else ~/.rfa.
+    """
+
+    policy: Policy = field(default_factory=Policy)
+    home: Path | None = None
+
+    def __call__(self, message: Message, context: Context, call_next: Next) -> Message:
+        """Answer a message of the strategy."""
+        home = self.place(message, context)
+        try:
+            match wire.read_order(message):
+                case wire.Work() as work:
+                    home.tidy()
+                    return self._work(work, message, home, lambda it: call_next(it, context))
+                case wire.Stage(task, request):
+                    with self._vault(task, home) as vault:
+                        return wire.reply(message, vault.receive(request))
+                case wire.Over(task):
+                    with self._vault(task, home) as vault:
+                        vault.end()
+                    return wire.reply(message, b"")
+                case None:
+                    return self._pass_on(message, context, call_next)
+        except AppFailedError as error:
+            return error.answer
+        except (SecureSumError, ArraysError, wire.WireError, OSError) as error:
+            LOG.warning("this device does not do what it is asked: %s", error)
+            return wire.refuse(message, f"{type(error).__name__}: {error}")
+
+    def place(self, message: Message, context: Context) -> Home:  # noqa: ARG002 others may need it
+        """Where the device's files are."""
+        return home_of(context, self.home)
+
+    def _pass_on(self, message: Message, context: Context, call_next: Next) -> Message:
+        """Let the app answer what is not about its update or metrics."""
+        if message.metadata.message_type.partition(".")[0] in wire.TASKS:
+            msg = "this device gives nothing in the clear: use a strategy of rfa.flower"
+            raise wire.WireError(msg)
+        return call_next(message, context)
+
+    def _vault(self, task: str, home: Home) -> DurableDevice:
+        profile = Profile(home.node, self.policy, home.identity())
+        return DurableDevice(home.vault(task), profile)
+
+    def _work(
+        self, work: wire.Work, message: Message, home: Home, app: Callable[[Message], Message]
+    ) -> Message:
+        """Let the app train or evaluate, and keep what it returns for the sums to come."""
+        personal = home.personal(work.personal) if work.personal else None
+        if work.task == wire.TRAIN:
+            answer, update = _train(message, app, personal)
+        else:
+            answer, update = _evaluate(message, app, personal)
+        values = metrics_of(answer)
+        examples = values.pop(work.weight, None)
+        if not isinstance(examples, int | float):
+            msg = f"the app's metrics have no number {work.weight!r}, by which updates are weighted"
+            raise wire.WireError(msg)
+        layout, row = flatten(values)
+        weight = min(examples, work.cap) / work.cap
+        with self._vault(work.task, home) as vault:
+            vault.bring(_contribution(update, weight, row))
+        return wire.ready(message, wire.Ready(layout, len(update)))
+
+
+robust_mod = RobustMod()
+
+
+def _contribution(update: Floats32, weight: float, row: list[float]) -> Contribution | None:
+    """What a device brings; nothing if it is not finite or from no examples: it abstains."""
+    if not weight > 0 or not all(math.isfinite(number) for number in row):
+        LOG.warning("this device abstains: its metrics are not finite, or it has no examples")
+        return None
+    try:
+        return Contribution(update, weight, tuple(weight * number for number in row))
+    except NotFiniteError as error:
+        LOG.warning("this device abstains: %s", error)
+        return None
+
+
+def _train(
+    message: Message, app: Callable[[Message], Message], personal: Path | None
+) -> tuple[Message, Floats32]:
+    """What the app answers, and what it changed (lines 4 to 9 of Algorithm 1; Algorithm 4)."""
+    w = _arrays(message)
+    if personal is not None:
+        u = read_personal(personal, size_of(w))
+        u = difference(_arrays(_call(app, _with(message, moved(w, u)))), w)
+        if np.isfinite(u).all():
+            write_personal(personal, u)
+        w = moved(w, u)
+    answer = _call(app, _with(message, w))
+    return answer, difference(_arrays(answer), w)
+
+
+def _evaluate(
+    message: Message, app: Callable[[Message], Message], personal: Path | None
+) -> tuple[Message, Floats32]:
+    """What the app answers, and numbers that mean nothing in place of an update."""
+    if personal is not None:
+        w = _arrays(message)
+        u = read_personal(personal, size_of(w))
+        message = _with(message, moved(w, u))
+    words = np.frombuffer(os.urandom(4 * NOTHING), np.uint32)
+    return _call(app, message), (words >> 8).astype(np.float32)
+
+
+def _call(app: Callable[[Message], Message], message: Message) -> Message:
+    answer = app(message)
+    if answer.has_error():
+        raise AppFailedError(answer)
+    return answer
+
+
+def _with(message: Message, arrays: ArrayRecord) -> Message:
+    """The message with other arrays in place of its own."""
+    (name,) = message.content.array_records
+    other = copy.copy(message)
+    other.content = RecordDict({**message.content, name: arrays})
+    return other
+
+
+def _arrays(message: Message) -> ArrayRecord:
+    records = list(message.content.array_records.values())
+    if len(records) != 1:
+        msg = f"a message has {len(records)} ArrayRecords, and just one can be aggregated"
+        raise ArraysError(msg)
+    return records[0]

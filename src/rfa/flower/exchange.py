@@ -1,0 +1,113 @@
+"""Messages over a Flower grid: sent to all, and taken as they come."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from flwr.app import Message, RecordDict
+from flwr.serverapp import Grid
+
+from rfa.flower import wire
+from rfa.secagg.server import Outbox
+
+FIRST_WAIT, LONGEST_WAIT = 0.02, 0.5
+"""Seconds between two looks for replies: short at first, then longer."""
+AT_ONCE = 16
+"""Messages in memory at once."""
+LOG = logging.getLogger("flwr")
+_Item = TypeVar("_Item")
+
+
+@dataclass
+class GridExchange:
+    """An exchange of the secure sum: nodes that are late, gone or talk nonsense cost themselves.
+
+    Attributes:
+        grid: Flower's grid.
+        task: over what the sum is: train or evaluate.
+        round: the round, for the logs of nodes.
+        timeout: seconds to wait for the answers to a stage.
+        refused: what nodes said in place of an answer, the last of each.
+    """
+
+    grid: Grid
+    task: str
+    round: int
+    timeout: float
+    refused: dict[int, wire.WireError] = field(default_factory=dict[int, wire.WireError])
+
+    def __call__(self, outbox: Outbox) -> Iterator[tuple[int, bytes]]:
+        """Send requests, and bring the replies that come in time, by node."""
+        messages = (
+            self._message(node, wire.Stage(self.task, request).content())
+            for node, request in outbox
+        )
+        for node, message in send(self.grid, messages, self.timeout):
+            self.refused.pop(node, None)
+            try:
+                yield node, wire.read_reply(message)
+            except wire.WireError as error:
+                self.refused[node] = error
+                LOG.info("\t> node %s does not answer: %s", node, error)
+
+    def tell_over(self, nodes: Iterable[int]) -> None:
+        """Tell nodes that the round has ended early; nobody waits for their answers."""
+        content = wire.Over(self.task).content()
+        self.grid.push_messages([self._message(node, content) for node in nodes])
+
+    def _message(self, node: int, content: RecordDict) -> Message:
+        """A message that nobody delivers when its time is over."""
+        return Message(
+            content,
+            dst_node_id=node,
+            message_type=wire.TRAIN,
+            ttl=self.timeout,
+            group_id=str(self.round),
+        )
+
+
+def send(
+    grid: Grid,
+    messages: Iterable[Message],
+    timeout: float,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[tuple[int, Message]]:
+    """Send messages, and give each reply as soon as it is there, by node, until the time is up."""
+    waiting = _push(grid, messages)
+    end, wait = clock() + timeout, FIRST_WAIT
+    while waiting:
+        found = 0
+        for some in _groups(list(waiting)):
+            for message in grid.pull_messages(some):
+                node = waiting.pop(message.metadata.reply_to_message_id, None)
+                if node is not None:
+                    found += 1
+                    yield node, message
+        if not waiting:
+            return
+        if clock() >= end:
+            LOG.info("\t> %s nodes did not answer within %g s", len(waiting), timeout)
+            return
+        wait = FIRST_WAIT if found else min(2 * wait, LONGEST_WAIT)
+        time.sleep(min(wait, max(0.0, end - clock())))
+
+
+def _push(grid: Grid, messages: Iterable[Message]) -> dict[str, int]:
+    """Send messages: for each that was taken, its name and node."""
+    waiting: dict[str, int] = {}
+    for some in _groups(messages):
+        nodes = [message.metadata.dst_node_id for message in some]
+        names: Iterable[str | None] = grid.push_messages(some)
+        waiting.update((name, node) for name, node in zip(names, nodes, strict=False) if name)
+    return waiting
+
+
+def _groups(items: Iterable[_Item]) -> Iterator[list[_Item]]:
+    rest = iter(items)
+    while some := list(itertools.islice(rest, AT_ONCE)):
+        yield some

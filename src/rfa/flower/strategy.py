@@ -1,0 +1,315 @@
+"""The server's side: strategies that aggregate by secure sums, in place of FedAvg.
+
+A round is one exchange for training, two that form the cohort and, for each sum, two more (three
+where the server is not trusted). At no time does the server hold an update, an example count or a
+metric of a single node.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import FedAvg, Result
+
+from rfa.checks import check_count, check_number
+from rfa.federated.settings import RADII, STARTS
+from rfa.flower import wire
+from rfa.flower.arrays import moved, size_of
+from rfa.flower.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from rfa.flower.sums import GridSums, Skipped
+from rfa.oracle import OracleStopped, SumOracle, Vector
+from rfa.secagg.cohort import Identities
+from rfa.secagg.errors import ParameterError
+from rfa.secagg.parameters import Terms, Trust
+from rfa.weiszfeld import one_step, rfa, secure_mean
+
+Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
+LOG = logging.getLogger("flwr")
+SMALL = 64
+"""Below how many nodes a cohort is looked for that the terms allow."""
+
+
+class RFA(FedAvg):
+    """RFA: the geometric median by Weiszfeld steps, each a secure sum (Algorithms 1 and 2).
+
+    Every node needs `ClientApp(mods=[robust_mod])`.
+    """
+
+    def __init__(  # noqa: PLR0913
+        self,
+        *,
+        budget: int = 3,
+        nu: float = 0.1,
+        start: str = "zero",
+        radius: float = 100.0,
+        example_cap: float = 1000.0,
+        personal: str = "",
+        terms: Terms | None = None,
+        identities: Identities | None = None,
+        stage_timeout: float = 120.0,
+        node_timeout: float = 600.0,
+        checkpoint: Path | str | None = None,
+        **usual: Any,
+    ) -> None:
+        """A strategy with the options of Flower's FedAvg, and its own.
+
+        Args:
+            budget: sums that a round may take, R.
+            nu: the smoothing radius, about half the length of a typical update: no single node
+                moves the model by more than about nu in a step. The log tells how many are within.
+            start: where the steps start: zero (the current model), or mean (itself a sum).
+            radius: to what length a mean cuts updates.
+            example_cap: the most examples that count: a public number, by which weights are
+                divided. Weights far below it lose digits.
+            personal: a name under which each node keeps parameters of its own (Algorithm 4): the
+                app then trains and evaluates the model plus those. Empty for none.
+            terms: what the secure sum must withstand.
+            identities: the public identities of nodes, where these do not trust the server.
+            stage_timeout: seconds to wait for the answers to a stage of the secure sum.
+            node_timeout: seconds to wait for enough nodes, before a round is skipped.
+            checkpoint: the file from which a server that was restarted goes on.
+            usual: the options of FedAvg: fraction_train, min_available_nodes and so on. By default
+                the least numbers of nodes are what the terms need.
+
+        Raises:
+            ValueError: if an option has no meaning, or its value none; the message says which.
+        """
+        terms = terms or Terms()
+        _check_usual(usual, terms)
+        super().__init__(**usual)
+        self.budget, self.nu, self.start_at, self.radius = budget, nu, start, radius
+        self.example_cap, self.personal = float(example_cap), personal
+        self.stage_timeout, self.node_timeout = stage_timeout, node_timeout
+        self.checkpoint = Path(checkpoint) if checkpoint else None
+        self._sums = GridSums(terms, identities, stage_timeout)
+        self._check(terms, identities)
+
+    @property
+    def sums(self) -> int:
+        """The sums of a round, at most."""
+        return self.budget
+
+    def aggregate(self, ask: SumOracle, dim: int) -> Vector:
+        """The step of the model, from sums alone."""
+        return rfa(
+            ask, dim, nu=self.nu, budget=self.budget, start=self.start_at, radius=self.radius
+        )
+
+    def summary(self) -> None:
+        """Log how the strategy is set up."""
+        super().summary()
+        LOG.info("\t└──> Secure sums: %s a round, under %s", self.sums, self._sums.terms)
+        LOG.info("\t\t├── nu %g, radius %g, start at %s", self.nu, self.radius, self.start_at)
+        LOG.info("\t\t└── at most %g examples of a node count", self.example_cap)
+
+    def start(  # noqa: PLR0913, PLR0917 as Flower has it
+        self,
+        grid: Grid,
+        initial_arrays: ArrayRecord,
+        num_rounds: int = 3,
+        timeout: float = 3600,
+        train_config: ConfigRecord | None = None,
+        evaluate_config: ConfigRecord | None = None,
+        evaluate_fn: Evaluate | None = None,
+    ) -> Result:
+        """Train for a number of rounds, and return Flower's usual result.
+
+        Args:
+            grid: Flower's grid.
+            initial_arrays: the first model.
+            num_rounds: rounds in all, with those of the checkpoint.
+            timeout: seconds to wait for nodes that train or evaluate.
+            train_config: what the app's training is told.
+            evaluate_config: what the app's evaluation is told.
+            evaluate_fn: evaluates a model on the server, before the first round and after each.
+        """
+        began = time.monotonic()
+        LOG.info("Starting %s strategy: %s rounds", type(self).__name__, num_rounds)
+        self.summary()
+        train, evaluate = train_config or ConfigRecord(), evaluate_config or ConfigRecord()
+        state = load_checkpoint(self.checkpoint, initial_arrays)
+        if state.round:
+            LOG.info("going on after round %s, from %s", state.round, self.checkpoint)
+        elif evaluate_fn:
+            _note(state.result.evaluate_metrics_serverapp, 0, evaluate_fn(0, state.arrays))
+        for t in range(state.round + 1, num_rounds + 1):
+            LOG.info("")
+            LOG.info("[ROUND %s/%s]", t, num_rounds)
+            arrays, metrics = self._train(grid, t, state.arrays, train, timeout)
+            _note(state.result.train_metrics_clientapp, t, metrics)
+            found = self._evaluate(grid, t, arrays, evaluate, timeout)
+            _note(state.result.evaluate_metrics_clientapp, t, found)
+            if evaluate_fn:
+                _note(state.result.evaluate_metrics_serverapp, t, evaluate_fn(t, arrays))
+            state.result.arrays = arrays
+            state = Checkpoint(t, arrays, state.result)
+            save_checkpoint(self.checkpoint, state)
+        _tell(state.result, time.monotonic() - began)
+        return state.result
+
+    def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> NoReturn:
+        """There are no updates to aggregate here."""
+        _refuse_replies(server_round, replies)
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> NoReturn:
+        """There are no metrics to aggregate here."""
+        _refuse_replies(server_round, replies)
+
+    def _train(
+        self, grid: Grid, t: int, arrays: ArrayRecord, config: ConfigRecord, timeout: float
+    ) -> tuple[ArrayRecord, MetricRecord | None]:
+        """A round of training: the arrays after it, which are those before if there is no sum."""
+        if not self.fraction_train:
+            return arrays, None
+        try:
+            self._require_nodes(grid, self.fraction_train, self.min_train_nodes)
+            messages = list(self.configure_train(t, arrays, config, grid))
+            cohort = self._sums.gather(grid, self._work(wire.TRAIN), messages, t, timeout)
+            if cohort.dim != size_of(arrays):
+                msg = f"updates have {cohort.dim} numbers, and the model {size_of(arrays)}"
+                raise Skipped(msg)
+            with self._sums.over(grid, cohort, self.sums) as ask:
+                step = self.aggregate(ask, cohort.dim)
+        except OracleStopped as error:
+            LOG.warning("round %s is skipped, and the model is kept: %s", t, error)
+            return arrays, None
+        return moved(arrays, step), ask.metrics()
+
+    def _evaluate(
+        self, grid: Grid, t: int, arrays: ArrayRecord, config: ConfigRecord, timeout: float
+    ) -> MetricRecord | None:
+        """The means of the metrics of an evaluation, from one sum."""
+        if not self.fraction_evaluate:
+            return None
+        try:
+            self._require_nodes(grid, self.fraction_evaluate, self.min_evaluate_nodes)
+            messages = list(self.configure_evaluate(t, arrays, config, grid))
+            cohort = self._sums.gather(grid, self._work(wire.EVALUATE), messages, t, timeout)
+            with self._sums.over(grid, cohort, 1) as ask:
+                ask(np.zeros(cohort.dim), 1.0)
+        except OracleStopped as error:
+            LOG.warning("the evaluation of round %s is skipped: %s", t, error)
+            return None
+        return ask.metrics()
+
+    def _work(self, task: str) -> wire.Work:
+        return wire.Work(task, self.example_cap, self.weighted_by_key, self.personal)
+
+    def _require_nodes(self, grid: Grid, fraction: float, least: int) -> None:
+        """Wait for as many nodes as a round needs, but not for ever.
+
+        Raises:
+            Skipped: if there are too few.
+        """
+        end = time.monotonic() + self.node_timeout
+        while True:
+            there = len(list(grid.get_node_ids()))
+            needed = max(self.min_available_nodes, least, int(there * fraction))
+            if there >= needed:
+                return
+            if time.monotonic() >= end:
+                msg = f"{there} nodes are there after {self.node_timeout:g} s, and {needed} are "
+                msg += "needed"
+                raise Skipped(msg)
+            time.sleep(min(0.2, self.node_timeout))
+
+    def _check(self, terms: Terms, identities: Identities | None) -> None:
+        check_count("budget", self.budget)
+        for name in ("nu", "radius"):
+            check_number(name, getattr(self, name), positive=True)
+            if not RADII[0] <= getattr(self, name) <= RADII[1]:
+                msg = f"{name} must be from {RADII[0]:g} to {RADII[1]:g}"
+                raise ValueError(msg)
+        for name in ("example_cap", "stage_timeout", "node_timeout"):
+            check_number(name, getattr(self, name), positive=name == "example_cap")
+        if self.start_at not in STARTS:
+            msg = f"start must be one of {', '.join(STARTS)}, not {self.start_at!r}"
+            raise ValueError(msg)
+        if self.start_at == "mean" and self.budget == 1:
+            msg = "budget=1 leaves no Weiszfeld step after the mean: give 2 or more, or start=zero"
+            raise ValueError(msg)
+        if self.personal and not wire.NAME.fullmatch(self.personal):
+            msg = f"personal must be letters, digits and _.-, not {self.personal!r}"
+            raise ValueError(msg)
+        if terms.trust == Trust.LYING and self.sums > 1:
+            msg = f"nodes that do not trust the server answer one question a round, not {self.sums}"
+            msg += ": use OneStepRFA, or budget=1"
+            raise ValueError(msg)
+        if terms.trust == Trust.LYING and not identities:
+            msg = "nodes that do not trust the server sign their keys: give identities"
+            raise ValueError(msg)
+
+
+class OneStepRFA(RFA):
+    """One Weiszfeld step from the current model: the communication of FedAvg (Algorithm 3)."""
+
+    @property
+    def sums(self) -> int:
+        """One."""
+        return 1
+
+    def aggregate(self, ask: SumOracle, dim: int) -> Vector:
+        """The step of the model, from one sum."""
+        return one_step(ask, dim, nu=self.nu)
+
+
+class SecureFedAvg(OneStepRFA):
+    """FedAvg by one secure sum, with updates cut to a declared length: private, hardly robust."""
+
+    def aggregate(self, ask: SumOracle, dim: int) -> Vector:
+        """The mean of the updates, each cut to the radius."""
+        return secure_mean(ask, dim, radius=self.radius)
+
+
+def _check_usual(usual: dict[str, Any], terms: Terms) -> None:
+    """Refuse options of FedAvg that need single nodes, and fill in the least numbers of nodes."""
+    for name in ("train_metrics_aggr_fn", "evaluate_metrics_aggr_fn"):
+        if usual.get(name) is not None:
+            msg = f"{name} would need the metrics of single nodes, and there are only sums of them"
+            raise ValueError(msg)
+    least = _least_nodes(terms)
+    for name in ("min_train_nodes", "min_evaluate_nodes", "min_available_nodes"):
+        if usual.setdefault(name, least) < least:
+            msg = f"{name}={usual[name]}: a secure sum under {terms} needs {least} nodes or more"
+            raise ValueError(msg)
+
+
+def _least_nodes(terms: Terms) -> int:
+    """The smallest cohort that the terms allow."""
+    for count in range(2, SMALL):
+        try:
+            terms.parameters(count)
+        except ParameterError:
+            continue
+        return count
+    msg = f"no cohort below {SMALL} nodes can hold {terms}: expect fewer colluders or drop-outs"
+    raise ValueError(msg)
+
+
+def _refuse_replies(server_round: int, replies: Iterable[Message]) -> NoReturn:
+    msg = (
+        f"round {server_round}: RFA has no replies of single nodes to aggregate ({type(replies)}); "
+        "it takes secure sums in start(), so wrappers of aggregate_train cannot work on it"
+    )
+    raise NotImplementedError(msg)
+
+
+def _note(history: dict[int, MetricRecord], t: int, found: MetricRecord | None) -> None:
+    if found is not None:
+        LOG.info("\t└──> MetricRecord: %s", found)
+        history[t] = found
+
+
+def _tell(result: Result, seconds: float) -> None:
+    LOG.info("")
+    LOG.info("Strategy execution finished in %.2fs", seconds)
+    for line in io.StringIO(str(result)):
+        LOG.info("\t%s", line.rstrip("\n"))

@@ -1,0 +1,194 @@
+"""What crosses the wire between strategy and mod, beside Flower's own records.
+
+Mods are called for messages that the app has a function for, so the stages of the secure sum travel
+as messages of the type train, too: their content is one ConfigRecord, and the mod answers them
+without the app. The request for training or evaluation carries one as well, beside the arrays.
+
+    Work   {task, cap, weight, personal}   -> {names, sizes, dim}: what is ready, not its values
+    Stage  {task, request: bytes}          -> {reply: bytes}
+    Over   {task}                          -> {reply: b""}, for which nobody waits
+
+What a device does not do it answers with Flower's Error, which says why. No update, example count
+or metric of a device is ever in such a record in the clear.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from flwr.app import ConfigRecord, Error, Message, MessageType, RecordDict
+
+from rfa.flower.metrics import Layout
+
+KEY = "rfa"
+TRAIN, EVALUATE = MessageType.TRAIN, MessageType.EVALUATE
+TASKS = (TRAIN, EVALUATE)
+REFUSED = 0
+"""The code of Flower's errors that have no other."""
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+"""What may name a folder of personal parameters: the server chooses it, so it must be harmless."""
+LONGEST = 300
+"""Letters of a reason that are worth logging."""
+
+
+class WireError(Exception):
+    """A message is not what it should be, or a node does not do what it was asked."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """A request to train or evaluate, and to keep the result for a sum.
+
+    Attributes:
+        task: train or evaluate.
+        cap: the most examples that count.
+        weight: the name of the metric that counts examples.
+        personal: under what name personal parameters are kept; empty for none.
+    """
+
+    task: str
+    cap: float
+    weight: str
+    personal: str = ""
+
+    def record(self) -> ConfigRecord:
+        """As it travels."""
+        values = {"task": self.task, "cap": self.cap, "weight": self.weight}
+        return ConfigRecord({**values, "personal": self.personal})
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage of the secure sum over what the task left on devices."""
+
+    task: str
+    request: bytes
+
+    def content(self) -> RecordDict:
+        """As it travels."""
+        return RecordDict({KEY: ConfigRecord({"task": self.task, "request": self.request})})
+
+
+@dataclass(frozen=True)
+class Over:
+    """The word that a round has ended early."""
+
+    task: str
+
+    def content(self) -> RecordDict:
+        """As it travels."""
+        return RecordDict({KEY: ConfigRecord({"task": self.task})})
+
+
+@dataclass(frozen=True)
+class Ready:
+    """What a device has for a sum.
+
+    Attributes:
+        layout: which metrics.
+        dim: the length of its update.
+    """
+
+    layout: Layout
+    dim: int
+
+
+def read_order(message: Message) -> Work | Stage | Over | None:
+    """What a message asks of the mod; None if there is nothing about it.
+
+    Raises:
+        WireError: if it makes no sense.
+    """
+    if not message.has_content() or KEY not in message.content.config_records:
+        return None
+    record = message.content.config_records[KEY]
+    match dict(record):
+        case {"task": str(task), **rest} if task in TASKS:
+            return _order(task, rest)
+        case _:
+            msg = f"the record {KEY!r} asks for nothing that is known"
+            raise WireError(msg)
+
+
+def _order(task: str, rest: dict[str, Any]) -> Work | Stage | Over:
+    match rest:
+        case {"request": bytes(request)}:
+            return Stage(task, request)
+        case {"cap": float(cap), "weight": str(weight), "personal": str(personal)} if cap > 0:
+            if personal and not NAME.fullmatch(personal):
+                msg = f"{personal!r} cannot name a folder: letters, digits and _.- can"
+                raise WireError(msg)
+            return Work(task, cap, weight, personal)
+        case _ if not rest:
+            return Over(task)
+        case _:
+            msg = f"the record {KEY!r} asks for nothing that is known: {sorted(rest)}"
+            raise WireError(msg)
+
+
+def ready(message: Message, found: Ready) -> Message:
+    """The reply that a result is there."""
+    names, sizes = list(found.layout.names), list(found.layout.sizes)
+    record = ConfigRecord({"names": names, "sizes": sizes, "dim": found.dim})
+    return Message(RecordDict({KEY: record}), reply_to=message)
+
+
+def reply(message: Message, answer: bytes) -> Message:
+    """The reply to a stage."""
+    return Message(RecordDict({KEY: ConfigRecord({"reply": answer})}), reply_to=message)
+
+
+def refuse(message: Message, why: str) -> Message:
+    """The reply that says why there is no other."""
+    return Message(Error(REFUSED, why), reply_to=message)
+
+
+def read_ready(message: Message) -> Ready:
+    """What a reply to a request for work says.
+
+    Raises:
+        WireError: if it says something else; the text holds the reason.
+    """
+    record = _record(message)
+    names, sizes, dim = (_flat(record.get(name)) for name in ("names", "sizes", "dim"))
+    good = (
+        len(names) == len(sizes)
+        and len(dim) == 1
+        and all(isinstance(name, str) for name in names)
+        and all(isinstance(size, int) and size >= 0 for size in (*sizes, *dim))
+    )
+    if not good:
+        msg = "it does not say what it has"
+        raise WireError(msg)
+    return Ready(Layout(names, sizes), dim[0])
+
+
+def read_reply(message: Message) -> bytes:
+    """The answer in a reply to a stage.
+
+    Raises:
+        WireError: if there is none; the text holds the reason.
+    """
+    answer = _record(message).get("reply")
+    if not isinstance(answer, bytes):
+        msg = "it has no answer"
+        raise WireError(msg)
+    return answer
+
+
+def _flat(value: Any) -> tuple[Any, ...]:
+    """A value of a record as a tuple, whether it is a list or not."""
+    return tuple(cast("list[Any]", value)) if isinstance(value, list) else (value,)
+
+
+def _record(message: Message) -> Mapping[str, Any]:
+    if message.has_error():
+        reason = message.error.reason or f"error {message.error.code}"
+        raise WireError(" ".join(reason.split())[:LONGEST])
+    if KEY not in message.content.config_records:
+        msg = "it does not speak for rfa: has its ClientApp mods=[robust_mod]?"
+        raise WireError(msg)
+    return message.content.config_records[KEY]

@@ -1,0 +1,208 @@
+"""The device's side on Flower: what leaves it, what it keeps, what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr", reason="needs Flower: pip install 'rfa[flower]'")
+
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import FedAvg
+
+from rfa.flower import (
+    RFA,
+    OneStepRFA,
+    Policy,
+    RobustMod,
+    Terms,
+    Trust,
+    create_identity,
+    read_identities,
+)
+from rfa.flower.home import home_of
+from rfa.secagg.errors import VaultError
+from tests.flower.grid import LocalGrid
+from tests.flower.toy import DIM, TARGET, app, model, nodes, options
+
+
+def kept(path: Path) -> set[str]:
+    """What is in the store of a device, by name."""
+    store = sqlite3.connect(path)
+    rows = store.execute("SELECT name FROM kept").fetchall()
+    store.close()
+    return {name for (name,) in rows}
+
+
+def test_after_a_round_the_update_is_gone_and_the_context_is_empty(tmp_path: Path) -> None:
+    grid = LocalGrid(nodes(tmp_path))
+    RFA(budget=2, **options()).start(grid, model(), num_rounds=1)
+    files = sorted((tmp_path / "flower" / "7").iterdir())
+    assert len(files) == 2 * len(grid.apps)
+    for path in files:
+        assert "mine" not in kept(path)
+        assert path.stat().st_mode & 0o777 == 0o600
+    assert all(not context.state for context in grid.contexts.values())
+
+
+def test_after_a_round_that_ends_early_the_update_is_gone(tmp_path: Path) -> None:
+    def spoil(node: int, request: Message, reply: Message) -> Message | None:
+        record: Any = request.content.config_records["rfa"]
+        return None if node < 106 and "request" in record else reply
+
+    grid = LocalGrid(nodes(tmp_path), spoil)
+    result = RFA(fraction_evaluate=0.0, **options()).start(grid, model(), num_rounds=1)
+    assert not result.arrays["w"].numpy().any()
+    for path in (tmp_path / "flower" / "7").iterdir():
+        assert "mine" not in kept(path)
+
+
+def test_a_device_gives_nothing_in_the_clear(tmp_path: Path) -> None:
+    grid = LocalGrid(nodes(tmp_path))
+    result = FedAvg(fraction_evaluate=1.0).start(grid, model(), num_rounds=1)
+    assert not result.train_metrics_clientapp
+    for _, _, reply in grid.seen:
+        assert reply.has_error()
+        assert "nothing in the clear" in str(reply.error.reason)
+
+
+def test_queries_are_the_app_s_own(tmp_path: Path) -> None:
+    client = ClientApp(mods=[RobustMod(home=tmp_path)])
+
+    @client.query()
+    def query(message: Message, context: Context) -> Message:
+        return Message(RecordDict({"said": ConfigRecord({"it": 7})}), reply_to=message)
+
+    grid = LocalGrid({5: client})
+    ask = Message(RecordDict(), dst_node_id=5, message_type="query")
+    (reply,) = grid.send_and_receive([ask])
+    assert reply.content.config_records["said"]["it"] == 7
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"task": "train", "cap": 0.0, "weight": "n", "personal": ""},
+        {"task": "train", "cap": 1.0, "weight": "n", "personal": "../../etc"},
+        {"task": "elsewhere"},
+        {"task": "train", "request": b"garbage"},
+        {"task": "train", "request": "text"},
+        {"cap": 1.0},
+    ],
+)
+def test_a_request_that_makes_no_sense_is_refused(tmp_path: Path, record: dict[str, Any]) -> None:
+    grid = LocalGrid({5: app(5, tmp_path)})
+    content = RecordDict({"rfa": ConfigRecord(record)})
+    (reply,) = grid.send_and_receive([Message(content, dst_node_id=5, message_type="train")])
+    assert reply.has_error()
+    assert "Error: " in str(reply.error.reason)
+
+
+def test_no_examples_and_infinite_metrics_abstain(tmp_path: Path) -> None:
+    apps = nodes(tmp_path)
+    none: dict[str, Any] = {"num-examples": 0}
+    apps[101] = app(101, tmp_path, **none)
+    apps[102] = app(102, tmp_path, loss=float("inf"))
+    grid = LocalGrid(apps)
+    result = RFA(fraction_evaluate=0.0, **options()).start(grid, model(), num_rounds=1)
+    assert np.linalg.norm(result.arrays["w"].numpy() - TARGET) < 0.3
+    loss = result.train_metrics_clientapp[1]["loss"]
+    assert 103 < float(loss) < 108  # type: ignore[arg-type]
+
+
+def test_an_app_without_the_weight_says_so(tmp_path: Path) -> None:
+    grid = LocalGrid(nodes(tmp_path))
+    strategy = RFA(weighted_by_key="size", fraction_evaluate=0.0, **options())
+    strategy.start(grid, model(), num_rounds=1)
+    assert {str(reply.error.reason) for _, _, reply in grid.seen} == {
+        "WireError: the app's metrics have no number 'size', by which updates are weighted"
+    }
+
+
+def test_a_device_insists_on_its_policy(tmp_path: Path) -> None:
+    strict = Policy(nu=1.0)
+    apps = {node: app(node, tmp_path, policy=strict) for node in range(101, 109)}
+    result = OneStepRFA(**options(nu=0.5)).start(LocalGrid(apps), model(), num_rounds=1)
+    assert not result.arrays["w"].numpy().any()
+    result = OneStepRFA(**options(nu=1.5)).start(LocalGrid(apps), model(), num_rounds=1)
+    assert result.arrays["w"].numpy().any()
+
+
+def test_devices_that_do_not_trust_the_server_sign_their_keys(tmp_path: Path) -> None:
+    names = list(range(101, 109))
+    publics = {node: create_identity(tmp_path / str(node)) for node in names}
+    for node in names:
+        listed = json.dumps({str(other): public for other, public in publics.items()})
+        (tmp_path / str(node) / "identities.json").write_text(listed)
+    known = read_identities(tmp_path / "101" / "identities.json")
+    apps = {node: app(node, tmp_path / str(node)) for node in names}
+    strategy = OneStepRFA(terms=Terms(trust=Trust.LYING), identities=known, **options())
+    result = strategy.start(LocalGrid(apps), model(), num_rounds=1)
+    assert np.linalg.norm(result.arrays["w"].numpy() - TARGET) < 0.5
+    other = {**known, 103: bytes.fromhex(create_identity(tmp_path / "other"))}
+    (tmp_path / "103" / "identity").write_text((tmp_path / "other" / "identity").read_text())
+    grid = LocalGrid(apps)
+    OneStepRFA(terms=Terms(trust=Trust.LYING), identities=other, **options()).start(
+        grid, model(), num_rounds=1
+    )
+    reasons = {str(reply.error.reason) for _, _, reply in grid.seen if reply.has_error()}
+    assert any("sign" in reason for reason in reasons)
+
+
+def test_an_identity_is_made_once_and_only_its_owner_may_read_it(tmp_path: Path) -> None:
+    public = create_identity(tmp_path / "home")
+    assert create_identity(tmp_path / "home") == public
+    assert (tmp_path / "home" / "identity").stat().st_mode & 0o777 == 0o600
+    (tmp_path / "home" / "identity").write_text("short")
+    with pytest.raises(VaultError, match="32 bytes in hex"):
+        create_identity(tmp_path / "home")
+    (tmp_path / "known.json").write_text("[1]")
+    with pytest.raises(VaultError, match="public identities"):
+        read_identities(tmp_path / "known.json")
+
+
+def test_where_home_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def at(config: dict[str, Any], given: Path | None = None) -> Path:
+        context = Context(
+            run_id=1, node_id=2, node_config=config, state=RecordDict(), run_config={}
+        )
+        return home_of(context, given).root
+
+    monkeypatch.delenv("RFA_HOME", raising=False)
+    assert at({}) == Path.home() / ".rfa"
+    monkeypatch.setenv("RFA_HOME", "/env")
+    assert at({}) == Path("/env")
+    assert at({"rfa-home": "/node"}) == Path("/node")
+    assert at({"rfa-home": "/node"}, tmp_path) == tmp_path
+
+
+def test_what_a_run_left_long_ago_is_removed(tmp_path: Path) -> None:
+    old = tmp_path / "flower" / "3" / "101.train"
+    new = tmp_path / "flower" / "4" / "101.train"
+    for path in (old, new):
+        path.parent.mkdir(parents=True)
+        path.touch()
+    long_ago = time.time() - 2 * 24 * 3600
+    os.utime(old, (long_ago, long_ago))
+    RFA(fraction_evaluate=0.0, **options()).start(LocalGrid(nodes(tmp_path)), model(), 1)
+    assert not old.exists()
+    assert new.exists()
+
+
+def test_personal_parameters_of_another_model_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "flower" / "personal" / "mine" / "104"
+    path.parent.mkdir(parents=True)
+    np.zeros(DIM + 1, np.float32).tofile(path)
+    grid = LocalGrid(nodes(tmp_path))
+    RFA(personal="mine", fraction_evaluate=0.0, **options()).start(grid, model(), 1)
+    reasons = {node: reply.error.reason for node, _, reply in grid.seen if reply.has_error()}
+    assert list(reasons) == [104]
+    assert "give the strategy another personal name" in str(reasons[104])

@@ -1,0 +1,277 @@
+"""Strategies on a Flower grid in this process: the real ClientApp, mod and secure sum."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr", reason="needs Flower: pip install 'rfa[flower]'")
+
+from flwr.app import ArrayRecord, Error, Message, MetricRecord, RecordDict
+from flwr.serverapp.strategy import Result
+
+from rfa.flower import RFA, OneStepRFA, SecureFedAvg, Terms, Trust
+from rfa.oracle import PlainOracle
+from rfa.weiszfeld import rfa
+from tests.flower.grid import LocalGrid
+from tests.flower.toy import DIM, FIRST, NODES, TARGET, Lie, model, nodes, options, step_of
+
+NAMES = list(range(FIRST, FIRST + NODES))
+WEIGHTS = np.array([(10.0 + node) / 200 for node in NAMES])
+
+
+def w_of(result: Result) -> Any:
+    return result.arrays["w"].numpy()
+
+
+def plain(t: int, budget: int, nu: float = 0.5, start: str = "zero") -> Any:
+    """The aggregate without Flower and without the secure sum."""
+    updates = np.array([step_of(node, t) for node in NAMES], np.float32)
+    ask = PlainOracle(updates, WEIGHTS)
+    return rfa(ask, DIM, nu=nu, budget=budget, start=start, radius=100.0)
+
+
+def test_a_run_is_that_of_the_algorithm(tmp_path: Path) -> None:
+    result = RFA(budget=3, **options()).start(LocalGrid(nodes(tmp_path)), model(), num_rounds=2)
+    wanted = plain(1, 3) + plain(2, 3)
+    assert np.linalg.norm(w_of(result) - wanted) < 1e-5
+    start = RFA(budget=3, start="mean", **options())
+    result = start.start(LocalGrid(nodes(tmp_path / "mean")), model(), num_rounds=1)
+    assert np.linalg.norm(w_of(result) - plain(1, 3, start="mean")) < 1e-5
+
+
+def test_one_step_and_the_mean(tmp_path: Path) -> None:
+    step = OneStepRFA(**options()).start(LocalGrid(nodes(tmp_path / "a")), model(), 1)
+    assert np.linalg.norm(w_of(step) - plain(1, 1)) < 1e-5
+    mean = SecureFedAvg(**options()).start(LocalGrid(nodes(tmp_path / "b")), model(), 1)
+    updates = np.array([step_of(node, 1) for node in NAMES])
+    assert np.linalg.norm(w_of(mean) - WEIGHTS @ updates / WEIGHTS.sum()) < 1e-5
+
+
+def test_metrics_are_means_weighted_by_examples(tmp_path: Path) -> None:
+    grid = LocalGrid(nodes(tmp_path, parts=[1.0, 2.5]))
+    result = OneStepRFA(**options()).start(grid, model(), num_rounds=1)
+    train, found = result.train_metrics_clientapp[1], result.evaluate_metrics_clientapp[1]
+    assert train["loss"] == pytest.approx(WEIGHTS @ np.array(NAMES) / WEIGHTS.sum(), rel=1e-9)
+    assert train["parts"] == pytest.approx([1.0, 2.5], rel=1e-9)
+    assert found["accuracy"] == pytest.approx(WEIGHTS @ NAMES / WEIGHTS.sum() / 10, rel=1e-9)
+    assert "num-examples" not in train
+
+
+def test_nothing_of_a_single_node_is_in_the_clear(tmp_path: Path) -> None:
+    """No record holds arrays or metrics, and counts and metrics change no length."""
+    lengths: list[list[int]] = []
+    others: dict[str, Any] = {"num-examples": 1, "loss": 123456.5}
+    for metrics in ({}, others):
+        grid = LocalGrid(nodes(tmp_path / str(len(lengths)), **metrics))
+        RFA(budget=2, **options()).start(grid, model(), num_rounds=1)
+        sizes: list[int] = []
+        for _, _, reply in grid.seen:
+            assert not reply.content.array_records
+            assert not reply.content.metric_records
+            (record,) = reply.content.config_records.values()
+            assert set(record) in ({"names", "sizes", "dim"}, {"reply"})
+            sizes.append(len(bytes(record.get("reply", b""))))  # type: ignore[arg-type]
+        lengths.append(sizes)
+    assert lengths[0] == lengths[1]
+
+
+def test_a_round_takes_as_many_exchanges_as_it_says(tmp_path: Path) -> None:
+    grid = LocalGrid(nodes(tmp_path))
+    RFA(budget=3, fraction_evaluate=0.0, **options()).start(grid, model(), num_rounds=1)
+    assert len(grid.seen) == NODES * (1 + 2 + 2 * 3)
+
+
+def nan(step: Any) -> Any:
+    return np.full(DIM, np.nan)
+
+
+def huge(step: Any) -> Any:
+    return 1e8 * step
+
+
+def opposite(step: Any) -> Any:
+    return -5 * step
+
+
+def misshapen(step: Any) -> Any:
+    return np.zeros((DIM, 1)) + step
+
+
+@pytest.mark.parametrize("lie", [nan, huge, opposite, misshapen])
+def test_a_corrupted_node_is_withstood(tmp_path: Path, lie: Lie) -> None:
+    grid = LocalGrid(nodes(tmp_path, {103: lie}))
+    result = RFA(budget=4, **options()).start(grid, model(), num_rounds=1)
+    assert np.linalg.norm(w_of(result) - TARGET) < 0.6
+
+
+FAULTS = ["lost", "empty", "error", "garbage", "replayed"]
+
+
+@pytest.mark.parametrize("when", range(5))
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_node_that_fails_at_any_stage_costs_itself(tmp_path: Path, fault: str, when: int) -> None:
+    """Stage 0 is training; then come the keys, the shares, the masked vectors, the opening."""
+    asked = {"times": 0}
+
+    def spoil(node: int, request: Message, reply: Message) -> Message | None:
+        if node != 104:
+            return reply
+        asked["times"] += 1
+        if asked["times"] <= when:
+            return reply
+        if fault == "lost":
+            return None
+        if fault == "error":
+            return Message(Error(3, "out of\nmemory" * 100), reply_to=request)
+        if fault == "empty":
+            return Message(RecordDict(), reply_to=request)
+        return _spoilt(fault, request)
+
+    grid = LocalGrid(nodes(tmp_path), spoil)
+    strategy = OneStepRFA(fraction_evaluate=0.0, **options())
+    result = strategy.start(grid, model(), num_rounds=1, timeout=0.4)
+    assert 1 in result.train_metrics_clientapp
+    assert np.linalg.norm(w_of(result) - TARGET) < 0.5
+
+
+def _spoilt(fault: str, request: Message) -> Message:
+    from flwr.app import ConfigRecord  # noqa: PLC0415
+
+    old: Any = request.content.config_records["rfa"].get("request", b"x")
+    answer = old if fault == "replayed" else b"\x00" * 50
+    record = ConfigRecord({"reply": answer, "names": [7], "sizes": [-1], "dim": 3})
+    return Message(RecordDict({"rfa": record}), reply_to=request)
+
+
+def test_a_node_that_is_lost_between_sums_keeps_the_step_before(tmp_path: Path) -> None:
+    def spoil(node: int, request: Message, reply: Message) -> Message | None:
+        record: Any = request.content.config_records.get("rfa") or {}
+        if node == 104 and "request" in record:
+            stages.append(1)
+        return None if node == 104 and len(stages) >= 5 else reply
+
+    stages: list[int] = []
+    grid = LocalGrid(nodes(tmp_path), spoil)
+    result = RFA(budget=3, fraction_evaluate=0.0, **options()).start(grid, model(), num_rounds=1)
+    assert np.linalg.norm(w_of(result) - plain(1, 1)) < 1e-5
+    assert not list((tmp_path / "flower" / "7").glob("*journal"))
+
+
+def test_too_few_nodes_keep_the_model_and_say_why(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    logging.getLogger("flwr").propagate = True
+    few = dict(list(nodes(tmp_path).items())[:3])
+    result = RFA(**options()).start(LocalGrid(few), model(), num_rounds=2)
+    assert not w_of(result).any()
+    assert "round 1 is skipped, and the model is kept: 3 nodes are there" in caplog.text
+    silent = LocalGrid(nodes(tmp_path), lambda node, request, reply: reply if node < 104 else None)
+    result = RFA(**options()).start(silent, model(), num_rounds=1, timeout=0.2)
+    assert not w_of(result).any()
+    assert "3 devices joined the round" in caplog.text
+
+
+def test_a_node_that_comes_back_joins_the_next_round(tmp_path: Path) -> None:
+    gone = {"now": False}
+
+    def spoil(node: int, request: Message, reply: Message) -> Message | None:
+        record: Any = request.content.config_records["rfa"]
+        if node == 104 and "cap" in record:
+            gone["now"] = not gone["now"]
+        return None if node == 104 and gone["now"] else reply
+
+    grid = LocalGrid(nodes(tmp_path), spoil)
+    strategy = OneStepRFA(fraction_evaluate=0.0, **options())
+    result = strategy.start(grid, model(), num_rounds=2, timeout=0.3)
+    others = [node for node in NAMES if node != 104]
+    ask = PlainOracle(
+        np.array([step_of(node, 1) for node in others], np.float32),
+        np.array([(10 + node) / 200 for node in others]),
+    )
+    wanted = rfa(ask, DIM, nu=0.5, budget=1, start="zero", radius=1.0) + plain(2, 1)
+    assert np.linalg.norm(w_of(result) - wanted) < 1e-5
+
+
+def test_a_restarted_server_goes_on(tmp_path: Path) -> None:
+    file = tmp_path / "server.npz"
+    strategy = OneStepRFA(checkpoint=file, **options())
+    whole = OneStepRFA(**options()).start(LocalGrid(nodes(tmp_path / "a")), model(), 3)
+    strategy.start(LocalGrid(nodes(tmp_path / "b")), model(), num_rounds=1)
+    grid = LocalGrid(nodes(tmp_path / "c"))
+    again = OneStepRFA(checkpoint=file, **options()).start(grid, model(), num_rounds=3)
+    assert sorted(again.train_metrics_clientapp) == [1, 2, 3]
+    assert again.train_metrics_clientapp == whole.train_metrics_clientapp
+    assert np.linalg.norm(w_of(again) - w_of(whole)) < 1e-5
+
+
+def test_a_checkpoint_of_another_model_or_of_nothing_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "server.npz"
+    OneStepRFA(checkpoint=file, **options()).start(LocalGrid(nodes(tmp_path)), model(), 1)
+    other = ArrayRecord([np.zeros(3, np.float32)])
+    with pytest.raises(ValueError, match="another model: remove it"):
+        OneStepRFA(checkpoint=file, **options()).start(LocalGrid(nodes(tmp_path)), other, 2)
+    file.write_bytes(file.read_bytes()[:100])
+    with pytest.raises(ValueError, match="cannot be read"):
+        OneStepRFA(checkpoint=file, **options()).start(LocalGrid(nodes(tmp_path)), model(), 2)
+
+
+def test_the_server_evaluates_too(tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    def evaluate(t: int, arrays: ArrayRecord) -> MetricRecord:
+        seen.append(t)
+        return MetricRecord({"norm": float(np.linalg.norm(arrays["w"].numpy()))})
+
+    grid = LocalGrid(nodes(tmp_path))
+    result = OneStepRFA(**options()).start(grid, model(), 2, evaluate_fn=evaluate)
+    assert seen == [0, 1, 2]
+    assert sorted(result.evaluate_metrics_serverapp) == [0, 1, 2]
+
+
+def test_personal_parameters_stay_on_the_device(tmp_path: Path) -> None:
+    """With a step that depends on the node alone, u_i takes it first, and then w takes it too."""
+    grid = LocalGrid(nodes(tmp_path))
+    strategy = OneStepRFA(personal="mine", **options())
+    result = strategy.start(grid, model(), num_rounds=1)
+    files = sorted((tmp_path / "flower" / "personal" / "mine").iterdir())
+    assert [path.name for path in files] == [str(node) for node in NAMES]
+    for node, path in zip(NAMES, files, strict=True):
+        assert np.allclose(np.fromfile(path, np.float32), step_of(node, 1), atol=1e-5)
+        assert path.stat().st_mode & 0o777 == 0o600
+    assert np.linalg.norm(w_of(result) - plain(1, 1)) < 1e-5
+    own = np.array([w_of(result)[0] + step_of(node, 1)[0] for node in NAMES])
+    seen = result.evaluate_metrics_clientapp[1]["seen"]
+    assert seen == pytest.approx(WEIGHTS @ own / WEIGHTS.sum(), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "what"),
+    [
+        ({"budget": 0}, "budget"),
+        ({"nu": 0.0}, "nu"),
+        ({"nu": 1e12}, "nu must be from"),
+        ({"start": "middle"}, "start must be one of"),
+        ({"start": "mean", "budget": 1}, "budget=1 leaves no"),
+        ({"example_cap": 0}, "example_cap"),
+        ({"personal": "../x"}, "personal must be letters"),
+        ({"min_available_nodes": 2}, "min_available_nodes=2: .* needs 4"),
+        ({"train_metrics_aggr_fn": print}, "only sums"),
+        ({"terms": Terms(trust=Trust.LYING)}, "one question a round"),
+        ({"terms": Terms(trust=Trust.LYING), "budget": 1}, "give identities"),
+    ],
+)
+def test_options_without_a_meaning_are_refused(wrong: dict[str, Any], what: str) -> None:
+    with pytest.raises(ValueError, match=what):
+        RFA(**wrong)
+
+
+def test_replies_of_single_nodes_are_not_aggregated() -> None:
+    with pytest.raises(NotImplementedError, match="secure sums in start"):
+        RFA().aggregate_train(1, [])
+    with pytest.raises(NotImplementedError, match="secure sums in start"):
+        RFA().aggregate_evaluate(1, [])

@@ -1,0 +1,68 @@
+"""A small app for tests: each node's update is a vector of its own near (1, 2, 3, ...)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from numpy.typing import NDArray
+
+from rfa.flower import Policy, RobustMod
+
+NODES, DIM = 8, 6
+FIRST = 101
+TARGET = np.arange(1, DIM + 1, dtype=np.float64)
+Lie = Callable[[NDArray[Any]], NDArray[Any]]
+
+
+def step_of(node: int, t: int) -> NDArray[Any]:
+    """What a node would add to the model in a round."""
+    rng = np.random.default_rng([node, t])
+    return TARGET + 0.1 * rng.standard_normal(DIM)
+
+
+def app(
+    node: int, home: Path, lie: Lie | None = None, policy: Policy | None = None, **metrics: Any
+) -> ClientApp:
+    """The app of a node, whose update a lie may spoil."""
+    client = ClientApp(mods=[RobustMod(policy or Policy(), home)])
+
+    @client.train()
+    def train(message: Message, context: Context) -> Message:
+        arrays: Any = message.content["arrays"]
+        config: Any = message.content["config"]
+        step = step_of(node, int(config["server-round"]))
+        after = arrays["w"].numpy() + (lie(step) if lie else step)
+        found = MetricRecord({"num-examples": 10 + node, "loss": float(node), **metrics})
+        record = ArrayRecord({"w": Array(after.astype(np.float32))})
+        return Message(RecordDict({"arrays": record, "metrics": found}), reply_to=message)
+
+    @client.evaluate()
+    def evaluate(message: Message, context: Context) -> Message:
+        w: Any = message.content["arrays"]
+        seen = float(w["w"].numpy()[0])
+        found = MetricRecord({"num-examples": 10 + node, "accuracy": node / 10, "seen": seen})
+        return Message(RecordDict({"metrics": found}), reply_to=message)
+
+    return client
+
+
+def nodes(home: Path, lies: dict[int, Lie] | None = None, **metrics: Any) -> dict[int, ClientApp]:
+    """The apps of all nodes."""
+    lies = lies or {}
+    numbers = range(FIRST, FIRST + NODES)
+    return {node: app(node, home, lies.get(node), **metrics) for node in numbers}
+
+
+def model() -> ArrayRecord:
+    """The first model."""
+    return ArrayRecord({"w": Array(np.zeros(DIM, np.float32))})
+
+
+def options(**more: Any) -> dict[str, Any]:
+    """Options of a strategy for these nodes."""
+    return {"example_cap": 200.0, "stage_timeout": 0.4, "node_timeout": 0.1, "nu": 0.5, **more}
