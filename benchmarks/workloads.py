@@ -19,7 +19,7 @@ from rfa.federated.batches import draw_batches
 from rfa.federated.crew import Crew, hire
 from rfa.federated.devices import Devices
 from rfa.federated.learner import Batch, Floats32
-from rfa.federated.rounds import State, play_round
+from rfa.federated.rounds import LocalEngine, State, play_round
 from rfa.federated.streams import stream
 from rfa.tasks import emnist, find_task, shakespeare
 from rfa.tasks.task import Task
@@ -134,7 +134,9 @@ class Simulation:
 
     def __call__(self) -> None:
         """Play a round."""
-        self.state, facts = play_round(self.state, self.devices, self.crew)
+        self.state, facts = play_round(
+            self.state, self.devices, LocalEngine(self.devices, self.crew)
+        )
         assert not facts.rejected
         assert not facts.dropped
 

@@ -10,7 +10,7 @@ import numpy as np
 from rfa.data.cache import load
 from rfa.experiments.config import resolve
 from rfa.federated.devices import Devices, Tally
-from rfa.federated.rounds import State, play_round
+from rfa.federated.rounds import LocalEngine, State, play_round
 from tests import tiny
 
 
@@ -43,11 +43,12 @@ def tiny_devices(**values: Any) -> Devices:
     return Devices(settings, tiny.TASK, load(tiny.TASK.reader, None, iid=settings.iid))
 
 
-def play(devices: Devices, rounds: int) -> tuple[State, list[Any], Any]:
+def play(devices: Devices, rounds: int) -> tuple[State, list[Any], LocalEngine]:
     crew: Any = InProcess(devices)
+    engine = LocalEngine(devices, crew)
     state = State(0, devices.initial())
     facts: list[Any] = []
     for _ in range(rounds):
-        state, fact = play_round(state, devices, crew)
+        state, fact = play_round(state, devices, engine)
         facts.append(fact)
-    return state, facts, crew
+    return state, facts, engine

@@ -12,7 +12,7 @@ import pytest
 
 from rfa.federated.crew import WorkerError, hire
 from rfa.federated.personal import NEVER, PersonalFile, Places
-from rfa.federated.rounds import State, evaluate, play_round
+from rfa.federated.rounds import LocalEngine, State, evaluate, play_round
 from tests.federated.lab import play, tiny_devices
 
 
@@ -20,9 +20,10 @@ def play_with(devices: Any, workers: int, rounds: int, personal: Path | None = N
     state = State(0, devices.initial())
     places = Places.none(devices.count) if personal else None
     with hire(devices, workers, personal=personal) as crew:
+        engine = LocalEngine(devices, crew, places)
         for _ in range(rounds):
-            state, _ = play_round(state, devices, crew, places)
-        return state, evaluate(state, crew, places)
+            state, _ = play_round(state, devices, engine)
+        return state, evaluate(state, engine)
 
 
 @pytest.mark.parametrize(
@@ -45,9 +46,9 @@ def test_personal_parameters_stay_on_their_devices(tmp_path: Path) -> None:
     state, seen = play_with(devices, 2, 4, tmp_path / "u")
     three, _ = play_with(devices, 3, 4, tmp_path / "another")
     assert np.array_equal(state.model, three.model)
-    reference, _, crew = play(devices, 4)
+    reference, _, engine = play(devices, 4)
     assert np.allclose(state.model, reference.model, atol=1e-5)
-    assert seen.train_loss == pytest.approx(evaluate(reference, crew).train_loss, rel=1e-4)
+    assert seen.train_loss == pytest.approx(evaluate(reference, engine).train_loss, rel=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -72,17 +73,17 @@ def test_a_worker_that_is_killed_is_named() -> None:
         crew._free.get()  # the other one: the dead one has all the work to do  # pyright: ignore[reportPrivateUsage]
         os.kill(victim._process.pid, signal.SIGKILL)
         with pytest.raises(WorkerError, match="was killed by signal 9: start the run again"):
-            play_round(state, devices, crew)
+            play_round(state, devices, LocalEngine(devices, crew))
 
 
-def test_no_file_is_left_behind_and_no_process() -> None:
-    shared = Path("/dev/shm")  # noqa: S108
-    before = set(shared.glob("rfa-*")) if shared.is_dir() else set[Path]()
+def test_no_file_is_left_behind_and_no_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rfa.federated.crew.SHARED_MEMORY", tmp_path)
     devices = tiny_devices()
     with hire(devices, 2) as crew:
         workers: list[Any] = [crew._free.get() for _ in range(2)]  # pyright: ignore[reportPrivateUsage]
-        during = set(shared.glob("rfa-*")) if shared.is_dir() else set[Path]()
-        assert during == before
+        assert not list(tmp_path.iterdir())
     assert all(worker._process.returncode is not None for worker in workers)
 
 

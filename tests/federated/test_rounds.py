@@ -144,19 +144,19 @@ def test_personalisation_is_algorithm_4() -> None:
 
 def test_personalisation_serves_devices_better() -> None:
     shared = tiny_devices(aggregator="fedavg", devices_per_round=24, local_epochs=5)
-    state, _, crew = play(shared, 10)
+    state, _, engine = play(shared, 10)
     own = tiny_devices(aggregator="fedavg", devices_per_round=24, local_epochs=5, personalize=True)
-    own_state, _, own_crew = play(own, 10)
-    assert evaluate(own_state, own_crew).train_loss < 0.9 * evaluate(state, crew).train_loss
+    own_state, _, own_engine = play(own, 10)
+    assert evaluate(own_state, own_engine).train_loss < 0.9 * evaluate(state, engine).train_loss
 
 
 def test_a_device_that_sends_nan_hurts_nobody() -> None:
     for name in ("fedavg", "rfa", "rfa-one-step", "multi-krum"):
         devices = tiny_devices(aggregator=name, corruption="nan", rho=0.4)
-        state, facts, crew = play(devices, 5)
+        state, facts, engine = play(devices, 5)
         assert all(set(fact.dropped) == set(fact.corrupted) for fact in facts)
         assert state.dropped == sum(len(fact.dropped) for fact in facts) > 0
-        assert evaluate(state, crew).test_accuracy > 0.5
+        assert evaluate(state, engine).test_accuracy > 0.5
 
 
 def test_a_round_of_nothing_but_nan_keeps_the_model() -> None:
@@ -216,16 +216,16 @@ def test_rfa_stands_where_fedavg_breaks() -> None:
         devices = tiny_devices(
             aggregator=name, corruption="omniscient", rho=0.2, devices_per_round=24
         )
-        state, _, crew = play(devices, 15)
-        accuracy[name] = evaluate(state, crew).test_accuracy
+        state, _, engine = play(devices, 15)
+        accuracy[name] = evaluate(state, engine).test_accuracy
     assert accuracy["fedavg"] < 0.34
     assert min(accuracy["rfa"], accuracy["rfa-one-step"]) > 0.6
 
 
 def test_evaluation_counts_examples_and_keeps_devices() -> None:
     devices = tiny_devices()
-    state, _, crew = play(devices, 4)
-    found = summarize(state, crew.evaluate(state.model))
+    state, _, engine = play(devices, 4)
+    found = summarize(state, engine.evaluate(state))
     x, y, right = devices.population.x, devices.population.y, 0
     losses: list[float] = []
     for i in range(devices.count):

@@ -180,8 +180,8 @@ def test_robust_and_private_at_once() -> None:
             devices_per_round=12,
             rate=0.5,
         )
-        state, _, crew = play(devices, 10)
-        accuracies[aggregator] = evaluate(state, crew).test_accuracy
+        state, _, engine = play(devices, 10)
+        accuracies[aggregator] = evaluate(state, engine).test_accuracy
     assert accuracies["rfa"] > accuracies["fedavg"] + 0.2
 
 

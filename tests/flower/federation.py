@@ -4,7 +4,8 @@
         outcome = federation.run(app, timeout=300, rounds=1)
         assert outcome.completed, outcome.text
 
-Every process writes to a log of its own in the folder, and none outlives the `with`.
+Every process writes to a log of its own in the folder, and none outlives the `with`. An error that
+leaves it takes the end of every log along.
 """
 
 from __future__ import annotations
@@ -179,7 +180,9 @@ class Federation:
             raise
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error and not isinstance(error, FederationError):
+            error.add_note(self.tails())
         self.close()
 
     def close(self) -> None:
@@ -264,7 +267,11 @@ class Federation:
 
     def fail(self, message: str) -> NoReturn:
         """Raises an error with the end of every log."""
-        raise FederationError("\n".join([message, *(each.tail() for each in self._started)]))
+        raise FederationError("\n".join([message, self.tails()]))
+
+    def tails(self) -> str:
+        """The end of every log."""
+        return "\n".join(each.tail() for each in self._started)
 
     def _start_server(self) -> None:
         transport, trust = ["--insecure"], "insecure = true"

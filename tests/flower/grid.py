@@ -24,10 +24,17 @@ class LocalGrid(Grid):
         self,
         apps: dict[int, ClientApp],
         spoil: Spoil | None = None,
+        run_config: dict[str, Any] | None = None,
     ) -> None:
         self.apps, self.spoil = apps, spoil or _unspoilt
         self.contexts = {
-            node: Context(run_id=7, node_id=node, node_config={}, state=RecordDict(), run_config={})
+            node: Context(
+                run_id=7,
+                node_id=node,
+                node_config={},
+                state=RecordDict(),
+                run_config=run_config or {},
+            )
             for node in apps
         }
         self.replies: dict[str, Message] = {}

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
+from hypothesis.errors import FlakyFailure
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
@@ -277,8 +278,14 @@ def test_a_server_that_lies_learns_no_sum_over_fewer_than_promised() -> None:
 
 
 def test_the_same_server_breaks_devices_that_trust_it() -> None:
-    """Without the consistency check the machine finds an attack: it has teeth."""
-    with pytest.raises(AssertionError, match="a sum over"):
+    """Without the consistency check the machine finds an attack: it has teeth.
+
+    Keys are new in each try, so the same attack again may fail: that is an attack found, too.
+    """
+    with pytest.raises((AssertionError, FlakyFailure)) as caught:
         run_state_machine_as_test(
             TrustedServer, settings=settings(max_examples=3000, phases=[Phase.generate], **HOW)
         )
+    found = caught.value
+    causes = found.exceptions if isinstance(found, FlakyFailure) else [found]
+    assert any("a sum over" in str(cause) for cause in causes)

@@ -78,6 +78,19 @@ def running_options(command: Any) -> Any:
     help="Write all settings to a TOML file, and run.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end, no more.")
+@click.option(
+    "--engine",
+    type=click.Choice(["lab", "flower"]),
+    default="lab",
+    show_default=True,
+    help="Where devices train: in processes of this machine, or on the nodes of Flower.",
+)
+@click.option(
+    "--federation",
+    default="local",
+    show_default=True,
+    help="With --engine flower: a connection of Flower's configuration, or its local simulation.",
+)
 @settings_options
 @running_options
 def run(task: str | None, **options: Any) -> None:
@@ -98,7 +111,10 @@ def run(task: str | None, **options: Any) -> None:
         settings = config.resolve(_collect(task, options))
         if options["save_config"]:
             config.write_toml(settings, options["save_config"])
-        row = do(settings, options, quiet=options["as_json"])
+        if options["engine"] == "flower":
+            row = do_on_flower(settings, options)
+        else:
+            row = do(settings, options, quiet=options["as_json"])
         if options["as_json"]:
             click.echo(json.dumps(report(row), allow_nan=False))
         else:
@@ -142,6 +158,23 @@ def do(settings: Any, options: dict[str, Any], *, quiet: bool, label: str = "") 
     if not bar.began:
         click.echo(f"{row['run']} was done before: --fresh does it again", err=True)
     return row
+
+
+def do_on_flower(settings: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """Do a run on Flower, with its log on standard error, and return its row of the store."""
+    from rfa.flower.lab.launch import FlowerError, Where, launch  # noqa: PLC0415
+
+    where = Where(
+        options["out"] / "flower",
+        options["data_dir"],
+        options["federation"],
+        fresh=options["fresh"],
+    )
+    try:
+        found = launch(settings, where, lambda line: click.echo(line, err=True))
+    except FlowerError as error:
+        raise click.ClickException(str(error)) from None
+    return found | {"settings": json.dumps(found["settings"])}
 
 
 def report(row: dict[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import importlib.metadata
 import json
 import math
 import time
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -26,10 +27,18 @@ from rfa.experiments.checkpoint import Checkpoint, CheckpointError
 from rfa.experiments.config import run_name
 from rfa.experiments.lock import only_one
 from rfa.experiments.store import Store
-from rfa.federated.crew import Crew, hire
+from rfa.federated.crew import hire
 from rfa.federated.devices import Devices
 from rfa.federated.personal import PersonalFile, Places
-from rfa.federated.rounds import Evaluation, Facts, State, evaluate, play_round
+from rfa.federated.rounds import (
+    Engine,
+    Evaluation,
+    Facts,
+    LocalEngine,
+    State,
+    evaluate,
+    play_round,
+)
 from rfa.federated.settings import Settings
 from rfa.plugins import plugin_source
 from rfa.tasks import find_task
@@ -94,8 +103,19 @@ class Watcher(Protocol):
         ...
 
 
-def run(settings: Settings, options: Options, watcher: Watcher) -> dict[str, Any]:
+MakeEngine = Callable[[Devices], Engine]
+
+
+def run(
+    settings: Settings, options: Options, watcher: Watcher, elsewhere: MakeEngine | None = None
+) -> dict[str, Any]:
     """Do a run, or what is left of it, and return its row of the store.
+
+    Args:
+        settings: the settings.
+        options: how it is done.
+        watcher: who is told how it goes.
+        elsewhere: makes the engine, if devices do not train in processes of this machine.
 
     Raises:
         DataError, CorruptionError, CheckpointError, StoreError, WorkerError, LockedError: each
@@ -113,7 +133,7 @@ def run(settings: Settings, options: Options, watcher: Watcher) -> dict[str, Any
         with only_one(folder / LOCK, name):
             if options.fresh:
                 _forget(folder)
-            journey = _Journey(name, folder, devices, store, options, watcher)
+            journey = _Journey(name, folder, devices, store, options, watcher, elsewhere)
             journey.go(_digest(population, devices), task.note(population.names), directory)
         return store.runs(run=name)[0]
 
@@ -128,6 +148,7 @@ class _Journey:
     store: Store
     options: Options
     watcher: Watcher
+    elsewhere: MakeEngine | None
     rounds: list[Facts] = field(default_factory=list[Facts])
     evaluations: list[tuple[Evaluation, float]] = field(
         default_factory=list[tuple[Evaluation, float]]
@@ -160,13 +181,13 @@ class _Journey:
             saved = None
             _forget(self.folder)
             self.store.begin(self.name, self.devices.settings, self._about(note))
-        if self.devices.settings.personalize and self.places is None:
+        if self.devices.settings.personalize and not self.elsewhere and self.places is None:
             self.places = Places.none(self.devices.count)
-        with self._crew(directory) as crew:
+        with self._engine(directory) as engine:
             self.began = time.perf_counter()
-            state = saved.state if saved else self._start(crew)
+            state = saved.state if saved else self._start(engine)
             self.watcher.on_begin(self.devices.settings, self.devices, state)
-            self._travel(state, crew)
+            self._travel(state, engine)
 
     def _take_up(self, saved: Checkpoint) -> None:
         path = self.folder / PERSONAL
@@ -189,38 +210,43 @@ class _Journey:
             "data": self.data,
         }
 
-    def _crew(self, directory: Path | None) -> contextlib.AbstractContextManager[Crew]:
+    @contextlib.contextmanager
+    def _engine(self, directory: Path | None) -> Generator[Engine]:
+        if self.elsewhere:
+            yield self.elsewhere(self.devices)
+            return
         self.watcher.on_status("starting the workers")
         workers = self.options.workers or cores()
         personal = self.folder / PERSONAL if self.places else None
-        return hire(self.devices, workers, data_dir=directory, personal=personal)
+        with hire(self.devices, workers, data_dir=directory, personal=personal) as crew:
+            yield LocalEngine(self.devices, crew, self.places)
 
-    def _start(self, crew: Crew) -> State:
+    def _start(self, engine: Engine) -> State:
         """The state before the first round, evaluated."""
         state = State(0, self.devices.initial())
-        self._evaluate(state, crew)
+        self._evaluate(state, engine)
         self.first_loss = self.evaluations[-1][0].train_loss
         return state
 
-    def _travel(self, state: State, crew: Crew) -> None:
+    def _travel(self, state: State, engine: Engine) -> None:
         settings = self.devices.settings
         while True:
             done = self._done(state)
             if done and (self.last is None or self.last.round < state.round):
-                self._evaluate(state, crew)
+                self._evaluate(state, engine)
                 done = self._done(state)
             if done or state.round % self.options.checkpoint_every == 0:
-                self._save(state, crew, done)
+                self._save(state, engine, done)
             if done:
                 return
-            state, facts = play_round(state, self.devices, crew, self.places)
+            state, facts = play_round(state, self.devices, engine)
             self.rounds.append(facts)
             self.watcher.on_round(state, facts)
             if state.round % settings.eval_every == 0:
-                self._evaluate(state, crew)
+                self._evaluate(state, engine)
 
-    def _evaluate(self, state: State, crew: Crew) -> None:
-        evaluation = evaluate(state, crew, self.places)
+    def _evaluate(self, state: State, engine: Engine) -> None:
+        evaluation = evaluate(state, engine)
         self.evaluations.append((evaluation, self._seconds()))
         self.last = evaluation
         self.watcher.on_evaluation(evaluation)
@@ -240,7 +266,7 @@ class _Journey:
             return False
         return not self.last.train_loss <= self.devices.settings.max_loss * self.first_loss
 
-    def _save(self, state: State, crew: Crew, done: str) -> None:
+    def _save(self, state: State, engine: Engine, done: str) -> None:
         """First the results, then the checkpoint: what is between is done again, and alike."""
         seconds = self._seconds()
         update: dict[str, Any] = {
@@ -260,7 +286,7 @@ class _Journey:
         self.store.add(self.name, self.rounds, self.evaluations, update)
         self.rounds.clear()
         self.evaluations.clear()
-        crew.flush()
+        engine.flush()
         places = self.places.save() if self.places else None
         saved = Checkpoint(state, places, self.first_loss, seconds, self.data, done)
         checkpoints.save(saved, self.folder / CHECKPOINT)

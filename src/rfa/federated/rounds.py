@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 
@@ -113,17 +114,66 @@ class Evaluation:
         return float(np.sort(self.device_accuracy)[:tenth].mean())
 
 
-def play_round(
-    state: State, devices: Devices, crew: Crew, places: Places | None = None
-) -> tuple[State, Facts]:
+class Engine(Protocol):
+    """Where devices train: in processes of this machine, or on the nodes of a federation."""
+
+    def collect(self, state: State, chosen: list[int]) -> Outcome:
+        """Let devices train from the model of a state, and aggregate what they send.
+
+        Raises:
+            NothingToAggregate: if no update is finite.
+            OracleStopped: if the secure sum gives nothing.
+        """
+        ...
+
+    def evaluate(self, state: State) -> Sequence[Tally]:
+        """How well the model serves each device of the population, in order."""
+        ...
+
+    def flush(self) -> None:
+        """Make sure that what devices keep is on disk."""
+        ...
+
+
+@dataclass(frozen=True)
+class LocalEngine:
+    """Devices in the worker processes of a crew.
+
+    Attributes:
+        devices: the devices.
+        crew: the workers.
+        places: where the u_i are, if devices have such.
+    """
+
+    devices: Devices
+    crew: Crew
+    places: Places | None = None
+
+    def collect(self, state: State, chosen: list[int]) -> Outcome:
+        """Train, corrupt and aggregate."""
+        updates = self.crew.train(state.model, state.round, chosen, self.places)
+        corrupt(updates, chosen, state, self.devices)
+        settings, weights = self.devices.settings, self.devices.weights
+        if settings.secure == "off":
+            return aggregate(updates, weights[chosen], settings)
+        return aggregate_securely(updates, weights[chosen] / weights.max(), settings, state.round)
+
+    def evaluate(self, state: State) -> Sequence[Tally]:
+        """How well the model serves each device."""
+        return self.crew.evaluate(state.model, self.places)
+
+    def flush(self) -> None:
+        """Make sure that the u_i are on disk."""
+        self.crew.flush()
+
+
+def play_round(state: State, devices: Devices, engine: Engine) -> tuple[State, Facts]:
     """The next state, and what happened on the way."""
     settings = devices.settings
     chosen = devices.sample(state.round)
-    updates = crew.train(state.model, state.round, chosen, places)
-    corrupt(updates, chosen, state, devices)
     outcome, stopped = None, ""
     try:
-        outcome = _aggregate(updates, chosen, state, devices)
+        outcome = engine.collect(state, chosen)
     except NothingToAggregate:
         pass
     except OracleStopped as error:
@@ -143,9 +193,9 @@ def play_round(
     return replace(after, model=model, server=server), facts
 
 
-def evaluate(state: State, crew: Crew, places: Places | None = None) -> Evaluation:
+def evaluate(state: State, engine: Engine) -> Evaluation:
     """Evaluate the model on all devices, weighted by their examples."""
-    return summarize(state, crew.evaluate(state.model, places))
+    return summarize(state, engine.evaluate(state))
 
 
 def summarize(state: State, tallies: Sequence[Tally]) -> Evaluation:
@@ -160,13 +210,6 @@ def summarize(state: State, tallies: Sequence[Tally]) -> Evaluation:
         train_loss=sum(tally.train_loss for tally in tallies) / trains,
         device_accuracy=np.array([tally.correct / tally.test_count for tally in tallies]),
     )
-
-
-def _aggregate(updates: Floats32, chosen: list[int], state: State, devices: Devices) -> Outcome:
-    settings, weights = devices.settings, devices.weights
-    if settings.secure == "off":
-        return aggregate(updates, weights[chosen], settings)
-    return aggregate_securely(updates, weights[chosen] / weights.max(), settings, state.round)
 
 
 def corrupt(updates: Floats32, chosen: list[int], state: State, devices: Devices) -> None:

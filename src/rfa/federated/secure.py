@@ -7,6 +7,7 @@ of the protocol come from the operating system, and make no difference to them.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 
 import numpy as np
@@ -31,15 +32,17 @@ from rfa.weiszfeld import one_step, rfa, secure_mean
 Parts = dict[int, Contribution | None]
 
 
-class _Witness:
+class Witness:
     """Another oracle: how often it was asked, how many sums it told, and the last of them."""
 
     def __init__(self, ask: SumOracle) -> None:
+        """Watch an oracle."""
         self._ask = ask
         self.asked = self.told = 0
         self.last: Sum | None = None
 
     def __call__(self, v: Vector, nu: float) -> Sum:
+        """Pass the question on."""
         self.asked += 1
         self.last = self._ask(v, nu)
         self.told += 1
@@ -67,20 +70,42 @@ def aggregate_securely(updates: Floats32, weights: Floats, settings: Settings, t
     opening = open_round(
         t + 1,
         settings.terms,
-        steps=settings.budget if settings.aggregator == "rfa" else 1,
+        steps=sums_in_round(settings),
         dim=updates.shape[1],
         limit=settings.weight_limit,
     )
-    lost = _draw_losses(len(parts), opening.turns, settings, t)
-    ask = _Witness(_oracle(parts, opening, settings, lost, t))
-    point, means = _algorithm(ask, updates.shape[1], settings)
+    lost = draw_losses(len(parts), settings, t)
+    ask = Witness(_oracle(parts, opening, settings, lost, t))
+    return dataclasses.replace(
+        ask_for_outcome(ask, updates.shape[1], settings),
+        dropped=abstained,
+        lost=tuple(sorted(lost)),
+    )
+
+
+def sums_in_round(settings: Settings) -> int:
+    """How many sums a round may take."""
+    return settings.budget if settings.aggregator == "rfa" else 1
+
+
+def ask_for_outcome(ask: Witness, dim: int, settings: Settings) -> Outcome:
+    """The outcome of a round, from the sums of an oracle."""
+    point, means = _algorithm(ask, dim, settings)
     return Outcome(
         point.astype(np.float32),
         calls=ask.asked,
         steps=ask.told - means,
-        dropped=abstained,
-        lost=tuple(sorted(lost)),
         certificate=ask.last.certificate() if ask.last else None,
+    )
+
+
+def device_policy(settings: Settings) -> Policy:
+    """What a device insists on that was told of the settings."""
+    return Policy(
+        nu=min(settings.nu, settings.radius),
+        steps=sums_in_round(settings),
+        trust=settings.terms.trust,
+        limit=settings.weight_limit or 1.0,
     )
 
 
@@ -108,8 +133,9 @@ def _contribution(update: Floats32, weight: float) -> Contribution | None:
         return None
 
 
-def _draw_losses(count: int, turns: int, settings: Settings, t: int) -> Losses:
-    """Who drops out of a round, each before a random message."""
+def draw_losses(count: int, settings: Settings, t: int) -> Losses:
+    """Who drops out of a round, by its place in the cohort, each before a random message."""
+    turns = sums_in_round(settings) * (2 if settings.weight_limit else 1)
     rng = stream(settings.seed, "lost", t)
     gone = np.flatnonzero(rng.random(count) < settings.dropouts)
     when = rng.integers(0, opening_place(turns - 1) + 1, len(gone))
@@ -122,12 +148,7 @@ def _oracle(parts: Parts, opening: Open, settings: Settings, lost: Losses, t: in
         return RingOracle(opening, settings.terms, parts, rounding=rounding, lost=lost)
     secrets = {row: os.urandom(32) for row in parts}
     known = {row: identity_of(secret) for row, secret in secrets.items()}
-    policy = Policy(
-        nu=min(settings.nu, settings.radius),
-        steps=opening.steps,
-        trust=settings.terms.trust,
-        limit=settings.weight_limit or 1.0,
-    )
+    policy = device_policy(settings)
     devices = {
         row: Device(
             part,

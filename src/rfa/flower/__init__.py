@@ -8,6 +8,12 @@
 The app's own `@app.train()` and `@app.evaluate()` stay as they are. See docs/flower.md.
 """
 
+import importlib.util
+
+if importlib.util.find_spec("flwr") is None:
+    _MSG = "rfa.flower needs Flower: pip install 'rfa[flower]'"
+    raise ImportError(_MSG)
+
 from rfa.flower.device import RobustMod, robust_mod
 from rfa.flower.home import create_identity, read_identities
 from rfa.flower.strategy import RFA, OneStepRFA, SecureFedAvg

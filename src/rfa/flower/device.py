@@ -69,10 +69,10 @@ class RobustMod:
                     home.tidy()
                     return self._work(work, message, home, lambda it: call_next(it, context))
                 case wire.Stage(task, request):
-                    with self._vault(task, home) as vault:
+                    with self._vault(task, message, home) as vault:
                         return wire.reply(message, vault.receive(request))
                 case wire.Over(task):
-                    with self._vault(task, home) as vault:
+                    with self._vault(task, message, home) as vault:
                         vault.end()
                     return wire.reply(message, b"")
                 case None:
@@ -83,9 +83,13 @@ class RobustMod:
             LOG.warning("this device does not do what it is asked: %s", error)
             return wire.refuse(message, f"{type(error).__name__}: {error}")
 
-    def place(self, message: Message, context: Context) -> Home:  # noqa: ARG002 others may need it
-        """Where the device's files are."""
+    def place(self, message: Message, context: Context) -> Home:  # noqa: ARG002 others need it
+        """Where the device's files are that a message is for."""
         return home_of(context, self.home)
+
+    def profile(self, message: Message, home: Home) -> Profile:  # noqa: ARG002 others need it
+        """What the device is that a message is for."""
+        return Profile(home.node, self.policy, home.identity())
 
     def _pass_on(self, message: Message, context: Context, call_next: Next) -> Message:
         """Let the app answer what is not about its update or metrics."""
@@ -94,9 +98,8 @@ class RobustMod:
             raise wire.WireError(msg)
         return call_next(message, context)
 
-    def _vault(self, task: str, home: Home) -> DurableDevice:
-        profile = Profile(home.node, self.policy, home.identity())
-        return DurableDevice(home.vault(task), profile)
+    def _vault(self, task: str, message: Message, home: Home) -> DurableDevice:
+        return DurableDevice(home.vault(task), self.profile(message, home))
 
     def _work(
         self, work: wire.Work, message: Message, home: Home, app: Callable[[Message], Message]
@@ -114,7 +117,7 @@ class RobustMod:
             raise wire.WireError(msg)
         layout, row = flatten(values)
         weight = min(examples, work.cap) / work.cap
-        with self._vault(work.task, home) as vault:
+        with self._vault(work.task, message, home) as vault:
             vault.bring(_contribution(update, weight, row))
         return wire.ready(message, wire.Ready(layout, len(update)))
 

@@ -21,6 +21,8 @@ AT_ONCE = 16
 """Messages in memory at once."""
 LOG = logging.getLogger("flwr")
 _Item = TypeVar("_Item")
+Letter = tuple[int, Message]
+"""A message, and whom its reply will be from: a node, or one of several devices on it."""
 
 
 @dataclass
@@ -43,11 +45,11 @@ class GridExchange:
 
     def __call__(self, outbox: Outbox) -> Iterator[tuple[int, bytes]]:
         """Send requests, and bring the replies that come in time, by node."""
-        messages = (
-            self._message(node, wire.Stage(self.task, request).content())
+        letters = (
+            (node, self.letter(node, wire.Stage(self.task, request).content()))
             for node, request in outbox
         )
-        for node, message in send(self.grid, messages, self.timeout):
+        for node, message in send(self.grid, letters, self.timeout):
             self.refused.pop(node, None)
             try:
                 yield node, wire.read_reply(message)
@@ -58,9 +60,9 @@ class GridExchange:
     def tell_over(self, nodes: Iterable[int]) -> None:
         """Tell nodes that the round has ended early; nobody waits for their answers."""
         content = wire.Over(self.task).content()
-        self.grid.push_messages([self._message(node, content) for node in nodes])
+        self.grid.push_messages([self.letter(node, content) for node in nodes])
 
-    def _message(self, node: int, content: RecordDict) -> Message:
+    def letter(self, node: int, content: RecordDict) -> Message:
         """A message that nobody delivers when its time is over."""
         return Message(
             content,
@@ -73,21 +75,21 @@ class GridExchange:
 
 def send(
     grid: Grid,
-    messages: Iterable[Message],
+    letters: Iterable[Letter],
     timeout: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[tuple[int, Message]]:
-    """Send messages, and give each reply as soon as it is there, by node, until the time is up."""
-    waiting = _push(grid, messages)
+    """Send letters, and give each reply as soon as it is there, by name, until the time is up."""
+    waiting = _push(grid, letters)
     end, wait = clock() + timeout, FIRST_WAIT
     while waiting:
         found = 0
         for some in _groups(list(waiting)):
             for message in grid.pull_messages(some):
-                node = waiting.pop(message.metadata.reply_to_message_id, None)
-                if node is not None:
+                name = waiting.pop(message.metadata.reply_to_message_id, None)
+                if name is not None:
                     found += 1
-                    yield node, message
+                    yield name, message
         if not waiting:
             return
         if clock() >= end:
@@ -97,13 +99,12 @@ def send(
         time.sleep(min(wait, max(0.0, end - clock())))
 
 
-def _push(grid: Grid, messages: Iterable[Message]) -> dict[str, int]:
-    """Send messages: for each that was taken, its name and node."""
+def _push(grid: Grid, letters: Iterable[Letter]) -> dict[str, int]:
+    """Send letters: for each that was taken, its message's name and its own."""
     waiting: dict[str, int] = {}
-    for some in _groups(messages):
-        nodes = [message.metadata.dst_node_id for message in some]
-        names: Iterable[str | None] = grid.push_messages(some)
-        waiting.update((name, node) for name, node in zip(names, nodes, strict=False) if name)
+    for some in _groups(letters):
+        sent: Iterable[str | None] = grid.push_messages([message for _, message in some])
+        waiting.update((one, name) for one, (name, _) in zip(sent, some, strict=False) if one)
     return waiting
 
 

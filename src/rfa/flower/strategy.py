@@ -24,6 +24,7 @@ from rfa.federated.settings import RADII, STARTS
 from rfa.flower import wire
 from rfa.flower.arrays import moved, size_of
 from rfa.flower.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from rfa.flower.exchange import GridExchange, Letter
 from rfa.flower.sums import GridSums, Skipped
 from rfa.oracle import OracleStopped, SumOracle, Vector
 from rfa.secagg.cohort import Identities
@@ -89,8 +90,8 @@ class RFA(FedAvg):
         self.example_cap, self.personal = float(example_cap), personal
         self.stage_timeout, self.node_timeout = stage_timeout, node_timeout
         self.checkpoint = Path(checkpoint) if checkpoint else None
-        self._sums = GridSums(terms, identities, stage_timeout)
-        self._check(terms, identities)
+        self.terms, self.identities = terms, identities
+        self._check()
 
     @property
     def sums(self) -> int:
@@ -106,7 +107,7 @@ class RFA(FedAvg):
     def summary(self) -> None:
         """Log how the strategy is set up."""
         super().summary()
-        LOG.info("\t└──> Secure sums: %s a round, under %s", self.sums, self._sums.terms)
+        LOG.info("\t└──> Secure sums: %s a round, under %s", self.sums, self.terms)
         LOG.info("\t\t├── nu %g, radius %g, start at %s", self.nu, self.radius, self.start_at)
         LOG.info("\t\t└── at most %g examples of a node count", self.example_cap)
 
@@ -171,12 +172,14 @@ class RFA(FedAvg):
             return arrays, None
         try:
             self._require_nodes(grid, self.fraction_train, self.min_train_nodes)
-            messages = list(self.configure_train(t, arrays, config, grid))
-            cohort = self._sums.gather(grid, self._work(wire.TRAIN), messages, t, timeout)
+            sums = GridSums(grid, self.terms, self.identities)
+            letters = _letters(self.configure_train(t, arrays, config, grid))
+            cohort = sums.gather(self._work(wire.TRAIN), letters, t, timeout)
             if cohort.dim != size_of(arrays):
                 msg = f"updates have {cohort.dim} numbers, and the model {size_of(arrays)}"
                 raise Skipped(msg)
-            with self._sums.over(grid, cohort, self.sums) as ask:
+            exchange = GridExchange(grid, wire.TRAIN, t, self.stage_timeout)
+            with sums.over(cohort, exchange, steps=self.sums) as ask:
                 step = self.aggregate(ask, cohort.dim)
         except OracleStopped as error:
             LOG.warning("round %s is skipped, and the model is kept: %s", t, error)
@@ -191,9 +194,11 @@ class RFA(FedAvg):
             return None
         try:
             self._require_nodes(grid, self.fraction_evaluate, self.min_evaluate_nodes)
-            messages = list(self.configure_evaluate(t, arrays, config, grid))
-            cohort = self._sums.gather(grid, self._work(wire.EVALUATE), messages, t, timeout)
-            with self._sums.over(grid, cohort, 1) as ask:
+            sums = GridSums(grid, self.terms, self.identities)
+            letters = _letters(self.configure_evaluate(t, arrays, config, grid))
+            cohort = sums.gather(self._work(wire.EVALUATE), letters, t, timeout)
+            exchange = GridExchange(grid, wire.EVALUATE, t, self.stage_timeout)
+            with sums.over(cohort, exchange, steps=1) as ask:
                 ask(np.zeros(cohort.dim), 1.0)
         except OracleStopped as error:
             LOG.warning("the evaluation of round %s is skipped: %s", t, error)
@@ -221,7 +226,7 @@ class RFA(FedAvg):
                 raise Skipped(msg)
             time.sleep(min(0.2, self.node_timeout))
 
-    def _check(self, terms: Terms, identities: Identities | None) -> None:
+    def _check(self) -> None:
         check_count("budget", self.budget)
         for name in ("nu", "radius"):
             check_number(name, getattr(self, name), positive=True)
@@ -239,11 +244,12 @@ class RFA(FedAvg):
         if self.personal and not wire.NAME.fullmatch(self.personal):
             msg = f"personal must be letters, digits and _.-, not {self.personal!r}"
             raise ValueError(msg)
-        if terms.trust == Trust.LYING and self.sums > 1:
+        lying = self.terms.trust == Trust.LYING
+        if lying and self.sums > 1:
             msg = f"nodes that do not trust the server answer one question a round, not {self.sums}"
             msg += ": use OneStepRFA, or budget=1"
             raise ValueError(msg)
-        if terms.trust == Trust.LYING and not identities:
+        if lying and not self.identities:
             msg = "nodes that do not trust the server sign their keys: give identities"
             raise ValueError(msg)
 
@@ -292,6 +298,10 @@ def _least_nodes(terms: Terms) -> int:
         return count
     msg = f"no cohort below {SMALL} nodes can hold {terms}: expect fewer colluders or drop-outs"
     raise ValueError(msg)
+
+
+def _letters(messages: Iterable[Message]) -> list[Letter]:
+    return [(message.metadata.dst_node_id, message) for message in messages]
 
 
 def _refuse_replies(server_round: int, replies: Iterable[Message]) -> NoReturn:

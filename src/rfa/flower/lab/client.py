@@ -1,0 +1,156 @@
+"""The lab's ClientApp: what a device of the lab does, on a node of a federation.
+
+With `secure=off` an update leaves in the clear, as the settings say; else it stays, and only the
+secure sum tells of it. A corrupted device that knows everything computes everyone's update itself:
+all nodes have all the data.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+
+from rfa.experiments.config import resolve
+from rfa.federated.corruption import UpdateCorruption
+from rfa.federated.devices import Devices
+from rfa.federated.learner import Floats32
+from rfa.federated.rounds import State, corrupt
+from rfa.federated.secure import device_policy
+from rfa.flower.device import Next, RobustMod
+from rfa.flower.home import Home, home_of, read_personal, write_personal
+from rfa.flower.lab import letters
+from rfa.secagg.parameters import Trust
+from rfa.secagg.profile import Identity, Profile
+
+
+@dataclass(frozen=True)
+class LabMod(RobustMod):
+    """The mod for the devices of the lab, of which a node may have several.
+
+    Attributes:
+        seed: where the identities of devices come from: a lab has no secrets.
+    """
+
+    seed: int = 0
+
+    def place(self, message: Message, context: Context) -> Home:
+        """Where the files of the device are."""
+        home, device = home_of(context, self.home), letters.order_of(message).device
+        return Home(home.root, home.run, device, str(device))
+
+    def profile(self, message: Message, home: Home) -> Profile:
+        """What the device is."""
+        if self.policy.trust != Trust.LYING:
+            return Profile(home.node, self.policy)
+        known = letters.identities(self.seed, letters.order_of(message).others)
+        secret = letters.secret_of(self.seed, home.node)
+        return Profile(home.node, self.policy, Identity(secret, known))
+
+
+def lab_mod(message: Message, context: Context, call_next: Next) -> Message:
+    """Keep updates on the device, unless the settings say that they leave in the clear."""
+    settings = letters.settings_of(context)
+    if settings.secure == "off" or letters.LAB not in message.content.config_records:
+        return call_next(message, context)
+    return LabMod(device_policy(settings), seed=settings.seed)(message, context, call_next)
+
+
+app = ClientApp(mods=[lab_mod])
+
+
+@app.train()
+def train(message: Message, context: Context) -> Message:
+    """Train a device from the model: the arrays after it, and how many examples it has."""
+    devices = _devices(context)
+    order, w = letters.order_of(message), letters.model_of(message)
+    update = _update(devices, w, order, _Personal.of(context))
+    arrays = ArrayRecord({letters.MODEL: Array(w + update)})
+    metrics = MetricRecord({letters.EXAMPLES: float(devices.weights[order.device])})
+    return Message(RecordDict({letters.ARRAYS: arrays, "metrics": metrics}), reply_to=message)
+
+
+@app.query("tally")
+def tally(message: Message, context: Context) -> Message:
+    """How well a model, with the u_i of each, serves some devices: five numbers each."""
+    devices, personal = _devices(context), _Personal.of(context)
+    order, w = letters.order_of(message), letters.model_of(message)
+    numbers: list[float] = []
+    for device in order.others:
+        found = devices.evaluate(w + personal.read(device, order.round, len(w)), device)
+        numbers.extend(map(float, letters.numbers_of(found)))
+    record = MetricRecord({"numbers": numbers})
+    return Message(RecordDict({"tallies": record}), reply_to=message)
+
+
+@dataclass(frozen=True)
+class _Personal:
+    """The u_i of the devices on a node, by the round after which they are.
+
+    A round that is done again after a restart finds the u_i from before it.
+    """
+
+    folder: Path
+
+    @classmethod
+    def of(cls, context: Context) -> _Personal:
+        name = letters.name_of(context)
+        return cls(home_of(context).root / "flower" / "lab" / name)
+
+    def read(self, device: int, t: int, dim: int) -> Floats32:
+        """The u_i before round t; zero if the device has never taken part."""
+        known = [number for number in self._rounds(device) if number <= t]
+        return read_personal(self._path(device, max(known, default=0)), dim)
+
+    def write(self, device: int, t: int, u: Floats32) -> None:
+        """Keep the u_i after round t, and the one before it."""
+        older = sorted(number for number in self._rounds(device) if number <= t)
+        for number in older[:-1]:
+            with contextlib.suppress(FileNotFoundError):
+                self._path(device, number).unlink()
+        write_personal(self._path(device, t + 1), u)
+
+    def _path(self, device: int, after: int) -> Path:
+        return self.folder / f"{device}.{after}"
+
+    def _rounds(self, device: int) -> Iterable[int]:
+        return [int(path.suffix[1:]) for path in self.folder.glob(f"{device}.*[0-9]")]
+
+
+def _update(devices: Devices, w: Floats32, order: letters.Order, personal: _Personal) -> Floats32:
+    """What a device sends: its update, or what it likes if it is corrupted."""
+    lies = isinstance(devices.corruption, UpdateCorruption)
+    if not (lies and devices.is_corrupted[order.device]):
+        return _honest(devices, w, order, order.device, personal)
+    chosen = list(order.others)
+    updates = np.stack([_honest(devices, w, order, device, personal) for device in chosen])
+    corrupt(updates, chosen, State(order.round, w), devices)
+    return updates[chosen.index(order.device)]
+
+
+def _honest(
+    devices: Devices, w: Floats32, order: letters.Order, device: int, personal: _Personal
+) -> Floats32:
+    if not devices.settings.personalize:
+        return devices.train(w, order.round, device)
+    u = personal.read(device, order.round, len(w))
+    update, u = devices.train_personal(w, u, order.round, device)
+    if device == order.device:
+        personal.write(device, order.round, u)
+    return update
+
+
+def _devices(context: Context) -> Devices:
+    return _load(str(context.run_config["settings"]), letters.data_dir_of(context))
+
+
+@functools.lru_cache(maxsize=1)
+def _load(settings: str, directory: Path | None) -> Devices:
+    return letters.load_devices(resolve(json.loads(settings)), directory)

@@ -1,0 +1,174 @@
+"""`rfa run --engine flower`: build the app of a run, start it with `flwr run`, and take its result.
+
+On the local simulation Flower keeps a SuperLink of its own in the background, as after any
+`flwr run`. On a named federation every node, and the machine of the SuperLink, needs rfa and the
+data of the task.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rfa.federated.settings import Settings
+
+LOCAL = "local"
+"""Flower's name of the local simulation."""
+DONE, FAILED = "RFA-DONE ", "RFA-FAILED "
+"""What begins the last line of a run."""
+TAIL = 30
+"""Lines of the log that are shown when a run ends without a word."""
+MODULE = """from rfa.flower.lab.client import app as client_app
+from rfa.flower.lab.server import app as server_app
+
+__all__ = ["client_app", "server_app"]
+"""
+PROJECT = """[project]
+name = "rfa-lab"
+version = "1.0.0"
+description = "A run of the lab of rfa"
+license = {{ file = "LICENSE" }}
+dependencies = ["rfa[flower,lab]"]
+
+[tool.flwr.app]
+publisher = "rfa"
+
+[tool.flwr.app.components]
+serverapp = "rfa_lab.apps:server_app"
+clientapp = "rfa_lab.apps:client_app"
+
+[tool.flwr.app.config]
+{config}
+"""
+
+
+class FlowerError(Exception):
+    """A run on Flower failed; the message says why."""
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where a run on Flower is done.
+
+    Attributes:
+        out: the folder of results, on the machine of the ServerApp.
+        data: the folder of data sets on all machines; by default what RFA_DATA says on each.
+        federation: the name of a connection in Flower's configuration.
+        timeout: seconds to wait for the answer of a node.
+        fresh: start anew, whatever there is.
+    """
+
+    out: Path
+    data: Path | None = None
+    federation: str = LOCAL
+    timeout: float = 600.0
+    fresh: bool = False
+
+
+def launch(settings: Settings, where: Where, tell: Callable[[str], None]) -> dict[str, Any]:
+    """Do a run on Flower, and return what it reports.
+
+    Args:
+        settings: the settings.
+        where: where it is done.
+        tell: is told each line of Flower's log.
+
+    Raises:
+        FlowerError: if it cannot be done.
+        ValueError: if Flower cannot run such settings.
+    """
+    check(settings, where)
+    with tempfile.TemporaryDirectory(prefix="rfa-flower-") as folder:
+        project = Path(folder) / "rfa-lab"
+        build(settings, where, project)
+        return _follow(_command(settings, where, project), tell)
+
+
+def check(settings: Settings, where: Where) -> None:
+    """See that Flower is there, and can run such settings.
+
+    Raises:
+        FlowerError, ValueError: if not.
+    """
+    if settings.secure == "ring":
+        msg = "secure=ring is arithmetic in one process: on Flower give secure=on, or off"
+        raise ValueError(msg)
+    if importlib.util.find_spec("flwr") is None:
+        msg = "Flower is not installed: pip install 'rfa[flower]'"
+        raise FlowerError(msg)
+    if where.federation == LOCAL and importlib.util.find_spec("ray") is None:
+        msg = (
+            "the local simulation of Flower needs Ray: pip install 'flwr[simulation]', or name a "
+            "federation with --federation"
+        )
+        raise FlowerError(msg)
+
+
+def build(settings: Settings, where: Where, project: Path) -> None:
+    """Write the app of a run into a folder."""
+    package = project / "rfa_lab"
+    package.mkdir(parents=True)
+    values = {
+        "settings": json.dumps(dataclasses.asdict(settings)),
+        "out": str(where.out.resolve()),
+        "data-dir": str(where.data.resolve()) if where.data else "",
+        "timeout": float(where.timeout),
+        "fresh": where.fresh,
+    }
+    lines = [f"{name} = {json.dumps(value)}" for name, value in values.items()]
+    (project / "pyproject.toml").write_text(PROJECT.format(config="\n".join(lines)))
+    (project / "LICENSE").write_text("Apache-2.0\n")
+    (project / "README.md").write_text("A run of the lab of rfa.\n")
+    (package / "__init__.py").write_text("")
+    (package / "apps.py").write_text(MODULE)
+
+
+def _command(settings: Settings, where: Where, project: Path) -> list[str]:
+    flwr = Path(sys.executable).with_name("flwr")
+    command = [str(flwr) if flwr.exists() else "flwr", "run", str(project), where.federation]
+    command.append("--stream")
+    if where.federation == LOCAL:
+        nodes = f"num-supernodes={settings.devices_per_round} client-resources-num-cpus=1"
+        command += ["--federation-config", nodes]
+    return command
+
+
+def _follow(command: list[str], tell: Callable[[str], None]) -> dict[str, Any]:
+    """Start `flwr run`, pass its log on, and find the result in it."""
+    quiet = {"FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1", "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(  # noqa: S603 our own command
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, **quiet, "COLUMNS": "1000"},
+    ) as process:
+        return _result(process.stdout or (), tell)
+
+
+def _result(lines: Iterable[str], tell: Callable[[str], None]) -> dict[str, Any]:
+    """What the last line of a run says.
+
+    Raises:
+        FlowerError: if the run failed.
+    """
+    tail: list[str] = []
+    for raw in lines:
+        line = raw.rstrip()
+        if DONE in line:
+            return json.loads(line[line.index(DONE) + len(DONE) :])
+        if FAILED in line:
+            raise FlowerError(json.loads(line[line.index(FAILED) + len(FAILED) :]))
+        tell(line)
+        tail = [*tail, line][-TAIL:]
+    msg = "the run ended without a result; the end of Flower's log:\n" + "\n".join(tail)
+    raise FlowerError(msg)
