@@ -19,7 +19,7 @@ demo: $(READY) ## a quarter of the devices corrupted: FedAvg breaks, RFA stands
 
 test: $(READY) ## run the tests
 	@echo "== running the tests"
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 check: $(READY) ## check format, lint and types of code and tests
 	@echo "== checking format, lint and types"

@@ -81,7 +81,7 @@ def test_a_mean_without_a_step_after_it_is_no_aggregate(monkeypatch: pytest.Monk
     def lost(*_: object) -> dict[int, int]:
         return {0: 5}
 
-    monkeypatch.setattr(secure, "_draw_losses", lost)
+    monkeypatch.setattr(secure, "draw_losses", lost)
     with pytest.raises(OracleStopped, match="1 devices left"):
         aggregate_securely(updates, weights, settings(secure="ring"), 0)
     ours = aggregate_securely(updates, weights, settings(secure="ring", start="zero"), 0)

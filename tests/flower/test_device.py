@@ -185,7 +185,7 @@ def test_where_home_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_a_run_left_long_ago_is_removed(tmp_path: Path) -> None:
-    old = tmp_path / "flower" / "3" / "101.train"
+    old = tmp_path / "flower" / "3" / "99.train"  # the number that the node had then
     new = tmp_path / "flower" / "4" / "101.train"
     for path in (old, new):
         path.parent.mkdir(parents=True)

@@ -176,6 +176,26 @@ def test_too_few_nodes_keep_the_model_and_say_why(
     assert "3 devices joined the round" in caplog.text
 
 
+def test_training_without_randomness_goes_on_after_a_round_without_a_sum(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def same(node: int, t: int) -> Any:
+        return step_of(node, 0)
+
+    def spoil(node: int, request: Message, reply: Message) -> Message | None:
+        if "request" not in request.content.config_records["rfa"]:
+            return reply
+        asked["times"] += 1
+        return None if 2 * NODES < asked["times"] <= 3 * NODES else reply
+
+    asked = {"times": 0}
+    monkeypatch.setattr("tests.flower.toy.step_of", same)
+    grid = LocalGrid(nodes(tmp_path), spoil)
+    strategy = OneStepRFA(fraction_evaluate=0.0, **options())
+    result = strategy.start(grid, model(), num_rounds=2)
+    assert list(result.train_metrics_clientapp) == [2]
+
+
 def test_a_node_that_comes_back_joins_the_next_round(tmp_path: Path) -> None:
     gone = {"now": False}
 

@@ -22,8 +22,8 @@ from rfa.secagg.errors import (
     WeightLimitError,
 )
 from rfa.secagg.memory import read_memory
-from rfa.secagg.messages import Open, Question
-from rfa.secagg.parameters import Terms
+from rfa.secagg.messages import Open, Question, Unmask
+from rfa.secagg.parameters import Terms, Trust
 from rfa.secagg.policy import Policy
 from rfa.secagg.profile import Identity, Profile
 from rfa.secagg.protocol import InProcess, SecureOracle
@@ -240,23 +240,36 @@ def test_a_refusal_by_the_limit_survives_a_restart(tmp_path: Path) -> None:
         again.receive(request)
 
 
-def test_an_update_that_was_asked_about_is_not_brought_again(tmp_path: Path) -> None:
-    """A round that stopped, tried again with one device less, would tell on that device."""
-    table = party(contributions(6, 3), steps=2)
+@pytest.mark.parametrize("trust", Trust)
+def test_an_update_that_was_in_a_sum_is_not_brought_again(tmp_path: Path, trust: Trust) -> None:
+    """A round that stopped, tried again with one device less, would tell on that device.
+
+    A server that lies could have the sum opened later; one that does not opens none after a stop.
+    """
+    table = party(contributions(6, 3), Terms(0, 0.2, trust=trust), steps=2)
     name = min(table.devices)
     device = durable(table, tmp_path)[name]
-    device.bring(table.parts[name])  # nothing was asked yet
-    request = question_for(table, device, name)
-    device.receive(request)
+    table.devices[name] = device  # type: ignore[assignment]
+    device.receive(reach(table, Question)[name])
+    device.end()
+    if trust == Trust.LYING:
+        with pytest.raises(VaultError, match="in a sum with this very update before"):
+            device.bring(table.parts[name])
+        device.close()
+        return
+    device.bring(table.parts[name])  # no sum was opened
+    again = party(contributions(6, 3), Terms(0, 0.2, trust=trust), steps=2, number=2)
+    again.devices[name] = device  # type: ignore[assignment]
+    device.receive(reach(again, Unmask)[name])
     device.end()
     device.close()
-    again = DurableDevice(tmp_path / f"{name}", profile(table, name))
-    with pytest.raises(VaultError, match="asked about this update in an earlier round"):
-        again.bring(table.parts[name])
+    after = DurableDevice(tmp_path / f"{name}", profile(table, name))
+    with pytest.raises(VaultError, match="in a sum with this very update before"):
+        after.bring(table.parts[name])
     other = contributions(6, 3, seed=1)[name]
-    again.bring(other)
-    with pytest.raises(VaultError, match="in an earlier round"):
-        again.bring(table.parts[name])
+    after.bring(other)
+    with pytest.raises(VaultError, match="in a sum with this very update before"):
+        after.bring(table.parts[name])
 
 
 def test_a_folder_or_a_foreign_file_is_left_as_it_is(tmp_path: Path) -> None:

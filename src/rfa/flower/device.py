@@ -117,6 +117,8 @@ class RobustMod:
             raise wire.WireError(msg)
         layout, row = flatten(values)
         weight = min(examples, work.cap) / work.cap
+        if examples > work.cap:
+            LOG.info("%s examples count as %g: the strategy's example_cap", examples, work.cap)
         with self._vault(work.task, message, home) as vault:
             vault.bring(_contribution(update, weight, row))
         return wire.ready(message, wire.Ready(layout, len(update)))

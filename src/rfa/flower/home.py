@@ -27,7 +27,7 @@ from rfa.secagg.profile import Identity
 
 VARIABLE, NODE_CONFIG = "RFA_HOME", "rfa-home"
 FORGOTTEN = 24 * 3600
-"""Seconds after which a run that was left in the middle of a round is no longer waited for."""
+"""Seconds after which nothing more is expected of a run."""
 SECRET_SIZE = 32
 
 
@@ -56,8 +56,8 @@ class Home:
         return self.root / "flower" / "personal" / name / self.who
 
     def tidy(self) -> None:
-        """Remove what runs left that ended long ago in the middle of a round."""
-        for path in self.root.glob(f"flower/*/{self.node}.*"):
+        """Remove what runs left long ago, also under other numbers that the node had then."""
+        for path in self.root.glob("flower/[0-9]*/*"):
             with contextlib.suppress(OSError):
                 if path.stat().st_mtime < time.time() - FORGOTTEN:
                     path.unlink()

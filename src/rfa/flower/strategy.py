@@ -11,6 +11,7 @@ import io
 import logging
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -36,6 +37,17 @@ Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 LOG = logging.getLogger("flwr")
 SMALL = 64
 """Below how many nodes a cohort is looked for that the terms allow."""
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What stays the same from round to round."""
+
+    grid: Grid
+    train: ConfigRecord
+    evaluate: ConfigRecord
+    timeout: float
+    evaluate_fn: Evaluate | None
 
 
 class RFA(FedAvg):
@@ -135,26 +147,33 @@ class RFA(FedAvg):
         began = time.monotonic()
         LOG.info("Starting %s strategy: %s rounds", type(self).__name__, num_rounds)
         self.summary()
-        train, evaluate = train_config or ConfigRecord(), evaluate_config or ConfigRecord()
         state = load_checkpoint(self.checkpoint, initial_arrays)
         if state.round:
             LOG.info("going on after round %s, from %s", state.round, self.checkpoint)
         elif evaluate_fn:
             _note(state.result.evaluate_metrics_serverapp, 0, evaluate_fn(0, state.arrays))
+        train, evaluate = train_config or ConfigRecord(), evaluate_config or ConfigRecord()
+        run = _Run(grid, train, evaluate, timeout, evaluate_fn)
         for t in range(state.round + 1, num_rounds + 1):
             LOG.info("")
             LOG.info("[ROUND %s/%s]", t, num_rounds)
-            arrays, metrics = self._train(grid, t, state.arrays, train, timeout)
-            _note(state.result.train_metrics_clientapp, t, metrics)
-            found = self._evaluate(grid, t, arrays, evaluate, timeout)
-            _note(state.result.evaluate_metrics_clientapp, t, found)
-            if evaluate_fn:
-                _note(state.result.evaluate_metrics_serverapp, t, evaluate_fn(t, arrays))
-            state.result.arrays = arrays
-            state = Checkpoint(t, arrays, state.result)
+            state = self._round(run, t, state)
             save_checkpoint(self.checkpoint, state)
+        if num_rounds and state.arrays is initial_arrays:
+            LOG.warning("no round gave a step: the model is the first one, and the log says why")
         _tell(state.result, time.monotonic() - began)
         return state.result
+
+    def _round(self, run: _Run, t: int, state: Checkpoint) -> Checkpoint:
+        """Train, evaluate, and note what came of it."""
+        arrays, metrics = self._train(run, t, state.arrays)
+        result = state.result
+        result.arrays = arrays
+        _note(result.train_metrics_clientapp, t, metrics)
+        _note(result.evaluate_metrics_clientapp, t, self._evaluate(run, t, arrays))
+        if run.evaluate_fn:
+            _note(result.evaluate_metrics_serverapp, t, run.evaluate_fn(t, arrays))
+        return Checkpoint(t, arrays, result)
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> NoReturn:
         """There are no updates to aggregate here."""
@@ -165,20 +184,20 @@ class RFA(FedAvg):
         _refuse_replies(server_round, replies)
 
     def _train(
-        self, grid: Grid, t: int, arrays: ArrayRecord, config: ConfigRecord, timeout: float
+        self, run: _Run, t: int, arrays: ArrayRecord
     ) -> tuple[ArrayRecord, MetricRecord | None]:
         """A round of training: the arrays after it, which are those before if there is no sum."""
         if not self.fraction_train:
             return arrays, None
         try:
-            self._require_nodes(grid, self.fraction_train, self.min_train_nodes)
-            sums = GridSums(grid, self.terms, self.identities)
-            letters = _letters(self.configure_train(t, arrays, config, grid))
-            cohort = sums.gather(self._work(wire.TRAIN), letters, t, timeout)
+            self._require_nodes(run.grid, self.fraction_train, self.min_train_nodes)
+            letters = _letters(self.configure_train(t, arrays, run.train, run.grid))
+            sums = GridSums(run.grid, self.terms, self.identities)
+            cohort = sums.gather(self._work(wire.TRAIN), letters, t, run.timeout)
             if cohort.dim != size_of(arrays):
                 msg = f"updates have {cohort.dim} numbers, and the model {size_of(arrays)}"
                 raise Skipped(msg)
-            exchange = GridExchange(grid, wire.TRAIN, t, self.stage_timeout)
+            exchange = GridExchange(run.grid, wire.TRAIN, t, self.stage_timeout)
             with sums.over(cohort, exchange, steps=self.sums) as ask:
                 step = self.aggregate(ask, cohort.dim)
         except OracleStopped as error:
@@ -186,18 +205,16 @@ class RFA(FedAvg):
             return arrays, None
         return moved(arrays, step), ask.metrics()
 
-    def _evaluate(
-        self, grid: Grid, t: int, arrays: ArrayRecord, config: ConfigRecord, timeout: float
-    ) -> MetricRecord | None:
+    def _evaluate(self, run: _Run, t: int, arrays: ArrayRecord) -> MetricRecord | None:
         """The means of the metrics of an evaluation, from one sum."""
         if not self.fraction_evaluate:
             return None
         try:
-            self._require_nodes(grid, self.fraction_evaluate, self.min_evaluate_nodes)
-            sums = GridSums(grid, self.terms, self.identities)
-            letters = _letters(self.configure_evaluate(t, arrays, config, grid))
-            cohort = sums.gather(self._work(wire.EVALUATE), letters, t, timeout)
-            exchange = GridExchange(grid, wire.EVALUATE, t, self.stage_timeout)
+            self._require_nodes(run.grid, self.fraction_evaluate, self.min_evaluate_nodes)
+            letters = _letters(self.configure_evaluate(t, arrays, run.evaluate, run.grid))
+            sums = GridSums(run.grid, self.terms, self.identities)
+            cohort = sums.gather(self._work(wire.EVALUATE), letters, t, run.timeout)
+            exchange = GridExchange(run.grid, wire.EVALUATE, t, self.stage_timeout)
             with sums.over(cohort, exchange, steps=1) as ask:
                 ask(np.zeros(cohort.dim), 1.0)
         except OracleStopped as error:

@@ -54,10 +54,11 @@ class Cohort:
 class Sums(Witness):
     """An oracle over a cohort, and what it told."""
 
-    def __init__(self, oracle: SecureOracle, layout: Layout) -> None:
-        """Watch an oracle over devices with these metrics."""
+    def __init__(self, oracle: SecureOracle, cohort: Cohort) -> None:
+        """Watch an oracle over a cohort."""
         super().__init__(oracle)
-        self._oracle, self._layout = oracle, layout
+        self._oracle, self._layout = oracle, cohort.layout
+        self._level = logging.INFO if cohort.task == wire.TRAIN else logging.DEBUG
 
     def __call__(self, v: Vector, nu: float) -> Sum:
         """Pass the question on, and log what anyone may know of the answer."""
@@ -66,7 +67,8 @@ class Sums(Witness):
         except OracleStopped as error:
             LOG.info("\t> sum %s: none: %s", self.asked, error)
             raise
-        LOG.info(
+        LOG.log(
+            self._level,
             "\t> sum %s: %s nodes, %s of them within %g; no share above %.0f %%",
             self.told,
             total.count,
@@ -112,6 +114,7 @@ class GridSums:
         found: dict[wire.Ready, list[int]] = {}
         for _, message in letters:
             message.content[wire.KEY] = work.record()
+            message.metadata.ttl, message.metadata.group_id = timeout, str(t)
         for name, reply in send(self.grid, letters, timeout):
             try:
                 found.setdefault(wire.read_ready(reply), []).append(name)
@@ -148,7 +151,7 @@ class GridSums:
         sums: Sums | None = None
         try:
             oracle = SecureOracle(opening, self.terms, cohort.devices, exchange, self.identities)
-            sums = Sums(oracle, cohort.layout)
+            sums = Sums(oracle, cohort)
             yield sums
         finally:
             if sums is None or sums.told < steps:

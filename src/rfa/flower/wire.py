@@ -4,7 +4,7 @@ Mods are called for messages that the app has a function for, so the stages of t
 as messages of the type train, too: their content is one ConfigRecord, and the mod answers them
 without the app. The request for training or evaluation carries one as well, beside the arrays.
 
-    Work   {task, cap, weight, personal}   -> {names, sizes, dim}: what is ready, not its values
+    Work   {task, cap, weight[, personal]} -> {names, sizes, dim}: what is ready, not its values
     Stage  {task, request: bytes}          -> {reply: bytes}
     Over   {task}                          -> {reply: b""}, for which nobody waits
 
@@ -56,8 +56,10 @@ class Work:
 
     def record(self) -> ConfigRecord:
         """As it travels."""
-        values = {"task": self.task, "cap": self.cap, "weight": self.weight}
-        return ConfigRecord({**values, "personal": self.personal})
+        record = ConfigRecord({"task": self.task, "cap": self.cap, "weight": self.weight})
+        if self.personal:
+            record["personal"] = self.personal
+        return record
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,8 @@ def _order(task: str, rest: dict[str, Any]) -> Work | Stage | Over:
     match rest:
         case {"request": bytes(request)}:
             return Stage(task, request)
-        case {"cap": float(cap), "weight": str(weight), "personal": str(personal)} if cap > 0:
+        case {"cap": float(cap), "weight": str(weight), **more} if cap > 0:
+            personal = str(more.get("personal", ""))
             if personal and not NAME.fullmatch(personal):
                 msg = f"{personal!r} cannot name a folder: letters, digits and _.- can"
                 raise WireError(msg)

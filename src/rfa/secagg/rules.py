@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rfa.secagg.errors import ParameterError, SurvivorsChangedError, TooFewDevicesError
-from rfa.secagg.parameters import Parameters, Terms
+from rfa.secagg.parameters import LEAST_HONEST, Parameters, Terms
 
 Members = frozenset[int]
 
@@ -14,6 +14,9 @@ def agree_on(terms: Terms, joined: int) -> Parameters:
     Raises:
         TooFewDevicesError: if there are none.
     """
+    if joined < LEAST_HONEST:
+        msg = f"{joined} devices joined the round, and at least {LEAST_HONEST} must be honest"
+        raise TooFewDevicesError(msg)
     try:
         return terms.parameters(joined)
     except ParameterError as error:

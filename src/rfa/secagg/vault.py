@@ -21,7 +21,8 @@ from rfa.secagg.encoding import Contribution
 from rfa.secagg.errors import MessageError, ParameterError, VaultError, WeightLimitError
 from rfa.secagg.hashing import SIZE, digest
 from rfa.secagg.memory import Memory, read_memory
-from rfa.secagg.messages import MOST_METRICS
+from rfa.secagg.messages import MOST_METRICS, Open, decode_as
+from rfa.secagg.parameters import Trust
 from rfa.secagg.profile import Profile
 from rfa.secagg.wire import REAL, U8, array, many, read_message, write_message
 
@@ -97,14 +98,16 @@ class DurableDevice:
         """Bring something into the next round; None to abstain from it. The last round is over.
 
         Raises:
-            VaultError: if the update was asked about in an earlier round. The difference of two
-                sums about the same updates can tell on one device, so it takes a new one.
+            VaultError: if a sum about the update was opened in an earlier round. The difference of
+                two sums about the same updates can tell on one device, so it takes a new one.
         """
         values = (1, mine.weight, mine.metrics, mine.update) if mine else _ABSENT
         with self._transaction():
             if mine and self._find(self._mark(mine)) is not None:
                 who = f"device {self._profile.device}"
-                msg = f"{who} was asked about this update in an earlier round: train anew"
+                msg = (
+                    f"{who} was in a sum with this very update before: train anew, with randomness"
+                )
                 raise VaultError(msg)
             self._keep("memory", Memory(round=self._memory().round).encode())
             self._keep("mine", write_message(_KIND, _LAYOUT, values))
@@ -129,7 +132,7 @@ class DurableDevice:
                 refused = error
             if device.memory is not memory:
                 self._keep("memory", device.memory.encode())
-            if mine and device.memory.context != memory.context:
+            if mine and _is_spent(memory, device.memory):
                 self._keep(self._mark(mine), b"")
             if device.over and refused is None:
                 self._store.execute("DELETE FROM kept WHERE name = 'mine'")
@@ -198,3 +201,13 @@ class DurableDevice:
         except (OSError, sqlite3.Error) as error:
             msg = f"the store of device {self._profile.device} at {self._path} fails: {error}"
             raise VaultError(msg) from None
+
+
+def _is_spent(before: Memory, after: Memory) -> bool:
+    """Whether a sum about the update can be told from now on.
+
+    A server that follows the protocol opens a sum by asking, and never later. One that lies may ask
+    others to open it when this device is in another round already.
+    """
+    opened, asked = after.survivors != before.survivors, after.context != before.context
+    return opened or (asked and decode_as(Open, after.opening).trust == Trust.LYING)

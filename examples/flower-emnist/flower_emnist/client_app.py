@@ -1,0 +1,48 @@
+"""The app of a node. What makes it robust and private is one line: mods=[robust_mod]."""
+
+from flwr.app import Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+
+from flower_emnist.corruption import corrupt
+from flower_emnist.task import from_record, load_part, test_model, to_record, train_model
+from rfa.flower import Policy, RobustMod, Trust, robust_mod
+
+wary_mod = RobustMod(Policy(trust=Trust.LYING))
+
+
+def mod(message, context, call_next):
+    """Choose a mod. An app of yours does not need this: it has mods=[robust_mod]."""
+    if context.node_config.get("trust") == "lying":  # what the owner of the node says
+        return wary_mod(message, context, call_next)
+    if context.run_config["strategy"] == "fedavg":
+        # For the comparison only: the update leaves the node in the clear. robust_mod would refuse.
+        return call_next(message, context)
+    return robust_mod(message, context, call_next)
+
+
+app = ClientApp(mods=[mod])  # in an app of yours: ClientApp(mods=[robust_mod])
+
+
+@app.train()
+def train(message, context):
+    """Train the model on the node's own writers."""
+    part, parts = context.node_config["partition-id"], context.node_config["num-partitions"]
+    config, t = context.run_config, message.content["config"]["server-round"]
+    model = from_record(message.content["arrays"])
+    x, y = load_part(config, part, parts)
+    trained = train_model(model, x, y, config, seed=[t, part])
+    metrics = {"num-examples": len(y), "train-loss": test_model(trained, x, y)["loss"]}
+    if part < config["corrupted"]:
+        trained = corrupt(model, trained, config, parts, t)
+    content = {"arrays": to_record(trained), "metrics": MetricRecord(metrics)}
+    return Message(RecordDict(content), reply_to=message)
+
+
+@app.evaluate()
+def evaluate(message, context):
+    """Test the model on the node's own writers."""
+    part, parts = context.node_config["partition-id"], context.node_config["num-partitions"]
+    x, y = load_part(context.run_config, part, parts, test=True)
+    metrics = test_model(from_record(message.content["arrays"]), x, y)
+    content = {"metrics": MetricRecord({"num-examples": len(y), **metrics})}
+    return Message(RecordDict(content), reply_to=message)

@@ -1,0 +1,57 @@
+"""The app of the server. What makes it robust and private is one line: RFA in place of FedAvg."""
+
+from pathlib import Path
+
+from flwr.app import MetricRecord
+from flwr.serverapp import ServerApp
+from flwr.serverapp.strategy import FedAvg
+
+from flower_emnist.task import first_model, from_record, load_part, test_model, to_record
+from rfa.flower import RFA, OneStepRFA, SecureFedAvg, Terms, Trust, read_identities
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid, context):
+    """Train for some rounds."""
+    config = context.run_config
+    x, y = load_part(config, 0, 1, test=True)
+
+    def evaluate(t, arrays):
+        found = test_model(from_record(arrays), x, y)
+        loss, accuracy = found["loss"], 100 * found["accuracy"]
+        print(f"round {t}: loss {loss:.2f}, accuracy {accuracy:.1f} %", flush=True)
+        return MetricRecord(found)
+
+    strategy = choose_strategy(config)
+    strategy.start(
+        grid=grid,
+        initial_arrays=to_record(first_model()),
+        num_rounds=config["num-server-rounds"],
+        evaluate_fn=evaluate,
+    )
+
+
+def choose_strategy(config):
+    """The strategy that the run config names; an app of yours has one of these lines."""
+    usual = {
+        "fraction_train": config["fraction-train"],
+        "fraction_evaluate": config["fraction-evaluate"],
+    }
+    if config["strategy"] == "fedavg":
+        return FedAvg(**usual)
+    usual |= {"checkpoint": config["checkpoint"] or None, "example_cap": 10_000}
+    if config["identities"]:  # devices do not trust the server: they sign their keys
+        usual["identities"] = read_identities(Path(config["identities"]))
+        usual["terms"] = Terms(trust=Trust.LYING)
+    match config["strategy"]:
+        case "rfa":
+            return RFA(budget=config["budget"], nu=config["nu"], **usual)
+        case "one-step":
+            return OneStepRFA(nu=config["nu"], **usual)
+        case "secure-fedavg":
+            return SecureFedAvg(**usual)
+        case other:
+            msg = f"strategy must be rfa, one-step, secure-fedavg or fedavg, not {other!r}"
+            raise ValueError(msg)

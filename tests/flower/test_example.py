@@ -1,0 +1,91 @@
+"""The app in examples/flower-emnist, on a Flower grid in this process."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("flwr", reason="needs Flower: pip install 'rfa[flower]'")
+pytest.importorskip("matplotlib", reason="draws characters: pip install 'rfa[lab]'")
+pytest.importorskip("threadpoolctl", reason="comes with the lab: pip install 'rfa[lab]'")
+pytest.importorskip("PIL", reason="draws characters: pip install 'rfa[lab]'")
+
+from flwr.app import Context, RecordDict
+from flwr.clientapp import ClientApp
+
+from tests.flower.grid import LocalGrid
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "flower-emnist"
+NODES, WRITERS, ROUNDS = 6, 12, 2
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder for the drawn characters; small matrices are best left to one thread."""
+    limits: Any = importlib.import_module("threadpoolctl").threadpool_limits(1)
+    with limits:
+        yield tmp_path_factory.mktemp("cache")
+
+
+def run(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    cache: Path,
+    home: Path,
+    **changes: Any,
+) -> list[float]:
+    """The losses that the example prints, before the first round and after each."""
+    monkeypatch.setattr(sys, "path", [str(EXAMPLE), *sys.path])
+    monkeypatch.setenv("RFA_CACHE", str(cache))
+    monkeypatch.setenv("RFA_HOME", str(home))
+    client: Any = importlib.import_module("flower_emnist.client_app")
+    server: Any = importlib.import_module("flower_emnist.server_app")
+    about = tomllib.loads((EXAMPLE / "pyproject.toml").read_text(encoding="utf-8"))
+    config = about["tool"]["flwr"]["app"]["config"]
+    config |= {"writers": WRITERS, "num-server-rounds": ROUNDS, **changes}
+    member: ClientApp = client.app
+    apps = dict.fromkeys(range(101, 101 + NODES), member)
+    grid = LocalGrid(apps)
+    for part, node in enumerate(apps):
+        split: Any = {"partition-id": part, "num-partitions": NODES}
+        grid.contexts[node] = Context(7, node, split, RecordDict(), config)
+    capsys.readouterr()
+    server.app(grid, Context(7, 1, {}, RecordDict(), config))
+    said = [line for line in capsys.readouterr().out.splitlines() if "accuracy" in line]
+    assert [line.split(":")[0] for line in said] == [f"round {t}" for t in range(ROUNDS + 1)]
+    return [float(re.findall("loss ([^,]+)", line)[0]) for line in said]
+
+
+@pytest.mark.parametrize("corruption", ["huge", "omniscient"])
+def test_rfa_learns_where_fedavg_breaks(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    cache: Path,
+    tmp_path: Path,
+    corruption: str,
+) -> None:
+    attack: Any = {"corruption": corruption, "corrupted": 1}
+    robust = run(monkeypatch, capsys, cache, tmp_path, strategy="rfa", **attack)
+    broken = run(monkeypatch, capsys, cache, tmp_path, strategy="fedavg", **attack)
+    assert robust[0] == broken[0]
+    assert robust[-1] < robust[0] - 0.5
+    assert not broken[-1] <= broken[0]  # it is larger, or not a number
+
+
+@pytest.mark.parametrize("strategy", ["one-step", "secure-fedavg"])
+def test_the_other_strategies_learn_without_corruption(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    cache: Path,
+    tmp_path: Path,
+    strategy: str,
+) -> None:
+    losses = run(monkeypatch, capsys, cache, tmp_path, strategy=strategy)
+    assert losses[-1] < losses[0] - 0.5
