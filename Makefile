@@ -7,10 +7,10 @@ BENCH_READY := $(VENV)-bench/.ready
 PIP := -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench results clean
+.PHONY: help setup demo test simulation check format bench results clean
 
 help: ## show this list
-	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY) ## create .venv and install rfa with everything the tests need
 
@@ -20,6 +20,10 @@ demo: $(READY) ## a quarter of the devices corrupted: FedAvg breaks, RFA stands
 test: $(READY) ## run the tests
 	@echo "== running the tests"
 	@$(BIN)/python -m pytest --numprocesses auto --dist loadfile
+
+simulation: $(READY) ## run the tests on Flower's simulation engine, which brings Ray
+	@$(BIN)/python $(PIP) 'flwr[simulation]'
+	@$(BIN)/python -m pytest -m simulation tests/flower
 
 check: $(READY) ## check format, lint and types of code and tests
 	@echo "== checking format, lint and types"

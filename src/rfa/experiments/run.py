@@ -27,7 +27,7 @@ from rfa.experiments.checkpoint import Checkpoint, CheckpointError
 from rfa.experiments.config import run_name
 from rfa.experiments.lock import only_one
 from rfa.experiments.store import Store
-from rfa.federated.crew import hire
+from rfa.federated.crew import Crew, hire
 from rfa.federated.devices import Devices
 from rfa.federated.personal import PersonalFile, Places
 from rfa.federated.rounds import (
@@ -103,7 +103,7 @@ class Watcher(Protocol):
         ...
 
 
-MakeEngine = Callable[[Devices], Engine]
+MakeEngine = Callable[[Devices, Crew], Engine]
 
 
 def run(
@@ -115,7 +115,7 @@ def run(
         settings: the settings.
         options: how it is done.
         watcher: who is told how it goes.
-        elsewhere: makes the engine, if devices do not train in processes of this machine.
+        elsewhere: makes the engine, if devices train elsewhere than in the workers here.
 
     Raises:
         DataError, CorruptionError, CheckpointError, StoreError, WorkerError, LockedError: each
@@ -212,14 +212,14 @@ class _Journey:
 
     @contextlib.contextmanager
     def _engine(self, directory: Path | None) -> Generator[Engine]:
-        if self.elsewhere:
-            yield self.elsewhere(self.devices)
-            return
         self.watcher.on_status("starting the workers")
         workers = self.options.workers or cores()
         personal = self.folder / PERSONAL if self.places else None
         with hire(self.devices, workers, data_dir=directory, personal=personal) as crew:
-            yield LocalEngine(self.devices, crew, self.places)
+            if self.elsewhere:
+                yield self.elsewhere(self.devices, crew)
+            else:
+                yield LocalEngine(self.devices, crew, self.places)
 
     def _start(self, engine: Engine) -> State:
         """The state before the first round, evaluated."""

@@ -56,7 +56,7 @@ def hire(
         "personal": personal and str(personal),
     }
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_one_blas_thread())
+        stack.enter_context(one_blas_thread())
         threads = stack.enter_context(ThreadPoolExecutor(workers))
         processes = [stack.enter_context(_Process(number)) for number in range(workers)]
         with _scratch_file(Scratch.rows(settings) * devices.dim * 4) as path:
@@ -205,10 +205,10 @@ class _Process:
         self._process.wait()
 
 
-def _one_blas_thread() -> contextlib.AbstractContextManager[Any]:
-    """Hold this process's BLAS to one thread while there are workers.
+def one_blas_thread() -> contextlib.AbstractContextManager[Any]:
+    """Hold this process's BLAS to one thread, beside others that work.
 
-    Threads of BLAS spin while they wait for the next product, on processors that workers need:
+    Threads of BLAS spin while they wait for the next product, on processors that others need:
     without this, a round of softmax regression takes half as long again.
     """
     return lab_module("threadpoolctl").threadpool_limits(1, user_api="blas")

@@ -142,8 +142,13 @@ def draw_losses(count: int, settings: Settings, t: int) -> Losses:
     return {int(row): int(place) for row, place in zip(gone, when, strict=True)}
 
 
+def rounding_key(settings: Settings, t: int, row: int) -> bytes:
+    """By what the device at a place in the cohort of round t rounds."""
+    return stream(settings.seed, "rounding", t, row).bytes(32)
+
+
 def _oracle(parts: Parts, opening: Open, settings: Settings, lost: Losses, t: int) -> SumOracle:
-    rounding = {row: stream(settings.seed, "rounding", t, row).bytes(32) for row in parts}
+    rounding = {row: rounding_key(settings, t, row) for row in parts}
     if settings.secure == "ring":
         return RingOracle(opening, settings.terms, parts, rounding=rounding, lost=lost)
     secrets = {row: os.urandom(32) for row in parts}

@@ -69,10 +69,10 @@ class RobustMod:
                     home.tidy()
                     return self._work(work, message, home, lambda it: call_next(it, context))
                 case wire.Stage(task, request):
-                    with self._vault(task, message, home) as vault:
+                    with self.vault(task, message, home) as vault:
                         return wire.reply(message, vault.receive(request))
                 case wire.Over(task):
-                    with self._vault(task, message, home) as vault:
+                    with self.vault(task, message, home) as vault:
                         vault.end()
                     return wire.reply(message, b"")
                 case None:
@@ -87,9 +87,10 @@ class RobustMod:
         """Where the device's files are that a message is for."""
         return home_of(context, self.home)
 
-    def profile(self, message: Message, home: Home) -> Profile:  # noqa: ARG002 others need it
-        """What the device is that a message is for."""
-        return Profile(home.node, self.policy, home.identity())
+    def vault(self, task: str, message: Message, home: Home) -> DurableDevice:  # noqa: ARG002
+        """The device that a message is for, in the secure sum over a task."""
+        profile = Profile(home.node, self.policy, home.identity())
+        return DurableDevice(home.vault(task), profile)
 
     def _pass_on(self, message: Message, context: Context, call_next: Next) -> Message:
         """Let the app answer what is not about its update or metrics."""
@@ -97,9 +98,6 @@ class RobustMod:
             msg = "this device gives nothing in the clear: use a strategy of rfa.flower"
             raise wire.WireError(msg)
         return call_next(message, context)
-
-    def _vault(self, task: str, message: Message, home: Home) -> DurableDevice:
-        return DurableDevice(home.vault(task), self.profile(message, home))
 
     def _work(
         self, work: wire.Work, message: Message, home: Home, app: Callable[[Message], Message]
@@ -119,7 +117,7 @@ class RobustMod:
         weight = min(examples, work.cap) / work.cap
         if examples > work.cap:
             LOG.info("%s examples count as %g: the strategy's example_cap", examples, work.cap)
-        with self._vault(work.task, message, home) as vault:
+        with self.vault(work.task, message, home) as vault:
             vault.bring(_contribution(update, weight, row))
         return wire.ready(message, wire.Ready(layout, len(update)))
 

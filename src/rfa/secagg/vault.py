@@ -38,15 +38,26 @@ class DurableDevice:
     """A device that keeps what it must not forget in a file, which only its owner may read."""
 
     def __init__(
-        self, path: Path | str, profile: Profile, *, entropy: Entropy = os.urandom
+        self,
+        path: Path | str,
+        profile: Profile,
+        *,
+        rounding: bytes | None = None,
+        entropy: Entropy = os.urandom,
     ) -> None:
         """Open the store, or make it.
+
+        Args:
+            path: the file.
+            profile: what the device is.
+            rounding: the key of the random choices in rounding, fresh in each round by default.
+            entropy: where its secrets come from.
 
         Raises:
             VaultError: if the file cannot be used.
         """
         self._profile = profile
-        self._entropy = entropy
+        self._rounding, self._entropy = rounding, entropy
         self._path = path = Path(path)
         self._lock = threading.RLock()
         with self._translated():
@@ -124,7 +135,13 @@ class DurableDevice:
             if memory.request == digest(b"request", request):
                 return memory.reply
             mine = self._mine()
-            device = Device(mine, self._profile, entropy=self._entropy, memory=memory)
+            device = Device(
+                mine,
+                self._profile,
+                rounding=self._rounding,
+                entropy=self._entropy,
+                memory=memory,
+            )
             refused, reply = None, b""
             try:
                 reply = device.receive(request)

@@ -20,15 +20,18 @@ from flwr.clientapp import ClientApp
 
 from rfa.experiments.config import resolve
 from rfa.federated.corruption import UpdateCorruption
+from rfa.federated.crew import one_blas_thread
 from rfa.federated.devices import Devices
 from rfa.federated.learner import Floats32
 from rfa.federated.rounds import State, corrupt
-from rfa.federated.secure import device_policy
+from rfa.federated.secure import device_policy, rounding_key
+from rfa.federated.settings import Settings
 from rfa.flower.device import Next, RobustMod
 from rfa.flower.home import Home, home_of, read_personal, write_personal
 from rfa.flower.lab import letters
 from rfa.secagg.parameters import Trust
 from rfa.secagg.profile import Identity, Profile
+from rfa.secagg.vault import DurableDevice
 
 
 @dataclass(frozen=True)
@@ -36,23 +39,31 @@ class LabMod(RobustMod):
     """The mod for the devices of the lab, of which a node may have several.
 
     Attributes:
-        seed: where the identities of devices come from: a lab has no secrets.
+        settings: the settings, from whose seed the identities of devices and their rounding come:
+            a lab has no secrets.
     """
 
-    seed: int = 0
+    settings: Settings | None = None
 
     def place(self, message: Message, context: Context) -> Home:
         """Where the files of the device are."""
         home, device = home_of(context, self.home), letters.order_of(message).device
         return Home(home.root, home.run, device, str(device))
 
-    def profile(self, message: Message, home: Home) -> Profile:
-        """What the device is."""
-        if self.policy.trust != Trust.LYING:
-            return Profile(home.node, self.policy)
-        known = letters.identities(self.seed, letters.order_of(message).others)
-        secret = letters.secret_of(self.seed, home.node)
-        return Profile(home.node, self.policy, Identity(secret, known))
+    def vault(self, task: str, message: Message, home: Home) -> DurableDevice:
+        """The device, which rounds as in the lab."""
+        settings, order = self.settings, letters.order_of(message)
+        if settings is None:
+            return super().vault(task, message, home)
+        identity = None
+        if self.policy.trust == Trust.LYING:
+            known = letters.identities(settings.seed, order.others)
+            identity = Identity(letters.secret_of(settings.seed, home.node), known)
+        return DurableDevice(
+            home.vault(task),
+            Profile(home.node, self.policy, identity),
+            rounding=rounding_key(settings, order.round, order.others.index(home.node)),
+        )
 
 
 def lab_mod(message: Message, context: Context, call_next: Next) -> Message:
@@ -60,7 +71,7 @@ def lab_mod(message: Message, context: Context, call_next: Next) -> Message:
     settings = letters.settings_of(context)
     if settings.secure == "off" or letters.LAB not in message.content.config_records:
         return call_next(message, context)
-    return LabMod(device_policy(settings), seed=settings.seed)(message, context, call_next)
+    return LabMod(device_policy(settings), settings=settings)(message, context, call_next)
 
 
 app = ClientApp(mods=[lab_mod])
@@ -68,11 +79,15 @@ app = ClientApp(mods=[lab_mod])
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
-    """Train a device from the model: the arrays after it, and how many examples it has."""
+    """Train a device from the model: the arrays after it, and how many examples it has.
+
+    The arrays have digits enough that the update comes out of them as it went in.
+    """
     devices = _devices(context)
     order, w = letters.order_of(message), letters.model_of(message)
-    update = _update(devices, w, order, _Personal.of(context))
-    arrays = ArrayRecord({letters.MODEL: Array(w + update)})
+    with one_blas_thread():
+        update = _update(devices, w, order, _Personal.of(context))
+    arrays = ArrayRecord({letters.MODEL: Array(w.astype(np.float64) + update)})
     metrics = MetricRecord({letters.EXAMPLES: float(devices.weights[order.device])})
     return Message(RecordDict({letters.ARRAYS: arrays, "metrics": metrics}), reply_to=message)
 
@@ -83,9 +98,10 @@ def tally(message: Message, context: Context) -> Message:
     devices, personal = _devices(context), _Personal.of(context)
     order, w = letters.order_of(message), letters.model_of(message)
     numbers: list[float] = []
-    for device in order.others:
-        found = devices.evaluate(w + personal.read(device, order.round, len(w)), device)
-        numbers.extend(map(float, letters.numbers_of(found)))
+    with one_blas_thread():
+        for device in order.others:
+            found = devices.evaluate(w + personal.read(device, order.round, len(w)), device)
+            numbers.extend(map(float, letters.numbers_of(found)))
     record = MetricRecord({"numbers": numbers})
     return Message(RecordDict({"tallies": record}), reply_to=message)
 

@@ -25,8 +25,6 @@ LOCAL = "local"
 """Flower's name of the local simulation."""
 DONE, FAILED = "RFA-DONE ", "RFA-FAILED "
 """What begins the last line of a run."""
-TAIL = 30
-"""Lines of the log that are shown when a run ends without a word."""
 MODULE = """from rfa.flower.lab.client import app as client_app
 from rfa.flower.lab.server import app as server_app
 
@@ -144,13 +142,14 @@ def _command(settings: Settings, where: Where, project: Path) -> list[str]:
 
 def _follow(command: list[str], tell: Callable[[str], None]) -> dict[str, Any]:
     """Start `flwr run`, pass its log on, and find the result in it."""
+    tools = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     quiet = {"FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1", "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(  # noqa: S603 our own command
         command,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env={**os.environ, **quiet, "COLUMNS": "1000"},
+        env={**os.environ, **quiet, "PATH": tools},
     ) as process:
         return _result(process.stdout or (), tell)
 
@@ -161,7 +160,6 @@ def _result(lines: Iterable[str], tell: Callable[[str], None]) -> dict[str, Any]
     Raises:
         FlowerError: if the run failed.
     """
-    tail: list[str] = []
     for raw in lines:
         line = raw.rstrip()
         if DONE in line:
@@ -169,6 +167,5 @@ def _result(lines: Iterable[str], tell: Callable[[str], None]) -> dict[str, Any]
         if FAILED in line:
             raise FlowerError(json.loads(line[line.index(FAILED) + len(FAILED) :]))
         tell(line)
-        tail = [*tail, line][-TAIL:]
-    msg = "the run ended without a result; the end of Flower's log:\n" + "\n".join(tail)
+    msg = "the run ended without a result: Flower's log says why"
     raise FlowerError(msg)

@@ -17,6 +17,7 @@ from flwr.serverapp import Grid, ServerApp
 from rfa.experiments.cli import report
 from rfa.experiments.run import Options, run
 from rfa.federated.aggregation import Outcome, aggregate
+from rfa.federated.crew import Crew
 from rfa.federated.devices import Devices, Tally
 from rfa.federated.rounds import Evaluation, Facts, State
 from rfa.federated.secure import ask_for_outcome, draw_losses, sums_in_round
@@ -50,7 +51,7 @@ def main(grid: Grid, context: Context) -> None:
                 fresh=bool(config["fresh"]),
             ),
             Log(),
-            lambda devices: FlowerEngine(devices, grid, float(config["timeout"])),
+            lambda devices, crew: FlowerEngine(devices, crew, grid, float(config["timeout"])),
         )
     except Exception as error:
         print(FAILED + json.dumps(f"{error}"), flush=True)
@@ -114,11 +115,13 @@ class FlowerEngine:
 
     Attributes:
         devices: the devices of the lab.
+        crew: workers on the server's machine, which evaluate a model without u_i.
         grid: Flower's grid.
         timeout: seconds to wait for an answer.
     """
 
     devices: Devices
+    crew: Crew
     grid: Grid
     timeout: float
 
@@ -135,7 +138,7 @@ class FlowerEngine:
         """How well the model serves each device: here, or where their u_i are."""
         everyone = list(range(self.devices.count))
         if not self.devices.settings.personalize:
-            return [self.devices.evaluate(state.model, device) for device in everyone]
+            return self.crew.evaluate(state.model)
         found: dict[int, Tally] = {}
         homes = self._homes(everyone)
         shares = {
