@@ -27,6 +27,7 @@ from rfa.flower import (
     Trust,
     create_identity,
     read_identities,
+    wire,
 )
 from rfa.flower.home import home_of
 from rfa.secagg.errors import VaultError
@@ -63,6 +64,26 @@ def test_after_a_round_that_ends_early_the_update_is_gone(tmp_path: Path) -> Non
     assert not result.arrays["w"].numpy().any()
     for path in (tmp_path / "flower" / "7").iterdir():
         assert "mine" not in kept(path)
+
+
+def test_the_word_that_a_round_is_over_ends_no_later_one(tmp_path: Path) -> None:
+    numbers: list[int] = []
+
+    def spoil(node: int, request: Message, reply: Message) -> Message | None:
+        record: Any = request.content.config_records["rfa"]
+        if "over" in record:
+            numbers.append(int(record["over"]))
+        return None if node < 106 and "request" in record else reply
+
+    grid = LocalGrid(nodes(tmp_path), spoil)
+    RFA(fraction_evaluate=0.0, **options()).start(grid, model(), num_rounds=1)
+    letter = wire.Work("train", 200.0, "num-examples").record()
+    content = RecordDict({"arrays": model(), "config": ConfigRecord({"server-round": 2})})
+    content["rfa"] = letter
+    late = wire.Over("train", numbers[0]).content()
+    for each in (content, late):
+        grid.send_and_receive([Message(each, dst_node_id=107, message_type="train")])
+    assert "mine" in kept(tmp_path / "flower" / "7" / "107.train")
 
 
 def test_a_device_gives_nothing_in_the_clear(tmp_path: Path) -> None:

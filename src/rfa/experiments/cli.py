@@ -87,9 +87,7 @@ def running_options(command: Any) -> Any:
 )
 @click.option(
     "--federation",
-    default="local",
-    show_default=True,
-    help="With --engine flower: a connection of Flower's configuration, or its local simulation.",
+    help="With --engine flower: a connection of Flower's configuration.  [default: simulation]",
 )
 @settings_options
 @running_options
@@ -111,6 +109,9 @@ def run(task: str | None, **options: Any) -> None:
         settings = config.resolve(_collect(task, options))
         if options["save_config"]:
             config.write_toml(settings, options["save_config"])
+        if options["federation"] and options["engine"] != "flower":
+            msg = "--federation names where Flower runs: give --engine flower, too"
+            raise click.UsageError(msg)
         if options["engine"] == "flower":
             row = do_on_flower(settings, options)
         else:
@@ -162,12 +163,14 @@ def do(settings: Any, options: dict[str, Any], *, quiet: bool, label: str = "") 
 
 def do_on_flower(settings: Any, options: dict[str, Any]) -> dict[str, Any]:
     """Do a run on Flower, with its log on standard error, and return its row of the store."""
-    from rfa.flower.lab.launch import FlowerError, Where, launch  # noqa: PLC0415
+    from rfa.data.cache import data_dir  # noqa: PLC0415
+    from rfa.flower.lab.launch import LOCAL, FlowerError, Where, launch  # noqa: PLC0415
 
+    federation, data = options["federation"] or LOCAL, options["data_dir"]
     where = Where(
         options["out"] / "flower",
-        options["data_dir"],
-        options["federation"],
+        data_dir(data) if federation == LOCAL else data,
+        federation,
         fresh=options["fresh"],
     )
     try:

@@ -71,9 +71,9 @@ class RobustMod:
                 case wire.Stage(task, request):
                     with self.vault(task, message, home) as vault:
                         return wire.reply(message, vault.receive(request))
-                case wire.Over(task):
+                case wire.Over(task, number):
                     with self.vault(task, message, home) as vault:
-                        vault.end()
+                        vault.end(number)
                     return wire.reply(message, b"")
                 case None:
                     return self._pass_on(message, context, call_next)

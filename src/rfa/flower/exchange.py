@@ -57,9 +57,9 @@ class GridExchange:
                 self.refused[node] = error
                 LOG.info("\t> node %s does not answer: %s", node, error)
 
-    def tell_over(self, nodes: Iterable[int]) -> None:
-        """Tell nodes that the round has ended early; nobody waits for their answers."""
-        content = wire.Over(self.task).content()
+    def tell_over(self, number: int, nodes: Iterable[int]) -> None:
+        """Tell nodes that a round of the sum has ended early; nobody waits for their answers."""
+        content = wire.Over(self.task, number).content()
         self.grid.push_messages([self.letter(node, content) for node in nodes])
 
     def letter(self, node: int, content: RecordDict) -> Message:

@@ -155,4 +155,4 @@ class GridSums:
             yield sums
         finally:
             if sums is None or sums.told < steps:
-                exchange.tell_over(cohort.devices)
+                exchange.tell_over(number, cohort.devices)

@@ -6,7 +6,7 @@ without the app. The request for training or evaluation carries one as well, bes
 
     Work   {task, cap, weight[, personal]} -> {names, sizes, dim}: what is ready, not its values
     Stage  {task, request: bytes}          -> {reply: bytes}
-    Over   {task}                          -> {reply: b""}, for which nobody waits
+    Over   {task, over: the round}         -> {reply: b""}, for which nobody waits
 
 What a device does not do it answers with Flower's Error, which says why. No update, example count
 or metric of a device is ever in such a record in the clear.
@@ -76,13 +76,14 @@ class Stage:
 
 @dataclass(frozen=True)
 class Over:
-    """The word that a round has ended early."""
+    """The word that a round of the secure sum has ended early."""
 
     task: str
+    number: int
 
     def content(self) -> RecordDict:
         """As it travels."""
-        return RecordDict({KEY: ConfigRecord({"task": self.task})})
+        return RecordDict({KEY: ConfigRecord({"task": self.task, "over": self.number})})
 
 
 @dataclass(frozen=True)
@@ -125,8 +126,8 @@ def _order(task: str, rest: dict[str, Any]) -> Work | Stage | Over:
                 msg = f"{personal!r} cannot name a folder: letters, digits and _.- can"
                 raise WireError(msg)
             return Work(task, cap, weight, personal)
-        case _ if not rest:
-            return Over(task)
+        case {"over": int(number)}:
+            return Over(task, number)
         case _:
             msg = f"the record {KEY!r} asks for nothing that is known: {sorted(rest)}"
             raise WireError(msg)

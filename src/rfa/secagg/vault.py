@@ -157,10 +157,17 @@ class DurableDevice:
             raise refused
         return reply
 
-    def end(self) -> None:
-        """Forget the round but for its number, and a salted digest of the update."""
+    def end(self, number: int | None = None) -> None:
+        """Forget the round but for its number, and a salted digest of the update.
+
+        Args:
+            number: forget this round only, if the device is in it; by default any.
+        """
         with self._transaction():
-            self._keep("memory", Memory(round=self._memory().round).encode())
+            memory = self._memory()
+            if number is not None and not (memory.due and memory.round == number):
+                return
+            self._keep("memory", Memory(round=memory.round).encode())
             self._store.execute("DELETE FROM kept WHERE name = 'mine'")
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ import dataclasses
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,7 @@ LOCAL = "local"
 """Flower's name of the local simulation."""
 DONE, FAILED = "RFA-DONE ", "RFA-FAILED "
 """What begins the last line of a run."""
+STARTED = re.compile(r"Successfully started run (\d+)")
 MODULE = """from rfa.flower.lab.client import app as client_app
 from rfa.flower.lab.server import app as server_app
 
@@ -88,7 +90,8 @@ def launch(settings: Settings, where: Where, tell: Callable[[str], None]) -> dic
     with tempfile.TemporaryDirectory(prefix="rfa-flower-") as folder:
         project = Path(folder) / "rfa-lab"
         build(settings, where, project)
-        return _follow(_command(settings, where, project), tell)
+        command = _command(settings, where, project)
+        return _follow(command, where.federation, tell)
 
 
 def check(settings: Settings, where: Where) -> None:
@@ -131,27 +134,41 @@ def build(settings: Settings, where: Where, project: Path) -> None:
 
 
 def _command(settings: Settings, where: Where, project: Path) -> list[str]:
-    flwr = Path(sys.executable).with_name("flwr")
-    command = [str(flwr) if flwr.exists() else "flwr", "run", str(project), where.federation]
-    command.append("--stream")
+    command = ["flwr", "run", str(project), where.federation, "--stream"]
     if where.federation == LOCAL:
         nodes = f"num-supernodes={settings.devices_per_round} client-resources-num-cpus=1"
         command += ["--federation-config", nodes]
     return command
 
 
-def _follow(command: list[str], tell: Callable[[str], None]) -> dict[str, Any]:
-    """Start `flwr run`, pass its log on, and find the result in it."""
-    tools = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    quiet = {"FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1", "PYTHONUNBUFFERED": "1"}
+def _follow(command: list[str], federation: str, tell: Callable[[str], None]) -> dict[str, Any]:
+    """Start `flwr run`, pass its log on, and find the result in it; stop the run if interrupted."""
+    started: list[str] = []
+
+    def listen(line: str) -> None:
+        started.extend(STARTED.findall(line))
+        tell(line)
+
     with subprocess.Popen(  # noqa: S603 our own command
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={**os.environ, **quiet, "PATH": tools},
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=_environment()
     ) as process:
-        return _result(process.stdout or (), tell)
+        try:
+            return _result(process.stdout or (), listen)
+        except KeyboardInterrupt:
+            if started:
+                stop = ["flwr", "stop", started[0], federation]
+                subprocess.run(stop, env=_environment(), check=False, timeout=60)  # noqa: S603
+            raise
+
+
+def _environment() -> dict[str, str]:
+    """The environment of Flower's commands: those beside this Python, and no others' packages."""
+    return {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
+        "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+        "PYTHONUNBUFFERED": "1",
+    }
 
 
 def _result(lines: Iterable[str], tell: Callable[[str], None]) -> dict[str, Any]:
