@@ -19,7 +19,7 @@ demo: $(READY) ## a quarter of the devices corrupted: FedAvg breaks, RFA stands
 
 test: $(READY) ## run the tests
 	@echo "== running the tests"
-	@$(BIN)/python -m pytest --numprocesses auto --dist loadfile
+	@$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 simulation: $(READY) ## run the tests on Flower's simulation engine, which brings Ray
 	@$(BIN)/python $(PIP) 'flwr[simulation]'

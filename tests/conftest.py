@@ -38,3 +38,8 @@ def real_data() -> Path:
     if not named:
         pytest.skip("RFA_DATA is not set: no real data")
     return Path(named)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what waits most, so that other processes have something to do meanwhile."""
+    items.sort(key=lambda item: "test_deployment.py" not in item.nodeid)
