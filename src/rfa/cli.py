@@ -13,6 +13,7 @@ from rfa.experiments.runs_cli import runs
 from rfa.experiments.sweep_cli import sweep
 from rfa.experiments.tune_cli import tune
 from rfa.paper.cli import reproduce
+from rfa.plan_cli import plan
 from rfa.report.cli import report
 
 
@@ -30,6 +31,7 @@ main.add_command(data)
 main.add_command(sweep)
 main.add_command(report)
 main.add_command(reproduce)
+main.add_command(plan)
 
 
 @main.command()

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rfa import PlainOracle, geometric_median, weiszfeld
+from rfa import PlainOracle, geometric_median, theory, weiszfeld
 from rfa.federated.streams import stream
 from rfa.paper import leastsquares as ls
 from rfa.paper import theorem
-from rfa.paper.theorem import N, Size, bound, constants_of, measure, plan_for
+from rfa.paper.theorem import N, Size, constants_of, measure, plan_for
 from rfa.report.exhibit import to_json
+from rfa.theory import bound
 
 SMALL = Size(repeats=4, rounds=3, rhos=(), omegas=())
 RHOS = (0.0, 0.1, 0.25, 0.4)
@@ -91,7 +92,7 @@ def test_local_sgd_is_as_good_as_its_theorem(tau: int, distance: float) -> None:
     start[:, 0] = distance
     found = ls.local_models(problem, rows, start, tau, stream(tau, "sgd"))
     error = float((found**2).sum(axis=1).mean())
-    limit = theorem.bound_sgd(constants_of(problem), tau, distance**2)
+    limit = theory.bound_sgd(constants_of(problem), tau, distance**2)
     assert error <= limit
     assert tau < 64 or distance or error >= limit / 8
 
@@ -107,7 +108,7 @@ def test_the_median_is_as_robust_as_the_proof_needs(seed: int, bad: int, steps: 
     v = v if steps else median
     eps = max(0.0, sum(float(np.linalg.norm(p - v) - np.linalg.norm(p - median)) for p in points))
     scatter = float(((points[bad:] - z) ** 2).sum(axis=1).mean())
-    c = theorem.c_theta(bad / m)
+    c = theory.c_theta(bad / m)
     assert ((v - z) ** 2).sum() <= 8 * c * scatter + 2 * c * (eps / m) ** 2 + 1e-9
 
 
@@ -115,12 +116,12 @@ def test_the_median_is_as_robust_as_the_proof_needs(seed: int, bad: int, steps: 
 def test_the_bound_is_the_recursion_unrolled(doubling: bool) -> None:
     constants, theta, start = constants_of(groups(1.0)), 0.3, 7.0
     plan = plan_for(constants, 0.1, dataclasses.replace(SMALL, rounds=6), doubling=doubling)
-    c, error = theorem.c_theta(theta), start
+    c, error = theory.c_theta(theta), start
     for tau in plan.taus:
         noise = 128 * c * constants.d * constants.sigma2 / (constants.mu * tau)
-        error = error / 2 + noise + theorem.gamma(constants, theta)
+        error = error / 2 + noise + theory.gamma(constants, theta)
     told = bound(constants, delta0=start, theta=theta, taus=plan.taus)
-    rest = 2 * theorem.gamma(constants, theta)
+    rest = 2 * theory.gamma(constants, theta)
     assert told == pytest.approx(error + rest / 2**6)
     series = (told - start / 2**6 - rest) * constants.mu / (128 * c * constants.d)
     tau = plan.taus[0]
@@ -212,13 +213,13 @@ def test_two_worlds_look_alike_and_one_of_them_is_far(rho: float, omega: float) 
 @pytest.mark.parametrize("rounds", [3, 50])
 def test_the_event_is_as_likely_as_claimed(rho: float, rounds: int) -> None:
     theta = (rho + 1 / 2) / 2
-    m = theorem.devices_needed(rho, theta, rounds, theorem.DELTA)
+    m = theory.devices_needed(rho, theta, rounds, theorem.DELTA)
     m = min(m, N)
     assert theorem.event_frequency(rho, theta, m, rounds) >= 1 - theorem.DELTA
 
 
 def test_the_event_needs_its_devices() -> None:
-    m = theorem.devices_needed(0.25, 0.375, 50, theorem.DELTA)
+    m = theory.devices_needed(0.25, 0.375, 50, theorem.DELTA)
     assert theorem.event_frequency(0.25, 0.375, m // 10, 50) < 0.5
 
 
@@ -274,8 +275,8 @@ def test_no_constant_is_enough_where_covariances_do_not_commute() -> None:
     median = geometric_median(problem.optima).point
     error = float(((median - problem.minimiser) ** 2).sum())
     printed = dataclasses.replace(constants_of(problem), omega_x=problem.omega_x)
-    assert error > 2 * theorem.gamma(printed, theta)
-    assert error <= 2 * theorem.gamma(constants_of(problem), theta)
+    assert error > 2 * theory.gamma(printed, theta)
+    assert error <= 2 * theory.gamma(constants_of(problem), theta)
 
 
 def test_few_weiszfeld_steps_cost_what_eps_says() -> None:
@@ -312,6 +313,6 @@ def test_what_makes_no_sense_is_refused() -> None:
     with pytest.raises(ValueError, match="tiny, quick, short, full, not 'huge'"):
         theorem.exhibits("huge")
     with pytest.raises(ValueError, match=r"theta must be from 0 to below 1/2, not 0\.5"):
-        theorem.c_theta(0.5)
+        theory.c_theta(0.5)
     with pytest.raises(ValueError, match=r"theta=0\.2 must exceed rho=0\.3"):
-        theorem.devices_needed(0.3, 0.2, 5, 0.1)
+        theory.devices_needed(0.3, 0.2, 5, 0.1)

@@ -29,14 +29,11 @@ from rfa.flower.exchange import GridExchange, Letter
 from rfa.flower.sums import GridSums, Skipped
 from rfa.oracle import OracleStopped, SumOracle, Vector
 from rfa.secagg.cohort import Identities
-from rfa.secagg.errors import ParameterError
 from rfa.secagg.parameters import Terms, Trust
 from rfa.weiszfeld import one_step, rfa, secure_mean
 
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 LOG = logging.getLogger("flwr")
-SMALL = 64
-"""Below how many nodes a cohort is looked for that the terms allow."""
 
 
 @dataclass(frozen=True)
@@ -298,23 +295,11 @@ def _check_usual(usual: dict[str, Any], terms: Terms) -> None:
         if usual.get(name) is not None:
             msg = f"{name} would need the metrics of single nodes, and there are only sums of them"
             raise ValueError(msg)
-    least = _least_nodes(terms)
+    least = terms.smallest()
     for name in ("min_train_nodes", "min_evaluate_nodes", "min_available_nodes"):
         if usual.setdefault(name, least) < least:
             msg = f"{name}={usual[name]}: a secure sum under {terms} needs {least} nodes or more"
             raise ValueError(msg)
-
-
-def _least_nodes(terms: Terms) -> int:
-    """The smallest cohort that the terms allow."""
-    for count in range(2, SMALL):
-        try:
-            terms.parameters(count)
-        except ParameterError:
-            continue
-        return count
-    msg = f"no cohort below {SMALL} nodes can hold {terms}: expect fewer colluders or drop-outs"
-    raise ValueError(msg)
 
 
 def _letters(messages: Iterable[Message]) -> list[Letter]:

@@ -21,7 +21,6 @@ What a check of the proof (with C_theta = (1 - 2 theta)^-2) found:
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -29,10 +28,10 @@ from typing import TypeAlias
 import numpy as np
 
 from rfa.federated.streams import stream
-from rfa.kernel import Floats
 from rfa.paper import leastsquares as ls
 from rfa.paper.leastsquares import Paths, Plan, Problem
 from rfa.report.exhibit import Exhibit, Line, Panel, Spread, Table
+from rfa.theory import Constants, bound, devices_needed, lower_bound, steps_needed
 
 DELTA = 0.1
 N, D = 1000, 4
@@ -40,39 +39,6 @@ START = np.full(D, 2.0)
 QUARTER = 0.25
 TRIALS = 20_000
 Tell: TypeAlias = Callable[[str], object]
-
-
-@dataclass(frozen=True)
-class Constants:
-    """What the bound depends on."""
-
-    d: int
-    sigma2: float
-    mu: float
-    r_squared: float
-    omega_x: float
-    omega_y: float
-
-    @property
-    def kappa(self) -> float:
-        """R^2 / mu."""
-        return self.r_squared / self.mu
-
-    @property
-    def omega(self) -> float:
-        """Omega = Omega_X Omega_{Y|X}."""
-        return self.omega_x * self.omega_y
-
-    def reweighted(self, alpha: Floats) -> Constants:
-        """The substitution of remark:rfa:convergence for weights alpha_i that sum to 1."""
-        c_1, c_2 = float(alpha.size * alpha.max()), float(alpha.size * alpha.min())
-        return dataclasses.replace(
-            self,
-            sigma2=c_1 * self.sigma2,
-            mu=c_2 * self.mu,
-            r_squared=c_1 * self.r_squared,
-            omega_x=c_1 / c_2 * self.omega_x,
-        )
 
 
 def constants_of(problem: Problem) -> Constants:
@@ -85,58 +51,6 @@ def constants_of(problem: Problem) -> Constants:
         omega_x=problem.omega_x_norm,
         omega_y=problem.omega_y,
     )
-
-
-def c_theta(theta: float) -> float:
-    """C_theta = (1 - 2 theta)^-2."""
-    if not 0 <= theta < 1 / 2:
-        msg = f"theta must be from 0 to below 1/2, not {theta}"
-        raise ValueError(msg)
-    return (1 - 2 * theta) ** -2
-
-
-def devices_needed(rho: float, theta: float, rounds: int, delta: float) -> int:
-    """The devices m of eq:rfa:mainthm:ndev-per-round, for the event E to have 1 - delta."""
-    if not rho < theta:
-        msg = f"theta={theta} must exceed rho={rho}"
-        raise ValueError(msg)
-    return math.ceil(math.log(rounds / delta) / (2 * (theta - rho) ** 2))
-
-
-def steps_needed(constants: Constants, theta: float) -> int:
-    """The least tau >= 4 kappa log(128 C_theta kappa) that has halves."""
-    kappa = constants.kappa
-    return 2 * math.ceil(2 * kappa * math.log(128 * c_theta(theta) * kappa))
-
-
-def bound_sgd(constants: Constants, tau: int, distance2: float) -> float:
-    """thm:sgd:central: E|v - w_i*|^2 after tau steps from that squared distance."""
-    bias = 2 * constants.kappa * math.exp(-tau / (4 * constants.kappa)) * distance2
-    return bias + 8 * constants.d * constants.sigma2 / (constants.mu * tau)
-
-
-def gamma(constants: Constants, theta: float, eps_over_m: float = 0.0) -> float:
-    """Gamma = 2 C_theta (eps^2 / m^2 + 16 Omega^2) of the proof."""
-    return 2 * c_theta(theta) * (eps_over_m**2 + 16 * constants.omega**2)
-
-
-def bound(
-    constants: Constants,
-    *,
-    delta0: float,
-    theta: float,
-    taus: Sequence[int],
-    eps_over_m: float = 0.0,
-) -> float:
-    """thm:rfa:convergence: E[|w^(T) - w*|^2 | E] after T = len(taus) rounds.
-
-    Delta_0 / 2^T + (128 C_theta d sigma^2 / mu) sum_{t<T} 2^-(T-1-t) / tau_t + 2 Gamma, for each
-    tau_t >= 4 kappa log(128 C_theta kappa), and sum_i |v - w_i| within eps of its minimum.
-    """
-    rounds = len(taus)
-    series = sum(2.0 ** -(rounds - 1 - t) / tau for t, tau in enumerate(taus))
-    noise = 128 * c_theta(theta) * constants.d * constants.sigma2 / constants.mu * series
-    return delta0 / 2**rounds + noise + 2 * gamma(constants, theta, eps_over_m)
 
 
 def event_frequency(rho: float, theta: float, m: int, rounds: int, trials: int = TRIALS) -> float:
@@ -210,7 +124,7 @@ def worse_world(rho: float, omega_y: float, size: Size) -> tuple[Case, float]:
         Case(constants_of(one), plan, ls.play(one, plan, START, ls.liars(N, rho, index), shown))
         for index, one in enumerate(worlds)
     ]
-    return max(cases, key=lambda case: case.spreads()[-1].mean), (rho * omega_y) ** 2
+    return max(cases, key=lambda case: case.spreads()[-1].mean), lower_bound(rho, omega_y)
 
 
 def exhibits(size: str, tell: Tell | None = None) -> Exhibit:

@@ -28,6 +28,8 @@ from rfa.secagg.errors import ParameterError
 
 LARGEST_COHORT = 1 << 20
 LARGEST_DEGREE = 1 << 14
+SMALL = 1 << 10
+"""Below how many devices a cohort is looked for that terms allow."""
 MOST_TURNS = 256
 """The most masked sums of a round."""
 LEAST_HONEST = 3
@@ -175,6 +177,23 @@ class Terms:
             trust=self.trust,
             statistical=self.statistical,
         )
+
+    def smallest(self) -> int:
+        """The smallest cohort that the terms allow.
+
+        Raises:
+            ParameterError: if there is none of reasonable size.
+        """
+        for count in range(LEAST_HONEST, SMALL):
+            try:
+                self.parameters(count)
+            except ParameterError:
+                continue
+            return count
+        msg = (
+            f"no cohort below {SMALL} devices can hold {self}: expect fewer colluders or drop-outs"
+        )
+        raise ParameterError(msg)
 
 
 def derive(  # noqa: PLR0913

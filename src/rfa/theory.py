@@ -1,0 +1,231 @@
+"""What the paper proves, as functions: devices a round, bounds, rates.
+
+    >>> devices_needed(0.1, theta=0.3, rounds=100, delta=0.05)
+    96
+    >>> devices_needed_exactly(0.1, theta=0.3, rounds=100, delta=0.05, population=1000)
+    34
+
+The letters are the paper's: rho is the share of corrupted devices, theta the share that a round is
+to bear, T the rounds, 1 - delta the confidence. `paper.theorem` says what a check of the proofs
+found, and measures each on least squares.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rfa.checks import check_count, check_number
+from rfa.kernel import Floats
+
+SLACK = 1e-9
+"""What a share of devices may miss a whole number by."""
+
+
+@dataclass(frozen=True)
+class Constants:
+    """What the bound of thm:rfa:convergence depends on.
+
+    Attributes:
+        d: the number of features.
+        sigma2: the variance of the noise.
+        mu: the least eigenvalue of any covariance.
+        r_squared: R^2, the largest squared length of a feature vector.
+        omega_x: how different covariances are, max_i |H^-1 H_i|.
+        omega_y: how far the devices' own optima are apart, Omega_{Y|X}.
+    """
+
+    d: int
+    sigma2: float
+    mu: float
+    r_squared: float
+    omega_x: float
+    omega_y: float
+
+    @property
+    def kappa(self) -> float:
+        """R^2 / mu."""
+        return self.r_squared / self.mu
+
+    @property
+    def omega(self) -> float:
+        """Omega = Omega_X Omega_{Y|X}."""
+        return self.omega_x * self.omega_y
+
+    def reweighted(self, alpha: Floats) -> Constants:
+        """The substitution of remark:rfa:convergence for weights alpha_i that sum to 1."""
+        c_1, c_2 = float(alpha.size * alpha.max()), float(alpha.size * alpha.min())
+        return dataclasses.replace(
+            self,
+            sigma2=c_1 * self.sigma2,
+            mu=c_2 * self.mu,
+            r_squared=c_1 * self.r_squared,
+            omega_x=c_1 / c_2 * self.omega_x,
+        )
+
+
+def dissimilarity(covariances: Floats, optima: Floats) -> tuple[float, float]:
+    """Omega_X and Omega_{Y|X} of eq:rfa:niid_xy, measured.
+
+    Args:
+        covariances: the H_i of the devices' features, one matrix each.
+        optima: the least-squares solutions w_i* of the devices, one row each.
+
+    Returns:
+        max_i |H^-1 H_i|_2, the paper's Omega_X where the H_i commute, and the diameter of the w_i*.
+    """
+    inverse = np.asarray(np.linalg.inv(np.asarray(covariances.mean(axis=0))), np.float64)
+    relative = inverse @ covariances
+    omega_x = float(np.linalg.norm(relative, 2, axis=(1, 2)).max())
+    distinct = np.unique(optima, axis=0)
+    squares = (distinct**2).sum(axis=1)
+    apart = squares[:, None] + squares - 2 * distinct @ distinct.T
+    return omega_x, float(np.sqrt(max(0.0, apart.max())))
+
+
+def c_theta(theta: float) -> float:
+    """C_theta = (1 - 2 theta)^-2."""
+    if not 0 <= theta < 1 / 2:
+        msg = f"theta must be from 0 to below 1/2, not {theta}"
+        raise ValueError(msg)
+    return (1 - 2 * theta) ** -2
+
+
+def devices_needed(rho: float, theta: float, rounds: int, delta: float) -> int:
+    """The devices m of eq:rfa:mainthm:ndev-per-round.
+
+    With probability 1 - delta no round of T has more than theta m corrupted devices.
+    """
+    _check_shares(rho, theta, delta)
+    check_count("rounds", rounds)
+    return max(1, math.ceil(math.log(rounds / delta) / (2 * (theta - rho) ** 2)))
+
+
+def devices_needed_exactly(
+    rho: float, theta: float, rounds: int, delta: float, population: int
+) -> int:
+    """The devices m from which on the same holds, by the law of sampling without replacement.
+
+    The number of corrupted devices in a round is hypergeometric, and rounds are independent.
+    Hoeffding's inequality, on which the theorem's m rests, asks for more.
+    """
+    check_count("population", population)
+    most = min(population, devices_needed(rho, theta, rounds, delta))
+    least = (1 - delta) ** (1 / rounds)
+    for m in range(most, 0, -1):
+        if holds_with(rho, theta, m, population) < least:
+            return m + 1
+    return 1
+
+
+def holds_with(rho: float, theta: float, m: int, population: int) -> float:
+    """The probability that of m devices at most theta m are among the rho corrupted ones."""
+    check_count("m", m)
+    bad = math.floor(rho * population + SLACK)
+    if m > population:
+        msg = f"m={m} devices of a population of {population}: give at most {population}"
+        raise ValueError(msg)
+    bear = min(bad, math.floor(theta * m + SLACK))
+    drawn = np.arange(max(0, m - (population - bad)), bear + 1)
+    logs = _log_choose(bad, drawn) + _log_choose(population - bad, m - drawn)
+    total = float(_log_choose(population, np.array([m]))[0])
+    return min(1.0, float(np.exp(logs - total).sum()))
+
+
+def steps_needed(constants: Constants, theta: float) -> int:
+    """The least tau >= 4 kappa log(128 C_theta kappa) that has halves."""
+    kappa = constants.kappa
+    return 2 * math.ceil(2 * kappa * math.log(128 * c_theta(theta) * kappa))
+
+
+def bound_sgd(constants: Constants, tau: int, distance2: float) -> float:
+    """thm:sgd:central: E|v - w_i*|^2 after tau steps from that squared distance."""
+    bias = 2 * constants.kappa * math.exp(-tau / (4 * constants.kappa)) * distance2
+    return bias + 8 * constants.d * constants.sigma2 / (constants.mu * tau)
+
+
+def gamma(constants: Constants, theta: float, eps_over_m: float = 0.0) -> float:
+    """Gamma = 2 C_theta (eps^2 / m^2 + 16 Omega^2) of the proof."""
+    return 2 * c_theta(theta) * (eps_over_m**2 + 16 * constants.omega**2)
+
+
+def bound(
+    constants: Constants,
+    *,
+    delta0: float,
+    theta: float,
+    taus: Sequence[int],
+    eps_over_m: float = 0.0,
+) -> float:
+    """thm:rfa:convergence: E[|w^(T) - w*|^2 | E] after T = len(taus) rounds.
+
+    Delta_0 / 2^T + (128 C_theta d sigma^2 / mu) sum_{t<T} 2^-(T-1-t) / tau_t + 2 Gamma, for each
+    tau_t >= 4 kappa log(128 C_theta kappa), and sum_i |v - w_i| within eps of its minimum.
+    """
+    rounds = len(taus)
+    series = sum(2.0 ** -(rounds - 1 - t) / tau for t, tau in enumerate(taus))
+    noise = 128 * c_theta(theta) * constants.d * constants.sigma2 / constants.mu * series
+    return delta0 / 2**rounds + noise + 2 * gamma(constants, theta, eps_over_m)
+
+
+def lower_bound(rho: float, omega_y: float) -> float:
+    """What no method can beat, up to a constant: rho^2 Omega_{Y|X}^2."""
+    return (rho * omega_y) ** 2
+
+
+def robustness(theta: float, spread2: float, eps_over_m: float = 0.0) -> float:
+    """How far the median can be from any point z, squared, with theta of the devices corrupted.
+
+    8 C_theta mean_{honest} |w_i - z|^2 + 2 C_theta eps^2 / m^2, where the sum of the distances is
+    within eps of its minimum.
+    """
+    return c_theta(theta) * (8 * spread2 + 2 * eps_over_m**2)
+
+
+def weiszfeld_gap(distance: float, nu: float, steps: int, *, clear: bool = False) -> float:
+    """prop:weiszfeld:main: how far g(v^(R)) is from min g, at most.
+
+    Args:
+        distance: |v^(0) - v*|, from a start in the convex hull of the points.
+        nu: the smoothing radius, or the least distance of an iterate from a point if that is more.
+        steps: R.
+        clear: whether the median is at least nu from every point, so that smoothing costs nothing.
+    """
+    check_number("nu", nu, positive=True)
+    check_count("steps", steps)
+    return 2 * distance**2 / (nu * steps) + (0.0 if clear else nu / 2)
+
+
+def largest_share(m: int, diameter: float, nu: float) -> float:
+    """prop:rfa:privacy-preservation: the largest share of a device in a step, with equal weights.
+
+    B / (B + (m - 1) nu), where no two of the m updates are farther apart than B.
+    """
+    check_count("m", m)
+    check_number("nu", nu, positive=True)
+    wide = max(diameter, nu)
+    return wide / (wide + (m - 1) * nu)
+
+
+def _check_shares(rho: float, theta: float, delta: float) -> None:
+    check_number("rho", rho)
+    c_theta(theta)
+    if not rho < theta:
+        msg = f"theta={theta} must exceed rho={rho}"
+        raise ValueError(msg)
+    if not 0 < delta < 1:
+        msg = f"delta must be between 0 and 1, not {delta}"
+        raise ValueError(msg)
+
+
+def _log_choose(n: int, k: Floats | np.ndarray[tuple[int], np.dtype[np.int64]]) -> Floats:
+    """The logarithms of binomial coefficients; minus infinity where there are none."""
+    found = np.full(len(k), -np.inf)
+    for place, value in enumerate(k.tolist()):
+        if 0 <= value <= n:
+            found[place] = math.lgamma(n + 1) - math.lgamma(value + 1) - math.lgamma(n - value + 1)
+    return found
