@@ -25,11 +25,12 @@ class LocalGrid(Grid):
         apps: dict[int, ClientApp],
         spoil: Spoil | None = None,
         run_config: dict[str, Any] | None = None,
+        run: int = 7,
     ) -> None:
         self.apps, self.spoil = apps, spoil or _unspoilt
         self.contexts = {
             node: Context(
-                run_id=7,
+                run_id=run,
                 node_id=node,
                 node_config={},
                 state=RecordDict(),
@@ -38,7 +39,7 @@ class LocalGrid(Grid):
             for node in apps
         }
         self.replies: dict[str, Message] = {}
-        TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 7, SERVER, 1
+        TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = run, SERVER, 1
         self.seen: list[tuple[int, Message, Message]] = []
 
     def set_run(self, run: Any) -> None:

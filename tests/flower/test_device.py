@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("flwr", reason="needs Flower: pip install 'rfa[flower]'")
 
-from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 
@@ -23,12 +23,14 @@ from rfa.flower import (
     OneStepRFA,
     Policy,
     RobustMod,
+    SecureFedAvg,
     Terms,
     Trust,
     create_identity,
     read_identities,
     wire,
 )
+from rfa.flower.arrays import difference, moved, size_of
 from rfa.flower.home import home_of
 from rfa.secagg.errors import VaultError
 from tests.flower.grid import LocalGrid
@@ -93,6 +95,76 @@ def test_a_device_gives_nothing_in_the_clear(tmp_path: Path) -> None:
     for _, _, reply in grid.seen:
         assert reply.has_error()
         assert "nothing in the clear" in str(reply.error.reason)
+
+
+def test_an_update_is_in_one_sum_whatever_the_run(tmp_path: Path) -> None:
+    """A server that is started again is another run, and the difference of sums would tell."""
+    strategy = SecureFedAvg(fraction_evaluate=0.0, **options())
+    assert strategy.start(LocalGrid(nodes(tmp_path)), model(), 1).train_metrics_clientapp
+    fewer = dict(list(nodes(tmp_path).items())[:-1])
+    again = LocalGrid(fewer, run=8)
+    assert not strategy.start(again, model(), 1).train_metrics_clientapp
+    reasons = {str(reply.error.reason) for _, _, reply in again.seen}
+    assert all("in a sum with this very update before" in reason for reason in reasons)
+
+
+def test_a_model_is_evaluated_in_one_sum(tmp_path: Path) -> None:
+    strategy = RFA(fraction_train=0.0, **options())
+    first = strategy.start(LocalGrid(nodes(tmp_path)), model(), num_rounds=2)
+    assert list(first.evaluate_metrics_clientapp) == [1]
+
+
+def test_a_device_that_does_not_trust_the_server_says_how_it_is_weighted(tmp_path: Path) -> None:
+    """One that tells others a huge cap would make them count for nothing."""
+    wary = RobustMod(Policy(trust=Trust.LYING), tmp_path, cap=200.0)
+    for cap, fine in ((200.0, True), (1e20, False)):
+        if fine:
+            wary.check_work(wire.Work("train", cap, "num-examples"))
+            continue
+        with pytest.raises(wire.WireError, match="say the same on both sides"):
+            wary.check_work(wire.Work("train", cap, "num-examples"))
+
+
+def test_what_a_failing_app_says_stays_on_the_device(tmp_path: Path) -> None:
+    def complain(step: Any) -> Any:
+        msg = "patient 4711"
+        raise RuntimeError(msg)
+
+    grid = LocalGrid(nodes(tmp_path, {103: complain}))
+    result = RFA(fraction_evaluate=0.0, **options()).start(grid, model(), num_rounds=1)
+    assert result.arrays["w"].numpy().any()
+    (reason,) = [str(reply.error.reason) for _, _, reply in grid.seen if reply.has_error()]
+    assert reason == "AppFailedError: the app raised RuntimeError: the log of the node says more"
+
+
+def test_only_floats_are_aggregated_and_what_is_unchanged_counts_as_zero() -> None:
+    before = ArrayRecord(
+        {
+            "w": Array(np.zeros((2, 2), np.float16)),
+            "batches": Array(np.array(5)),
+            "mask": Array(np.array([True, False])),
+            "bias": Array(np.array([0.0, -np.inf], np.float32)),
+            "one": Array(np.array(1.0)),
+        }
+    )
+    after = ArrayRecord(
+        {
+            "one": Array(np.array(1.5)),
+            "w": Array(np.ones((2, 2), np.float16)),
+            "batches": Array(np.array(900)),
+            "mask": Array(np.array([False, True])),
+            "bias": Array(np.array([2.0, -np.inf], np.float32)),
+        }
+    )
+    step = difference(after, before)
+    assert step.tolist() == [1, 1, 1, 1, 2, 0, 0.5]
+    assert size_of(before) == 7
+    found = moved(before, step)
+    assert found["batches"].numpy() == 5
+    assert found["mask"].numpy().tolist() == [True, False]
+    assert found["w"].numpy().dtype == np.float16
+    assert found["one"].numpy() == 1.5
+    assert found["bias"].numpy().tolist() == [2.0, -np.inf]
 
 
 def test_queries_are_the_app_s_own(tmp_path: Path) -> None:

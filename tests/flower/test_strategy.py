@@ -18,7 +18,7 @@ from rfa.flower import RFA, OneStepRFA, SecureFedAvg, Terms, Trust
 from rfa.oracle import PlainOracle
 from rfa.weiszfeld import rfa
 from tests.flower.grid import LocalGrid
-from tests.flower.toy import DIM, FIRST, NODES, TARGET, Lie, model, nodes, options, step_of
+from tests.flower.toy import DIM, FIRST, NODES, TARGET, Lie, app, model, nodes, options, step_of
 
 NAMES = list(range(FIRST, FIRST + NODES))
 WEIGHTS = np.array([(10.0 + node) / 200 for node in NAMES])
@@ -240,6 +240,32 @@ def test_a_checkpoint_of_another_model_or_of_nothing_is_refused(tmp_path: Path) 
         OneStepRFA(checkpoint=file, **options()).start(LocalGrid(nodes(tmp_path)), model(), 2)
 
 
+@pytest.mark.parametrize("name", ["file/server.npz", "folder"])
+def test_a_checkpoint_that_cannot_be_written_is_known_before_a_round(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    grid = LocalGrid(nodes(tmp_path / "home"))
+    with pytest.raises(ValueError, match="checkpoint"):
+        OneStepRFA(checkpoint=tmp_path / name, **options()).start(grid, model(), 1)
+    assert not grid.seen
+
+
+def test_a_model_without_floats_is_refused(tmp_path: Path) -> None:
+    whole = ArrayRecord([np.zeros(3, np.int64)])
+    with pytest.raises(ValueError, match="no floating-point numbers"):
+        RFA(**options()).start(LocalGrid(nodes(tmp_path)), whole, 1)
+
+
+def test_without_a_majority_of_like_nodes_a_round_is_skipped(tmp_path: Path) -> None:
+    apps = {node: app(node, tmp_path, other=node % 2) for node in NAMES if node % 2}
+    apps |= {node: app(node, tmp_path) for node in NAMES if not node % 2}
+    grid = LocalGrid(apps)
+    result = RFA(fraction_evaluate=0.0, **options()).start(grid, model(), num_rounds=1)
+    assert not w_of(result).any()
+
+
 def test_the_server_evaluates_too(tmp_path: Path) -> None:
     seen: list[int] = []
 
@@ -276,6 +302,13 @@ def test_personal_parameters_stay_on_the_device(tmp_path: Path) -> None:
         ({"nu": 0.0}, "nu"),
         ({"nu": 1e12}, "nu must be from"),
         ({"start": "middle"}, "start must be one of"),
+        ({"budget": 17}, "at most 16 sums"),
+        ({"terms": Trust.LYING}, "terms must be Terms"),
+        ({"min_available_nodes": None}, "min_available_nodes"),
+        ({"stage_timeout": 0}, "stage_timeout"),
+        ({"fraction_train": 2.0}, "fraction_train must be at most 1"),
+        ({"arrayrecord_key": "rfa"}, "the key of rfa's own record"),
+        ({"example_cap": None}, "example_cap"),
         ({"start": "mean", "budget": 1}, "budget=1 leaves no"),
         ({"example_cap": 0}, "example_cap"),
         ({"personal": "../x"}, "personal must be letters"),

@@ -7,7 +7,7 @@ from flower_emnist.corruption import corrupt
 from flower_emnist.task import from_record, load_part, test_model, to_record, train_model
 from rfa.flower import Policy, RobustMod, Trust, robust_mod
 
-wary_mod = RobustMod(Policy(trust=Trust.LYING))
+wary_mod = RobustMod(Policy(trust=Trust.LYING), cap=10_000)  # the example_cap of the server
 
 
 def mod(message, context, call_next):
@@ -30,10 +30,11 @@ def train(message, context):
     config, t = context.run_config, message.content["config"]["server-round"]
     model = from_record(message.content["arrays"])
     x, y = load_part(config, part, parts)
-    trained = train_model(model, x, y, config, seed=[t, part])
+    seed = context.run_id  # never the same update twice, not even in another run
+    trained = train_model(model, x, y, config, seed=[seed, t, part])
     metrics = {"num-examples": len(y), "train-loss": test_model(trained, x, y)["loss"]}
     if part < config["corrupted"]:
-        trained = corrupt(model, trained, config, parts, t)
+        trained = corrupt(model, trained, config, parts, [seed, t])
     content = {"arrays": to_record(trained), "metrics": MetricRecord(metrics)}
     return Message(RecordDict(content), reply_to=message)
 

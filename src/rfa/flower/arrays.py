@@ -1,4 +1,8 @@
-"""Between Flower's arrays and the flat vector that is aggregated."""
+"""Between Flower's arrays and the flat vector that is aggregated.
+
+Only floating-point arrays are aggregated. Whole numbers, such as the batches that a layer has seen,
+are not: they would decide how far apart updates are, and stay as the server has them.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ class ArraysError(Exception):
 
 def size_of(arrays: ArrayRecord) -> int:
     """How many numbers there are in all."""
-    return sum(math.prod(array.shape) for array in arrays.values())
+    return sum(math.prod(array.shape) for array in arrays.values() if _is_float(array))
 
 
 def difference(after: ArrayRecord, before: ArrayRecord) -> Floats32:
@@ -36,7 +40,8 @@ def difference(after: ArrayRecord, before: ArrayRecord) -> Floats32:
         if tuple(after[name].shape) != tuple(array.shape):
             msg = f"array {name!r} has the shape {after[name].shape}, and was given {array.shape}"
             raise ArraysError(msg)
-        parts.append(_change(after[name].numpy(), array.numpy()))
+        if _is_float(array):
+            parts.append(_change(after[name].numpy(), array.numpy()))
     return np.concatenate(parts) if parts else np.zeros(0, np.float32)
 
 
@@ -46,16 +51,22 @@ def moved(arrays: ArrayRecord, step: Vector | Floats32) -> ArrayRecord:
     found: dict[str, Array] = {}
     start = 0
     for name, array in arrays.items():
+        if not _is_float(array):
+            found[name] = array
+            continue
         old = array.numpy()
         new = old + np.asarray(step[start : start + old.size], np.float64).reshape(old.shape)
         start += old.size
-        if np.issubdtype(old.dtype, np.integer):
-            new = np.rint(new)
         found[name] = Array(np.asarray(new).astype(old.dtype))
     return ArrayRecord(found)
 
 
 @np.errstate(over="ignore", invalid="ignore")
 def _change(after: NDArray[np.generic], before: NDArray[np.generic]) -> Floats32:
-    change = np.subtract(after, before, dtype=np.float64, casting="unsafe")
-    return np.asarray(change).ravel().astype(np.float32)
+    change = np.asarray(np.subtract(after, before, dtype=np.float64, casting="unsafe")).ravel()
+    change[np.asarray(after == before).ravel()] = 0  # also where both are infinite
+    return change.astype(np.float32)
+
+
+def _is_float(array: Array) -> bool:
+    return np.issubdtype(np.dtype(array.dtype), np.floating)

@@ -50,7 +50,7 @@ def save_checkpoint(path: Path | None, state: Checkpoint) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     whole = path.with_name(f"{path.name}.{os.getpid()}")
     with whole.open("wb") as file:
-        np.savez(file, about=np.array(json.dumps(about)), **values)
+        np.savez(file, about=np.array(json.dumps(about, default=float)), **values)
         file.flush()
         os.fsync(file.fileno())
     whole.replace(path)
@@ -63,6 +63,7 @@ def load_checkpoint(path: Path | None, initial: ArrayRecord) -> Checkpoint:
         ValueError: if the file cannot be read, or belongs to another model.
     """
     if path is None or not path.exists():
+        _check_place(path)
         return Checkpoint(0, initial, Result(arrays=initial))
     try:
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
@@ -75,13 +76,27 @@ def load_checkpoint(path: Path | None, initial: ArrayRecord) -> Checkpoint:
             history = {int(t): MetricRecord(values) for t, values in about["metrics"][name].items()}
             setattr(result, name, history)
         done = int(about["round"])
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
         msg = f"the checkpoint {path} cannot be read ({error}): remove it to start anew"
         raise ValueError(msg) from None
     if _shapes(result.arrays) != _shapes(initial):
         msg = f"the checkpoint {path} is of another model: remove it to start anew"
         raise ValueError(msg)
     return Checkpoint(done, result.arrays, result)
+
+
+def _check_place(path: Path | None) -> None:
+    """See that a checkpoint could be written, before a round is played for it."""
+    if path is None:
+        return
+    trial = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        trial.touch()
+        trial.unlink()
+    except OSError as error:
+        msg = f"no checkpoint can be written at {path}: {error}"
+        raise ValueError(msg) from None
 
 
 def _shapes(arrays: ArrayRecord) -> list[tuple[str, str, tuple[int, ...]]]:

@@ -8,12 +8,13 @@ length of the update, and the messages of the secure sum.
 from __future__ import annotations
 
 import copy
+import hashlib
 import logging
 import math
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from flwr.app import ArrayRecord, Context, Message, RecordDict
@@ -25,23 +26,17 @@ from rfa.flower.home import Home, home_of, read_personal, write_personal
 from rfa.flower.metrics import flatten, metrics_of
 from rfa.secagg.encoding import Contribution
 from rfa.secagg.errors import NotFiniteError, SecureSumError
+from rfa.secagg.parameters import Trust
 from rfa.secagg.policy import Policy
 from rfa.secagg.profile import Profile
 from rfa.secagg.vault import DurableDevice
 
 Next = Callable[[Message, Context], Message]
-NOTHING = 4
-"""Numbers that stand for an update where nothing was trained: enough that none comes twice."""
 LOG = logging.getLogger("flwr")
 
 
 class AppFailedError(Exception):
-    """The app answered with an error, which is passed on."""
-
-    def __init__(self, answer: Message) -> None:
-        """Keep the answer."""
-        super().__init__("the app failed")
-        self.answer = answer
+    """The app failed; what it said stays on the device."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +50,15 @@ class RobustMod:
         policy: what the device insists on, whatever the server says.
         home: the folder of the device's files; by default what the node config `rfa-home` or the
             environment's RFA_HOME says, else ~/.rfa.
+        weight: the metric that counts examples, where the server is not trusted to name it.
+        cap: the most examples that count, where the server is not trusted to say it: one that
+            tells each device another cap could make all but one count for nothing.
     """
 
     policy: Policy = field(default_factory=Policy)
     home: Path | None = None
+    weight: str = "num-examples"
+    cap: float = 1000.0
 
     def __call__(self, message: Message, context: Context, call_next: Next) -> Message:
         """Answer a message of the strategy."""
@@ -77,9 +77,7 @@ class RobustMod:
                     return wire.reply(message, b"")
                 case None:
                     return self._pass_on(message, context, call_next)
-        except AppFailedError as error:
-            return error.answer
-        except (SecureSumError, ArraysError, wire.WireError, OSError) as error:
+        except (SecureSumError, ArraysError, AppFailedError, wire.WireError, OSError) as error:
             LOG.warning("this device does not do what it is asked: %s", error)
             return wire.refuse(message, f"{type(error).__name__}: {error}")
 
@@ -90,7 +88,7 @@ class RobustMod:
     def vault(self, task: str, message: Message, home: Home) -> DurableDevice:  # noqa: ARG002
         """The device that a message is for, in the secure sum over a task."""
         profile = Profile(home.node, self.policy, home.identity())
-        return DurableDevice(home.vault(task), profile)
+        return DurableDevice(home.vault(task), profile, spent=home.spent(task))
 
     def _pass_on(self, message: Message, context: Context, call_next: Next) -> Message:
         """Let the app answer what is not about its update or metrics."""
@@ -103,6 +101,7 @@ class RobustMod:
         self, work: wire.Work, message: Message, home: Home, app: Callable[[Message], Message]
     ) -> Message:
         """Let the app train or evaluate, and keep what it returns for the sums to come."""
+        self.check_work(work)
         personal = home.personal(work.personal) if work.personal else None
         if work.task == wire.TRAIN:
             answer, update = _train(message, app, personal)
@@ -110,16 +109,25 @@ class RobustMod:
             answer, update = _evaluate(message, app, personal)
         values = metrics_of(answer)
         examples = values.pop(work.weight, None)
-        if not isinstance(examples, int | float):
+        if isinstance(examples, list) or examples is None:
             msg = f"the app's metrics have no number {work.weight!r}, by which updates are weighted"
             raise wire.WireError(msg)
         layout, row = flatten(values)
-        weight = min(examples, work.cap) / work.cap
+        weight = min(examples, work.cap) / work.cap if math.isfinite(examples) else 0.0
         if examples > work.cap:
             LOG.info("%s examples count as %g: the strategy's example_cap", examples, work.cap)
         with self.vault(work.task, message, home) as vault:
             vault.bring(_contribution(update, weight, row))
         return wire.ready(message, wire.Ready(layout, len(update)))
+
+    def check_work(self, work: wire.Work) -> None:
+        """Where the server is not trusted, how updates are weighted is the device's to say."""
+        if self.policy.trust == Trust.LYING and (work.weight, work.cap) != (self.weight, self.cap):
+            msg = (
+                f"updates are to be weighted by {work.weight!r} up to {work.cap:g}, and this "
+                f"device weighs by {self.weight!r} up to {self.cap:g}: say the same on both sides"
+            )
+            raise wire.WireError(msg)
 
 
 robust_mod = RobustMod()
@@ -160,14 +168,36 @@ def _evaluate(
         w = _arrays(message)
         u = read_personal(personal, size_of(w))
         message = _with(message, moved(w, u))
-    words = np.frombuffer(os.urandom(4 * NOTHING), np.uint32)
-    return _call(app, message), (words >> 8).astype(np.float32)
+    return _call(app, message), _digest(message)
+
+
+def _digest(message: Message) -> Floats32:
+    """Numbers that stand for a model, so that a device is in one sum about each."""
+    digest = hashlib.sha256()
+    for records in message.content.array_records.values():
+        for name, array in records.items():
+            digest.update(name.encode() + array.data)
+    return (np.frombuffer(digest.digest(), np.uint32) >> 8).astype(np.float32)
 
 
 def _call(app: Callable[[Message], Message], message: Message) -> Message:
-    answer = app(message)
-    if answer.has_error():
-        raise AppFailedError(answer)
+    """What the app answers to a message as it would be without rfa.
+
+    Raises:
+        AppFailedError: if it fails; what it says may be private, and is logged here only.
+    """
+    bare = copy.copy(message)
+    bare.content = RecordDict({k: v for k, v in message.content.items() if k != wire.KEY})
+    try:
+        answer: Any = app(bare)
+    except Exception as error:
+        LOG.exception("the app failed")
+        msg = f"the app raised {type(error).__name__}: the log of the node says more"
+        raise AppFailedError(msg) from None
+    if not isinstance(answer, Message) or answer.has_error():
+        LOG.error("the app returned %s", answer)
+        msg = "the app returned an error, or no Message: the log of the node says more"
+        raise AppFailedError(msg)
     return answer
 
 

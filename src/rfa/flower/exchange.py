@@ -17,6 +17,8 @@ from rfa.secagg.server import Outbox
 
 FIRST_WAIT, LONGEST_WAIT = 0.02, 0.5
 """Seconds between two looks for replies: short at first, then longer."""
+FAREWELL = 30.0
+"""Seconds to wait until nodes have forgotten a round that ended early."""
 AT_ONCE = 16
 """Messages in memory at once."""
 LOG = logging.getLogger("flwr")
@@ -58,9 +60,11 @@ class GridExchange:
                 LOG.info("\t> node %s does not answer: %s", node, error)
 
     def tell_over(self, number: int, nodes: Iterable[int]) -> None:
-        """Tell nodes that a round of the sum has ended early; nobody waits for their answers."""
+        """Tell nodes that a round of the sum has ended early, and wait a little for them."""
         content = wire.Over(self.task, number).content()
-        self.grid.push_messages([self.letter(node, content) for node in nodes])
+        letters = [(node, self.letter(node, content)) for node in nodes]
+        for _ in send(self.grid, letters, min(self.timeout, FAREWELL)):
+            pass
 
     def letter(self, node: int, content: RecordDict) -> Message:
         """A message that nobody delivers when its time is over."""

@@ -3,6 +3,7 @@
 <home>/identity                        its Ed25519 identity, if it has one
 <home>/identities.json                 the public identities of all nodes: {"node": "hex"}
 <home>/flower/<run>/<node>.<task>      the secure sum: written before each reply leaves
+<home>/flower/spent/<who>.<task>       salted digests of updates that were in a sum, for ever
 <home>/flower/personal/<name>/<who>    its personal parameters u_i (Algorithm 4)
 """
 
@@ -51,6 +52,10 @@ class Home:
         """The file of the secure sum over a task."""
         return self.root / "flower" / str(self.run) / f"{self.node}.{task}"
 
+    def spent(self, task: str) -> Path:
+        """The file that keeps which updates were in a sum, in all runs."""
+        return self.root / "flower" / "spent" / f"{self.who}.{task}"
+
     def personal(self, name: str) -> Path:
         """The file of the personal parameters under a name."""
         return self.root / "flower" / "personal" / name / self.who
@@ -77,7 +82,7 @@ class Home:
 def home_of(context: Context, given: Path | None = None) -> Home:
     """The folder that is given, or that the node's config or RFA_HOME names, or ~/.rfa."""
     named = context.node_config.get(NODE_CONFIG) or os.environ.get(VARIABLE)
-    root = given or Path(str(named)) if given or named else Path.home() / ".rfa"
+    root = given or (Path(str(named)).expanduser() if named else Path.home() / ".rfa")
     partition = context.node_config.get("partition-id", context.node_id)
     who = f"{partition}" if isinstance(partition, int) else f"{context.node_id}"
     return Home(root, context.run_id, context.node_id, who)
@@ -139,7 +144,7 @@ def read_personal(path: Path, dim: int) -> Floats32:
         msg = f"the personal parameters at {path} are {len(u)} numbers, and the model has {dim}: "
         msg += "give the strategy another personal name, or remove them"
         raise ArraysError(msg)
-    return u
+    return u if np.isfinite(u).all() else np.zeros(dim, np.float32)
 
 
 def write_personal(path: Path, u: Floats32) -> None:

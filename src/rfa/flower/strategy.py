@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -30,6 +30,7 @@ from rfa.flower.sums import GridSums, Skipped
 from rfa.oracle import OracleStopped, SumOracle, Vector
 from rfa.secagg.cohort import Identities
 from rfa.secagg.parameters import Terms, Trust
+from rfa.secagg.policy import STEPS
 from rfa.weiszfeld import one_step, rfa, secure_mean
 
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
@@ -92,11 +93,11 @@ class RFA(FedAvg):
         Raises:
             ValueError: if an option has no meaning, or its value none; the message says which.
         """
-        terms = terms or Terms()
+        terms = Terms() if terms is None else terms
         _check_usual(usual, terms)
         super().__init__(**usual)
         self.budget, self.nu, self.start_at, self.radius = budget, nu, start, radius
-        self.example_cap, self.personal = float(example_cap), personal
+        self.example_cap, self.personal = example_cap, personal
         self.stage_timeout, self.node_timeout = stage_timeout, node_timeout
         self.checkpoint = Path(checkpoint) if checkpoint else None
         self.terms, self.identities = terms, identities
@@ -144,6 +145,9 @@ class RFA(FedAvg):
         began = time.monotonic()
         LOG.info("Starting %s strategy: %s rounds", type(self).__name__, num_rounds)
         self.summary()
+        if not size_of(initial_arrays):
+            msg = "the model has no floating-point numbers: there is nothing to aggregate"
+            raise ValueError(msg)
         state = load_checkpoint(self.checkpoint, initial_arrays)
         if state.round:
             LOG.info("going on after round %s, from %s", state.round, self.checkpoint)
@@ -167,6 +171,7 @@ class RFA(FedAvg):
         result = state.result
         result.arrays = arrays
         _note(result.train_metrics_clientapp, t, metrics)
+        save_checkpoint(self.checkpoint, Checkpoint(t, arrays, result))
         _note(result.evaluate_metrics_clientapp, t, self._evaluate(run, t, arrays))
         if run.evaluate_fn:
             _note(result.evaluate_metrics_serverapp, t, run.evaluate_fn(t, arrays))
@@ -220,7 +225,7 @@ class RFA(FedAvg):
         return ask.metrics()
 
     def _work(self, task: str) -> wire.Work:
-        return wire.Work(task, self.example_cap, self.weighted_by_key, self.personal)
+        return wire.Work(task, float(self.example_cap), self.weighted_by_key, self.personal)
 
     def _require_nodes(self, grid: Grid, fraction: float, least: int) -> None:
         """Wait for as many nodes as a round needs, but not for ever.
@@ -242,30 +247,35 @@ class RFA(FedAvg):
 
     def _check(self) -> None:
         check_count("budget", self.budget)
-        for name in ("nu", "radius"):
+        for name in ("nu", "radius", "example_cap", "stage_timeout"):
             check_number(name, getattr(self, name), positive=True)
-            if not RADII[0] <= getattr(self, name) <= RADII[1]:
-                msg = f"{name} must be from {RADII[0]:g} to {RADII[1]:g}"
-                raise ValueError(msg)
-        for name in ("example_cap", "stage_timeout", "node_timeout"):
-            check_number(name, getattr(self, name), positive=name == "example_cap")
-        if self.start_at not in STARTS:
-            msg = f"start must be one of {', '.join(STARTS)}, not {self.start_at!r}"
-            raise ValueError(msg)
-        if self.start_at == "mean" and self.budget == 1:
-            msg = "budget=1 leaves no Weiszfeld step after the mean: give 2 or more, or start=zero"
-            raise ValueError(msg)
-        if self.personal and not wire.NAME.fullmatch(self.personal):
-            msg = f"personal must be letters, digits and _.-, not {self.personal!r}"
-            raise ValueError(msg)
+        check_number("node_timeout", self.node_timeout)
+        for reason in self._reasons():
+            raise ValueError(reason)
+
+    def _reasons(self) -> Iterator[str]:
+        """What speaks against the options."""
         lying = self.terms.trust == Trust.LYING
+        for name in ("nu", "radius"):
+            if not RADII[0] <= getattr(self, name) <= RADII[1]:
+                yield f"{name} must be from {RADII[0]:g} to {RADII[1]:g}"
+        if self.budget > STEPS:
+            yield f"budget={self.budget}: devices answer at most {STEPS} sums a round"
+        if self.start_at not in STARTS:
+            yield f"start must be one of {', '.join(STARTS)}, not {self.start_at!r}"
+        if self.start_at == "mean" and self.budget == 1:
+            yield "budget=1 leaves no Weiszfeld step after the mean: give 2 or more, or start=zero"
+        if wire.KEY in (self.arrayrecord_key, self.configrecord_key):
+            yield f"{wire.KEY!r} is the key of rfa's own record: give another"
+        if self.personal and not wire.NAME.fullmatch(str(self.personal)):
+            yield f"personal must be letters, digits and _.-, not {self.personal!r}"
         if lying and self.sums > 1:
-            msg = f"nodes that do not trust the server answer one question a round, not {self.sums}"
-            msg += ": use OneStepRFA, or budget=1"
-            raise ValueError(msg)
-        if lying and not self.identities:
-            msg = "nodes that do not trust the server sign their keys: give identities"
-            raise ValueError(msg)
+            yield (
+                "nodes that do not trust the server answer one question a round, not "
+                f"{self.sums}: use OneStepRFA, or budget=1"
+            )
+        if lying and not isinstance(self.identities, Mapping):
+            yield "nodes that do not trust the server sign their keys: give identities, by node"
 
 
 class OneStepRFA(RFA):
@@ -295,9 +305,18 @@ def _check_usual(usual: dict[str, Any], terms: Terms) -> None:
         if usual.get(name) is not None:
             msg = f"{name} would need the metrics of single nodes, and there are only sums of them"
             raise ValueError(msg)
+    if not isinstance(terms, Terms):  # pyright: ignore[reportUnnecessaryIsInstance]
+        msg = f"terms must be Terms(...), such as Terms(trust=Trust.LYING), not {terms!r}"
+        raise ValueError(msg)
+    for name in ("fraction_train", "fraction_evaluate"):
+        check_number(name, usual.get(name, 1.0))
+        if usual.get(name, 1.0) > 1:
+            msg = f"{name} must be at most 1, not {usual[name]}"
+            raise ValueError(msg)
     least = terms.smallest()
     for name in ("min_train_nodes", "min_evaluate_nodes", "min_available_nodes"):
-        if usual.setdefault(name, least) < least:
+        check_count(name, usual.setdefault(name, least))
+        if usual[name] < least:
             msg = f"{name}={usual[name]}: a secure sum under {terms} needs {least} nodes or more"
             raise ValueError(msg)
 

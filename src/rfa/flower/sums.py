@@ -42,6 +42,7 @@ class Cohort:
         devices: who they are.
         layout: their metrics.
         dim: the length of their updates.
+        odd: who else is ready, but with other metrics or arrays.
     """
 
     task: str
@@ -49,6 +50,7 @@ class Cohort:
     devices: tuple[int, ...]
     layout: Layout
     dim: int
+    odd: tuple[int, ...] = ()
 
 
 class Sums(Witness):
@@ -126,10 +128,14 @@ class GridSums:
             msg = f"none of {len(letters)} nodes is ready"
             raise Skipped(msg)
         like = max(found, key=lambda one: len(found[one]))
-        for other, names in found.items():
-            if other != like:
-                LOG.info("\t> nodes %s have other metrics or arrays than most", names)
-        return Cohort(work.task, t, tuple(sorted(found[like])), like.layout, like.dim)
+        odd = [name for other, names in found.items() if other != like for name in names]
+        if odd:
+            LOG.info("\t> nodes %s have other metrics or arrays than most", odd)
+        if 2 * len(found[like]) <= ready:
+            msg = f"no majority of {ready} nodes has the same metrics and arrays"
+            raise Skipped(msg)
+        cohort = tuple(sorted(found[like]))
+        return Cohort(work.task, t, cohort, like.layout, like.dim, tuple(odd))
 
     @contextlib.contextmanager
     def over(
@@ -154,5 +160,6 @@ class GridSums:
             sums = Sums(oracle, cohort)
             yield sums
         finally:
-            if sums is None or sums.told < steps:
-                exchange.tell_over(number, cohort.devices)
+            short = sums is None or sums.told < steps
+            if gone := (*cohort.odd, *(cohort.devices if short else ())):
+                exchange.tell_over(number, gone)

@@ -6,7 +6,7 @@ without the app. The request for training or evaluation carries one as well, bes
 
     Work   {task, cap, weight[, personal]} -> {names, sizes, dim}: what is ready, not its values
     Stage  {task, request: bytes}          -> {reply: bytes}
-    Over   {task, over: the round}         -> {reply: b""}, for which nobody waits
+    Over   {task, over: the round}         -> {reply: b""}
 
 What a device does not do it answers with Flower's Error, which says why. No update, example count
 or metric of a device is ever in such a record in the clear.

@@ -42,6 +42,7 @@ class DurableDevice:
         path: Path | str,
         profile: Profile,
         *,
+        spent: Path | str | None = None,
         rounding: bytes | None = None,
         entropy: Entropy = os.urandom,
     ) -> None:
@@ -50,6 +51,7 @@ class DurableDevice:
         Args:
             path: the file.
             profile: what the device is.
+            spent: the file that keeps what updates were in a sum, if it is to outlive this one.
             rounding: the key of the random choices in rounding, fresh in each round by default.
             entropy: where its secrets come from.
 
@@ -59,6 +61,7 @@ class DurableDevice:
         self._profile = profile
         self._rounding, self._entropy = rounding, entropy
         self._path = path = Path(path)
+        self._spent, self._marks = Path(spent) if spent else None, "spent" if spent else "main"
         self._lock = threading.RLock()
         with self._translated():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -76,11 +79,16 @@ class DurableDevice:
     def _prepare(self) -> None:
         """Make the table, see whose store it is, and keep others out of it."""
         with self._translated():
-            for pragma in _PRAGMAS:
-                self._store.execute(f"PRAGMA {pragma}")
-            self._store.execute(
-                "CREATE TABLE IF NOT EXISTS kept (name TEXT PRIMARY KEY, value BLOB)"
-            )
+            if self._spent:
+                self._spent.parent.mkdir(parents=True, exist_ok=True)
+                self._spent.touch(mode=0o600)
+                self._store.execute("ATTACH DATABASE ? AS spent", (str(self._spent),))
+            for name in {"main", self._marks}:
+                for pragma in _PRAGMAS:
+                    self._store.execute(f"PRAGMA {name}.{pragma}")
+                self._store.execute(
+                    f"CREATE TABLE IF NOT EXISTS {name}.kept (name TEXT PRIMARY KEY, value BLOB)"
+                )
             self._path.chmod(0o600)
         with self._transaction():
             owner = int(self._profile.device).to_bytes(8, "little")
@@ -88,8 +96,8 @@ class DurableDevice:
                 msg = f"the store at {self._path} is not that of device {self._profile.device}"
                 raise VaultError(msg)
             self._keep("device", owner)
-            if self._find("salt") is None:
-                self._keep("salt", self._entropy(SIZE))
+            if self._find("salt", self._marks) is None:
+                self._keep("salt", self._entropy(SIZE), self._marks)
 
     def __enter__(self) -> DurableDevice:
         """Begin to use it."""
@@ -114,7 +122,7 @@ class DurableDevice:
         """
         values = (1, mine.weight, mine.metrics, mine.update) if mine else _ABSENT
         with self._transaction():
-            if mine and self._find(self._mark(mine)) is not None:
+            if mine and self._find(self._mark(mine), self._marks) is not None:
                 who = f"device {self._profile.device}"
                 msg = (
                     f"{who} was in a sum with this very update before: train anew, with randomness"
@@ -150,7 +158,7 @@ class DurableDevice:
             if device.memory is not memory:
                 self._keep("memory", device.memory.encode())
             if mine and _is_spent(memory, device.memory):
-                self._keep(self._mark(mine), b"")
+                self._keep(self._mark(mine), b"", self._marks)
             if device.over and refused is None:
                 self._store.execute("DELETE FROM kept WHERE name = 'mine'")
         if refused is not None:
@@ -161,11 +169,12 @@ class DurableDevice:
         """Forget the round but for its number, and a salted digest of the update.
 
         Args:
-            number: forget this round only, if the device is in it; by default any.
+            number: forget this round only, and what was brought for it; by default any.
         """
         with self._transaction():
             memory = self._memory()
-            if number is not None and not (memory.due and memory.round == number):
+            later = number is not None and memory.round > number
+            if later or (memory.round == number and not memory.due):  # a new update is there
                 return
             self._keep("memory", Memory(round=memory.round).encode())
             self._store.execute("DELETE FROM kept WHERE name = 'mine'")
@@ -176,7 +185,7 @@ class DurableDevice:
 
     def _mark(self, mine: Contribution) -> str:
         """Under what it is kept that an update was asked about; the salt keeps it from guesses."""
-        salt = self._find("salt") or b""
+        salt = self._find("salt", self._marks) or b""
         return "spent " + digest(b"update", salt, mine.update.tobytes()).hex()
 
     def _memory(self) -> Memory:
@@ -199,12 +208,14 @@ class DurableDevice:
             msg = f"what was brought into the round at {self._path} is damaged: {error}"
             raise VaultError(msg) from None
 
-    def _find(self, name: str) -> bytes | None:
-        row = self._store.execute("SELECT value FROM kept WHERE name = ?", (name,)).fetchone()
+    def _find(self, name: str, where: str = "main") -> bytes | None:
+        query = f"SELECT value FROM {where}.kept WHERE name = ?"  # noqa: S608 one of two names
+        row = self._store.execute(query, (name,)).fetchone()
         return row[0] if row else None
 
-    def _keep(self, name: str, value: bytes) -> None:
-        self._store.execute("INSERT OR REPLACE INTO kept VALUES (?, ?)", (name, value))
+    def _keep(self, name: str, value: bytes, where: str = "main") -> None:
+        order = f"INSERT OR REPLACE INTO {where}.kept VALUES (?, ?)"  # noqa: S608 one of two names
+        self._store.execute(order, (name, value))
 
     @contextlib.contextmanager
     def _transaction(self) -> Generator[None]:

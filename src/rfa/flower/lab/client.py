@@ -26,6 +26,7 @@ from rfa.federated.learner import Floats32
 from rfa.federated.rounds import State, corrupt
 from rfa.federated.secure import device_policy, rounding_key
 from rfa.federated.settings import Settings
+from rfa.flower import wire
 from rfa.flower.device import Next, RobustMod
 from rfa.flower.home import Home, home_of, read_personal, write_personal
 from rfa.flower.lab import letters
@@ -49,6 +50,9 @@ class LabMod(RobustMod):
         """Where the files of the device are."""
         home, device = home_of(context, self.home), letters.order_of(message).device
         return Home(home.root, home.run, device, str(device))
+
+    def check_work(self, work: wire.Work) -> None:
+        """The lab's devices weigh as its settings say."""
 
     def vault(self, task: str, message: Message, home: Home) -> DurableDevice:
         """The device, which rounds as in the lab."""

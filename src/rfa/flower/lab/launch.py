@@ -12,6 +12,7 @@ import importlib.util
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -156,9 +157,18 @@ def _follow(command: list[str], federation: str, tell: Callable[[str], None]) ->
             return _result(process.stdout or (), listen)
         except KeyboardInterrupt:
             if started:
-                stop = ["flwr", "stop", started[0], federation]
-                subprocess.run(stop, env=_environment(), check=False, timeout=60)  # noqa: S603
+                _stop(["flwr", "stop", started[0], federation], tell)
             raise
+
+
+def _stop(command: list[str], tell: Callable[[str], None]) -> None:
+    """Stop a run, whatever else is pressed meanwhile."""
+    tell(f"stopping the run: {' '.join(command)}")
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        subprocess.run(command, env=_environment(), check=False, timeout=60)  # noqa: S603
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _environment() -> dict[str, str]:
