@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sqlite3
 import time
@@ -209,6 +210,15 @@ def test_no_examples_and_infinite_metrics_abstain(tmp_path: Path) -> None:
     assert np.linalg.norm(result.arrays["w"].numpy() - TARGET) < 0.3
     loss = result.train_metrics_clientapp[1]["loss"]
     assert 103 < float(loss) < 108  # type: ignore[arg-type]
+
+
+def test_where_all_abstain_the_server_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    logging.getLogger("flwr").propagate = True
+    grid = LocalGrid(nodes(tmp_path, loss=float("nan")))
+    RFA(fraction_evaluate=0.0, **options()).start(grid, model(), num_rounds=1)
+    assert "8 did not, the first because device 101 abstains" in caplog.text
 
 
 def test_an_app_without_the_weight_says_so(tmp_path: Path) -> None:

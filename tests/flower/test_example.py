@@ -63,7 +63,7 @@ def run(
     return [float(re.findall("loss ([^,]+)", line)[0]) for line in said]
 
 
-@pytest.mark.parametrize("corruption", ["huge", "omniscient"])
+@pytest.mark.parametrize("corruption", ["huge", "omniscient", "nan"])
 def test_rfa_learns_where_fedavg_breaks(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

@@ -79,7 +79,8 @@ class RobustMod:
                     return self._pass_on(message, context, call_next)
         except (SecureSumError, ArraysError, AppFailedError, wire.WireError, OSError) as error:
             LOG.warning("this device does not do what it is asked: %s", error)
-            return wire.refuse(message, f"{type(error).__name__}: {error}")
+            why = str(error).replace(str(home.root), "its folder")
+            return wire.refuse(message, f"{type(error).__name__}: {why}")
 
     def place(self, message: Message, context: Context) -> Home:  # noqa: ARG002 others need it
         """Where the device's files are that a message is for."""

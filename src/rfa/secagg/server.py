@@ -24,6 +24,7 @@ from rfa.secagg.errors import (
     ParameterError,
     RefusalError,
     SecureSumError,
+    TooFewDevicesError,
     WrongDimensionError,
 )
 from rfa.secagg.masks import Expand, add_masks
@@ -121,7 +122,7 @@ class Server:
             AbortError: if too few devices joined.
         """
         leaves = {leaf_of(self._opening, entry): entry for entry in self._entries.values()}
-        parameters = agree_on(self._terms, len(leaves))
+        parameters = self._agree(len(leaves))
         nonce = os.urandom(16)
         order = in_order(nonce, list(leaves))
         cohort = form(self._opening, parameters, nonce, order)
@@ -245,6 +246,17 @@ class Server:
                 self._turn().take_opened(self._places[device], message)
             case _:  # never wanted
                 raise AssertionError
+
+    def _agree(self, joined: int) -> Parameters:
+        """The parameters of the cohort; if there are none, say what became of the others."""
+        try:
+            return agree_on(self._terms, joined)
+        except TooFewDevicesError as error:
+            if not self.faults:
+                raise
+            first = next(iter(self.faults.values()))
+            msg = f"{error}; {len(self.faults)} did not, the first because {first}"
+            raise TooFewDevicesError(msg) from None
 
     def _take_entry(self, device: int, entry: Entry) -> None:
         if entry[0] != device:
