@@ -196,6 +196,20 @@ def test_training_without_randomness_goes_on_after_a_round_without_a_sum(
     assert list(result.train_metrics_clientapp) == [2]
 
 
+def test_a_node_that_leaves_after_it_was_counted_is_not_waited_for(tmp_path: Path) -> None:
+    class Leaving(LocalGrid):
+        counts = 0
+
+        def get_node_ids(self) -> list[int]:
+            self.counts += 1
+            return list(self.apps)[: NODES if self.counts == 1 else 5]
+
+    grid = Leaving(nodes(tmp_path), lambda node, request, reply: reply if node < 106 else None)
+    strategy = OneStepRFA(fraction_evaluate=0.0, min_available_nodes=NODES, **options())
+    result = strategy.start(grid, model(), num_rounds=1, timeout=0.3)
+    assert np.linalg.norm(w_of(result) - TARGET) < 0.5
+
+
 def test_a_node_that_comes_back_joins_the_next_round(tmp_path: Path) -> None:
     gone = {"now": False}
 

@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
@@ -75,6 +75,25 @@ class GridExchange:
             ttl=self.timeout,
             group_id=str(self.round),
         )
+
+
+class SteadyGrid:
+    """A grid whose list of nodes does not change while a round is configured.
+
+    Flower's sampling waits without end for a node that left after it was counted.
+    """
+
+    def __init__(self, grid: Grid, nodes: list[int]) -> None:
+        """Take a grid, and the nodes that were there."""
+        self._grid, self._nodes = grid, nodes
+
+    def get_node_ids(self) -> list[int]:
+        """The nodes that were there."""
+        return list(self._nodes)
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything else is the grid's."""
+        return getattr(self._grid, name)
 
 
 def send(

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
@@ -25,7 +25,7 @@ from rfa.federated.settings import RADII, STARTS
 from rfa.flower import wire
 from rfa.flower.arrays import moved, size_of
 from rfa.flower.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from rfa.flower.exchange import GridExchange, Letter
+from rfa.flower.exchange import GridExchange, Letter, SteadyGrid
 from rfa.flower.sums import GridSums, Skipped
 from rfa.oracle import OracleStopped, SumOracle, Vector
 from rfa.secagg.cohort import Identities
@@ -192,8 +192,8 @@ class RFA(FedAvg):
         if not self.fraction_train:
             return arrays, None
         try:
-            self._require_nodes(run.grid, self.fraction_train, self.min_train_nodes)
-            letters = _letters(self.configure_train(t, arrays, run.train, run.grid))
+            grid = self._steady(run.grid, self.fraction_train, self.min_train_nodes)
+            letters = _letters(self.configure_train(t, arrays, run.train, grid))
             sums = GridSums(run.grid, self.terms, self.identities)
             cohort = sums.gather(self._work(wire.TRAIN), letters, t, run.timeout)
             if cohort.dim != size_of(arrays):
@@ -212,8 +212,8 @@ class RFA(FedAvg):
         if not self.fraction_evaluate:
             return None
         try:
-            self._require_nodes(run.grid, self.fraction_evaluate, self.min_evaluate_nodes)
-            letters = _letters(self.configure_evaluate(t, arrays, run.evaluate, run.grid))
+            grid = self._steady(run.grid, self.fraction_evaluate, self.min_evaluate_nodes)
+            letters = _letters(self.configure_evaluate(t, arrays, run.evaluate, grid))
             sums = GridSums(run.grid, self.terms, self.identities)
             cohort = sums.gather(self._work(wire.EVALUATE), letters, t, run.timeout)
             exchange = GridExchange(run.grid, wire.EVALUATE, t, self.stage_timeout)
@@ -227,18 +227,19 @@ class RFA(FedAvg):
     def _work(self, task: str) -> wire.Work:
         return wire.Work(task, float(self.example_cap), self.weighted_by_key, self.personal)
 
-    def _require_nodes(self, grid: Grid, fraction: float, least: int) -> None:
-        """Wait for as many nodes as a round needs, but not for ever.
+    def _steady(self, grid: Grid, fraction: float, least: int) -> Grid:
+        """Wait for as many nodes as a round needs, but not for ever, and hold on to their list.
 
         Raises:
             Skipped: if there are too few.
         """
         end = time.monotonic() + self.node_timeout
         while True:
-            there = len(list(grid.get_node_ids()))
+            nodes = list(grid.get_node_ids())
+            there = len(nodes)
             needed = max(self.min_available_nodes, least, int(there * fraction))
             if there >= needed:
-                return
+                return cast("Grid", SteadyGrid(grid, nodes))
             if time.monotonic() >= end:
                 msg = f"{there} nodes are there after {self.node_timeout:g} s, and {needed} are "
                 msg += "needed"
