@@ -15,21 +15,18 @@ import os
 import re
 import secrets
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from tests.flower.certificates import NodeKey, ServerFiles, write_node_key, write_server_files
+from tests.flower.processes import HOST, MARK, free_ports, kill_marked
 
-HOST = "127.0.0.1"
 CONNECTION = "loopback"
 PROGRAMS = Path(sys.executable).parent
-MARK = "RFA_FEDERATION"
 PAUSE = 0.05
 RESTART_PAUSE = 3.0
 LISTENING = re.compile(r"Uvicorn running on")
@@ -332,23 +329,3 @@ class Federation:
 
     def _new_key(self, i: int) -> NodeKey:
         return write_node_key(self.folder / "keys", f"supernode-{i}")
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of the loopback interface that nobody listens on."""
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind((HOST, 0))
-        return [int(each.getsockname()[1]) for each in sockets]
-
-
-def kill_marked(mark: str) -> list[int]:
-    """Kills the processes with this mark in their environment, and tells which there were."""
-    wanted, found = f"{MARK}={mark}".encode(), list[int]()
-    for entry in Path("/proc").glob("[0-9]*"):  # elsewhere than on Linux there is none
-        with suppress(OSError):
-            if wanted in (entry / "environ").read_bytes().split(b"\0"):
-                found.append(int(entry.name))
-                os.kill(found[-1], signal.SIGKILL)
-    return found

@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("flwr", reason="needs Flower: pip install 'rfa[flower]'")
 pytest.importorskip("ray", reason="needs Ray: make simulation")
 
-from tests.flower.federation import MARK, free_ports, kill_marked
+from tests.flower.processes import MARK, free_ports, kill_marked
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flower-emnist"
 BIN = Path(sys.executable).parent

@@ -1,0 +1,33 @@
+"""Ports that are free, and processes that must be gone at the end of a test."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+HOST = "127.0.0.1"
+MARK = "RFA_FEDERATION"
+"""The variable by whose value the processes of a test are known."""
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback interface that nobody listens on."""
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind((HOST, 0))
+        return [int(each.getsockname()[1]) for each in sockets]
+
+
+def kill_marked(mark: str) -> list[int]:
+    """Kills the processes with this mark in their environment, and tells which there were."""
+    wanted, found = f"{MARK}={mark}".encode(), list[int]()
+    for entry in Path("/proc").glob("[0-9]*"):  # elsewhere than on Linux there is none
+        with suppress(OSError):
+            if wanted in (entry / "environ").read_bytes().split(b"\0"):
+                found.append(int(entry.name))
+                os.kill(found[-1], signal.SIGKILL)
+    return found
