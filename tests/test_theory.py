@@ -15,7 +15,7 @@ from rfa import PlainOracle, geometric_median, theory, weiszfeld
 from rfa.cli import main
 from rfa.kernel import Floats
 from rfa.paper import leastsquares as ls
-from rfa.paper.theorem import D, N, constants_of
+from rfa.paper.theorem import D, N
 from rfa.plan import Wish, plan
 from rfa.secagg import Contribution, Device, InProcess, Policy, Profile, SecureOracle, Terms, Trust
 from rfa.secagg.keys import identity_of
@@ -102,10 +102,16 @@ def test_no_device_weighs_more_than_the_proposition_says() -> None:
 
 
 def test_dissimilarity_is_that_of_the_problem() -> None:
+    """Covariances that commute, where the norm is the paper's Omega_X, and groups 1.5 apart."""
     problem = ls.two_groups(N, D, omega_y=1.5)
     found = theory.dissimilarity(problem.covariances, problem.optima)
-    constants = constants_of(problem)
-    assert found == pytest.approx((constants.omega_x, constants.omega_y), rel=1e-6)
+    assert found == pytest.approx((problem.omega_x, 1.5), rel=1e-9)
+
+
+def test_dissimilarity_of_covariances_that_do_not_commute_is_larger() -> None:
+    problem = ls.twisted(0.1)
+    omega_x, _ = theory.dissimilarity(problem.covariances, problem.optima)
+    assert omega_x > 1.01 * problem.omega_x
 
 
 class Scale:

@@ -82,9 +82,8 @@ def dissimilarity(covariances: Floats, optima: Floats) -> tuple[float, float]:
     relative = inverse @ covariances
     omega_x = float(np.linalg.norm(relative, 2, axis=(1, 2)).max())
     distinct = np.unique(optima, axis=0)
-    squares = (distinct**2).sum(axis=1)
-    apart = squares[:, None] + squares - 2 * distinct @ distinct.T
-    return omega_x, float(np.sqrt(max(0.0, apart.max())))
+    apart = max(float(np.linalg.norm(distinct - one, axis=1).max()) for one in distinct)
+    return omega_x, apart
 
 
 def c_theta(theta: float) -> float:

@@ -20,6 +20,7 @@ from rfa.federated.streams import stream
 from rfa.kernel import Floats
 from rfa.median import geometric_median
 from rfa.oracle import PlainOracle
+from rfa.theory import dissimilarity
 from rfa.weiszfeld import weiszfeld
 
 Ints: TypeAlias = NDArray[np.int64]
@@ -97,13 +98,12 @@ class Problem:
     @cached_property
     def omega_x_norm(self) -> float:
         """max_i |H^-1 H_i|_2, which the proof needs: Omega_X where the H_i commute."""
-        return float(np.linalg.norm(self._relative, 2, axis=(1, 2)).max())
+        return dissimilarity(self.covariances, self.optima)[0]
 
     @cached_property
     def omega_y(self) -> float:
         """Omega_{Y|X} of eq:rfa:niid_xy: the diameter of the w_i*."""
-        distinct = np.unique(self.optima, axis=0)
-        return max(float(np.linalg.norm(distinct - one, axis=1).max()) for one in distinct)
+        return dissimilarity(self.covariances, self.optima)[1]
 
 
 def two_groups(  # noqa: PLR0913

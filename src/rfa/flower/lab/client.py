@@ -11,7 +11,7 @@ import contextlib
 import functools
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -44,7 +44,7 @@ class LabMod(RobustMod):
             a lab has no secrets.
     """
 
-    settings: Settings | None = None
+    settings: Settings = field(kw_only=True)
 
     def place(self, message: Message, context: Context) -> Home:
         """Where the files of the device are."""
@@ -57,8 +57,6 @@ class LabMod(RobustMod):
     def vault(self, task: str, message: Message, home: Home) -> DurableDevice:
         """The device, which rounds as in the lab."""
         settings, order = self.settings, letters.order_of(message)
-        if settings is None:
-            return super().vault(task, message, home)
         identity = None
         if self.policy.trust == Trust.LYING:
             known = letters.identities(settings.seed, order.others)
