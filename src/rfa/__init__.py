@@ -4,6 +4,7 @@ The geometric median of points you hold, and as an iterative secure aggregate of
 never see. See README.md for a start and docs/paper-to-code.md for the way from the paper.
 """
 
+from rfa.accelerated import accelerated
 from rfa.aggregators import (
     Aggregate,
     CoordinateMedian,
@@ -15,7 +16,9 @@ from rfa.aggregators import (
 )
 from rfa.median import Median, geometric_median
 from rfa.oracle import CountedOracle, OracleStopped, PlainOracle, Sum, SumOracle
+from rfa.radius import Radius
 from rfa.smoothing import Relative
+from rfa.summed import centre_of_groups, centred_clipping, sub_cohorts
 from rfa.weiszfeld import one_step, weiszfeld
 
 __all__ = [
@@ -28,12 +31,17 @@ __all__ = [
     "NormClipping",
     "OracleStopped",
     "PlainOracle",
+    "Radius",
     "Relative",
     "SeesUpdates",
     "Sum",
     "SumOracle",
     "TrimmedMean",
+    "accelerated",
+    "centre_of_groups",
+    "centred_clipping",
     "geometric_median",
     "one_step",
+    "sub_cohorts",
     "weiszfeld",
 ]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from rfa.checks import check_count, check_number
-from rfa.oracle import OracleStopped, SumOracle, Vector
+from rfa.oracle import OracleStopped, Sum, SumOracle, Vector
 
 
 def weiszfeld(
@@ -60,11 +60,20 @@ def weiszfeld(
             if last is not None and abs(last - objective) <= early_stop * last:
                 break
             last = objective
-        if not total.mass > 0:
-            msg = f"the mass of {total.count} devices at v is {total.mass}: nothing to average"
-            raise ValueError(msg)
-        v = v + nu * total.push / total.mass
+        v = image_of(v, total, nu)
     return v
+
+
+def image_of(v: Vector, total: Sum, nu: float) -> Vector:
+    """T(v), what one Weiszfeld step makes of v.
+
+    Raises:
+        ValueError: if no device has any mass at v.
+    """
+    if not total.mass > 0:
+        msg = f"the mass of {total.count} devices at v is {total.mass}: nothing to average"
+        raise ValueError(msg)
+    return v + nu * total.push / total.mass
 
 
 def one_step(ask: SumOracle, dim: int, *, nu: float) -> Vector:
@@ -77,31 +86,6 @@ def one_step(ask: SumOracle, dim: int, *, nu: float) -> Vector:
     """
     check_count("dim", dim)
     return weiszfeld(ask, np.zeros(dim), nu=nu, steps=1)
-
-
-def secure_mean(ask: SumOracle, dim: int, *, radius: float) -> Vector:
-    """The weighted mean of the updates, each cut to a radius: FedAvg where none is longer."""
-    total = ask(np.zeros(dim), radius)
-    return radius * total.push / total.weight
-
-
-def rfa(  # noqa: PLR0913
-    ask: SumOracle, dim: int, *, nu: float, budget: int, start: str, radius: float
-) -> Vector:
-    """The aggregate of RFA (Algorithm 1) from at most `budget` sums.
-
-    Args:
-        ask: the secure average oracle.
-        dim: the number of coordinates d.
-        nu: the smoothing radius, positive.
-        budget: the sums R, of which a start at the mean takes one.
-        start: "zero", the current model, or "mean".
-        radius: to what length the mean cuts updates.
-    """
-    if start == "zero":
-        return weiszfeld(ask, np.zeros(dim), nu=nu, steps=budget)
-    mean = secure_mean(ask, dim, radius=radius)
-    return weiszfeld(ask, mean, nu=nu, steps=budget - 1)
 
 
 def _objective(objective: float | None) -> float:

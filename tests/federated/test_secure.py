@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from rfa.federated import secure
-from rfa.federated.aggregation import NothingToAggregate, aggregate
+from rfa.federated.aggregation import aggregate
+from rfa.federated.outcome import NothingToAggregate
 from rfa.federated.rounds import evaluate
 from rfa.federated.secure import aggregate_securely
 from rfa.federated.settings import AGGREGATORS, SUMMED, Settings

@@ -18,7 +18,8 @@ from rfa.flower import Terms, create_identity
 from rfa.oracle import PlainOracle
 from rfa.secagg import Contribution, RingOracle, open_round
 from rfa.secagg.protocol import question_place
-from rfa.weiszfeld import one_step, rfa
+from rfa.summed import rfa
+from rfa.weiszfeld import one_step
 from tests.flower.deployment.deployed import numbers
 from tests.flower.deployment.deployed.numbers import CAP, DIM, NU, Model
 from tests.flower.federation import Federation

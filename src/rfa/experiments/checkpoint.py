@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import os
 import zipfile
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from rfa.federated.rounds import State
 from rfa.federated.server import ServerState
+from rfa.radius import Radius
 
 
 class CheckpointError(Exception):
@@ -49,6 +51,7 @@ def save(checkpoint: Checkpoint, path: Path) -> None:
         "numbers": np.array(
             [state.round, state.calls, state.rejected, state.dropped, state.stopped]
         ),
+        "radius": np.array(dataclasses.astuple(state.radius)),
         "times": np.array([checkpoint.first_loss, checkpoint.seconds]),
         "texts": np.array([checkpoint.data, checkpoint.done]),
     }
@@ -103,5 +106,13 @@ def _from_arrays(arrays: dict[str, Any]) -> Checkpoint:
     first_loss, seconds = (float(number) for number in arrays["times"])
     data, done = (str(text) for text in arrays["texts"])
     server = ServerState(arrays.get("momentum"), arrays.get("squares"))
-    state = State(t, arrays["model"], server, *counts)
+    state = State(t, arrays["model"], server, *counts, radius=_radius(arrays.get("radius")))
     return Checkpoint(state, arrays.get("places"), first_loss, seconds, data, done)
+
+
+def _radius(numbers: Any) -> Radius:
+    """The radius as it was kept; checkpoints of earlier versions have none."""
+    if numbers is None:
+        return Radius()
+    nu, stride, toward, run = (float(number) for number in numbers)
+    return Radius(nu, stride, int(toward), int(run))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,42 +21,26 @@ from rfa.aggregators import (
     TrimmedMean,
 )
 from rfa.federated.learner import Floats32, is_finite
-from rfa.federated.settings import Settings
+from rfa.federated.outcome import NothingToAggregate, Outcome
+from rfa.federated.settings import SUMMED, Settings
+from rfa.federated.summed import Witness, ask_for_outcome, split_cohort
 from rfa.kernel import Floats
 from rfa.median import Median, geometric_median
+from rfa.oracle import PlainOracle
+from rfa.radius import FIRST
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What the server learns from a cohort, and what only the lab can know.
-
-    Attributes:
-        point: the aggregate of the updates.
-        calls: calls of the secure average oracle.
-        steps: Weiszfeld steps.
-        objective: the average distance of the updates from the aggregate, where it is known.
-        weights: the effective weights of the updates, where there are such.
-        dropped: the updates that were left out because they are not finite.
-        lost: the devices that dropped out of the secure sum.
-        certificate: a proven bound on the share of any one device in the last step.
-    """
-
-    point: Floats32
-    calls: int
-    steps: int = 0
-    objective: float | None = None
-    weights: Floats | None = None
-    dropped: tuple[int, ...] = ()
-    lost: tuple[int, ...] = ()
-    certificate: float | None = None
-
-
-class NothingToAggregate(Exception):  # noqa: N818
-    """No device of the cohort sent a finite update."""
-
-
-def aggregate(updates: Floats32, weights: Floats, settings: Settings) -> Outcome:
+def aggregate(
+    updates: Floats32, weights: Floats, settings: Settings, t: int = 0, nu: float = FIRST
+) -> Outcome:
     """The aggregate of the finite updates, as the settings ask for it.
+
+    Args:
+        updates: what each device sends, one row each.
+        weights: the weights alpha_i.
+        settings: the settings.
+        t: the round.
+        nu: the radius, where the settings leave it to be learned.
 
     Raises:
         NothingToAggregate: if no update is finite.
@@ -67,8 +50,8 @@ def aggregate(updates: Floats32, weights: Floats, settings: Settings) -> Outcome
         msg = f"none of {len(updates)} updates is finite"
         raise NothingToAggregate(msg)
     if finite.all():
-        return _of_finite(updates, weights, settings)
-    kept = _of_finite(updates[finite], weights[finite], settings)
+        return _of_finite(updates, weights, settings, t, nu)
+    kept = _of_finite(updates[finite], weights[finite], settings, t, nu)
     spread = None
     if kept.weights is not None:
         spread = np.zeros(len(updates))
@@ -77,15 +60,30 @@ def aggregate(updates: Floats32, weights: Floats, settings: Settings) -> Outcome
     return dataclasses.replace(kept, weights=spread, dropped=dropped)
 
 
-def _of_finite(updates: Floats32, weights: Floats, settings: Settings) -> Outcome:
+def _of_finite(
+    updates: Floats32, weights: Floats, settings: Settings, t: int, nu: float
+) -> Outcome:
     if settings.aggregator in ("fedavg", "sgd"):
         return _mean(updates, weights)
-    if settings.aggregator == "rfa":
+    if settings.aggregator not in SUMMED:
+        seen = _comparator(settings, len(updates))(updates, weights)
+        return Outcome(seen.point, calls=1, weights=seen.weights)
+    plain = settings.nu and settings.parts == 1 and settings.weiszfeld == "plain"
+    if plain and settings.aggregator == "rfa":
         return _weiszfeld(updates, weights, settings)
-    if settings.aggregator == "rfa-one-step":
+    if plain and settings.aggregator == "rfa-one-step":
         return _one_step(updates, weights, settings)
-    seen = _comparator(settings, len(updates))(updates, weights)
-    return Outcome(seen.point, calls=1, weights=seen.weights)
+    return _from_sums(updates, weights, settings, t, nu)
+
+
+def _from_sums(
+    updates: Floats32, weights: Floats, settings: Settings, t: int, nu: float
+) -> Outcome:
+    """What the server makes of sums, here over updates that it could see."""
+    alpha = weights / weights.max()
+    parts = split_cohort(len(updates), settings, t)
+    asks = [Witness(PlainOracle(updates[rows], alpha[rows])) for rows in parts]
+    return ask_for_outcome(asks, updates.shape[1], settings, settings.nu or nu)
 
 
 def _mean(updates: Floats32, weights: Floats) -> Outcome:

@@ -15,17 +15,20 @@ from typing import Protocol
 
 import numpy as np
 
-from rfa.federated.aggregation import NothingToAggregate, Outcome, aggregate
+from rfa.federated.aggregation import aggregate
 from rfa.federated.corruption import UpdateAttack, UpdateCorruption, forge
 from rfa.federated.crew import Crew
 from rfa.federated.devices import Devices, Tally
 from rfa.federated.learner import Floats32
+from rfa.federated.outcome import NothingToAggregate, Outcome
 from rfa.federated.personal import Places
 from rfa.federated.secure import aggregate_securely
 from rfa.federated.server import ServerState, server_step
+from rfa.federated.settings import Settings
 from rfa.federated.streams import stream
 from rfa.kernel import Floats
 from rfa.oracle import OracleStopped
+from rfa.radius import Radius
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,7 @@ class State:
         rejected: rounds whose aggregate was rejected so far.
         dropped: updates that were left out because they are not finite, so far.
         stopped: rounds in which the secure sum gave nothing, so far.
+        radius: the radius nu, where it is learned.
     """
 
     round: int
@@ -49,6 +53,7 @@ class State:
     rejected: int = 0
     dropped: int = 0
     stopped: int = 0
+    radius: Radius = field(default_factory=Radius)
 
 
 @dataclass(frozen=True)
@@ -153,10 +158,11 @@ class LocalEngine:
         """Train, corrupt and aggregate."""
         updates = self.crew.train(state.model, state.round, chosen, self.places)
         corrupt(updates, chosen, state, self.devices)
-        settings, weights = self.devices.settings, self.devices.weights
+        settings, weights, when = self.devices.settings, self.devices.weights, state.round
+        nu = state.radius.nu
         if settings.secure == "off":
-            return aggregate(updates, weights[chosen], settings)
-        return aggregate_securely(updates, weights[chosen] / weights.max(), settings, state.round)
+            return aggregate(updates, weights[chosen], settings, when, nu)
+        return aggregate_securely(updates, weights[chosen] / weights.max(), settings, when, nu)
 
     def evaluate(self, state: State) -> Sequence[Tally]:
         """How well the model serves each device."""
@@ -186,6 +192,7 @@ def play_round(state: State, devices: Devices, engine: Engine) -> tuple[State, F
         rejected=state.rejected + facts.rejected,
         dropped=state.dropped + len(facts.dropped),
         stopped=state.stopped + bool(stopped),
+        radius=_learn(state.radius, outcome, settings),
     )
     if outcome is None or facts.rejected:
         return after, facts
@@ -228,6 +235,13 @@ def corrupt(updates: Floats32, chosen: list[int], state: State, devices: Devices
         rng=stream(devices.settings.seed, "forge", state.round),
     )
     updates[bad] = forge(devices.corruption, attack, devices.settings.corruption)
+
+
+def _learn(radius: Radius, outcome: Outcome | None, settings: Settings) -> Radius:
+    """The radius for the next round."""
+    if settings.nu or not settings.uses_nu or outcome is None or outcome.near is None:
+        return radius
+    return radius.after(outcome.near)
 
 
 def _facts(

@@ -12,12 +12,14 @@ import os
 
 import numpy as np
 
-from rfa.federated.aggregation import NothingToAggregate, Outcome
 from rfa.federated.learner import Floats32
+from rfa.federated.outcome import NothingToAggregate, Outcome
 from rfa.federated.settings import Settings
 from rfa.federated.streams import stream
+from rfa.federated.summed import Witness, ask_for_outcome, silent, split_cohort
 from rfa.kernel import Floats
-from rfa.oracle import Sum, SumOracle, Vector
+from rfa.oracle import OracleStopped, SumOracle
+from rfa.radius import FIRST, LEAST
 from rfa.secagg.device import Device
 from rfa.secagg.encoding import Contribution
 from rfa.secagg.errors import NotFiniteError
@@ -27,29 +29,13 @@ from rfa.secagg.policy import Policy
 from rfa.secagg.profile import Identity, Profile
 from rfa.secagg.protocol import InProcess, Losses, SecureOracle, open_round, opening_place
 from rfa.secagg.ring import RingOracle
-from rfa.weiszfeld import one_step, rfa, secure_mean
 
 Parts = dict[int, Contribution | None]
 
 
-class Witness:
-    """Another oracle: how often it was asked, how many sums it told, and the last of them."""
-
-    def __init__(self, ask: SumOracle) -> None:
-        """Watch an oracle."""
-        self._ask = ask
-        self.asked = self.told = 0
-        self.last: Sum | None = None
-
-    def __call__(self, v: Vector, nu: float) -> Sum:
-        """Pass the question on."""
-        self.asked += 1
-        self.last = self._ask(v, nu)
-        self.told += 1
-        return self.last
-
-
-def aggregate_securely(updates: Floats32, weights: Floats, settings: Settings, t: int) -> Outcome:
+def aggregate_securely(
+    updates: Floats32, weights: Floats, settings: Settings, t: int, nu: float = FIRST
+) -> Outcome:
     """The aggregate of round t, from sums alone.
 
     Args:
@@ -57,6 +43,7 @@ def aggregate_securely(updates: Floats32, weights: Floats, settings: Settings, t
         weights: the weights alpha_i, above 0 and at most 1.
         settings: the settings.
         t: the round.
+        nu: the radius, where the settings leave it to be learned.
 
     Raises:
         NothingToAggregate: if no update is finite.
@@ -70,60 +57,30 @@ def aggregate_securely(updates: Floats32, weights: Floats, settings: Settings, t
     opening = open_round(
         t + 1,
         settings.terms,
-        steps=sums_in_round(settings),
+        steps=settings.questions,
         dim=updates.shape[1],
         limit=settings.weight_limit,
     )
     lost = draw_losses(len(parts), settings, t)
-    ask = Witness(_oracle(parts, opening, settings, lost, t))
+    asks = [
+        Witness(_part_oracle({row: parts[row] for row in rows}, opening, settings, lost, t))
+        for rows in split_cohort(len(parts), settings, t)
+    ]
     return dataclasses.replace(
-        ask_for_outcome(ask, updates.shape[1], settings),
+        ask_for_outcome(asks, updates.shape[1], settings, settings.nu or nu),
         dropped=abstained,
         lost=tuple(sorted(lost)),
-    )
-
-
-def sums_in_round(settings: Settings) -> int:
-    """How many sums a round may take."""
-    return settings.budget if settings.aggregator == "rfa" else 1
-
-
-def ask_for_outcome(ask: Witness, dim: int, settings: Settings) -> Outcome:
-    """The outcome of a round, from the sums of an oracle."""
-    point, means = _algorithm(ask, dim, settings)
-    return Outcome(
-        point.astype(np.float32),
-        calls=ask.asked,
-        steps=ask.told - means,
-        certificate=ask.last.certificate() if ask.last else None,
     )
 
 
 def device_policy(settings: Settings) -> Policy:
     """What a device insists on that was told of the settings."""
     return Policy(
-        nu=min(settings.nu, settings.radius),
-        steps=sums_in_round(settings),
+        nu=min(settings.nu or LEAST, settings.radius),
+        steps=settings.questions,
         trust=settings.terms.trust,
         limit=settings.weight_limit or 1.0,
     )
-
-
-def _algorithm(ask: SumOracle, dim: int, settings: Settings) -> tuple[Vector, int]:
-    """The server's part, which holds the oracle only: the aggregate, and how many means it took."""
-    if settings.aggregator == "rfa-one-step":
-        return one_step(ask, dim, nu=settings.nu), 0
-    if settings.aggregator != "rfa":
-        return secure_mean(ask, dim, radius=settings.radius), 1
-    point = rfa(
-        ask,
-        dim,
-        nu=settings.nu,
-        budget=settings.budget,
-        start=settings.start,
-        radius=settings.radius,
-    )
-    return point, int(settings.start == "mean")
 
 
 def _contribution(update: Floats32, weight: float) -> Contribution | None:
@@ -135,7 +92,7 @@ def _contribution(update: Floats32, weight: float) -> Contribution | None:
 
 def draw_losses(count: int, settings: Settings, t: int) -> Losses:
     """Who drops out of a round, by its place in the cohort, each before a random message."""
-    turns = sums_in_round(settings) * (2 if settings.weight_limit else 1)
+    turns = settings.questions * (2 if settings.weight_limit else 1)
     rng = stream(settings.seed, "lost", t)
     gone = np.flatnonzero(rng.random(count) < settings.dropouts)
     when = rng.integers(0, opening_place(turns - 1) + 1, len(gone))
@@ -145,6 +102,18 @@ def draw_losses(count: int, settings: Settings, t: int) -> Losses:
 def rounding_key(settings: Settings, t: int, row: int) -> bytes:
     """By what the device at a place in the cohort of round t rounds."""
     return stream(settings.seed, "rounding", t, row).bytes(32)
+
+
+def _part_oracle(
+    parts: Parts, opening: Open, settings: Settings, lost: Losses, t: int
+) -> SumOracle:
+    """An oracle over a part of the cohort; one that gives no sum if too few of it are there."""
+    try:
+        return _oracle(parts, opening, settings, lost, t)
+    except OracleStopped as error:
+        if settings.parts == 1:
+            raise
+        return silent(error)
 
 
 def _oracle(parts: Parts, opening: Open, settings: Settings, lost: Losses, t: int) -> SumOracle:

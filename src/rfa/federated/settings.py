@@ -22,6 +22,9 @@ AGGREGATORS = {
     "rfa": "the geometric median by smoothed Weiszfeld steps (Algorithms 1 and 2)",
     "rfa-one-step": "one Weiszfeld step from the current model (Algorithm 3)",
     "sgd": "minibatch SGD: one local step on a share of the data, then the mean",
+    "centred-clipping": "steps by the mean of what updates lie off the last one, cut to nu",
+    "adaptive-clipping": "the mean of the updates, cut to their median length, learned from sums",
+    "bucketing": "the geometric median of the means of random groups",
     "coordinate-median": "the median of each coordinate; sees single updates",
     "trimmed-mean": "the mean of each coordinate without its extremes; sees single updates",
     "norm-clipping": "the mean of updates cut to a length; sees single updates",
@@ -29,6 +32,7 @@ AGGREGATORS = {
     "multi-krum": "the mean of the updates with the nearest neighbours; sees single updates",
 }
 STARTS = ("mean", "zero")
+WEISZFELD = ("plain", "accelerated", "sub-cohorts")
 SERVERS = ("sgd", "adam")
 COMPUTE = ("cpu", "cuda")
 SECURE = ("off", "ring", "on")
@@ -36,8 +40,20 @@ TRUST = ("curious", "lying")
 SECURE_ONLY = ("trust", "colluders", "max_dropouts", "dropouts", "radius", "weight_limit")
 RADII = (1e-12, 1e9)
 """The radii for which sums in a ring keep their digits."""
-SUMMED = ("fedavg", "rfa", "rfa-one-step", "sgd")
+SUMMED = (
+    "fedavg",
+    "rfa",
+    "rfa-one-step",
+    "sgd",
+    "centred-clipping",
+    "adaptive-clipping",
+    "bucketing",
+)
 """Aggregators that need sums only; the others must see single updates."""
+GROUPED = ("rfa", "rfa-one-step", "bucketing")
+"""Aggregators that may be taken in groups."""
+STEPPED = ("rfa", "centred-clipping")
+"""Aggregators that take as many sums as the budget allows; the others take one."""
 NONE = "none"
 LARGEST = 2**62
 """The largest whole number that a setting may be."""
@@ -74,11 +90,25 @@ class Settings:
     tail_average: bool = _field(False, "Send the average of the later half of the iterates.")
     personalize: bool = _field(False, "Keep parameters u_i on each device (Algorithm 4).")
     budget: int = _field(3, "Calls of the oracle that rfa may make in a round, R.")
-    nu: float = _field(1e-6, "The smoothing radius of Weiszfeld's algorithm.")
+    nu: float = _field(
+        0.0,
+        "The smoothing radius of Weiszfeld's algorithm, to which clipping cuts, too; 0: the median "
+        "distance of the updates, learned from sums. The paper has 1e-6.",
+    )
     start: str = _field(
-        "mean",
-        "Where Weiszfeld's algorithm starts: mean (itself one call, as in the paper's runs) or "
-        "zero (the current model; stronger against huge updates).",
+        "zero",
+        "Where Weiszfeld's algorithm starts: zero (the current model) or mean (itself one call, "
+        "as in the paper's runs; weak against huge updates).",
+    )
+    weiszfeld: str = _field(
+        "plain",
+        "How rfa spends its budget: plain steps, accelerated (the last sum at an extrapolation), "
+        "or sub-cohorts (each step asks another part of the cohort, so that devices answer once).",
+    )
+    groups: int = _field(
+        0,
+        "Random groups of a cohort, each with sums of its own: the aggregate is the geometric "
+        "median of theirs; 0: one group (bucketing: pairs).",
     )
     early_stop: float = _field(1e-6, "Stop when a step improves the objective by less; 0: never.")
     trim: float = _field(0.0, "What trimmed-mean cuts on each side; 0: rho.")
@@ -115,9 +145,11 @@ class Settings:
         if self.corruption == NONE and self.rho > 0:
             msg = f"rho={self.rho} needs a corruption: give one, such as data or omniscient"
             raise ValueError(msg)
-        if self.aggregator == "rfa" and self.start == "mean" and self.budget == 1:
+        if self.takes_mean and self.budget == 1:
             msg = "budget=1 leaves no Weiszfeld step after the mean: give 2 or more, or start=zero"
             raise ValueError(msg)
+        for reason in self._parts_reasons():
+            raise ValueError(reason)
         if self.aggregator == "sgd" and self.local_steps != 1:
             msg = f"sgd takes one local step a round: give local_steps=1, not {self.local_steps}"
             raise ValueError(msg)
@@ -129,6 +161,7 @@ class Settings:
         choices = {
             "aggregator": tuple(AGGREGATORS),
             "start": STARTS,
+            "weiszfeld": WEISZFELD,
             "server": SERVERS,
             "compute": COMPUTE,
             "secure": SECURE,
@@ -150,11 +183,11 @@ class Settings:
             check_count(name, getattr(self, name))
         for name in ("budget", "max_rejected", "local_epochs"):
             check_count(name, getattr(self, name))
-        for name in ("seed", "devices", "local_steps", "eval_examples"):
+        for name in ("seed", "devices", "local_steps", "eval_examples", "groups"):
             check_count(name, getattr(self, name), least=0)
-        for name in ("rate", "decay", "nu", "radius"):
+        for name in ("rate", "decay", "radius"):
             check_number(name, getattr(self, name), positive=True)
-        for name in ("early_stop", "max_norm", "max_loss", "server_rate"):
+        for name in ("nu", "early_stop", "max_norm", "max_loss", "server_rate"):
             check_number(name, getattr(self, name))
         shares = ("colluders", "max_dropouts", "dropouts", "weight_limit")
         for name in ("rho", "server_momentum", "holdout", "batch_share", *shares):
@@ -179,7 +212,7 @@ class Settings:
                 f"server: choose one of {', '.join(SUMMED)}, or secure=off"
             )
             raise ValueError(msg)
-        self.terms.parameters(self.devices_per_round)
+        self.terms.parameters(self.devices_per_round // self.parts)
         for reason in self._reasons():
             raise ValueError(reason)
 
@@ -187,28 +220,41 @@ class Settings:
         """Why secure sums under these settings would give nothing, or promise nothing."""
         from rfa.secagg.parameters import MOST_TURNS  # noqa: PLC0415
 
-        if self.trust == "lying" and self.aggregator == "rfa" and self.budget > 1:
+        if self.trust == "lying" and self.questions > 1:
             yield (
-                f"trust=lying promises nothing for the {self.budget} questions of a round of rfa: "
-                "choose rfa-one-step, or budget=1 with start=zero"
+                f"trust=lying promises nothing for the {self.questions} questions of a round of "
+                f"{self.aggregator}: choose rfa-one-step, or weiszfeld=sub-cohorts"
             )
         if self.dropouts > self.max_dropouts:
             yield f"dropouts={self.dropouts} exceeds max_dropouts={self.max_dropouts}"
-        if 0 < self.weight_limit < 1 / self.devices_per_round:
-            least = math.ceil(1000 / self.devices_per_round) / 1000
+        together = self.devices_per_round // self.parts
+        if 0 < self.weight_limit < 1 / together:
+            least = math.ceil(1000 / together) / 1000
             yield (
-                f"weight_limit={self.weight_limit} cannot hold for {self.devices_per_round} "
-                f"devices: give {least} or more"
+                f"weight_limit={self.weight_limit} cannot hold for {together} devices: "
+                f"give {least} or more"
             )
-        turns = self.budget * (2 if self.weight_limit else 1)
-        if self.aggregator == "rfa" and turns > MOST_TURNS:
+        turns = self.questions * (2 if self.weight_limit else 1)
+        if turns > MOST_TURNS:
             yield f"budget={self.budget} takes {turns} secure sums a round, more than {MOST_TURNS}"
-        robust = self.aggregator in ("rfa", "rfa-one-step")
-        means = self.aggregator != "rfa-one-step"
-        for name, used in (("nu", robust), ("radius", means)):
+        means = self.aggregator in ("fedavg", "sgd", "bucketing") or self.takes_mean
+        for name, used in (("nu", self.uses_nu and self.nu > 0), ("radius", means)):
             if used and not RADII[0] <= getattr(self, name) <= RADII[1]:
                 low, high = RADII
                 yield f"{name} must be from {low:g} to {high:g} for secure sums"
+
+    def _parts_reasons(self) -> Iterator[str]:
+        """Why a cohort cannot be asked in parts, or in another way, as these settings say."""
+        if self.weiszfeld != "plain" and self.aggregator != "rfa":
+            yield f"weiszfeld={self.weiszfeld} is for rfa, not for {self.aggregator}"
+        if self.weiszfeld == "sub-cohorts" and self.start != "zero":
+            yield f"sub-cohorts start at the current model: give start=zero, not {self.start}"
+        if self.groups > 1 and self.aggregator not in GROUPED:
+            yield f"groups={self.groups} is for {', '.join(GROUPED)}, not for {self.aggregator}"
+        if self.groups > 1 and self.weiszfeld == "sub-cohorts":
+            yield "a cohort is asked in groups or in sub-cohorts, not both: give groups=0"
+        if self.parts > self.devices_per_round:
+            yield f"{self.devices_per_round} devices a round make no {self.parts} parts: give less"
 
     def _check_share(self, name: str, *, below: float) -> None:
         value = getattr(self, name)
@@ -228,6 +274,30 @@ class Settings:
             honest=max(0.0, min(0.25, 1 - self.colluders - self.max_dropouts)),
             trust=Trust[self.trust.upper()],
         )
+
+    @property
+    def parts(self) -> int:
+        """Into how many disjoint parts, each with sums of its own, a cohort is split."""
+        if self.weiszfeld == "sub-cohorts":
+            return self.budget
+        pairs = max(1, self.devices_per_round // 2) if self.aggregator == "bucketing" else 1
+        return self.groups or pairs
+
+    @property
+    def questions(self) -> int:
+        """How many sums a device takes part in, in a round."""
+        stepped = self.aggregator in STEPPED and self.weiszfeld != "sub-cohorts"
+        return self.budget if stepped else 1
+
+    @property
+    def takes_mean(self) -> bool:
+        """Whether Weiszfeld's algorithm spends a call on the mean, to start there."""
+        return self.aggregator == "rfa" and self.start == "mean"
+
+    @property
+    def uses_nu(self) -> bool:
+        """Whether the aggregator has a radius to learn."""
+        return self.aggregator in ("rfa", "rfa-one-step", "centred-clipping", "adaptive-clipping")
 
     @property
     def trim_share(self) -> float:

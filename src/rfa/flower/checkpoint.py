@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, MetricRecord
 from flwr.serverapp.strategy import Result
+
+from rfa.radius import Radius
 
 HISTORIES = (
     "train_metrics_clientapp",
@@ -28,11 +31,13 @@ class Checkpoint:
         round: how many rounds are done.
         arrays: the model.
         result: what goes to the user at the end.
+        radius: the radius nu, where it is learned.
     """
 
     round: int
     arrays: ArrayRecord
     result: Result
+    radius: Radius = field(default_factory=Radius)
 
 
 def save_checkpoint(path: Path | None, state: Checkpoint) -> None:
@@ -43,7 +48,12 @@ def save_checkpoint(path: Path | None, state: Checkpoint) -> None:
         name: {str(t): dict(record) for t, record in getattr(state.result, name).items()}
         for name in HISTORIES
     }
-    about = {"round": state.round, "names": list(state.arrays), "metrics": metrics}
+    about = {
+        "round": state.round,
+        "names": list(state.arrays),
+        "metrics": metrics,
+        "radius": dataclasses.asdict(state.radius),
+    }
     values: dict[str, Any] = {
         f"array{i}": array.numpy() for i, array in enumerate(state.arrays.values())
     }
@@ -75,14 +85,14 @@ def load_checkpoint(path: Path | None, initial: ArrayRecord) -> Checkpoint:
         for name in HISTORIES:
             history = {int(t): MetricRecord(values) for t, values in about["metrics"][name].items()}
             setattr(result, name, history)
-        done = int(about["round"])
+        done, radius = int(about["round"]), Radius(**about.get("radius", {}))
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
         msg = f"the checkpoint {path} cannot be read ({error}): remove it to start anew"
         raise ValueError(msg) from None
     if _shapes(result.arrays) != _shapes(initial):
         msg = f"the checkpoint {path} is of another model: remove it to start anew"
         raise ValueError(msg)
-    return Checkpoint(done, result.arrays, result)
+    return Checkpoint(done, result.arrays, result, radius)
 
 
 def _check_place(path: Path | None) -> None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import io
 import logging
+import os
+import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, cast
@@ -20,18 +22,19 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result
 
-from rfa.checks import check_count, check_number
-from rfa.federated.settings import RADII, STARTS
+from rfa.accelerated import accelerated
 from rfa.flower import wire
 from rfa.flower.arrays import moved, size_of
 from rfa.flower.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from rfa.flower.exchange import GridExchange, Letter, SteadyGrid
-from rfa.flower.sums import GridSums, Skipped
+from rfa.flower.options import check_own, check_usual
+from rfa.flower.sums import GridSums, Skipped, Sums, mean_metrics
 from rfa.oracle import OracleStopped, SumOracle, Vector
+from rfa.radius import Radius
 from rfa.secagg.cohort import Identities
-from rfa.secagg.parameters import Terms, Trust
-from rfa.secagg.policy import STEPS
-from rfa.weiszfeld import one_step, rfa, secure_mean
+from rfa.secagg.parameters import Terms
+from rfa.summed import centre_of_groups, rfa, secure_mean, sub_cohorts
+from rfa.weiszfeld import one_step, weiszfeld
 
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 LOG = logging.getLogger("flwr")
@@ -58,8 +61,10 @@ class RFA(FedAvg):
         self,
         *,
         budget: int = 3,
-        nu: float = 0.1,
+        nu: float | None = None,
         start: str = "zero",
+        weiszfeld: str = "plain",
+        groups: int = 1,
         radius: float = 100.0,
         example_cap: float = 1000.0,
         personal: str = "",
@@ -74,9 +79,14 @@ class RFA(FedAvg):
 
         Args:
             budget: sums that a round may take, R.
-            nu: the smoothing radius, about half the length of a typical update: no single node
-                moves the model by more than about nu in a step. The log tells how many are within.
+            nu: the smoothing radius. By default the median distance of the updates, which is
+                learned from how many nodes each sum counts within nu, and followed.
             start: where the steps start: zero (the current model), or mean (itself a sum).
+            weiszfeld: how the budget is spent: plain steps; accelerated, the last sum at an
+                extrapolation; or sub-cohorts, each step another part of the nodes, so that every
+                node answers once.
+            groups: random groups of nodes, each with sums of its own, whose geometric median is
+                taken: fewer nodes than half of the groups that lie inside the sums do not matter.
             radius: to what length a mean cuts updates.
             example_cap: the most examples that count: a public number, by which weights are
                 divided. Weights far below it lose digits.
@@ -94,31 +104,58 @@ class RFA(FedAvg):
             ValueError: if an option has no meaning, or its value none; the message says which.
         """
         terms = Terms() if terms is None else terms
-        _check_usual(usual, terms)
-        super().__init__(**usual)
         self.budget, self.nu, self.start_at, self.radius = budget, nu, start, radius
+        self.weiszfeld, self.groups, self.learned = weiszfeld, groups, Radius()
+        check_usual(usual, terms, self.parts)
+        super().__init__(**usual)
         self.example_cap, self.personal = example_cap, personal
         self.stage_timeout, self.node_timeout = stage_timeout, node_timeout
         self.checkpoint = Path(checkpoint) if checkpoint else None
         self.terms, self.identities = terms, identities
-        self._check()
+        check_own(self)
 
     @property
     def sums(self) -> int:
-        """The sums of a round, at most."""
-        return self.budget
+        """The sums that a node takes part in, in a round, at most."""
+        return 1 if self.weiszfeld == "sub-cohorts" else self.budget
+
+    @property
+    def parts(self) -> int:
+        """Into how many parts, each with sums of its own, the nodes are split."""
+        return self.budget if self.weiszfeld == "sub-cohorts" else self.groups
+
+    @property
+    def nu_now(self) -> float:
+        """The radius of this round."""
+        return self.learned.nu if self.nu is None else self.nu
 
     def aggregate(self, ask: SumOracle, dim: int) -> Vector:
-        """The step of the model, from sums alone."""
+        """The step of the model, from the sums over a group of nodes, or over all."""
         return rfa(
-            ask, dim, nu=self.nu, budget=self.budget, start=self.start_at, radius=self.radius
+            ask,
+            dim,
+            nu=self.nu_now,
+            budget=self.budget,
+            start=self.start_at,
+            radius=self.radius,
+            steps=accelerated if self.weiszfeld == "accelerated" else weiszfeld,
         )
+
+    def combine(self, asks: Sequence[SumOracle], dim: int) -> Vector:
+        """The step of the model, from the sums over each part of the nodes."""
+        if self.weiszfeld == "sub-cohorts":
+            return sub_cohorts(asks, np.zeros(dim), nu=self.nu_now)
+        if len(asks) > 1:
+            return centre_of_groups(asks, lambda ask: self.aggregate(ask, dim))
+        return self.aggregate(asks[0], dim)
 
     def summary(self) -> None:
         """Log how the strategy is set up."""
         super().summary()
         LOG.info("\t└──> Secure sums: %s a round, under %s", self.sums, self.terms)
-        LOG.info("\t\t├── nu %g, radius %g, start at %s", self.nu, self.radius, self.start_at)
+        nu = "learned" if self.nu is None else f"{self.nu:g}"
+        LOG.info("\t\t├── nu %s, radius %g, start at %s", nu, self.radius, self.start_at)
+        LOG.info("\t\t├── %s steps, %s parts", self.weiszfeld, self.parts)
         LOG.info("\t\t└── at most %g examples of a node count", self.example_cap)
 
     def start(  # noqa: PLR0913, PLR0917 as Flower has it
@@ -149,6 +186,7 @@ class RFA(FedAvg):
             msg = "the model has no floating-point numbers: there is nothing to aggregate"
             raise ValueError(msg)
         state = load_checkpoint(self.checkpoint, initial_arrays)
+        self.learned = state.radius
         if state.round:
             LOG.info("going on after round %s, from %s", state.round, self.checkpoint)
         elif evaluate_fn:
@@ -171,11 +209,11 @@ class RFA(FedAvg):
         result = state.result
         result.arrays = arrays
         _note(result.train_metrics_clientapp, t, metrics)
-        save_checkpoint(self.checkpoint, Checkpoint(t, arrays, result))
+        save_checkpoint(self.checkpoint, Checkpoint(t, arrays, result, self.learned))
         _note(result.evaluate_metrics_clientapp, t, self._evaluate(run, t, arrays))
         if run.evaluate_fn:
             _note(result.evaluate_metrics_serverapp, t, run.evaluate_fn(t, arrays))
-        return Checkpoint(t, arrays, result)
+        return Checkpoint(t, arrays, result, self.learned)
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> NoReturn:
         """There are no updates to aggregate here."""
@@ -200,12 +238,20 @@ class RFA(FedAvg):
                 msg = f"updates have {cohort.dim} numbers, and the model {size_of(arrays)}"
                 raise Skipped(msg)
             exchange = GridExchange(run.grid, wire.TRAIN, t, self.stage_timeout)
-            with sums.over(cohort, exchange, steps=self.sums) as ask:
-                step = self.aggregate(ask, cohort.dim)
+            parts = _split(cohort.devices, self.parts)
+            with sums.over_parts(cohort, exchange, parts, steps=self.sums) as asks:
+                step = self.combine(asks, cohort.dim)
         except OracleStopped as error:
             LOG.warning("round %s is skipped, and the model is kept: %s", t, error)
             return arrays, None
-        return moved(arrays, step), ask.metrics()
+        self._learn(asks)
+        return moved(arrays, step), mean_metrics(cohort.layout, asks)
+
+    def _learn(self, asks: Sequence[Sums]) -> None:
+        """Steer nu by how many nodes the last sums counted within it."""
+        if self.nu is None:
+            shares = [ask.last.near / ask.last.count for ask in asks if ask.last]
+            self.learned = self.learned.after(statistics.median(shares))
 
     def _evaluate(self, run: _Run, t: int, arrays: ArrayRecord) -> MetricRecord | None:
         """The means of the metrics of an evaluation, from one sum."""
@@ -222,7 +268,7 @@ class RFA(FedAvg):
         except OracleStopped as error:
             LOG.warning("the evaluation of round %s is skipped: %s", t, error)
             return None
-        return ask.metrics()
+        return mean_metrics(cohort.layout, [ask])
 
     def _work(self, task: str) -> wire.Work:
         return wire.Work(task, float(self.example_cap), self.weighted_by_key, self.personal)
@@ -246,38 +292,6 @@ class RFA(FedAvg):
                 raise Skipped(msg)
             time.sleep(min(0.2, self.node_timeout))
 
-    def _check(self) -> None:
-        check_count("budget", self.budget)
-        for name in ("nu", "radius", "example_cap", "stage_timeout"):
-            check_number(name, getattr(self, name), positive=True)
-        check_number("node_timeout", self.node_timeout)
-        for reason in self._reasons():
-            raise ValueError(reason)
-
-    def _reasons(self) -> Iterator[str]:
-        """What speaks against the options."""
-        lying = self.terms.trust == Trust.LYING
-        for name in ("nu", "radius"):
-            if not RADII[0] <= getattr(self, name) <= RADII[1]:
-                yield f"{name} must be from {RADII[0]:g} to {RADII[1]:g}"
-        if self.budget > STEPS:
-            yield f"budget={self.budget}: devices answer at most {STEPS} sums a round"
-        if self.start_at not in STARTS:
-            yield f"start must be one of {', '.join(STARTS)}, not {self.start_at!r}"
-        if self.start_at == "mean" and self.budget == 1:
-            yield "budget=1 leaves no Weiszfeld step after the mean: give 2 or more, or start=zero"
-        if wire.KEY in (self.arrayrecord_key, self.configrecord_key):
-            yield f"{wire.KEY!r} is the key of rfa's own record: give another"
-        if self.personal and not wire.NAME.fullmatch(str(self.personal)):
-            yield f"personal must be letters, digits and _.-, not {self.personal!r}"
-        if lying and self.sums > 1:
-            yield (
-                "nodes that do not trust the server answer one question a round, not "
-                f"{self.sums}: use OneStepRFA, or budget=1"
-            )
-        if lying and not isinstance(self.identities, Mapping):
-            yield "nodes that do not trust the server sign their keys: give identities, by node"
-
 
 class OneStepRFA(RFA):
     """One Weiszfeld step from the current model: the communication of FedAvg (Algorithm 3)."""
@@ -289,7 +303,7 @@ class OneStepRFA(RFA):
 
     def aggregate(self, ask: SumOracle, dim: int) -> Vector:
         """The step of the model, from one sum."""
-        return one_step(ask, dim, nu=self.nu)
+        return one_step(ask, dim, nu=self.nu_now)
 
 
 class SecureFedAvg(OneStepRFA):
@@ -300,26 +314,10 @@ class SecureFedAvg(OneStepRFA):
         return secure_mean(ask, dim, radius=self.radius)
 
 
-def _check_usual(usual: dict[str, Any], terms: Terms) -> None:
-    """Refuse options of FedAvg that need single nodes, and fill in the least numbers of nodes."""
-    for name in ("train_metrics_aggr_fn", "evaluate_metrics_aggr_fn"):
-        if usual.get(name) is not None:
-            msg = f"{name} would need the metrics of single nodes, and there are only sums of them"
-            raise ValueError(msg)
-    if not isinstance(terms, Terms):  # pyright: ignore[reportUnnecessaryIsInstance]
-        msg = f"terms must be Terms(...), such as Terms(trust=Trust.LYING), not {terms!r}"
-        raise ValueError(msg)
-    for name in ("fraction_train", "fraction_evaluate"):
-        check_number(name, usual.get(name, 1.0))
-        if usual.get(name, 1.0) > 1:
-            msg = f"{name} must be at most 1, not {usual[name]}"
-            raise ValueError(msg)
-    least = terms.smallest()
-    for name in ("min_train_nodes", "min_evaluate_nodes", "min_available_nodes"):
-        check_count(name, usual.setdefault(name, least))
-        if usual[name] < least:
-            msg = f"{name}={usual[name]}: a secure sum under {terms} needs {least} nodes or more"
-            raise ValueError(msg)
+def _split(devices: Sequence[int], parts: int) -> list[list[int]]:
+    """Devices in parts of about the same size, at random: nobody can choose a part."""
+    order = sorted(devices, key=lambda _: os.urandom(16))
+    return [sorted(order[first::parts]) for first in range(parts)]
 
 
 def _letters(messages: Iterable[Message]) -> list[Letter]:

@@ -6,15 +6,16 @@ Nothing here holds an update, an example count or a metric of a single node.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
 from flwr.app import MetricRecord
 from flwr.serverapp import Grid
 
-from rfa.federated.secure import Witness
+from rfa.federated.summed import Witness, silent
 from rfa.flower import wire
 from rfa.flower.exchange import GridExchange, Letter, send
 from rfa.flower.metrics import Layout
@@ -56,10 +57,10 @@ class Cohort:
 class Sums(Witness):
     """An oracle over a cohort, and what it told."""
 
-    def __init__(self, oracle: SecureOracle, cohort: Cohort) -> None:
-        """Watch an oracle over a cohort."""
-        super().__init__(oracle)
-        self._oracle, self._layout = oracle, cohort.layout
+    def __init__(self, oracle: SecureOracle | OracleStopped, cohort: Cohort) -> None:
+        """Watch an oracle over a cohort; or none, and the reason why there is none."""
+        super().__init__(silent(oracle) if isinstance(oracle, OracleStopped) else oracle)
+        self._oracle = None if isinstance(oracle, OracleStopped) else oracle
         self._level = logging.INFO if cohort.task == wire.TRAIN else logging.DEBUG
 
     def __call__(self, v: Vector, nu: float) -> Sum:
@@ -83,14 +84,24 @@ class Sums(Witness):
     @property
     def abstained(self) -> frozenset[int]:
         """The devices that had nothing to bring."""
-        faults = self._oracle.server.faults
+        faults = self._oracle.server.faults if self._oracle else {}
         return frozenset(one for one, fault in faults.items() if type(fault) is RefusalError)
 
-    def metrics(self) -> MetricRecord | None:
-        """The means of the metrics, weighted by examples."""
-        if self.last is None or self._oracle.last is None or not self._layout.names:
+    @property
+    def totals(self) -> tuple[float, ...] | None:
+        """The sums of the metrics, and of the weights after them; None where there was no sum."""
+        if self._oracle is None or self._oracle.last is None or self.last is None:
             return None
-        return self._layout.means(self._oracle.last.metrics, self.last.weight)
+        return (*self._oracle.last.metrics, self.last.weight)
+
+
+def mean_metrics(layout: Layout, asks: Sequence[Sums]) -> MetricRecord | None:
+    """The means of the metrics over all parts of a cohort, weighted by examples."""
+    totals = [ask.totals for ask in asks if ask.totals]
+    if not totals or not layout.names:
+        return None
+    *sums, weight = (sum(column) for column in zip(*totals, strict=True))
+    return layout.means(sums, weight)
 
 
 @dataclass(frozen=True)
@@ -136,6 +147,36 @@ class GridSums:
             raise Skipped(msg)
         cohort = tuple(sorted(found[like]))
         return Cohort(work.task, t, cohort, like.layout, like.dim, tuple(odd))
+
+    @contextlib.contextmanager
+    def over_parts(
+        self,
+        cohort: Cohort,
+        exchange: GridExchange,
+        parts: Sequence[Sequence[int]],
+        *,
+        steps: int,
+        limit: float = 0.0,
+    ) -> Generator[list[Sums]]:
+        """An oracle over each of some parts of a cohort; one without a sum if too few are there.
+
+        Raises:
+            OracleStopped: if there is only one part, and no sum.
+        """
+        with contextlib.ExitStack() as stack:
+            asks: list[Sums] = []
+            for number, devices in enumerate(parts):
+                odd = () if number else cohort.odd
+                part = dataclasses.replace(cohort, devices=tuple(devices), odd=odd)
+                over = self.over(part, exchange, steps=steps, limit=limit)
+                try:
+                    asks.append(stack.enter_context(over))
+                except OracleStopped as error:
+                    if len(parts) == 1:
+                        raise
+                    LOG.info("\t> part %s of %s gives no sum: %s", number + 1, len(parts), error)
+                    asks.append(Sums(error, part))
+            yield asks
 
     @contextlib.contextmanager
     def over(

@@ -15,6 +15,8 @@ from typing import Any
 from rfa.experiments.config import ConfigError, read_toml
 from rfa.experiments.sweep import Cell, Part, Sweep, cells, merge
 
+AUTHORS = {"nu": 1e-6, "start": "mean"}
+"""What the authors chose where the lab has other defaults."""
 LOCAL = ("local_steps", "local_epochs", "batch_size")
 """Settings of local training, which minibatch SGD does not have."""
 
@@ -55,8 +57,8 @@ class Scale:
         return self.tasks.get(task, {}).get("seeds", self.seeds)
 
     def settings_of(self, task: str, aggregator: str) -> dict[str, Any]:
-        """What the scale says of the settings of a run."""
-        own = self.tasks.get(task, {})
+        """What the scale says of the settings of a run, and the authors."""
+        own = {**AUTHORS, **self.tasks.get(task, {})}
         left_out = {"seeds", "levels", "without", *(LOCAL if aggregator == "sgd" else ())}
         return {name: value for name, value in own.items() if name not in left_out}
 

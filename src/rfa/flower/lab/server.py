@@ -16,12 +16,14 @@ from flwr.serverapp import Grid, ServerApp
 
 from rfa.experiments.cli import report
 from rfa.experiments.run import Options, run
-from rfa.federated.aggregation import Outcome, aggregate
+from rfa.federated.aggregation import aggregate
 from rfa.federated.crew import Crew
 from rfa.federated.devices import Devices, Tally
+from rfa.federated.outcome import Outcome
 from rfa.federated.rounds import Evaluation, Facts, State
-from rfa.federated.secure import ask_for_outcome, draw_losses, sums_in_round
+from rfa.federated.secure import draw_losses
 from rfa.federated.settings import Settings
+from rfa.federated.summed import ask_for_outcome, split_cohort
 from rfa.flower import wire
 from rfa.flower.exchange import GridExchange, Letter, send
 from rfa.flower.lab import letters
@@ -132,7 +134,7 @@ class FlowerEngine:
         sent = [(device, self._letter(homes[device], order, device, state)) for device in chosen]
         if self.devices.settings.secure == "off":
             return self._in_the_clear(sent, state, chosen)
-        return self._securely(sent, homes, order)
+        return self._securely(sent, homes, order, state.radius.nu)
 
     def evaluate(self, state: State) -> Sequence[Tally]:
         """How well the model serves each device: here, or where their u_i are."""
@@ -169,9 +171,12 @@ class FlowerEngine:
                 LOG.info("\t> device %s does not answer: %s", device, reply.error.reason)
             else:
                 updates[rows[device]] = letters.model_of(reply) - state.model
-        return aggregate(updates, self.devices.weights[chosen], self.devices.settings)
+        weights, settings = self.devices.weights[chosen], self.devices.settings
+        return aggregate(updates, weights, settings, state.round, state.radius.nu)
 
-    def _securely(self, sent: list[Letter], homes: dict[int, int], order: letters.Order) -> Outcome:
+    def _securely(
+        self, sent: list[Letter], homes: dict[int, int], order: letters.Order, nu: float
+    ) -> Outcome:
         """Aggregate by secure sums."""
         settings, chosen = self.devices.settings, order.others
         identities = None
@@ -185,11 +190,14 @@ class FlowerEngine:
         exchange = LabExchange(
             self.grid, wire.TRAIN, order.round + 1, self.timeout, {}, homes, order, lost
         )
-        with sums.over(
-            cohort, exchange, steps=sums_in_round(settings), limit=settings.weight_limit
-        ) as ask:
-            outcome = ask_for_outcome(ask, self.devices.dim, settings)
-        dropped = tuple(row for row, device in enumerate(chosen) if device in ask.abstained)
+        rows = split_cohort(len(chosen), settings, order.round)
+        parts = [[chosen[row] for row in part if chosen[row] in cohort.devices] for part in rows]
+        with sums.over_parts(
+            cohort, exchange, parts, steps=settings.questions, limit=settings.weight_limit
+        ) as asks:
+            outcome = ask_for_outcome(asks, self.devices.dim, settings, settings.nu or nu)
+        gone = frozenset[int]().union(*(ask.abstained for ask in asks))
+        dropped = tuple(row for row, device in enumerate(chosen) if device in gone)
         return dataclasses.replace(outcome, dropped=dropped, lost=tuple(sorted(drawn)))
 
     def _homes(self, devices: Sequence[int]) -> dict[int, int]:
