@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from numpy.typing import NDArray
 
-from rfa import aggregators
 from rfa.aggregators import (
     CoordinateMedian,
     Krum,
@@ -20,6 +19,8 @@ from rfa.aggregators import (
     SeesUpdates,
     TrimmedMean,
 )
+from rfa.cohort import read_cohort
+from rfa.pairs import pair_squares
 from tests.clouds import Points, clouds
 
 torch: Any = pytest.importorskip("torch")
@@ -197,8 +198,7 @@ def test_distances_far_from_zero_do_not_spoil_the_ranking(kind: str, neighbours:
 @pytest.mark.parametrize("kind", FAR_CLOUDS)
 def test_pair_distances_are_good_to_working_precision(kind: str) -> None:
     points = far_cloud(kind).astype(np.float64)
-    cohort = aggregators.read_cohort(far_cloud(kind), None, "raise")
-    found = aggregators._pair_squares(cohort)  # pyright: ignore[reportPrivateUsage]
+    found = pair_squares(read_cohort(far_cloud(kind), None, "raise"))
     expected = [[((a - b) ** 2).sum() for b in points] for a in points]
     np.testing.assert_allclose(found, expected, rtol=2e-5)
 

@@ -13,6 +13,13 @@ from rfa.aggregators import (
     SeesUpdates,
     TrimmedMean,
 )
+from rfa.defences import (
+    Bucketing,
+    Bulyan,
+    CentredClipping,
+    MeaMed,
+    NearestNeighbourMixing,
+)
 from rfa.median import Median, geometric_median
 from rfa.oracle import CountedOracle, OracleStopped, PlainOracle, Sum, SumOracle
 from rfa.smoothing import Relative
@@ -20,11 +27,16 @@ from rfa.weiszfeld import one_step, weiszfeld
 
 __all__ = [
     "Aggregate",
+    "Bucketing",
+    "Bulyan",
+    "CentredClipping",
     "CoordinateMedian",
     "CountedOracle",
     "Krum",
+    "MeaMed",
     "Median",
     "MultiKrum",
+    "NearestNeighbourMixing",
     "NormClipping",
     "OracleStopped",
     "PlainOracle",
