@@ -20,6 +20,7 @@ from rfa.aggregators import (
     TrimmedMean,
 )
 from rfa.cohort import read_cohort
+from rfa.defences import Bucketing, Bulyan, CentredClipping, MeaMed, NearestNeighbourMixing
 from rfa.pairs import pair_squares
 from tests.clouds import Points, clouds
 
@@ -34,6 +35,12 @@ ALL: list[SeesUpdates] = [
     NormClipping(quantile=0.5),
     Krum(2),
     MultiKrum(2),
+    MeaMed(2),
+    Bulyan(1),
+    NearestNeighbourMixing(2, TrimmedMean(0.2)),
+    NearestNeighbourMixing(2, Krum(2)),
+    Bucketing(2, CoordinateMedian(), 1),
+    CentredClipping(1.5, steps=2),
 ]
 SIZES = [(7, 5), (9, 40_000)]
 """Small clouds are computed densely, large ones in blocks, which these sizes cross."""

@@ -114,6 +114,7 @@ def column_mean_near_median(rows: Rows, weights: Floats, count: int) -> Array:
 
     def statistic(block: Array) -> Array:
         values, ranked = _ranked(block, weights, precision)
+        values = values.astype(precision)  # without numbers of points, which would decide ties
         middle = _weighted_middle(values, _below(ranked.copy()), precision)
         _gather_nearest(middle, count, values, ranked)
         shares = ranked[:, :count]

@@ -66,5 +66,6 @@ def krum_choices(squares: Floats, corrupted: int, count: int) -> list[int]:
         stay = order != left[best]
         stay[best] = False
         left = np.delete(left, best)
-        ranked, order = (lines[stay].reshape(left.size, -1) for lines in (ranked, order))
+        ranked = ranked[stay].reshape(left.size, left.size)
+        order = order[stay].reshape(left.size, left.size)
     return chosen
