@@ -1,4 +1,4 @@
-"""The same numbers as byzfl 0.0.11, in float64 and float32, on points with and without outliers.
+"""The same numbers as byzfl 0.0.11 on numpy arrays, with and without outliers.
 
 What differs on purpose, and how it is made the same here:
 
@@ -9,6 +9,8 @@ What differs on purpose, and how it is made the same here:
 - byzfl draws buckets from numpy's global randomness; here it is given our generator. A last bucket
   with fewer points weighs less in ours; here all are full.
 - Of values at one distance from the median MeaMed takes the lower one first; byzfl takes any.
+- On torch tensors byzfl's median of an even number of values is the lower of the two in the middle;
+  ours is their midpoint, as byzfl's is on numpy arrays.
 - byzfl averages with equal weights only, and has no Bulyan.
 """
 
