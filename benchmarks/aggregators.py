@@ -23,9 +23,9 @@ FEWER_DIM, FEWER = 100_000, 24
 HEAD = "| | rfa | byzfl | ratio | rfa, MB | byzfl, MB | largest difference |"
 
 NOTE = (
-    "byzfl has no Bulyan: a plain numpy loop stands in for it. On torch tensors byzfl's median of "
-    "an even number of values is the lower of the two in the middle, and its MeaMed differs from "
-    "ours; on numpy arrays it gives our numbers, as `make peers` checks."
+    "byzfl has no Bulyan: a plain numpy loop stands in for it. MeaMed jumps where two values on "
+    "either side of the median are equally far from it: a large difference is one such coordinate, "
+    "where rounding decides."
 )
 
 

@@ -3,7 +3,8 @@
 Each average is a row of an (n, m) matrix of weights, times the m points. An aggregator that
 treats each coordinate by itself is given the averages some coordinates at a time. Others look at
 whole vectors, and need a copy of n x d numbers. The distances of the averages could be had from
-inner products of the points, but where huge points are among these, no digit would be left.
+inner products of the points, but averages that are much nearer to each other than the points are
+would lose their digits.
 """
 
 from __future__ import annotations

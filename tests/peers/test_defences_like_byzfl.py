@@ -8,9 +8,8 @@ What differs on purpose, and how it is made the same here:
   starts where it is told. Both start at zero here, and byzfl's is made anew for each call.
 - byzfl draws buckets from numpy's global randomness; here it is given our generator. A last bucket
   with fewer points weighs less in ours; here all are full.
-- Of values at one distance from the median MeaMed takes the lower one first; byzfl takes any.
-- On torch tensors byzfl's median of an even number of values is the lower of the two in the middle;
-  ours is their midpoint, as byzfl's is on numpy arrays.
+- Of values at one distance from the median MeaMed takes the lower one first; byzfl takes any. Where
+  the distances differ by less than rounding, either may come first: these points have no such ties.
 - byzfl averages with equal weights only, and has no Bulyan.
 """
 
