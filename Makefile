@@ -7,7 +7,7 @@ BENCH_READY := $(VENV)-bench/.ready
 PIP := -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test simulation check format bench results clean
+.PHONY: help setup demo test simulation peers check format bench results clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,6 +24,10 @@ test: $(READY) ## run the tests
 simulation: $(READY) ## run the tests on Flower's simulation engine, which brings Ray
 	@$(BIN)/python $(PIP) 'flwr[simulation]'
 	@$(BIN)/python -m pytest -m simulation tests/flower
+
+peers: $(BENCH_READY) ## compare the numbers of the aggregators with byzfl's
+	@$(VENV)-bench/bin/python $(PIP) pytest hypothesis
+	@$(VENV)-bench/bin/python -m pytest tests/peers
 
 check: $(READY) ## check format, lint and types of code and tests
 	@echo "== checking format, lint and types"

@@ -13,11 +13,20 @@ from numpy.typing import NDArray
 from benchmarks.measure import Call, extra_memory, times
 from benchmarks.peers import load_byzfl, load_torch
 from rfa.aggregators import CoordinateMedian, MultiKrum, NormClipping, SeesUpdates, TrimmedMean
+from rfa.defences import Bulyan, MeaMed, NearestNeighbourMixing
 
 Matrix: TypeAlias = NDArray[np.float32]
 
 POINTS, DIM, CORRUPTED = 100, 1_000_000, 25
+FEWER_DIM, FEWER = 100_000, 24
+"""For the defences: byzfl's mixing needs m - f times the memory of the points; Bulyan's most f."""
 HEAD = "| | rfa | byzfl | ratio | rfa, MB | byzfl, MB | largest difference |"
+
+NOTE = (
+    "byzfl has no Bulyan: a plain numpy loop stands in for it. MeaMed jumps where two values on "
+    "either side of the median are equally far from it: a large difference is one such coordinate, "
+    "where rounding decides."
+)
 
 
 @dataclass(frozen=True)
@@ -44,19 +53,50 @@ def duels() -> list[Duel]:
     ]
 
 
-def cloud() -> Matrix:
-    """Gaussian points of spread one per coordinate, a quarter of them ten times as large."""
-    points = np.random.default_rng(0).standard_normal((POINTS, DIM), dtype=np.float32)
-    points[:CORRUPTED] *= 10
+def defence_duels() -> list[Duel]:
+    """The defences; byzfl has no Bulyan, so that a plain numpy loop stands in for it."""
+    byzfl, before, share = load_byzfl(), load_byzfl("preaggregators"), FEWER / POINTS
+    mixing = NearestNeighbourMixing(FEWER, TrimmedMean(share))
+
+    def byzfl_mixing(points: Any) -> Any:
+        return byzfl.TrMean(FEWER)(before.NNM(FEWER)(points))
+
+    return [
+        Duel("MeaMed", MeaMed(FEWER), byzfl.Meamed(FEWER)),
+        Duel("mixing, then the trimmed mean", mixing, byzfl_mixing),
+        Duel("Bulyan", Bulyan(FEWER), plain_bulyan),
+        Duel("MeaMed, weighted", MeaMed(FEWER), weighted=True),
+        Duel("mixing, then the trimmed mean, weighted", mixing, weighted=True),
+    ]
+
+
+def plain_bulyan(points: Any) -> Matrix:
+    """What one writes with numpy: differences of all pairs, Krum again and again, then sorts."""
+    points = np.asarray(points)
+    squares = np.array([((points - point) ** 2).sum(axis=1) for point in points])
+    left, chosen = list(range(len(points))), list[int]()
+    while len(chosen) < len(points) - 2 * FEWER:
+        nearest = np.sort(squares[np.ix_(left, left)], axis=1)
+        scores = nearest[:, 1 : max(len(left) - FEWER - 2, 1) + 1].sum(axis=1)
+        chosen.append(left.pop(int(scores.argmin())))
+    kept = points[chosen]
+    near = np.abs(kept - np.median(kept, axis=0)).argsort(axis=0)[: len(chosen) - 2 * FEWER]
+    return np.take_along_axis(kept, near, axis=0).mean(axis=0)
+
+
+def cloud(dim: int = DIM, corrupted: int = CORRUPTED) -> Matrix:
+    """Gaussian points of spread one per coordinate, some of them ten times as large."""
+    points = np.random.default_rng(0).standard_normal((POINTS, dim), dtype=np.float32)
+    points[:corrupted] *= 10
     return points
 
 
-def table(points: Matrix) -> Iterator[str]:
+def table(points: Matrix, duels: list[Duel]) -> Iterator[str]:
     """One line for each duel, against the faster of byzfl's two variants."""
     yield HEAD
     yield "|---|" + "---|" * (HEAD.count("|") - 2)
     weights = np.random.default_rng(1).uniform(1, 10, POINTS)
-    for duel in duels():
+    for duel in duels:
         given = weights if duel.weighted else None
         calls: dict[str, Call] = {"rfa": lambda d=duel, w=given: d.ours(points, w).point}
         if duel.theirs is not None:
@@ -68,7 +108,7 @@ def _faster(aggregator: Any, points: Matrix) -> dict[str, Call]:
     """The faster variant by the better of two runs each: some are too slow to be timed more."""
     tensor = load_torch().from_numpy(points)
     variants: dict[str, Call] = {
-        "torch": lambda: aggregator(tensor).numpy(),
+        "torch": lambda: np.asarray(aggregator(tensor)),
         "numpy": lambda: aggregator(points),
     }
     taken: dict[str, float] = {}
@@ -100,10 +140,15 @@ def _cells(calls: dict[str, Call]) -> list[str]:
 
 def run() -> list[str]:
     """The whole report, as lines of markdown."""
-    title = (
-        f"### {POINTS} x {DIM:,}, float32, {CORRUPTED} corrupted: median times, byzfl's over ours"
-    )
-    return ["## Aggregators that see updates", "", title, "", *table(cloud()), ""]
+    lines = ["## Aggregators that see updates", "", _title(DIM, CORRUPTED), ""]
+    lines += [*table(cloud(), duels()), "", _title(FEWER_DIM, FEWER), ""]
+    lines += [*table(cloud(FEWER_DIM, FEWER), defence_duels()), ""]
+    return [*lines, NOTE, ""]
+
+
+def _title(dim: int, corrupted: int) -> str:
+    size = f"{POINTS} x {dim:,}, float32, {corrupted} corrupted"
+    return f"### {size}: median times, byzfl's over ours"
 
 
 def main() -> None:

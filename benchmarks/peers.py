@@ -11,9 +11,15 @@ import types
 from typing import Any
 
 
+def load_byzfl(part: str = "aggregators") -> Any:
+    """Load byzfl's "aggregators", or its "preaggregators"."""
+    _open_byzfl()
+    return importlib.import_module(f"byzfl.aggregators.{part}")
+
+
 @functools.cache
-def load_byzfl() -> Any:
-    """Load byzfl's aggregators without the rest of the package, which would need torchvision."""
+def _open_byzfl() -> None:
+    """Make byzfl's parts importable without the whole package, which would need torchvision."""
     spec = importlib.util.find_spec("byzfl")
     if spec is None or spec.submodule_search_locations is None:
         msg = "byzfl is missing: run `make bench`"
@@ -21,7 +27,6 @@ def load_byzfl() -> Any:
     package = types.ModuleType("byzfl")
     package.__path__ = list(spec.submodule_search_locations)
     sys.modules["byzfl"] = package
-    return importlib.import_module("byzfl.aggregators.aggregators")
 
 
 def load_geom_median(kind: str) -> Any:

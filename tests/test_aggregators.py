@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from numpy.typing import NDArray
 
-from rfa import aggregators
 from rfa.aggregators import (
     CoordinateMedian,
     Krum,
@@ -20,6 +19,9 @@ from rfa.aggregators import (
     SeesUpdates,
     TrimmedMean,
 )
+from rfa.cohort import read_cohort
+from rfa.defences import Bucketing, Bulyan, CentredClipping, MeaMed, NearestNeighbourMixing
+from rfa.pairs import pair_squares
 from tests.clouds import Points, clouds
 
 torch: Any = pytest.importorskip("torch")
@@ -33,6 +35,12 @@ ALL: list[SeesUpdates] = [
     NormClipping(quantile=0.5),
     Krum(2),
     MultiKrum(2),
+    MeaMed(2),
+    Bulyan(1),
+    NearestNeighbourMixing(2, TrimmedMean(0.2)),
+    NearestNeighbourMixing(2, Krum(2)),
+    Bucketing(2, CoordinateMedian(), 1),
+    CentredClipping(1.5, steps=2),
 ]
 SIZES = [(7, 5), (9, 40_000)]
 """Small clouds are computed densely, large ones in blocks, which these sizes cross."""
@@ -197,8 +205,7 @@ def test_distances_far_from_zero_do_not_spoil_the_ranking(kind: str, neighbours:
 @pytest.mark.parametrize("kind", FAR_CLOUDS)
 def test_pair_distances_are_good_to_working_precision(kind: str) -> None:
     points = far_cloud(kind).astype(np.float64)
-    cohort = aggregators.read_cohort(far_cloud(kind), None, "raise")
-    found = aggregators._pair_squares(cohort)  # pyright: ignore[reportPrivateUsage]
+    found = pair_squares(read_cohort(far_cloud(kind), None, "raise"))
     expected = [[((a - b) ** 2).sum() for b in points] for a in points]
     np.testing.assert_allclose(found, expected, rtol=2e-5)
 

@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 
 from rfa import columns
 from rfa.cloud import read_cloud
-from rfa.columns import column_median, column_trimmed_mean, inner_products
+from rfa.columns import (
+    column_mean_near_median,
+    column_median,
+    column_trimmed_mean,
+    inner_products,
+)
 
 DTYPES: list[Any] = [np.float16, np.float32, np.float64]
 Pairs = list[tuple[int, int]]
@@ -34,6 +39,14 @@ def slow_trimmed_mean(pairs: Pairs, share: Fraction) -> Fraction:
         sum_inside += value * max(inside, Fraction(0))
         position += weight
     return sum_inside / (high - low)
+
+
+def slow_mean_near_median(pairs: Pairs, count: int) -> Fraction:
+    """The mean of the values nearest to the median, of two at one distance the lower first."""
+    middle = slow_median(pairs)
+    nearest = sorted(pairs, key=lambda pair: (abs(pair[0] - middle), pair))[:count]
+    total = sum(weight for _, weight in nearest)
+    return Fraction(sum(value * weight for value, weight in nearest), total)
 
 
 def weighted_pairs() -> st.SearchStrategy[Pairs]:
@@ -64,6 +77,20 @@ def test_trimmed_mean_is_that_of_the_slow_reference(dtype: Any, pairs: Pairs, cu
     rows, weights = split(pairs, dtype)
     expected = float(slow_trimmed_mean(pairs, Fraction(cut, 24)))
     found = column_trimmed_mean(rows, weights, cut / 24)[0]
+    assert found == pytest.approx(expected, abs=8 * float(np.finfo(dtype).eps) * 5)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@given(pairs=weighted_pairs(), same=st.booleans(), data=st.data())
+def test_mean_near_the_median_is_that_of_the_slow_reference(
+    dtype: Any, pairs: Pairs, same: bool, data: st.DataObject
+) -> None:
+    """With copies of a value that weigh differently, it would matter which of them is left out."""
+    pairs = [(value, 1) for value, _ in pairs] if same else list(dict(pairs).items())
+    rows, weights = split(pairs, dtype)
+    count = data.draw(st.integers(1, len(pairs)))
+    expected = float(slow_mean_near_median(pairs, count))
+    found = column_mean_near_median(rows, weights, count)[0]
     assert found == pytest.approx(expected, abs=8 * float(np.finfo(dtype).eps) * 5)
 
 
@@ -138,10 +165,14 @@ def test_blocks_do_not_change_the_answer(
 ) -> None:
     rows = cloud(11, width, dtype)
     weights = np.arange(1.0, 12) if weighted else np.ones(11)
-    whole = column_median(rows, weights), column_trimmed_mean(rows, weights, 0.2)
+    statistics = (
+        lambda: column_median(rows, weights),
+        lambda: column_trimmed_mean(rows, weights, 0.2),
+        lambda: column_mean_near_median(rows, weights, 8),
+    )
+    whole = [statistic() for statistic in statistics]
     monkeypatch.setattr(columns, "BLOCK", 7 * 11 * 4)
-    parts = column_median(rows, weights), column_trimmed_mean(rows, weights, 0.2)
-    np.testing.assert_array_equal(parts, whole)
+    np.testing.assert_array_equal([statistic() for statistic in statistics], whole)
 
 
 @pytest.mark.parametrize("weighted", [False, True])

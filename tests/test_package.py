@@ -17,11 +17,16 @@ from rfa.cli import main
 
 PUBLIC = [
     "Aggregate",
+    "Bucketing",
+    "Bulyan",
+    "CentredClipping",
     "CoordinateMedian",
     "CountedOracle",
     "Krum",
+    "MeaMed",
     "Median",
     "MultiKrum",
+    "NearestNeighbourMixing",
     "NormClipping",
     "OracleStopped",
     "PlainOracle",

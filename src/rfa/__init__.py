@@ -14,6 +14,13 @@ from rfa.aggregators import (
     SeesUpdates,
     TrimmedMean,
 )
+from rfa.defences import (
+    Bucketing,
+    Bulyan,
+    CentredClipping,
+    MeaMed,
+    NearestNeighbourMixing,
+)
 from rfa.median import Median, geometric_median
 from rfa.oracle import CountedOracle, OracleStopped, PlainOracle, Sum, SumOracle
 from rfa.radius import Radius
@@ -23,11 +30,16 @@ from rfa.weiszfeld import one_step, weiszfeld
 
 __all__ = [
     "Aggregate",
+    "Bucketing",
+    "Bulyan",
+    "CentredClipping",
     "CoordinateMedian",
     "CountedOracle",
     "Krum",
+    "MeaMed",
     "Median",
     "MultiKrum",
+    "NearestNeighbourMixing",
     "NormClipping",
     "OracleStopped",
     "PlainOracle",

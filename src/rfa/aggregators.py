@@ -17,20 +17,17 @@ why they share the type `SeesUpdates`, which the secure modes do not take.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
 
-from rfa.checks import check_count, check_number
+from rfa.checks import check_count, check_minority, check_number
 from rfa.cloud import Array, Rows
 from rfa.cohort import Cohort, OnBad, read_cohort
-from rfa.columns import column_median, column_trimmed_mean, inner_products
+from rfa.columns import column_median, column_trimmed_mean
 from rfa.kernel import Floats, weighted_quantile
-
-FAR = 4.0
-"""How many times farther from the centre than from each other two points may be."""
+from rfa.pairs import krum_neighbours, krum_scores, pair_squares
 
 
 @dataclass(frozen=True)
@@ -76,21 +73,34 @@ class SeesUpdates(ABC):
         """The aggregate of points that passed the checks."""
 
 
+class OfColumns(SeesUpdates):
+    """An aggregator that treats each coordinate by itself."""
+
+    @abstractmethod
+    def of_columns(self, rows: Rows, weights: Floats) -> Array:
+        """The aggregate of each column of m vectors of finite floats with positive weights."""
+
+    def _aggregate(self, cohort: Cohort) -> Aggregate:
+        columns = [self.of_columns(segment, cohort.alpha) for segment in cohort.cloud.segments]
+        return aggregate_of(cohort, np.concatenate(columns))
+
+
 @final
 @dataclass(frozen=True)
-class CoordinateMedian(SeesUpdates):
+class CoordinateMedian(OfColumns):
     """The weighted median of each coordinate.
 
     Where exactly half of the weight lies on each side of a gap, it is the midpoint of the gap.
     """
 
-    def _aggregate(self, cohort: Cohort) -> Aggregate:
-        return _of_columns(cohort, lambda rows: column_median(rows, cohort.alpha))
+    def of_columns(self, rows: Rows, weights: Floats) -> Array:
+        """The weighted median of each column."""
+        return column_median(rows, weights)
 
 
 @final
 @dataclass(frozen=True)
-class TrimmedMean(SeesUpdates):
+class TrimmedMean(OfColumns):
     """The weighted mean of each coordinate without its lowest and highest values.
 
     Attributes:
@@ -108,8 +118,9 @@ class TrimmedMean(SeesUpdates):
             msg = f"share must be below 0.5, not {self.share!r}: nothing would be left to average"
             raise ValueError(msg)
 
-    def _aggregate(self, cohort: Cohort) -> Aggregate:
-        return _of_columns(cohort, lambda rows: column_trimmed_mean(rows, cohort.alpha, self.share))
+    def of_columns(self, rows: Rows, weights: Floats) -> Array:
+        """The weighted mean of each column without its extremes."""
+        return column_trimmed_mean(rows, weights, self.share)
 
 
 @final
@@ -142,8 +153,7 @@ class NormClipping(SeesUpdates):
     def _aggregate(self, cohort: Cohort) -> Aggregate:
         norms = np.sqrt(cohort.kernel.norms)
         radius = self.radius or weighted_quantile(norms, cohort.alpha, self.quantile or 1)
-        shares = np.divide(radius, norms, out=np.ones(norms.size), where=norms > radius)
-        return _average(cohort, cohort.alpha * shares)
+        return _average(cohort, cohort.alpha * kept_shares(norms, radius))
 
 
 @final
@@ -194,11 +204,16 @@ class Krum(SeesUpdates):
         return _multi_krum(cohort, self.corrupted, 1, self.neighbours)
 
 
-def _of_columns(cohort: Cohort, statistic: Callable[[Rows], Array]) -> Aggregate:
-    """An aggregate made of a statistic of each coordinate."""
-    answer = np.concatenate([statistic(segment) for segment in cohort.cloud.segments])
+def aggregate_of(cohort: Cohort, answer: Array, weights: Floats | None = None) -> Aggregate:
+    """An aggregate with these coordinates, and the weights of the cohort's points in it."""
     point = cohort.restore(lambda where, dtype: answer[where].astype(dtype))
-    return Aggregate(point, weights=None, dropped=cohort.dropped)
+    spread = None if weights is None else cohort.spread(weights)
+    return Aggregate(point, spread, cohort.dropped)
+
+
+def kept_shares(norms: Floats, radius: float) -> Floats:
+    """What is left of vectors of these norms, as a share, when they are cut to a radius."""
+    return np.divide(radius, norms, out=np.ones(norms.size), where=norms > radius)
 
 
 def _average(cohort: Cohort, weights: Floats) -> Aggregate:
@@ -213,49 +228,17 @@ def _check_krum(corrupted: Any, **counts: Any) -> None:
             check_count(name, count)
 
 
-@np.errstate(over="ignore", invalid="ignore")  # a distance may be infinite: it ranks last
 def _multi_krum(cohort: Cohort, corrupted: int, keep: int, neighbours: int | None) -> Aggregate:
     m = cohort.cloud.rows
-    if 2 * corrupted >= m:
-        msg = f"corrupted={corrupted} of {m} points is no minority: at most {(m - 1) // 2} would be"
-        raise ValueError(msg)
+    check_minority("corrupted", corrupted, m)
     if keep > m:
         msg = f"keep={keep} is too many: there are only {m} points"
         raise ValueError(msg)
-    count = max(m - corrupted - 2, min(m - 1, 1)) if neighbours is None else neighbours
+    count = krum_neighbours(m, corrupted) if neighbours is None else neighbours
     if count >= m:
         msg = f"neighbours={count} is too many: each of {m} points has only {m - 1} others"
         raise ValueError(msg)
-    squares = np.sort(_pair_squares(cohort), axis=1)  # the point itself comes first
-    scores = squares[:, 1 : count + 1].sum(axis=1)
+    scores = krum_scores(np.sort(pair_squares(cohort), axis=1), count)
     weights = cohort.alpha.copy()
     weights[np.argsort(scores, kind="stable")[keep:]] = 0
     return _average(cohort, weights / weights.sum())
-
-
-def _pair_squares(cohort: Cohort) -> Floats:
-    """The squared distances between all points.
-
-    They come from inner products, |x_i|^2 + |x_j|^2 - 2 <x_i, x_j> with x_i = w_i - centre, which
-    cancel where two points are much nearer to each other than to the centre: models far from
-    zero, or outliers that keep together. Such pairs are measured again from a point amid them.
-    """
-    m, wide = cohort.cloud.rows, cohort.kernel.eps < np.finfo(np.float32).eps
-    squares, reach = np.where(np.eye(m), 0, np.inf), np.full((m, m), np.inf)
-    doubtful = ~np.eye(m, dtype=bool)
-    centre = int(np.argsort(cohort.kernel.norms)[m // 2])
-    for _ in range(m):  # each round settles the pairs of its centre
-        if not doubtful.any():
-            break
-        rows = np.append(np.flatnonzero(doubtful[centre]), centre)
-        group = cohort.cloud.keep(rows.tolist())
-        gram = inner_products(group, np.float64 if wide else np.float32)
-        near = np.add.outer(gram.diagonal(), gram.diagonal())
-        apart = np.maximum(near - 2 * gram, 0)
-        pairs = np.ix_(rows, rows)
-        squares[pairs] = np.where(near < reach[pairs], apart, squares[pairs])
-        reach[pairs] = np.minimum(near, reach[pairs])
-        doubtful = squares < reach / FAR**2
-        np.fill_diagonal(doubtful, val=False)
-        centre = int(doubtful.sum(axis=0).argmax())
-    return squares

@@ -1,4 +1,4 @@
-"""What needs all points in each coordinate: medians, trimmed means and inner products.
+"""What needs all points in each coordinate: medians, means of some values, inner products.
 
 The coordinates are taken in blocks, which are copied, less than a few at a time, and shared out to
 threads, since numpy lets go of Python's lock while it sorts and multiplies. For order statistics
@@ -54,11 +54,8 @@ def column_median(rows: Rows, weights: Floats) -> Array:
         return _by_block(rows, _middle, precision)
 
     def statistic(block: Array) -> Array:
-        values, below = _ranked(block, weights, precision)
-        lower = (below >= 1 / 2 - SLACK).argmax(axis=1)[:, None]
-        upper = lower + (np.take_along_axis(below, lower, 1) <= 1 / 2 + SLACK)
-        ends = (np.take_along_axis(values, end, 1)[:, 0] for end in (lower, upper))
-        return _midpoint(*(end.astype(precision) for end in ends))
+        values, ranked = _ranked(block, weights, precision)
+        return _weighted_middle(values, _below(ranked), precision)
 
     return _by_block(rows, statistic, _taggable(precision))
 
@@ -86,8 +83,43 @@ def column_trimmed_mean(rows: Rows, weights: Floats, share: float) -> Array:
         return _by_block(rows, equal_statistic, precision)
 
     def statistic(block: Array) -> Array:
-        values, below = _ranked(block, weights, precision)
-        return np.einsum("ij,ij->i", values, _kept(below, share))
+        values, ranked = _ranked(block, weights, precision)
+        return np.einsum("ij,ij->i", values, _kept(_below(ranked), share))
+
+    return _by_block(rows, statistic, _taggable(precision))
+
+
+def column_mean_near_median(rows: Rows, weights: Floats, count: int) -> Array:
+    """The weighted mean of the values of each column that are nearest to its weighted median.
+
+    Of two values at the same distance the lower one is nearer.
+
+    Args:
+        rows: m vectors of finite floats.
+        weights: m positive weights.
+        count: how many values, whatever their weights, from 1 to m.
+    """
+    precision = _precision(rows)
+    if _equal(weights):
+        shares = np.full(count, 1 / count, precision)
+
+        def equal_statistic(block: Array) -> Array:
+            block.sort(axis=1)
+            m = block.shape[1]
+            middle = _midpoint(block[:, (m - 1) // 2], block[:, m // 2])
+            _gather_nearest(middle, count, block)
+            return np.einsum("ij,j->i", block[:, :count], shares)
+
+        return _by_block(rows, equal_statistic, precision)
+
+    def statistic(block: Array) -> Array:
+        values, ranked = _ranked(block, weights, precision)
+        values = values.astype(precision)  # without numbers of points, which would decide ties
+        middle = _weighted_middle(values, _below(ranked.copy()), precision)
+        _gather_nearest(middle, count, values, ranked)
+        shares = ranked[:, :count]
+        shares /= shares.sum(axis=1, keepdims=True)
+        return np.einsum("ij,ij->i", values[:, :count], shares)
 
     return _by_block(rows, statistic, _taggable(precision))
 
@@ -152,24 +184,50 @@ def _midpoint(lower: Array, upper: Array) -> Array:
     return np.where(lower == upper, lower, lower / 2 + upper / 2)
 
 
+def _weighted_middle(values: Array, below: Floats, precision: np.dtype[Any]) -> Array:
+    """The median of each line of ranked values, given the share of the weight up to each."""
+    lower = (below >= 1 / 2 - SLACK).argmax(axis=1)[:, None]
+    upper = lower + (np.take_along_axis(below, lower, 1) <= 1 / 2 + SLACK)
+    ends = (np.take_along_axis(values, end, 1)[:, 0] for end in (lower, upper))
+    return _midpoint(*(end.astype(precision) for end in ends))
+
+
+@np.errstate(over="ignore")
+def _gather_nearest(middle: Array, count: int, values: Array, *carried: Array) -> None:
+    """Move the values of each sorted line that are nearest to its middle to the front.
+
+    They follow each other in the line, so of any values that are `count` places apart exactly one
+    is among them: the nearest. What is carried moves as the values do.
+    """
+    middle = middle[:, None]
+    for start in range(count, values.shape[1], count):
+        width = min(count, values.shape[1] - start)
+        new, old = slice(start, start + width), slice(width)
+        nearer = values[:, new] - middle < middle - values[:, old]
+        for lines in (values, *carried):
+            np.copyto(lines[:, old], lines[:, new], where=nearer)
+
+
 def _ranked(block: Array, weights: Floats, precision: np.dtype[Any]) -> tuple[Array, Floats]:
-    """The values of each line in order, and the share of the weight up to and with each.
+    """The values of each line in order, and their weights.
 
     Values of single precision leave 29 bits of a float64 free. The number of the point is put
     there, and one vectorised sort then does what an indirect sort needs twice the time for.
     """
     if _taggable(precision) == precision:
         order = block.argsort(axis=1)
-        values = np.take_along_axis(block, order, 1)
-    else:
-        tagged = block.view(np.int64)
-        tagged |= np.arange(weights.size)
-        block.sort(axis=1)
-        values, order = block, tagged & TAG
-    below = weights[order]
-    np.cumsum(below, axis=1, out=below)
-    below /= below[:, -1:]
-    return values, below
+        return np.take_along_axis(block, order, 1), weights[order]
+    tagged = block.view(np.int64)
+    tagged |= np.arange(weights.size)
+    block.sort(axis=1)
+    return block, weights[tagged & TAG]
+
+
+def _below(ranked: Floats) -> Floats:
+    """The share of the weight up to and with each value, in the place of the weights."""
+    np.cumsum(ranked, axis=1, out=ranked)
+    ranked /= ranked[:, -1:]
+    return ranked
 
 
 def _kept(below: Floats, share: float) -> Floats:

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rfa.aggregators import SeesUpdates, TrimmedMean
+from rfa.defences import Bulyan, MeaMed, NearestNeighbourMixing
 from rfa.federated.aggregation import aggregate
 from rfa.federated.learner import Plan
 from rfa.federated.rounds import evaluate, summarize
@@ -81,6 +83,18 @@ def test_huge_finite_updates_are_not_taken_for_broken_ones(name: str) -> None:
     updates, weights = cloud()
     updates[3] = 3e38
     assert aggregate(updates, weights, settings(aggregator=name)).dropped == ()
+
+
+def test_defences_expect_the_corrupted_share_as_far_as_they_can() -> None:
+    updates, weights = cloud()
+    expected: dict[str, SeesUpdates] = {
+        "meamed": MeaMed(5),
+        "bulyan": Bulyan(2),
+        "nnm": NearestNeighbourMixing(5, TrimmedMean(5 / 12)),
+    }
+    for name, aggregator in expected.items():
+        found = aggregate(updates, weights, settings(aggregator=name, krum_share=0.4))
+        assert np.array_equal(found.point, aggregator(updates, weights).point)
 
 
 @pytest.mark.parametrize("name", AGGREGATORS)

@@ -20,6 +20,7 @@ from rfa.aggregators import (
     SeesUpdates,
     TrimmedMean,
 )
+from rfa.defences import Bulyan, MeaMed, NearestNeighbourMixing
 from rfa.federated.learner import Floats32, is_finite
 from rfa.federated.outcome import NothingToAggregate, Outcome
 from rfa.federated.settings import SUMMED, Settings
@@ -121,6 +122,7 @@ def _outcome(found: Median, before: int) -> Outcome:
 
 
 def _comparator(settings: Settings, devices: int) -> SeesUpdates:
+    """The aggregator, told how many devices to expect corrupted: at most as many as it can be."""
     corrupted = min(math.ceil(settings.expected_share * devices), (devices - 1) // 2)
     makers: dict[str, Callable[[], SeesUpdates]] = {
         "coordinate-median": CoordinateMedian,
@@ -128,5 +130,8 @@ def _comparator(settings: Settings, devices: int) -> SeesUpdates:
         "norm-clipping": lambda: NormClipping(quantile=settings.clip),
         "krum": lambda: Krum(corrupted),
         "multi-krum": lambda: MultiKrum(corrupted),
+        "meamed": lambda: MeaMed(corrupted),
+        "bulyan": lambda: Bulyan(min(corrupted, Bulyan.most(devices))),
+        "nnm": lambda: NearestNeighbourMixing(corrupted, TrimmedMean(corrupted / devices)),
     }
     return makers[settings.aggregator]()

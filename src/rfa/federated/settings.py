@@ -30,6 +30,9 @@ AGGREGATORS = {
     "norm-clipping": "the mean of updates cut to a length; sees single updates",
     "krum": "the update with the nearest neighbours; sees single updates",
     "multi-krum": "the mean of the updates with the nearest neighbours; sees single updates",
+    "meamed": "the mean of each coordinate's values near its median; sees single updates",
+    "bulyan": "the same of updates that Krum chose one by one; sees single updates",
+    "nnm": "nearest-neighbour mixing, then the trimmed mean; sees single updates",
 }
 STARTS = ("mean", "zero")
 WEISZFELD = ("plain", "accelerated", "sub-cohorts")
@@ -113,7 +116,7 @@ class Settings:
     early_stop: float = _field(1e-6, "Stop when a step improves the objective by less; 0: never.")
     trim: float = _field(0.0, "What trimmed-mean cuts on each side; 0: rho.")
     clip: float = _field(0.5, "The quantile of the norms to which norm-clipping cuts.")
-    krum_share: float = _field(0.0, "The corrupted share that Krum expects; 0: rho.")
+    krum_share: float = _field(0.0, "The corrupted share that Krum and its kin expect; 0: rho.")
     server: str = _field("sgd", "The server's optimiser on the aggregate: sgd or adam.")
     server_rate: float = _field(0.0, "The server's learning rate; 0: 1 for sgd, 0.01 for adam.")
     server_momentum: float = _field(0.0, "The server's momentum (adam: its beta_1).")
@@ -306,7 +309,7 @@ class Settings:
 
     @property
     def expected_share(self) -> float:
-        """The corrupted share that Krum expects: the corruption level, unless told."""
+        """The corrupted share that Krum and its kin expect: the corruption level, unless told."""
         return self.krum_share or self.rho
 
     @property
