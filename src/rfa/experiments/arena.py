@@ -39,6 +39,7 @@ def arena_plan(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
     tasks, shared = values["tasks"], values.get("settings", {})
     levels = _levels(values.get("levels", LEVELS))
     attacks = _attacks(values.get("attacks", ()), list(tasks))
+    _check_twice("seed", values.get("seeds", ()))
     usual = usual_defences(shared)
     defences = [parse_defence(text) for text in _texts(values, "defences") or usual]
     defences.sort(key=lambda defence: defence["aggregator"] not in SUMMED)
@@ -68,6 +69,12 @@ def usual_defences(settings: Mapping[str, Any]) -> list[str]:
     """The aggregators that defend, and that these settings allow."""
     known = SUMMED if settings.get("secure", "off") != "off" else AGGREGATORS
     return [name for name in known if name not in NO_DEFENCES]
+
+
+def usual_rounds(task: str) -> int:
+    """The rounds that all defences have on a task: the fewest of the paper's."""
+    defaults = (find_task(task).settings_for(aggregator) for aggregator in AGGREGATORS)
+    return min(values.get("rounds", FIELDS["rounds"].default) for values in defaults)
 
 
 def parse_defence(text: str) -> dict[str, Any]:

@@ -74,21 +74,22 @@ def arena(task: str, out: Path, as_json: bool, **options: Any) -> None:
       rfa arena glyphs-linear --attack omniscient --attack mine:attack --level 0.2
           --defence fedavg --defence rfa --defence "rfa,nu=0.5,label=wide RFA"
     """  # noqa: D301 click reads the backspace
-    from rfa.experiments.arena import arena_plan  # noqa: PLC0415
+    from rfa.experiments.arena import arena_plan, usual_rounds  # noqa: PLC0415
     from rfa.experiments.sweep import cells, make_sweep  # noqa: PLC0415
 
     with user_errors():
         name = f"arena-{task.replace(':', '-')}"
         values = {key: list(options[key]) for key in ("attacks", "defences", "levels", "seeds")}
-        values |= {"title": f"Attacks and defences: {task}", "tasks": {task: task}}
-        plan = make_sweep(name, arena_plan(name, values | {"settings": given(options)}))
+        settings = {"rounds": usual_rounds(task)} | given(options)
+        about = {"title": f"Attacks and defences: {task}", "tasks": {task: task}}
+        plan = make_sweep(name, arena_plan(name, values | about | {"settings": settings}))
         runs = list(cells(plan))
         if not options["dry_run"]:
             need_lab()
             _need_data(task, options["data_dir"])
         problems = do_runs([cell.settings for cell in runs], out, options)
         if not options["dry_run"]:
-            _show(plan, runs, out, _command(task, values, given(options)), as_json=as_json)
+            _show(plan, runs, out, _command(task, values, settings), as_json=as_json)
     if problems:
         sys.exit(1)
 

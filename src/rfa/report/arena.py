@@ -20,6 +20,7 @@ from rfa.report.gather import LABELS, Result, gather
 ACCURACY, BACKDOOR = "test_accuracy", "backdoor"
 CLEAN, WORST = "no corruption", "worst case"
 LOST = "\u00d7"
+BEST = "Bold: ahead in its row"
 PRIVATE, SEEING = "under the secure sum", "see single updates"
 OURS = ("rfa", "rfa-one-step")
 """The aggregators of the paper, whose ranks are told."""
@@ -139,7 +140,8 @@ def gather_arena(sweep: Sweep, results: Sequence[Result], **about: Any) -> Exhib
 def _matrix(bout: Bout, horizon: str, *, several: bool) -> Matrix:
     entries = [_row(bout, attack) for attack in (NONE, *bout.attacks, WORST)]
     lost = any(entry.mark for row in entries for entry in row)
-    notes = [_summary(bout), f"{LOST}: runs diverged" if lost else "", horizon]
+    marks = f"{BEST}, {LOST}: runs diverged" if lost else BEST
+    notes = [_summary(bout), marks, horizon]
     private = bout.private
     return Matrix(
         title=bout.panel.name,
@@ -184,7 +186,7 @@ def _place(bout: Bout, attack: str, label: str) -> str:
         return ""
     words = f"{rank(heights, label)} of {len(known)}"
     if len(among) < len(known):
-        words += f" ({rank(heights, label, among)} of {len(among)} {PRIVATE})"
+        words += f" ({rank(heights, label, among)} of {len(among)} private)"
     return words
 
 
