@@ -14,7 +14,7 @@ from rfa.report.arena import CLEAN, WORST, bouts, gather_arena, rank
 from rfa.report.exhibit import Exhibit, Table
 from rfa.report.gather import Result
 
-DEFENCES = ("krum", "fedavg", "rfa", "coordinate-median")
+DEFENCES: tuple[str, ...] = ("krum", "fedavg", "rfa", "coordinate-median")
 HEIGHTS = {
     "none": {"fedavg": 0.6, "rfa": 0.58, "krum": 0.5, "coordinate-median": 0.5},
     "data": {"fedavg": 0.4, "rfa": 0.45, "krum": 0.48, "coordinate-median": 0.3},
@@ -99,7 +99,7 @@ def test_runs_that_diverged_are_marked_where_they_count() -> None:
 
 
 def test_equals_share_a_rank() -> None:
-    heights = {"a": 3.0, "b": 5.0, "c": 3.0, "d": 1.0, "e": math.nan}
+    heights = {"a": 3.0, "b": 5.0, "c": 3.04, "d": 1.0, "e": math.nan}
     assert [rank(heights, name) for name in heights] == [2, 1, 2, 4, None]
     assert rank(heights, "d", ["a", "d"]) == 2
 

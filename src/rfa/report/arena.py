@@ -1,7 +1,7 @@
 """From the runs of an arena to a matrix for each level, and who is ahead in it.
 
 The worst case of a defence is the attack under which it ends lowest; a rank counts who is ahead of
-it, so that equals share a rank.
+it, and those who are shown with the same number share a rank.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ CLEAN, WORST = "no corruption", "worst case"
 LOST = "\u00d7"
 BEST = "Bold: ahead in its row"
 PRIVATE, SEEING = "under the secure sum", "see single updates"
+SHOWN = 1
+"""The decimals of an accuracy that are shown."""
 OURS = ("rfa", "rfa-one-step")
 """The aggregators of the paper, whose ranks are told."""
 
@@ -98,7 +100,8 @@ def rank(heights: Mapping[str, float], name: str, among: Iterable[str] | None = 
     """One more than are ahead of it; None where its height is not known."""
     if not math.isfinite(heights[name]):
         return None
-    return 1 + sum(heights[other] > heights[name] for other in among or heights)
+    shown = {other: round(height, SHOWN) for other, height in heights.items()}
+    return 1 + sum(shown[other] > shown[name] for other in among or heights)
 
 
 def bouts(sweep: Sweep, results: Sequence[Result]) -> list[Bout]:
