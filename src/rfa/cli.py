@@ -8,6 +8,7 @@ import click
 from rich.console import Console
 
 from rfa.data.cli import data
+from rfa.experiments.arena_cli import arena
 from rfa.experiments.cli import run, tasks, user_errors
 from rfa.experiments.runs_cli import runs
 from rfa.experiments.sweep_cli import sweep
@@ -29,6 +30,7 @@ main.add_command(tune)
 main.add_command(runs)
 main.add_command(data)
 main.add_command(sweep)
+main.add_command(arena)
 main.add_command(report)
 main.add_command(reproduce)
 main.add_command(plan)

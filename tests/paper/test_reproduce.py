@@ -34,6 +34,7 @@ devices = 6
 devices_per_round = 3
 eval_every = 1
 [tiny.experiments]
+arena = { values = ["none", "omniscient"], rounds = 2 }
 comparators = { rounds = 3, values = [0.25] }
 corruptions = { values = ["none", "data", "omniscient"] }
 devices = { devices_per_round = 6 }
@@ -80,7 +81,7 @@ def test_the_whole_paper_in_its_smallest_form(done: tuple[Path, Any]) -> None:
     assert "rfa data get emnist" in result.stdout
     for name in names - {"data"}:
         exhibit = load(out / "out/exhibits" / f"{name}.json")
-        assert exhibit.panels, name
+        assert exhibit.panels or exhibit.matrices, name
         assert exhibit.command == f"rfa reproduce {name} --scale tiny"
         for path in (out / "out/pictures").glob(f"{name}*"):
             assert path.stat().st_size > 5000
@@ -143,7 +144,7 @@ def test_paper_numbers_name_places_that_there_are() -> None:
 
 def test_mistakes_are_named(tmp_path: Path, folder: Path) -> None:
     for arguments, text in (
-        (["nonsense"], "no experiment is called 'nonsense': there are budget,"),
+        (["nonsense"], "no experiment is called 'nonsense': there are arena, budget,"),
         (["--scale", "huge"], "no scale is called 'huge': there are full, short, quick"),
         (["--from", str(tmp_path)], "no scales.toml is found in"),
     ):
@@ -157,7 +158,7 @@ def test_mistakes_are_named(tmp_path: Path, folder: Path) -> None:
     (tmp_path / "scales.toml").write_text(SCALES)
     (tmp_path / "odd.toml").write_text('kind = "poem"\n')
     with pytest.raises(
-        ConfigError, match="kind must be one of sweep, weights, corruptions, frozen, data, theorem"
+        ConfigError, match="kind must be one of sweep, weights, corruptions, arena, frozen, data"
     ):
         find_experiments(["odd"], "tiny", None, [tmp_path])
 

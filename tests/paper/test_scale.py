@@ -53,6 +53,12 @@ def test_an_experiment_in_the_scale_wins_over_all() -> None:
     }
 
 
+def test_an_experiment_may_have_settings_by_task() -> None:
+    by_task = {TASK: {"rounds": 5}, "glyphs-linear": {"rate": 7.0}}
+    found = runs(experiments={"mine": {"rounds": 2, "devices_per_round": 4, "tasks": by_task}})
+    assert {(s.rounds, s.devices_per_round, s.rate) for s in found["RFA", 0.1]} == {(5, 4, 0.1)}
+
+
 def test_minibatch_sgd_keeps_its_one_step() -> None:
     found = runs(tasks={TASK: {"local_steps": 5, "batch_size": 2}})
     assert {s.local_steps for s in found["RFA", 0.1]} == {5}

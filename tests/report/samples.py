@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 
-from rfa.report.exhibit import Exhibit, Line, Panel, Table
+from rfa.report.exhibit import Entry, Exhibit, Line, Matrix, Panel, Table
 
 HOSTILE = '<img src=x onerror="window.broken=1"></script><script>window.broken=1</script>'
 LEVELS = (0.0, 0.01, 0.1, 0.25)
@@ -122,8 +122,33 @@ def convergence() -> Exhibit:
     )
 
 
+def arena() -> Exhibit:
+    """Two matrices of one picture, with a gap, a mark and rows that sum up."""
+    entries = [
+        [Entry(53.25, best=True), Entry(50.0), Entry(math.nan)],
+        [Entry(0.5, "\u00d7", "1 of 2 diverged"), Entry(26.5), Entry(33.0, best=True)],
+        [Entry(0.5, "\u00d7", "omniscient"), Entry(26.5), Entry(33.0, best=True)],
+    ]
+    matrices = [
+        Matrix(
+            title=f"EMNIST linear, level {level}",
+            label="test accuracy (%)",
+            rows=["no corruption", "omniscient", "worst case"],
+            columns=["fedavg", "rfa", "krum"],
+            entries=entries,
+            groups=["under the secure sum", "under the secure sum", "see single updates"],
+            summary=1,
+            note="150 rounds",
+        )
+        for level in (0.1, 0.25)
+    ]
+    return Exhibit("arena", "Attacks and defences", matrices=matrices, command="rfa arena")
+
+
 def hostile() -> Exhibit:
     """A user's own sweep with markup everywhere."""
+    entries = [[Entry(1.0, HOSTILE, HOSTILE, best=True)]]
+    matrix = Matrix(HOSTILE, HOSTILE, [HOSTILE], [HOSTILE], entries, [HOSTILE], 1, "", HOSTILE)
     line = Line(HOSTILE, [0.0, 1.0], [1.0, 2.0], [1.0, 2.0], [1.0, 2.0], note=HOSTILE)
     return Exhibit(
         name=HOSTILE, title=HOSTILE, claim=HOSTILE, paper=HOSTILE,
@@ -131,6 +156,7 @@ def hostile() -> Exhibit:
             Panel(HOSTILE, HOSTILE, HOSTILE, [line], view=HOSTILE, note=HOSTILE),
             Panel(HOSTILE, HOSTILE, HOSTILE, [line], view="", ticks=[HOSTILE, "b"]),
         ],
+        matrices=[matrix],
         tables=[Table(HOSTILE, [HOSTILE], [[HOSTILE], [None]])],
         command=HOSTILE, scale=HOSTILE, data=[HOSTILE], missing=[HOSTILE],
     )  # fmt: skip
@@ -140,5 +166,5 @@ EMPTY = Exhibit(
     "figure 9", "Language models", missing=["The data is not there: `rfa data get reddit`."]
 )
 BARE = Exhibit("nothing", "A sweep without results")
-ALL = [training(), convergence(), EMPTY, BARE, hostile()]
+ALL = [training(), convergence(), EMPTY, BARE, arena(), hostile()]
 TRAINING, LOGS = "#figure-3", "#figure-5"

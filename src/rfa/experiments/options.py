@@ -45,9 +45,18 @@ PAPERS = (
 
 def settings_options(command: Command) -> Command:
     """Give a command one option for each setting but the task; what is not given is None."""
-    for name in reversed([name for name in FIELDS if name != "task"]):
-        command = _option(name)(command)
-    return command
+    return settings_options_without("task")(command)
+
+
+def settings_options_without(*left_out: str) -> Callable[[Command], Command]:
+    """The same for a command that has its own way with some of the settings."""
+
+    def give(command: Command) -> Command:
+        for name in reversed([name for name in FIELDS if name not in left_out]):
+            command = _option(name)(command)
+        return command
+
+    return give
 
 
 def given(options: dict[str, Any]) -> dict[str, Any]:

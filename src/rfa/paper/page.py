@@ -122,7 +122,7 @@ def _write_numbers(path: Path, exhibits: Sequence[Exhibit]) -> None:
         writer = csv.writer(stream)
         writer.writerow(["experiment", "table", "row", "column", "value"])
         for exhibit in exhibits:
-            for table in exhibit.tables:
+            for table in (*(matrix.table for matrix in exhibit.matrices), *exhibit.tables):
                 for number, row in enumerate(table.rows, start=1):
                     for name, value in zip(table.head, row, strict=True):
                         shown = f"{value:.6g}" if isinstance(value, float) else value

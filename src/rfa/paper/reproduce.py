@@ -11,6 +11,7 @@ from typing import Any
 
 from rfa.data.cache import data_dir, locate
 from rfa.data.dataset import DataError
+from rfa.experiments.arena import arena_plan
 from rfa.experiments.config import ConfigError, read_toml
 from rfa.experiments.store import Store
 from rfa.experiments.sweep import Cell, Part, Sweep, make_sweep
@@ -18,18 +19,20 @@ from rfa.federated.settings import Settings
 from rfa.paper import datatable, frozen, weights
 from rfa.paper.byzantine import byzantine_table
 from rfa.paper.scale import Scale, read_scales, scaled_cells
+from rfa.report.arena import gather_arena
 from rfa.report.exhibit import Exhibit
 from rfa.report.gather import find_results, gather
 from rfa.tasks import find_task
 
 SCALES = "scales.toml"
-SWEEPS = ("sweep", "weights", "corruptions")
+SWEEPS = ("sweep", "weights", "corruptions", "arena")
 KINDS = (*SWEEPS, "frozen", "data", "theorem")
 NEEDED = {
     "frozen": ("title", "claim", "paper", "tasks", "corruptions", "rho", "rounds", "steps"),
     "data": ("title", "claim", "paper", "tasks"),
+    "arena": ("title", "claim", "tasks"),
 }
-"""What files must say that are no sweeps."""
+"""What files must say that are more than sweeps."""
 THEOREM = {"quick": 15.0, "short": 150.0, "full": 1200.0}
 """Seconds that the check of the theorem takes, by how much it does."""
 PLACES = (Path(__file__).parent / "experiments", Path(__file__).parents[3] / "experiments")
@@ -43,7 +46,8 @@ class Experiment:
     Attributes:
         name: the name of its file.
         kind: what is done: runs of a sweep, with what else they show (the weights in their
-            rounds, the table of corruptions), frozen cohorts, the data table, the theorem.
+            rounds, the table of corruptions, attacks and defences), frozen cohorts, the data
+            table, the theorem.
         plan: what its file says.
         scale: how much is done.
         data: the folder of data sets, if there is one.
@@ -114,7 +118,8 @@ class Experiment:
             if self.kind == "weights":
                 made = weights.exhibit(ready.sweep, results, store, self.data)
             else:
-                made = gather(ready.sweep, results)
+                show = gather_arena if self.kind == "arena" else gather
+                made = show(ready.sweep, results)
         if self.kind == "corruptions":
             made = dataclasses.replace(made, tables=[*made.tables, byzantine_table()])
         absent = len(ready.cells) - len(results)
@@ -174,6 +179,8 @@ def _read(path: Path, scale: Scale, data: Path | None) -> Experiment:
         msg = f"{path}: kind {kind!r} needs {', '.join(absent)}"
         raise ConfigError(msg)
     order = plan.pop("order", len(KINDS))
+    if kind == "arena":
+        plan = arena_plan(path.stem, plan)
     return Experiment(path.stem, kind, plan, scale, data_dir(data), order)
 
 

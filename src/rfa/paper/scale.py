@@ -32,7 +32,7 @@ class Scale:
         tasks: settings by task; there `seeds`, `levels` (of rho) and `without` (aggregators that
             are left out) are not settings.
         experiments: settings by experiment, which win over all others; there `seeds` and `values`
-            are not settings.
+            are not settings, and `tasks` has settings by task, which win over these.
         stand_in: the task that stands in for one whose data is missing, if any.
         frozen: the rounds after which cohorts are frozen.
         theorem: how much the check of the theorem does.
@@ -118,6 +118,7 @@ def _panel_cells(sweep: Sweep, scale: Scale, panel: Part, seed: int) -> Iterator
     own = {**scale.experiments.get(sweep.name, {})}
     for name in ("seeds", "values"):
         own.pop(name, None)
+    own = merge(own, own.pop("tasks", {}).get(task, {}))
     values = scale.values_of(sweep.name, sweep.values)
     values = [value for value in values if scale.wants(task, sweep.x, value)]
     for line in sweep.lines:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rfa.report.exhibit import Exhibit, Line, Panel
+from rfa.report.heat import heat_figure
 from rfa.report.looks import COLOURS, looks
 
 MARKS = ("o", "s", "^", "D", "v", "X", "P")
@@ -25,8 +26,9 @@ def draw(exhibit: Exhibit, folder: Path) -> list[Path]:
     pictures: list[Path] = []
     for view in exhibit.views:
         panels = [panel for panel in exhibit.panels if panel.view == view]
+        matrices = [matrix for matrix in exhibit.matrices if matrix.view == view]
         path = folder / f"{exhibit.name}{_slug(view)}.png"
-        _save(_figure(panels, looks(exhibit)), path)
+        _save(_figure(panels, looks(exhibit)) if panels else heat_figure(matrices), path)
         pictures.append(path)
     return pictures
 

@@ -1,4 +1,4 @@
-"""What is shown of an experiment, apart from how: lines, panels, tables, and where they come from.
+"""What is shown of an experiment, apart from how: lines, matrices, tables, and their origin.
 
 Whoever measures makes an `Exhibit`; whoever draws (`draw`, `html`, `markdown`) knows nothing else.
 """
@@ -70,6 +70,59 @@ class Panel:
 
 
 @dataclass(frozen=True)
+class Entry:
+    """One place of a matrix.
+
+    Attributes:
+        value: its number; NaN where it is not known.
+        mark: a sign beside the number, such as that of a run that diverged.
+        note: what a reader should know of it.
+        best: whether it leads its row.
+    """
+
+    value: float
+    mark: str = ""
+    note: str = ""
+    best: bool = False
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A table whose numbers are colours, too.
+
+    Attributes:
+        title: its title.
+        label: what the numbers are.
+        rows: the names of the rows.
+        columns: the names of the columns.
+        entries: row by row, one for each column.
+        groups: the group of each column; columns of a group stand together.
+        summary: how many of the last rows sum up the others.
+        view: matrices of the same view belong to the same picture, and share its colours.
+        note: what the marks mean, the horizon, and what comes out.
+    """
+
+    title: str
+    label: str
+    rows: Sequence[str]
+    columns: Sequence[str]
+    entries: Sequence[Sequence[Entry]]
+    groups: Sequence[str] = ()
+    summary: int = 0
+    view: str = ""
+    note: str = ""
+
+    @property
+    def table(self) -> Table:
+        """The numbers alone."""
+        rows: list[list[Value]] = [
+            [name, *(entry.value if math.isfinite(entry.value) else None for entry in entries)]
+            for name, entries in zip(self.rows, self.entries, strict=True)
+        ]
+        return Table(f"{self.title}: {self.label}", ["", *self.columns], rows)
+
+
+@dataclass(frozen=True)
 class Table:
     """A table: numbers as numbers, so that whoever shows it decides about digits."""
 
@@ -88,6 +141,7 @@ class Exhibit:
         claim: what it should show.
         paper: where the paper has it; empty for a user's own.
         panels: the parts of its pictures.
+        matrices: the matrices, which are pictures of their own.
         tables: its tables.
         command: the command that made it.
         scale: how much of it was done, in words.
@@ -101,6 +155,7 @@ class Exhibit:
     claim: str = ""
     paper: str = ""
     panels: Sequence[Panel] = ()
+    matrices: Sequence[Matrix] = ()
     tables: Sequence[Table] = ()
     command: str = ""
     scale: str = ""
@@ -111,7 +166,7 @@ class Exhibit:
     @property
     def views(self) -> list[str]:
         """The pictures, in order."""
-        return list(dict.fromkeys(panel.view for panel in self.panels))
+        return list(dict.fromkeys(part.view for part in (*self.panels, *self.matrices)))
 
 
 class ExhibitError(Exception):
@@ -151,8 +206,12 @@ def from_json(values: Mapping[str, Any]) -> Exhibit:
         Panel(**panel | {"lines": [_line(line) for line in panel["lines"]]})
         for panel in values["panels"]
     ]
-    tables = [Table(**table) for table in values["tables"]]
-    whole: dict[str, Any] = {**values, "panels": panels, "tables": tables}
+    parts = {
+        "panels": panels,
+        "matrices": [_matrix(matrix) for matrix in values.get("matrices", ())],
+        "tables": [Table(**table) for table in values["tables"]],
+    }
+    whole: dict[str, Any] = {**values, **parts}
     exhibit = Exhibit(**whole)
     _check(exhibit)
     return exhibit
@@ -165,23 +224,43 @@ def _check(exhibit: Exhibit) -> None:
     for panel in exhibit.panels:
         texts += [panel.title, panel.x_label, panel.y_label, panel.view, panel.note, *panel.ticks]
         texts += [text for line in panel.lines for text in (line.label, line.note)]
+    for matrix in exhibit.matrices:
+        texts += [matrix.title, matrix.label, matrix.view, matrix.note]
+        texts += [*matrix.rows, *matrix.columns, *matrix.groups]
+        texts += [text for row in matrix.entries for one in row for text in (one.mark, one.note)]
     if not all(isinstance(text, str) for text in texts):
         msg = "something is no text that should be"
         raise TypeError(msg)
     lines = [line for panel in exhibit.panels for line in panel.lines]
     sizes = [{len(line.x), len(line.mean), len(line.low), len(line.high)} for line in lines]
     sizes += [{len(table.head), *map(len, table.rows)} for table in exhibit.tables]
+    for matrix in exhibit.matrices:
+        sizes += [{len(matrix.rows), len(matrix.entries)}]
+        sizes += [{len(matrix.columns), *map(len, matrix.entries)}]
+        sizes += [{len(matrix.columns), len(matrix.groups) or len(matrix.columns)}]
     if any(len(size) > 1 for size in sizes):
-        msg = "a line or a table is not as long everywhere"
+        msg = "a line, a matrix or a table is not as long everywhere"
         raise ValueError(msg)
 
 
 def _line(values: Mapping[str, Any]) -> Line:
     numbers: dict[str, Any] = {
-        name: [math.nan if value is None else float(value) for value in values[name]]
-        for name in ("x", "mean", "low", "high")
+        name: [_number(value) for value in values[name]] for name in ("x", "mean", "low", "high")
     }
     return Line(**{**values, **numbers})
+
+
+def _matrix(values: Mapping[str, Any]) -> Matrix:
+    entries = [
+        [Entry(**one | {"value": _number(one["value"])}) for one in row]
+        for row in values["entries"]
+    ]
+    whole: dict[str, Any] = {**values, "entries": entries}
+    return Matrix(**whole)
+
+
+def _number(value: Any) -> float:
+    return math.nan if value is None else float(value)
 
 
 def _plain(value: Any) -> Any:

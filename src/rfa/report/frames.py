@@ -42,8 +42,9 @@ def pictures(exhibit: Exhibit, name: str) -> str:
     if not exhibit.panels:
         return ""
     styles = _styles(exhibit)
-    parts = [_chooser(exhibit.views, name) if len(exhibit.views) > 1 else ""]
-    for number, view in enumerate(exhibit.views):
+    views = list(dict.fromkeys(panel.view for panel in exhibit.panels))
+    parts = [_chooser(views, name) if len(views) > 1 else ""]
+    for number, view in enumerate(views):
         own = {i: panel for i, panel in enumerate(exhibit.panels) if panel.view == view}
         kind = "view other" if number else "view"
         figures = "\n".join(_figure(panel, i) for i, panel in own.items())

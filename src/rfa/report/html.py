@@ -15,6 +15,7 @@ from importlib import resources
 from rfa.report.exhibit import Exhibit
 from rfa.report.frames import panel_data, paragraph, pictures
 from rfa.report.grid import grid
+from rfa.report.squares import squares
 
 TITLE = "rfa: the paper, reproduced"
 SCRIPTS = ("numbers.js", "chart.js", "page.js")
@@ -115,13 +116,15 @@ def _small(exhibit: Exhibit) -> str:
 
 
 def _section(exhibit: Exhibit, name: str) -> str:
+    drawn = exhibit.panels or exhibit.matrices
     parts = [
         paragraph("paper", exhibit.paper),
         f'<h2 id="{name}-title">{escape(exhibit.title)}</h2>',
         paragraph("claim", exhibit.claim),
         *(_missing(exhibit)),
         pictures(exhibit, name),
-        *(grid(table, shown=not exhibit.panels) for table in exhibit.tables),
+        *squares(exhibit.matrices),
+        *(grid(table, shown=not drawn) for table in exhibit.tables),
         _origin(exhibit),
     ]
     inside = "\n".join(filter(None, parts))
@@ -132,7 +135,7 @@ def _section(exhibit: Exhibit, name: str) -> str:
 def _missing(exhibit: Exhibit) -> list[str]:
     """The notice of what is not shown."""
     missing = list(exhibit.missing)
-    if not (missing or exhibit.panels or exhibit.tables):
+    if not (missing or exhibit.panels or exhibit.matrices or exhibit.tables):
         missing = ["There is nothing to show yet."]
     if not missing:
         return []

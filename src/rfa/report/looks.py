@@ -1,8 +1,12 @@
-"""How lines look, on the page and in pictures: the same for a label wherever it comes up."""
+"""How lines and matrices look, on the page and in pictures: the same wherever they come up."""
 
 from __future__ import annotations
 
-from rfa.report.exhibit import Exhibit
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rfa.report.exhibit import Exhibit, Matrix
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c6d31")
 """Okabe and Ito's, which colour-blind readers can tell apart; the style sheet has the same."""
@@ -23,3 +27,37 @@ def looks(exhibit: Exhibit) -> dict[str, int]:
         if label not in found:
             found[label] = found[owner] if bound and owner else next(free)
     return found
+
+
+SHADES = (
+    "#00224e", "#123570", "#3b496c", "#575d6d", "#707173",
+    "#8a8678", "#a59c74", "#c3b369", "#e1cc55", "#fee838",
+)  # fmt: skip
+"""Of matrices, from low to high: cividis, which looks the same to colour-blind readers; the style
+sheet has the same."""
+DEEP = 5
+"""So many of the shades are deep: white can be read on them, and black on the others."""
+
+
+@dataclass(frozen=True)
+class Shading:
+    """The shades of a picture, from its lowest number to its highest."""
+
+    low: float
+    high: float
+
+    def of(self, value: float) -> int | None:
+        """The number of the shade of a value; None if it is not known."""
+        if not math.isfinite(value):
+            return None
+        if self.high <= self.low:
+            return len(SHADES) - 1
+        share = (value - self.low) / (self.high - self.low)
+        return min(len(SHADES) - 1, max(0, int(share * len(SHADES))))
+
+
+def shading(matrices: Iterable[Matrix]) -> Shading:
+    """One for all matrices of a picture."""
+    values = [one.value for matrix in matrices for row in matrix.entries for one in row]
+    known = [value for value in values if math.isfinite(value)]
+    return Shading(min(known, default=0.0), max(known, default=0.0))

@@ -24,7 +24,7 @@ def section(exhibit: Exhibit, pictures: Sequence[str]) -> Iterator[str]:
         yield f"![{about}]({picture})"
         yield ""
     yield from _horizon(exhibit)
-    for table in exhibit.tables:
+    for table in (*(matrix.table for matrix in exhibit.matrices), *exhibit.tables):
         yield from folded(table)
     yield f"```\n{exhibit.command}\n```"
     yield ""
@@ -51,9 +51,9 @@ def rows(table: Table) -> Iterator[str]:
 def _horizon(exhibit: Exhibit) -> Iterator[str]:
     first = exhibit.views[0] if exhibit.views else ""
     notes: dict[str, list[str]] = {}
-    for panel in exhibit.panels:
-        if panel.view == first and panel.note:
-            notes.setdefault(panel.note, []).append(panel.title)
+    for part in (*(panel for panel in exhibit.panels if panel.view == first), *exhibit.matrices):
+        if part.note:
+            notes.setdefault(part.note, []).append(part.title)
     for note, titles in notes.items():
         yield f"- {'; '.join(titles)}: {note}" if len(notes) > 1 else f"- {note}"
     if exhibit.data:
