@@ -29,6 +29,7 @@ AGGREGATORS = {
     "multi-krum": "the mean of the updates with the nearest neighbours; sees single updates",
 }
 STARTS = ("mean", "zero")
+ATTACKERS = ("fixed", "random")
 SERVERS = ("sgd", "adam")
 COMPUTE = ("cpu", "cuda")
 SECURE = ("off", "ring", "on")
@@ -38,7 +39,7 @@ RADII = (1e-12, 1e9)
 """The radii for which sums in a ring keep their digits."""
 SUMMED = ("fedavg", "rfa", "rfa-one-step", "sgd")
 """Aggregators that need sums only; the others must see single updates."""
-NONE = "none"
+NONE, BACKDOOR = "none", "backdoor"
 LARGEST = 2**62
 """The largest whole number that a setting may be."""
 
@@ -55,10 +56,15 @@ class Settings:
     aggregator: str = _field("rfa", "How the server aggregates.")
     corruption: str = _field(
         NONE,
-        "What corrupted devices do: none, data, adaptive, gaussian, gaussian-replace, omniscient, "
-        "omniscient-parameters, nan, or your own module:function.",
+        "What corrupted devices do: none, data, adaptive, label-flip, backdoor, gaussian, "
+        "gaussian-replace, omniscient, omniscient-parameters, nan, sign-flip, zero-update, ipm, "
+        "ipm-optimised, alie, alie-optimised, mimic, min-max, min-sum, anchor, anti-median, or "
+        "your own module:function.",
     )
     rho: float = _field(0.0, "The share of the training data on corrupted devices.")
+    attackers: str = _field(
+        "fixed", "Which devices are corrupted: fixed (the same always) or random (anew each round)."
+    )
     seed: int = _field(1, "Decides every random choice.")
     rounds: int = _field(100, "Rounds of communication T.")
     devices_per_round: int = _field(100, "Devices m that take part in a round.")
@@ -128,6 +134,7 @@ class Settings:
     def _check_names(self) -> None:
         choices = {
             "aggregator": tuple(AGGREGATORS),
+            "attackers": ATTACKERS,
             "start": STARTS,
             "server": SERVERS,
             "compute": COMPUTE,
