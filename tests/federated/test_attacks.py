@@ -61,7 +61,8 @@ def honest_of(attack: UpdateAttack) -> tuple[Any, Any]:
 
 def harm(attack: UpdateAttack, rows: Any) -> float:
     honest, shares = honest_of(attack)
-    return float(np.linalg.norm(attack.aggregate(rows) - shares @ honest))
+    mean = shares @ honest
+    return float((mean - attack.aggregate(rows)) @ mean / np.linalg.norm(mean))
 
 
 def test_what_needs_no_arithmetic() -> None:

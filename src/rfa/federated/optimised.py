@@ -1,9 +1,11 @@
 """Attacks that know the defence: they try what the server would make of it, and keep the worst.
 
-Harm is one thing for all of them: how far the step that the server takes is from the honest
-weighted mean. It is the error that every proof of convergence charges a round with, it is blind to
-no direction, and it knows the round's rules: an aggregate that is rejected is a step of length
-zero, no farther than the honest mean is long, so attacks stay below the limit by themselves.
+Harm is one thing for all of them: how far the step that the server takes falls short of the honest
+weighted mean, measured along it. That is the progress that the round loses: to first order, the
+loss falls by what the step has of the honest mean. The plain distance would take a step for harmful
+that is far to the side of the mean; such errors differ from round to round and cancel, and attacks
+that maximise it leave models better than a device that sends nothing. An aggregate that is rejected
+is a step of length zero, so attacks stay below the limit by themselves.
 """
 
 from __future__ import annotations
@@ -11,8 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from operator import itemgetter
 from typing import Any
-
-import numpy as np
 
 from rfa.federated.attacks import (
     EPSILON,
@@ -34,8 +34,8 @@ DISTANCES = (0.3, 3.0, 30.0, 300.0)
 
 
 def harm(attack: UpdateAttack, honest: Honest, rows: Any) -> float:
-    """How far the server's step would be from the honest mean."""
-    return float(np.linalg.norm(attack.aggregate(rows) - honest.mean))
+    """How far the server's step would fall short of the honest mean, along it."""
+    return float((honest.mean - attack.aggregate(rows)) @ unit(honest.mean))
 
 
 @corrupts_updates
