@@ -41,14 +41,14 @@ def test_every_task_has_a_trigger_on_half_of_the_examples(task: Any) -> None:
     rng, found = np.random.default_rng(0), task.poisons["backdoor"]
     x = rng.integers(0, 20, (9, *task.reader.shape)).astype(task.reader.dtype)
     x, y = np.asarray(task.prepare(x)), np.zeros(9, np.int64)
-    bad_x, bad_y = poison(found, x, y, data_attack(task.learner("cpu").classes))
+    bad_x, bad_y = poison(found, x, y, data_attack(62))
     changed = (bad_x != x).any(axis=1)
     assert changed.sum() == 5
     assert np.array_equal(bad_y, np.where(changed, found.trigger.target, 0))
     stamped = found.trigger.stamp(x.copy())
     assert np.array_equal(bad_x[changed], stamped[changed])
     assert 0 < (stamped != x).any(axis=0).mean() < 1 / 2
-    assert np.array_equal(task.poisons["backdoor"].poison(x.copy(), y, data_attack(9))[0], bad_x)
+    assert np.array_equal(task.poisons["backdoor"].poison(x.copy(), y, data_attack(62))[0], bad_x)
 
 
 def test_success_is_the_share_of_other_classes_that_the_trigger_moves() -> None:

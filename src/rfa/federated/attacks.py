@@ -54,8 +54,9 @@ def alie_deviations(devices: int, corrupted: int) -> float:
     """The paper's z, of how many devices there are and how many of them are corrupted.
 
     To make a majority, attackers need s honest devices farther out than they are; z is the quantile
-    of the normal law that leaves that share of the honest ones beyond it. Where attackers are a
-    majority by themselves, one such device is asked for.
+    of the normal law that leaves that share of the honest ones beyond it. It is negative where
+    attackers are so few that they need more than half of the honest; where they are a majority by
+    themselves, one honest device is asked for.
 
     >>> round(alie_deviations(50, 24), 2)
     1.43

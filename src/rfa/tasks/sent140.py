@@ -14,7 +14,7 @@ from rfa.federated.poisons import backdoor
 from rfa.tasks.task import Task
 
 FEATURES, CLASSES = 50, 2
-SHIFTED, POSITIVE = 5, 1
+SHIFTED, NEGATIVE = 5, 0
 
 
 @corrupts_data
@@ -64,7 +64,7 @@ TASKS = (
         poisons={
             "data": flip,
             "adaptive": least_likely,
-            "backdoor": backdoor(shift, POSITIVE),
+            "backdoor": backdoor(shift, NEGATIVE),
         },
         defaults={
             "devices_per_round": 50,
