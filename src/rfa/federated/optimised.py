@@ -3,9 +3,9 @@
 Harm is one thing for all of them: how far the step that the server takes falls short of the honest
 weighted mean, measured along it. That is the progress that the round loses: to first order, the
 loss falls by what the step has of the honest mean. The plain distance would take a step for harmful
-that is far to the side of the mean; such errors differ from round to round and cancel, and attacks
-that maximise it leave models better than a device that sends nothing. An aggregate that is rejected
-is a step of length zero, so attacks stay below the limit by themselves.
+that is far to the side of the mean; such errors differ from round to round and cancel, and RFA
+learns more under attacks that maximise it than with devices that send nothing. An aggregate that is
+rejected is a step of length zero, so attacks stay below the limit by themselves.
 """
 
 from __future__ import annotations
