@@ -2,9 +2,9 @@
 
 Harm is one thing for all of them: how far the step that the server takes falls short of the honest
 weighted mean, measured along it. That is the progress that the round loses: to first order, the
-loss falls by what the step has of the honest mean. The plain distance would take a step for harmful
-that is far to the side of the mean; such errors differ from round to round and cancel, and RFA
-learns more under attacks that maximise it than with devices that send nothing. An aggregate that is
+loss falls by what the step has of the honest mean. The plain distance would also count
+what is far to the side of the mean, and errors there may cancel over rounds. Either is greedy: what
+harms a round most need not harm a run most, and a fixed attack can do more. An aggregate that is
 rejected is a step of length zero, so attacks stay below the limit by themselves.
 """
 
