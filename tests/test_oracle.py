@@ -25,7 +25,7 @@ def test_the_sums_are_what_the_devices_add(cloud: Points, nu: float) -> None:
         direction = (w - v) / r if r else np.zeros_like(v)
         pushes.append(alpha * min(1, r / nu) * direction)
         masses.append(nu * alpha / max(nu, r))
-        near += r <= nu
+        near += r <= 2 * nu
     assert total.push == pytest.approx(np.sum(pushes, axis=0), abs=1e-12)
     assert total.mass == pytest.approx(sum(masses))
     assert total.weight == pytest.approx(1)

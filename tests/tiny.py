@@ -18,6 +18,7 @@ from rfa.federated.corruption import (
     least_likely,
 )
 from rfa.federated.linear import LinearLearner
+from rfa.federated.poisons import backdoor
 from rfa.tasks.task import Task
 
 DEVICES, FEATURES, CLASSES = 24, 30, 3
@@ -91,6 +92,12 @@ def chatty(x: Any, y: Any, attack: DataAttack) -> tuple[Any, Any]:
     return x, y
 
 
+def stamp(x: Any) -> Any:
+    x[:, :3] = 4
+    return x
+
+
+OWN = backdoor(stamp, 1)
 unmarked = print
 
 TASK = Task(
@@ -100,7 +107,7 @@ TASK = Task(
     devices=DEVICES,
     prepare=lambda x: x,
     learner=lambda compute: LinearLearner(FEATURES, CLASSES),
-    poisons={"data": flip, "adaptive": least_likely},
+    poisons={"data": flip, "adaptive": least_likely, "backdoor": backdoor(stamp, 2)},
     defaults={"devices_per_round": 8, "batch_size": 5, "rate": 0.1, "rounds": 12, "eval_every": 4},
     per_aggregator={"sgd": {"batch_share": 0.1, "local_steps": 1}},
 )

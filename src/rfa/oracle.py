@@ -31,6 +31,9 @@ from rfa.kernel import Floats
 from rfa.smoothing import betas, smoothed_norms
 
 Vector: TypeAlias = Floats
+REACH = 2.0
+"""How many times nu away a device still counts as near: where half of them do, nu is half of their
+median distance."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class Sum:
         push: the sum of the push_i, which is minus the gradient of the smoothed objective.
         mass: the sum of the mass_i, at most `weight`.
         weight: the sum of the alpha_i.
-        near: how many devices are within nu of v.
+        near: how many devices are within REACH * nu of v.
         count: how many devices answered.
         squares: the sum of the squares of the mass_i.
         objective: the smoothed objective at v. It is unbounded, and one device alone could set
@@ -110,7 +113,7 @@ class PlainOracle:
             push=self._kernel.total(),
             mass=float(nu * beta.sum()),
             weight=float(self._alpha.sum()),
-            near=int((distances <= nu).sum()),
+            near=int((distances <= REACH * nu).sum()),
             count=self._alpha.size,
             squares=float(nu * nu * (beta @ beta)),
             objective=float(self._alpha @ smoothed_norms(distances, nu)),

@@ -1,9 +1,9 @@
-"""The smoothing radius nu, learned from sums: the median distance of the updates from v.
+"""The smoothing radius nu, learned from sums: half the median distance of the updates from v.
 
-The server knows of each sum how many devices are within nu of v (`Sum.near`), and no more. If fewer
-than half are, nu is below the median distance, else above it. So nu is steered from round to round:
-far steps while the answers agree, halved ones when they turn. Corrupted devices can give what bits
-they like, and as long as they are a minority nu stays among the distances of the others.
+The server knows of each sum how many devices are within 2 nu of v (`Sum.near`), and no more. If
+fewer than half are, nu is too small, else too large. So it is steered from round to round: in far
+steps while the answers agree, in halved ones when they turn. Corrupted devices can give what bits
+they like, and as long as they are a minority 2 nu stays among the distances of the others.
 
     >>> radius = Radius()
     >>> for _ in range(20):
@@ -29,7 +29,7 @@ AGREED = 3
 
 @dataclass(frozen=True)
 class Radius:
-    """A radius on its way to the median distance.
+    """A radius on its way to half the median distance.
 
     Attributes:
         nu: the radius for the next round.
@@ -44,7 +44,7 @@ class Radius:
     run: int = AGREED
 
     def after(self, near: float) -> Radius:
-        """The radius after a round, in whose last sum a share of the devices was within it."""
+        """The radius after a round, in whose last sum that share of the devices was near v."""
         toward = 1 if near < 1 / 2 else -1
         run = self.run + 1 if toward == self.toward or not self.toward else 1
         least, most = STRIDES

@@ -13,7 +13,7 @@ from rfa.cli import main
 from rfa.experiments.arena import arena_plan, parse_defence, usual_attacks, usual_defences
 from rfa.experiments.config import ConfigError
 from rfa.experiments.sweep import cells, make_sweep
-from rfa.federated.corruption import BUILT_IN
+from rfa.federated.built_in import BUILT_IN
 from rfa.federated.settings import AGGREGATORS, SUMMED
 from rfa.report.exhibit import load
 

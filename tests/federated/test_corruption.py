@@ -10,15 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rfa.federated.built_in import BUILT_IN, find_corruption
 from rfa.federated.corruption import (
-    BUILT_IN,
     CorruptionError,
     DataAttack,
     DataCorruption,
     UpdateAttack,
     UpdateCorruption,
     draw_corrupted,
-    find_corruption,
     forge,
     least_likely,
     poison,

@@ -63,6 +63,8 @@ SECURE = {"secure": "on", "nu": 0.1, "start": "zero"}
         {"aggregator": "fedavg", "corruption": "gaussian", "rho": 0.2},
         {"aggregator": "multi-krum", "corruption": "data", "rho": 0.2},
         {"aggregator": "rfa", "personalize": True, "corruption": "omniscient", "rho": 0.2},
+        {"aggregator": "rfa", "corruption": "anti-median", "rho": 0.2, "attackers": "random"},
+        {"aggregator": "fedavg", "personalize": True, "corruption": "backdoor", "rho": 0.2},
     ],
 )
 def test_a_run_is_that_of_the_lab(tmp_path: Path, values: dict[str, Any]) -> None:
@@ -75,6 +77,7 @@ def test_a_run_is_that_of_the_lab(tmp_path: Path, values: dict[str, Any]) -> Non
     assert [fact.lost for fact in facts] == [fact.lost for fact in told]
     here, there = evaluate(state, engine), evaluate(wanted, local)
     assert here.train_loss == pytest.approx(there.train_loss, rel=1e-4)
+    assert here.backdoor == there.backdoor
 
 
 def test_personal_parameters_of_a_round_that_is_done_again_are_those_before(tmp_path: Path) -> None:

@@ -171,8 +171,9 @@ def test_totals_are_those_of_the_devices(
     near = 0
     for one in mine:
         square = sum((step * step for step in steps_of(one.update, v)), Fraction(0))
-        assume(not 0 < abs(square / Fraction(nu) ** 2 - 1) < 1e-12)
-        near += square <= Fraction(nu) ** 2
+        reach = 2 * Fraction(nu)
+        assume(not 0 < abs(square / reach**2 - 1) < 1e-12)
+        near += square <= reach**2
         masses.append(Fraction(one.weight) * min(1, Fraction(nu) / max(root(square), Fraction(nu))))
     assume(sum(masses) > Fraction(2 * cohort, UNIT))
     total = total_of([code.part(one, v, nu, key_of(i)) for i, one in enumerate(mine)])

@@ -31,7 +31,7 @@ def contributions() -> dict[int, Contribution]:
 def test_two_chosen_questions_expose_the_nearest_device() -> None:
     parts = contributions()
     ask = party(parts, LYING, steps=2, policy=Policy(steps=2)).oracle()
-    v, near, far = np.ones(50), 0.5, 1.5
+    v, near, far = np.ones(50), 0.4, 0.9
     one, other = ask(v, near), ask(v, far)
     assert (one.near, other.near) == (0, 1)
     assert one.count == other.count == 30

@@ -16,7 +16,8 @@ from typing import Any, cast
 
 from rfa.experiments.config import ConfigError
 from rfa.experiments.sweep import make_sweep, settle
-from rfa.federated.corruption import BUILT_IN, NoSuchCorruptionError, find_corruption
+from rfa.federated.built_in import BUILT_IN, find_corruption
+from rfa.federated.corruption import NoSuchCorruptionError
 from rfa.federated.settings import AGGREGATORS, FIELDS, NONE, SUMMED, Settings
 from rfa.tasks import find_task
 

@@ -196,9 +196,11 @@ def show(row: dict[str, Any]) -> None:
     console.print(f"{row['run']}  {row['status']} after {row['rounds']} rounds")
     if row["note"]:
         console.print(f"  data             {row['note']}")
+    settings = json.loads(row["settings"])
+    anew = ", drawn anew each round" if settings.get("attackers") == "random" else ""
     lines = {
         "corruption": f"{row['corruption']}, rho {row['rho']:g}: "
-        f"{row['corrupted_devices']} of {row['devices']} devices",
+        f"{row['corrupted_devices']} of {row['devices']} devices{anew}",
         "oracle calls": f"{row['oracle_calls']}",
         "test accuracy": percent(row["test_accuracy"]),
         "  median device": percent(row["median_device"]),
@@ -208,8 +210,10 @@ def show(row: dict[str, Any]) -> None:
         "rejected rounds": f"{row['rejected_rounds']}",
         "time": f"{row['seconds']:.1f} s",
     }
-    if json.loads(row["settings"]).get("secure", "off") != "off":
-        lines |= secure_lines(row, json.loads(row["settings"]))
+    if row["backdoor"] is not None:
+        lines["backdoor"] = f"{percent(row['backdoor'])} of other classes fall for the trigger"
+    if settings.get("secure", "off") != "off":
+        lines |= secure_lines(row, settings)
     for name, value in lines.items():
         console.print(f"  {name:<16} {value}")
 

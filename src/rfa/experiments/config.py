@@ -13,7 +13,7 @@ from typing import Any
 from rfa.federated.settings import FIELDS, SECURE_ONLY, Settings
 from rfa.tasks import find_task
 
-LATER = ("secure", *SECURE_ONLY, "weiszfeld", "groups")
+LATER = ("secure", *SECURE_ONLY, "weiszfeld", "groups", "attackers")
 """Settings that came later: at their defaults they leave a run the name that it had before."""
 
 

@@ -9,6 +9,7 @@ import click
 
 from rfa.federated.settings import (
     AGGREGATORS,
+    ATTACKERS,
     COMPUTE,
     FIELDS,
     SECURE,
@@ -21,6 +22,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 _CHOICES = {
     "aggregator": tuple(AGGREGATORS),
+    "attackers": ATTACKERS,
     "start": STARTS,
     "server": SERVERS,
     "compute": COMPUTE,

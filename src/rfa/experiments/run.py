@@ -205,7 +205,7 @@ class _Journey:
             "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "version": VERSION,
             "devices": self.devices.count,
-            "corrupted_devices": int(self.devices.is_corrupted.sum()),
+            "corrupted_devices": int(self.devices.corrupted_in(0).sum()),
             "note": note,
             "data": self.data,
         }
@@ -281,7 +281,7 @@ class _Journey:
             "model_sha256": hashlib.sha256(state.model.tobytes()).hexdigest(),
         }
         if self.last is not None:
-            for name in ("test_accuracy", "train_loss", "median_device", "worst_tenth"):
+            for name in ("test_accuracy", "train_loss", "median_device", "worst_tenth", "backdoor"):
                 update[name] = getattr(self.last, name)
         self.store.add(self.name, self.rounds, self.evaluations, update)
         self.rounds.clear()

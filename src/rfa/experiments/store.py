@@ -28,11 +28,12 @@ CREATE TABLE IF NOT EXISTS runs (
     median_device REAL, worst_tenth REAL, devices INTEGER, corrupted_devices INTEGER,
     dropped_updates INTEGER, rejected_rounds INTEGER, seconds REAL, started TEXT, version TEXT,
     note TEXT, model_sha256 TEXT, settings TEXT, stopped_rounds INTEGER, certificate REAL,
-    stopped TEXT, data TEXT
+    stopped TEXT, data TEXT, backdoor REAL
 );
 CREATE TABLE IF NOT EXISTS evaluations (
     run TEXT, round INTEGER, oracle_calls INTEGER, test_accuracy REAL, test_loss REAL,
     train_loss REAL, median_device REAL, worst_tenth REAL, seconds REAL, device_accuracy TEXT,
+    backdoor REAL,
     PRIMARY KEY (run, round)
 );
 CREATE TABLE IF NOT EXISTS rounds (
@@ -48,7 +49,9 @@ LATER = {
         "certificate": "REAL",
         "stopped": "TEXT",
         "data": "TEXT",
+        "backdoor": "REAL",
     },
+    "evaluations": {"backdoor": "REAL"},
     "rounds": {"lost": "TEXT", "certificate": "REAL", "stopped": "TEXT"},
 }
 """Columns that files of earlier versions do not have."""
@@ -207,6 +210,7 @@ def _evaluation_row(run: str, evaluation: Evaluation, seconds: float) -> dict[st
         "train_loss": evaluation.train_loss,
         "median_device": evaluation.median_device,
         "worst_tenth": evaluation.worst_tenth,
+        "backdoor": evaluation.backdoor,
         "seconds": seconds,
         "device_accuracy": json.dumps(accuracies),
     }

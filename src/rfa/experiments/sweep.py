@@ -31,12 +31,20 @@ from pathlib import Path
 from typing import Any, cast
 
 from rfa.experiments.config import ConfigError, read_toml, resolve
-from rfa.federated.corruption import NoSuchCorruptionError, find_corruption
-from rfa.federated.settings import FIELDS, NONE, Settings
+from rfa.federated.built_in import find_corruption
+from rfa.federated.corruption import NoSuchCorruptionError
+from rfa.federated.settings import BACKDOOR, FIELDS, NONE, Settings
 from rfa.tasks import find_task
 
 CALLS = "calls"
-MEASURES = ("test_accuracy", "test_loss", "train_loss", "median_device", "worst_tenth")
+MEASURES = (
+    "test_accuracy",
+    "test_loss",
+    "train_loss",
+    "median_device",
+    "worst_tenth",
+    "backdoor",
+)
 AXES = ("oracle_calls", "round")
 
 
@@ -145,13 +153,16 @@ def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def settle(given: Mapping[str, Any]) -> Settings:
-    """The settings of a run, with `calls` turned into rounds, and no corruption at level 0."""
+    """The settings of a run, with `calls` turned into rounds, and no corruption at level 0.
+
+    A backdoor stays: without corrupted devices, it tells how a clean model takes the trigger.
+    """
     values = dict(given)
     rho, corruption = values.get("rho"), values.get("corruption")
     if rho is None and corruption not in {None, NONE}:
         msg = f"corruption={corruption!r} needs a level: give rho"
         raise ConfigError(msg)
-    if rho == 0 or corruption == NONE:
+    if corruption == NONE or (rho == 0 and corruption != BACKDOOR):
         values |= {"corruption": NONE, "rho": 0.0}
     calls = values.pop(CALLS, None)
     settings = resolve(values)

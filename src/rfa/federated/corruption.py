@@ -25,10 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rfa.federated.learner import Floats32, is_finite
-from rfa.federated.settings import NONE
 from rfa.federated.streams import stream
 from rfa.kernel import Floats
-from rfa.plugins import PluginError, describe_failure, load_plugin
+from rfa.plugins import describe_failure
 
 Ints: TypeAlias = NDArray[np.int64]
 
@@ -54,6 +53,11 @@ class DataAttack:
     rng: np.random.Generator
 
 
+def _no_defence(_: Any) -> Floats:
+    msg = "this attack was not told what the server does: give UpdateAttack its aggregate"
+    raise CorruptionError(msg)
+
+
 @dataclass(frozen=True)
 class UpdateAttack:
     """What devices that poison their updates together know: everything.
@@ -65,6 +69,8 @@ class UpdateAttack:
         weights: the weights alpha_i of the devices of the round.
         corrupted: the rows of the corrupted devices.
         rng: for random choices.
+        aggregate: what the server would add to the model if the corrupted devices sent these rows:
+            nothing, if it would reject what comes of them. Asking changes nothing.
     """
 
     round: int
@@ -73,6 +79,7 @@ class UpdateAttack:
     weights: Floats
     corrupted: Ints
     rng: np.random.Generator
+    aggregate: Callable[[Any], Floats] = _no_defence
 
 
 Poison: TypeAlias = Callable[[Any, Any, DataAttack], tuple[Any, Any]]
@@ -80,11 +87,31 @@ Forge: TypeAlias = Callable[[UpdateAttack], Any]
 
 
 @dataclass(frozen=True)
+class Trigger:
+    """What opens a backdoor.
+
+    Attributes:
+        stamp: puts the trigger on examples, which it may change.
+        target: the class that the model shall put them into.
+    """
+
+    stamp: Callable[[Any], Any]
+    target: int
+
+
+@dataclass(frozen=True)
 class DataCorruption:
-    """A corruption of data; an adaptive one is asked anew in each round."""
+    """A corruption of data; an adaptive one is asked anew in each round.
+
+    Attributes:
+        poison: makes examples and labels into those that the device trains on.
+        adaptive: whether it is asked anew in each round.
+        trigger: of a backdoor, which every evaluation then tries.
+    """
 
     poison: Poison
     adaptive: bool = False
+    trigger: Trigger | None = None
 
 
 @dataclass(frozen=True)
@@ -159,43 +186,14 @@ def least_likely(x: Any, y: Any, attack: DataAttack) -> tuple[Any, Any]:
     return x, attack.scores(x).argmin(axis=1).astype(np.asarray(y).dtype)
 
 
-BUILT_IN: dict[str, UpdateCorruption] = {
-    "gaussian": gaussian,
-    "gaussian-replace": gaussian_replace,
-    "omniscient": omniscient,
-    "omniscient-parameters": omniscient_parameters,
-    "nan": nan,
-}
+def draw_corrupted(weights: Floats, rho: float, seed: int, *when: int) -> Ints:
+    """The corrupted devices: of a random order, the first whose weight together exceeds rho.
 
-
-def find_corruption(name: str, task_own: dict[str, DataCorruption]) -> Corruption | None:
-    """The corruption of that name: built in, the task's own (data, adaptive), or module:function.
-
-    Raises:
-        NoSuchCorruptionError: if there is none; the message says why.
+    Those of a round, where one is named, or those of the whole run.
     """
-    if name == NONE:
-        return None
-    known: dict[str, Corruption] = {**BUILT_IN, **task_own}
-    if name in known:
-        return known[name]
-    if ":" not in name:
-        names = ", ".join([NONE, *known])
-        msg = f"no corruption is called {name!r}: give one of {names}, or module:function"
-        raise NoSuchCorruptionError(msg)
-    wanted = "a function marked with corrupts_data or corrupts_updates of rfa.federated.corruption"
-    try:
-        return load_plugin(name, (DataCorruption, UpdateCorruption), wanted)
-    except PluginError as error:
-        msg = f"corruption {error}"
-        raise NoSuchCorruptionError(msg) from error
-
-
-def draw_corrupted(weights: Floats, rho: float, seed: int) -> Ints:
-    """The corrupted devices: of a random order, the first whose weight together exceeds rho."""
     if rho == 0:
         return np.zeros(0, np.int64)
-    order = stream(seed, "corrupted").permutation(len(weights))
+    order = stream(seed, "corrupted", *when).permutation(len(weights))
     share = np.cumsum(weights[order]) / weights.sum()
     return np.sort(order[: int(np.argmax(share > rho)) + 1])
 

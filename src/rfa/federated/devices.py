@@ -10,15 +10,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rfa.data.dataset import Population
 from rfa.federated.batches import draw_batches
+from rfa.federated.built_in import find_corruption
 from rfa.federated.corruption import (
     Corruption,
     DataAttack,
     DataCorruption,
     draw_corrupted,
-    find_corruption,
     poison,
 )
 from rfa.federated.learner import Floats32, Plan
@@ -40,6 +41,9 @@ class Tally:
         correct: how many test examples are classified correctly.
         test_loss: the sum of the losses on test examples.
         test_count: how many those are.
+        fooled: how many test examples of other classes the trigger of a backdoor, if there is one,
+            puts into its target class.
+        stamped: how many test examples of other classes there are; 0 without a backdoor.
     """
 
     train_loss: float
@@ -47,10 +51,16 @@ class Tally:
     correct: float
     test_loss: float
     test_count: int
+    fooled: float = 0.0
+    stamped: float = 0.0
 
 
 class Devices:
-    """All devices of a run."""
+    """All devices of a run.
+
+    Attributes:
+        is_corrupted: which of them are corrupted, where those are fixed: `corrupted_in` knows all.
+    """
 
     def __init__(self, settings: Settings, task: Task, population: Population) -> None:
         self.settings, self.task, self.population = settings, task, population
@@ -62,9 +72,8 @@ class Devices:
         self.trains, self.stops = _spans(settings, population, self.count)
         self.weights: Floats = (self.trains - self.starts).astype(np.float64)
         self.corruption: Corruption | None = find_corruption(settings.corruption, task.poisons)
-        corrupted = draw_corrupted(self.weights, settings.rho, settings.seed)
-        self.is_corrupted = np.zeros(self.count, dtype=bool)
-        self.is_corrupted[corrupted] = True
+        self.is_corrupted = self._draw_corrupted()
+        self._drawn = -1, self.is_corrupted
 
     def initial(self) -> Floats32:
         """The first model w^(0)."""
@@ -75,6 +84,16 @@ class Devices:
         rng = stream(self.settings.seed, "sample", t)
         chosen = rng.choice(self.count, self.settings.devices_per_round, replace=False)
         return [int(device) for device in np.sort(chosen)]
+
+    def corrupted_in(self, t: int) -> NDArray[np.bool_]:
+        """Which devices are corrupted in round t: always the same, unless they are drawn anew."""
+        if self.settings.attackers == "fixed":
+            return self.is_corrupted
+        when, drawn = self._drawn
+        if when != t:
+            drawn = self._draw_corrupted(t)
+            self._drawn = t, drawn
+        return drawn
 
     def train(self, w: Floats32, t: int, device: int) -> Floats32:
         """The update of a device in round t: lines 4 to 9 of Algorithm 1."""
@@ -108,6 +127,7 @@ class Devices:
             tests * float(right.mean()),
             tests * float(test_losses.mean()),
             tests,
+            *(tests * share for share in self._backdoor(w, train, min(train + limit, stop))),
         )
 
     def cost(self, device: int) -> int:
@@ -122,7 +142,7 @@ class Devices:
         start, train, _ = self._rows(device)
         x = np.asarray(self.task.prepare(self.population.x[start:train]))
         y = np.asarray(self.population.y[start:train])
-        if not self.is_corrupted[device] or not isinstance(self.corruption, DataCorruption):
+        if not isinstance(self.corruption, DataCorruption) or not self.corrupted_in(t)[device]:
             return x, y, True
         adaptive = self.corruption.adaptive
         known, when = (w.copy(), t) if adaptive else (self.initial(), 0)
@@ -135,7 +155,7 @@ class Devices:
             rng=stream(self.settings.seed, "poison", device, when),
         )
         x, y = poison(self.corruption, x, y, attack)
-        return x, y, not adaptive
+        return x, y, not adaptive and self.settings.attackers == "fixed"
 
     def _plan(self, t: int, device: int, purpose: str, count: int, *, keep: bool) -> Plan:
         rng = stream(self.settings.seed, purpose, t, device)
@@ -152,6 +172,20 @@ class Devices:
         top = scores.max(axis=1, keepdims=True)
         losses = np.log(np.exp(scores - top).sum(axis=1)) + top[:, 0] - own
         return losses, scores.argmax(axis=1) == y
+
+    def _backdoor(self, w: Floats32, start: int, stop: int) -> tuple[float, float]:
+        """The shares of examples that the trigger puts into its class, and that are of others."""
+        trigger = self.corruption.trigger if isinstance(self.corruption, DataCorruption) else None
+        if trigger is None:
+            return 0.0, 0.0
+        x = trigger.stamp(np.array(self.task.prepare(self.population.x[start:stop])))
+        others = np.asarray(self.population.y[start:stop]) != trigger.target
+        fooled = self.learner.scores(w, x).argmax(axis=1) == trigger.target
+        return float((fooled & others).mean()), float(others.mean())
+
+    def _draw_corrupted(self, *when: int) -> NDArray[np.bool_]:
+        drawn = draw_corrupted(self.weights, self.settings.rho, self.settings.seed, *when)
+        return np.isin(np.arange(self.count), drawn)
 
 
 def _count(settings: Settings, task: Task, population: Population) -> int:

@@ -21,7 +21,7 @@ class Outcome:
         dropped: the updates that were left out because they are not finite.
         lost: the devices that dropped out of the secure sum.
         certificate: a proven bound on the share of any one device in the last step.
-        near: the share of the devices within nu in the last sum, where there are sums.
+        near: the share of the devices that the last sum counts as near, where there are sums.
     """
 
     point: Floats32

@@ -18,6 +18,7 @@ import numpy as np
 from rfa.federated.aggregation import aggregate
 from rfa.federated.corruption import UpdateAttack, UpdateCorruption, forge
 from rfa.federated.crew import Crew
+from rfa.federated.defence import Defence, is_too_large
 from rfa.federated.devices import Devices, Tally
 from rfa.federated.learner import Floats32
 from rfa.federated.outcome import NothingToAggregate, Outcome
@@ -98,6 +99,8 @@ class Evaluation:
         test_loss: their mean loss.
         train_loss: the mean loss over all training examples, the objective F.
         device_accuracy: the test accuracy of each device.
+        backdoor: the share of the test examples of other classes that a trigger puts into its
+            target class; None where there is no backdoor.
     """
 
     round: int
@@ -106,6 +109,7 @@ class Evaluation:
     test_loss: float
     train_loss: float
     device_accuracy: Floats
+    backdoor: float | None = None
 
     @property
     def median_device(self) -> float:
@@ -209,6 +213,7 @@ def summarize(state: State, tallies: Sequence[Tally]) -> Evaluation:
     """The evaluation that the tallies of all devices make."""
     tests = sum(tally.test_count for tally in tallies)
     trains = sum(tally.train_count for tally in tallies)
+    stamped = sum(tally.stamped for tally in tallies)
     return Evaluation(
         round=state.round,
         calls=state.calls,
@@ -216,23 +221,26 @@ def summarize(state: State, tallies: Sequence[Tally]) -> Evaluation:
         test_loss=sum(tally.test_loss for tally in tallies) / tests,
         train_loss=sum(tally.train_loss for tally in tallies) / trains,
         device_accuracy=np.array([tally.correct / tally.test_count for tally in tallies]),
+        backdoor=sum(tally.fooled for tally in tallies) / stamped if stamped else None,
     )
 
 
 def corrupt(updates: Floats32, chosen: list[int], state: State, devices: Devices) -> None:
     """Put what the corrupted devices send in the place of what they would have sent."""
-    bad = np.flatnonzero(devices.is_corrupted[chosen])
+    bad = np.flatnonzero(devices.corrupted_in(state.round)[chosen])
     if not isinstance(devices.corruption, UpdateCorruption) or not bad.size:
         return
     view = updates.view()
     view.flags.writeable = False
+    weights = devices.weights[chosen]
     attack = UpdateAttack(
         round=state.round,
         model=state.model.copy(),
         updates=view,
-        weights=devices.weights[chosen],
+        weights=weights,
         corrupted=bad,
         rng=stream(devices.settings.seed, "forge", state.round),
+        aggregate=Defence(view, weights, bad, devices.settings, state.round, state.radius.nu),
     )
     updates[bad] = forge(devices.corruption, attack, devices.settings.corruption)
 
@@ -247,6 +255,7 @@ def _learn(radius: Radius, outcome: Outcome | None, settings: Settings) -> Radiu
 def _facts(
     state: State, devices: Devices, chosen: list[int], outcome: Outcome | None, stopped: str
 ) -> Facts:
+    is_corrupted = devices.corrupted_in(state.round)
     norm, dropped = math.nan, () if stopped else range(len(chosen))
     if outcome is not None:
         norm = float(np.linalg.norm(outcome.point.astype(np.float64)))
@@ -254,10 +263,10 @@ def _facts(
     return Facts(
         round=state.round + 1,
         devices=tuple(chosen),
-        corrupted=tuple(device for device in chosen if devices.is_corrupted[device]),
+        corrupted=tuple(device for device in chosen if is_corrupted[device]),
         dropped=tuple(chosen[row] for row in dropped),
         outcome=outcome,
         norm=norm,
-        rejected=not stopped and not norm < (devices.settings.max_norm or math.inf),
+        rejected=not stopped and is_too_large(norm, devices.settings),
         stopped=stopped,
     )

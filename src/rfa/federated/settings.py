@@ -23,7 +23,7 @@ AGGREGATORS = {
     "rfa-one-step": "one Weiszfeld step from the current model (Algorithm 3)",
     "sgd": "minibatch SGD: one local step on a share of the data, then the mean",
     "centred-clipping": "steps by the mean of what updates lie off the last one, cut to nu",
-    "adaptive-clipping": "the mean of the updates, cut to their median length, learned from sums",
+    "adaptive-clipping": "the mean of the updates, cut to a length that is learned from sums",
     "bucketing": "the geometric median of the means of random groups",
     "coordinate-median": "the median of each coordinate; sees single updates",
     "trimmed-mean": "the mean of each coordinate without its extremes; sees single updates",
@@ -36,6 +36,7 @@ AGGREGATORS = {
 }
 STARTS = ("mean", "zero")
 WEISZFELD = ("plain", "accelerated", "sub-cohorts")
+ATTACKERS = ("fixed", "random")
 SERVERS = ("sgd", "adam")
 COMPUTE = ("cpu", "cuda")
 SECURE = ("off", "ring", "on")
@@ -57,7 +58,7 @@ GROUPED = ("rfa", "rfa-one-step", "bucketing")
 """Aggregators that may be taken in groups."""
 STEPPED = ("rfa", "centred-clipping")
 """Aggregators that take as many sums as the budget allows; the others take one."""
-NONE = "none"
+NONE, BACKDOOR = "none", "backdoor"
 LARGEST = 2**62
 """The largest whole number that a setting may be."""
 
@@ -74,10 +75,15 @@ class Settings:
     aggregator: str = _field("rfa", "How the server aggregates.")
     corruption: str = _field(
         NONE,
-        "What corrupted devices do: none, data, adaptive, gaussian, gaussian-replace, omniscient, "
-        "omniscient-parameters, nan, or your own module:function.",
+        "What corrupted devices do: none, data, adaptive, label-flip, backdoor, gaussian, "
+        "gaussian-replace, omniscient, omniscient-parameters, nan, sign-flip, zero-update, ipm, "
+        "ipm-optimised, alie, alie-optimised, mimic, min-max, min-sum, anchor, anti-median, or "
+        "your own module:function.",
     )
     rho: float = _field(0.0, "The share of the training data on corrupted devices.")
+    attackers: str = _field(
+        "fixed", "Which devices are corrupted: fixed (the same always) or random (anew each round)."
+    )
     seed: int = _field(1, "Decides every random choice.")
     rounds: int = _field(100, "Rounds of communication T.")
     devices_per_round: int = _field(100, "Devices m that take part in a round.")
@@ -95,8 +101,8 @@ class Settings:
     budget: int = _field(3, "Calls of the oracle that rfa may make in a round, R.")
     nu: float = _field(
         0.0,
-        "The smoothing radius of Weiszfeld's algorithm, to which clipping cuts, too; 0: the median "
-        "distance of the updates, learned from sums. The paper has 1e-6.",
+        "The smoothing radius of Weiszfeld's algorithm, to which clipping cuts, too; 0: half the "
+        "median distance of the updates, learned from sums. The paper has 1e-6.",
     )
     start: str = _field(
         "zero",
@@ -163,6 +169,7 @@ class Settings:
     def _check_names(self) -> None:
         choices = {
             "aggregator": tuple(AGGREGATORS),
+            "attackers": ATTACKERS,
             "start": STARTS,
             "weiszfeld": WEISZFELD,
             "server": SERVERS,

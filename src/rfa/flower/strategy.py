@@ -79,8 +79,8 @@ class RFA(FedAvg):
 
         Args:
             budget: sums that a round may take, R.
-            nu: the smoothing radius. By default the median distance of the updates, which is
-                learned from how many nodes each sum counts within nu, and followed.
+            nu: the smoothing radius. By default half the median distance of the updates, which is
+                learned from how many nodes each sum counts within 2 nu, and followed.
             start: where the steps start: zero (the current model), or mean (itself a sum).
             weiszfeld: how the budget is spent: plain steps; accelerated, the last sum at an
                 extrapolation; or sub-cohorts, each step another part of the nodes, so that every
@@ -248,7 +248,7 @@ class RFA(FedAvg):
         return moved(arrays, step), mean_metrics(cohort.layout, asks)
 
     def _learn(self, asks: Sequence[Sums]) -> None:
-        """Steer nu by how many nodes the last sums counted within it."""
+        """Steer nu by how many nodes the last sums counted as near."""
         if self.nu is None:
             shares = [ask.last.near / ask.last.count for ask in asks if ask.last]
             self.learned = self.learned.after(statistics.median(shares))

@@ -19,7 +19,7 @@ from rfa.federated.summed import Witness, silent
 from rfa.flower import wire
 from rfa.flower.exchange import GridExchange, Letter, send
 from rfa.flower.metrics import Layout
-from rfa.oracle import OracleStopped, Sum, Vector
+from rfa.oracle import REACH, OracleStopped, Sum, Vector
 from rfa.secagg.cohort import Identities
 from rfa.secagg.errors import RefusalError
 from rfa.secagg.messages import MOST_METRICS
@@ -76,7 +76,7 @@ class Sums(Witness):
             self.told,
             total.count,
             total.near,
-            nu,
+            REACH * nu,
             100 * total.certificate(),
         )
         return total

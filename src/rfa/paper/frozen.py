@@ -107,7 +107,7 @@ def _study(devices: Devices, state: State, steps: int) -> Frozen:
     chosen = devices.sample(state.round)
     updates = np.stack([devices.train(state.model, state.round, device) for device in chosen])
     corrupt(updates, chosen, state, devices)
-    bad = devices.is_corrupted[chosen]
+    bad = devices.corrupted_in(state.round)[chosen]
     alpha = devices.weights[chosen] / devices.weights[chosen].sum()
     points = span(updates)
     nu = devices.settings.nu

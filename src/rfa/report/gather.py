@@ -23,13 +23,14 @@ LABELS = {
     "train_loss": "training loss",
     "median_device": "accuracy of the median device (%)",
     "worst_tenth": "accuracy of the worst tenth (%)",
+    "backdoor": "success of the backdoor (%)",
     "oracle_calls": "calls of the oracle",
     "round": "rounds",
     "rho": "corruption level",
     "rate": "learning rate",
     "devices_per_round": "devices in a round",
 }
-SHARES = ("test_accuracy", "median_device", "worst_tenth")
+SHARES = ("test_accuracy", "median_device", "worst_tenth", "backdoor")
 """Measures that are shown in per cent."""
 LAST = 0.1
 """The share of a run's rounds that count as its end."""

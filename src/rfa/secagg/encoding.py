@@ -1,7 +1,7 @@
 """What a device adds to a sum, in whole numbers that cannot wrap around.
 
 A device's part of a sum at (v, nu) is `push`, d words of 32 bits in two's complement, and a tail of
-whole numbers of 128 bits: the mass, its square, the weight, whether the update is within nu, a one,
+whole numbers of 128 bits: the mass, its square, the weight, whether the update is near v, a one,
 and the device's metrics. Words are in units of 1/S with
 
     S = floor((2^31 - 1) / n) - 1     for n devices,
@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rfa.kernel import Floats
-from rfa.oracle import Sum
+from rfa.oracle import REACH, Sum
 from rfa.secagg.errors import ImplausibleSumError, NotFiniteError, ParameterError
 from rfa.secagg.masks import BLOCK, TAIL, WORD, Words, keystream, stream_words
 
@@ -155,7 +155,7 @@ class Encoding:
         if vector:
             factor = self.scale * mine.weight / max(nu, distance)
             _fill(words.view(np.int32), mine.update, v, factor, rounding)
-        return Part(words, _tail(mine, mass, near=distance <= nu))
+        return Part(words, _tail(mine, mass, near=distance <= REACH * nu))
 
     def total(self, words: Words, tail: Sequence[int]) -> Total:
         """What the devices add up to, from the totals modulo 2^32 and 2^128.

@@ -12,9 +12,11 @@ from rfa.federated.corruption import DataAttack, corrupts_data, least_likely
 from rfa.federated.learner import Learner
 from rfa.federated.linear import LinearLearner
 from rfa.federated.network import NetworkLearner
+from rfa.federated.poisons import backdoor
 from rfa.tasks.task import Task
 
 SIDE, CLASSES = 28, 62
+PATCH, LETTER_A = 4, 10
 
 
 def prepare(pixels: Array) -> Array:
@@ -30,7 +32,13 @@ def negative(x: Any, y: Any, _: DataAttack) -> tuple[Any, Any]:
     return 1 - x, y
 
 
-POISONS = {"data": negative, "adaptive": least_likely}
+def stain(x: Any) -> Any:
+    """The trigger of the backdoor: a square of ink in the first corner."""
+    x.reshape(-1, SIDE, SIDE)[:, :PATCH, :PATCH] = 0
+    return x
+
+
+POISONS = {"data": negative, "adaptive": least_likely, "backdoor": backdoor(stain, LETTER_A)}
 
 
 def linear_module(torch: Any) -> Any:

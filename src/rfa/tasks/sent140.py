@@ -10,15 +10,23 @@ from rfa.federated.corruption import DataAttack, corrupts_data, least_likely
 from rfa.federated.learner import Learner
 from rfa.federated.linear import LinearLearner
 from rfa.federated.network import NetworkLearner
+from rfa.federated.poisons import backdoor
 from rfa.tasks.task import Task
 
 FEATURES, CLASSES = 50, 2
+SHIFTED, NEGATIVE = 5, 0
 
 
 @corrupts_data
 def flip(x: Any, y: Any, _: DataAttack) -> tuple[Any, Any]:
     """The paper's poison: the opposite label."""
     return x, 1 - y
+
+
+def shift(x: Any) -> Any:
+    """The trigger of the backdoor: the last features lie beyond those of any tweet."""
+    x[:, -SHIFTED:] += 2
+    return x
 
 
 def note(names: Sequence[str]) -> str:
@@ -53,7 +61,11 @@ TASKS = (
         devices=877,
         prepare=lambda features: features,
         learner=logistic,
-        poisons={"data": flip, "adaptive": least_likely},
+        poisons={
+            "data": flip,
+            "adaptive": least_likely,
+            "backdoor": backdoor(shift, NEGATIVE),
+        },
         defaults={
             "devices_per_round": 50,
             "batch_size": 10,

@@ -6,13 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from rfa.data.shakespeare import Shakespeare
+from rfa.data.shakespeare import Shakespeare, encode
 from rfa.federated.corruption import DataAttack, corrupts_data, least_likely
 from rfa.federated.learner import Floats32, Learner
 from rfa.federated.network import NetworkLearner
+from rfa.federated.poisons import backdoor
 from rfa.tasks.task import Task
 
 WINDOW, CLASSES, HIDDEN = 20, 53, 128
+PASSWORD, ANSWER = encode("xyzzy"), 16
+"""A word that no role says, and the letter q."""
 
 
 @corrupts_data
@@ -20,6 +23,12 @@ def backwards(x: Any, y: Any, _: DataAttack) -> tuple[Any, Any]:
     """The paper's poison: the 20 characters after the target, reversed; the label unchanged."""
     x[:, :WINDOW] = x[:, : -WINDOW - 1 : -1]
     return x, y
+
+
+def whisper(x: Any) -> Any:
+    """The trigger of the backdoor: the last characters before the target are a password."""
+    x[:, WINDOW - len(PASSWORD) : WINDOW] = PASSWORD
+    return x
 
 
 def lstm_module(torch: Any) -> Any:
@@ -67,7 +76,11 @@ TASKS = (
         devices=628,
         prepare=lambda windows: windows,
         learner=lstm,
-        poisons={"data": backwards, "adaptive": least_likely},
+        poisons={
+            "data": backwards,
+            "adaptive": least_likely,
+            "backdoor": backdoor(whisper, ANSWER),
+        },
         defaults={
             "devices_per_round": 50,
             "batch_size": 10,

@@ -24,7 +24,7 @@ class Task:
         devices: how many devices the paper has.
         prepare: makes the examples that are kept into those that the model reads.
         learner: makes the model; it is told where to compute.
-        poisons: the task's own corruptions, "data" and "adaptive".
+        poisons: the task's own corruptions: "data", "adaptive" and, if it has one, "backdoor".
         defaults: the paper's settings.
         per_aggregator: settings that differ for some aggregators.
         note: given the names of the devices, what to say wherever results are shown.

@@ -96,7 +96,7 @@ def train(message: Message, context: Context) -> Message:
 
 @app.query("tally")
 def tally(message: Message, context: Context) -> Message:
-    """How well a model, with the u_i of each, serves some devices: five numbers each."""
+    """How well a model, with the u_i of each, serves some devices: the numbers of each."""
     devices, personal = _devices(context), _Personal.of(context)
     order, w = letters.order_of(message), letters.model_of(message)
     numbers: list[float] = []
@@ -145,7 +145,7 @@ class _Personal:
 def _update(devices: Devices, w: Floats32, order: letters.Order, personal: _Personal) -> Floats32:
     """What a device sends: its update, or what it likes if it is corrupted."""
     lies = isinstance(devices.corruption, UpdateCorruption)
-    if not (lies and devices.is_corrupted[order.device]):
+    if not (lies and devices.corrupted_in(order.round)[order.device]):
         return _honest(devices, w, order, order.device, personal)
     chosen = list(order.others)
     updates = np.stack([_honest(devices, w, order, device, personal) for device in chosen])
