@@ -179,7 +179,7 @@ def test_nothing_is_corrupted_nothing_is_left_out(m: int) -> None:
         CentredClipping(1.0, steps=4),
         CentredClipping(1.0, steps=4, start=np.full(SMALL, 9.0)),
     ],
-    ids=str,
+    ids=lambda one: type(one).__name__,
 )
 def test_weights_add_up_to_the_aggregate(aggregator: SeesUpdates) -> None:
     points = cloud(SMALL)
@@ -211,7 +211,9 @@ def test_copies_of_a_point_are_chosen_and_mixed() -> None:
 
 
 @pytest.mark.parametrize(
-    "aggregator", [MeaMed(5), Bulyan(5), NearestNeighbourMixing(5, TrimmedMean(0.2))], ids=str
+    "aggregator",
+    [MeaMed(5), Bulyan(5), NearestNeighbourMixing(5, TrimmedMean(0.2))],
+    ids=lambda one: type(one).__name__,
 )
 def test_the_points_are_not_copied(aggregator: SeesUpdates) -> None:
     points = np.random.default_rng(0).standard_normal((25, 800_000), dtype=np.float32)

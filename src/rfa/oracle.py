@@ -82,6 +82,11 @@ class PlainOracle:
     """Sums in plain floating point over updates in one process: fast, and nothing is private.
 
     It keeps a place for the sums, so only one thread at a time may ask.
+
+    Attributes:
+        dim: the number of coordinates d.
+        dropped: the updates that were left out because they are not finite.
+        shares: the share of each other update in the step that the last sum makes.
     """
 
     def __init__(self, updates: Any, weights: Any = None, *, on_bad: OnBad = "raise") -> None:
@@ -99,6 +104,7 @@ class PlainOracle:
         self._alpha = given[cohort.rows]
         self.dim = cohort.cloud.dim
         self.dropped = cohort.dropped
+        self.shares: Floats | None = None
 
     def __call__(self, v: Vector, nu: float) -> Sum:
         """The sums at v, a vector of `dim` coordinates."""
@@ -109,6 +115,7 @@ class PlainOracle:
             raise ValueError(msg)
         beta = betas(self._alpha, distances, nu)
         self._kernel.combine(beta)
+        self.shares = beta / beta.sum()
         return Sum(
             push=self._kernel.total(),
             mass=float(nu * beta.sum()),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -83,8 +84,14 @@ def _from_sums(
     """What the server makes of sums, here over updates that it could see."""
     alpha = weights / weights.max()
     parts = split_cohort(len(updates), settings, t)
-    asks = [Witness(PlainOracle(updates[rows], alpha[rows])) for rows in parts]
-    return ask_for_outcome(asks, updates.shape[1], settings, settings.nu or nu)
+    whole: Any = slice(None)  # a list of all rows would copy them
+    places = [rows if len(parts) > 1 else whole for rows in parts]
+    oracles = [PlainOracle(updates[rows], alpha[rows]) for rows in places]
+    asks = [Witness(oracle) for oracle in oracles]
+    found = ask_for_outcome(asks, updates.shape[1], settings, settings.nu or nu)
+    steps = settings.aggregator in ("rfa", "rfa-one-step") and settings.weiszfeld == "plain"
+    shares = oracles[0].shares if steps and len(parts) == 1 else None
+    return dataclasses.replace(found, weights=shares)
 
 
 def _mean(updates: Floats32, weights: Floats) -> Outcome:
