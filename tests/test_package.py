@@ -30,13 +30,18 @@ PUBLIC = [
     "NormClipping",
     "OracleStopped",
     "PlainOracle",
+    "Radius",
     "Relative",
     "SeesUpdates",
     "Sum",
     "SumOracle",
     "TrimmedMean",
+    "accelerated",
+    "centre_of_groups",
+    "centred_clipping",
     "geometric_median",
     "one_step",
+    "sub_cohorts",
     "weiszfeld",
 ]
 

@@ -16,6 +16,7 @@ from rfa.experiments.sweep import cells, make_sweep
 from rfa.federated.built_in import BUILT_IN
 from rfa.federated.settings import AGGREGATORS, SUMMED
 from rfa.report.exhibit import load
+from rfa.tasks import find_task
 
 TASK = "tests.tiny:TASK"
 BASE: dict[str, Any] = {"tasks": {TASK: "tiny"}}
@@ -36,7 +37,7 @@ def runs(**changes: Any) -> list[Any]:
 
 def test_by_default_all_attacks_meet_all_defences() -> None:
     found = runs()
-    attacks = {"none", "data", "adaptive", *BUILT_IN}
+    attacks = {"none", *find_task(TASK).poisons, *BUILT_IN}
     assert {cell.settings.corruption for cell in found} == attacks
     assert {cell.settings.aggregator for cell in found} == set(AGGREGATORS) - {"sgd"}
     assert {cell.settings.rho for cell in found} == {0.0, 0.1, 0.25}
@@ -83,7 +84,7 @@ def test_a_defence_has_settings_of_its_own() -> None:
         ({"attacks": "data"}, "attacks must be a list of names, not 'data'"),
         ({"defences": ["shield"]}, "no defence is called 'shield': give one of fedavg, rfa"),
         ({"defences": ["rfa", "rfa"]}, "the defence 'rfa' is given twice"),
-        ({"defences": ["rfa", "rfa,nu=1e-6"]}, "'rfa' and 'rfa nu=1e-6' are the same"),
+        ({"defences": ["rfa", "rfa,nu=0.0"]}, "'rfa' and 'rfa nu=0.0' are the same"),
         ({"defences": ["rfa,nu"]}, "'nu' in the defence 'rfa,nu' is no setting: write name=value"),
         ({"defences": ["rfa,nu=big"]}, "nu must be a number, not 'big'"),
         ({"defences": ["rfa,iid=perhaps"]}, "iid must be yes or no"),

@@ -65,7 +65,8 @@ def results(out: Path, run: str) -> list[Any]:
 
 def test_what_a_run_leaves(tmp_path: Path) -> None:
     watcher = Silent()
-    row = do(tmp_path, watcher, corruption="omniscient", rho=0.2, rounds=10)
+    authors: dict[str, Any] = {"nu": 1e-6, "start": "mean"}
+    row = do(tmp_path, watcher, corruption="omniscient", rho=0.2, rounds=10, **authors)
     assert (row["status"], row["rounds"], row["oracle_calls"]) == ("finished", 10, 30)
     assert row["corrupted_devices"] > 0
     assert [evaluation.round for evaluation in watcher.evaluations] == [0, 4, 8, 10]

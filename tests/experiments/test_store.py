@@ -24,7 +24,7 @@ from rfa.federated.settings import Settings
 def test_the_papers_settings_are_the_defaults() -> None:
     emnist = resolve({"task": "emnist-linear", "aggregator": "fedavg"})
     assert (emnist.devices_per_round, emnist.batch_size, emnist.local_epochs) == (100, 50, 5)
-    assert (emnist.rate, emnist.rounds, emnist.nu, emnist.budget) == (0.08, 6000, 1e-6, 3)
+    assert (emnist.rate, emnist.rounds, emnist.budget) == (0.08, 6000, 3)
     assert resolve({"task": "emnist-linear"}).rounds == 2000
     lstm = resolve({"task": "shakespeare-lstm", "aggregator": "rfa"})
     assert (lstm.devices_per_round, lstm.batch_size, lstm.rate) == (50, 10, 0.64)

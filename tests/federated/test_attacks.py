@@ -162,7 +162,7 @@ def test_the_optimised_harm_at_least_as_much_in_few_questions(aggregator: str) -
 @pytest.mark.parametrize("start", ["mean", "zero"])
 def test_the_attack_on_the_median_harms_it_more_than_the_papers(start: str) -> None:
     for seed in range(5):
-        attack = attack_on(seed=seed, aggregator="rfa", start=start)
+        attack = attack_on(seed=seed, aggregator="rfa", start=start, nu=1e-6)
         found = harm(attack, sent(attack, "anti-median"))
         others = ("omniscient", "ipm", "alie", "mimic", "min-max", "min-sum", "sign-flip")
         assert found > max(harm(attack, sent(attack, name)) for name in others)
@@ -258,7 +258,13 @@ def test_the_attack_on_the_median_harms_training() -> None:
     accuracy: dict[str, float] = {}
     for name in ("mimic", "omniscient", "anti-median"):
         devices = tiny_devices(
-            aggregator="rfa", corruption=name, rho=0.2, devices_per_round=24, max_norm=0
+            aggregator="rfa",
+            corruption=name,
+            rho=0.2,
+            devices_per_round=24,
+            max_norm=0,
+            nu=1e-6,
+            start="mean",
         )
         state, _, engine = play(devices, 15)
         accuracy[name] = evaluate(state, engine).test_accuracy

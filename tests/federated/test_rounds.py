@@ -30,7 +30,8 @@ def settings(**values: Any) -> Settings:
 
 def test_rfa_is_algorithm_2_from_the_mean_which_counts_as_a_call() -> None:
     updates, weights = cloud()
-    found = aggregate(updates, weights, settings(aggregator="rfa", budget=4, early_stop=0))
+    how = settings(aggregator="rfa", start="mean", nu=1e-6, budget=4, early_stop=0)
+    found = aggregate(updates, weights, how)
     ask = CountedOracle(PlainOracle(updates, weights))
     mean = weights @ updates / weights.sum()
     expected = weiszfeld(ask, mean, nu=1e-6, steps=3)
@@ -41,7 +42,7 @@ def test_rfa_is_algorithm_2_from_the_mean_which_counts_as_a_call() -> None:
 
 def test_rfa_from_the_current_model() -> None:
     updates, weights = cloud()
-    found = aggregate(updates, weights, settings(aggregator="rfa", start="zero", early_stop=0))
+    found = aggregate(updates, weights, settings(aggregator="rfa", nu=1e-6, early_stop=0))
     ask = CountedOracle(PlainOracle(updates, weights))
     expected = weiszfeld(ask, np.zeros(300), nu=1e-6, steps=3)
     assert np.allclose(found.point, expected, atol=1e-5)
@@ -50,7 +51,7 @@ def test_rfa_from_the_current_model() -> None:
 
 def test_one_step_rfa_is_algorithm_3() -> None:
     updates, weights = cloud()
-    found = aggregate(updates, weights, settings(aggregator="rfa-one-step"))
+    found = aggregate(updates, weights, settings(aggregator="rfa-one-step", nu=1e-6))
     expected = one_step(PlainOracle(updates, weights), 300, nu=1e-6)
     assert np.allclose(found.point, expected, atol=1e-6)
     assert found.calls == 1

@@ -117,7 +117,7 @@ class Settings:
     groups: int = _field(
         0,
         "Random groups of a cohort, each with sums of its own: the aggregate is the geometric "
-        "median of theirs; 0: one group (bucketing: pairs).",
+        "median of theirs; 0: one group (bucketing: as many as can be).",
     )
     early_stop: float = _field(1e-6, "Stop when a step improves the objective by less; 0: never.")
     trim: float = _field(0.0, "What trimmed-mean cuts on each side; 0: rho.")
@@ -290,8 +290,13 @@ class Settings:
         """Into how many disjoint parts, each with sums of its own, a cohort is split."""
         if self.weiszfeld == "sub-cohorts":
             return self.budget
-        pairs = max(1, self.devices_per_round // 2) if self.aggregator == "bucketing" else 1
-        return self.groups or pairs
+        if self.groups or self.aggregator != "bucketing":
+            return self.groups or 1
+        return max(1, self.devices_per_round // self._smallest_group)
+
+    @property
+    def _smallest_group(self) -> int:
+        return 2 if self.secure == "off" else self.terms.smallest()
 
     @property
     def questions(self) -> int:
