@@ -33,7 +33,7 @@ from typing import Any, cast
 from rfa.experiments.config import ConfigError, read_toml, resolve
 from rfa.federated.built_in import find_corruption
 from rfa.federated.corruption import NoSuchCorruptionError
-from rfa.federated.settings import BACKDOOR, FIELDS, NONE, Settings
+from rfa.federated.settings import BACKDOOR, FIELDS, NONE, STEPPED, Settings
 from rfa.tasks import find_task
 
 CALLS = "calls"
@@ -44,8 +44,9 @@ MEASURES = (
     "median_device",
     "worst_tenth",
     "backdoor",
+    "certificate",
 )
-AXES = ("oracle_calls", "round")
+AXES = ("oracle_calls", "round", "uploads")
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,9 @@ class Sweep:
         seeds: the seeds over which a line is a mean.
         x: the setting on the horizontal axis, or nothing where runs are shown from round to round.
         values: its values.
-        axes: what to show runs against: oracle_calls, round.
-        measures: what is shown of a run.
+        axes: what to show runs against: oracle_calls, round, or uploads (the models that a device
+            sends which takes part in every round).
+        measures: what is shown of a run; the certificate at its end, against a setting x, only.
         claim: what the picture should show.
         paper: where the paper has it.
         numbers: numbers of the paper, by panel, line and value.
@@ -176,7 +178,7 @@ def settle(given: Mapping[str, Any]) -> Settings:
 
 def calls_per_round(settings: Settings) -> int:
     """How often a round asks the secure average oracle, if no step ends early."""
-    return settings.budget if settings.aggregator == "rfa" else 1
+    return settings.budget if settings.aggregator in STEPPED else 1
 
 
 def _parse(name: str, values: Mapping[str, Any]) -> Sweep:

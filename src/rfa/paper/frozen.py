@@ -12,12 +12,13 @@ decomposition keeps every distance to the last digit of float64.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rfa.data.cache import load
 from rfa.experiments import checkpoint as checkpoints
@@ -26,7 +27,8 @@ from rfa.experiments.run import CHECKPOINT
 from rfa.experiments.sweep import settle
 from rfa.federated.corruption import NoSuchCorruptionError
 from rfa.federated.devices import Devices
-from rfa.federated.rounds import State, corrupt
+from rfa.federated.learner import Floats32
+from rfa.federated.rounds import corrupt
 from rfa.federated.settings import NONE, Settings
 from rfa.kernel import Floats
 from rfa.median import geometric_median
@@ -86,31 +88,55 @@ def freeze(
     settings: Settings, out: Path, data: Path | None, plan: Mapping[str, Any]
 ) -> list[Frozen]:
     """What the algorithm does after a run that is done, for each corruption that the task has."""
+    cases = [(name, 0.0 if name == NONE else plan["rho"]) for name in plan["corruptions"]]
+    cohorts = thaw(settings, out, data, cases)
+    return [_study(cohort, settings, plan["steps"]) for cohort in cohorts]
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """The devices of a round after a run of FedAvg that was stopped.
+
+    Attributes:
+        corruption: what the corrupted ones do.
+        rho: the corruption level.
+        updates: what each sends.
+        alpha: their shares of the examples.
+        bad: which are corrupted.
+    """
+
+    corruption: str
+    rho: float
+    updates: Floats32
+    alpha: Floats
+    bad: NDArray[np.bool_]
+
+
+def thaw(
+    settings: Settings, out: Path, data: Path | None, cases: Iterable[tuple[str, float]]
+) -> Iterator[Cohort]:
+    """The next cohort after a run that is done, for each corruption and level."""
     saved = checkpoints.load(out / run_name(settings) / CHECKPOINT)
     if saved is None:
-        return []
-    task = find_task(settings.task)
+        return
+    task, state = find_task(settings.task), saved.state
     population = load(task.reader, data)
-    found: list[Frozen] = []
-    for corruption in plan["corruptions"]:
-        rho = 0.0 if corruption == NONE else plan["rho"]
+    for corruption, rho in cases:
         with_bad = dataclasses.replace(settings, corruption=corruption, rho=rho)
         try:
             devices = Devices(with_bad, task, population)
         except NoSuchCorruptionError:
             continue
-        found.append(_study(devices, saved.state, plan["steps"]))
-    return found
+        chosen = devices.sample(state.round)
+        updates = np.stack([devices.train(state.model, state.round, device) for device in chosen])
+        corrupt(updates, chosen, state, devices)
+        alpha = devices.weights[chosen] / devices.weights[chosen].sum()
+        bad = devices.corrupted_in(state.round)[chosen]
+        yield Cohort(corruption, rho, updates, alpha, bad)
 
 
-def _study(devices: Devices, state: State, steps: int) -> Frozen:
-    chosen = devices.sample(state.round)
-    updates = np.stack([devices.train(state.model, state.round, device) for device in chosen])
-    corrupt(updates, chosen, state, devices)
-    bad = devices.corrupted_in(state.round)[chosen]
-    alpha = devices.weights[chosen] / devices.weights[chosen].sum()
-    points = span(updates)
-    nu = devices.settings.nu
+def _study(cohort: Cohort, settings: Settings, steps: int) -> Frozen:
+    points, alpha, bad, nu = span(cohort.updates), cohort.alpha, cohort.bad, settings.nu
     best = geometric_median(points, alpha, nu=nu)
     median = weiszfeld(PlainOracle(points, alpha), best.point, nu=nu, steps=POLISH)
     iterates = list(_iterates(points, alpha, nu, steps))
@@ -118,8 +144,8 @@ def _study(devices: Devices, state: State, steps: int) -> Frozen:
     costs = np.array([_cost(points, alpha, v) for v in iterates])
     least = min(_cost(points, alpha, median), float(costs.min()))
     return Frozen(
-        task=devices.settings.task,
-        corruption=devices.settings.corruption,
+        task=settings.task,
+        corruption=cohort.corruption,
         distance=gaps / gaps[0],
         objective=np.maximum(costs / least - 1, 0.0),
         ratio=best.weights / alpha,

@@ -16,7 +16,7 @@ from rfa.experiments.config import ConfigError, read_toml
 from rfa.experiments.store import Store
 from rfa.experiments.sweep import Cell, Part, Sweep, make_sweep
 from rfa.federated.settings import Settings
-from rfa.paper import datatable, frozen, weights
+from rfa.paper import calls, datatable, frozen, weights
 from rfa.paper.byzantine import byzantine_table
 from rfa.paper.scale import Scale, read_scales, scaled_cells
 from rfa.report.arena import gather_arena
@@ -26,9 +26,10 @@ from rfa.tasks import find_task
 
 SCALES = "scales.toml"
 SWEEPS = ("sweep", "weights", "corruptions", "arena")
-KINDS = (*SWEEPS, "frozen", "data", "theorem")
+KINDS = (*SWEEPS, "frozen", "calls", "data", "theorem")
 NEEDED = {
     "frozen": ("title", "claim", "paper", "tasks", "corruptions", "rho", "rounds", "steps"),
+    "calls": ("title", "claim", "tasks", "cases", "rounds"),
     "data": ("title", "claim", "paper", "tasks"),
     "arena": ("title", "claim", "tasks"),
 }
@@ -65,7 +66,7 @@ class Experiment:
         """The runs that it needs."""
         if self.kind in SWEEPS:
             return [cell.settings for cell in self.with_data.cells]
-        if self.kind == "frozen":
+        if self.kind in ("frozen", "calls"):
             return [frozen.frozen_run(task, self.scale, self.plan) for task in self.with_data.tasks]
         return []
 
@@ -99,15 +100,18 @@ class Experiment:
             return theorem.exhibits(self.scale.theorem)
         if self.kind == "data":
             return datatable.exhibit({**self.plan, "name": self.name}, self.data)
-        return self._show_frozen(out) if self.kind == "frozen" else self._show_sweep(out)
+        return self._show_sweep(out) if self.kind in SWEEPS else self._show_frozen(out)
 
     def _show_frozen(self, out: Path) -> Exhibit:
         ready, runs = self.with_data, self.runs()
-        found: list[frozen.Frozen] = []
-        for settings in runs:
-            found += frozen.freeze(settings, out, self.data, self.plan)
+        plan = {**self.plan, "name": self.name}
         names = {task: self.plan["tasks"].get(task, task) for task in ready.tasks}
-        made = frozen.exhibit({**self.plan, "name": self.name}, found, names)
+        if self.kind == "calls":
+            worths = [one for run in runs for one in calls.measure(run, out, self.data, plan)]
+            made = calls.exhibit(plan, worths, names)
+        else:
+            found = [one for run in runs for one in frozen.freeze(run, out, self.data, plan)]
+            made = frozen.exhibit(plan, found, names)
         return dataclasses.replace(made, missing=ready.missing, data=_notes(out, runs))
 
     def _show_sweep(self, out: Path) -> Exhibit:

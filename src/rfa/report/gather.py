@@ -26,12 +26,17 @@ LABELS = {
     "backdoor": "success of the backdoor (%)",
     "oracle_calls": "calls of the oracle",
     "round": "rounds",
+    "uploads": "models that a device sends, if it takes part in every round",
+    "certificate": "largest share of a device in a step, proven (%)",
+    "nu": "radius nu",
     "rho": "corruption level",
     "rate": "learning rate",
     "devices_per_round": "devices in a round",
 }
-SHARES = ("test_accuracy", "median_device", "worst_tenth", "backdoor")
+SHARES = ("test_accuracy", "median_device", "worst_tenth", "backdoor", "certificate")
 """Measures that are shown in per cent."""
+NAMED: Mapping[str, Mapping[Any, str]] = {"nu": {0.0: "learned"}}
+"""Settings whose values are shown side by side, not along an axis, and what some are called."""
 LAST = 0.1
 """The share of a run's rounds that count as its end."""
 
@@ -51,6 +56,8 @@ class Result:
 
     def at_end(self, measure: str) -> float:
         """What the run has come to."""
+        if measure == "certificate":
+            return height(self.row, measure)
         after = math.floor((1 - LAST) * self.row["rounds"])
         late = [e for e in self.evaluations if e["round"] > after] or self.evaluations[-1:]
         if self.diverged:
@@ -60,7 +67,7 @@ class Result:
 
 def height(evaluation: Mapping[str, Any], measure: str) -> float:
     """A measure of an evaluation as it is drawn: shares in per cent."""
-    value = evaluation[measure]
+    value = evaluation.get(measure)
     if value is None:
         return math.nan
     return 100 * value if measure in SHARES else float(value)
@@ -101,7 +108,7 @@ def gather(sweep: Sweep, results: Sequence[Result], **about: Any) -> Exhibit:
 
 def _levels(sweep: Sweep, results: Sequence[Result], measure: str) -> list[Panel]:
     """Panels with the end of each run against the setting x."""
-    names = any(isinstance(value, str | bool) for value in sweep.values)
+    names = sweep.x in NAMED or any(isinstance(value, str | bool) for value in sweep.values)
     view = LABELS[measure] if len(sweep.measures) > 1 else ""
     panels: list[Panel] = []
     for panel in sweep.panels:
@@ -119,11 +126,15 @@ def _levels(sweep: Sweep, results: Sequence[Result], measure: str) -> list[Panel
                     y_label=LABELS[measure],
                     lines=lines,
                     view=view,
-                    ticks=[str(value) for value in sweep.values] if names else [],
+                    ticks=[_tick(sweep.x, value) for value in sweep.values] if names else [],
                     note=_horizon(own),
                 )
             )
     return panels
+
+
+def _tick(x: str, value: Any) -> str:
+    return NAMED.get(x, {}).get(value, f"{value:g}" if isinstance(value, float) else str(value))
 
 
 def _by_value(
@@ -210,13 +221,20 @@ def _curve(sweep: Sweep, label: str, results: Sequence[Result], measure: str, ax
     spreads = [Spread([height(evaluation, measure) for evaluation in found]) for found in whole]
     return Line(
         label=label,
-        x=[Spread([float(evaluation[axis]) for evaluation in found]).mean for found in whole],
+        x=[Spread([_along(one, axis, stayed[0]) for one in found]).mean for found in whole],
         mean=[spread.mean for spread in spreads],
         low=[spread.low for spread in spreads],
         high=[spread.high for spread in spreads],
         seeds=len(stayed),
         note=_lost(sweep, results) + (", left out" if len(stayed) < len(results) else ""),
     )
+
+
+def _along(evaluation: Mapping[str, Any], axis: str, result: Result) -> float:
+    """How far along an axis an evaluation is."""
+    if axis == "uploads":
+        return float(evaluation["round"] * result.cell.settings.questions)
+    return float(evaluation[axis])
 
 
 def _table(sweep: Sweep, results: Sequence[Result]) -> Table:

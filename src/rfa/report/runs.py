@@ -30,7 +30,7 @@ def show_runs(store: Store, rows: Sequence[Mapping[str, Any]], command: str) -> 
         panels=[Part(task, {}) for task in dict.fromkeys(row["task"] for row in rows)],
         lines=[Part(label, {}) for label in dict.fromkeys(labels.values())],
         seeds=sorted({row["seed"] for row in rows}),
-        axes=AXES,
+        axes=AXES[:2],
         measures=("test_accuracy", "train_loss"),
     )
     return gather(sweep, results, command=command)
