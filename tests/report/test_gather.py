@@ -253,3 +253,31 @@ def test_spreads_of_nothing_are_nan() -> None:
 
 def test_settle_is_what_the_lab_resolves() -> None:
     assert settle(TINY | {"rho": 0.2}).corruption == "data"
+
+
+def test_uploads_count_the_questions_that_a_device_answers() -> None:
+    sweep = make_sweep(
+        "ways",
+        {
+            "settings": TINY | {"rho": 0.2},
+            "axes": ["uploads"],
+            "lines": [{"label": "plain"}, {"label": "parts", "weiszfeld": "sub-cohorts"}],
+        },
+    )
+    found = by_seed(sweep, lambda _: {0: 0.1, 10: 0.5, 20: 0.6})
+    plain, parts = gather(sweep, found).panels[0].lines
+    assert (list(plain.x), list(parts.x)) == ([0, 30, 60], [0, 10, 20])
+
+
+def test_radii_stand_side_by_side_and_zero_is_learned() -> None:
+    values = {"x": "nu", "values": [1e-6, 0.0], "measures": ["certificate"]}
+    sweep = make_sweep("radius", {"settings": TINY | {"rho": 0.2}, **values})
+    found = by_seed(sweep, lambda _: {0: 0.1, 20: 0.6})
+    known = [
+        Result(one.cell, {**one.row, "certificate": share}, one.evaluations)
+        for one, share in zip(found, (0.4, None), strict=True)
+    ]
+    (panel,) = gather(sweep, known).panels
+    assert list(panel.ticks) == ["1e-06", "learned"]
+    assert panel.lines[0].mean[0] == pytest.approx(40)
+    assert math.isnan(panel.lines[0].mean[1])
