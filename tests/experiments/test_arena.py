@@ -13,7 +13,7 @@ from rfa.cli import main
 from rfa.experiments.arena import arena_plan, parse_defence, usual_attacks, usual_defences
 from rfa.experiments.config import ConfigError
 from rfa.experiments.sweep import cells, make_sweep
-from rfa.federated.built_in import BUILT_IN
+from rfa.federated.built_in import BUILT_IN, POISONS
 from rfa.federated.settings import AGGREGATORS, SUMMED
 from rfa.report.exhibit import load
 from rfa.tasks import find_task
@@ -37,7 +37,7 @@ def runs(**changes: Any) -> list[Any]:
 
 def test_by_default_all_attacks_meet_all_defences() -> None:
     found = runs()
-    attacks = {"none", *find_task(TASK).poisons, *BUILT_IN}
+    attacks = {"none", *find_task(TASK).poisons, *POISONS, *BUILT_IN}
     assert {cell.settings.corruption for cell in found} == attacks
     assert {cell.settings.aggregator for cell in found} == set(AGGREGATORS) - {"sgd"}
     assert {cell.settings.rho for cell in found} == {0.0, 0.1, 0.25}

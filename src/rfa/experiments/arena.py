@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from rfa.experiments.config import ConfigError
 from rfa.experiments.sweep import make_sweep, settle
-from rfa.federated.built_in import BUILT_IN, find_corruption
+from rfa.federated.built_in import BUILT_IN, POISONS, find_corruption
 from rfa.federated.corruption import NoSuchCorruptionError
 from rfa.federated.settings import AGGREGATORS, FIELDS, NONE, SUMMED, Settings
 from rfa.tasks import find_task
@@ -63,7 +63,8 @@ def arena_plan(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
 def usual_attacks(tasks: Sequence[str]) -> list[str]:
     """The attacks that come with rfa and that all of these tasks have."""
     own = [find_task(task).poisons for task in tasks]
-    return [*(name for name in own[0] if all(name in some for some in own)), *BUILT_IN]
+    shared = (name for name in own[0] if all(name in some for some in own))
+    return [*shared, *POISONS, *BUILT_IN]
 
 
 def usual_defences(settings: Mapping[str, Any]) -> list[str]:

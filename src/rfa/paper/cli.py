@@ -39,6 +39,8 @@ from rfa.experiments.sweep_cli import do_runs, many_runs_options, need_lab
 def reproduce(names: tuple[str, ...], scale: str, **options: Any) -> None:
     """Reproduce the paper: all of its figures and tables, or those NAMED.
 
+    Experiments that go beyond the paper are done by name only: --list shows all.
+
     Runs that are done already are not done again, and interrupted ones go on. Pictures, tables and
     one page that shows them all go to the folder of results. Where data is missing it says what to
     get; with --quick, drawn characters stand in for it.
@@ -51,7 +53,8 @@ def reproduce(names: tuple[str, ...], scale: str, **options: Any) -> None:
         known = find_experiments((), scale, options["data_dir"], places)
         chosen = find_experiments(names, scale, options["data_dir"], places)
         if options["listing"]:
-            for one in chosen:
+            everything = find_experiments(names, scale, options["data_dir"], places, beyond=True)
+            for one in everything:
                 click.echo(f"{one.name:<16} {one.plan.get('paper') or one.plan['title']}")
             return
         if options["page"]:

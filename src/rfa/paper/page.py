@@ -100,7 +100,8 @@ def write_page(
     for old in folder.glob("*.png"):
         old.unlink()
     kept = page.read_text(encoding="utf-8").partition(MARK)[0] if page.exists() else "# Results\n\n"
-    lines = [MARK, "", *_verdicts(verdicts)]
+    paper = any(exhibit.paper for exhibit, _ in shown)
+    lines = [MARK, "", *(_verdicts(verdicts) if paper else ())]
     for exhibit, pictures in shown:
         copies = [shutil.copy(path, folder) for path in pictures]
         lines += section(exhibit, [f"{folder.name}/{Path(copy).name}" for copy in copies])

@@ -53,6 +53,7 @@ class Experiment:
         scale: how much is done.
         data: the folder of data sets, if there is one.
         order: its place among the others.
+        beyond: whether it goes beyond the paper.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Experiment:
     scale: Scale
     data: Path | None = None
     order: int = 0
+    beyond: bool = False
 
     def runs(self) -> list[Settings]:
         """The runs that it needs."""
@@ -142,15 +144,21 @@ class WithData:
 
 
 def find_experiments(
-    names: Sequence[str], scale: str, data: Path | None, places: Sequence[Path] = PLACES
+    names: Sequence[str],
+    scale: str,
+    data: Path | None,
+    places: Sequence[Path] = PLACES,
+    *,
+    beyond: bool = False,
 ) -> list[Experiment]:
-    """The experiments of those names; all of them where none is given.
+    """The experiments of those names; all of the paper where none is given.
 
     Args:
         names: their names.
         scale: the name of a scale.
         data: the folder of data sets, if it is not what RFA_DATA says.
         places: folders to look in for the files; the first that has some counts.
+        beyond: whether all means those that go beyond the paper, too.
 
     Raises:
         ConfigError: if there is no such experiment or scale, or a file makes no sense.
@@ -169,7 +177,8 @@ def find_experiments(
         msg = f"no scale is called {scale!r}: there are {', '.join(scales)}"
         raise ConfigError(msg)
     found = [_read(known[name], scales[scale], data) for name in names or known]
-    return sorted(found, key=lambda experiment: experiment.order)
+    chosen = [experiment for experiment in found if names or beyond or not experiment.beyond]
+    return sorted(chosen, key=lambda experiment: experiment.order)
 
 
 def _read(path: Path, scale: Scale, data: Path | None) -> Experiment:
@@ -182,10 +191,10 @@ def _read(path: Path, scale: Scale, data: Path | None) -> Experiment:
     if absent:
         msg = f"{path}: kind {kind!r} needs {', '.join(absent)}"
         raise ConfigError(msg)
-    order = plan.pop("order", len(KINDS))
+    order, beyond = plan.pop("order", len(KINDS)), bool(plan.pop("beyond", False))
     if kind == "arena":
         plan = arena_plan(path.stem, plan)
-    return Experiment(path.stem, kind, plan, scale, data_dir(data), order)
+    return Experiment(path.stem, kind, plan, scale, data_dir(data), order, beyond)
 
 
 def _panels(sweep: Sweep, scale: Scale, data: Path | None) -> tuple[list[Part], list[str]]:
