@@ -55,8 +55,9 @@ class Scale:
 
 @pytest.mark.parametrize("trust", Trust)
 @pytest.mark.parametrize(("count", "steps", "limit"), [(6, 2, 0.0), (11, 1, 0.9)])
+@pytest.mark.parametrize("from_zero", [True, False])
 def test_the_traffic_is_that_of_the_protocol(
-    trust: Trust, count: int, steps: int, limit: float
+    trust: Trust, count: int, steps: int, limit: float, from_zero: bool
 ) -> None:
     rng = np.random.default_rng(5)
     secrets = {name: bytes([name]) * 32 for name in range(count)}
@@ -72,11 +73,18 @@ def test_the_traffic_is_that_of_the_protocol(
     opening = open_round(1, terms, steps=steps, dim=7, metrics=1, limit=limit)
     scale = Scale(devices)
     ask = SecureOracle(opening, terms, devices, scale, known)
-    v = np.zeros(7)
+    v = np.zeros(7) if from_zero else np.ones(7)
     for _ in range(steps):
         ask(v, 1.0)
         v = v + 0.1
-    wanted = traffic(terms.parameters(count), steps=steps, dim=7, metrics=1, limit=limit)
+    wanted = traffic(
+        terms.parameters(count),
+        steps=steps,
+        dim=7,
+        metrics=1,
+        limit=limit,
+        from_zero=from_zero,
+    )
     assert set(scale.down.values()) == {wanted.down}
     assert set(scale.up.values()) == {wanted.up}
     assert set(scale.times.values()) == {wanted.exchanges}

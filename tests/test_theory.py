@@ -184,7 +184,7 @@ def test_the_constants_are_found_in_data() -> None:
 
 
 def scatter(constants: theory.Constants, examples: int) -> float:
-    """Twice what least-squares solutions scatter, for the farthest pair of a few devices."""
+    """Two solutions of a few devices are hardly ever farther apart than this by chance."""
     return 4 * math.sqrt(constants.sigma2 * constants.d / (constants.mu * examples))
 
 

@@ -90,8 +90,8 @@ def dissimilarity(covariances: Floats, optima: Floats) -> tuple[float, float]:
 def measured(devices: Sequence[tuple[Floats, Floats]]) -> Constants:
     """The constants of devices, from their own data.
 
-    Solutions from n examples scatter by sigma (d / (mu n))^1/2, so Omega_{Y|X} comes out too large
-    by up to twice as much, and never 0.
+    Solutions from n examples scatter by up to sigma (d / (mu n))^1/2, so devices that are alike
+    seem to be a few times that apart: Omega_{Y|X} comes out too large, and never 0.
 
     Args:
         devices: features, one row for each example, and answers of each device.
