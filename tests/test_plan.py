@@ -128,7 +128,7 @@ def test_a_wish_is_a_plan_in_python() -> None:
     assert found.certificate_most == pytest.approx(4 / 50)
 
 
-HOW: dict[str, Any] = {"rho": 0.2, "population": 1000, "devices": 60, "dim": 1000}
+HOW: dict[str, Any] = {"rho": 0.2, "population": 1000, "devices": 75, "dim": 1000}
 
 
 @pytest.mark.parametrize(
@@ -141,11 +141,11 @@ HOW: dict[str, Any] = {"rho": 0.2, "population": 1000, "devices": 60, "dim": 100
     ],
 )
 def test_parts_and_questions_are_those_of_the_lab(how: dict[str, Any]) -> None:
-    settings = Settings("glyphs-linear", devices_per_round=60, **how)
+    settings = Settings("glyphs-linear", devices_per_round=75, **how)
     wish = Wish(**HOW, **how)
     assert (wish.parts, wish.questions) == (settings.parts, settings.questions)
     found = plan(wish)
-    sizes = [len(rows) for rows in split_cohort(60, settings, t=3)]
+    sizes = [len(rows) for rows in split_cohort(75, settings, t=3)]
     assert found.parts == len(sizes)
     assert found.parameters.cohort == min(sizes)
     worst = [
