@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import math
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rfa import PlainOracle, geometric_median, theory, weiszfeld
-from rfa.cli import main
+from rfa import (
+    CoordinateMedian,
+    PlainOracle,
+    TrimmedMean,
+    geometric_median,
+    theory,
+    weiszfeld,
+)
+from rfa.federated.streams import stream
 from rfa.kernel import Floats
 from rfa.paper import leastsquares as ls
-from rfa.paper.theorem import D, N
-from rfa.plan import Wish, plan
-from rfa.secagg import Contribution, Device, InProcess, Policy, Profile, SecureOracle, Terms, Trust
-from rfa.secagg.keys import identity_of
-from rfa.secagg.profile import Identity
-from rfa.secagg.protocol import open_round
-from rfa.secagg.server import Outbox
-from rfa.secagg.sizes import traffic
+from rfa.paper.theorem import D, N, constants_of
 
 
 @given(
@@ -77,17 +77,65 @@ def objective(points: Floats, v: Floats) -> float:
     return float(np.linalg.norm(points - v, axis=1).mean())
 
 
-def test_weiszfeld_is_as_fast_as_its_rate_says() -> None:
-    rng = np.random.default_rng(3)
-    points = rng.standard_normal((40, 3))
+def cohort(seed: int, rho: float, m: int = 40, d: int = 3) -> Floats:
+    """Updates of which a rho share is far away."""
+    points = np.random.default_rng(seed).standard_normal((m, d))
+    points[: round(rho * m)] += 30
+    return points
+
+
+@pytest.mark.parametrize("nu", [0.01, 0.1, 1.0])
+@pytest.mark.parametrize("rho", [0.0, 0.25, 0.45])
+def test_weiszfeld_is_as_fast_as_its_rates_say(rho: float, nu: float) -> None:
+    """The rate of nu alone, and the better one of the curvatures that the sums tell."""
+    points = cohort(3, rho)
     best = geometric_median(points).point.astype(np.float64)
-    start = points.mean(axis=0)
-    for steps in (1, 3, 10):
-        v = weiszfeld(PlainOracle(points), start, nu=0.1, steps=steps)
-        gap = (
-            np.linalg.norm(points - v, axis=1).mean() - np.linalg.norm(points - best, axis=1).mean()
-        )
-        assert gap <= theory.weiszfeld_gap(float(np.linalg.norm(start - best)), 0.1, steps)
+    clear = bool(np.linalg.norm(points - best, axis=1).min() >= nu)
+    v, ask, curvatures = points.mean(axis=0), PlainOracle(points), list[float]()
+    distance = float(np.linalg.norm(v - best))
+    for steps in range(1, 11):
+        total = ask(v, nu)
+        curvatures.append(total.mass / (nu * total.weight))
+        v = weiszfeld(ask, v, nu=nu, steps=1)
+        told = theory.weiszfeld_gap_along(distance, nu, curvatures, clear=clear)
+        assert objective(points, v) - objective(points, best) <= told
+        assert told <= theory.weiszfeld_gap(distance, nu, steps, clear=clear) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("nu", [1e-3, 0.5, 2.0])
+@pytest.mark.parametrize("rho", [0.0, 0.25, 0.45])
+def test_near_the_median_each_step_gains_the_local_rate(rho: float, nu: float) -> None:
+    points = cohort(7, rho)
+    best = geometric_median(points, nu=nu, tol=1e-14).point.astype(np.float64)
+    told = theory.local_rate(points, best, nu)
+    v, ask, gaps = best + 1e-3, PlainOracle(points), list[float]()
+    for _ in range(30):
+        gaps.append(float(np.linalg.norm(v - best)))
+        v = weiszfeld(ask, v, nu=nu, steps=1)
+    seen = [after / before for before, after in pairwise(gaps) if after > 1e-9]
+    assert max(seen) <= told + 0.01
+    assert seen[-1] >= told - 0.01
+
+
+def test_where_all_points_are_within_nu_one_step_is_enough() -> None:
+    points = cohort(8, 0.0)
+    mean = points.mean(axis=0)
+    assert theory.local_rate(points, mean, 100.0) == 0
+    assert weiszfeld(PlainOracle(points), mean + 1, nu=100.0, steps=1) == pytest.approx(mean)
+
+
+@pytest.mark.parametrize("outside", [0.0, 5.0])
+@pytest.mark.parametrize("nu", [1e-3, 0.1, 1.0])
+def test_no_device_weighs_more_in_any_step_of_a_cohort(nu: float, outside: float) -> None:
+    """prop:rfa:privacy-preservation, also for a start outside of the hull, which widens B."""
+    points = cohort(4, 0.25)
+    v, ask = points.mean(axis=0) + outside, PlainOracle(points)
+    everything = np.vstack([points, v])
+    diameter = max(float(np.linalg.norm(everything - one, axis=1).max()) for one in everything)
+    for _ in range(20):
+        v = weiszfeld(ask, v, nu=nu, steps=1)
+        assert ask.shares is not None
+        assert ask.shares.max() <= theory.largest_share(len(points), diameter, nu)
 
 
 def test_no_device_weighs_more_than_the_proposition_says() -> None:
@@ -114,83 +162,56 @@ def test_dissimilarity_of_covariances_that_do_not_commute_is_larger() -> None:
     assert omega_x > 1.01 * problem.omega_x
 
 
-class Scale:
-    """An exchange that weighs what a device receives and sends."""
-
-    def __init__(self, devices: dict[int, Device]) -> None:
-        self.inner = InProcess(devices)
-        self.down: dict[int, int] = {}
-        self.up: dict[int, int] = {}
-        self.times: dict[int, int] = {}
-
-    def __call__(self, outbox: Outbox) -> list[tuple[int, bytes]]:
-        requests = list(outbox)
-        for device, request in requests:
-            self.down[device] = self.down.get(device, 0) + len(request)
-            self.times[device] = self.times.get(device, 0) + 1
-        replies = list(self.inner(iter(requests)))
-        for device, reply in replies:
-            self.up[device] = self.up.get(device, 0) + len(reply)
-        return replies
+def data_of(problem: ls.Problem, devices: int, examples: int) -> list[tuple[Floats, Floats]]:
+    """Features and answers that the first devices of a problem draw."""
+    chosen = np.arange(devices)
+    features, noise = ls.draw(problem, chosen, examples, stream(1, "data"))
+    phi = np.einsum("nij,knj->nki", problem.axes[chosen], features)
+    answers = np.einsum("nkj,nj->nk", phi, problem.optima[chosen]) + noise.T
+    return list(zip(phi, answers, strict=True))
 
 
-@pytest.mark.parametrize("trust", Trust)
-@pytest.mark.parametrize(("count", "steps", "limit"), [(6, 2, 0.0), (11, 1, 0.9)])
-def test_the_traffic_is_that_of_the_protocol(
-    trust: Trust, count: int, steps: int, limit: float
-) -> None:
-    rng = np.random.default_rng(5)
-    secrets = {name: bytes([name]) * 32 for name in range(count)}
-    known = {name: identity_of(secret) for name, secret in secrets.items()}
-    terms = Terms(0.1, 0.15, trust=trust)
-    devices = {
-        name: Device(
-            Contribution(rng.standard_normal(7).astype(np.float32), 1.0, (0.5,)),
-            Profile(name, Policy(steps=steps), Identity(secrets[name], known)),
-        )
-        for name in range(count)
-    }
-    opening = open_round(1, terms, steps=steps, dim=7, metrics=1, limit=limit)
-    scale = Scale(devices)
-    ask = SecureOracle(opening, terms, devices, scale, known)
-    v = np.zeros(7)
-    for _ in range(steps):
-        ask(v, 1.0)
-        v = v + 0.1
-    wanted = traffic(terms.parameters(count), steps=steps, dim=7, metrics=1, limit=limit)
-    assert set(scale.down.values()) == {wanted.down}
-    assert set(scale.up.values()) == {wanted.up}
-    assert set(scale.times.values()) == {wanted.exchanges}
+def test_the_constants_are_found_in_data() -> None:
+    problem = ls.two_groups(20, D, omega_y=1.5)
+    exact = constants_of(problem)
+    found = theory.measured(data_of(problem, 20, 5000))
+    assert found.d == exact.d
+    assert found.r_squared == pytest.approx(exact.r_squared)
+    assert found.sigma2 == pytest.approx(exact.sigma2, rel=0.1)
+    assert found.mu == pytest.approx(exact.mu, rel=0.1)
+    assert found.omega_x == pytest.approx(exact.omega_x, rel=0.1)
+    assert exact.omega_y <= found.omega_y <= exact.omega_y + scatter(exact, 5000)
 
 
-def test_a_plan_as_a_table_and_as_json() -> None:
-    said = CliRunner().invoke(main, ["plan", "--rho", "0.25", "--rounds", "500"])
-    assert said.exit_code == 0, said.output
-    assert "times FedAvg's" in said.output
-    found = json.loads(CliRunner().invoke(main, ["plan", "--json", "--budget", "1"]).output)
-    assert found["theorem"] > found["exact"] == found["devices"]
-    assert found["parameters"]["trust"] == "curious"
-    assert found["traffic"]["up"] == pytest.approx(found["fedavg"], rel=0.01)
+def scatter(constants: theory.Constants, examples: int) -> float:
+    """Two solutions of a few devices are hardly ever farther apart than this by chance."""
+    return 4 * math.sqrt(constants.sigma2 * constants.d / (constants.mu * examples))
 
 
-@pytest.mark.parametrize(
-    ("wrong", "what"),
-    [
-        (["--rho", "0.5"], "no method bears more"),
-        (["--rho", "0.2", "--theta", "0.1"], "theta=0.1 must exceed rho=0.2"),
-        (["--confidence", "1"], "confidence must be between"),
-        (["--devices", "3"], "devices are too few"),
-        (["--devices", "10", "--devices-per-round", "11"], "give at most so many"),
-        (["--colluders", "0.9"], "at most 1 together"),
-    ],
-)
-def test_a_plan_that_cannot_be_had_says_what_to_change(wrong: list[str], what: str) -> None:
-    said = CliRunner().invoke(main, ["plan", *wrong])
-    assert said.exit_code == 2
-    assert what in " ".join(said.output.split())
+@pytest.mark.parametrize("examples", [50, 500, 5000])
+def test_alike_devices_seem_as_different_as_their_solutions_scatter(examples: int) -> None:
+    problem = ls.two_groups(20, D, omega_y=0.0)
+    found = theory.measured(data_of(problem, 20, examples))
+    assert 0 < found.omega_y <= scatter(constants_of(problem), examples)
 
 
-def test_a_wish_is_a_plan_in_python() -> None:
-    found = plan(Wish(rho=0.1, population=100, devices=50, dim=1000, budget=1))
-    assert found.devices == 50
-    assert found.certificate == pytest.approx(1 / 25)
+def test_too_little_data_is_refused() -> None:
+    data = data_of(ls.two_groups(3, D, omega_y=0.0), 3, 50)
+    few = [*data, (data[0][0][:D], data[0][1][:D])]
+    with pytest.raises(ValueError, match="device 3 has 4 examples of 4 features"):
+        theory.measured(few)
+
+
+@pytest.mark.parametrize("aggregate", [geometric_median, CoordinateMedian(), TrimmedMean(0.25)])
+@pytest.mark.parametrize("rho", [0.1, 0.25])
+def test_no_aggregator_beats_the_lower_bound_in_both_worlds(aggregate: Any, rho: float) -> None:
+    *worlds, shown = ls.two_worlds(100, D, rho, omega_y=2.0)
+    rng = np.random.default_rng(9)
+    for _ in range(20):
+        models = shown + 0.1 * rng.standard_normal(shown.shape)
+        found = aggregate(models).point
+        worse = max(float(((found - world.minimiser) ** 2).sum()) for world in worlds)
+        assert worse >= theory.lower_bound(rho, 2.0) * (1 - 1e-9)
+    middle = (worlds[0].minimiser + worlds[1].minimiser) / 2
+    reached = float(((middle - worlds[0].minimiser) ** 2).sum())
+    assert reached == pytest.approx(theory.lower_bound(rho, 2.0)), "by who knows both worlds"

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import rfa
+from rfa import theory
 from tests import reference as ref
 from tests.clouds import Points, clouds, inside, radii
 
@@ -159,15 +160,18 @@ def test_the_rate_of_convergence(cloud: Points, nu: float) -> None:
     path = iterates(cloud, nu, start)
     smoothed, true = smoothed_median(cloud, nu), ref.geometric_median(cloud.points, cloud.alpha)
     for r in range(1, STEPS + 1):
-        speed = sum(1 / curvature(cloud, nu, v) for v in path[:r])
+        bends = [curvature(cloud, nu, v) for v in path[:r]]
         least = min(float(etas(cloud, nu, v).min()) for v in path[:r])
-        assert least * r <= speed * (1 + 1e-9)
         gap = ref.g_nu(cloud.points, cloud.alpha, nu, path[r]) - ref.g_nu(
             cloud.points, cloud.alpha, nu, smoothed
         )
-        assert gap <= 2 * float(np.sum((start - smoothed) ** 2)) / speed + slack(cloud)
+        away = float(np.linalg.norm(start - smoothed))
+        told = theory.weiszfeld_gap_along(away, nu, bends, clear=True)
+        assert gap <= told + slack(cloud)
+        assert told <= theory.weiszfeld_gap(away, least, r, clear=True) * (1 + 1e-9)
         gap = ref.g(cloud.points, cloud.alpha, path[r]) - ref.g(cloud.points, cloud.alpha, true)
-        assert gap <= 2 * float(np.sum((start - true) ** 2)) / speed + nu / 2 + slack(cloud)
+        away = float(np.linalg.norm(start - true))
+        assert gap <= theory.weiszfeld_gap_along(away, nu, bends) + slack(cloud)
 
 
 @given(clouds(least=3))
@@ -178,13 +182,14 @@ def test_the_faster_rates_away_from_the_points(cloud: Points) -> None:
     start = mean(cloud)
     assume(tilde > 1e-6 * cloud.diameter)
     best = ref.g(cloud.points, cloud.alpha, true)
-    distance = float(np.sum((start - true) ** 2))
+    away = float(np.linalg.norm(start - true))
     for nu in (tilde, tilde * 1e-9):  # the second hardly smooths: Weiszfeld's own algorithm
         path = iterates(cloud, nu, start)
         for r in range(1, STEPS + 1):
             least = min(float(etas(cloud, nu, v).min()) for v in path[:r])
             gap = ref.g(cloud.points, cloud.alpha, path[r]) - best
-            assert gap <= 2 * distance / (min(least, tilde) * r) + slack(cloud)
+            told = theory.weiszfeld_gap(away, min(least, tilde), r, clear=True)
+            assert gap <= told + slack(cloud)
 
 
 @given(clouds(least=3))
@@ -207,7 +212,7 @@ def test_no_device_weighs_more_than_the_privacy_bound(cloud: Points, nu: float) 
     nu = inside(cloud, nu)
     m, path = len(cloud.points), iterates(cloud, nu, mean(cloud))[:-1]
     nu_bar = min(float(etas(cloud, nu, v).min()) for v in path)
-    bound = cloud.diameter / (cloud.diameter + (m - 1) * nu_bar)
+    bound = theory.largest_share(m, cloud.diameter, nu_bar)
     for v in path:
         beta = cloud.alpha / etas(cloud, nu, v)
         assert (beta / beta.sum()).max() <= bound + 1e-9

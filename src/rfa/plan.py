@@ -8,13 +8,22 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
 from rfa.checks import check_count, check_number
-from rfa.secagg.parameters import Parameters, Terms
+from rfa.federated.settings import WEISZFELD
+from rfa.secagg.parameters import Parameters, Terms, Trust
 from rfa.secagg.sizes import Traffic, traffic
-from rfa.theory import c_theta, devices_needed, devices_needed_exactly, holds_with, largest_share
+from rfa.theory import (
+    c_theta,
+    devices_needed,
+    devices_needed_exactly,
+    holds_with,
+    largest_certificate,
+    largest_share,
+)
 
 MIB = 1 << 20
 
@@ -32,6 +41,9 @@ class Wish:
         devices: the devices a round; by default what the exact count asks for, and the secure sum.
         dim: the parameters of the model.
         budget: secure sums a round.
+        weiszfeld: how they are spent, as in the settings of the lab: each by the whole cohort, or
+            by sub-cohorts of it.
+        groups: groups of a cohort, each with sums of its own; 0 for one.
         metrics: numbers that are summed beside the update.
         nu_share: the smoothing radius, as a share of the typical distance of updates.
         terms: whom the secure sum is to withstand.
@@ -45,6 +57,8 @@ class Wish:
     devices: int = 0
     dim: int = 1_000_000
     budget: int = 3
+    weiszfeld: str = "plain"
+    groups: int = 0
     metrics: int = 1
     nu_share: float = 0.5
     terms: Terms = field(default_factory=Terms)
@@ -53,7 +67,7 @@ class Wish:
         """Refuse what has no meaning."""
         for name in ("rounds", "population", "dim", "budget"):
             check_count(name, getattr(self, name))
-        for name in ("devices", "metrics"):
+        for name in ("devices", "metrics", "groups"):
             check_count(name, getattr(self, name), least=0)
         check_number("nu_share", self.nu_share, positive=True)
         if not 0 <= self.rho < 1 / 2:
@@ -65,6 +79,34 @@ class Wish:
         if self.devices > self.population:
             msg = f"{self.devices} devices a round of {self.population}: give at most so many"
             raise ValueError(msg)
+        self._check_parts()
+
+    def _check_parts(self) -> None:
+        if self.weiszfeld not in WEISZFELD:
+            msg = f"weiszfeld must be one of {', '.join(WEISZFELD)}, not {self.weiszfeld!r}"
+            raise ValueError(msg)
+        if self.groups > 1 and self.weiszfeld == "sub-cohorts":
+            msg = "a cohort is asked in groups or in sub-cohorts, not both: give groups=0"
+            raise ValueError(msg)
+        if 0 < self.devices < self.parts:
+            msg = f"{self.devices} devices a round make no {self.parts} parts: give less"
+            raise ValueError(msg)
+        if self.terms.trust == Trust.LYING and self.questions > 1:
+            msg = (
+                f"trust=lying promises nothing for {self.questions} questions a round: "
+                "give budget=1, or weiszfeld=sub-cohorts"
+            )
+            raise ValueError(msg)
+
+    @property
+    def parts(self) -> int:
+        """Into how many disjoint parts, each with sums of its own, a cohort is split."""
+        return self.budget if self.weiszfeld == "sub-cohorts" else max(1, self.groups)
+
+    @property
+    def questions(self) -> int:
+        """How many sums a device takes part in, in a round."""
+        return 1 if self.weiszfeld == "sub-cohorts" else self.budget
 
 
 @dataclass(frozen=True)
@@ -78,11 +120,17 @@ class Plan:
         exact: the devices a round that the law of the draw asks for.
         devices: the devices a round that the rest is about.
         holds: with what probability all rounds hold at most theta corrupted devices.
-        parameters: the secure sum's: neighbours, threshold, drop-outs.
+        parts: the parts of a round's devices, each with sums of its own; the theorem knows of one.
+        part_holds: with what probability a part holds at most theta corrupted devices.
+        liars: how many devices that lie inside of a sum a round bears.
+        parameters: those of a part's secure sum: cohort, neighbours, threshold, drop-outs.
         traffic: bytes of a device in a round, and exchanges.
         fedavg: bytes up of a device in a round of FedAvg in the clear.
         share: a device's largest share of a step, where all updates are equally far away.
-        certificate: what the certificate proves of it, without knowing that they are.
+        certificate: what the certificate proves of it, without knowing that they are, and with the
+            corrupted ones far away; for devices of equal weight, as the next.
+        certificate_most: what it proves at most, where half of a part's devices are no farther than
+            the typical distance.
     """
 
     theta: float
@@ -91,11 +139,15 @@ class Plan:
     exact: int
     devices: int
     holds: float
+    parts: int
+    part_holds: float
+    liars: int
     parameters: Parameters
     traffic: Traffic
     fedavg: int
     share: float
     certificate: float
+    certificate_most: float
 
     def report(self) -> dict[str, Any]:
         """As plain values."""
@@ -115,13 +167,8 @@ def plan(wish: Wish) -> Plan:
     theta = (wish.rho + 1 / 2) / 2 if wish.theta is None else wish.theta
     theorem = devices_needed(wish.rho, theta, wish.rounds, delta)
     exact = devices_needed_exactly(wish.rho, theta, wish.rounds, delta, wish.population)
-    m = wish.devices or max(exact, wish.terms.smallest())
-    if m > wish.population:
-        msg = f"{wish.population} devices are too few: a secure sum takes {m} under {wish.terms}"
-        raise ValueError(msg)
-    parameters = wish.terms.parameters(m)
-    cost = traffic(parameters, steps=wish.budget, dim=wish.dim, metrics=wish.metrics)
-    mass = min(1.0, wish.nu_share)
+    m = _devices(wish, exact)
+    part = m // wish.parts
     return Plan(
         theta=theta,
         c_theta=c_theta(theta),
@@ -129,17 +176,50 @@ def plan(wish: Wish) -> Plan:
         exact=exact,
         devices=m,
         holds=holds_with(wish.rho, theta, m, wish.population) ** wish.rounds,
-        parameters=parameters,
-        traffic=cost,
+        parts=wish.parts,
+        part_holds=holds_with(wish.rho, theta, part, wish.population),
+        liars=(max(1, wish.groups) - 1) // 2,
+        parameters=wish.terms.parameters(part),
+        traffic=_traffic(wish, m),
         fedavg=4 * wish.dim,
-        share=largest_share(m, 1.0, 1.0),
-        certificate=min(1.0, 1 / (m * mass), m**-0.5),
+        share=largest_share(part, 1.0, 1.0),
+        certificate=_certificate(wish, part),
+        certificate_most=largest_certificate(math.ceil(part / 2), 1 / wish.nu_share),
     )
+
+
+def _devices(wish: Wish, exact: int) -> int:
+    """The devices a round: as many as the draw asks for, and the secure sums."""
+    least = wish.parts * wish.terms.smallest()
+    m = wish.devices or max(exact, least)
+    if m > wish.population:
+        sums = "a secure sum takes" if wish.parts == 1 else f"{wish.parts} secure sums take"
+        msg = f"{wish.population} devices are too few: {sums} {m} under {wish.terms}"
+        raise ValueError(msg)
+    return m
+
+
+def _traffic(wish: Wish, m: int) -> Traffic:
+    """Of a device in the largest part, and not in the first of sub-cohorts, which starts at 0."""
+    return traffic(
+        wish.terms.parameters(math.ceil(m / wish.parts)),
+        steps=wish.questions,
+        dim=wish.dim,
+        metrics=wish.metrics,
+        from_zero=wish.parts == 1 or wish.weiszfeld != "sub-cohorts",
+    )
+
+
+def _certificate(wish: Wish, part: int) -> float:
+    """`Sum.certificate` where honest devices have the same mass, and corrupted ones hardly any."""
+    honest = max(math.ceil(part / 2), math.floor((1 - wish.rho) * part))
+    return min(honest**-0.5, largest_certificate(honest, 1 / wish.nu_share))
 
 
 def table(wish: Wish, found: Plan) -> list[tuple[str, str]]:
     """A plan in words, line by line."""
     p, cost = found.parameters, found.traffic
+    each = " in each part" if found.parts > 1 else ""
     return [
         (
             "devices a round",
@@ -152,14 +232,32 @@ def table(wish: Wish, found: Plan) -> list[tuple[str, str]]:
             f"{found.holds:.1%} that all {wish.rounds} rounds hold no more",
         ),
         ("the error grows by", f"C_theta = {found.c_theta:.1f}"),
-        ("colluders, drop-outs", f"{p.colluders} and {p.dropouts} are withstood"),
+        *_part_lines(found),
+        ("colluders, drop-outs", f"{p.colluders} and {p.dropouts} are withstood{each}"),
         ("neighbours, threshold", f"k = {p.degree}, t = {p.threshold} ({p.trust.name.lower()})"),
         ("least in a sum", f"{p.survivors} devices, {p.honest} of them honest"),
         ("exchanges a round", f"{1 + cost.exchanges}, with the one for training"),
         ("up, per device", f"{_size(cost.up)} ({cost.up / found.fedavg:.2f} times FedAvg's)"),
         ("down, per device", f"{_size(cost.down)}, beside the model"),
         ("largest share", f"{found.share:.1%} of a step, if all updates are equally far away"),
-        ("certificate", f"at most {found.certificate:.1%} is proven then"),
+        (
+            "certificate",
+            f"about {found.certificate:.1%} is proven, {found.certificate_most:.1%} at most "
+            "where half are no farther than is typical",
+        ),
+    ]
+
+
+def _part_lines(found: Plan) -> list[tuple[str, str]]:
+    if found.parts == 1:
+        return []
+    return [
+        (
+            "sums of their own",
+            f"{found.parts} parts of {found.parameters.cohort} devices or one more; "
+            f"{found.part_holds:.1%} that one holds at most {found.theta:.1%} corrupted",
+        ),
+        ("liars inside of a sum", f"{found.liars} are withstood"),
     ]
 
 

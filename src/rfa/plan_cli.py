@@ -9,6 +9,7 @@ import click
 from rich.console import Console
 
 from rfa.experiments.cli import user_errors
+from rfa.federated.settings import WEISZFELD
 
 
 @click.command("plan")
@@ -22,6 +23,14 @@ from rfa.experiments.cli import user_errors
 )
 @click.option("--dim", default=1_000_000, show_default=True, help="Parameters of the model.")
 @click.option("--budget", default=3, show_default=True, help="Secure sums a round; 1 for FedAvg.")
+@click.option(
+    "--weiszfeld",
+    type=click.Choice(WEISZFELD),
+    default="plain",
+    show_default=True,
+    help="How the sums are spent; with sub-cohorts, devices answer once.",
+)
+@click.option("--groups", default=0, help="Groups of a cohort with sums of their own.")
 @click.option("--metrics", default=1, show_default=True, help="Numbers summed beside the update.")
 @click.option(
     "--nu-share", default=0.5, show_default=True, help="nu, as a share of the typical distance."

@@ -21,6 +21,7 @@ import numpy as np
 
 from rfa.checks import check_count, check_number
 from rfa.kernel import Floats
+from rfa.oracle import REACH
 
 SLACK = 1e-9
 """What a share of devices may miss a whole number by."""
@@ -84,6 +85,32 @@ def dissimilarity(covariances: Floats, optima: Floats) -> tuple[float, float]:
     distinct = np.unique(optima, axis=0)
     apart = max(float(np.linalg.norm(distinct - one, axis=1).max()) for one in distinct)
     return omega_x, apart
+
+
+def measured(devices: Sequence[tuple[Floats, Floats]]) -> Constants:
+    """The constants of devices, from their own data.
+
+    Solutions from n examples scatter by up to sigma (d / (mu n))^1/2, so devices that are alike
+    seem to be a few times that apart: Omega_{Y|X} comes out too large, and never 0.
+
+    Args:
+        devices: features, one row for each example, and answers of each device.
+
+    Raises:
+        ValueError: if a device has too few examples to have one solution, and noise around it.
+    """
+    covariances = np.stack([features.T @ features / len(features) for features, _ in devices])
+    solved = [_least_squares(*data, place) for place, data in enumerate(devices)]
+    optima = np.stack([solution for solution, _ in solved])
+    omega_x, omega_y = dissimilarity(covariances, optima)
+    return Constants(
+        d=optima.shape[1],
+        sigma2=max(noise for _, noise in solved),
+        mu=float(np.linalg.eigvalsh(covariances).min()),
+        r_squared=max(float((features**2).sum(axis=1).max()) for features, _ in devices),
+        omega_x=omega_x,
+        omega_y=omega_y,
+    )
 
 
 def c_theta(theta: float) -> float:
@@ -199,15 +226,74 @@ def weiszfeld_gap(distance: float, nu: float, steps: int, *, clear: bool = False
     return 2 * distance**2 / (nu * steps) + (0.0 if clear else nu / 2)
 
 
+def weiszfeld_gap_along(
+    distance: float, nu: float, curvatures: Sequence[float], *, clear: bool = False
+) -> float:
+    """eq:weiszfeld:main: the same from what the steps told, which is less.
+
+    Args:
+        distance: |v^(0) - v*|, as before.
+        nu: the smoothing radius.
+        curvatures: L^(s) = sum_i alpha_i / max(nu, |v^(s) - w_i|) of each step, which a server
+            knows from its sums: `mass / (nu * weight)`.
+        clear: as before.
+    """
+    check_count("the number of curvatures", len(curvatures))
+    speed = sum(1 / curvature for curvature in curvatures)
+    return 2 * distance**2 / speed + (0.0 if clear else nu / 2)
+
+
+def local_rate(points: Floats, median: Floats, nu: float) -> float:
+    """The factor by which a step near the smoothed median v* of points brings iterates closer.
+
+    The largest eigenvalue of the derivative of a step at v*, which is sum_i beta_i u_i u_i^T over
+    the points farther than nu, by sum_i beta_i over all, u_i being the direction of w_i from v*.
+    The paper leaves local rates for future work; without smoothing it is that of Katz (1974).
+    """
+    check_number("nu", nu, positive=True)
+    away = points - median
+    distances = np.linalg.norm(away, axis=1)
+    beta = 1 / np.maximum(nu, distances)
+    far = distances >= nu
+    if not far.any():
+        return 0.0
+    shares = beta[far] / beta.sum()
+    units = away[far] / distances[far, None]
+    return float(np.linalg.norm(units * np.sqrt(shares)[:, None], 2)) ** 2
+
+
 def largest_share(m: int, diameter: float, nu: float) -> float:
     """prop:rfa:privacy-preservation: the largest share of a device in a step, with equal weights.
 
-    B / (B + (m - 1) nu), where no two of the m updates are farther apart than B.
+    B / (B + (m - 1) nu), where no two of the m updates are farther apart than B, nor is one from
+    the point v of the step: a start outside of their convex hull counts.
     """
     check_count("m", m)
     check_number("nu", nu, positive=True)
     wide = max(diameter, nu)
     return wide / (wide + (m - 1) * nu)
+
+
+def largest_certificate(near: int, reach: float = REACH) -> float:
+    """What `Sum.certificate` proves at most where so many devices are within reach * nu of v.
+
+    Devices of weight 1 have a mass of 1 / reach or more there: with m devices, half of them near,
+    no share exceeds 2 reach / m, wherever the others are.
+    """
+    check_count("near", near)
+    check_number("reach", reach, positive=True)
+    return min(1.0, max(1.0, reach) / near)
+
+
+def _least_squares(features: Floats, answers: Floats, place: int) -> tuple[Floats, float]:
+    """The solution w_i* of a device's data, and the variance of the answers around it."""
+    count, d = features.shape
+    if count <= d or np.linalg.matrix_rank(features) < d:
+        msg = f"device {place} has {count} examples of {d} features: give more, or fewer features"
+        raise ValueError(msg)
+    solution = np.asarray(np.linalg.lstsq(features, answers)[0], np.float64)
+    rest = answers - features @ solution
+    return solution, float(rest @ rest) / (count - d)
 
 
 def _check_shares(rho: float, theta: float, delta: float) -> None:
