@@ -43,8 +43,8 @@ bench: $(BENCH_READY) ## measure against geom_median, byzfl, pfl and Flower; wri
 	@echo "== measuring against peers, which takes some minutes"
 	@$(VENV)-bench/bin/python -m benchmarks
 
-beyond: $(READY) ## what goes beyond the paper, behind docs/beyond.md (RFA_DATA; an hour or two)
-	@$(BIN)/rfa reproduce arena calls fewer-calls radius radius-deep --page docs/beyond.md
+beyond: $(READY) ## beyond the paper, behind docs/beyond.md (RFA_DATA; an hour or two)
+	@$(BIN)/rfa reproduce arena calls fewer-calls radius radius-deep --page docs/beyond-results.md
 
 results: $(READY) ## the paper on real data, behind docs/results.md (RFA_DATA; some hours)
 	@$(BIN)/rfa reproduce --page docs/results.md
