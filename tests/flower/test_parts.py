@@ -167,6 +167,7 @@ def test_in_sub_cohorts_every_node_answers_one_question(tmp_path: Path) -> None:
     asked = [(node, bytes_in(request, "request")) for node, request, _ in grid.seen]
     questions = [node for node, ask in asked if ask and isinstance(decode(ask), Question)]
     assert sorted(questions) == NAMES
+    assert len(grid.seen) == len(NAMES) * 5
 
 
 @pytest.mark.usefixtures("split_as_said")
