@@ -124,6 +124,14 @@ def test_a_mass_below_all_digits_ends_the_step() -> None:
         total_of([part])
 
 
+def test_a_liar_that_takes_the_weight_away_is_noticed() -> None:
+    """A mean would divide by zero, even where the mass is as small as the slack."""
+    part = Encoding(1).part(Contribution(floats(1e20)), ZERO, 1.0, KEY)
+    part.tail[WEIGHT] = 0
+    with pytest.raises(ImplausibleSumError, match="the weight is 0"):
+        total_of([part])
+
+
 @pytest.mark.parametrize("cohort", [0, -1, LARGEST_COHORT + 1])
 def test_cohorts_that_could_wrap_around_are_refused(cohort: int) -> None:
     with pytest.raises(ParameterError, match=f"not {cohort}"):

@@ -45,11 +45,12 @@ def choose_strategy(config):
     if config["identities"]:  # devices do not trust the server: they sign their keys
         usual["identities"] = read_identities(Path(config["identities"]))
         usual["terms"] = Terms(trust=Trust.LYING)
+    nu = config["nu"] or None  # 0 stands for a radius that is learned
     match config["strategy"]:
         case "rfa":
-            return RFA(budget=config["budget"], nu=config["nu"], **usual)
+            return RFA(budget=config["budget"], nu=nu, **usual)
         case "one-step":
-            return OneStepRFA(nu=config["nu"], **usual)
+            return OneStepRFA(nu=nu, **usual)
         case "secure-fedavg":
             return SecureFedAvg(**usual)
         case other:

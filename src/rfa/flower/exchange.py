@@ -27,6 +27,11 @@ Letter = tuple[int, Message]
 """A message, and whom its reply will be from: a node, or one of several devices on it."""
 
 
+def letters_of(messages: Iterable[Message]) -> list[Letter]:
+    """Messages for nodes, by node."""
+    return [(message.metadata.dst_node_id, message) for message in messages]
+
+
 @dataclass
 class GridExchange:
     """An exchange of the secure sum: nodes that are late, gone or talk nonsense cost themselves.

@@ -21,8 +21,6 @@ def check_own(strategy: RFA) -> None:
     Raises:
         ValueError: naming the option.
     """
-    for name in ("budget", "groups"):
-        check_count(name, getattr(strategy, name))
     if strategy.nu is not None:
         check_number("nu", strategy.nu, positive=True)
     for name in ("radius", "example_cap", "stage_timeout"):
@@ -51,6 +49,8 @@ def _algorithm_reasons(strategy: RFA) -> Iterator[str]:
     for name, value, known in (("start", start, STARTS), ("weiszfeld", how, WEISZFELD)):
         if value not in known:
             yield f"{name} must be one of {', '.join(known)}, not {value!r}"
+    if how != "plain" and not strategy.stepped:
+        yield f"weiszfeld={how} is for RFA, not for {type(strategy).__name__}"
     if start == "mean" and strategy.budget == 1:
         yield "budget=1 leaves no Weiszfeld step after the mean: give 2 or more, or start=zero"
     if how == "sub-cohorts" and start != "zero":
@@ -71,8 +71,13 @@ def _trust_reasons(strategy: RFA) -> Iterator[str]:
         yield "nodes that do not trust the server sign their keys: give identities, by node"
 
 
-def check_usual(usual: dict[str, Any], terms: Terms, parts: int) -> None:
-    """Refuse options of FedAvg that need single nodes, and fill in the least numbers of nodes."""
+def check_usual(usual: dict[str, Any], terms: Terms, strategy: RFA) -> None:
+    """Refuse options of FedAvg that need single nodes, and fill in the least numbers of nodes.
+
+    These follow from the parts, so the counts that make them are looked at here, too.
+    """
+    for name in ("budget", "groups"):
+        check_count(name, getattr(strategy, name))
     for name in ("train_metrics_aggr_fn", "evaluate_metrics_aggr_fn"):
         if usual.get(name) is not None:
             msg = f"{name} would need the metrics of single nodes, and there are only sums of them"
@@ -85,6 +90,7 @@ def check_usual(usual: dict[str, Any], terms: Terms, parts: int) -> None:
         if usual.get(name, 1.0) > 1:
             msg = f"{name} must be at most 1, not {usual[name]}"
             raise ValueError(msg)
+    parts = strategy.parts
     sums = {"min_train_nodes": parts, "min_evaluate_nodes": 1, "min_available_nodes": parts}
     for name, count in sums.items():
         least = count * terms.smallest()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 import logging
-import os
 import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -26,9 +25,9 @@ from rfa.accelerated import accelerated
 from rfa.flower import wire
 from rfa.flower.arrays import moved, size_of
 from rfa.flower.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from rfa.flower.exchange import GridExchange, Letter, SteadyGrid
+from rfa.flower.exchange import GridExchange, SteadyGrid, letters_of
 from rfa.flower.options import check_own, check_usual
-from rfa.flower.sums import GridSums, Skipped, Sums, mean_metrics
+from rfa.flower.sums import GridSums, Skipped, Sums, mean_metrics, split
 from rfa.oracle import OracleStopped, SumOracle, Vector
 from rfa.radius import Radius
 from rfa.secagg.cohort import Identities
@@ -56,6 +55,9 @@ class RFA(FedAvg):
 
     Every node needs `ClientApp(mods=[robust_mod])`.
     """
+
+    stepped, uses_nu = True, True
+    """Whether the steps are as many as the budget says, and whether there is a radius to learn."""
 
     def __init__(  # noqa: PLR0913
         self,
@@ -86,7 +88,8 @@ class RFA(FedAvg):
                 extrapolation; or sub-cohorts, each step another part of the nodes, so that every
                 node answers once.
             groups: random groups of nodes, each with sums of its own, whose geometric median is
-                taken: fewer nodes than half of the groups that lie inside the sums do not matter.
+                taken: nodes that lie inside the sums do no harm while more than half of the groups
+                that give a result have none of them.
             radius: to what length a mean cuts updates.
             example_cap: the most examples that count: a public number, by which weights are
                 divided. Weights far below it lose digits.
@@ -106,7 +109,7 @@ class RFA(FedAvg):
         terms = Terms() if terms is None else terms
         self.budget, self.nu, self.start_at, self.radius = budget, nu, start, radius
         self.weiszfeld, self.groups, self.learned = weiszfeld, groups, Radius()
-        check_usual(usual, terms, self.parts)
+        check_usual(usual, terms, self)
         super().__init__(**usual)
         self.example_cap, self.personal = example_cap, personal
         self.stage_timeout, self.node_timeout = stage_timeout, node_timeout
@@ -123,6 +126,11 @@ class RFA(FedAvg):
     def parts(self) -> int:
         """Into how many parts, each with sums of its own, the nodes are split."""
         return self.budget if self.weiszfeld == "sub-cohorts" else self.groups
+
+    @property
+    def learns(self) -> bool:
+        """Whether nu is learned from the sums."""
+        return self.uses_nu and self.nu is None
 
     @property
     def nu_now(self) -> float:
@@ -153,7 +161,7 @@ class RFA(FedAvg):
         """Log how the strategy is set up."""
         super().summary()
         LOG.info("\t└──> Secure sums: %s a round, under %s", self.sums, self.terms)
-        nu = "learned" if self.nu is None else f"{self.nu:g}"
+        nu = "learned" if self.learns else self.nu
         LOG.info("\t\t├── nu %s, radius %g, start at %s", nu, self.radius, self.start_at)
         LOG.info("\t\t├── %s steps, %s parts", self.weiszfeld, self.parts)
         LOG.info("\t\t└── at most %g examples of a node count", self.example_cap)
@@ -231,14 +239,14 @@ class RFA(FedAvg):
             return arrays, None
         try:
             grid = self._steady(run.grid, self.fraction_train, self.min_train_nodes)
-            letters = _letters(self.configure_train(t, arrays, run.train, grid))
+            letters = letters_of(self.configure_train(t, arrays, run.train, grid))
             sums = GridSums(run.grid, self.terms, self.identities)
             cohort = sums.gather(self._work(wire.TRAIN), letters, t, run.timeout)
             if cohort.dim != size_of(arrays):
                 msg = f"updates have {cohort.dim} numbers, and the model {size_of(arrays)}"
                 raise Skipped(msg)
             exchange = GridExchange(run.grid, wire.TRAIN, t, self.stage_timeout)
-            parts = _split(cohort.devices, self.parts)
+            parts = split(cohort.devices, self.parts)
             with sums.over_parts(cohort, exchange, parts, steps=self.sums) as asks:
                 step = self.combine(asks, cohort.dim)
         except OracleStopped as error:
@@ -249,7 +257,7 @@ class RFA(FedAvg):
 
     def _learn(self, asks: Sequence[Sums]) -> None:
         """Steer nu by how many nodes the last sums counted as near."""
-        if self.nu is None:
+        if self.learns:
             shares = [ask.last.near / ask.last.count for ask in asks if ask.last]
             self.learned = self.learned.after(statistics.median(shares))
 
@@ -259,7 +267,7 @@ class RFA(FedAvg):
             return None
         try:
             grid = self._steady(run.grid, self.fraction_evaluate, self.min_evaluate_nodes)
-            letters = _letters(self.configure_evaluate(t, arrays, run.evaluate, grid))
+            letters = letters_of(self.configure_evaluate(t, arrays, run.evaluate, grid))
             sums = GridSums(run.grid, self.terms, self.identities)
             cohort = sums.gather(self._work(wire.EVALUATE), letters, t, run.timeout)
             exchange = GridExchange(run.grid, wire.EVALUATE, t, self.stage_timeout)
@@ -296,6 +304,8 @@ class RFA(FedAvg):
 class OneStepRFA(RFA):
     """One Weiszfeld step from the current model: the communication of FedAvg (Algorithm 3)."""
 
+    stepped = False
+
     @property
     def sums(self) -> int:
         """One."""
@@ -309,19 +319,11 @@ class OneStepRFA(RFA):
 class SecureFedAvg(OneStepRFA):
     """FedAvg by one secure sum, with updates cut to a declared length: private, hardly robust."""
 
+    uses_nu = False
+
     def aggregate(self, ask: SumOracle, dim: int) -> Vector:
         """The mean of the updates, each cut to the radius."""
         return secure_mean(ask, dim, radius=self.radius)
-
-
-def _split(devices: Sequence[int], parts: int) -> list[list[int]]:
-    """Devices in parts of about the same size, at random: nobody can choose a part."""
-    order = sorted(devices, key=lambda _: os.urandom(16))
-    return [sorted(order[first::parts]) for first in range(parts)]
-
-
-def _letters(messages: Iterable[Message]) -> list[Letter]:
-    return [(message.metadata.dst_node_id, message) for message in messages]
 
 
 def _refuse_replies(server_round: int, replies: Iterable[Message]) -> NoReturn:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
+import os
 import time
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
@@ -102,6 +103,12 @@ def mean_metrics(layout: Layout, asks: Sequence[Sums]) -> MetricRecord | None:
         return None
     *sums, weight = (sum(column) for column in zip(*totals, strict=True))
     return layout.means(sums, weight)
+
+
+def split(devices: Sequence[int], parts: int) -> list[list[int]]:
+    """Devices in parts of about the same size, at random: nobody can choose a part."""
+    order = sorted(devices, key=lambda _: os.urandom(16))
+    return [sorted(order[first::parts]) for first in range(parts)]
 
 
 @dataclass(frozen=True)

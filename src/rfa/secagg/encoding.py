@@ -181,13 +181,14 @@ class Encoding:
         """Sanity: what holds for every sum of parts that are as they should be."""
         slack = self.cohort * (math.sqrt(len(found.push)) / self.scale + 1e-9)
         length = math.sqrt(sum(float(piece @ piece) for piece in _pieces(found.push)))
+        mass, weight = found.mass, found.weight
         holds = {
             f"the count is {found.count} of {self.cohort}": 1 <= found.count <= self.cohort,
-            f"the mass is {found.mass} of {found.weight}": 0 < found.mass <= found.weight + 1e-9,
-            f"the weight is {found.weight} of {found.count}": found.weight <= found.count + 1e-9,
+            f"the mass is {mass} of {weight}": 0 < mass <= weight + 1e-9,
+            f"the weight is {weight} of {found.count}": 0 < weight <= found.count + 1e-9,
             f"{found.near} of {found.count} are near": 0 <= found.near <= found.count,
-            f"the squares are {found.squares}": 0 < found.squares <= found.mass + 1e-9,
-            f"the push is {length} long": length <= found.weight + slack,
+            f"the squares are {found.squares}": 0 < found.squares <= mass + 1e-9,
+            f"the push is {length} long": length <= weight + slack,
         }
         wrong = [text for text, fine in holds.items() if not fine]
         if wrong:
