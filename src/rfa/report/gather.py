@@ -26,7 +26,7 @@ LABELS = {
     "backdoor": "success of the backdoor (%)",
     "oracle_calls": "calls of the oracle",
     "round": "rounds",
-    "uploads": "models that a device sends, if it takes part in every round",
+    "uploads": "models that a device sends",
     "certificate": "largest share of a device in a step, proven (%)",
     "nu": "radius nu",
     "rho": "corruption level",
