@@ -33,7 +33,7 @@ from typing import cast
 import numpy as np
 
 from rfa.checks import check_count, check_number
-from rfa.oracle import OracleStopped, Sum, SumOracle, Vector
+from rfa.oracle import Sum, SumOracle, Vector, next_sum
 from rfa.weiszfeld import image_of
 
 SHORT = 0.05
@@ -63,30 +63,30 @@ def accelerated(ask: SumOracle, start: Vector, *, nu: float, steps: int) -> Vect
     """
     check_number("nu", nu, positive=True)
     check_count("steps", steps)
-    path = [np.asarray(start, np.float64)]
+    v, moves = np.asarray(start, np.float64), list[Vector]()
     for step in range(steps):
         last = step == steps - 1 and step >= LEAST
-        v = _extrapolate(path) if last else path[-1]
-        try:
-            total = ask(v, nu)
-        except OracleStopped:
-            if step == 0:
-                raise
+        place = _extrapolate(v, moves) if last else v
+        total = next_sum(ask, place, nu, first=step == 0)
+        if total is None:
             break
-        if not last or _is_proven(v, total, nu, path[-1]):
-            path.append(image_of(v, total, nu))
-    return path[-1]
+        if not last or _is_proven(place, total, nu, v):
+            image = image_of(place, total, nu)
+            moves.append(image - v)
+            v = image
+    return v
 
 
-def _extrapolate(path: Sequence[Vector]) -> Vector:
-    """Where the steps along a path would vanish if they were linear, or a little before."""
-    moves: Vector = np.diff(np.stack(path), axis=0)
-    changes: Vector = np.diff(moves, axis=0)
-    square: Vector = changes @ changes.T
+def _extrapolate(v: Vector, moves: Sequence[Vector]) -> Vector:
+    """Where the moves that led to v would vanish if they were linear, or a little before."""
+    products = np.array([[one @ other for other in moves] for one in moves])
+    changes = np.diff(products, axis=0)
+    square = np.diff(changes, axis=1)
     ridge = RIDGE * float(square.trace()) + np.finfo(np.float64).tiny
     system: Vector = square + ridge * np.eye(len(square))
-    shares = cast("Vector", np.linalg.solve(system, changes @ moves[-1]))
-    return path[-1] - (1 - SHORT / len(changes)) * (shares @ moves[1:])
+    shares = cast("Vector", np.linalg.solve(system, changes[:, -1]))
+    step = sum(share * move for share, move in zip(shares, moves[1:], strict=True))
+    return v - (1 - SHORT / len(shares)) * step
 
 
 def _is_proven(v: Vector, total: Sum, nu: float, plain: Vector) -> bool:

@@ -78,6 +78,20 @@ class OracleStopped(Exception):  # noqa: N818
     """An oracle that gives no more sums in this round; the sums it gave before stand."""
 
 
+def next_sum(ask: SumOracle, v: Vector, nu: float, *, first: bool) -> Sum | None:
+    """The sum at v, or None if the oracle has stopped: what was found before stands.
+
+    Raises:
+        OracleStopped: if nothing was found before, because this is the first question.
+    """
+    try:
+        return ask(v, nu)
+    except OracleStopped:
+        if first:
+            raise
+        return None
+
+
 class PlainOracle:
     """Sums in plain floating point over updates in one process: fast, and nothing is private.
 

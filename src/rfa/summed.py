@@ -20,7 +20,7 @@ import numpy as np
 
 from rfa.checks import check_count, check_number
 from rfa.median import geometric_median
-from rfa.oracle import OracleStopped, SumOracle, Vector
+from rfa.oracle import OracleStopped, SumOracle, Vector, next_sum
 from rfa.weiszfeld import image_of, weiszfeld
 
 
@@ -54,11 +54,8 @@ def centred_clipping(ask: SumOracle, start: Vector, *, radius: float, steps: int
     check_count("steps", steps)
     v = np.asarray(start, np.float64)
     for step in range(steps):
-        try:
-            total = ask(v, radius)
-        except OracleStopped:
-            if step == 0:
-                raise
+        total = next_sum(ask, v, radius, first=step == 0)
+        if total is None:
             break
         v = v + radius * total.push / total.weight
     return v

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from rfa.checks import check_count, check_number
-from rfa.oracle import OracleStopped, Sum, SumOracle, Vector
+from rfa.oracle import Sum, SumOracle, Vector, next_sum
 
 
 def weiszfeld(
@@ -49,11 +49,8 @@ def weiszfeld(
         check_number("early_stop", early_stop)
     v, last = np.asarray(start, np.float64), None
     for step in range(steps):
-        try:
-            total = ask(v, nu)
-        except OracleStopped:
-            if step == 0:
-                raise
+        total = next_sum(ask, v, nu, first=step == 0)
+        if total is None:
             break
         if early_stop is not None:
             objective = _objective(total.objective)

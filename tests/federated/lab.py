@@ -9,6 +9,7 @@ import numpy as np
 
 from rfa.data.cache import load
 from rfa.experiments.config import resolve
+from rfa.federated.corruption import DataAttack
 from rfa.federated.devices import Devices, Tally
 from rfa.federated.rounds import LocalEngine, State, play_round
 from tests import tiny
@@ -52,3 +53,15 @@ def play(devices: Devices, rounds: int) -> tuple[State, list[Any], LocalEngine]:
         state, fact = play_round(state, devices, engine)
         facts.append(fact)
     return state, facts, engine
+
+
+def data_attack(classes: int) -> DataAttack:
+    """An attack that knows nothing but the classes."""
+    return DataAttack(
+        round=0,
+        device=0,
+        classes=classes,
+        model=np.zeros(1, np.float32),
+        scores=lambda x: x,
+        rng=np.random.default_rng(0),
+    )

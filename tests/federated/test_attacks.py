@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from rfa.federated.aggregation import aggregate
 from rfa.federated.attacks import EPSILON, alie_deviations
 from rfa.federated.built_in import BUILT_IN, find_corruption
-from rfa.federated.corruption import CorruptionError, DataAttack, UpdateAttack, forge, poison
+from rfa.federated.corruption import CorruptionError, UpdateAttack, forge, poison
 from rfa.federated.defence import Defence
 from rfa.federated.honest import Honest
 from rfa.federated.rounds import evaluate
 from rfa.federated.settings import AGGREGATORS, Settings
 from rfa.tasks import TASKS, sent140
-from tests.federated.lab import play, tiny_devices
+from tests.federated.lab import data_attack, play, tiny_devices
 
 DIM = 40
 CALLS = 16
@@ -236,22 +236,12 @@ def test_every_attack_runs_and_the_same_seed_gives_the_same(name: str) -> None:
 
 
 def test_label_flip_reverses_the_classes_of_every_task() -> None:
-    def attack(classes: int) -> DataAttack:
-        return DataAttack(
-            round=0,
-            device=0,
-            classes=classes,
-            model=np.zeros(1, np.float32),
-            scores=lambda x: x,
-            rng=np.random.default_rng(0),
-        )
-
     x, y = np.zeros((3, 2), np.float32), np.array([0, 1, 1], np.uint8)
     for task in TASKS.values():
         found: Any = find_corruption("label-flip", task.poisons)
-        assert poison(found, x, y, attack(62))[1].tolist() == [61, 60, 60]
-        two = poison(found, x, y, attack(2))[1]
-        assert np.array_equal(two, poison(sent140.flip, x, y, attack(2))[1])
+        assert poison(found, x, y, data_attack(62))[1].tolist() == [61, 60, 60]
+        two = poison(found, x, y, data_attack(2))[1]
+        assert np.array_equal(two, poison(sent140.flip, x, y, data_attack(2))[1])
 
 
 def test_the_attack_on_the_median_harms_training() -> None:

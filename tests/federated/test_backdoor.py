@@ -15,25 +15,14 @@ from rfa.cli import main
 from rfa.experiments.store import Store
 from rfa.experiments.sweep import cells, make_sweep
 from rfa.federated.built_in import find_corruption
-from rfa.federated.corruption import DataAttack, poison
+from rfa.federated.corruption import poison
 from rfa.federated.rounds import evaluate
 from rfa.report.gather import find_results, gather
 from rfa.tasks import TASKS
 from tests import tiny
-from tests.federated.lab import play, tiny_devices
+from tests.federated.lab import data_attack, play, tiny_devices
 
 BACKDOOR = {"corruption": "backdoor", "rho": 0.3, "aggregator": "fedavg", "devices_per_round": 24}
-
-
-def data_attack(classes: int) -> DataAttack:
-    return DataAttack(
-        round=0,
-        device=0,
-        classes=classes,
-        model=np.zeros(1, np.float32),
-        scores=lambda x: x,
-        rng=np.random.default_rng(0),
-    )
 
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=list(TASKS))
