@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import rfa
@@ -35,12 +39,21 @@ def test_it_follows_a_distance_that_shrinks() -> None:
     assert 0.8 < radius.nu / 0.97**199 < 1.25
 
 
-@pytest.mark.parametrize("lie", [0.0, 1.0, 1e30])
-def test_a_minority_keeps_it_among_the_distances_of_the_others(lie: float) -> None:
-    """At zero, or at any distance: 45 of 100 devices say what they like."""
-    honest = np.linspace(1.0, 2.0, 55)
-    for nu in learned(np.append(honest, np.full(45, lie)))[25:]:
-        assert 0.85 < nu < 2.3
+@given(st.lists(st.booleans(), max_size=60))
+def test_a_minority_keeps_it_a_stride_from_the_distances_of_the_others(lies: list[bool]) -> None:
+    """45 of 100 devices say what they like, in each round anew."""
+    honest, radius = np.geomspace(0.5, 4.0, 55), rfa.Radius()
+    for _ in range(25):
+        radius = radius.after(float((honest <= radius.nu).mean()))
+    for lie in lies:
+        radius = radius.after(0.55 * float((honest <= radius.nu).mean()) + 0.45 * lie)
+        assert 0.5 / 1.5 <= radius.nu <= 4.0 * 1.5
+
+
+@pytest.mark.parametrize("near", [-0.1, 1.1, math.nan])
+def test_what_is_no_share_is_refused(near: float) -> None:
+    with pytest.raises(ValueError, match="near is a share of the devices"):
+        rfa.Radius().after(near)
 
 
 def test_it_has_bounds() -> None:

@@ -125,5 +125,23 @@ def test_a_liar_in_one_group_of_all_is_lost_only_with_groups() -> None:
         rfa.centre_of_groups([*parts_of(cohort(), 2), silent, silent], step_of)
 
 
+def test_groups_that_are_not_finite_give_nothing() -> None:
+    asks = [*parts_of(cohort(), 1), *(_lies(ask, np.nan) for ask in parts_of(cohort(), 3))]
+    with pytest.raises(rfa.OracleStopped, match="only 1 of 4 groups"):
+        rfa.centre_of_groups(asks, lambda ask: rfa.one_step(ask, 8, nu=0.5))
+
+
+def test_sums_without_weight_or_mass_are_refused() -> None:
+    total = replace(rfa.PlainOracle(cohort())(ZERO, 0.5), weight=0.0, mass=0.0)
+
+    def empty(_v: Floats, _nu: float) -> Sum:
+        return total
+
+    with pytest.raises(ValueError, match="the weight of 60 devices is"):
+        rfa.centred_clipping(empty, ZERO, radius=1.0, steps=2)
+    with pytest.raises(ValueError, match="the mass of 60 devices at v is"):
+        rfa.sub_cohorts([empty], ZERO, nu=0.5)
+
+
 def _lies(ask: SumOracle, size: float) -> SumOracle:
     return lambda v, nu: replace(ask(v, nu), push=np.full(8, size))

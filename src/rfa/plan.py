@@ -88,8 +88,12 @@ class Wish:
         if self.groups > 1 and self.weiszfeld == "sub-cohorts":
             msg = "a cohort is asked in groups or in sub-cohorts, not both: give groups=0"
             raise ValueError(msg)
-        if 0 < self.devices < self.parts:
-            msg = f"{self.devices} devices a round make no {self.parts} parts: give less"
+        least = self.parts * self.terms.smallest() if self.parts > 1 else 0
+        if 0 < self.devices < least:
+            msg = (
+                f"{self.devices} devices a round make no {self.parts} parts with a secure sum "
+                f"each: give devices-per-round={least} or more, or fewer parts"
+            )
             raise ValueError(msg)
         if self.terms.trust == Trust.LYING and self.questions > 1:
             msg = (
@@ -194,7 +198,9 @@ def _devices(wish: Wish, exact: int) -> int:
     m = wish.devices or max(exact, least)
     if m > wish.population:
         sums = "a secure sum takes" if wish.parts == 1 else f"{wish.parts} secure sums take"
-        msg = f"{wish.population} devices are too few: {sums} {m} under {wish.terms}"
+        msg = (
+            f"{wish.population} devices are too few: {sums} {m}; give more devices, or fewer parts"
+        )
         raise ValueError(msg)
     return m
 
@@ -236,7 +242,7 @@ def table(wish: Wish, found: Plan) -> list[tuple[str, str]]:
         ("colluders, drop-outs", f"{p.colluders} and {p.dropouts} are withstood{each}"),
         ("neighbours, threshold", f"k = {p.degree}, t = {p.threshold} ({p.trust.name.lower()})"),
         ("least in a sum", f"{p.survivors} devices, {p.honest} of them honest"),
-        ("exchanges a round", f"{1 + cost.exchanges}, with the one for training"),
+        ("exchanges, per device", f"{1 + cost.exchanges} a round, with the one for training"),
         ("up, per device", f"{_size(cost.up)} ({cost.up / found.fedavg:.2f} times FedAvg's)"),
         ("down, per device", f"{_size(cost.down)}, beside the model"),
         ("largest share", f"{found.share:.1%} of a step, if all updates are equally far away"),
@@ -255,7 +261,7 @@ def _part_lines(found: Plan) -> list[tuple[str, str]]:
         (
             "sums of their own",
             f"{found.parts} parts of {found.parameters.cohort} devices or one more; "
-            f"{found.part_holds:.1%} that one holds at most {found.theta:.1%} corrupted",
+            f"{found.part_holds:.1%} that one holds at most {found.theta:.1%} corrupted in a round",
         ),
         ("liars inside of a sum", f"{found.liars} are withstood"),
     ]

@@ -47,7 +47,7 @@ def centred_clipping(ask: SumOracle, start: Vector, *, radius: float, steps: int
         steps: how often; each is one call of the oracle.
 
     Raises:
-        ValueError: if an argument has no meaning.
+        ValueError: if an argument has no meaning, or if no device has any weight.
         OracleStopped: if the oracle gives no sum at all.
     """
     check_number("radius", radius, positive=True)
@@ -57,6 +57,9 @@ def centred_clipping(ask: SumOracle, start: Vector, *, radius: float, steps: int
         total = next_sum(ask, v, radius, first=step == 0)
         if total is None:
             break
+        if not total.weight > 0:
+            msg = f"the weight of {total.count} devices is {total.weight}: nothing to average"
+            raise ValueError(msg)
         v = v + radius * total.push / total.weight
     return v
 
@@ -100,7 +103,7 @@ def sub_cohorts(asks: Sequence[SumOracle], start: Vector, *, nu: float) -> Vecto
         nu: the smoothing radius, positive.
 
     Raises:
-        ValueError: if an argument has no meaning, or no part any mass.
+        ValueError: if an argument has no meaning, or a part no mass.
         OracleStopped: if no part gives a sum. One that does not is left out.
     """
     check_number("nu", nu, positive=True)
@@ -111,8 +114,9 @@ def sub_cohorts(asks: Sequence[SumOracle], start: Vector, *, nu: float) -> Vecto
         except OracleStopped as error:
             stopped = error
             continue
+        image = image_of(v, total, nu)
         mass += total.mass
-        v = v + total.mass / mass * (image_of(v, total, nu) - v)
+        v = v + total.mass / mass * (image - v)
     if not mass:
         raise stopped
     return v
@@ -122,24 +126,26 @@ def centre_of_groups(asks: Sequence[SumOracle], aggregate: Callable[[SumOracle],
     """The geometric median of what an aggregator makes of each of some groups.
 
     A device that lies inside the ring spoils its group and no other, so fewer liars than half of
-    the groups move the centre no farther than as many corrupted points would. With means in the
-    groups this is bucketing (Karimireddy et al. 2022) under secure sums.
+    the groups that answer move the centre no farther than as many corrupted points would. With
+    means in the groups this is bucketing (Karimireddy et al. 2022) under secure sums.
 
     Args:
         asks: an oracle for each group.
         aggregate: the aggregate of a group, from its oracle.
 
     Raises:
-        OracleStopped: if no more than half of the groups give one.
+        OracleStopped: if no more than half of the groups give one that is finite.
     """
     found: list[Vector] = []
     stopped = OracleStopped("there are no groups")
     for ask in asks:
         try:
-            found.append(aggregate(ask))
+            point = aggregate(ask)
+            if np.isfinite(point).all():
+                found.append(point)
         except OracleStopped as error:
             stopped = error
     if 2 * len(found) <= len(asks):
         msg = f"only {len(found)} of {len(asks)} groups give a sum: {stopped}"
         raise OracleStopped(msg)
-    return geometric_median(np.stack(found), on_bad="drop").point
+    return geometric_median(np.stack(found)).point

@@ -12,8 +12,8 @@ from rfa.federated.aggregation import aggregate
 from rfa.federated.rounds import evaluate
 from rfa.federated.secure import aggregate_securely
 from rfa.federated.settings import Settings
-from rfa.federated.summed import split_cohort
-from rfa.oracle import OracleStopped
+from rfa.federated.summed import Witness, split_cohort
+from rfa.oracle import OracleStopped, PlainOracle, Sum
 from tests.federated.lab import play, tiny_devices
 
 WAYS: list[dict[str, Any]] = [
@@ -60,6 +60,41 @@ def test_parts_are_disjoint_and_differ_from_round_to_round() -> None:
     assert first != second
     assert first == split_cohort(24, how, 0)
     assert len(split_cohort(3, how, 0)) == 3
+
+
+def test_groups_tell_their_median_nearness_and_their_worst_certificate() -> None:
+    updates, weights = cohort()
+    how = settings(groups=3, aggregator="rfa-one-step")
+    groups = split_cohort(24, how, 0)
+    updates[groups[0]] *= 100
+    updates[groups[1][:4]] *= 100
+    sums = [PlainOracle(updates[g], weights[g] / weights.max())(np.zeros(40), 1.0) for g in groups]
+    found = aggregate(updates, weights, how, 0, 1.0)
+    assert [total.near for total in sums] == [0, 4, 8]
+    assert found.near == 1 / 2
+    assert found.certificate == max(total.certificate() for total in sums)
+
+
+def test_of_a_guess_the_sum_before_counts_too() -> None:
+    totals = iter(PlainOracle(np.eye(3) * size)(np.zeros(3), 0.5) for size in (9.0, 1.0))
+
+    def tell(_v: Any, _nu: float) -> Sum:
+        return next(totals)
+
+    ask = Witness(tell)
+    first, second = ask(np.zeros(3), 0.5), ask(np.zeros(3), 0.5)
+    assert first.certificate() > second.certificate()
+    assert ask.certificate(guessed=True) == first.certificate()
+    assert ask.certificate(guessed=False) == second.certificate()
+
+
+def test_means_in_groups_are_cut_in_the_ring_only() -> None:
+    updates, weights = cohort()
+    plain = aggregate(1000 * updates, weights, settings(aggregator="bucketing"))
+    ring = aggregate_securely(
+        1000 * updates, weights, settings(aggregator="bucketing", secure="ring"), 0
+    )
+    assert np.linalg.norm(ring.point) < 101 < np.linalg.norm(plain.point)
 
 
 def test_devices_of_sub_cohorts_answer_once_so_that_a_lying_server_is_allowed() -> None:

@@ -114,5 +114,5 @@ def _radius(numbers: Any) -> Radius:
     """The radius as it was kept; checkpoints of earlier versions have none."""
     if numbers is None:
         return Radius()
-    nu, stride, toward, run = (float(number) for number in numbers)
-    return Radius(nu, stride, int(toward), int(run))
+    nu, stride, toward, run, turned = (float(number) for number in numbers)
+    return Radius(nu, stride, int(toward), int(run), bool(turned))

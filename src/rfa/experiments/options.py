@@ -16,6 +16,7 @@ from rfa.federated.settings import (
     SERVERS,
     STARTS,
     TRUST,
+    WEISZFELD,
 )
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -24,6 +25,7 @@ _CHOICES = {
     "aggregator": tuple(AGGREGATORS),
     "attackers": ATTACKERS,
     "start": STARTS,
+    "weiszfeld": WEISZFELD,
     "server": SERVERS,
     "compute": COMPUTE,
     "secure": SECURE,

@@ -65,7 +65,10 @@ class Defence:
     @cached_property
     def _settings(self) -> Settings:
         usual = {name: FIELDS[name].default for name in SECURE_ONLY}
-        return dataclasses.replace(self.settings, secure="off", **usual)
+        groups = self.settings.groups
+        if self.settings.aggregator == "bucketing":
+            groups = self.settings.parts
+        return dataclasses.replace(self.settings, secure="off", groups=groups, **usual)
 
 
 def is_too_large(norm: float, settings: Settings) -> bool:

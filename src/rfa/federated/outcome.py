@@ -15,7 +15,7 @@ class Outcome:
     Attributes:
         point: the aggregate of the updates.
         calls: calls of the secure average oracle.
-        steps: Weiszfeld steps.
+        steps: sums that Weiszfeld steps took.
         objective: the average distance of the updates from the aggregate, where it is known.
         weights: the effective weights of the updates, where there are such.
         dropped: the updates that were left out because they are not finite.

@@ -157,6 +157,9 @@ class Settings:
         if self.takes_mean and self.budget == 1:
             msg = "budget=1 leaves no Weiszfeld step after the mean: give 2 or more, or start=zero"
             raise ValueError(msg)
+        if self.uses_nu and self.nu and not RADII[0] <= self.nu <= RADII[1]:
+            msg = f"nu must be 0, or from {RADII[0]:g} to {RADII[1]:g}, not {self.nu}"
+            raise ValueError(msg)
         for reason in self._parts_reasons():
             raise ValueError(reason)
         if self.aggregator == "sgd" and self.local_steps != 1:
@@ -248,10 +251,9 @@ class Settings:
         if turns > MOST_TURNS:
             yield f"budget={self.budget} takes {turns} secure sums a round, more than {MOST_TURNS}"
         means = self.aggregator in ("fedavg", "sgd", "bucketing") or self.takes_mean
-        for name, used in (("nu", self.uses_nu and self.nu > 0), ("radius", means)):
-            if used and not RADII[0] <= getattr(self, name) <= RADII[1]:
-                low, high = RADII
-                yield f"{name} must be from {low:g} to {high:g} for secure sums"
+        low, high = RADII
+        if means and not low <= self.radius <= high:
+            yield f"radius must be from {low:g} to {high:g} for secure sums"
 
     def _parts_reasons(self) -> Iterator[str]:
         """Why a cohort cannot be asked in parts, or in another way, as these settings say."""
@@ -296,7 +298,22 @@ class Settings:
 
     @property
     def _smallest_group(self) -> int:
-        return 2 if self.secure == "off" else self.terms.smallest()
+        """The smallest that a secure sum takes; one that may lose a device, where any is lost."""
+        count = self.terms.smallest()
+        while self.max_dropouts and self.terms.parameters(count).dropouts < 1:
+            count += 1
+        return count
+
+    @property
+    def can_be_secure(self) -> bool:
+        """Whether secure sums are enough for the aggregator, with parts as large as these."""
+        if self.secure != "off":
+            return True
+        try:
+            dataclasses.replace(self, secure="ring")
+        except ValueError:
+            return False
+        return True
 
     @property
     def questions(self) -> int:

@@ -20,22 +20,35 @@ from rfa.oracle import OracleStopped, Sum, SumOracle, Vector
 from rfa.summed import Steps, centre_of_groups, centred_clipping, rfa, secure_mean, sub_cohorts
 from rfa.weiszfeld import one_step, weiszfeld
 
+UNCUT = 1e20
+"""A length that no update has which is not rejected anyway."""
+
 
 class Witness:
-    """Another oracle: how often it was asked, how many sums it told, and the last of them."""
+    """Another oracle: how often it was asked, how many sums it told, and the last two of them."""
 
     def __init__(self, ask: SumOracle) -> None:
         """Watch an oracle."""
         self._ask = ask
         self.asked = self.told = 0
         self.last: Sum | None = None
+        self.before: Sum | None = None
 
     def __call__(self, v: Vector, nu: float) -> Sum:
         """Pass the question on."""
         self.asked += 1
-        self.last = self._ask(v, nu)
+        total = self._ask(v, nu)
+        self.before, self.last = self.last, total
         self.told += 1
-        return self.last
+        return total
+
+    def certificate(self, *, guessed: bool) -> float | None:
+        """A bound on the share of a device in the step that was taken, if there was one.
+
+        Where the last sum was asked for at a guess, the step may be that of the sum before.
+        """
+        sums = (self.last, self.before if guessed else None)
+        return max((total.certificate() for total in sums if total), default=None)
 
 
 def silent(why: OracleStopped) -> SumOracle:
@@ -63,11 +76,13 @@ def ask_for_outcome(asks: Sequence[Witness], dim: int, settings: Settings, nu: f
     together = sum if settings.weiszfeld == "sub-cohorts" else max
     means = 1 if settings.takes_mean or not settings.uses_nu else 0
     last = [ask.last for ask in asks if ask.last]
+    guessed = settings.weiszfeld == "accelerated"
+    proven = [ask.certificate(guessed=guessed) for ask in asks]
     return Outcome(
         point.astype(np.float32),
         calls=together(asked),
         steps=together(told) - means,
-        certificate=max(total.certificate() for total in last),
+        certificate=max(share for share in proven if share is not None),
         near=statistics.median(total.near / total.count for total in last),
     )
 
@@ -88,16 +103,21 @@ def _of_part(ask: SumOracle, dim: int, settings: Settings, nu: float) -> Vector:
     if settings.aggregator == "centred-clipping":
         return centred_clipping(ask, np.zeros(dim), radius=nu, steps=settings.budget)
     if settings.aggregator != "rfa":
-        return secure_mean(ask, dim, radius=settings.radius)
+        return secure_mean(ask, dim, radius=_cut(settings))
     return rfa(
         ask,
         dim,
         nu=nu,
         budget=settings.budget,
         start=settings.start,
-        radius=settings.radius,
+        radius=_cut(settings),
         steps=_steps(settings),
     )
+
+
+def _cut(settings: Settings) -> float:
+    """To what length means cut updates: they must fit a ring, if there is one."""
+    return UNCUT if settings.secure == "off" else settings.radius
 
 
 def _steps(settings: Settings) -> Steps:

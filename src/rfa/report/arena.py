@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rfa.experiments.sweep import Part, Sweep
-from rfa.federated.settings import NONE, SUMMED
+from rfa.federated.settings import NONE
 from rfa.report.exhibit import Entry, Exhibit, Matrix, Spread, Table, Value
 from rfa.report.gather import LABELS, Result, gather
 
@@ -30,10 +30,17 @@ OURS = ("rfa", "rfa-one-step")
 
 @dataclass(frozen=True)
 class Score:
-    """The end of the runs of one attack against one defence: their accuracies, and who diverged."""
+    """The end of the runs of one attack against one defence.
+
+    Attributes:
+        spread: their accuracies.
+        diverged: how many diverged.
+        backdoor: the mean success of a backdoor, in per cent; NaN where there is none.
+    """
 
     spread: Spread
     diverged: int = 0
+    backdoor: float = math.nan
 
     @property
     def note(self) -> str:
@@ -53,17 +60,14 @@ class Bout:
         attacks: the attacks.
         defences: the aggregator of each defence, by its label, in the order of the columns.
         scores: what came out, by attack (or none) and defence.
+        private: the defences that can run under the secure sum, set up as they are.
     """
 
     panel: Part
     attacks: Sequence[str]
     defences: Mapping[str, str]
     scores: Mapping[tuple[str, str], Score]
-
-    @property
-    def private(self) -> list[str]:
-        """The defences that sums over devices are enough for."""
-        return [label for label, aggregator in self.defences.items() if aggregator in SUMMED]
+    private: Sequence[str]
 
     @property
     def ours(self) -> list[str]:
@@ -112,7 +116,9 @@ def bouts(sweep: Sweep, results: Sequence[Result]) -> list[Bout]:
     for panel in sweep.panels:
         own = [result for result in results if result.cell.panel == panel.name]
         if own:
-            found.append(Bout(panel, attacks, defences, _scores(own)))
+            private = {one.cell.line for one in own if one.cell.settings.can_be_secure}
+            ordered = [label for label in defences if label in private]
+            found.append(Bout(panel, attacks, defences, _scores(own), ordered))
     return found
 
 
@@ -124,6 +130,7 @@ def _scores(results: Sequence[Result]) -> dict[tuple[str, str], Score]:
         place: Score(
             Spread([result.at_end(ACCURACY) for result in found]),
             sum(result.diverged for result in found),
+            Spread([result.at_end(BACKDOOR) for result in found]).mean,
         )
         for place, found in places.items()
     }

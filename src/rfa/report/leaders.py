@@ -59,6 +59,7 @@ def to_plain(bout: Bout) -> dict[str, Any]:
                 "highest": _share(score.spread.high),
                 "seeds": len(score.spread.values),
                 "diverged": score.diverged,
+                "backdoor": _share(score.backdoor),
             }
             for (attack, defence), score in bout.scores.items()
         ],
