@@ -44,15 +44,8 @@ TRUST = ("curious", "lying")
 SECURE_ONLY = ("trust", "colluders", "max_dropouts", "dropouts", "radius", "weight_limit")
 RADII = (1e-12, 1e9)
 """The radii for which sums in a ring keep their digits."""
-SUMMED = (
-    "fedavg",
-    "rfa",
-    "rfa-one-step",
-    "sgd",
-    "centred-clipping",
-    "adaptive-clipping",
-    "bucketing",
-)
+CLIPPING = ("centred-clipping", "adaptive-clipping")
+SUMMED = ("fedavg", "rfa", "rfa-one-step", "sgd", *CLIPPING, "bucketing")
 """Aggregators that need sums only; the others must see single updates."""
 GROUPED = ("rfa", "rfa-one-step", "bucketing")
 """Aggregators that may be taken in groups."""
@@ -192,9 +185,8 @@ class Settings:
                 raise ValueError(msg)
 
     def _check_numbers(self) -> None:
-        for name in ("rounds", "devices_per_round", "batch_size", "decay_every", "eval_every"):
-            check_count(name, getattr(self, name))
-        for name in ("budget", "max_rejected", "local_epochs"):
+        sizes = ("rounds", "devices_per_round", "batch_size", "decay_every", "eval_every")
+        for name in (*sizes, "budget", "max_rejected", "local_epochs"):
             check_count(name, getattr(self, name))
         for name in ("seed", "devices", "local_steps", "eval_examples", "groups"):
             check_count(name, getattr(self, name), least=0)
@@ -329,7 +321,7 @@ class Settings:
     @property
     def uses_nu(self) -> bool:
         """Whether the aggregator has a radius to learn."""
-        return self.aggregator in ("rfa", "rfa-one-step", "centred-clipping", "adaptive-clipping")
+        return self.aggregator in ("rfa", "rfa-one-step", *CLIPPING)
 
     @property
     def trim_share(self) -> float:
