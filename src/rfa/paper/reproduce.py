@@ -36,6 +36,8 @@ NEEDED = {
 """What files must say that are more than sweeps."""
 THEOREM = {"quick": 15.0, "short": 150.0, "full": 1200.0}
 """Seconds that the check of the theorem takes, by how much it does."""
+COHORT = 15.0
+"""Seconds that a frozen cohort takes, about."""
 PLACES = (Path(__file__).parent / "experiments", Path(__file__).parents[3] / "experiments")
 """Where the files are: in an installed package, and in the repository."""
 
@@ -86,7 +88,9 @@ class Experiment:
 
     @property
     def seconds(self) -> float:
-        """How long it takes beside its runs."""
+        """How long it takes beside its runs, if that is long."""
+        if self.kind == "calls":
+            return COHORT * len(self.plan["cases"]) * len(self.with_data.tasks)
         return THEOREM.get(self.scale.theorem, 0.0) if self.kind == "theorem" else 0.0
 
     def show(self, out: Path, command: str) -> Exhibit:
