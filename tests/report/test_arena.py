@@ -13,6 +13,7 @@ from rfa.experiments.sweep import Cell, Sweep, cells, make_sweep
 from rfa.report.arena import CLEAN, WORST, bouts, gather_arena, rank
 from rfa.report.exhibit import Exhibit, Table
 from rfa.report.gather import Result
+from rfa.report.leaders import backdoors, to_plain
 
 DEFENCES: tuple[str, ...] = ("krum", "fedavg", "rfa", "coordinate-median")
 HEIGHTS = {
@@ -144,3 +145,23 @@ def test_tasks_are_pictures_of_their_own() -> None:
     assert shown(a_sweep(levels=[0.1, 0.25])).views == [""]
     assert bouts(sweep, []) == []
     assert gather_arena(sweep, []).matrices == []
+
+
+def test_accuracy_does_not_tell_of_a_backdoor_so_the_terminal_and_json_do() -> None:
+    sweep = a_sweep(attacks=["backdoor"], defences=["fedavg", "rfa"], seeds=[1])
+    found = [
+        result(cell, 0.6, backdoor=0.97 if cell.value == "backdoor" else None)
+        for cell in cells(sweep)
+    ]
+    (bout,) = bouts(sweep, found)
+    assert backdoors(bout) == "The backdoor works: fedavg 97 %, rfa 97 %"
+    shares = {(run["attack"], run["defence"]): run["backdoor"] for run in to_plain(bout)["runs"]}
+    assert shares["backdoor", "rfa"] == pytest.approx(0.97)
+    assert shares["none", "rfa"] is None
+
+
+def test_private_is_what_the_secure_sum_takes_as_it_is_set_up() -> None:
+    defences = ["bucketing,groups=12,label=pairs", "bucketing", "rfa", "krum"]
+    sweep = a_sweep(attacks=["data"], defences=defences, settings={"devices_per_round": 24})
+    (bout,) = bouts(sweep, [result(cell, 0.5) for cell in cells(sweep)])
+    assert set(bout.private) == {"bucketing", "rfa"}

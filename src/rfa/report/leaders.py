@@ -37,7 +37,22 @@ def leaders(bout: Bout, width: int) -> Table:
             _number(bout, attack, defence),
             attack or "-",
         )
+    table.caption = backdoors(bout)
+    table.caption_justify = "left"
     return table
+
+
+def backdoors(bout: Bout) -> str | None:
+    """How often backdoors work, where there are such: accuracy does not tell."""
+    known = {
+        defence: score.backdoor
+        for (attack, defence), score in bout.scores.items()
+        if attack != NONE and math.isfinite(score.backdoor)
+    }
+    if not known:
+        return None
+    parts = (f"{defence} {share:.0f} %" for defence, share in known.items())
+    return f"The backdoor works: {', '.join(parts)}"
 
 
 def _number(bout: Bout, attack: str, defence: str) -> str:
