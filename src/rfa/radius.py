@@ -3,8 +3,9 @@
 The server knows of each sum how many devices are within 2 nu of v (`Sum.near`), and no more. If
 fewer than half are, nu is too small, else too large. So it is steered from round to round: in far
 steps while the answers agree, in halved ones when they turn. Corrupted devices can give what bits
-they like: while answers of honest devices differ, a minority can push the radius, in strides of at
-most 1.5, until 2 nu leaves the distances of the others; then these agree, and it comes back.
+they like: while answers of honest devices differ, a minority can push the radius, once it has
+settled in strides of at most 1.5, until 2 nu leaves the distances of the others; then these agree,
+and it comes back.
 
     >>> radius = Radius()
     >>> for _ in range(20):
@@ -64,9 +65,9 @@ class Radius:
         toward = 1 if near < 1 / 2 else -1
         run = self.run + 1 if toward == self.toward or not self.toward else 1
         turned = self.turned or run == 1
-        nu_stride = self._stride(run, turned=turned)
-        nu = min(max(self.nu * math.exp(toward * nu_stride), LEAST), MOST)
-        return Radius(nu, nu_stride, toward, run, turned)
+        stride = self._stride(run, turned=turned)
+        nu = min(max(self.nu * math.exp(toward * stride), LEAST), MOST)
+        return Radius(nu, stride, toward, run, turned)
 
     def _stride(self, run: int, *, turned: bool) -> float:
         if run < AGREED:

@@ -12,9 +12,9 @@ import click
 from rich.console import Console
 
 from rfa.experiments.arena import LEVELS, TAKEN
-from rfa.experiments.cli import OUT, user_errors
+from rfa.experiments.cli import user_errors
 from rfa.experiments.options import given, settings_options_without
-from rfa.experiments.sweep_cli import do_runs, many_runs_options, need_lab
+from rfa.experiments.sweep_cli import do_runs, many_runs_options, need_lab, out_option
 
 
 def _seeds(_context: Any, _option: Any, text: str) -> list[int]:
@@ -52,13 +52,7 @@ def _seeds(_context: Any, _option: Any, text: str) -> list[int]:
 @click.option(
     "--seeds", default="1", show_default=True, callback=_seeds, help="Seeds, as in 1,2,3."
 )
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=OUT,
-    show_default=True,
-    help="The folder of results.",
-)
+@out_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end, no more.")
 @many_runs_options
 @settings_options_without(*TAKEN)

@@ -32,15 +32,18 @@ def many_runs_options(command: Any) -> Any:
     return command
 
 
-@click.command()
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-@click.option(
+out_option = click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
     default=OUT,
     show_default=True,
     help="The folder of results.",
 )
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@out_option
 @many_runs_options
 def sweep(file: Path, out: Path, **options: Any) -> None:
     """Do the runs that FILE describes, several at once, and draw them.

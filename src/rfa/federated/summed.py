@@ -75,7 +75,6 @@ def ask_for_outcome(asks: Sequence[Witness], dim: int, settings: Settings, nu: f
     asked, told = [ask.asked for ask in asks], [ask.told for ask in asks]
     together = sum if settings.weiszfeld == "sub-cohorts" else max
     means = 1 if settings.takes_mean or not settings.uses_nu else 0
-    last = [ask.last for ask in asks if ask.last]
     guessed = settings.weiszfeld == "accelerated"
     proven = [ask.certificate(guessed=guessed) for ask in asks]
     return Outcome(
@@ -83,8 +82,13 @@ def ask_for_outcome(asks: Sequence[Witness], dim: int, settings: Settings, nu: f
         calls=together(asked),
         steps=together(told) - means,
         certificate=max(share for share in proven if share is not None),
-        near=statistics.median(total.near / total.count for total in last),
+        near=nearness(asks),
     )
+
+
+def nearness(asks: Sequence[Witness]) -> float:
+    """The share of the devices that the last sums count as near: of parts, the median."""
+    return statistics.median(ask.last.near / ask.last.count for ask in asks if ask.last)
 
 
 def _aggregate(asks: Sequence[SumOracle], dim: int, settings: Settings, nu: float) -> Vector:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 import logging
-import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result
 
 from rfa.accelerated import accelerated
+from rfa.federated.summed import nearness
 from rfa.flower import wire
 from rfa.flower.arrays import moved, size_of
 from rfa.flower.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
@@ -258,8 +258,7 @@ class RFA(FedAvg):
     def _learn(self, asks: Sequence[Sums]) -> None:
         """Steer nu by how many nodes the last sums counted as near."""
         if self.learns:
-            shares = [ask.last.near / ask.last.count for ask in asks if ask.last]
-            self.learned = self.learned.after(statistics.median(shares))
+            self.learned = self.learned.after(nearness(asks))
 
     def _evaluate(self, run: _Run, t: int, arrays: ArrayRecord) -> MetricRecord | None:
         """The means of the metrics of an evaluation, from one sum."""
