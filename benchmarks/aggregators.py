@@ -12,8 +12,14 @@ from numpy.typing import NDArray
 
 from benchmarks.measure import Call, extra_memory, times
 from benchmarks.peers import load_byzfl, load_torch
-from rfa.aggregators import CoordinateMedian, MultiKrum, NormClipping, SeesUpdates, TrimmedMean
-from rfa.defences import Bulyan, MeaMed, NearestNeighbourMixing
+from rfa.aggregators.clear.defenses import Bulyan, MeaMed, NearestNeighbourMixing
+from rfa.aggregators.clear.paper import (
+    CoordinateMedian,
+    MultiKrum,
+    NormClipping,
+    SeesUpdates,
+    TrimmedMean,
+)
 
 Matrix: TypeAlias = NDArray[np.float32]
 

@@ -23,8 +23,8 @@ from unittest import mock
 import numpy as np
 
 from benchmarks.peers import load_flower
-from rfa.secagg.encoding import Vector32
-from rfa.secagg.parameters import Parameters
+from rfa.secagg.fixed_point import Vector32
+from rfa.secagg.security.parameters import Parameters
 
 SERVER = -1
 DIMS = (100_000, 1_000_000)

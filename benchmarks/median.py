@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 import rfa
 from benchmarks.measure import Call, extra_memory, times
 from benchmarks.peers import load_byzfl, load_geom_median, load_torch
-from rfa.cohort import read_cohort
 from rfa.median import converge
+from rfa.numerics.weighted import read_cohort
 
 SHAPES = [(10, 100_000), (100, 48_608), (100, 1_000_000), (1000, 100_000), (50, 6_600_000)]
 SLOW = 10_000_000

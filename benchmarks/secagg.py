@@ -15,19 +15,21 @@ from benchmarks import flower_secagg
 from benchmarks.flower_secagg import DIMS, REPEATS, SERVER, Meter, median, show, update_of
 from benchmarks.measure import extra_memory, times
 from benchmarks.peers import load_flower
-from rfa.secagg import graph, messages, odds, shares
+from rfa._threads import cores
 from rfa.secagg.cohort import as_numbers, in_order, leaf_of
-from rfa.secagg.device import Device
-from rfa.secagg.encoding import Contribution, Vector32
-from rfa.secagg.keys import identity_of
-from rfa.secagg.masks import WORD, add_masks
-from rfa.secagg.messages import Entry, Message, Open, decode_as, write_bitmap
-from rfa.secagg.parameters import Parameters, Terms, Trust, derive
-from rfa.secagg.profile import Identity, Profile
-from rfa.secagg.protocol import open_round
-from rfa.secagg.server import Outbox, Server
+from rfa.secagg.crypto import graph, shares
+from rfa.secagg.crypto.keys import identity_of
+from rfa.secagg.crypto.masks import WORD, add_masks
+from rfa.secagg.device.machine import Device
+from rfa.secagg.device.profile import Identity, Profile
+from rfa.secagg.fixed_point import Contribution, Vector32
+from rfa.secagg.messages import round as messages
+from rfa.secagg.messages.round import Entry, Message, Open, decode_as, write_bitmap
+from rfa.secagg.oracle import open_round
+from rfa.secagg.security import odds
+from rfa.secagg.security.parameters import Parameters, Terms, Trust, derive
+from rfa.secagg.server.machine import Outbox, Server
 from rfa.secagg.workers import Workers
-from rfa.threads import cores
 
 PICTURE = Path(__file__).parent.parent / "docs" / "secagg-cost.png"
 COHORT = 50

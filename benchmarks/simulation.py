@@ -25,9 +25,10 @@ from benchmarks.workloads import (
     own_cache,
     simulations,
 )
-from rfa.federated.learner import Batch
-from rfa.tasks import emnist, shakespeare
-from rfa.tasks.task import Task
+from rfa.lab.tasks.emnist import task as emnist
+from rfa.lab.tasks.shakespeare import task as shakespeare
+from rfa.lab.tasks.task import Task
+from rfa.lab.training.learner import Batch
 
 THREADS = (1, 2)
 FIRST, WARM = 5, 100

@@ -12,17 +12,19 @@ from unittest import mock
 import numpy as np
 
 from benchmarks.peers import load_torch
-from rfa.data.cache import load
-from rfa.data.dataset import Array, Index, Ints, Reader
-from rfa.experiments.config import resolve
-from rfa.federated.batches import draw_batches
-from rfa.federated.crew import Crew, hire
-from rfa.federated.devices import Devices
-from rfa.federated.learner import Batch, Floats32
-from rfa.federated.rounds import LocalEngine, State, play_round
-from rfa.federated.streams import stream
-from rfa.tasks import emnist, find_task, shakespeare
-from rfa.tasks.task import Task
+from rfa.lab.datasets.cache import load
+from rfa.lab.datasets.dataset import Array, Index, Ints, Reader
+from rfa.lab.randomness import stream
+from rfa.lab.settings.config import resolve
+from rfa.lab.simulation.rounds import LocalEngine, State, play_round
+from rfa.lab.tasks.emnist import task as emnist
+from rfa.lab.tasks.registry import find_task
+from rfa.lab.tasks.shakespeare import task as shakespeare
+from rfa.lab.tasks.task import Task
+from rfa.lab.training.batches import draw_batches
+from rfa.lab.training.devices import Devices
+from rfa.lab.training.learner import Batch, Floats32
+from rfa.lab.training.pool import Crew, hire
 
 WORKERS = 2
 

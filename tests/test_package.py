@@ -12,8 +12,9 @@ from click.testing import CliRunner
 from rich.console import Console
 
 import rfa
-from rfa import demo, secagg
-from rfa.cli import main
+from rfa import secagg
+from rfa.cli.main import main
+from rfa.lab import demo
 
 PUBLIC = [
     "Aggregate",
@@ -71,7 +72,7 @@ def test_importing_loads_numpy_and_nothing_heavy() -> None:
 
 def test_the_command_line_starts_without_what_it_may_not_need() -> None:
     code = (
-        "import sys, rfa.cli;"
+        "import sys, rfa.cli.main;"
         "print([m for m in ('torch', 'matplotlib', 'cryptography', 'pyarrow') if m in sys.modules])"
     )
     done = subprocess.run(  # noqa: S603

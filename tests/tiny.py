@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from rfa.data.dataset import Array, Index, Ints, Reader
-from rfa.federated.corruption import (
+from rfa.lab.attacks.corruption import (
     DataAttack,
     UpdateAttack,
     corrupts_data,
     corrupts_updates,
     least_likely,
 )
-from rfa.federated.linear import LinearLearner
-from rfa.federated.poisons import backdoor
-from rfa.tasks.task import Task
+from rfa.lab.attacks.poisons import backdoor
+from rfa.lab.datasets.dataset import Array, Index, Ints, Reader
+from rfa.lab.tasks.task import Task
+from rfa.lab.training.linear import LinearLearner
 
 DEVICES, FEATURES, CLASSES = 24, 30, 3
 

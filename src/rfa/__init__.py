@@ -4,8 +4,16 @@ The geometric median of points you hold, and as an iterative secure aggregate of
 never see. See README.md for a start and docs/paper-to-code.md for the way from the paper.
 """
 
-from rfa.accelerated import accelerated
-from rfa.aggregators import (
+from rfa.aggregators.accelerated import accelerated
+from rfa.aggregators.adaptive_radius import Radius
+from rfa.aggregators.clear.defenses import (
+    Bucketing,
+    Bulyan,
+    CentredClipping,
+    MeaMed,
+    NearestNeighbourMixing,
+)
+from rfa.aggregators.clear.paper import (
     Aggregate,
     CoordinateMedian,
     Krum,
@@ -14,19 +22,11 @@ from rfa.aggregators import (
     SeesUpdates,
     TrimmedMean,
 )
-from rfa.defences import (
-    Bucketing,
-    Bulyan,
-    CentredClipping,
-    MeaMed,
-    NearestNeighbourMixing,
-)
+from rfa.aggregators.summed import centre_of_groups, centred_clipping, sub_cohorts
+from rfa.aggregators.weiszfeld import one_step, weiszfeld
 from rfa.median import Median, geometric_median
+from rfa.numerics.smoothing import Relative
 from rfa.oracle import CountedOracle, OracleStopped, PlainOracle, Sum, SumOracle
-from rfa.radius import Radius
-from rfa.smoothing import Relative
-from rfa.summed import centre_of_groups, centred_clipping, sub_cohorts
-from rfa.weiszfeld import one_step, weiszfeld
 
 __all__ = [
     "Aggregate",

@@ -1,6 +1,6 @@
 """`python -m rfa`: the same as the command `rfa`."""
 
-from rfa.cli import main
+from rfa.cli.main import main
 
 if __name__ == "__main__":
     main()

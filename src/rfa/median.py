@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from rfa.anderson import Anderson, Merit
-from rfa.checks import check_count, check_number
-from rfa.cohort import Cohort, OnBad, read_cohort
-from rfa.kernel import Floats, Kernel, weighted_median
-from rfa.smoothing import Radius, Relative, betas, radius_at, smoothed_norms
+from rfa._checks import check_count, check_number
+from rfa.numerics.anderson import Anderson, Merit
+from rfa.numerics.distances import Floats, Kernel, weighted_median
+from rfa.numerics.smoothing import Radius, Relative, betas, radius_at, smoothed_norms
+from rfa.numerics.weighted import Cohort, OnBad, read_cohort
 
 MAX_STEPS = 1000
 """Steps before a run to convergence gives up, which `converged` tells."""

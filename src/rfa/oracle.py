@@ -24,11 +24,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from rfa.checks import check_number
-from rfa.cloud import to_numpy
-from rfa.cohort import OnBad, read_cohort
-from rfa.kernel import Floats
-from rfa.smoothing import betas, smoothed_norms
+from rfa._checks import check_number
+from rfa.numerics.distances import Floats
+from rfa.numerics.points import to_numpy
+from rfa.numerics.smoothing import betas, smoothed_norms
+from rfa.numerics.weighted import OnBad, read_cohort
 
 Vector: TypeAlias = Floats
 REACH = 2.0

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rfa.checks import check_count, check_number
-from rfa.kernel import Floats
+from rfa._checks import check_count, check_number
+from rfa.numerics.distances import Floats
 from rfa.oracle import REACH
 
 SLACK = 1e-9

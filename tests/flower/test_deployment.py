@@ -14,12 +14,12 @@ import pytest
 
 pytest.importorskip("flwr", reason="needs Flower: pip install 'rfa[flower]'")
 
+from rfa.aggregators.summed import rfa
+from rfa.aggregators.weiszfeld import one_step
 from rfa.flower import Terms, create_identity
 from rfa.oracle import PlainOracle
 from rfa.secagg import Contribution, RingOracle, open_round
-from rfa.secagg.protocol import question_place
-from rfa.summed import rfa
-from rfa.weiszfeld import one_step
+from rfa.secagg.oracle import question_place
 from tests.flower.deployment.deployed import numbers
 from tests.flower.deployment.deployed.numbers import CAP, DIM, NU, Model
 from tests.flower.federation import Federation

@@ -29,10 +29,10 @@ from rfa.flower import (
     Trust,
     create_identity,
     read_identities,
-    wire,
 )
+from rfa.flower import records as wire
 from rfa.flower.arrays import difference, moved, size_of
-from rfa.flower.home import home_of
+from rfa.flower.storage import home_of
 from rfa.secagg.errors import VaultError
 from tests.flower.grid import LocalGrid
 from tests.flower.toy import DIM, TARGET, app, model, nodes, options

@@ -18,16 +18,16 @@ pytest.importorskip("flwr", reason="needs Flower: pip install 'rfa[flower]'")
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp.strategy import Result
 
-from rfa.accelerated import accelerated
+from rfa.aggregators.accelerated import accelerated
+from rfa.aggregators.adaptive_radius import Radius
+from rfa.aggregators.summed import rfa, secure_mean, sub_cohorts
 from rfa.flower import RFA, OneStepRFA, SecureFedAvg, Terms, Trust
 from rfa.flower.checkpoint import load_checkpoint
-from rfa.flower.sums import split
+from rfa.flower.oracles import split
 from rfa.median import geometric_median
 from rfa.oracle import PlainOracle
-from rfa.radius import Radius
-from rfa.secagg.encoding import Encoding
-from rfa.secagg.messages import Masked, Question, decode
-from rfa.summed import rfa, secure_mean, sub_cohorts
+from rfa.secagg.fixed_point import Encoding
+from rfa.secagg.messages.round import Masked, Question, decode
 from tests.flower.grid import LocalGrid, Spoil
 from tests.flower.toy import DIM, TARGET, app, model, options, step_of
 

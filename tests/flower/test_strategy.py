@@ -14,9 +14,9 @@ pytest.importorskip("flwr", reason="needs Flower: pip install 'rfa[flower]'")
 from flwr.app import ArrayRecord, Error, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import Result
 
+from rfa.aggregators.summed import rfa
 from rfa.flower import RFA, OneStepRFA, SecureFedAvg, Terms, Trust
 from rfa.oracle import PlainOracle
-from rfa.summed import rfa
 from tests.flower.grid import LocalGrid
 from tests.flower.toy import DIM, FIRST, NODES, TARGET, Lie, app, model, nodes, options, step_of
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rfa.federated.attacks import EPSILON, alie_deviations
-from rfa.federated.built_in import BUILT_IN
-from rfa.federated.corruption import UpdateAttack, forge
+from rfa.lab.attacks.corruption import UpdateAttack, forge
+from rfa.lab.attacks.literature import EPSILON, alie_deviations
+from rfa.lab.attacks.registry import BUILT_IN
 from tests.peers.byzfl_attacks import load_attacks
 
 BYZFL = load_attacks()

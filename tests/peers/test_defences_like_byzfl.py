@@ -23,9 +23,14 @@ import pytest
 from numpy.typing import NDArray
 
 from rfa import geometric_median
-from rfa.aggregators import CoordinateMedian, Krum, MultiKrum, TrimmedMean
-from rfa.defences import Bucketing, CentredClipping, MeaMed, NearestNeighbourMixing
-from rfa.mixing import Aggregator
+from rfa.aggregators.clear.defenses import (
+    Bucketing,
+    CentredClipping,
+    MeaMed,
+    NearestNeighbourMixing,
+)
+from rfa.aggregators.clear.mixing import Aggregator
+from rfa.aggregators.clear.paper import CoordinateMedian, Krum, MultiKrum, TrimmedMean
 from tests.peers import byzfl
 
 theirs: Any = byzfl.load("aggregators")

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from rfa.secagg.cohort import leaf_of
-from rfa.secagg.device import Device
-from rfa.secagg.messages import (
+from rfa.secagg.device.machine import Device
+from rfa.secagg.messages.round import (
     Advertise,
     Message,
     Open,
@@ -22,8 +22,8 @@ from rfa.secagg.messages import (
     decode,
     decode_as,
 )
-from rfa.secagg.parameters import Terms, Trust
-from rfa.secagg.server import Outbox, Server
+from rfa.secagg.security.parameters import Terms, Trust
+from rfa.secagg.server.machine import Outbox, Server
 from tests.secagg.party import Party, contributions, party
 
 NU = 1.5

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rfa.secagg.device import Device
-from rfa.secagg.encoding import Contribution, Total
-from rfa.secagg.keys import identity_of
-from rfa.secagg.messages import Masked, Open, decode
-from rfa.secagg.parameters import Parameters, Terms, Trust
-from rfa.secagg.policy import Policy
-from rfa.secagg.profile import Identity, Profile
-from rfa.secagg.protocol import InProcess, Losses, SecureOracle, open_round
-from rfa.secagg.ring import RingOracle
-from rfa.secagg.server import Outbox
+from rfa.secagg.crypto.keys import identity_of
+from rfa.secagg.device.machine import Device
+from rfa.secagg.device.profile import Identity, Profile
+from rfa.secagg.fixed_point import Contribution, Total
+from rfa.secagg.messages.round import Masked, Open, decode
+from rfa.secagg.oracle import InProcess, Losses, SecureOracle, open_round
+from rfa.secagg.security.parameters import Parameters, Terms, Trust
+from rfa.secagg.security.policy import Policy
+from rfa.secagg.server.machine import Outbox
+from rfa.secagg.unmasked import RingOracle
 
 SMALL = Terms(colluders=0.2, dropouts=0.2, honest=0.3)
 """Terms that let small cohorts lose many."""

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from rfa.secagg import messages as m
+from rfa.secagg.messages import round as m
 
 
 def span(start: int, size: int) -> bytes:

@@ -24,11 +24,11 @@ from hypothesis.stateful import (
 )
 
 from rfa.secagg.cohort import Cohort, agreed_survivors, as_numbers, form, in_order, leaf_of
-from rfa.secagg.device import IN_TURN, PLACES
+from rfa.secagg.crypto.graph import rank
+from rfa.secagg.crypto.keys import sign
+from rfa.secagg.device.machine import IN_TURN, PLACES
 from rfa.secagg.errors import ParameterError, SecureSumError
-from rfa.secagg.graph import rank
-from rfa.secagg.keys import sign
-from rfa.secagg.messages import (
+from rfa.secagg.messages.round import (
     SEALED_SIZE,
     Advertise,
     Consent,
@@ -44,7 +44,7 @@ from rfa.secagg.messages import (
     read_bitmap,
     write_bitmap,
 )
-from rfa.secagg.parameters import Terms, Trust
+from rfa.secagg.security.parameters import Terms, Trust
 from tests.secagg.party import Party, contributions, party
 from tests.secagg.view import broken, determined
 

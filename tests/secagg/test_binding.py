@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rfa.secagg import hashing
+from rfa.secagg import transcript as hashing
 from rfa.secagg.cohort import (
     Cohort,
     agreed_survivors,
@@ -22,10 +22,10 @@ from rfa.secagg.cohort import (
     point_of,
     self_mask,
 )
+from rfa.secagg.crypto.masks import keystream
 from rfa.secagg.errors import CohortError, DuplicateKeyError
-from rfa.secagg.masks import keystream
-from rfa.secagg.messages import Entry, Open, Question
-from rfa.secagg.parameters import Parameters, Trust, derive
+from rfa.secagg.messages.round import Entry, Open, Question
+from rfa.secagg.security.parameters import Parameters, Trust, derive
 
 OPENING = Open(bytes(16), round=7, steps=3, dim=2, metrics=1, limit=0.5, trust=1)
 PARAMETERS = Parameters(9, 1, 2, 3, 6, 3)

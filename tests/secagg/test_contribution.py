@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rfa.secagg.encoding import (
+from rfa.secagg.errors import ImplausibleSumError, ParameterError
+from rfa.secagg.fixed_point import (
     COUNT,
     MASS,
     NEAR,
@@ -22,7 +23,6 @@ from rfa.secagg.encoding import (
     as_sent,
     weighs_more,
 )
-from rfa.secagg.errors import ImplausibleSumError, ParameterError
 
 ONES = np.ones(3, np.float32)
 CANARY = 123456.789

@@ -12,8 +12,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from rfa.secagg import encoding as module
-from rfa.secagg.encoding import (
+from rfa.secagg import fixed_point as module
+from rfa.secagg.crypto.masks import BLOCK, TAIL, WORD
+from rfa.secagg.errors import ImplausibleSumError, ParameterError
+from rfa.secagg.fixed_point import (
     COUNT,
     LARGEST_COHORT,
     MASS,
@@ -27,8 +29,6 @@ from rfa.secagg.encoding import (
     Total,
     Vector32,
 )
-from rfa.secagg.errors import ImplausibleSumError, ParameterError
-from rfa.secagg.masks import BLOCK, TAIL, WORD
 
 COHORTS = [1, 2, 3, 100, 2**20, LARGEST_COHORT]
 ZERO = np.empty(0, np.float32)

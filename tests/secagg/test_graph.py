@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rfa.secagg.graph import neighbours, rank
+from rfa.secagg.crypto.graph import neighbours, rank
 
 
 def degrees(cohort: int) -> list[int]:

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rfa.secagg import errors, messages
-from rfa.secagg.device import Device
-from rfa.secagg.encoding import Contribution, Encoding
-from rfa.secagg.memory import Memory
-from rfa.secagg.messages import Open
-from rfa.secagg.profile import Identity, Profile
+from rfa.secagg import errors
+from rfa.secagg.device.machine import Device
+from rfa.secagg.device.memory import Memory
+from rfa.secagg.device.profile import Identity, Profile
+from rfa.secagg.fixed_point import Contribution, Encoding
+from rfa.secagg.messages import round as messages
+from rfa.secagg.messages.round import Open
 from tests.secagg.samples import SAMPLES
 
 FOLDER = Path(errors.__file__).parent

@@ -10,12 +10,9 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rfa.secagg import hashing, keys
-from rfa.secagg.device import Device
-from rfa.secagg.encoding import Contribution
-from rfa.secagg.errors import LowOrderPointError
-from rfa.secagg.hashing import derive_key, digest, number
-from rfa.secagg.keys import (
+from rfa.secagg import transcript as hashing
+from rfa.secagg.crypto import keys
+from rfa.secagg.crypto.keys import (
     agree,
     check_point,
     identity_of,
@@ -25,8 +22,12 @@ from rfa.secagg.keys import (
     sign,
     unseal,
 )
-from rfa.secagg.messages import Open
-from rfa.secagg.profile import Profile
+from rfa.secagg.device.machine import Device
+from rfa.secagg.device.profile import Profile
+from rfa.secagg.errors import LowOrderPointError
+from rfa.secagg.fixed_point import Contribution
+from rfa.secagg.messages.round import Open
+from rfa.secagg.transcript import derive_key, digest, number
 
 FIELD = 2**255 - 19
 LOW = [

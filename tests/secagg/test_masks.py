@@ -12,7 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from rfa.secagg.masks import BLOCK, GROUP, TAIL, WORD, Mask, add_masks, keystream, stream_words
+from rfa.secagg.crypto.masks import (
+    BLOCK,
+    GROUP,
+    TAIL,
+    WORD,
+    Mask,
+    add_masks,
+    keystream,
+    stream_words,
+)
 
 Words = NDArray[np.uint32]
 LENGTHS = [0, 1, 5, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 5]

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rfa.secagg import messages as m
+from rfa.secagg.crypto.shares import PRIME
+from rfa.secagg.device.memory import GONE, Memory, forget, read_memory
 from rfa.secagg.errors import (
     MessageError,
     NotCanonicalError,
@@ -18,8 +19,7 @@ from rfa.secagg.errors import (
     UnknownKindError,
     UnknownVersionError,
 )
-from rfa.secagg.memory import GONE, Memory, forget, read_memory
-from rfa.secagg.shares import PRIME
+from rfa.secagg.messages import round as m
 from tests.secagg.samples import KINDS, SAMPLES, SESSION, same
 
 HEAD = b"rfa\x01"

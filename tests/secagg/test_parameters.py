@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rfa.secagg import odds
+from rfa.secagg.device.profile import Profile
 from rfa.secagg.errors import ParameterError
-from rfa.secagg.parameters import LARGEST_COHORT, Parameters, Terms, Trust, derive
-from rfa.secagg.policy import Policy
-from rfa.secagg.profile import Profile
-from rfa.secagg.protocol import open_round
+from rfa.secagg.oracle import open_round
+from rfa.secagg.security import odds
+from rfa.secagg.security.parameters import LARGEST_COHORT, Parameters, Terms, Trust, derive
+from rfa.secagg.security.policy import Policy
 
 CURIOUS, LYING = Trust.CURIOUS, Trust.LYING
 

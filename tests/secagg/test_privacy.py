@@ -13,14 +13,14 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from rfa.secagg.device import Device
-from rfa.secagg.encoding import Contribution
+from rfa.secagg.crypto.shares import SECRET_SIZE
+from rfa.secagg.device.machine import Device
+from rfa.secagg.device.profile import Profile
 from rfa.secagg.errors import ImplausibleSumError, SecureSumError
-from rfa.secagg.messages import Advertise, Masked, Question, decode
-from rfa.secagg.parameters import Terms, derive
-from rfa.secagg.profile import Profile
-from rfa.secagg.server import Outbox, Server
-from rfa.secagg.shares import SECRET_SIZE
+from rfa.secagg.fixed_point import Contribution
+from rfa.secagg.messages.round import Advertise, Masked, Question, decode
+from rfa.secagg.security.parameters import Terms, derive
+from rfa.secagg.server.machine import Outbox, Server
 from tests.secagg.attack import altered, reach
 from tests.secagg.party import LYING, SMALL, Party, contributions, exactly, masked, party
 from tests.secagg.view import determined

@@ -12,16 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rfa.oracle import OracleStopped
-from rfa.secagg.encoding import Contribution, Encoding, Total
 from rfa.secagg.errors import (
     ParameterError,
     SurvivorsChangedError,
     TooFewDevicesError,
 )
-from rfa.secagg.messages import Masked, decode, decode_as
-from rfa.secagg.parameters import Terms
-from rfa.secagg.protocol import Losses, SecureOracle
-from rfa.secagg.server import Outbox
+from rfa.secagg.fixed_point import Contribution, Encoding, Total
+from rfa.secagg.messages.round import Masked, decode, decode_as
+from rfa.secagg.oracle import Losses, SecureOracle
+from rfa.secagg.security.parameters import Terms
+from rfa.secagg.server.machine import Outbox
 from tests.secagg.party import LYING, SMALL, Party, contributions, masked, party, same
 from tests.secagg.view import broken, determined
 

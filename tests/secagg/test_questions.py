@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rfa.secagg.encoding import Contribution
 from rfa.secagg.errors import TooFewDevicesError
-from rfa.secagg.policy import Policy
+from rfa.secagg.fixed_point import Contribution
+from rfa.secagg.security.policy import Policy
 from tests.secagg.party import LYING, party
 
 

@@ -10,16 +10,16 @@ import pytest
 
 from rfa.secagg import errors
 from rfa.secagg.cohort import in_order, leaf_of
-from rfa.secagg.device import Device
-from rfa.secagg.keys import LOW_ORDER, public_of
-from rfa.secagg.messages import (
+from rfa.secagg.crypto.keys import LOW_ORDER, public_of
+from rfa.secagg.device.machine import Device
+from rfa.secagg.device.profile import Identity, Profile
+from rfa.secagg.messages.round import (
     Open,
     Roster,
     decode_as,
 )
-from rfa.secagg.parameters import Parameters, Trust
-from rfa.secagg.policy import Policy
-from rfa.secagg.profile import Identity, Profile
+from rfa.secagg.security.parameters import Parameters, Trust
+from rfa.secagg.security.policy import Policy
 from tests.secagg.attack import (
     adverts,
     altered,

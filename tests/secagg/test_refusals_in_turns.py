@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from rfa.secagg import errors
-from rfa.secagg.hashing import digest
-from rfa.secagg.keys import sign
-from rfa.secagg.messages import (
+from rfa.secagg.crypto.keys import sign
+from rfa.secagg.messages.round import (
     Message,
     Open,
     Opened,
@@ -21,7 +20,8 @@ from rfa.secagg.messages import (
     read_bitmap,
     write_bitmap,
 )
-from rfa.secagg.policy import Policy
+from rfa.secagg.security.policy import Policy
+from rfa.secagg.transcript import digest
 from tests.secagg.attack import (
     NU,
     STAGES,

@@ -10,20 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rfa.secagg import device as module
-from rfa.secagg import shares
+from rfa.secagg.crypto import shares
+from rfa.secagg.crypto.shares import PRIME
+from rfa.secagg.device import machine as module
 from rfa.secagg.errors import (
     BadShareError,
     ImplausibleSumError,
     OutOfStageError,
     TooFewDevicesError,
 )
-from rfa.secagg.messages import Masked, Opened, decode
-from rfa.secagg.parameters import derive
-from rfa.secagg.policy import Policy
-from rfa.secagg.protocol import SecureOracle
-from rfa.secagg.server import Outbox
-from rfa.secagg.shares import PRIME
+from rfa.secagg.messages.round import Masked, Opened, decode
+from rfa.secagg.oracle import SecureOracle
+from rfa.secagg.security.parameters import derive
+from rfa.secagg.security.policy import Policy
+from rfa.secagg.server.machine import Outbox
 from tests.secagg.party import Party, exactly, masked, party, same
 
 NU = 1.5

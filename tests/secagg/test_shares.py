@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rfa.secagg.crypto.shares import PRIME, TRIES, combine, evaluate, fitting, recover, split
 from rfa.secagg.errors import BadShareError, ParameterError
-from rfa.secagg.hashing import digest
-from rfa.secagg.shares import PRIME, TRIES, combine, evaluate, fitting, recover, split
+from rfa.secagg.transcript import digest
 
 secrets = st.one_of(
     st.binary(min_size=32, max_size=32), st.sampled_from([bytes(32), b"\xff" * 32, b"\1" * 32])

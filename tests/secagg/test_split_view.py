@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rfa.secagg.crypto.graph import neighbours
+from rfa.secagg.device.position import Place
 from rfa.secagg.errors import DisagreementError, SecureSumError
-from rfa.secagg.graph import neighbours
-from rfa.secagg.messages import Survivors, Unmask, write_bitmap
-from rfa.secagg.parameters import Parameters, Trust, derive
-from rfa.secagg.place import Place
-from rfa.secagg.server import Server
+from rfa.secagg.messages.round import Survivors, Unmask, write_bitmap
+from rfa.secagg.security.parameters import Parameters, Trust, derive
+from rfa.secagg.server.machine import Server
 from tests.secagg.party import Party, contributions, exactly, party
 from tests.secagg.view import Known, determined, seats
 

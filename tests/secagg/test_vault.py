@@ -13,7 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rfa.secagg.encoding import Contribution
+from rfa.secagg.device.memory import read_memory
+from rfa.secagg.device.profile import Identity, Profile
+from rfa.secagg.device.vault import DurableDevice
 from rfa.secagg.errors import (
     AskedTwiceError,
     OutOfStageError,
@@ -21,14 +23,12 @@ from rfa.secagg.errors import (
     VaultError,
     WeightLimitError,
 )
-from rfa.secagg.memory import read_memory
-from rfa.secagg.messages import Open, Question, Unmask
-from rfa.secagg.parameters import Terms, Trust
-from rfa.secagg.policy import Policy
-from rfa.secagg.profile import Identity, Profile
-from rfa.secagg.protocol import InProcess, SecureOracle
-from rfa.secagg.server import Outbox
-from rfa.secagg.vault import DurableDevice
+from rfa.secagg.fixed_point import Contribution
+from rfa.secagg.messages.round import Open, Question, Unmask
+from rfa.secagg.oracle import InProcess, SecureOracle
+from rfa.secagg.security.parameters import Terms, Trust
+from rfa.secagg.security.policy import Policy
+from rfa.secagg.server.machine import Outbox
 from tests.secagg.attack import altered, reach
 from tests.secagg.party import LYING, SMALL, Party, contributions, party
 

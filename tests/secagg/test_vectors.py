@@ -17,9 +17,7 @@ import pytest
 
 from rfa.secagg import errors
 from rfa.secagg.cohort import form, in_order, leaf_of, pair_mask, point_of, self_mask
-from rfa.secagg.encoding import Contribution, Encoding
-from rfa.secagg.hashing import PROTOCOL, derive_key, digest
-from rfa.secagg.keys import (
+from rfa.secagg.crypto.keys import (
     agree,
     check_point,
     identity_of,
@@ -29,10 +27,12 @@ from rfa.secagg.keys import (
     sign,
     unseal,
 )
-from rfa.secagg.masks import keystream
-from rfa.secagg.messages import Open, Question, decode, read_share
-from rfa.secagg.parameters import Parameters
-from rfa.secagg.shares import PRIME, SHARE_SIZE, combine, split
+from rfa.secagg.crypto.masks import keystream
+from rfa.secagg.crypto.shares import PRIME, SHARE_SIZE, combine, split
+from rfa.secagg.fixed_point import Contribution, Encoding
+from rfa.secagg.messages.round import Open, Question, decode, read_share
+from rfa.secagg.security.parameters import Parameters
+from rfa.secagg.transcript import PROTOCOL, derive_key, digest
 from tests.secagg.samples import SAMPLES, SESSION, UNSIGNED, span
 
 FILE = Path(__file__).with_name("vectors.json")

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from rfa.secagg import workers as module
-from rfa.secagg.masks import Mask, add_masks
-from rfa.secagg.protocol import SecureOracle
+from rfa.secagg.crypto.masks import Mask, add_masks
+from rfa.secagg.oracle import SecureOracle
 from rfa.secagg.workers import Workers
 from tests.secagg.party import contributions, party, same
 

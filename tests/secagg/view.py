@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from rfa.secagg.cohort import Cohort, Identities, accept, leaf_of, point_of
-from rfa.secagg.messages import (
+from rfa.secagg.messages.round import (
     NO_SHARE,
     Advertise,
     Deal,

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 from flwr.app import Array, ArrayRecord
 
-from rfa.data.cache import load
-from rfa.data.emnist import Emnist
-from rfa.data.glyphs import Glyphs
+from rfa.lab.datasets.cache import load
+from rfa.lab.tasks.emnist.reader import Emnist
+from rfa.lab.tasks.glyphs.reader import Glyphs
 
 PIXELS, CLASSES, BATCH = 28 * 28, 62, 32
 

@@ -14,11 +14,11 @@ if importlib.util.find_spec("flwr") is None:
     _MSG = "rfa.flower needs Flower: pip install 'rfa[flower]'"
     raise ImportError(_MSG)
 
-from rfa.flower.device import RobustMod, robust_mod
-from rfa.flower.home import create_identity, read_identities
+from rfa.flower.mod import RobustMod, robust_mod
+from rfa.flower.storage import create_identity, read_identities
 from rfa.flower.strategy import RFA, OneStepRFA, SecureFedAvg
-from rfa.secagg.parameters import Terms, Trust
-from rfa.secagg.policy import Policy
+from rfa.secagg.security.parameters import Terms, Trust
+from rfa.secagg.security.policy import Policy
 
 __all__ = [
     "RFA",

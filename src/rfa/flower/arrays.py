@@ -12,7 +12,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord
 from numpy.typing import NDArray
 
-from rfa.federated.learner import Floats32
+from rfa.lab.training.learner import Floats32
 from rfa.oracle import Vector
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, MetricRecord
 from flwr.serverapp.strategy import Result
 
-from rfa.radius import Radius
+from rfa.aggregators.adaptive_radius import Radius
 
 HISTORIES = (
     "train_metrics_clientapp",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from rfa.checks import check_count, check_number
-from rfa.federated.settings import RADII, STARTS, WEISZFELD
-from rfa.flower import wire
-from rfa.secagg.parameters import Terms, Trust
-from rfa.secagg.policy import STEPS
+from rfa._checks import check_count, check_number
+from rfa.flower import records as wire
+from rfa.lab.settings.settings import RADII, STARTS, WEISZFELD
+from rfa.secagg.security.parameters import Terms, Trust
+from rfa.secagg.security.policy import STEPS
 
 if TYPE_CHECKING:
     from rfa.flower.strategy import RFA

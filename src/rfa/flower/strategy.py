@@ -20,20 +20,20 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result
 
-from rfa.accelerated import accelerated
-from rfa.federated.summed import nearness
-from rfa.flower import wire
+from rfa.aggregators.accelerated import accelerated
+from rfa.aggregators.adaptive_radius import Radius
+from rfa.aggregators.summed import centre_of_groups, rfa, secure_mean, sub_cohorts
+from rfa.aggregators.weiszfeld import one_step, weiszfeld
+from rfa.flower import records as wire
 from rfa.flower.arrays import moved, size_of
 from rfa.flower.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from rfa.flower.exchange import GridExchange, SteadyGrid, letters_of
 from rfa.flower.options import check_own, check_usual
-from rfa.flower.sums import GridSums, Skipped, Sums, mean_metrics, split
+from rfa.flower.oracles import GridSums, Skipped, Sums, mean_metrics, split
+from rfa.flower.transport import GridExchange, SteadyGrid, letters_of
+from rfa.lab.simulation.summed import nearness
 from rfa.oracle import OracleStopped, SumOracle, Vector
-from rfa.radius import Radius
 from rfa.secagg.cohort import Identities
-from rfa.secagg.parameters import Terms
-from rfa.summed import centre_of_groups, rfa, secure_mean, sub_cohorts
-from rfa.weiszfeld import one_step, weiszfeld
+from rfa.secagg.security.parameters import Terms
 
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 LOG = logging.getLogger("flwr")

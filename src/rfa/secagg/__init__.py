@@ -15,8 +15,10 @@ docs/threat-model.md for what is promised to whom.
     (5, array([3.4, 3.4]))
 """
 
-from rfa.secagg.device import Device
-from rfa.secagg.encoding import Contribution, Encoding, Total
+from rfa.secagg.crypto.keys import identity_of
+from rfa.secagg.device.machine import Device
+from rfa.secagg.device.profile import Identity, Profile
+from rfa.secagg.device.vault import DurableDevice
 from rfa.secagg.errors import (
     AbortError,
     MessageError,
@@ -26,14 +28,12 @@ from rfa.secagg.errors import (
     SecureSumError,
     VaultError,
 )
-from rfa.secagg.keys import identity_of
-from rfa.secagg.parameters import Parameters, Terms, Trust, derive
-from rfa.secagg.policy import Policy
-from rfa.secagg.profile import Identity, Profile
-from rfa.secagg.protocol import Exchange, InProcess, SecureOracle, open_round
-from rfa.secagg.ring import RingOracle
-from rfa.secagg.server import Outbox, Server
-from rfa.secagg.vault import DurableDevice
+from rfa.secagg.fixed_point import Contribution, Encoding, Total
+from rfa.secagg.oracle import Exchange, InProcess, SecureOracle, open_round
+from rfa.secagg.security.parameters import Parameters, Terms, Trust, derive
+from rfa.secagg.security.policy import Policy
+from rfa.secagg.server.machine import Outbox, Server
+from rfa.secagg.unmasked import RingOracle
 from rfa.secagg.workers import Workers
 
 __all__ = [

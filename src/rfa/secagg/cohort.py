@@ -10,7 +10,8 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
-from rfa.secagg.encoding import Vector32
+from rfa.secagg.crypto.graph import neighbours
+from rfa.secagg.crypto.keys import check_point, is_signed
 from rfa.secagg.errors import (
     CohortError,
     DuplicateKeyError,
@@ -19,11 +20,10 @@ from rfa.secagg.errors import (
     SignatureError,
     WeakTermsError,
 )
-from rfa.secagg.graph import neighbours
-from rfa.secagg.hashing import SIZE, derive_key, digest, number
-from rfa.secagg.keys import check_point, is_signed
-from rfa.secagg.messages import Bitmap, Entry, Open, Question, Roster
-from rfa.secagg.parameters import Parameters, Trust
+from rfa.secagg.fixed_point import Vector32
+from rfa.secagg.messages.round import Bitmap, Entry, Open, Question, Roster
+from rfa.secagg.security.parameters import Parameters, Trust
+from rfa.secagg.transcript import SIZE, derive_key, digest, number
 
 Identities = Mapping[int, bytes]
 """The public Ed25519 identities of devices, known before."""

@@ -20,9 +20,9 @@ from typing import IO
 
 import numpy as np
 
-from rfa.secagg.hashing import SIZE
-from rfa.secagg.masks import WORD, Mask, Words, add_masks, add_to_tail, add_to_words
-from rfa.threads import cores
+from rfa._threads import cores
+from rfa.secagg.crypto.masks import WORD, Mask, Words, add_masks, add_to_tail, add_to_words
+from rfa.secagg.transcript import SIZE
 
 WORTH = 1 << 26
 """Bytes of keystream from which on other processes are asked."""

@@ -1,0 +1,1 @@
+"""Aggregators as values: private ones on sums, clear ones on updates."""

@@ -1,0 +1,1 @@
+"""Aggregators that see single updates, and say so in their type."""

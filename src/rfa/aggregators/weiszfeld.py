@@ -1,0 +1,92 @@
+"""The smoothed Weiszfeld algorithm against an oracle: Algorithms 2 and 3 of the paper.
+
+>>> import numpy as np
+>>> from rfa.oracle import PlainOracle
+>>> updates = [np.array([1.0, 0.0]), np.array([0.0, 1.0]), np.array([1e6, 1e6])]
+>>> v = weiszfeld(PlainOracle(updates), np.zeros(2), nu=0.5, steps=20)
+>>> bool(np.linalg.norm(v) < 2)
+True
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rfa._checks import check_count, check_number
+from rfa.oracle import Sum, SumOracle, Vector, next_sum
+
+
+def weiszfeld(
+    ask: SumOracle,
+    start: Vector,
+    *,
+    nu: float,
+    steps: int,
+    early_stop: float | None = None,
+) -> Vector:
+    """Algorithm 2: the geometric median as an iterative secure aggregate.
+
+    A step is v + nu * push / mass, which is the paper's sum_i beta_i w_i / sum_i beta_i written
+    with sums that are bounded whatever the devices send, so that they fit a ring.
+
+    Args:
+        ask: the secure average oracle.
+        start: the first iterate, v^(0).
+        nu: the smoothing radius, positive.
+        steps: the budget R. Each step is one call of the oracle.
+        early_stop: stop sooner when a step improved the smoothed objective by no more than this
+            fraction (the paper's appendix uses 1e-6). Only oracles that tell the objective can do
+            it, and secure ones do not.
+
+    Raises:
+        ValueError: if an argument has no meaning, or if no device has any mass at v.
+        OracleStopped: if the oracle gives no sum at all. One that stops later ends the algorithm
+            early: every iterate is a robust aggregate.
+    """
+    check_number("nu", nu, positive=True)
+    check_count("steps", steps)
+    if early_stop is not None:
+        check_number("early_stop", early_stop)
+    v, last = np.asarray(start, np.float64), None
+    for step in range(steps):
+        total = next_sum(ask, v, nu, first=step == 0)
+        if total is None:
+            break
+        if early_stop is not None:
+            objective = _objective(total.objective)
+            if last is not None and abs(last - objective) <= early_stop * last:
+                break
+            last = objective
+        v = image_of(v, total, nu)
+    return v
+
+
+def image_of(v: Vector, total: Sum, nu: float) -> Vector:
+    """T(v), what one Weiszfeld step makes of v.
+
+    Raises:
+        ValueError: if no device has any mass at v.
+    """
+    if not total.mass > 0:
+        msg = f"the mass of {total.count} devices at v is {total.mass}: nothing to average"
+        raise ValueError(msg)
+    return v + nu * total.push / total.mass
+
+
+def one_step(ask: SumOracle, dim: int, *, nu: float) -> Vector:
+    """Algorithm 3: one step from zero, the current model, at the price of one oracle call.
+
+    Args:
+        ask: the secure average oracle.
+        dim: the number of coordinates d.
+        nu: the smoothing radius, positive.
+    """
+    check_count("dim", dim)
+    return weiszfeld(ask, np.zeros(dim), nu=nu, steps=1)
+
+
+def _objective(objective: float | None) -> float:
+    if objective is None:
+        msg = "early_stop needs an oracle that tells the objective, and a secure one does not"
+        raise ValueError(msg)
+    return objective

@@ -1,0 +1,1 @@
+"""The command line: one lazy group, one file a command."""

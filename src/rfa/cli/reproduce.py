@@ -1,0 +1,122 @@
+"""`rfa reproduce`: every figure and table of the paper, by one command."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from rfa.cli.run import user_errors
+from rfa.cli.sweep import do_runs, many_runs_options, need_lab
+
+
+@click.command()
+@click.argument("names", nargs=-1)
+@click.option("--quick", "scale", flag_value="quick", help="A small version of all of it.")
+@click.option("--full", "scale", flag_value="full", help="The paper's own setting.")
+@click.option("--scale", "scale", default="short", help="A scale of experiments/scales.toml.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The folder of results.  [default: out/SCALE]",
+)
+@many_runs_options
+@click.option(
+    "--from",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="A folder with experiments of your own, and scales.toml.",
+)
+@click.option(
+    "--page",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write a Markdown page with all results, too, and its pictures beside it.",
+)
+@click.option("--list", "listing", is_flag=True, help="List the experiments.")
+def reproduce(names: tuple[str, ...], scale: str, **options: Any) -> None:
+    """Reproduce the paper: all of its figures and tables, or those NAMED.
+
+    Experiments that go beyond the paper are done by name only: --list shows all.
+
+    Runs that are done already are not done again, and interrupted ones go on. Pictures, tables and
+    one page that shows them all go to the folder of results. Where data is missing it says what to
+    get; with --quick, drawn characters stand in for it.
+    """
+    from rfa.lab.paper.page import check_page  # noqa: PLC0415
+    from rfa.lab.paper.reproduce import PLACES, all_runs, find_experiments  # noqa: PLC0415
+
+    with user_errors():
+        places = [options["folder"]] if options["folder"] else PLACES
+        known = find_experiments((), scale, options["data_dir"], places)
+        chosen = find_experiments(names, scale, options["data_dir"], places)
+        if options["listing"]:
+            everything = find_experiments(names, scale, options["data_dir"], places, beyond=True)
+            for one in everything:
+                click.echo(f"{one.name:<16} {one.plan.get('paper') or one.plan['title']}")
+            return
+        if options["page"]:
+            check_page(options["page"])
+        if not options["dry_run"]:
+            need_lab()
+        out = options["out"] or Path("out") / scale
+        waiting = [one for one in chosen if one.seconds and not _done(one, out, options["fresh"])]
+        more = sum(one.seconds for one in waiting)
+        problems = do_runs(list(all_runs(chosen)), out, options, more=more)
+        if not options["dry_run"]:
+            shown = _show(chosen, out, scale, fresh=options["fresh"])
+            _conclude(known, shown, out, options["page"])
+    if problems:
+        sys.exit(1)
+
+
+def _show(experiments: list[Any], out: Path, scale: str, *, fresh: bool) -> list[Any]:
+    """Keep what each experiment shows, and draw it: exhibits, with their pictures."""
+    from rfa.lab.report.report import keep  # noqa: PLC0415
+
+    flag = {"short": "", "quick": " --quick", "full": " --full"}.get(scale, f" --scale {scale}")
+    shown: list[Any] = []
+    for experiment in experiments:
+        exhibit = _done(experiment, out, fresh) if experiment.seconds else None
+        exhibit = exhibit or experiment.show(out, f"rfa reproduce {experiment.name}{flag}")
+        pictures = keep(exhibit, out)
+        shown.append((exhibit, pictures))
+        where = ", ".join(str(path) for path in pictures) or "a table"
+        _say(f"{experiment.name:<16} {where}")
+    for text in dict.fromkeys(text for exhibit, _ in shown for text in exhibit.missing):
+        _say(f"Missing: {text}")
+    return shown
+
+
+def _conclude(known: list[Any], shown: list[Any], out: Path, page: Path | None) -> None:
+    """Judge the paper's statements by all that there is, and write the pages."""
+    from rfa.lab.paper.page import collect, statements, write_page  # noqa: PLC0415
+    from rfa.lab.report.report import find_exhibits, keep, write_report  # noqa: PLC0415
+
+    scale = known[0].scale.words
+    verdicts = statements(collect(known, find_exhibits(out), out), scale)
+    keep(verdicts, out)
+    if page:
+        write_page(page, shown, verdicts)
+        _say(f"Page: {page}")
+    _say(f"Report: {write_report(out)}")
+
+
+def _done(experiment: Any, out: Path, fresh: bool) -> Any:
+    """What was shown before of an experiment, if it is still right."""
+    from rfa.lab.report.exhibit import ExhibitError  # noqa: PLC0415
+    from rfa.lab.report.report import find_exhibits, known_exhibits  # noqa: PLC0415
+
+    if fresh or experiment.name not in known_exhibits(out):
+        return None
+    try:
+        (exhibit,) = find_exhibits(out, [experiment.name])
+    except ExhibitError:
+        return None
+    return exhibit if exhibit.scale == experiment.scale.words else None
+
+
+def _say(text: str) -> None:
+    Console(markup=False, highlight=False).print(text, soft_wrap=True)

@@ -1,0 +1,198 @@
+"""`rfa runs`: list, show and export what the runs left in the store."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from rfa.cli.run import OUT, percent, report, show, user_errors
+from rfa.lab.settings.settings import AGGREGATORS
+
+STATUS = ("running", "finished", "diverged", "interrupted")
+FILTERS = ("task", "aggregator", "corruption", "rho", "seed")
+EVALUATIONS = ("round", "oracle_calls", "test_accuracy", "train_loss", "median_device")
+SHORT = 10
+"""How many evaluations are shown of a run."""
+
+folder_option = click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=OUT,
+    show_default=True,
+    help="The folder of results.",
+)
+
+
+@click.group(invoke_without_command=True)
+@folder_option
+@click.option("--task", help="Only runs of this task.")
+@click.option(
+    "--aggregator", type=click.Choice(tuple(AGGREGATORS)), help="Only runs with this aggregator."
+)
+@click.option("--corruption", help="Only runs with this corruption.")
+@click.option("--rho", type=float, help="Only runs at this corruption level.")
+@click.option("--seed", type=int, help="Only runs with this seed.")
+@click.option("--status", type=click.Choice(STATUS), help="Only runs that are so.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
+@click.pass_context
+def runs(context: click.Context, out: Path, **options: Any) -> None:
+    """List the runs in a folder of results; `show` one, or `export` all."""
+    if context.invoked_subcommand:
+        return
+    with user_errors():
+        wanted = options["status"]
+        rows = open_store(out).runs(**{name: options[name] for name in FILTERS})
+        rows = [row | {"status": _status(out, row)} for row in rows]
+        rows = [row for row in rows if wanted in (None, row["status"])]
+    if options["as_json"]:
+        click.echo(json.dumps([report(row) for row in rows]))
+        return
+    if not rows:
+        click.echo("no run fits")
+        return
+    Console(markup=False).print(_table(rows))
+
+
+@runs.command(name="show")
+@click.argument("name")
+@folder_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def show_run(name: str, out: Path, as_json: bool) -> None:
+    """Show one run: NAME, or the beginning or end of it that fits no other."""
+    with user_errors():
+        store = open_store(out)
+        row = find_run(store.runs(), name)
+        row["status"] = _status(out, row)
+        evaluations = store.table("evaluations", run=row["run"])
+    if as_json:
+        click.echo(json.dumps(report(row) | {"evaluations": [_brief(e) for e in evaluations]}))
+        return
+    show(row)
+    table = Table(title=f"the last {min(SHORT, len(evaluations))} evaluations")
+    for column in EVALUATIONS:
+        table.add_column(column.replace("_", " "), justify="right")
+    for evaluation in evaluations[-SHORT:]:
+        table.add_row(*(_cell(evaluation[column]) for column in EVALUATIONS))
+    console = Console(markup=False)
+    console.print(table)
+    console.print(f"settings: {row['settings']}", soft_wrap=True)
+
+
+@runs.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.option(
+    "--table",
+    type=click.Choice(["runs", "evaluations", "rounds"]),
+    default="evaluations",
+    show_default=True,
+    help="What to export.",
+)
+@folder_option
+def export(file: Path, table: str, out: Path) -> None:
+    """Write a table of results to FILE, which ends in .csv or .parquet."""
+    with user_errors():
+        rows = open_store(out).table(table, order="run" if table == "runs" else "run, round")
+        if not rows:
+            msg = f"there is nothing to export: {table} is empty"
+            raise ValueError(msg)
+        writers = {".csv": _write_csv, ".parquet": _write_parquet}
+        if file.suffix not in writers:
+            msg = f"{file} must end in .csv or .parquet"
+            raise click.UsageError(msg)
+        writers[file.suffix](rows, file)
+    click.echo(f"{len(rows)} rows of {table} written to {file}", err=True)
+
+
+def open_store(out: Path) -> Any:
+    """The store of a folder of results that is there already."""
+    from rfa.lab.runs.store import Store  # noqa: PLC0415
+
+    return Store(out, create=False)
+
+
+def _status(out: Path, row: dict[str, Any]) -> str:
+    """The status of a run; one that nobody is running is interrupted."""
+    from rfa.lab.runs.lock import LockedError, only_one  # noqa: PLC0415
+
+    lock = out / row["run"] / "lock"
+    if row["status"] != "running" or not lock.exists():
+        return row["status"]
+    try:
+        with only_one(lock, row["run"]):
+            return "interrupted"
+    except LockedError:
+        return "running"
+
+
+def find_run(rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    """The one run whose name this is, or the beginning or end of it.
+
+    Raises:
+        ValueError: if none fits, or several do.
+    """
+    exact = [row for row in rows if row["run"] == name]
+    fitting = exact or [
+        row for row in rows if row["run"].startswith(name) or row["run"].endswith(name)
+    ]
+    if len(fitting) != 1:
+        found = "no run" if not fitting else f"{len(fitting)} runs"
+        msg = f"{found} fit {name!r}: `rfa runs` lists them"
+        raise ValueError(msg)
+    return fitting[0]
+
+
+def _table(rows: list[dict[str, Any]]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    words = ("id", "task", "aggregator", "corruption", "status")
+    for column in (*words, "seed", "rounds", "accuracy"):
+        fixed = column in ("id", "status", "accuracy")
+        side = "left" if column in words else "right"
+        table.add_column(column, justify=side, overflow="fold", no_wrap=fixed)
+    for row in rows:
+        name = row["run"].rsplit(".", 1)[-1]
+        level = f" {row['rho']:g}" if row["rho"] else ""
+        cells = (name, row["task"], _how(row), row["corruption"] + level, row["status"])
+        numbers = (row["seed"], row["rounds"], percent(row["test_accuracy"]))
+        table.add_row(*(_cell(cell) for cell in cells + numbers))
+    return table
+
+
+def _how(row: dict[str, Any]) -> str:
+    """The aggregator, and how it gets its sums if they are secure."""
+    secure = json.loads(row["settings"]).get("secure", "off")
+    return row["aggregator"] + ("" if secure == "off" else f" ({secure})")
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _brief(evaluation: dict[str, Any]) -> dict[str, Any]:
+    accuracies = json.loads(evaluation["device_accuracy"])
+    return {name: value for name, value in evaluation.items() if name != "run"} | {
+        "device_accuracy": accuracies
+    }
+
+
+def _write_csv(rows: list[dict[str, Any]], file: Path) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.DictWriter(stream, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _write_parquet(rows: list[dict[str, Any]], file: Path) -> None:
+    from rfa.lab.datasets.dataset import lab_module  # noqa: PLC0415
+
+    arrow, parquet = lab_module("pyarrow"), lab_module("pyarrow.parquet")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    parquet.write_table(arrow.Table.from_pylist(rows), file)

@@ -1,0 +1,92 @@
+"""`rfa tune`: the learning rate, searched as the paper's authors did.
+
+FedAvg without corruption, on a validation set of 20 % of the training data, over a grid of rates
+and decays with a fixed number of rounds; the pair with the highest validation accuracy wins.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from rfa.cli.options import given, settings_options
+from rfa.cli.run import do, percent, report, running_options, user_errors
+
+HOLDOUT = 0.2
+STEPS = (0.25, 0.5, 1.0, 2.0, 4.0)
+"""The rates to try, as multiples of the paper's."""
+
+
+def _numbers(context: click.Context, option: click.Parameter, text: str | None) -> list[float]:
+    """The numbers of a text such as 0.01,0.1; none where nothing is given."""
+    del context, option
+    try:
+        return [float(part) for part in text.split(",")] if text else []
+    except ValueError:
+        msg = f"{text!r} is not a list of numbers such as 0.01,0.1"
+        raise click.BadParameter(msg) from None
+
+
+@click.command()
+@click.argument("task")
+@click.option("--rates", callback=_numbers, help="Rates to try.  [default: around the paper's]")
+@click.option("--decays", callback=_numbers, help="Decays C to try.  [default: 1 and 0.5]")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end, no more.")
+@settings_options
+@running_options
+def tune(task: str, rates: list[float], decays: list[float], **options: Any) -> None:
+    """Search the learning rate of TASK on held-out training data, without corruption.
+
+    Every trial is a run of its own: kept in the store, and taken up again after an interruption.
+    """
+    from rfa.lab.settings import config  # noqa: PLC0415
+    from rfa.lab.settings.settings import FIELDS  # noqa: PLC0415
+    from rfa.lab.tasks.registry import find_task  # noqa: PLC0415
+
+    values = {"aggregator": "fedavg", "holdout": HOLDOUT} | given(options) | {"task": task}
+    with user_errors():
+        if values.get("corruption", "none") != "none":
+            msg = "the rate is tuned without corruption: leave --corruption away"
+            raise click.UsageError(msg)
+        horizon = find_task(task).settings_for("rfa").get("rounds")  # the one the authors tuned for
+        values = {"rounds": horizon or FIELDS["rounds"].default} | values
+        paper = config.resolve(values)
+        grid = list(
+            itertools.product(
+                rates or [round(paper.rate * step, 6) for step in STEPS], decays or [1.0, 0.5]
+            )
+        )
+        trials: list[dict[str, Any]] = []
+        for number, (rate, decay) in enumerate(grid, start=1):
+            settings = config.resolve(values | {"rate": rate, "decay": decay})
+            label = f"{number}/{len(grid)} rate {rate:g}, decay {decay:g}"
+            row = do(settings, options, quiet=options["as_json"], label=label)
+            trials.append(report(row) | {"rate": rate, "decay": decay})
+    best = max(trials, key=lambda trial: (not trial["diverged"], trial["test_accuracy"] or 0))
+    if options["as_json"]:
+        click.echo(json.dumps({"task": task, "best": best, "trials": trials}))
+    else:
+        _show(task, trials, best, given(options))
+
+
+def _show(
+    task: str, trials: list[dict[str, Any]], best: dict[str, Any], own: dict[str, Any]
+) -> None:
+    table = Table(title=f"{task}: accuracy on held-out training data")
+    for column in ("rate", "decay", "rounds", "accuracy", ""):
+        table.add_column(column, justify="right")
+    for trial in trials:
+        mark = "best" if trial is best else "diverged" if trial["diverged"] else ""
+        numbers = (f"{trial['rate']:g}", f"{trial['decay']:g}", str(trial["rounds"]))
+        table.add_row(*numbers, percent(trial["test_accuracy"]), mark)
+    console = Console(markup=False)
+    console.print(table)
+    kept = {name: value for name, value in own.items() if name not in ("rate", "decay", "holdout")}
+    options = "".join(f" --{name.replace('_', '-')} {value}" for name, value in kept.items())
+    found = f" --rate {best['rate']:g} --decay {best['decay']:g}"
+    console.print(f"rfa run {task}{options}{found}", soft_wrap=True)

@@ -1,0 +1,218 @@
+"""The device's side: a mod that keeps the update, and answers the stages of the secure sum.
+
+The app trains and evaluates as always. What it returns stays here: in a file of the device's own,
+which only its owner may read, until the round is over. What leaves are the names of metrics, the
+length of the update, and the messages of the secure sum.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord, Context, Message, RecordDict
+
+from rfa.flower import records as wire
+from rfa.flower.arrays import ArraysError, difference, moved, size_of
+from rfa.flower.metrics import flatten, metrics_of
+from rfa.flower.storage import Home, home_of, read_personal, write_personal
+from rfa.lab.training.learner import Floats32
+from rfa.secagg.device.profile import Profile
+from rfa.secagg.device.vault import DurableDevice
+from rfa.secagg.errors import NotFiniteError, SecureSumError
+from rfa.secagg.fixed_point import Contribution
+from rfa.secagg.security.parameters import Trust
+from rfa.secagg.security.policy import Policy
+
+Next = Callable[[Message, Context], Message]
+LOG = logging.getLogger("flwr")
+
+
+class AppFailedError(Exception):
+    """The app failed; what it said stays on the device."""
+
+
+@dataclass(frozen=True)
+class RobustMod:
+    """The mod of a device: `ClientApp(mods=[robust_mod])`, or one with demands of its own.
+
+    It answers no request for training or evaluation in the clear: a strategy that does not ask for
+    sums gets an error.
+
+    Attributes:
+        policy: what the device insists on, whatever the server says.
+        home: the folder of the device's files; by default what the node config `rfa-home` or the
+            environment's RFA_HOME says, else ~/.rfa.
+        weight: the metric that counts examples, where the server is not trusted to name it.
+        cap: the most examples that count, where the server is not trusted to say it: one that
+            tells each device another cap could make all but one count for nothing.
+    """
+
+    policy: Policy = field(default_factory=Policy)
+    home: Path | None = None
+    weight: str = "num-examples"
+    cap: float = 1000.0
+
+    def __call__(self, message: Message, context: Context, call_next: Next) -> Message:
+        """Answer a message of the strategy."""
+        home = self.place(message, context)
+        try:
+            match wire.read_order(message):
+                case wire.Work() as work:
+                    home.tidy()
+                    return self._work(work, message, home, lambda it: call_next(it, context))
+                case wire.Stage(task, request):
+                    with self.vault(task, message, home) as vault:
+                        return wire.reply(message, vault.receive(request))
+                case wire.Over(task, number):
+                    with self.vault(task, message, home) as vault:
+                        vault.end(number)
+                    return wire.reply(message, b"")
+                case None:
+                    return self._pass_on(message, context, call_next)
+        except (SecureSumError, ArraysError, AppFailedError, wire.WireError, OSError) as error:
+            LOG.warning("this device does not do what it is asked: %s", error)
+            why = str(error).replace(str(home.root), "its folder")
+            return wire.refuse(message, f"{type(error).__name__}: {why}")
+
+    def place(self, message: Message, context: Context) -> Home:  # noqa: ARG002 others need it
+        """Where the device's files are that a message is for."""
+        return home_of(context, self.home)
+
+    def vault(self, task: str, message: Message, home: Home) -> DurableDevice:  # noqa: ARG002
+        """The device that a message is for, in the secure sum over a task."""
+        profile = Profile(home.node, self.policy, home.identity())
+        return DurableDevice(home.vault(task), profile, spent=home.spent(task))
+
+    def _pass_on(self, message: Message, context: Context, call_next: Next) -> Message:
+        """Let the app answer what is not about its update or metrics."""
+        if message.metadata.message_type.partition(".")[0] in wire.TASKS:
+            msg = "this device gives nothing in the clear: use a strategy of rfa.flower"
+            raise wire.WireError(msg)
+        return call_next(message, context)
+
+    def _work(
+        self, work: wire.Work, message: Message, home: Home, app: Callable[[Message], Message]
+    ) -> Message:
+        """Let the app train or evaluate, and keep what it returns for the sums to come."""
+        self.check_work(work)
+        personal = home.personal(work.personal) if work.personal else None
+        if work.task == wire.TRAIN:
+            answer, update = _train(message, app, personal)
+        else:
+            answer, update = _evaluate(message, app, personal)
+        values = metrics_of(answer)
+        examples = values.pop(work.weight, None)
+        if isinstance(examples, list) or examples is None:
+            msg = f"the app's metrics have no number {work.weight!r}, by which updates are weighted"
+            raise wire.WireError(msg)
+        layout, row = flatten(values)
+        weight = min(examples, work.cap) / work.cap if math.isfinite(examples) else 0.0
+        if examples > work.cap:
+            LOG.info("%s examples count as %g: the strategy's example_cap", examples, work.cap)
+        with self.vault(work.task, message, home) as vault:
+            vault.bring(_contribution(update, weight, row))
+        return wire.ready(message, wire.Ready(layout, len(update)))
+
+    def check_work(self, work: wire.Work) -> None:
+        """Where the server is not trusted, how updates are weighted is the device's to say."""
+        if self.policy.trust == Trust.LYING and (work.weight, work.cap) != (self.weight, self.cap):
+            msg = (
+                f"updates are to be weighted by {work.weight!r} up to {work.cap:g}, and this "
+                f"device weighs by {self.weight!r} up to {self.cap:g}: say the same on both sides"
+            )
+            raise wire.WireError(msg)
+
+
+robust_mod = RobustMod()
+
+
+def _contribution(update: Floats32, weight: float, row: list[float]) -> Contribution | None:
+    """What a device brings; nothing if it is not finite or from no examples: it abstains."""
+    if not weight > 0 or not all(math.isfinite(number) for number in row):
+        LOG.warning("this device abstains: its metrics are not finite, or it has no examples")
+        return None
+    try:
+        return Contribution(update, weight, tuple(weight * number for number in row))
+    except NotFiniteError as error:
+        LOG.warning("this device abstains: %s", error)
+        return None
+
+
+def _train(
+    message: Message, app: Callable[[Message], Message], personal: Path | None
+) -> tuple[Message, Floats32]:
+    """What the app answers, and what it changed (lines 4 to 9 of Algorithm 1; Algorithm 4)."""
+    w = _arrays(message)
+    if personal is not None:
+        u = read_personal(personal, size_of(w))
+        u = difference(_arrays(_call(app, _with(message, moved(w, u)))), w)
+        if np.isfinite(u).all():
+            write_personal(personal, u)
+        w = moved(w, u)
+    answer = _call(app, _with(message, w))
+    return answer, difference(_arrays(answer), w)
+
+
+def _evaluate(
+    message: Message, app: Callable[[Message], Message], personal: Path | None
+) -> tuple[Message, Floats32]:
+    """What the app answers, and numbers that mean nothing in place of an update."""
+    if personal is not None:
+        w = _arrays(message)
+        u = read_personal(personal, size_of(w))
+        message = _with(message, moved(w, u))
+    return _call(app, message), _digest(message)
+
+
+def _digest(message: Message) -> Floats32:
+    """Numbers that stand for a model, so that a device is in one sum about each."""
+    digest = hashlib.sha256()
+    for records in message.content.array_records.values():
+        for name, array in records.items():
+            digest.update(name.encode() + array.data)
+    return (np.frombuffer(digest.digest(), np.uint32) >> 8).astype(np.float32)
+
+
+def _call(app: Callable[[Message], Message], message: Message) -> Message:
+    """What the app answers to a message as it would be without rfa.
+
+    Raises:
+        AppFailedError: if it fails; what it says may be private, and is logged here only.
+    """
+    bare = copy.copy(message)
+    bare.content = RecordDict({k: v for k, v in message.content.items() if k != wire.KEY})
+    try:
+        answer: Any = app(bare)
+    except Exception as error:
+        LOG.exception("the app failed")
+        msg = f"the app raised {type(error).__name__}: the log of the node says more"
+        raise AppFailedError(msg) from None
+    if not isinstance(answer, Message) or answer.has_error():
+        LOG.error("the app returned %s", answer)
+        msg = "the app returned an error, or no Message: the log of the node says more"
+        raise AppFailedError(msg)
+    return answer
+
+
+def _with(message: Message, arrays: ArrayRecord) -> Message:
+    """The message with other arrays in place of its own."""
+    (name,) = message.content.array_records
+    other = copy.copy(message)
+    other.content = RecordDict({**message.content, name: arrays})
+    return other
+
+
+def _arrays(message: Message) -> ArrayRecord:
+    records = list(message.content.array_records.values())
+    if len(records) != 1:
+        msg = f"a message has {len(records)} ArrayRecords, and just one can be aggregated"
+        raise ArraysError(msg)
+    return records[0]

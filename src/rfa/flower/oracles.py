@@ -1,0 +1,213 @@
+"""Secure sums over the nodes of a Flower grid: who is ready, and an oracle over them.
+
+Nothing here holds an update, an example count or a metric of a single node.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import os
+import time
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+
+from flwr.app import MetricRecord
+from flwr.serverapp import Grid
+
+from rfa.flower import records as wire
+from rfa.flower.metrics import Layout
+from rfa.flower.transport import GridExchange, Letter, send
+from rfa.lab.simulation.summed import Witness, silent
+from rfa.oracle import REACH, OracleStopped, Sum, Vector
+from rfa.secagg.cohort import Identities
+from rfa.secagg.errors import RefusalError
+from rfa.secagg.messages.round import MOST_METRICS
+from rfa.secagg.oracle import SecureOracle, open_round
+from rfa.secagg.security.parameters import Terms
+
+LOG = logging.getLogger("flwr")
+
+
+class Skipped(OracleStopped):
+    """There is nothing to sum in this round; the text says why."""
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """Devices that are ready for a sum: nodes, but where several are on one.
+
+    Attributes:
+        task: what they did: train or evaluate.
+        round: in which round.
+        devices: who they are.
+        layout: their metrics.
+        dim: the length of their updates.
+        odd: who else is ready, but with other metrics or arrays.
+    """
+
+    task: str
+    round: int
+    devices: tuple[int, ...]
+    layout: Layout
+    dim: int
+    odd: tuple[int, ...] = ()
+
+
+class Sums(Witness):
+    """An oracle over a cohort, and what it told."""
+
+    def __init__(self, oracle: SecureOracle | OracleStopped, cohort: Cohort) -> None:
+        """Watch an oracle over a cohort; or none, and the reason why there is none."""
+        super().__init__(silent(oracle) if isinstance(oracle, OracleStopped) else oracle)
+        self._oracle = None if isinstance(oracle, OracleStopped) else oracle
+        self._level = logging.INFO if cohort.task == wire.TRAIN else logging.DEBUG
+
+    def __call__(self, v: Vector, nu: float) -> Sum:
+        """Pass the question on, and log what anyone may know of the answer."""
+        try:
+            total = super().__call__(v, nu)
+        except OracleStopped as error:
+            LOG.info("\t> sum %s: none: %s", self.asked, error)
+            raise
+        LOG.log(
+            self._level,
+            "\t> sum %s: %s nodes, %s of them within %g; no share above %.0f %%",
+            self.told,
+            total.count,
+            total.near,
+            REACH * nu,
+            100 * total.certificate(),
+        )
+        return total
+
+    @property
+    def abstained(self) -> frozenset[int]:
+        """The devices that had nothing to bring."""
+        faults = self._oracle.server.faults if self._oracle else {}
+        return frozenset(one for one, fault in faults.items() if type(fault) is RefusalError)
+
+    @property
+    def totals(self) -> tuple[float, ...] | None:
+        """The sums of the metrics, and of the weights after them; None where there was no sum."""
+        if self._oracle is None or self._oracle.last is None or self.last is None:
+            return None
+        return (*self._oracle.last.metrics, self.last.weight)
+
+
+def mean_metrics(layout: Layout, asks: Sequence[Sums]) -> MetricRecord | None:
+    """The means of the metrics over all parts of a cohort, weighted by examples."""
+    totals = [ask.totals for ask in asks if ask.totals]
+    if not totals or not layout.names:
+        return None
+    *sums, weight = (sum(column) for column in zip(*totals, strict=True))
+    return layout.means(sums, weight)
+
+
+def split(devices: Sequence[int], parts: int) -> list[list[int]]:
+    """Devices in parts of about the same size, at random: nobody can choose a part."""
+    order = sorted(devices, key=lambda _: os.urandom(16))
+    return [sorted(order[first::parts]) for first in range(parts)]
+
+
+@dataclass(frozen=True)
+class GridSums:
+    """How sums are taken over a grid.
+
+    Attributes:
+        grid: Flower's grid.
+        terms: what the secure sum must withstand.
+        identities: the public identities of devices, where they do not trust the server.
+    """
+
+    grid: Grid
+    terms: Terms
+    identities: Identities | None = None
+
+    def gather(self, work: wire.Work, letters: list[Letter], t: int, timeout: float) -> Cohort:
+        """Let devices train or evaluate, and see who is ready for a sum.
+
+        Raises:
+            Skipped: if nobody is.
+        """
+        found: dict[wire.Ready, list[int]] = {}
+        for _, message in letters:
+            message.content[wire.KEY] = work.record()
+            message.metadata.ttl, message.metadata.group_id = timeout, str(t)
+        for name, reply in send(self.grid, letters, timeout):
+            try:
+                found.setdefault(wire.read_ready(reply), []).append(name)
+            except wire.WireError as error:
+                LOG.info("\t> node %s is not ready: %s", name, error)
+        ready = sum(map(len, found.values()))
+        LOG.info("%s: %s of %s nodes are ready", work.task, ready, len(letters))
+        if not found:
+            msg = f"none of {len(letters)} nodes is ready"
+            raise Skipped(msg)
+        like = max(found, key=lambda one: len(found[one]))
+        odd = [name for other, names in found.items() if other != like for name in names]
+        if odd:
+            LOG.info("\t> nodes %s have other metrics or arrays than most", odd)
+        if 2 * len(found[like]) <= ready:
+            msg = f"no majority of {ready} nodes has the same metrics and arrays"
+            raise Skipped(msg)
+        cohort = tuple(sorted(found[like]))
+        return Cohort(work.task, t, cohort, like.layout, like.dim, tuple(odd))
+
+    @contextlib.contextmanager
+    def over_parts(
+        self,
+        cohort: Cohort,
+        exchange: GridExchange,
+        parts: Sequence[Sequence[int]],
+        *,
+        steps: int,
+        limit: float = 0.0,
+    ) -> Generator[list[Sums]]:
+        """An oracle over each of some parts of a cohort; one without a sum if too few are there.
+
+        Raises:
+            OracleStopped: if there is only one part, and no sum.
+        """
+        with contextlib.ExitStack() as stack:
+            asks: list[Sums] = []
+            for number, devices in enumerate(parts):
+                odd = () if number else cohort.odd
+                part = dataclasses.replace(cohort, devices=tuple(devices), odd=odd)
+                over = self.over(part, exchange, steps=steps, limit=limit)
+                try:
+                    asks.append(stack.enter_context(over))
+                except OracleStopped as error:
+                    if len(parts) == 1:
+                        raise
+                    LOG.info("\t> part %s of %s gives no sum: %s", number + 1, len(parts), error)
+                    asks.append(Sums(error, part))
+            yield asks
+
+    @contextlib.contextmanager
+    def over(
+        self, cohort: Cohort, exchange: GridExchange, *, steps: int, limit: float = 0.0
+    ) -> Generator[Sums]:
+        """An oracle over a cohort; devices are told if it ends before all sums are taken.
+
+        Raises:
+            OracleStopped: if there are too few devices, or none that can be asked.
+        """
+        metrics = cohort.layout.count
+        if metrics > MOST_METRICS:
+            msg = f"nodes have {metrics} metrics, and at most {MOST_METRICS} are summed"
+            raise Skipped(msg)
+        number = time.time_ns() // 1000
+        opening = open_round(
+            number, self.terms, steps=steps, dim=cohort.dim, metrics=metrics, limit=limit
+        )
+        sums: Sums | None = None
+        try:
+            oracle = SecureOracle(opening, self.terms, cohort.devices, exchange, self.identities)
+            sums = Sums(oracle, cohort)
+            yield sums
+        finally:
+            short = sums is None or sums.told < steps
+            if gone := (*cohort.odd, *(cohort.devices if short else ())):
+                exchange.tell_over(number, gone)

@@ -1,0 +1,159 @@
+"""A device's own folder: what is large or secret, and none of the server's business.
+
+<home>/identity                        its Ed25519 identity, if it has one
+<home>/identities.json                 the public identities of all nodes: {"node": "hex"}
+<home>/flower/<run>/<node>.<task>      the secure sum: written before each reply leaves
+<home>/flower/spent/<who>.<task>       salted digests of updates that were in a sum, for ever
+<home>/flower/personal/<name>/<who>    its personal parameters u_i (Algorithm 4)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from flwr.app import Context
+
+from rfa.flower.arrays import ArraysError
+from rfa.lab.training.learner import Floats32
+from rfa.secagg.cohort import Identities
+from rfa.secagg.crypto.keys import identity_of
+from rfa.secagg.device.profile import Identity
+from rfa.secagg.errors import VaultError
+
+VARIABLE, NODE_CONFIG = "RFA_HOME", "rfa-home"
+FORGOTTEN = 24 * 3600
+"""Seconds after which nothing more is expected of a run."""
+SECRET_SIZE = 32
+
+
+@dataclass(frozen=True)
+class Home:
+    """The folder of a device in a run.
+
+    Attributes:
+        root: the folder itself.
+        run: the run.
+        node: the node's number.
+        who: what names the device in all runs: its partition, or else its number.
+    """
+
+    root: Path
+    run: int
+    node: int
+    who: str
+
+    def vault(self, task: str) -> Path:
+        """The file of the secure sum over a task."""
+        return self.root / "flower" / str(self.run) / f"{self.node}.{task}"
+
+    def spent(self, task: str) -> Path:
+        """The file that keeps which updates were in a sum, in all runs."""
+        return self.root / "flower" / "spent" / f"{self.who}.{task}"
+
+    def personal(self, name: str) -> Path:
+        """The file of the personal parameters under a name."""
+        return self.root / "flower" / "personal" / name / self.who
+
+    def tidy(self) -> None:
+        """Remove what runs left long ago, also under other numbers that the node had then."""
+        for path in self.root.glob("flower/[0-9]*/*"):
+            with contextlib.suppress(OSError):
+                if path.stat().st_mtime < time.time() - FORGOTTEN:
+                    path.unlink()
+
+    def identity(self) -> Identity | None:
+        """The device's identity and those it knows, if it has them.
+
+        Raises:
+            VaultError: if they cannot be read.
+        """
+        path = self.root / "identity"
+        if not path.exists():
+            return None
+        return Identity(_read_secret(path), read_identities(self.root / "identities.json"))
+
+
+def home_of(context: Context, given: Path | None = None) -> Home:
+    """The folder that is given, or that the node's config or RFA_HOME names, or ~/.rfa."""
+    named = context.node_config.get(NODE_CONFIG) or os.environ.get(VARIABLE)
+    root = given or (Path(str(named)).expanduser() if named else Path.home() / ".rfa")
+    partition = context.node_config.get("partition-id", context.node_id)
+    who = f"{partition}" if isinstance(partition, int) else f"{context.node_id}"
+    return Home(root, context.run_id, context.node_id, who)
+
+
+def create_identity(home: Path) -> str:
+    """Make an identity in a folder, unless there is one, and return its public half in hex.
+
+    Raises:
+        VaultError: if that cannot be done.
+    """
+    path = home / "identity"
+    try:
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with contextlib.suppress(FileExistsError), path.open("x") as file:
+            path.chmod(0o600)
+            file.write(os.urandom(SECRET_SIZE).hex())
+    except OSError as error:
+        msg = f"no identity can be made at {path}: {error}"
+        raise VaultError(msg) from None
+    return identity_of(_read_secret(path)).hex()
+
+
+def read_identities(path: Path) -> Identities:
+    """The public identities of nodes, from a JSON object {"node": "hex"}.
+
+    Raises:
+        VaultError: if the file holds something else.
+    """
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        return {int(node): bytes.fromhex(public) for node, public in values.items()}
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        msg = f'{path} must hold the public identities of all nodes, {{"node": "hex"}}: {error}'
+        raise VaultError(msg) from None
+
+
+def _read_secret(path: Path) -> bytes:
+    try:
+        secret = bytes.fromhex(path.read_text(encoding="utf-8").strip())
+    except (OSError, ValueError):
+        secret = b""
+    if len(secret) != SECRET_SIZE:
+        msg = f"{path} is no identity: it must hold {SECRET_SIZE} bytes in hex"
+        raise VaultError(msg)
+    return secret
+
+
+def read_personal(path: Path, dim: int) -> Floats32:
+    """Personal parameters; zeros for a device that has none yet.
+
+    Raises:
+        ArraysError: if they belong to another model.
+    """
+    if not path.exists():
+        return np.zeros(dim, np.float32)
+    u = np.fromfile(path, np.float32)
+    if len(u) != dim:
+        msg = f"the personal parameters at {path} are {len(u)} numbers, and the model has {dim}: "
+        msg += "give the strategy another personal name, or remove them"
+        raise ArraysError(msg)
+    return u if np.isfinite(u).all() else np.zeros(dim, np.float32)
+
+
+def write_personal(path: Path, u: Floats32) -> None:
+    """Keep personal parameters, all of them or the ones before."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    whole = path.with_name(f"{path.name}.{os.getpid()}")
+    with whole.open("wb") as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.write(u.tobytes())
+        file.flush()
+        os.fsync(file.fileno())
+    whole.replace(path)

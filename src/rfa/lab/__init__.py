@@ -1,0 +1,1 @@
+"""The lab: federated learning in one process, with attacks, sweeps and reports."""

@@ -1,0 +1,1 @@
+"""What corrupted devices do."""

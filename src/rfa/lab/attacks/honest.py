@@ -1,0 +1,98 @@
+"""What omniscient attackers reckon with: the honest updates of a round, and how they spread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from rfa.lab.attacks.corruption import UpdateAttack
+from rfa.lab.training.learner import Floats32, is_finite
+from rfa.numerics.distances import Floats
+
+BLOCK = 1 << 16
+"""How many coordinates are taken at once, so that large models need no second copy."""
+
+
+@dataclass(frozen=True)
+class Honest:
+    """The honest updates that the server will count: those that are not finite are dropped.
+
+    Where there are none, one that changes nothing stands for them.
+
+    Attributes:
+        rows: the updates.
+        shares: the weights of their devices, which sum to one.
+        weight: what the devices weigh together.
+    """
+
+    rows: Floats32
+    shares: Floats
+    weight: float
+
+    @classmethod
+    def of(cls, attack: UpdateAttack) -> Honest:
+        """The honest updates that attackers see."""
+        honest = np.setdiff1d(np.arange(len(attack.updates)), attack.corrupted)
+        good = [row for row in honest if is_finite(attack.updates[row])]
+        if not good:
+            return cls(np.zeros((1, attack.updates.shape[1]), np.float32), np.ones(1), 0.0)
+        weights = attack.weights[good]
+        return cls(attack.updates[good], weights / weights.sum(), float(weights.sum()))
+
+    @cached_property
+    def mean(self) -> Floats:
+        """Their weighted mean."""
+        return (self.shares.astype(np.float32) @ self.rows).astype(np.float64)
+
+    @cached_property
+    def std(self) -> Floats:
+        """The standard deviation of each coordinate, of a sample: with n - 1, if weights agree."""
+        total = np.zeros_like(self.mean)
+        for share, row in zip(self.shares, self.rows, strict=True):
+            total += share * np.square(row - self.mean)
+        freedom = 1 - np.square(self.shares).sum()
+        return np.sqrt(total / freedom) if len(self.rows) > 1 else total
+
+    @cached_property
+    def gram(self) -> Floats:
+        """The inner products of their deviations from the mean."""
+        total = np.zeros((len(self.rows), len(self.rows)))
+        for _, part in self._deviations():
+            total += part @ part.T
+        return total
+
+    @cached_property
+    def spread(self) -> float:
+        """The median of their distances from the mean."""
+        return float(np.median(np.sqrt(self.gram.diagonal())))
+
+    @cached_property
+    def principal(self) -> Floats:
+        """The unit direction in which they vary most, turned away from the mean."""
+        roots = np.sqrt(self.shares)
+        _, vectors = np.linalg.eigh(roots[:, None] * self.gram * roots)
+        coefficients = (roots * vectors[:, -1]).astype(np.float32)
+        direction = np.concatenate([coefficients @ part for _, part in self._deviations()])
+        found = unit(direction.astype(np.float64))
+        return -found if found @ self.mean > 0 else found
+
+    def along(self, direction: Floats) -> Floats:
+        """The inner products of their deviations from the mean with a direction."""
+        total = np.zeros(len(self.rows))
+        for where, part in self._deviations():
+            total += part @ direction[where]
+        return total
+
+    def _deviations(self) -> Iterator[tuple[slice, Any]]:
+        for start in range(0, self.rows.shape[1], BLOCK):
+            where = slice(start, start + BLOCK)
+            yield where, self.rows[:, where] - self.mean[where].astype(np.float32)
+
+
+def unit(direction: Floats) -> Floats:
+    """A direction of length one, or zero if there is none."""
+    return direction / (np.linalg.norm(direction) or 1)

@@ -1,0 +1,92 @@
+"""Attacks that know the defence: they try what the server would make of it, and keep the worst.
+
+Harm is one thing for all of them: how far the step that the server takes falls short of the honest
+weighted mean, measured along it. That is the progress that the round loses: to first order, the
+loss falls by what the step has of the honest mean. The plain distance would also count
+what is far to the side of the mean, and errors there may cancel over rounds. Either is greedy: what
+harms a round most need not harm a run most, and a fixed attack can do more. An aggregate that is
+rejected is a step of length zero, so attacks stay below the limit by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import itemgetter
+from typing import Any
+
+from rfa.lab.attacks.corruption import UpdateAttack, corrupts_updates
+from rfa.lab.attacks.honest import Honest, unit
+from rfa.lab.attacks.literature import (
+    EPSILON,
+    alie_deviations,
+    anchor,
+    repeat,
+    zero_update,
+)
+from rfa.numerics.distances import Floats
+
+DECADES = tuple(10.0 ** (k / 2) for k in range(-2, 7))
+"""Factors that are tried first, from 0.1 to 1000."""
+AROUND = tuple(10.0 ** (k / 8) for k in (-3, -2, -1, 1, 2, 3))
+"""What the worst of them is multiplied with to find a worse one."""
+DISTANCES = (0.3, 3.0, 30.0, 300.0)
+"""How many times farther than a typical honest update an attack on the median may be."""
+
+
+def harm(attack: UpdateAttack, honest: Honest, rows: Any) -> float:
+    """How far the server's step would fall short of the honest mean, along it."""
+    return float((honest.mean - attack.aggregate(rows)) @ unit(honest.mean))
+
+
+@corrupts_updates
+def ipm_optimised(attack: UpdateAttack) -> Floats:
+    """Inner-product manipulation (Xie et al. 2020) with the epsilon that harms most."""
+    honest = Honest.of(attack)
+    return _worst_factor(
+        attack, honest, lambda epsilon: repeat(attack, -epsilon * honest.mean), EPSILON
+    )
+
+
+@corrupts_updates
+def alie_optimised(attack: UpdateAttack) -> Floats:
+    """A little is enough (Baruch et al. 2019) with the z that harms most."""
+    honest = Honest.of(attack)
+    z = alie_deviations(len(attack.updates), len(attack.corrupted))
+    return _worst_factor(attack, honest, lambda z: repeat(attack, honest.mean - z * honest.std), z)
+
+
+@corrupts_updates
+def anti_median(attack: UpdateAttack) -> Floats:
+    """An attack on the geometric median, by one who knows where and how it is computed.
+
+    It tries the points where iterations begin, zero and the mean (the anchor), and a common point
+    at several distances from the honest mean: against it, against the standard deviations, and in
+    the direction of largest variance.
+    """
+    honest = Honest.of(attack)
+    directions = (unit(-honest.mean), unit(-honest.std), honest.principal)
+
+    def point(which: int, distance: float) -> Floats:
+        return repeat(attack, honest.mean + distance * honest.spread * directions[which])
+
+    places = [(which, distance) for which in range(len(directions)) for distance in DISTANCES]
+    found = {place: harm(attack, honest, point(*place)) for place in places}
+    which, distance = max(found, key=found.__getitem__)
+    near = [(which, distance * factor) for factor in (10**-0.5, 10**0.5)]
+    found |= {place: harm(attack, honest, point(*place)) for place in near}
+    best = max(found, key=found.__getitem__)
+    starts = (zero_update.forge(attack), anchor.forge(attack))
+    tried = [(harm(attack, honest, rows), rows) for rows in starts]
+    return max([(found[best], point(*best)), *tried], key=itemgetter(0))[1]
+
+
+def _worst_factor(
+    attack: UpdateAttack, honest: Honest, rows: Callable[[float], Floats], usual: float
+) -> Floats:
+    """The rows of the factor that harms most: of the usual one, a grid, and around its worst."""
+    factors = dict.fromkeys((usual, *DECADES))
+    found = {factor: harm(attack, honest, rows(factor)) for factor in factors}
+    first = max(found, key=found.__getitem__)
+    near = [first * factor for factor in AROUND]
+    found |= {factor: harm(attack, honest, rows(factor)) for factor in near}
+    return rows(max(found, key=found.__getitem__))

@@ -1,0 +1,216 @@
+"""Get the files of a data set: download, unpack, merge. Each appears when it is whole."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import zipfile
+import zlib
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+from rfa.lab.datasets.catalog import DataSet, Source
+from rfa.lab.datasets.dataset import lab_module
+from rfa.lab.datasets.download import Progress, download
+from rfa.lab.datasets.partial import DownloadError, locked
+
+FileProgress: TypeAlias = Callable[[str, int, int | None], None]
+
+MAGIC = b"PAR1"
+BLOCK = 1 << 20
+
+
+def get(dataset: DataSet, directory: Path, on_progress: FileProgress | None = None) -> list[Path]:
+    """Get those files of a data set that are not there yet.
+
+    Args:
+        dataset: the data set.
+        directory: where its files go.
+        on_progress: called with what is under way, the bytes done, and those to do if known.
+
+    Returns:
+        The files that came.
+
+    Raises:
+        DataError: if it fails; the message says why and what to do.
+    """
+    try:
+        missing = dataset.missing(directory)
+        sources = [source for source in dataset.sources if source.file in missing]
+        for source in sources:
+            _get_one(source, directory / source.file, on_progress)
+    except OSError as error:
+        msg = f"{directory} cannot be used: {error}. Make room there, or choose another place"
+        raise DownloadError(msg) from error
+    return [directory / source.file for source in sources]
+
+
+def _get_one(source: Source, target: Path, on_progress: FileProgress | None) -> None:
+    if source.member is not None:
+        _get_member(source, source.member, target, on_progress)
+    elif source.split is not None:
+        _get_shards(source, source.split, target, on_progress)
+    else:
+        check = _zip_check(source.holds) if source.holds else _check_for(target)
+        _fetch(source, target, check, _labelled(on_progress, target.name))
+
+
+def _fetch(
+    source: Source, target: Path, check: Callable[[Path], None] | None, progress: Progress | None
+) -> None:
+    known = {"sha256": source.sha256, "size": source.size}
+    download(source.url, target, **cast("Any", known), check=check, on_progress=progress)
+
+
+def _labelled(on_progress: FileProgress | None, label: str) -> Progress | None:
+    if on_progress is None:
+        return None
+    return lambda done, total: on_progress(label, done, total)
+
+
+def _check_for(target: Path) -> Callable[[Path], None] | None:
+    return check_parquet if target.suffix == ".parquet" else None
+
+
+def check_parquet(path: Path) -> None:
+    """Refuse what is not a parquet file from its first to its last byte."""
+    with path.open("rb") as file:
+        head = file.read(len(MAGIC))
+        file.seek(max(0, path.stat().st_size - len(MAGIC)))
+        tail = file.read()
+    if head != MAGIC or tail != MAGIC:
+        msg = f"a parquet file starts and ends with {MAGIC!r}, this one with {head!r} and {tail!r}"
+        raise DownloadError(msg)
+
+
+def _zip_check(ending: str) -> Callable[[Path], None]:
+    def check(path: Path) -> None:
+        try:
+            with zipfile.ZipFile(path) as archive:
+                names = archive.namelist()
+        except zipfile.BadZipFile as error:
+            msg = f"it is no zip archive ({error})"
+            raise DownloadError(msg) from error
+        if not any(name.endswith(ending) for name in names):
+            msg = f"none of its {len(names)} members is called {ending!r}"
+            raise DownloadError(msg)
+
+    return check
+
+
+def _get_member(
+    source: Source, member: str, target: Path, on_progress: FileProgress | None
+) -> None:
+    archive = target.with_name(f"{target.name}.zip")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with locked(target):
+        if target.exists():  # another process was faster
+            return
+        if not archive.exists():
+            _fetch(source, archive, _zip_check(member), _labelled(on_progress, archive.name))
+        try:
+            _unpack(archive, member, target, _labelled(on_progress, f"unpacking {member}"))
+        except (zipfile.BadZipFile, zlib.error, EOFError, KeyError) as error:
+            archive.unlink()
+            msg = f"{source.url} is damaged: {error}. It is thrown away; the same call gets it anew"
+            raise DownloadError(msg) from error
+        archive.unlink()
+
+
+def _unpack(archive: Path, member: str, target: Path, progress: Progress | None) -> None:
+    with (
+        zipfile.ZipFile(archive) as file,
+        file.open(member) as packed,
+        _replacing(target) as new,
+        new.open("wb") as out,
+    ):
+        total = file.getinfo(member).file_size
+        while block := packed.read(BLOCK):
+            out.write(block)
+            if progress is not None:
+                progress(out.tell(), total)
+
+
+@contextmanager
+def _replacing(target: Path) -> Generator[Path]:
+    """A place to write to, which becomes `target` if all goes well, and vanishes if not."""
+    new = target.with_name(f"{target.name}.new")
+    try:
+        yield new
+        new.replace(target)
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def _get_shards(source: Source, split: str, target: Path, on_progress: FileProgress | None) -> None:
+    folder = target.with_name(f"{target.name}.shards")
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(target):
+        if target.exists():  # another process was faster
+            return
+        urls = _listed(source, split, folder / "listing.json")
+        shards: list[Path] = []
+        for number, url in enumerate(urls, start=1):
+            shard = folder / f"{hashlib.sha256(url.encode()).hexdigest()[:16]}.parquet"
+            label = f"{target.name} ({number} of {len(urls)})"
+            if not shard.exists():
+                progress = _labelled(on_progress, label)
+                download(url, shard, check=check_parquet, on_progress=progress)
+            shards.append(shard)
+        if len(shards) == 1:
+            shards[0].replace(target)
+        else:
+            _merge(shards, target, _labelled(on_progress, f"merging {target.name}"))
+        shutil.rmtree(folder)
+
+
+def _listed(source: Source, split: str, path: Path) -> Sequence[str]:
+    """The addresses of the parquet files of a split."""
+    download(source.url, path)
+    try:
+        listing: Any = json.loads(path.read_text("utf-8"))
+        found: list[Any] = [config[split] for config in listing.values() if split in config]
+    except (ValueError, AttributeError, TypeError):
+        found = []
+    path.unlink()
+    urls = cast("list[Any]", found[0]) if len(found) == 1 and isinstance(found[0], list) else []
+    if not urls or not all(isinstance(url, str) for url in urls):
+        msg = (
+            f"{source.url} should list the parquet files of one split {split!r}, but lists "
+            f"{len(found)} such splits. Get {source.file} by hand: see the page of the data set"
+        )
+        raise DownloadError(msg)
+    return urls
+
+
+def _merge(shards: Sequence[Path], target: Path, progress: Progress | None) -> None:
+    """Write the rows of all shards to `target`, one group of rows at a time."""
+    parquet = lab_module("pyarrow.parquet")
+    done, total = 0, sum(shard.stat().st_size for shard in shards)
+    schema: Any = _reading(shards[0], lambda: parquet.read_schema(shards[0]))
+    with _replacing(target) as new, parquet.ParquetWriter(new, schema) as writer:
+        for shard in shards:
+            for group in _groups(parquet, shard, schema):
+                writer.write_table(group)
+            done += shard.stat().st_size
+            if progress is not None:
+                progress(done, total)
+
+
+def _groups(parquet: Any, shard: Path, schema: Any) -> Generator[Any]:
+    with _reading(shard, lambda: parquet.ParquetFile(shard)) as file:
+        for number in range(file.num_row_groups):
+            yield _reading(shard, lambda at=number: file.read_row_group(at).cast(schema))
+
+
+def _reading(shard: Path, read: Callable[[], Any]) -> Any:
+    """What `read` reads. A damaged shard is thrown away, so that it can come anew."""
+    try:
+        return read()
+    except (OSError, ValueError) as error:
+        shard.unlink(missing_ok=True)
+        msg = f"{shard} cannot be read: {error}. It is thrown away; the same call gets it anew"
+        raise DownloadError(msg) from error

@@ -1,0 +1,139 @@
+"""What has arrived of a file so far, and a lock, so that only one process at a time adds to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from rfa.lab.datasets.dataset import DataError
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+
+class DownloadError(DataError):
+    """A file could not be downloaded. The message names it, the reason, and what to do."""
+
+
+@dataclass(frozen=True)
+class Version:
+    """Of which version of which file a part has arrived.
+
+    Attributes:
+        url: where the file comes from, as it was asked for.
+        validator: the server's ETag or date of the file, fit for an If-Range header.
+        total: its size in bytes, if the server told it.
+    """
+
+    url: str
+    validator: str
+    total: int | None
+
+
+class Part:
+    """The part of `target` that has arrived, in `<target>.part`; `<target>.part.json` says of what.
+
+    The note is written before the first byte, and after the bytes of any other version are gone,
+    so that whenever a process ends, the bytes are those of the version in the note.
+    """
+
+    def __init__(self, target: Path) -> None:
+        self.path = target.with_name(f"{target.name}.part")
+        self._note = target.with_name(f"{target.name}.part.json")
+
+    def size(self) -> int:
+        """How many bytes have arrived."""
+        return self.path.stat().st_size if self.path.exists() else 0
+
+    def version(self, url: str) -> Version | None:
+        """What the part is of, if it is of `url` and can be continued; else None."""
+        try:
+            note: Any = json.loads(self._note.read_text("utf-8"))
+        except (OSError, ValueError):
+            return None
+        if not isinstance(note, dict) or not self.size():
+            return None
+        fields = cast("dict[str, Any]", note)
+        validator, total = fields.get("validator"), fields.get("total")
+        if fields.get("url") != url or not isinstance(validator, str):
+            return None
+        return Version(url, validator, total if isinstance(total, int) else None)
+
+    def begin(self, url: str, validator: str | None, total: int | None) -> BinaryIO:
+        """Forget what arrived, and open for the first byte of another version.
+
+        Without a validator it will not be continued.
+        """
+        self.drop()
+        if validator is not None:
+            self._note.write_text(json.dumps(asdict(Version(url, validator, total))), "utf-8")
+        return self.path.open("wb")
+
+    def go_on(self) -> BinaryIO:
+        """Open for what follows after what has arrived."""
+        return self.path.open("ab")
+
+    def drop(self) -> None:
+        """Forget what arrived."""
+        self.path.unlink(missing_ok=True)
+        self._note.unlink(missing_ok=True)
+
+    def finish(self, target: Path) -> None:
+        """Move the whole file into place."""
+        with self.path.open("rb+") as file:
+            os.fsync(file.fileno())
+        self.path.replace(target)
+        self._note.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(target: Path) -> Generator[None]:
+    """Hold the lock of `target`. The system lets go of it when a process ends, however it ends.
+
+    Raises:
+        DownloadError: if another process holds it.
+    """
+    path = target.with_name(f"{target.name}.lock")
+    file = _acquire(path)
+    if file is None:
+        msg = f"{target} is being downloaded by another process; wait until it is done"
+        raise DownloadError(msg)
+    try:
+        yield
+    finally:
+        # Removed while it is held, so that nobody's fresh lock is removed. Windows refuses that.
+        with suppress(OSError):
+            path.unlink()
+        file.close()
+
+
+def _acquire(path: Path) -> BinaryIO | None:
+    while True:
+        file = path.open("ab")
+        if not _try_lock(file):
+            file.close()
+            return None
+        # The one who held it may have removed the file between our opening and our locking.
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                return file
+        file.close()
+
+
+def _try_lock(file: BinaryIO) -> bool:
+    try:
+        if sys.platform == "win32":
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        else:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True

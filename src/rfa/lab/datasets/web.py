@@ -1,0 +1,194 @@
+"""Ask a web server for a file, and sort its failures into those that pass and those that stay."""
+
+from __future__ import annotations
+
+import email.utils
+import http.client
+import re
+import ssl
+import time
+import urllib.error
+import urllib.request
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import urlsplit
+
+from rfa.lab.datasets.partial import DownloadError
+
+LONGEST_PAUSE = 60.0
+PASSING = {
+    HTTPStatus.REQUEST_TIMEOUT,
+    HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
+    HTTPStatus.TOO_MANY_REQUESTS,
+    HTTPStatus.INTERNAL_SERVER_ERROR,
+    HTTPStatus.BAD_GATEWAY,
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    HTTPStatus.GATEWAY_TIMEOUT,
+}
+
+
+class PassingError(Exception):
+    """It failed, but may well succeed the next time.
+
+    Attributes:
+        pause: how many seconds to wait before; None for as long as usual.
+        anew: whether what has arrived so far is of no use.
+    """
+
+    def __init__(self, reason: str, pause: float | None = None, *, anew: bool = False) -> None:
+        super().__init__(reason)
+        self.pause = pause
+        self.anew = anew
+
+
+def check_url(url: str) -> None:
+    """Refuse everything but http and https."""
+    try:
+        parts = urlsplit(url)
+        fine = parts.scheme in {"http", "https"} and bool(parts.hostname)
+    except ValueError:
+        fine = False
+    if not fine:
+        msg = f"only http and https addresses can be downloaded, not {url!r}"
+        raise DownloadError(msg)
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follow up to 10 redirects, never away from http(s), and never from https to http."""
+
+    def redirect_request(  # noqa: PLR0913, PLR0917
+        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> urllib.request.Request | None:
+        schemes = {"https"} if urlsplit(req.full_url).scheme == "https" else {"http", "https"}
+        if urlsplit(newurl).scheme not in schemes:
+            reason = f"redirection to {newurl!r} is refused"
+            raise urllib.error.HTTPError(newurl, code, reason, headers, fp)
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+    def http_error_302(
+        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any
+    ) -> Any:
+        try:
+            return super().http_error_302(req, fp, code, msg, headers)
+        except ValueError:  # the new address is none; urllib forgets to close the old one
+            fp.close()
+            raise
+
+    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
+
+
+def ask(url: str, headers: dict[str, str], timeout: float) -> Any:
+    """The server's answer: 200 or 206, with the file or a part of it, as it is.
+
+    Raises:
+        PassingError: if it may work the next time.
+        DownloadError: if it will not.
+    """
+    request = urllib.request.Request(url, headers=headers)  # noqa: S310 (the opener knows no other)
+    try:
+        response = _opener().open(request, timeout=timeout)
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise _status_failure(url, error) from error
+    except (OSError, http.client.HTTPException) as error:
+        raise _connection_failure(url, getattr(error, "reason", error)) from error
+    except ValueError as error:
+        msg = f"{url} leads to an address that is none: {error}"
+        raise DownloadError(msg) from error
+    try:
+        _refuse_wrong(url, response)
+    except DownloadError:
+        response.close()
+        raise
+    return response
+
+
+def _opener() -> urllib.request.OpenerDirector:
+    opener = urllib.request.OpenerDirector()  # unlike that of urlopen, it knows no file: nor ftp:
+    for handler in (
+        urllib.request.ProxyHandler(),
+        urllib.request.UnknownHandler(),
+        urllib.request.HTTPHandler(),
+        urllib.request.HTTPSHandler(),
+        urllib.request.HTTPDefaultErrorHandler(),
+        urllib.request.HTTPErrorProcessor(),
+        _Redirects(),
+    ):
+        opener.add_handler(handler)
+    return opener
+
+
+def _status_failure(url: str, error: urllib.error.HTTPError) -> Exception:
+    said = f"the server answered {error.code} {error.reason}".replace("\n", " ")
+    if error.code not in PASSING:
+        hint = "The file may have moved, or need an account: see the page of the data set"
+        return DownloadError(f"{url}: {said}. {hint}")
+    if error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+        return PassingError(said, 0.0, anew=True)
+    wait = _retry_after(error.headers.get("Retry-After"))
+    if wait is not None and wait > LONGEST_PAUSE:
+        return DownloadError(f"{url}: {said} and asks to come back in {wait:.0f} s")
+    return PassingError(said, wait)
+
+
+def _connection_failure(url: str, reason: object) -> Exception:
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        hint = "Check the clock and the certificates of this computer"
+        return DownloadError(f"{url} cannot be trusted: {reason}. {hint}")
+    return PassingError(f"the server cannot be reached or does not answer ({name_of(reason)})")
+
+
+def _retry_after(value: str | None) -> float | None:
+    seconds = number(value)
+    if value is None or seconds is not None:
+        return seconds
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
+    except (ValueError, OverflowError):
+        return None
+
+
+def _refuse_wrong(url: str, response: Any) -> None:
+    if response.status not in {HTTPStatus.OK, HTTPStatus.PARTIAL_CONTENT}:
+        msg = f"{url}: the server answered {response.status} without the file"
+        raise DownloadError(msg)
+    if response.headers.get_content_type() == "text/html":
+        raise web_page(url)
+    encoding = response.headers.get("Content-Encoding", "identity")
+    if encoding != "identity":
+        msg = f"{url}: the server sends the file encoded as {encoding}, though asked not to"
+        raise DownloadError(msg)
+
+
+def web_page(url: str) -> DownloadError:
+    """The failure when a page for people comes in place of the file."""
+    hint = "Open the address in a browser: it may ask to sign in, or say where the file went"
+    return DownloadError(f"{url}: a web page (HTML) came instead of the file. {hint}")
+
+
+def content_range(response: Any) -> tuple[int | None, int | None]:
+    """Where the part that came starts, and how large the whole file is."""
+    value = response.headers.get("Content-Range", "").strip()
+    found = re.fullmatch(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)", value)
+    if found is None:
+        return None, None
+    start, last, total = found.groups()
+    return int(start), int(last) + 1 if total == "*" else int(total)
+
+
+def validator(response: Any) -> str | None:
+    """What tells this version of the file from others, to the byte."""
+    tag = response.headers.get("ETag")
+    if tag and not tag.startswith("W/"):  # a weak tag does not promise the same bytes
+        return tag
+    return response.headers.get("Last-Modified")
+
+
+def number(value: str | None) -> int | None:
+    """A number of digits in a header; None if it is none."""
+    return int(value) if value and re.fullmatch(r"[0-9]{1,18}", value.strip()) else None
+
+
+def name_of(error: object) -> str:
+    """What an exception says, or at least its kind."""
+    return str(error) or type(error).__name__

@@ -1,0 +1,146 @@
+"""The lab's main job in under a minute: a quarter of the devices corrupted, three aggregators.
+
+FedAvg, RFA and one-step RFA learn the same task from the same devices, first with poisoned data,
+then against devices that know everything and together turn the mean into its opposite.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from rfa.lab.runs.progress import Bar
+from rfa.lab.runs.run import Options, run
+from rfa.lab.runs.store import Store
+from rfa.lab.settings.config import resolve
+
+TASK, RHO = "glyphs-linear", 0.25
+SETTINGS = {
+    "devices": 200,
+    "rounds": 40,
+    "eval_every": 5,
+    "eval_examples": 20,
+    "start": "zero",  # the stronger start against huge updates
+}
+NAMES = {"fedavg": "FedAvg", "rfa": "RFA", "rfa-one-step": "one-step RFA"}
+CORRUPTIONS = {"data": "poisoned data", "omniscient": "omniscient devices"}
+CLEAN = "none"
+CASES = [("fedavg", CLEAN), *((name, bad) for bad in CORRUPTIONS for name in NAMES)]
+STYLES = {"fedavg": ("#d55e00", "-X"), "rfa": ("#0072b2", "-o"), "rfa-one-step": ("#009e73", "-s")}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The accuracy of one run, from round to round."""
+
+    aggregator: str
+    corruption: str
+    rounds: list[int]
+    accuracy: list[float]
+    diverged: bool
+    note: str
+
+    @property
+    def last(self) -> float:
+        """The accuracy at the end."""
+        return self.accuracy[-1]
+
+
+def learn(out: Path, *, fresh: bool = False, **changes: Any) -> list[Curve]:
+    """Do the runs, or what is left of them; settings can be changed."""
+    curves: list[Curve] = []
+    for number, (aggregator, corruption) in enumerate(CASES, start=1):
+        settings = resolve(
+            {
+                "task": TASK,
+                "aggregator": aggregator,
+                "corruption": corruption,
+                "rho": 0.0 if corruption == CLEAN else RHO,
+                **SETTINGS,
+                **changes,
+            }
+        )
+        label = f"{number}/{len(CASES)} {NAMES[aggregator]}, {CORRUPTIONS.get(corruption, 'clean')}"
+        with Bar(label) as bar:
+            row = run(settings, Options(out, fresh=fresh), bar)
+        with Store(out) as store:
+            evaluations = store.table("evaluations", run=row["run"])
+        curves.append(
+            Curve(
+                aggregator,
+                corruption,
+                [evaluation["round"] for evaluation in evaluations],
+                [evaluation["test_accuracy"] for evaluation in evaluations],
+                row["status"] == "diverged",
+                row["note"],
+            )
+        )
+    return curves
+
+
+def tabulate(curves: list[Curve]) -> Table:
+    """The accuracies at the end."""
+    found = {(curve.aggregator, curve.corruption): curve for curve in curves}
+    table = Table(title="Test accuracy, a quarter of the data corrupted")
+    table.add_column("")
+    for corruption in (CLEAN, *CORRUPTIONS):
+        table.add_column(CORRUPTIONS.get(corruption, "no corruption"), justify="right")
+    for aggregator, name in NAMES.items():
+        cells = [found.get((aggregator, corruption)) for corruption in (CLEAN, *CORRUPTIONS)]
+        table.add_row(name, *(_cell(curve) for curve in cells))
+    return table
+
+
+def _cell(curve: Curve | None) -> str:
+    if curve is None:
+        return ""
+    return f"{curve.last:.1%}" + (" (diverged)" if curve.diverged else "")
+
+
+def can_draw() -> bool:
+    """Whether the plotting library is installed (it comes with `rfa[lab]`)."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def draw(curves: list[Curve], path: Path) -> None:
+    """A picture of accuracy per round, one panel for each corruption."""
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    figure: Any = Figure(figsize=(11, 4.6), layout="constrained")
+    panels = figure.subplots(1, len(CORRUPTIONS), sharey=True)
+    for axes, (corruption, name) in zip(panels, CORRUPTIONS.items(), strict=True):
+        for curve in curves:
+            if curve.corruption in (CLEAN, corruption):
+                _draw_curve(axes, curve)
+        axes.set(title=name, xlabel="round", ylim=(0, None))
+        axes.grid(alpha=0.3)
+        axes.legend(frameon=False, loc="upper left", ncols=2)
+    panels[0].set_ylabel("test accuracy (%)")
+    panels[0].set_ylim(0, 1.35 * 100 * max(max(curve.accuracy) for curve in curves))
+    figure.suptitle(f"{TASK}, a quarter of the data corrupted ({curves[0].note})", fontsize=10)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
+
+
+def _draw_curve(axes: Any, curve: Curve) -> None:
+    percent = [100 * accuracy for accuracy in curve.accuracy]
+    if curve.corruption == CLEAN:
+        look = {"color": "#999999", "linestyle": ":", "label": "FedAvg without corruption"}
+        axes.plot(curve.rounds, percent, linewidth=2, **look)
+        return
+    colour, mark = STYLES[curve.aggregator]
+    name = NAMES[curve.aggregator]
+    axes.plot(curve.rounds, percent, mark, color=colour, label=name, linewidth=2, markersize=5)
+    if curve.diverged:
+        end = curve.rounds[-1], percent[-1]
+        axes.annotate(
+            "diverged",
+            end,
+            (end[0] + 7, end[1] - 3.5),
+            color=colour,
+            arrowprops={"arrowstyle": "->", "color": colour},
+        )

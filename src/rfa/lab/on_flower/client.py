@@ -1,0 +1,174 @@
+"""The lab's ClientApp: what a device of the lab does, on a node of a federation.
+
+With `secure=off` an update leaves in the clear, as the settings say; else it stays, and only the
+secure sum tells of it. A corrupted device that knows everything computes everyone's update itself:
+all nodes have all the data.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+
+from rfa.flower import records as wire
+from rfa.flower.mod import Next, RobustMod
+from rfa.flower.storage import Home, home_of, read_personal, write_personal
+from rfa.lab.attacks.corruption import UpdateCorruption
+from rfa.lab.on_flower import records as letters
+from rfa.lab.settings.config import resolve
+from rfa.lab.settings.settings import Settings
+from rfa.lab.simulation.rounds import State, corrupt
+from rfa.lab.simulation.secure import device_policy, rounding_key
+from rfa.lab.training.devices import Devices
+from rfa.lab.training.learner import Floats32
+from rfa.lab.training.pool import one_blas_thread
+from rfa.secagg.device.profile import Identity, Profile
+from rfa.secagg.device.vault import DurableDevice
+from rfa.secagg.security.parameters import Trust
+
+
+@dataclass(frozen=True)
+class LabMod(RobustMod):
+    """The mod for the devices of the lab, of which a node may have several.
+
+    Attributes:
+        settings: the settings, from whose seed the identities of devices and their rounding come:
+            a lab has no secrets.
+    """
+
+    settings: Settings = field(kw_only=True)
+
+    def place(self, message: Message, context: Context) -> Home:
+        """Where the files of the device are."""
+        home, device = home_of(context, self.home), letters.order_of(message).device
+        return Home(home.root, home.run, device, str(device))
+
+    def check_work(self, work: wire.Work) -> None:
+        """The lab's devices weigh as its settings say."""
+
+    def vault(self, task: str, message: Message, home: Home) -> DurableDevice:
+        """The device, which rounds as in the lab."""
+        settings, order = self.settings, letters.order_of(message)
+        identity = None
+        if self.policy.trust == Trust.LYING:
+            known = letters.identities(settings.seed, order.others)
+            identity = Identity(letters.secret_of(settings.seed, home.node), known)
+        return DurableDevice(
+            home.vault(task),
+            Profile(home.node, self.policy, identity),
+            rounding=rounding_key(settings, order.round, order.others.index(home.node)),
+        )
+
+
+def lab_mod(message: Message, context: Context, call_next: Next) -> Message:
+    """Keep updates on the device, unless the settings say that they leave in the clear."""
+    settings = letters.settings_of(context)
+    if settings.secure == "off" or letters.LAB not in message.content.config_records:
+        return call_next(message, context)
+    return LabMod(device_policy(settings), settings=settings)(message, context, call_next)
+
+
+app = ClientApp(mods=[lab_mod])
+
+
+@app.train()
+def train(message: Message, context: Context) -> Message:
+    """Train a device from the model: the arrays after it, and how many examples it has.
+
+    The arrays have digits enough that the update comes out of them as it went in.
+    """
+    devices = _devices(context)
+    order, w = letters.order_of(message), letters.model_of(message)
+    with one_blas_thread():
+        update = _update(devices, w, order, _Personal.of(context))
+    arrays = ArrayRecord({letters.MODEL: Array(w.astype(np.float64) + update)})
+    metrics = MetricRecord({letters.EXAMPLES: float(devices.weights[order.device])})
+    return Message(RecordDict({letters.ARRAYS: arrays, "metrics": metrics}), reply_to=message)
+
+
+@app.query("tally")
+def tally(message: Message, context: Context) -> Message:
+    """How well a model, with the u_i of each, serves some devices: the numbers of each."""
+    devices, personal = _devices(context), _Personal.of(context)
+    order, w = letters.order_of(message), letters.model_of(message)
+    numbers: list[float] = []
+    with one_blas_thread():
+        for device in order.others:
+            found = devices.evaluate(w + personal.read(device, order.round, len(w)), device)
+            numbers.extend(map(float, letters.numbers_of(found)))
+    record = MetricRecord({"numbers": numbers})
+    return Message(RecordDict({"tallies": record}), reply_to=message)
+
+
+@dataclass(frozen=True)
+class _Personal:
+    """The u_i of the devices on a node, by the round after which they are.
+
+    A round that is done again after a restart finds the u_i from before it.
+    """
+
+    folder: Path
+
+    @classmethod
+    def of(cls, context: Context) -> _Personal:
+        name = letters.name_of(context)
+        return cls(home_of(context).root / "flower" / "lab" / name)
+
+    def read(self, device: int, t: int, dim: int) -> Floats32:
+        """The u_i before round t; zero if the device has never taken part."""
+        known = [number for number in self._rounds(device) if number <= t]
+        return read_personal(self._path(device, max(known, default=0)), dim)
+
+    def write(self, device: int, t: int, u: Floats32) -> None:
+        """Keep the u_i after round t, and the one before it."""
+        older = sorted(number for number in self._rounds(device) if number <= t)
+        for number in older[:-1]:
+            with contextlib.suppress(FileNotFoundError):
+                self._path(device, number).unlink()
+        write_personal(self._path(device, t + 1), u)
+
+    def _path(self, device: int, after: int) -> Path:
+        return self.folder / f"{device}.{after}"
+
+    def _rounds(self, device: int) -> Iterable[int]:
+        return [int(path.suffix[1:]) for path in self.folder.glob(f"{device}.*[0-9]")]
+
+
+def _update(devices: Devices, w: Floats32, order: letters.Order, personal: _Personal) -> Floats32:
+    """What a device sends: its update, or what it likes if it is corrupted."""
+    lies = isinstance(devices.corruption, UpdateCorruption)
+    if not (lies and devices.corrupted_in(order.round)[order.device]):
+        return _honest(devices, w, order, order.device, personal)
+    chosen = list(order.others)
+    updates = np.stack([_honest(devices, w, order, device, personal) for device in chosen])
+    corrupt(updates, chosen, State(order.round, w), devices)
+    return updates[chosen.index(order.device)]
+
+
+def _honest(
+    devices: Devices, w: Floats32, order: letters.Order, device: int, personal: _Personal
+) -> Floats32:
+    if not devices.settings.personalize:
+        return devices.train(w, order.round, device)
+    u = personal.read(device, order.round, len(w))
+    update, u = devices.train_personal(w, u, order.round, device)
+    if device == order.device:
+        personal.write(device, order.round, u)
+    return update
+
+
+def _devices(context: Context) -> Devices:
+    return _load(str(context.run_config["settings"]), letters.data_dir_of(context))
+
+
+@functools.lru_cache(maxsize=1)
+def _load(settings: str, directory: Path | None) -> Devices:
+    return letters.load_devices(resolve(json.loads(settings)), directory)

@@ -1,0 +1,153 @@
+"""What a call of the oracle is worth: how near the median plain, accelerated and other steps come.
+
+On frozen cohorts (see `frozen`), for the same number of calls: Weiszfeld steps from zero, the
+current model, and from the mean, which is itself a call; with an extrapolation at the end; and with
+another part of the cohort for each step. Distances are over the length of the median.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rfa.aggregators.accelerated import accelerated
+from rfa.aggregators.summed import Steps, sub_cohorts
+from rfa.aggregators.weiszfeld import weiszfeld
+from rfa.lab.paper.frozen import POLISH, Cohort, span, thaw
+from rfa.lab.randomness import stream
+from rfa.lab.report.exhibit import Exhibit, Line, Panel, Table, Value
+from rfa.lab.settings.settings import NONE, Settings
+from rfa.median import geometric_median
+from rfa.numerics.distances import Floats
+from rfa.oracle import REACH, PlainOracle
+
+BUDGETS = (1, 2, 3, 4, 6)
+SPLITS = 20
+"""Random splits into sub-cohorts, of which the mean distance is shown."""
+SMALL, HALF = "nu 1e-6, the paper's", "nu half the median distance"
+RADII: Mapping[str, Callable[[Floats], float]] = {
+    SMALL: lambda _: 1e-6,
+    HALF: lambda points: float(np.median(np.linalg.norm(points, axis=1))) / REACH,
+}
+
+
+@dataclass(frozen=True)
+class Worth:
+    """How near the median some calls bring the iterate, on one cohort.
+
+    Attributes:
+        task: the task.
+        case: what the corrupted devices do, and the level.
+        radius: which nu.
+        distance: for each way, the distance after each number of calls, or NaN.
+        bias: the distance of the smoothed median from the median.
+    """
+
+    task: str
+    case: str
+    radius: str
+    distance: Mapping[str, Sequence[float]]
+    bias: float
+
+
+def measure(
+    settings: Settings, out: Path, data: Path | None, plan: Mapping[str, Any]
+) -> Iterator[Worth]:
+    """What calls are worth after a run that is done, in each case that the task has."""
+    cases = [(str(name), float(rho)) for name, rho in plan["cases"]]
+    for cohort in thaw(settings, out, data, cases):
+        for radius in RADII:
+            yield _worth(settings, cohort, radius)
+
+
+def _worth(settings: Settings, cohort: Cohort, radius: str) -> Worth:
+    with_model = np.vstack([cohort.updates, np.zeros_like(cohort.updates[:1])])
+    spanned = span(with_model)
+    points: Floats = spanned[:-1] - spanned[-1]
+    alpha, nu = cohort.alpha, RADII[radius](spanned[:-1] - spanned[-1])
+    median = _median(points, alpha, nu)
+    size = float(np.linalg.norm(median))
+
+    def far(v: Floats) -> float:
+        return float(np.linalg.norm(v - median)) / size
+
+    ask, zero = PlainOracle(points, alpha), np.zeros(points.shape[1])
+    mean: Floats = alpha @ points
+    distance: dict[str, Sequence[float]] = {}
+    for name, steps in (("plain", weiszfeld), ("accelerated", accelerated)):
+        distance[f"{name}, from zero"] = [far(_after(steps, ask, zero, nu, r)) for r in BUDGETS]
+        distance[f"{name}, from the mean"] = [
+            far(_after(steps, ask, mean, nu, r - 1)) for r in BUDGETS
+        ]
+    distance["sub-cohorts, from zero"] = [_split(points, alpha, nu, r, far) for r in BUDGETS]
+    case = cohort.corruption if cohort.corruption == NONE else f"{cohort.corruption} {cohort.rho:g}"
+    true = _median(points, alpha, RADII[SMALL](points))
+    return Worth(settings.task, case, radius, distance, far(true))
+
+
+def _median(points: Floats, alpha: Floats, nu: float) -> Floats:
+    best = geometric_median(points, alpha, nu=nu).point
+    return weiszfeld(PlainOracle(points, alpha), best, nu=nu, steps=POLISH)
+
+
+def _after(steps: Steps, ask: PlainOracle, start: Floats, nu: float, count: int) -> Floats:
+    return steps(ask, start, nu=nu, steps=count) if count else start
+
+
+def _split(
+    points: Floats, alpha: Floats, nu: float, parts: int, far: Callable[[Floats], float]
+) -> float:
+    found: list[float] = []
+    for number in range(SPLITS):
+        order = stream(number, "split").permutation(len(points))
+        asks = [PlainOracle(points[rows], alpha[rows]) for rows in np.array_split(order, parts)]
+        found.append(far(sub_cohorts(asks, 0 * points[0], nu=nu)))
+    return float(np.mean(found))
+
+
+def exhibit(plan: Mapping[str, Any], found: Sequence[Worth], names: Mapping[str, str]) -> Exhibit:
+    """A panel for each task and case, and the table behind them.
+
+    Args:
+        plan: name, title and claim, from the experiment's file.
+        found: what was measured.
+        names: the titles of tasks.
+    """
+    panels = [
+        Panel(
+            f"{names[one.task]}, {one.case}",
+            "calls of the oracle",
+            "distance to the median (of its length)",
+            [_line(label, heights) for label, heights in one.distance.items()],
+            one.radius,
+            log_y=True,
+        )
+        for radius in RADII
+        for one in found
+        if one.radius == radius
+    ]
+    return Exhibit(
+        name=plan["name"],
+        title=plan["title"],
+        claim=plan["claim"],
+        panels=panels,
+        tables=[_table(found, names)],
+    )
+
+
+def _line(label: str, heights: Sequence[float]) -> Line:
+    shown = [height if height > 0 else float("nan") for height in heights]
+    return Line(label, [float(r) for r in BUDGETS], shown, shown, shown)
+
+
+def _table(found: Sequence[Worth], names: Mapping[str, str]) -> Table:
+    head = ["task", "case", "nu", "way", *(f"{r} calls" for r in BUDGETS), "from the true median"]
+    rows: list[list[Value]] = []
+    for one in found:
+        for way, heights in one.distance.items():
+            rows.append([names[one.task], one.case, one.radius, way, *heights, one.bias])
+    return Table("Distance to the median after some calls, over its length", head, rows)

@@ -1,0 +1,73 @@
+"""The paper's table of data sets (table:expt:dataset:descr), for the data at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rfa.lab.datasets.cache import load
+from rfa.lab.datasets.dataset import DataError
+from rfa.lab.report.exhibit import Exhibit, Table, Value
+from rfa.lab.tasks.registry import find_task
+from rfa.lab.tasks.task import Task
+
+HEAD = [
+    "data set",
+    "classes",
+    "train",
+    "test",
+    "devices",
+    "train per device, median",
+    "max",
+    "min",
+    "largest class (%)",
+]
+
+
+def exhibit(plan: Mapping[str, Any], data: Path | None) -> Exhibit:
+    """The table, with the paper's rows beside ours."""
+    rows: list[list[Value]] = []
+    notes: list[str] = []
+    missing: list[str] = []
+    for name, paper in plan["tasks"].items():
+        task = find_task(name)
+        if paper:
+            rows.append([f"{task.reader.name}, the paper", *paper, None])
+        try:
+            row, note = _row(task, data)
+        except DataError as error:
+            missing.append(str(error))
+            continue
+        rows.append(row)
+        notes += [f"{task.reader.name}: {note}"] if note else []
+    return Exhibit(
+        name=plan["name"],
+        title=plan["title"],
+        claim=plan["claim"],
+        paper=plan["paper"],
+        tables=[Table("Data sets", HEAD, rows)],
+        data=notes,
+        missing=missing,
+    )
+
+
+def _row(task: Task, data: Path | None) -> tuple[list[Value], str]:
+    population = load(task.reader, data)
+    count = min(task.devices, len(population))
+    train = population.train[:count]
+    sizes = np.diff(population.offsets)[:count]
+    tests = np.concatenate(
+        [
+            population.y[start + trained : start + size]
+            for start, trained, size in zip(population.offsets[:count], train, sizes, strict=True)
+        ]
+    )
+    classes = task.learner("cpu").classes
+    largest = float(np.bincount(tests, minlength=classes).max() / len(tests))
+    numbers: list[Value] = [int(train.sum()), int((sizes - train).sum()), count]
+    spread: list[Value] = [float(np.median(train)), int(train.max()), int(train.min())]
+    name = f"{task.reader.name}, here"
+    return [name, classes, *numbers, *spread, 100 * largest], task.note(population.names)

@@ -1,0 +1,130 @@
+"""The page of results in the repository: pictures, numbers and verdicts, from the store.
+
+What stands above the mark was written by hand and is kept; everything below is made anew.
+"""
+
+from __future__ import annotations
+
+import csv
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rfa.lab.paper.claims import judge
+from rfa.lab.paper.evidence import Evidence
+from rfa.lab.paper.reproduce import Experiment
+from rfa.lab.report.exhibit import Exhibit, Table, Value
+from rfa.lab.report.gather import LABELS, Result, find_results
+from rfa.lab.report.markdown import rows, section
+from rfa.lab.runs.store import Store
+from rfa.lab.settings.config import ConfigError
+
+MARK = "<!-- made by `rfa reproduce --page`: what follows is replaced -->"
+NUMBERS = "numbers.csv"
+PAPER = "paper (%)"
+
+
+def collect(experiments: Sequence[Experiment], exhibits: Sequence[Exhibit], out: Path) -> Evidence:
+    """The runs of the experiments, and what they show."""
+    results: dict[str, list[Result]] = {}
+    with Store(out) as store:
+        for experiment in experiments:
+            results[experiment.name] = find_results(store, experiment.with_data.cells)
+    return Evidence(results, {exhibit.name: exhibit for exhibit in exhibits})
+
+
+def statements(evidence: Evidence, scale: str) -> Exhibit:
+    """The verdicts on the paper's statements, as an exhibit of their own."""
+    return Exhibit(
+        name="statements",
+        title="The paper's statements, one by one",
+        claim="What the paper says, whether the runs at hand confirm it, and the numbers.",
+        tables=[judge(evidence), paper_numbers(list(evidence.exhibits.values()))],
+        scale=scale,
+    )
+
+
+def paper_numbers(exhibits: Sequence[Exhibit]) -> Table:
+    """All numbers that the paper states, beside ours."""
+    head = ["experiment", "place", "paper (%)", "here (%)", "lowest", "highest", "rounds"]
+    rows: list[list[Value]] = []
+    for exhibit in exhibits:
+        for table in exhibit.tables:
+            if not {PAPER, "panel", "line"} <= set(table.head):
+                continue
+            for row in table.rows:
+                cells = dict(zip(table.head, row, strict=True))
+                if cells[PAPER] is not None:
+                    level = cells.get(LABELS["rho"])
+                    place = f"{cells['panel']}, {level}: {cells['line']}"
+                    ours = [cells[name] for name in ("accuracy (%)", "lowest", "highest", "rounds")]
+                    rows.append([exhibit.title, place, cells[PAPER], *ours])
+    return Table("Numbers of the paper", head, rows)
+
+
+def check_page(page: Path) -> None:
+    """Refuse a page that would replace what it did not make.
+
+    Raises:
+        ConfigError: naming the file or folder, and what to do.
+    """
+    folder = page.with_suffix("")
+    if page.suffix != ".md":
+        msg = f"the page must be a Markdown file: {page} does not end in .md"
+        raise ConfigError(msg)
+    if page.exists() and MARK not in page.read_text(encoding="utf-8"):
+        msg = f"{page} was not made by `rfa reproduce --page`: name another file"
+        raise ConfigError(msg)
+    if folder.exists() and not (folder / NUMBERS).exists():
+        msg = f"the pictures would go to {folder}, which holds something else: name another page"
+        raise ConfigError(msg)
+
+
+def write_page(
+    page: Path, shown: Sequence[tuple[Exhibit, Sequence[Path]]], verdicts: Exhibit
+) -> None:
+    """Write the page, the pictures beside it in a folder of its name, and the table of numbers.
+
+    Args:
+        page: the Markdown file.
+        shown: what to show, and where the pictures of it are.
+        verdicts: the statements, and the paper's numbers.
+
+    Raises:
+        ConfigError: if that would replace what it did not make.
+    """
+    check_page(page)
+    folder = page.with_suffix("")
+    folder.mkdir(parents=True, exist_ok=True)
+    _write_numbers(folder / NUMBERS, [exhibit for exhibit, _ in shown])
+    for old in folder.glob("*.png"):
+        old.unlink()
+    kept = page.read_text(encoding="utf-8").partition(MARK)[0] if page.exists() else "# Results\n\n"
+    paper = any(exhibit.paper for exhibit, _ in shown)
+    lines = [MARK, "", *(_verdicts(verdicts) if paper else ())]
+    for exhibit, pictures in shown:
+        copies = [shutil.copy(path, folder) for path in pictures]
+        lines += section(exhibit, [f"{folder.name}/{Path(copy).name}" for copy in copies])
+    page.write_text(kept + "\n".join(lines).rstrip() + "\n", encoding="utf-8")
+
+
+def _verdicts(verdicts: Exhibit) -> Iterator[str]:
+    yield f"## {verdicts.title}"
+    yield ""
+    yield f"All runs are at this scale: {verdicts.scale}."
+    yield ""
+    for table in verdicts.tables:
+        yield from rows(table)
+
+
+def _write_numbers(path: Path, exhibits: Sequence[Exhibit]) -> None:
+    """Every number of every table, one a row."""
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["experiment", "table", "row", "column", "value"])
+        for exhibit in exhibits:
+            for table in (*(matrix.table for matrix in exhibit.matrices), *exhibit.tables):
+                for number, row in enumerate(table.rows, start=1):
+                    for name, value in zip(table.head, row, strict=True):
+                        shown = f"{value:.6g}" if isinstance(value, float) else value
+                        writer.writerow([exhibit.name, table.title, number, name, shown])

@@ -1,0 +1,267 @@
+"""Each figure and table of the paper, from its file in `experiments/` to what is shown of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rfa.lab.datasets.cache import data_dir, locate
+from rfa.lab.datasets.dataset import DataError
+from rfa.lab.paper import calls, datatable, frozen, weights
+from rfa.lab.paper.byzantine import byzantine_table
+from rfa.lab.paper.scale import Scale, read_scales, scaled_cells
+from rfa.lab.report.arena import gather_arena
+from rfa.lab.report.exhibit import Exhibit
+from rfa.lab.report.gather import find_results, gather
+from rfa.lab.runs.arena import arena_plan
+from rfa.lab.runs.store import Store
+from rfa.lab.runs.sweep import Cell, Part, Sweep, make_sweep
+from rfa.lab.settings.config import ConfigError, read_toml
+from rfa.lab.settings.settings import Settings
+from rfa.lab.tasks.registry import find_task
+
+SCALES = "scales.toml"
+SWEEPS = ("sweep", "weights", "corruptions", "arena")
+KINDS = (*SWEEPS, "frozen", "calls", "data", "theorem")
+NEEDED = {
+    "frozen": ("title", "claim", "paper", "tasks", "corruptions", "rho", "rounds", "steps"),
+    "calls": ("title", "claim", "tasks", "cases", "rounds"),
+    "data": ("title", "claim", "paper", "tasks"),
+    "arena": ("title", "claim", "tasks"),
+}
+"""What files must say that are more than sweeps."""
+THEOREM = {"quick": 15.0, "short": 150.0, "full": 1200.0}
+"""Seconds that the check of the theorem takes, by how much it does."""
+COHORT = 15.0
+"""Seconds that a frozen cohort takes, about."""
+PLACES = (Path(__file__).parent / "experiments", Path(__file__).parents[4] / "experiments")
+"""Where the files are: in an installed package, and in the repository."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A figure, a table or a theorem of the paper.
+
+    Attributes:
+        name: the name of its file.
+        kind: what is done: runs of a sweep, with what else they show (the weights in their
+            rounds, the table of corruptions, attacks and defences), frozen cohorts, the data
+            table, the theorem.
+        plan: what its file says.
+        scale: how much is done.
+        data: the folder of data sets, if there is one.
+        order: its place among the others.
+        beyond: whether it goes beyond the paper.
+    """
+
+    name: str
+    kind: str
+    plan: Mapping[str, Any]
+    scale: Scale
+    data: Path | None = None
+    order: int = 0
+    beyond: bool = False
+
+    def runs(self) -> list[Settings]:
+        """The runs that it needs."""
+        if self.kind in SWEEPS:
+            return [cell.settings for cell in self.with_data.cells]
+        if self.kind in ("frozen", "calls"):
+            return [frozen.frozen_run(task, self.scale, self.plan) for task in self.with_data.tasks]
+        return []
+
+    @property
+    def with_data(self) -> WithData:
+        """What of it can be done with the data at hand."""
+        if self.kind in SWEEPS:
+            sweep = make_sweep(self.name, self.plan)
+            panels, missing = _panels(sweep, self.scale, self.data)
+            values = self.scale.values_of(self.name, sweep.values)
+            whole = dataclasses.replace(sweep, panels=panels, values=values)
+            return WithData(whole, list(scaled_cells(whole, self.scale)), missing=missing)
+        tasks, missing = _tasks(self.plan.get("tasks", ()), self.scale, self.data)
+        return WithData(tasks=tasks, missing=missing)
+
+    @property
+    def seconds(self) -> float:
+        """How long it takes beside its runs, if that is long."""
+        if self.kind == "calls":
+            return COHORT * len(self.plan["cases"]) * len(self.with_data.tasks)
+        return THEOREM.get(self.scale.theorem, 0.0) if self.kind == "theorem" else 0.0
+
+    def show(self, out: Path, command: str) -> Exhibit:
+        """What the results in a folder show."""
+        return dataclasses.replace(
+            self._show(out), command=command, scale=self.scale.words, order=self.order
+        )
+
+    def _show(self, out: Path) -> Exhibit:
+        if self.kind == "theorem":
+            from rfa.lab.paper import theorem  # noqa: PLC0415
+
+            return theorem.exhibits(self.scale.theorem)
+        if self.kind == "data":
+            return datatable.exhibit({**self.plan, "name": self.name}, self.data)
+        return self._show_sweep(out) if self.kind in SWEEPS else self._show_frozen(out)
+
+    def _show_frozen(self, out: Path) -> Exhibit:
+        ready, runs = self.with_data, self.runs()
+        plan = {**self.plan, "name": self.name}
+        names = {task: self.plan["tasks"].get(task, task) for task in ready.tasks}
+        if self.kind == "calls":
+            worths = [one for run in runs for one in calls.measure(run, out, self.data, plan)]
+            made = calls.exhibit(plan, worths, names)
+        else:
+            found = [one for run in runs for one in frozen.freeze(run, out, self.data, plan)]
+            made = frozen.exhibit(plan, found, names)
+        return dataclasses.replace(made, missing=ready.missing, data=_notes(out, runs))
+
+    def _show_sweep(self, out: Path) -> Exhibit:
+        ready = self.with_data
+        assert ready.sweep is not None  # noqa: S101 a sweep has one
+        with Store(out) as store:
+            results = find_results(store, ready.cells)
+            if self.kind == "weights":
+                made = weights.exhibit(ready.sweep, results, store, self.data)
+            else:
+                show = gather_arena if self.kind == "arena" else gather
+                made = show(ready.sweep, results)
+        if self.kind == "corruptions":
+            made = dataclasses.replace(made, tables=[*made.tables, byzantine_table()])
+        absent = len(ready.cells) - len(results)
+        left = [f"{absent} of {len(ready.cells)} runs are not done"] if absent else []
+        return dataclasses.replace(made, missing=[*ready.missing, *left])
+
+
+@dataclass(frozen=True)
+class WithData:
+    """The part of an experiment for which there is data, and what to do about the rest."""
+
+    sweep: Sweep | None = None
+    cells: Sequence[Cell] = ()
+    tasks: Sequence[str] = ()
+    missing: list[str] = field(default_factory=list[str])
+
+
+def find_experiments(
+    names: Sequence[str],
+    scale: str,
+    data: Path | None,
+    places: Sequence[Path] = PLACES,
+    *,
+    beyond: bool = False,
+) -> list[Experiment]:
+    """The experiments of those names; all of the paper where none is given.
+
+    Args:
+        names: their names.
+        scale: the name of a scale.
+        data: the folder of data sets, if it is not what RFA_DATA says.
+        places: folders to look in for the files; the first that has some counts.
+        beyond: whether all means those that go beyond the paper, too.
+
+    Raises:
+        ConfigError: if there is no such experiment or scale, or a file makes no sense.
+    """
+    folder = next((place for place in places if (place / SCALES).exists()), None)
+    if folder is None:
+        msg = f"no {SCALES} is found in {' or '.join(map(str, places))}"
+        raise ConfigError(msg)
+    scales = read_scales(folder / SCALES)
+    known = {path.stem: path for path in sorted(folder.glob("*.toml")) if path.name != SCALES}
+    for name in names:
+        if name not in known:
+            msg = f"no experiment is called {name!r}: there are {', '.join(known)}"
+            raise ConfigError(msg)
+    if scale not in scales:
+        msg = f"no scale is called {scale!r}: there are {', '.join(scales)}"
+        raise ConfigError(msg)
+    found = [_read(known[name], scales[scale], data) for name in names or known]
+    chosen = [experiment for experiment in found if names or beyond or not experiment.beyond]
+    return sorted(chosen, key=lambda experiment: experiment.order)
+
+
+def _read(path: Path, scale: Scale, data: Path | None) -> Experiment:
+    plan = read_toml(path)
+    kind = plan.pop("kind", "sweep")
+    if kind not in KINDS:
+        msg = f"{path}: kind must be one of {', '.join(KINDS)}, not {kind!r}"
+        raise ConfigError(msg)
+    absent = [key for key in NEEDED.get(kind, ()) if key not in plan]
+    if absent:
+        msg = f"{path}: kind {kind!r} needs {', '.join(absent)}"
+        raise ConfigError(msg)
+    order, beyond = plan.pop("order", len(KINDS)), bool(plan.pop("beyond", False))
+    if kind == "arena":
+        plan = arena_plan(path.stem, plan)
+    return Experiment(path.stem, kind, plan, scale, data_dir(data), order, beyond)
+
+
+def _panels(sweep: Sweep, scale: Scale, data: Path | None) -> tuple[list[Part], list[str]]:
+    """The panels whose data is there; the scale's stand-in takes the place of others."""
+    panels: dict[str, Part] = {}
+    missing: dict[str, list[str]] = {}
+    for panel in sweep.panels:
+        if "task" not in panel.settings:
+            msg = f"{sweep.name}: a panel, or [settings], must name the task"
+            raise ConfigError(msg)
+        problem = _problem(str(panel.settings["task"]), data)
+        if not problem:
+            panels[panel.name] = panel
+            continue
+        missing.setdefault(problem, []).append(panel.name)
+        if scale.stand_in:
+            settings = {**panel.settings, "task": scale.stand_in}
+            key = json.dumps(settings, sort_keys=True)
+            panels.setdefault(key, Part(f"{scale.stand_in} for {panel.name}", settings))
+    return list(panels.values()), _grouped(missing, scale)
+
+
+def _tasks(names: Iterable[str], scale: Scale, data: Path | None) -> tuple[list[str], list[str]]:
+    """The tasks whose data is there, or the scale's stand-in."""
+    tasks: dict[str, None] = {}
+    missing: dict[str, list[str]] = {}
+    for task in names:
+        problem = _problem(task, data)
+        if problem:
+            missing.setdefault(problem, []).append(task)
+        if not problem or scale.stand_in:
+            tasks[scale.stand_in if problem else task] = None
+    return list(tasks), _grouped(missing, scale)
+
+
+def _grouped(missing: Mapping[str, Sequence[str]], scale: Scale) -> list[str]:
+    """What is missing for whom, and what stands in for it."""
+    end = f" ({scale.stand_in} stands in)" if scale.stand_in else ""
+    return [f"{'; '.join(names)}: {problem}{end}" for problem, names in missing.items()]
+
+
+def _problem(task: str, data: Path | None) -> str:
+    """What is missing for a task, and what to do; nothing if it can be done."""
+    try:
+        locate(find_task(task).reader, data)
+    except DataError as error:
+        return str(error)
+    return ""
+
+
+def _notes(out: Path, runs: Sequence[Settings]) -> list[str]:
+    wanted = {settings.task for settings in runs}
+    with Store(out) as store:
+        rows = store.runs(aggregator="fedavg")
+    sentences = (
+        f"{row['task']}, {row['devices']} devices" + (f": {row['note']}" if row["note"] else "")
+        for row in rows
+        if row["task"] in wanted
+    )
+    return list(dict.fromkeys(sentences))
+
+
+def all_runs(experiments: Sequence[Experiment]) -> Iterator[Settings]:
+    """The runs of all experiments, those of the first seeds first."""
+    runs = [settings for experiment in experiments for settings in experiment.runs()]
+    yield from sorted(runs, key=lambda settings: settings.seed)

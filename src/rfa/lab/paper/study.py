@@ -1,0 +1,49 @@
+"""Tasks that take EMNIST apart, to find out what the effect of poisoned data depends on.
+
+`rfa run rfa.lab.paper.study:DIGITS` learns the digits alone, `LETTERS` beside it the letters.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from rfa.lab.datasets.dataset import Index
+from rfa.lab.tasks.emnist.reader import Emnist
+from rfa.lab.tasks.registry import TASKS
+
+TEN = 10
+
+
+class Some(Emnist):
+    """EMNIST with some of its labels; writers with fewer than 40 such characters are left out."""
+
+    source = Emnist.name
+    min_examples = 40
+
+    def __init__(self, name: str, *, digits: bool) -> None:
+        self.name, self.digits = name, digits
+        self.version = f"{Emnist.version} {name}"
+
+    def index(self, paths: Mapping[str, Path]) -> Index:
+        """The source's examples, where each unwanted one has a device of its own, too small."""
+        whole = super().index(paths)
+        unwanted = np.flatnonzero((whole.y < TEN) != self.digits)
+        device = whole.device.copy()
+        device[unwanted] = len(whole.names) + np.arange(len(unwanted))
+        names = [*whole.names, *(f"unwanted {row}" for row in unwanted)]
+        return Index(names, device, whole.y)
+
+
+DIGITS, LETTERS = (
+    dataclasses.replace(
+        TASKS["emnist-linear"],
+        name=f"rfa.lab.paper.study:{name.upper()}",
+        title=f"handwritten {name} alone, softmax regression",
+        reader=Some(f"emnist-{name}", digits=name == "digits"),
+    )
+    for name in ("digits", "letters")
+)

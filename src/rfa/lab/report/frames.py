@@ -1,0 +1,205 @@
+"""The pictures of a page: their frames as HTML, and the data that its script draws in them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from rfa.lab.report.exhibit import Exhibit, Line, Panel
+from rfa.lab.report.style import COLOURS, looks
+
+MARKS = (
+    "m-3.5,0a3.5,3.5 0 1,0 7,0a3.5,3.5 0 1,0 -7,0z",  # disc
+    "m-3.2,-3.2h6.4v6.4h-6.4z",  # square
+    "m0,-4.4l4.2,7.4h-8.4z",  # triangle
+    "m0,-4.8l4.2,4.8l-4.2,4.8l-4.2,-4.8z",  # diamond
+    "m0,4.4l4.2,-7.4h-8.4z",  # triangle on its head
+    "m-3.2,-3.2l6.4,6.4m0,-6.4l-6.4,6.4",  # cross
+    "m0,-4.2v8.4m-4.2,-4.2h8.4",  # plus
+)
+DASHES = ("7 4", "2 3", "10 3 2 3", "4 2")
+"""Patterns of bounds; measurements are solid."""
+TOOLS = {
+    "reset": ("Reset the zoom", "M3.5 8a4.5 4.5 0 1 0 1.6-3.4M3 2.5v3.2h3.2"),
+    "in": ("Zoom in", "M8 3v10M3 8h10"),
+    "out": ("Zoom out", "M3 8h10"),
+    "expand": ("Show large", "M9.5 3H13v3.5M6.5 13H3V9.5M13 3L9 7M3 13l4-4"),
+}
+"""What can be done with a panel, and its sign."""
+
+
+def paragraph(kind: str, text: str) -> str:
+    """A paragraph, if there is something to say."""
+    return f'<p class="{kind}">{escape(text)}</p>' if text else ""
+
+
+def pictures(exhibit: Exhibit, name: str) -> str:
+    """The pictures without their lines, which the script draws."""
+    if not exhibit.panels:
+        return ""
+    styles = _styles(exhibit)
+    views = list(dict.fromkeys(panel.view for panel in exhibit.panels))
+    parts = [_chooser(views, name) if len(views) > 1 else ""]
+    for number, view in enumerate(views):
+        own = {i: panel for i, panel in enumerate(exhibit.panels) if panel.view == view}
+        kind = "view other" if number else "view"
+        figures = "\n".join(_figure(panel, i) for i, panel in own.items())
+        parts.append(
+            f'<div class="{kind}">{paragraph("view-title", view)}{_legend(own.values(), styles)}'
+            f'{_reading(own.values())}<div class="grid">{figures}</div></div>'
+        )
+    large = (
+        '<dialog aria-label="One panel"><button type="button" class="shut">Close</button></dialog>'
+    )
+    return f'<div class="pictures">{"".join(parts)}{large}</div>'
+
+
+def _chooser(views: Iterable[str], name: str) -> str:
+    """Which of several pictures is shown."""
+    entries = "".join(
+        f'<label><input type="radio" name="{name}-view" value="{number}"'
+        f"{'' if number else ' checked'}><span>{escape(view or 'main')}</span></label>"
+        for number, view in enumerate(views)
+    )
+    return f'<fieldset class="chooser"><legend>Show</legend>{entries}</fieldset>'
+
+
+def _legend(panels: Iterable[Panel], styles: Mapping[str, _Style]) -> str:
+    """A button for each line of a picture."""
+    dashed = {line.label: line.dashed for panel in panels for line in panel.lines}
+    entries = "".join(
+        f'<button type="button" aria-pressed="true" data-label="{escape(label)}">'
+        f"{_swatch(styles[label], dashed=bound)}<span>{escape(label)}</span></button>"
+        for label, bound in dashed.items()
+    )
+    return f'<div class="legend" role="group" aria-label="Lines">{entries}</div>'
+
+
+def _swatch(style: _Style, *, dashed: bool) -> str:
+    dash = f' stroke-dasharray="{style.dash}"' if dashed else ""
+    mark = "" if dashed else f'<path class="mark" d="M13,7{style.mark}"/>'
+    return (
+        f'<svg class="swatch c{style.colour}" viewBox="0 0 26 14" aria-hidden="true">'
+        f'<path class="line" d="M1,7H25"{dash}/>{mark}</svg>'
+    )
+
+
+def _reading(panels: Iterable[Panel]) -> str:
+    """How lines and bands are to be read."""
+    lines = [line for panel in panels for line in panel.lines]
+    words: list[str] = []
+    if (seeds := max((line.seeds for line in lines), default=1)) > 1:
+        up_to = "" if all(line.seeds == seeds for line in lines) else "up to "
+        words.append(
+            f"Lines are means of {up_to}{seeds} seeds; bands reach from the lowest to the highest."
+        )
+    if any(line.dashed for line in lines):
+        words.append("Broken lines are bounds or references.")
+    return paragraph("reading", " ".join(words))
+
+
+def _figure(panel: Panel, number: int) -> str:
+    """The frame of a panel, with its notes."""
+    notes = [panel.note, *(f"{line.label}: {line.note}" for line in panel.lines if line.note)]
+    tools = "".join(
+        f'<button type="button" class="{kind}" aria-label="{words}" title="{words}">'
+        f'<svg viewBox="0 0 16 16" aria-hidden="true"><path d="{sign}"/></svg></button>'
+        for kind, (words, sign) in TOOLS.items()
+    )
+    keys = f"{panel.title}: arrow keys read values, plus and minus zoom, 0 resets"
+    return (
+        f'<figure class="panel"><figcaption><h3>{escape(panel.title)}</h3>'
+        f'<div class="tools">{tools}</div></figcaption>'
+        f'<div><div class="chart" tabindex="0" role="group" aria-label="{escape(keys)}"'
+        f' data-panel="{number}"><svg role="img" aria-label="{escape(_summary(panel))}"></svg>'
+        f'<div class="tip" hidden></div></div>'
+        f"{''.join(paragraph('note', note) for note in notes)}</div></figure>"
+    )
+
+
+def _summary(panel: Panel) -> str:
+    """A panel in a sentence, for readers who cannot see it."""
+    ends = "; ".join(f"{line.label} {_ends(line, panel.ticks)}" for line in panel.lines)
+    return f"{panel.title}. {panel.y_label} by {panel.x_label}. {ends}."
+
+
+def _ends(line: Line, ticks: Sequence[str]) -> str:
+    known = [(x, y) for x, y in zip(line.x, line.mean, strict=True) if math.isfinite(y)]
+    if not known:
+        return "has no values"
+    (start, first), (end, last) = known[0], known[-1]
+    begin = f"is {first:.4g} at {_place(start, ticks)}"
+    return begin if len(known) == 1 else f"{begin} and {last:.4g} at {_place(end, ticks)}"
+
+
+def _place(x: float, ticks: Sequence[str]) -> str:
+    """A place on the horizontal axis, by its name if it has one."""
+    return ticks[int(x)] if x in range(len(ticks)) else f"{x:.6g}"
+
+
+def panel_data(exhibits: Iterable[Exhibit]) -> str:
+    """The panels of each exhibit as JSON that cannot end the element it stands in."""
+    panels = [_panels(exhibit) for exhibit in exhibits]
+    text = json.dumps(panels, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c")
+
+
+def _panels(exhibit: Exhibit) -> list[dict[str, Any]]:
+    styles = _styles(exhibit)
+    return [_panel(panel, styles) for panel in exhibit.panels]
+
+
+def _panel(panel: Panel, styles: Mapping[str, _Style]) -> dict[str, Any]:
+    return {
+        "xLabel": panel.x_label,
+        "yLabel": panel.y_label,
+        "ticks": list(panel.ticks),
+        "logX": panel.log_x,
+        "logY": panel.log_y,
+        "lines": [_line(line, styles[line.label]) for line in panel.lines],
+    }
+
+
+def _line(line: Line, style: _Style) -> dict[str, Any]:
+    return {
+        "label": line.label,
+        "colour": style.colour,
+        "mark": style.mark,
+        "dash": style.dash if line.dashed else "",
+        "x": [_finite(x) for x in line.x],
+        "mean": _heights(line.mean),
+        "low": _heights(line.low),
+        "high": _heights(line.high),
+    }
+
+
+def _heights(values: Iterable[float]) -> list[float | None]:
+    """Numbers to six digits, which are more than can be seen."""
+    return [_finite(float(f"{value:.6g}")) for value in values]
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+@dataclass(frozen=True)
+class _Style:
+    """How a label looks: the colour is never the only difference."""
+
+    colour: int
+    mark: str
+    dash: str
+
+
+def _styles(exhibit: Exhibit) -> dict[str, _Style]:
+    """A style for each label, the same in all panels."""
+    return {
+        label: _Style(
+            number % len(COLOURS), MARKS[number % len(MARKS)], DASHES[number % len(DASHES)]
+        )
+        for label, number in looks(exhibit).items()
+    }

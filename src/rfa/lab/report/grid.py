@@ -1,0 +1,87 @@
+"""Tables of a page: numbers to the digits that they need, on the right."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from html import escape
+
+from rfa.lab.report.exhibit import Table, Value
+
+SHORT = 12
+"""Tables of at most so many rows are open from the start."""
+DIGITS = 4
+LONG = 10_000
+"""From here on thousands are set apart."""
+WIDE = 1e4
+"""Columns that span more than this factor show each number to its own digits."""
+
+
+def grid(table: Table, *, shown: bool) -> str:
+    """A table that opens and closes; short ones are open."""
+    title = escape(table.title)
+    columns = [_column([row[i] for row in table.rows]) for i in range(len(table.head))]
+    numeric = [any(_is_number(row[i]) for row in table.rows) for i in range(len(table.head))]
+    head = "".join(map(_cell_head, table.head, numeric))
+    rows = "\n".join(
+        f"<tr>{''.join(map(_cell, cells, numeric))}</tr>" for cells in zip(*columns, strict=True)
+    )
+    opened = " open" if shown or len(table.rows) <= SHORT else ""
+    count = f"{len(table.rows)} {'row' if len(table.rows) == 1 else 'rows'}"
+    return f"""<details class="table"{opened}>
+<summary><h3>{title}</h3> <small>{count}</small></summary>
+<div class="scroll" role="region" aria-label="{title}" tabindex="0">
+<table>
+<thead><tr>{head}</tr></thead>
+<tbody>
+{rows}
+</tbody>
+</table>
+</div>
+</details>"""
+
+
+def _cell_head(text: str, number: bool) -> str:
+    return f'<th scope="col"{_right(number)}>{escape(text)}</th>'
+
+
+def _cell(text: str, number: bool) -> str:
+    return f"<td{_right(number)}>{escape(text)}</td>"
+
+
+def _right(number: bool) -> str:
+    return ' class="number"' if number else ""
+
+
+def _is_number(value: Value) -> bool:
+    return isinstance(value, int | float)
+
+
+def _column(values: Sequence[Value]) -> list[str]:
+    """A column as text: as many decimals for all as its largest number needs for four digits."""
+    sizes = [abs(v) for v in values if isinstance(v, int | float) and math.isfinite(v) and v]
+    wide = bool(sizes) and max(sizes) > WIDE * min(sizes)
+    places = max(0, DIGITS - 1 - math.floor(math.log10(max(sizes)))) if sizes else 0
+    needed = max((_decimals(v, places) for v in values if isinstance(v, float)), default=0)
+    return [_text(value, None if wide else needed) for value in values]
+
+
+def _decimals(value: float, places: int) -> int:
+    """How many of so many decimals are not noughts at the end."""
+    return len(f"{value:.{places}f}".rstrip("0").partition(".")[2])
+
+
+def _text(value: Value, places: int | None) -> str:
+    match value:
+        case None:
+            return "–"  # noqa: RUF001
+        case float() if not math.isfinite(value):
+            return "–"  # noqa: RUF001
+        case float() if places is None:
+            return f"{value:.{DIGITS}g}"
+        case float():
+            return f"{value:,.{places}f}" if abs(value) >= LONG else f"{value:.{places}f}"
+        case int():
+            return f"{value:,}" if abs(value) >= LONG else str(value)
+        case _:
+            return value

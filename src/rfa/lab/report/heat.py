@@ -1,0 +1,115 @@
+"""Matrices as pictures for papers: a square for each number, in the shades of its picture."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+from rfa.lab.report.exhibit import Entry, Matrix
+from rfa.lab.report.style import DEEP, SHADES, Shading, shading
+
+WIDE = 8
+"""Matrices of more columns than this stand below each other."""
+SQUARE = (0.62, 0.34)
+"""The width and the height of a place, in inches."""
+MARGIN = (2.1, 2.3)
+"""What names, title and note take beside and around a matrix, in inches."""
+LETTERS = 10
+"""The letters that fit below a place."""
+UNKNOWN = "#e4e6e9"
+GAP = 0.25
+"""How far the rows that sum up stand below the others, in rows."""
+
+
+def heat_figure(matrices: Sequence[Matrix]) -> Any:
+    """A figure with a matrix after the other, and the scale of the shades."""
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    beside = len(matrices) if max(len(matrix.columns) for matrix in matrices) <= WIDE else 1
+    rows = math.ceil(len(matrices) / beside)
+    width = max(SQUARE[0] * len(matrix.columns) for matrix in matrices) + MARGIN[0]
+    height = max(SQUARE[1] * len(matrix.rows) for matrix in matrices) + MARGIN[1]
+    figure: Any = Figure(figsize=(beside * width, rows * height + 0.5), layout="constrained")
+    places = figure.subplots(rows, beside, squeeze=False).ravel()
+    shades = shading(matrices)
+    for axes, matrix in zip(places, matrices, strict=True):
+        _matrix(axes, matrix, shades)
+    _scale(figure, list(places), matrices[0].label, shades)
+    return figure
+
+
+def _matrix(axes: Any, matrix: Matrix, shades: Shading) -> None:
+    heights = [_height(matrix, row) for row in range(len(matrix.rows))]
+    for y, entries in zip(heights, matrix.entries, strict=True):
+        for x, entry in enumerate(entries):
+            _square(axes, x, y, entry, shades)
+    axes.set_xlim(-0.5, len(matrix.columns) - 0.5)
+    axes.set_ylim(max(heights, default=0) + 0.5, -0.5)
+    names = range(len(matrix.columns))
+    axes.set_xticks(names, matrix.columns, rotation=35, ha="left", rotation_mode="anchor")
+    axes.set_yticks(heights, matrix.rows)
+    for name in axes.get_yticklabels()[len(matrix.rows) - matrix.summary :]:
+        name.set_fontweight("bold")
+    axes.tick_params(length=0, labelsize=8, top=False, labeltop=True, labelbottom=False)
+    axes.spines[:].set_visible(False)
+    axes.set_title(textwrap.fill(matrix.title, 60), fontsize=10, fontweight="bold", loc="left")
+    lines = _groups(axes, matrix, max(heights, default=0) + 0.5)
+    note = textwrap.fill(matrix.note, int(LETTERS * (len(matrix.columns) + 2)))
+    axes.annotate(
+        note, (0, 0), (0, -8 - 11 * lines), xycoords="axes fraction", textcoords="offset points",
+        fontsize=7, color="#444444", va="top", annotation_clip=False,
+    )  # fmt: skip
+
+
+def _height(matrix: Matrix, row: int) -> float:
+    return row + (GAP if row >= len(matrix.rows) - matrix.summary else 0)
+
+
+def _square(axes: Any, x: int, y: float, entry: Entry, shades: Shading) -> None:
+    shade = shades.of(entry.value)
+    axes.add_patch(_patch(x, y, UNKNOWN if shade is None else SHADES[shade]))
+    ink = "white" if shade is not None and shade < DEEP else "black"
+    text = "-" if shade is None else f"{entry.value:.1f}{entry.mark}"
+    weight = "bold" if entry.best else "normal"
+    axes.text(x, y, text, ha="center", va="center", color=ink, fontsize=8, fontweight=weight)
+    if entry.best:
+        axes.add_patch(_patch(x, y, "none", 0.84, 0.74, edgecolor=ink, linewidth=1.2))
+
+
+def _patch(
+    x: float, y: float, colour: str, width: float = 0.96, height: float = 0.92, **look: Any
+) -> Any:
+    from matplotlib.patches import Rectangle  # noqa: PLC0415
+
+    return Rectangle((x - width / 2, y - height / 2), width, height, facecolor=colour, **look)
+
+
+def _groups(axes: Any, matrix: Matrix, bottom: float) -> int:
+    """A bracket below the columns of each group, with its name; how many lines that takes."""
+    start, lines = 0, 0
+    for group, columns in itertools.groupby(matrix.groups):
+        end = start + len(list(columns))
+        name = textwrap.fill(group, int(LETTERS * (end - start)))
+        lines = max(lines, name.count("\n") + 1)
+        ends = [start - 0.4, end - 0.6]
+        axes.plot(ends, [bottom + 0.15] * 2, color="#444444", linewidth=1.2, clip_on=False)
+        axes.annotate(
+            name, ((start + end - 1) / 2, bottom), (0, -8), textcoords="offset points",
+            ha="center", va="top", fontsize=8, annotation_clip=False,
+        )  # fmt: skip
+        start = end
+    return lines
+
+
+def _scale(figure: Any, places: list[Any], label: str, shades: Shading) -> None:
+    from matplotlib.cm import ScalarMappable  # noqa: PLC0415
+    from matplotlib.colors import ListedColormap, Normalize  # noqa: PLC0415
+
+    colours = ScalarMappable(Normalize(shades.low, shades.high), ListedColormap(SHADES))
+    bar = figure.colorbar(colours, ax=places, shrink=0.6, aspect=30, pad=0.02)
+    bar.set_label(label, fontsize=8)
+    bar.ax.tick_params(labelsize=8)
+    bar.outline.set_visible(False)

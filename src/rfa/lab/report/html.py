@@ -1,0 +1,169 @@
+"""One page of exhibits: a single HTML file that asks for nothing from anywhere.
+
+All text is in the document itself; the page's own script draws the lines and makes them answer.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib import resources
+
+from rfa.lab.report.exhibit import Exhibit
+from rfa.lab.report.frames import panel_data, paragraph, pictures
+from rfa.lab.report.grid import grid
+from rfa.lab.report.html_matrix import squares
+
+TITLE = "rfa: the paper, reproduced"
+SCRIPTS = ("numbers.js", "chart.js", "page.js")
+"""The script of the page, in order."""
+IDS = ("page-data", "contents", "main")
+"""Identifiers of the page itself, which no exhibit can take."""
+COPY = '<button type="button" class="copy" aria-live="polite">Copy</button>'
+
+
+def page(exhibits: Sequence[Exhibit], *, title: str = TITLE, made: str = "") -> str:
+    """One self-contained HTML document that shows the exhibits.
+
+    Args:
+        exhibits: what is shown, in order.
+        title: the title of the page.
+        made: when the page was made and with what, in words.
+    """
+    style, script = _asset("page.css"), "".join(_asset(name) for name in SCRIPTS)
+    policy = (
+        f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    names = _identifiers(exhibits)
+    body = "\n".join(map(_section, exhibits, names)) or '<p class="notice">Nothing to show.</p>'
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="referrer" content="no-referrer">
+<title>{escape(title)}</title>
+<style>{style}</style>
+</head>
+<body>
+<a class="skip" href="#main">Skip to the results</a>
+<header class="top">
+<h1>{escape(title)}</h1>
+{paragraph("made", made)}
+</header>
+<div class="layout">
+{_contents(exhibits, names)}
+<main id="main">
+<noscript><p class="notice">Pictures need JavaScript, which is switched off here.
+The claims, tables and commands below do not.</p></noscript>
+{body}
+</main>
+</div>
+<script type="application/json" id="page-data">{panel_data(exhibits)}</script>
+<script>{script}</script>
+</body>
+</html>
+"""
+
+
+def _asset(name: str) -> str:
+    return resources.files("rfa.lab.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    """A text as a content security policy names it."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _identifiers(exhibits: Iterable[Exhibit]) -> list[str]:
+    """A name for each exhibit that can stand in an address, all different."""
+    found: list[str] = []
+    for exhibit in exhibits:
+        stem = re.sub(r"[^a-z0-9]+", "-", exhibit.name.lower()).strip("-") or "exhibit"
+        name, number = stem, 2
+        while name in found or name in IDS:
+            name, number = f"{stem}-{number}", number + 1
+        found.append(name)
+    return found
+
+
+def _contents(exhibits: Iterable[Exhibit], names: Iterable[str]) -> str:
+    entries = "\n".join(
+        f'<li><a href="#{name}">{escape(exhibit.title)}{_small(exhibit)}</a></li>'
+        for exhibit, name in zip(exhibits, names, strict=True)
+    )
+    return f"""<nav id="contents" aria-label="Contents">
+<details open>
+<summary>Contents</summary>
+<ol>
+{entries}
+</ol>
+</details>
+</nav>"""
+
+
+def _small(exhibit: Exhibit) -> str:
+    """What stands below a title in the contents."""
+    words = [exhibit.paper, "incomplete" if exhibit.missing else ""]
+    text = ", ".join(filter(None, words))
+    return f" <small>{escape(text)}</small>" if text else ""
+
+
+def _section(exhibit: Exhibit, name: str) -> str:
+    drawn = exhibit.panels or exhibit.matrices
+    parts = [
+        paragraph("paper", exhibit.paper),
+        f'<h2 id="{name}-title">{escape(exhibit.title)}</h2>',
+        paragraph("claim", exhibit.claim),
+        *(_missing(exhibit)),
+        pictures(exhibit, name),
+        *squares(exhibit.matrices),
+        *(grid(table, shown=not drawn) for table in exhibit.tables),
+        _origin(exhibit),
+    ]
+    inside = "\n".join(filter(None, parts))
+    start = f'<section class="exhibit" id="{name}" aria-labelledby="{name}-title">'
+    return f"{start}\n{inside}\n</section>"
+
+
+def _missing(exhibit: Exhibit) -> list[str]:
+    """The notice of what is not shown."""
+    missing = list(exhibit.missing)
+    if not (missing or exhibit.panels or exhibit.matrices or exhibit.tables):
+        missing = ["There is nothing to show yet."]
+    if not missing:
+        return []
+    entries = "".join(f"<li>{escape(text)}</li>" for text in missing)
+    return [f'<div class="notice" role="note"><strong>Missing</strong><ul>{entries}</ul></div>']
+
+
+def _origin(exhibit: Exhibit) -> str:
+    """How the exhibit was made: the command, how much of it was done, the data."""
+    parts: list[str] = []
+    if exhibit.command:
+        code = f'<pre tabindex="0"><code>{escape(exhibit.command)}</code></pre>{COPY}'
+        parts.append(f'<dt>Command</dt><dd><div class="command">{code}</div></dd>')
+    if exhibit.scale:
+        parts.append(f"<dt>Scale</dt><dd>{escape(exhibit.scale)}</dd>")
+    if exhibit.data:
+        entries = "".join(f"<li>{_badge(text)}{escape(text)}</li>" for text in exhibit.data)
+        parts.append(f"<dt>Data</dt><dd><ul>{entries}</ul></dd>")
+    if not parts:
+        return ""
+    return f'<h3>How it was made</h3>\n<dl class="origin">{"".join(parts)}</dl>'
+
+
+def _badge(sentence: str) -> str:
+    """A mark before a sentence about data that the paper did not use."""
+    lower = sentence.lower()
+    if "synthetic" in lower:
+        return '<strong class="badge">synthetic data</strong> '
+    if "artificial devices" in lower:
+        return '<strong class="badge">artificial devices</strong> '
+    return ""

@@ -1,0 +1,55 @@
+"""A folder of results: what each experiment shows, its pictures, and the page of all."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+from collections.abc import Sequence
+from pathlib import Path
+
+from rfa.lab.report.draw import draw
+from rfa.lab.report.exhibit import Exhibit, ExhibitError, load, save
+from rfa.lab.report.html import page
+
+EXHIBITS, PICTURES, PAGE = "exhibits", "pictures", "report.html"
+
+
+def keep(exhibit: Exhibit, out: Path) -> list[Path]:
+    """Keep what an experiment shows in a folder of results, and draw it."""
+    save(exhibit, out / EXHIBITS / f"{exhibit.name}.json")
+    return draw(exhibit, out / PICTURES)
+
+
+def known_exhibits(out: Path) -> dict[str, Path]:
+    """The files of what experiments show, by name."""
+    return {path.stem: path for path in sorted((out / EXHIBITS).glob("*.json"))}
+
+
+def find_exhibits(out: Path, names: Sequence[str] | None = None) -> list[Exhibit]:
+    """The exhibits in a folder of results, all of them or those named, in their order.
+
+    Raises:
+        ExhibitError: if one is not there, or cannot be read.
+    """
+    known = known_exhibits(out)
+    chosen = list(known) if names is None else names
+    for name in chosen:
+        if name not in known:
+            msg = f"nothing in {out} is called {name!r}: there is {', '.join(known) or 'nothing'}"
+            raise ExhibitError(msg)
+    found = [load(known[name]) for name in chosen]
+    return sorted(found, key=lambda exhibit: (exhibit.order, exhibit.name))
+
+
+def write_report(
+    out: Path, exhibits: Sequence[Exhibit] | None = None, to: Path | None = None
+) -> Path:
+    """Write the page, by default of all exhibits in the folder, and say where it is."""
+    shown = find_exhibits(out) if exhibits is None else exhibits
+    path = to or out / PAGE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    made = f"Made on {datetime.date.today():%d %B %Y} with rfa {importlib.metadata.version('rfa')}."
+    paper = any(exhibit.paper for exhibit in shown)
+    title = "rfa: the paper, reproduced" if paper else "rfa: results"
+    path.write_text(page(shown, title=title, made=made), encoding="utf-8")
+    return path

@@ -1,0 +1,62 @@
+"""Single runs as an exhibit: one panel a task, one line for runs that differ in the seed alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rfa.lab.report.exhibit import Exhibit
+from rfa.lab.report.gather import Result, gather
+from rfa.lab.runs.store import Store
+from rfa.lab.runs.sweep import AXES, Cell, Part, Sweep
+from rfa.lab.settings.settings import FIELDS, Settings
+
+
+def show_runs(store: Store, rows: Sequence[Mapping[str, Any]], command: str) -> Exhibit:
+    """How runs went, against calls of the oracle and against rounds."""
+    labels = _labels(rows)
+    results = [
+        Result(
+            Cell(row["task"], labels[row["run"]], None, _settings(row)),
+            row,
+            store.table("evaluations", run=row["run"]),
+        )
+        for row in rows
+    ]
+    sweep = Sweep(
+        name="runs",
+        title="Runs",
+        panels=[Part(task, {}) for task in dict.fromkeys(row["task"] for row in rows)],
+        lines=[Part(label, {}) for label in dict.fromkeys(labels.values())],
+        seeds=sorted({row["seed"] for row in rows}),
+        axes=AXES[:2],
+        measures=("test_accuracy", "train_loss"),
+    )
+    return gather(sweep, results, command=command)
+
+
+def _settings(row: Mapping[str, Any]) -> Settings:
+    values = json.loads(row["settings"])
+    unknown = sorted(set(values) - set(FIELDS))
+    if unknown:
+        msg = f"{row['run']} has a setting {unknown[0]!r}, which this version does not know"
+        raise ValueError(msg)
+    return Settings(**values)
+
+
+def _labels(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """A name for each run; runs that differ in more than the seed have different ones."""
+    kinds: dict[str, str] = {}
+    labels: dict[str, str] = {}
+    for row in rows:
+        values = json.loads(row["settings"])
+        values.pop("seed")
+        kind = json.dumps(values, sort_keys=True)
+        level = f", {row['corruption']} {row['rho']:g}" if row["rho"] else ""
+        brief = f"{row['aggregator']}{level}"
+        if kind not in kinds:
+            twin = brief in kinds.values()
+            kinds[kind] = f"{brief} ({row['run'].rsplit('.', 1)[-1]})" if twin else brief
+        labels[row["run"]] = kinds[kind]
+    return labels

@@ -1,0 +1,63 @@
+"""How lines and matrices look, on the page and in pictures: the same wherever they come up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rfa.lab.report.exhibit import Exhibit, Matrix
+
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c6d31")
+"""Okabe and Ito's, which colour-blind readers can tell apart; the style sheet has the same."""
+FIXED = {"RFA": 0, "FedAvg": 1, "one-step RFA": 2}
+"""Lines that look the same in every exhibit."""
+
+
+def looks(exhibit: Exhibit) -> dict[str, int]:
+    """A number for each label of an exhibit, which decides colour and mark.
+
+    A bound has the number of the line that it bounds, if its name begins with that line's.
+    """
+    dashed = {line.label: line.dashed for panel in exhibit.panels for line in panel.lines}
+    found = {label: FIXED[label] for label in dashed if label in FIXED}
+    free = iter(n for n in range(len(dashed) + len(FIXED)) if n not in found.values())
+    for label, bound in dashed.items():
+        owner = next((name for name in found if label.startswith(f"{name}, ")), None)
+        if label not in found:
+            found[label] = found[owner] if bound and owner else next(free)
+    return found
+
+
+SHADES = (
+    "#00224e", "#123570", "#3b496c", "#575d6d", "#707173",
+    "#8a8678", "#a59c74", "#c3b369", "#e1cc55", "#fee838",
+)  # fmt: skip
+"""Of matrices, from low to high: cividis, which looks the same to colour-blind readers; the style
+sheet has the same."""
+DEEP = 5
+"""So many of the shades are deep: white can be read on them, and black on the others."""
+
+
+@dataclass(frozen=True)
+class Shading:
+    """The shades of a picture, from its lowest number to its highest."""
+
+    low: float
+    high: float
+
+    def of(self, value: float) -> int | None:
+        """The number of the shade of a value; None if it is not known."""
+        if not math.isfinite(value):
+            return None
+        if self.high <= self.low:
+            return len(SHADES) - 1
+        share = (value - self.low) / (self.high - self.low)
+        return min(len(SHADES) - 1, max(0, int(share * len(SHADES))))
+
+
+def shading(matrices: Iterable[Matrix]) -> Shading:
+    """One for all matrices of a picture."""
+    values = [one.value for matrix in matrices for row in matrix.entries for one in row]
+    known = [value for value in values if math.isfinite(value)]
+    return Shading(min(known, default=0.0), max(known, default=0.0))

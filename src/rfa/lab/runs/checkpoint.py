@@ -1,0 +1,118 @@
+"""Checkpoints: all that a run needs to go on, in one file that is replaced as a whole."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import os
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rfa.aggregators.adaptive_radius import Radius
+from rfa.lab.simulation.rounds import State
+from rfa.lab.simulation.server_optimizer import ServerState
+
+
+class CheckpointError(Exception):
+    """A checkpoint cannot be read, or belongs to something else."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A run at the end of a round.
+
+    Attributes:
+        state: where it is.
+        places: where the u_i lie, if there are such.
+        first_loss: the training loss before the first round.
+        seconds: how long the run took so far.
+        data: the digest of the data it runs on.
+        done: whether the run has ended, and if so how: "finished" or "diverged"; else "".
+    """
+
+    state: State
+    places: NDArray[np.int8] | None
+    first_loss: float
+    seconds: float
+    data: str
+    done: str = ""
+
+
+def save(checkpoint: Checkpoint, path: Path) -> None:
+    """Write a checkpoint; whoever is killed meanwhile leaves the old one."""
+    state = checkpoint.state
+    arrays: dict[str, Any] = {
+        "model": state.model,
+        "numbers": np.array(
+            [state.round, state.calls, state.rejected, state.dropped, state.stopped]
+        ),
+        "radius": np.array(dataclasses.astuple(state.radius)),
+        "times": np.array([checkpoint.first_loss, checkpoint.seconds]),
+        "texts": np.array([checkpoint.data, checkpoint.done]),
+    }
+    optional = {
+        "momentum": state.server.momentum,
+        "squares": state.server.squares,
+        "places": checkpoint.places,
+    }
+    arrays |= {name: array for name, array in optional.items() if array is not None}
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    write_whole(path, buffer.getbuffer())
+
+
+def load(path: Path) -> Checkpoint | None:
+    """The checkpoint at a path, or None where there is none.
+
+    Raises:
+        CheckpointError: if the file is not a whole checkpoint.
+    """
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as content:
+            arrays = dict(content)
+        return _from_arrays(arrays)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, IndexError, EOFError, zipfile.BadZipFile) as error:
+        msg = f"the checkpoint {path} cannot be read ({error}): start anew with --fresh"
+        raise CheckpointError(msg) from None
+
+
+def write_whole(path: Path, content: Any) -> None:
+    """Write a file so that there is the old content or the new, and never a part.
+
+    Raises:
+        CheckpointError: naming the file, if it cannot be written.
+    """
+    part = path.with_name(path.name + ".part")
+    try:
+        with part.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError as error:
+        msg = f"{path} cannot be written: {error}"
+        raise CheckpointError(msg) from None
+
+
+def _from_arrays(arrays: dict[str, Any]) -> Checkpoint:
+    t, *counts = (int(number) for number in arrays["numbers"])
+    first_loss, seconds = (float(number) for number in arrays["times"])
+    data, done = (str(text) for text in arrays["texts"])
+    server = ServerState(arrays.get("momentum"), arrays.get("squares"))
+    state = State(t, arrays["model"], server, *counts, radius=_radius(arrays.get("radius")))
+    return Checkpoint(state, arrays.get("places"), first_loss, seconds, data, done)
+
+
+def _radius(numbers: Any) -> Radius:
+    """The radius as it was kept; checkpoints of earlier versions have none."""
+    if numbers is None:
+        return Radius()
+    nu, stride, toward, run, turned = (float(number) for number in numbers)
+    return Radius(nu, stride, int(toward), int(run), bool(turned))

@@ -1,0 +1,107 @@
+"""How long runs will take, said before they start.
+
+The costs are seconds of one processor, measured on one; what a folder of results has seen already
+corrects them for the machine at hand.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rfa.lab.settings.settings import FIELDS, Settings
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a task takes.
+
+    Attributes:
+        devices: how many devices there are to evaluate.
+        examples: how many training examples a device has, about.
+        device: seconds for a device in a round, whatever it computes.
+        step: seconds for a local step, whatever the batch.
+        example: seconds for an example in a step.
+        evaluation: seconds to evaluate an example.
+    """
+
+    devices: int
+    examples: int
+    device: float
+    step: float
+    example: float
+    evaluation: float
+
+
+LINEAR = Cost(450, 220, 8e-4, 5e-5, 0.0, 3e-6)
+COSTS = {
+    "emnist-linear": LINEAR,
+    "glyphs-linear": LINEAR,
+    "emnist-convnet": Cost(450, 220, 5e-2, 0.0, 3e-3, 1.3e-3),
+    "glyphs-convnet": Cost(450, 220, 5e-2, 0.0, 3e-3, 1.3e-3),
+    "shakespeare-lstm": Cost(628, 3500, 5e-3, 1.5e-3, 1e-4, 1.2e-4),
+    "sent140-linear": Cost(877, 60, 1e-4, 2e-5, 0.0, 1e-6),
+}
+START = 4.0
+"""Seconds to start a run: processes, imports, data."""
+
+
+def seconds(settings: Settings) -> float:
+    """How long a run takes on one processor, about; tasks of the user's own count as linear."""
+    cost = COSTS.get(settings.task, LINEAR)
+    size = settings.batch_size
+    if settings.batch_share:
+        size = max(1, round(settings.batch_share * cost.examples))
+    size = min(size, cost.examples)
+    steps = settings.local_steps or settings.local_epochs * math.ceil(cost.examples / size)
+    steps *= 2 if settings.personalize else 1
+    device = cost.device + steps * (cost.step + size * cost.example)
+    evaluated = min(settings.eval_examples or cost.examples, cost.examples)
+    devices = settings.devices or cost.devices
+    evaluations = 1 + settings.rounds / settings.eval_every
+    return (
+        START
+        + settings.rounds * settings.devices_per_round * device
+        + evaluations * devices * evaluated * cost.evaluation
+    )
+
+
+def pace(rows: Sequence[Mapping[str, Any]]) -> float:
+    """How much longer finished runs took than was thought; 1 where there are none.
+
+    Runs whose settings this version does not know are left out.
+    """
+    known = [_ratio(row) for row in rows if row["status"] == "finished"]
+    found = [ratio for ratio in known if ratio is not None]
+    return statistics.median(found) if found else 1.0
+
+
+def in_words(total: float) -> str:
+    """A number of seconds as people say it.
+
+    >>> in_words(42), in_words(150), in_words(9000)
+    ('less than a minute', 'about 3 minutes', 'about 2.5 hours')
+    """
+    if total < 60:  # noqa: PLR2004
+        return "less than a minute"
+    if total < 90 * 60:
+        minutes = math.ceil(total / 60)
+        return f"about {minutes} minute{'s' if minutes > 1 else ''}"
+    return f"about {total / 3600:.1f} hours"
+
+
+def _ratio(row: Mapping[str, Any]) -> float | None:
+    values = json.loads(row["settings"])
+    if not set(values) <= set(FIELDS):
+        return None
+    try:
+        settings = Settings(**values)
+    except ValueError:
+        return None
+    counted = dataclasses.replace(settings, rounds=max(1, row["rounds"]))
+    return row["seconds"] / max(seconds(counted) - START, 1e-9)

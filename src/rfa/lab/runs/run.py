@@ -1,0 +1,333 @@
+"""A run from its settings to its results: rounds, evaluations, checkpoints, and going on.
+
+Every random choice comes from a stream that the settings and the round name, so a checkpoint is the
+state and nothing else, and a run that was killed ends bit for bit as one that was not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import hashlib
+import importlib.metadata
+import json
+import math
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+import numpy as np
+
+from rfa._plugins import plugin_source
+from rfa._threads import cores
+from rfa.lab.datasets.cache import data_dir, load
+from rfa.lab.datasets.dataset import Population
+from rfa.lab.runs import checkpoint as checkpoints
+from rfa.lab.runs.checkpoint import Checkpoint, CheckpointError
+from rfa.lab.runs.lock import only_one
+from rfa.lab.runs.store import Store
+from rfa.lab.settings.config import run_name
+from rfa.lab.settings.settings import Settings
+from rfa.lab.simulation.rounds import (
+    Engine,
+    Evaluation,
+    Facts,
+    LocalEngine,
+    State,
+    evaluate,
+    play_round,
+)
+from rfa.lab.tasks.registry import find_task
+from rfa.lab.training.devices import Devices
+from rfa.lab.training.personal import PersonalFile, Places
+from rfa.lab.training.pool import Crew, hire
+
+VERSION = importlib.metadata.version("rfa")
+CHECKPOINT, PERSONAL, LOCK = "checkpoint.npz", "personal.f32", "lock"
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a run is done, which makes no difference to its numbers.
+
+    Attributes:
+        out: the folder of results.
+        data: the folder of data sets; by default what RFA_DATA says.
+        workers: worker processes; by default one for each processor.
+        checkpoint_every: rounds between two checkpoints.
+        fresh: start anew, whatever there is.
+    """
+
+    out: Path
+    data: Path | None = None
+    workers: int = 0
+    checkpoint_every: int = 10
+    fresh: bool = False
+
+
+class Digest(Protocol):
+    """A digest on its way, as hashlib makes them."""
+
+    def update(self, data: Any, /) -> None:
+        """Take in more."""
+        ...
+
+    def copy(self) -> Self:
+        """Another one that has taken in the same."""
+        ...
+
+    def hexdigest(self) -> str:
+        """What it comes to."""
+        ...
+
+
+class Watcher(Protocol):
+    """Whoever wants to know how a run goes."""
+
+    def on_status(self, text: str) -> None:
+        """Something that takes time begins."""
+        ...
+
+    def on_begin(self, settings: Settings, devices: Devices, state: State) -> None:
+        """The rounds begin, or go on."""
+        ...
+
+    def on_round(self, state: State, facts: Facts) -> None:
+        """A round is done."""
+        ...
+
+    def on_evaluation(self, evaluation: Evaluation) -> None:
+        """The model was evaluated."""
+        ...
+
+
+MakeEngine = Callable[[Devices, Crew], Engine]
+
+
+def run(
+    settings: Settings, options: Options, watcher: Watcher, elsewhere: MakeEngine | None = None
+) -> dict[str, Any]:
+    """Do a run, or what is left of it, and return its row of the store.
+
+    Args:
+        settings: the settings.
+        options: how it is done.
+        watcher: who is told how it goes.
+        elsewhere: makes the engine, if devices train elsewhere than in the workers here.
+
+    Raises:
+        DataError, CorruptionError, CheckpointError, StoreError, WorkerError, LockedError: each
+            with a message for the user.
+        ValueError: if the settings do not fit the data.
+    """
+    name = run_name(settings)
+    folder = options.out / name
+    task = find_task(settings.task)
+    directory = data_dir(options.data)
+    population = load(task.reader, directory, iid=settings.iid, on_progress=watcher.on_status)
+    devices = Devices(settings, task, population)
+    with Store(options.out) as store:
+        folder.mkdir(parents=True, exist_ok=True)
+        with only_one(folder / LOCK, name):
+            if options.fresh:
+                _forget(folder)
+            journey = _Journey(name, folder, devices, store, options, watcher, elsewhere)
+            journey.go(_digest(population, devices), task.note(population.names), directory)
+        return store.runs(run=name)[0]
+
+
+@dataclass
+class _Journey:
+    """A run on its way."""
+
+    name: str
+    folder: Path
+    devices: Devices
+    store: Store
+    options: Options
+    watcher: Watcher
+    elsewhere: MakeEngine | None
+    rounds: list[Facts] = field(default_factory=list[Facts])
+    evaluations: list[tuple[Evaluation, float]] = field(
+        default_factory=list[tuple[Evaluation, float]]
+    )
+    began: float = 0.0
+    before: float = 0.0
+    first_loss: float = math.nan
+    places: Places | None = None
+    data: str = ""
+    last: Evaluation | None = None
+
+    def go(self, data: str, note: str, directory: Path | None) -> None:
+        """From where the last checkpoint is to the end."""
+        self.data = data
+        saved = checkpoints.load(self.folder / CHECKPOINT)
+        if saved is not None and saved.data != data:
+            msg = f"the data, or your own code, has changed since {self.name} began: "
+            msg += "start anew with --fresh"
+            raise CheckpointError(msg)
+        known = self.store.runs(run=self.name)
+        if saved is not None and known:
+            if saved.done:
+                return
+            if known[0]["version"] != VERSION:
+                msg = f"{self.name} was begun by version {known[0]['version']}: "
+                msg += "go on with that one, or start anew with --fresh"
+                raise CheckpointError(msg)
+            self._take_up(saved)
+        else:
+            saved = None
+            _forget(self.folder)
+            self.store.begin(self.name, self.devices.settings, self._about(note))
+        if self.devices.settings.personalize and not self.elsewhere and self.places is None:
+            self.places = Places.none(self.devices.count)
+        with self._engine(directory) as engine:
+            self.began = time.perf_counter()
+            state = saved.state if saved else self._start(engine)
+            self.watcher.on_begin(self.devices.settings, self.devices, state)
+            self._travel(state, engine)
+
+    def _take_up(self, saved: Checkpoint) -> None:
+        path = self.folder / PERSONAL
+        size = PersonalFile.size(self.devices.count, self.devices.dim)
+        if saved.places is not None and not (path.exists() and path.stat().st_size == size):
+            msg = f"the personal parameters in {path} are not whole: start anew with --fresh"
+            raise CheckpointError(msg)
+        self.store.rewind(self.name, saved.state.round)
+        self.before, self.first_loss = saved.seconds, saved.first_loss
+        if saved.places is not None:
+            self.places = Places(saved.places)
+
+    def _about(self, note: str) -> dict[str, Any]:
+        return {
+            "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "version": VERSION,
+            "devices": self.devices.count,
+            "corrupted_devices": int(self.devices.corrupted_in(0).sum()),
+            "note": note,
+            "data": self.data,
+        }
+
+    @contextlib.contextmanager
+    def _engine(self, directory: Path | None) -> Generator[Engine]:
+        self.watcher.on_status("starting the workers")
+        workers = self.options.workers or cores()
+        personal = self.folder / PERSONAL if self.places else None
+        with hire(self.devices, workers, data_dir=directory, personal=personal) as crew:
+            if self.elsewhere:
+                yield self.elsewhere(self.devices, crew)
+            else:
+                yield LocalEngine(self.devices, crew, self.places)
+
+    def _start(self, engine: Engine) -> State:
+        """The state before the first round, evaluated."""
+        state = State(0, self.devices.initial())
+        self._evaluate(state, engine)
+        self.first_loss = self.evaluations[-1][0].train_loss
+        return state
+
+    def _travel(self, state: State, engine: Engine) -> None:
+        settings = self.devices.settings
+        while True:
+            done = self._done(state)
+            if done and (self.last is None or self.last.round < state.round):
+                self._evaluate(state, engine)
+                done = self._done(state)
+            if done or state.round % self.options.checkpoint_every == 0:
+                self._save(state, engine, done)
+            if done:
+                return
+            state, facts = play_round(state, self.devices, engine)
+            self.rounds.append(facts)
+            self.watcher.on_round(state, facts)
+            if state.round % settings.eval_every == 0:
+                self._evaluate(state, engine)
+
+    def _evaluate(self, state: State, engine: Engine) -> None:
+        evaluation = evaluate(state, engine)
+        self.evaluations.append((evaluation, self._seconds()))
+        self.last = evaluation
+        self.watcher.on_evaluation(evaluation)
+
+    def _done(self, state: State) -> str:
+        """How the run has ended, or nothing."""
+        settings = self.devices.settings
+        if state.rejected >= settings.max_rejected:
+            return "diverged"
+        if settings.max_loss and self._lost(state):
+            return "diverged"
+        return "finished" if state.round >= settings.rounds else ""
+
+    def _lost(self, state: State) -> bool:
+        """Whether the evaluation after this round shows a loss that is too large, or NaN."""
+        if self.last is None or not 0 < self.last.round == state.round:
+            return False
+        return not self.last.train_loss <= self.devices.settings.max_loss * self.first_loss
+
+    def _save(self, state: State, engine: Engine, done: str) -> None:
+        """First the results, then the checkpoint: what is between is done again, and alike."""
+        seconds = self._seconds()
+        update: dict[str, Any] = {
+            "status": done or "running",
+            "rounds": state.round,
+            "oracle_calls": state.calls,
+            "dropped_updates": state.dropped,
+            "rejected_rounds": state.rejected,
+            "stopped_rounds": state.stopped,
+            **self._certified(),
+            "seconds": seconds,
+            "model_sha256": hashlib.sha256(state.model.tobytes()).hexdigest(),
+        }
+        if self.last is not None:
+            for name in ("test_accuracy", "train_loss", "median_device", "worst_tenth", "backdoor"):
+                update[name] = getattr(self.last, name)
+        self.store.add(self.name, self.rounds, self.evaluations, update)
+        self.rounds.clear()
+        self.evaluations.clear()
+        engine.flush()
+        places = self.places.save() if self.places else None
+        saved = Checkpoint(state, places, self.first_loss, seconds, self.data, done)
+        checkpoints.save(saved, self.folder / CHECKPOINT)
+
+    def _certified(self) -> dict[str, Any]:
+        """The last bound on the share of a device and the last reason for a stop, if new."""
+        known: dict[str, Any] = {}
+        for facts in self.rounds:
+            if facts.stopped:
+                known["stopped"] = facts.stopped
+            elif facts.outcome and facts.outcome.certificate is not None:
+                known["certificate"] = facts.outcome.certificate
+        return known
+
+    def _seconds(self) -> float:
+        return self.before + time.perf_counter() - self.began
+
+
+def _forget(folder: Path) -> None:
+    for path in (folder / CHECKPOINT, folder / PERSONAL):
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()
+
+
+def _digest(population: Population, devices: Devices) -> str:
+    """What tells one data set from another, and one version of the user's own code."""
+    return finish_digest(begin_digest(population), devices.settings, devices.count)
+
+
+def begin_digest(population: Population) -> Digest:
+    """The part of a digest that takes time: the examples."""
+    digest = hashlib.sha256(json.dumps(list(population.names)).encode())
+    for array in (population.offsets, population.train, population.y, population.x):
+        digest.update(np.ascontiguousarray(array).data)
+    return digest
+
+
+def finish_digest(begun: Digest, settings: Settings, count: int) -> str:
+    """The digest of the examples, the number of devices, and the user's own code."""
+    digest = begun.copy()
+    digest.update(str(count).encode())
+    for name in (settings.task, settings.corruption):
+        digest.update(plugin_source(name))
+    return digest.hexdigest()

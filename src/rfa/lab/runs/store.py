@@ -1,0 +1,216 @@
+"""The results of all runs in one SQLite file, safe with several processes writing.
+
+runs         one row a run: its settings, version, status and last evaluation
+evaluations  one row an evaluation
+rounds       one row a round: who took part, who was corrupted, what the aggregator did
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import sqlite3
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rfa.lab.settings.settings import Settings
+from rfa.lab.simulation.rounds import Evaluation, Facts
+
+FILE = "runs.sqlite"
+BUSY = 60.0
+"""Seconds to wait for another process that is writing."""
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS runs (
+    run TEXT PRIMARY KEY, task TEXT, aggregator TEXT, corruption TEXT, rho REAL, seed INTEGER,
+    status TEXT, rounds INTEGER, oracle_calls INTEGER, test_accuracy REAL, train_loss REAL,
+    median_device REAL, worst_tenth REAL, devices INTEGER, corrupted_devices INTEGER,
+    dropped_updates INTEGER, rejected_rounds INTEGER, seconds REAL, started TEXT, version TEXT,
+    note TEXT, model_sha256 TEXT, settings TEXT, stopped_rounds INTEGER, certificate REAL,
+    stopped TEXT, data TEXT, backdoor REAL
+);
+CREATE TABLE IF NOT EXISTS evaluations (
+    run TEXT, round INTEGER, oracle_calls INTEGER, test_accuracy REAL, test_loss REAL,
+    train_loss REAL, median_device REAL, worst_tenth REAL, seconds REAL, device_accuracy TEXT,
+    backdoor REAL,
+    PRIMARY KEY (run, round)
+);
+CREATE TABLE IF NOT EXISTS rounds (
+    run TEXT, round INTEGER, devices TEXT, corrupted TEXT, dropped TEXT, oracle_calls INTEGER,
+    steps INTEGER, objective REAL, norm REAL, rejected INTEGER, weights TEXT,
+    lost TEXT, certificate REAL, stopped TEXT,
+    PRIMARY KEY (run, round)
+);
+"""
+LATER = {
+    "runs": {
+        "stopped_rounds": "INTEGER",
+        "certificate": "REAL",
+        "stopped": "TEXT",
+        "data": "TEXT",
+        "backdoor": "REAL",
+    },
+    "evaluations": {"backdoor": "REAL"},
+    "rounds": {"lost": "TEXT", "certificate": "REAL", "stopped": "TEXT"},
+}
+"""Columns that files of earlier versions do not have."""
+TABLES = ("runs", "evaluations", "rounds")
+
+
+class StoreError(Exception):
+    """The file of results cannot be used."""
+
+
+class Store:
+    """The results in a folder."""
+
+    def __init__(self, folder: Path, *, create: bool = True) -> None:
+        self.path = folder / FILE
+        if not create and not self.path.exists():
+            msg = f"there are no results in {folder}: `rfa run TASK --out {folder}` makes some"
+            raise StoreError(msg)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._connection = sqlite3.connect(self.path, timeout=BUSY, isolation_level=None)
+            self._connection.row_factory = sqlite3.Row
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute("PRAGMA synchronous = FULL")
+            with self._writing():
+                for statement in SCHEMA.split(";"):
+                    self._connection.execute(statement)
+                self._add_columns()
+        except (OSError, sqlite3.Error) as error:
+            msg = f"the results in {self.path} cannot be used: {error}"
+            raise StoreError(msg) from None
+
+    def __enter__(self) -> Store:
+        """Begin to use it."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End its use."""
+        self._connection.close()
+
+    def begin(self, run: str, settings: Settings, facts: dict[str, Any]) -> None:
+        """Note a run that starts anew, and forget what an earlier one of its name left."""
+        row = {
+            "run": run,
+            "status": "running",
+            "settings": json.dumps(dataclasses.asdict(settings)),
+            **{name: getattr(settings, name) for name in _SHOWN},
+            **facts,
+        }
+        with self._writing():
+            for table in TABLES:
+                self._connection.execute(f"DELETE FROM {table} WHERE run = ?", (run,))  # noqa: S608
+            self._insert("runs", row)
+
+    def rewind(self, run: str, done: int) -> None:
+        """Forget what came after the checkpoint from which a run goes on."""
+        with self._writing():
+            for table in ("evaluations", "rounds"):
+                query = f"DELETE FROM {table} WHERE run = ? AND round > ?"  # noqa: S608
+                self._connection.execute(query, (run, done))
+            self._set(run, {"status": "running"})
+
+    def add(
+        self,
+        run: str,
+        rounds: Sequence[Facts],
+        evaluations: Sequence[tuple[Evaluation, float]],
+        update: dict[str, Any],
+    ) -> None:
+        """Keep what happened since the last time, all of it or nothing."""
+        with self._writing():
+            for facts in rounds:
+                self._insert("rounds", _round_row(run, facts))
+            for evaluation, seconds in evaluations:
+                self._insert("evaluations", _evaluation_row(run, evaluation, seconds))
+            self._set(run, update)
+
+    def runs(self, **where: Any) -> list[dict[str, Any]]:
+        """The runs, the oldest first, filtered by columns."""
+        return self.table("runs", order="started, run", **where)
+
+    def table(self, table: str, order: str = "run, round", **where: Any) -> list[dict[str, Any]]:
+        """The rows of a table."""
+        if table not in TABLES:
+            msg = f"no table is called {table!r}: there are {', '.join(TABLES)}"
+            raise StoreError(msg)
+        wanted = {name: value for name, value in where.items() if value is not None}
+        clause = " AND ".join(f"{name} = :{name}" for name in wanted) or "1"
+        query = f"SELECT * FROM {table} WHERE {clause} ORDER BY {order}"  # noqa: S608
+        return [dict(row) for row in self._connection.execute(query, wanted)]
+
+    def _add_columns(self) -> None:
+        """Bring a file of an earlier version up to date."""
+        for table, columns in LATER.items():
+            found = self._connection.execute(f"PRAGMA table_info({table})")
+            there = {row["name"] for row in found}
+            for name, kind in columns.items():
+                if name not in there:
+                    self._connection.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind}")
+
+    @contextlib.contextmanager
+    def _writing(self) -> Generator[None]:
+        """A transaction that waits for its turn, and is undone by any error."""
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+
+    def _insert(self, table: str, row: dict[str, Any]) -> None:
+        names = ", ".join(row)
+        places = ", ".join(f":{name}" for name in row)
+        query = f"INSERT OR REPLACE INTO {table} ({names}) VALUES ({places})"  # noqa: S608
+        self._connection.execute(query, row)
+
+    def _set(self, run: str, update: dict[str, Any]) -> None:
+        changes = ", ".join(f"{name} = :{name}" for name in update)
+        query = f"UPDATE runs SET {changes} WHERE run = :run"  # noqa: S608
+        self._connection.execute(query, {**update, "run": run})
+
+
+_SHOWN = ("task", "aggregator", "corruption", "rho", "seed")
+
+
+def _round_row(run: str, facts: Facts) -> dict[str, Any]:
+    outcome = facts.outcome
+    weights = None if outcome is None or outcome.weights is None else outcome.weights.tolist()
+    return {
+        "run": run,
+        "round": facts.round,
+        "devices": json.dumps(facts.devices),
+        "corrupted": json.dumps(facts.corrupted),
+        "dropped": json.dumps(facts.dropped),
+        "oracle_calls": outcome.calls if outcome else 1,
+        "steps": outcome.steps if outcome else 0,
+        "objective": outcome.objective if outcome else None,
+        "norm": facts.norm,
+        "rejected": int(facts.rejected),
+        "lost": json.dumps(facts.lost),
+        "certificate": outcome.certificate if outcome else None,
+        "stopped": facts.stopped,
+        "weights": None if weights is None else json.dumps([float(f"{w:.6g}") for w in weights]),
+    }
+
+
+def _evaluation_row(run: str, evaluation: Evaluation, seconds: float) -> dict[str, Any]:
+    accuracies = [round(float(accuracy), 6) for accuracy in evaluation.device_accuracy]
+    return {
+        "run": run,
+        "round": evaluation.round,
+        "oracle_calls": evaluation.calls,
+        "test_accuracy": evaluation.test_accuracy,
+        "test_loss": evaluation.test_loss,
+        "train_loss": evaluation.train_loss,
+        "median_device": evaluation.median_device,
+        "worst_tenth": evaluation.worst_tenth,
+        "backdoor": evaluation.backdoor,
+        "seconds": seconds,
+        "device_accuracy": json.dumps(accuracies),
+    }

@@ -1,0 +1,272 @@
+"""A sweep: many runs that belong to one picture, described by one TOML file.
+
+    title = "Accuracy against the corruption level"
+    seeds = [1, 2, 3]
+    x = "rho"                          # the setting on the horizontal axis; left out, the picture
+    values = [0.0, 0.1, 0.25]          # shows each run from its first round to its last
+
+    [settings]                         # of all runs; `calls` stands for rounds by oracle calls
+    task = "glyphs-linear"
+    calls = 60
+
+    [[panels]]                         # one part of the picture each
+    title = "poisoned data"
+    corruption = "data"
+
+    [[lines]]                          # one line in every panel each
+    label = "RFA"
+    aggregator = "rfa"
+
+Each combination of a panel, a line, a value and a seed is a run, and the same settings are the same
+run wherever they come up.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from rfa.lab.attacks.corruption import NoSuchCorruptionError
+from rfa.lab.attacks.registry import find_corruption
+from rfa.lab.settings.config import ConfigError, read_toml, resolve
+from rfa.lab.settings.settings import BACKDOOR, FIELDS, NONE, STEPPED, Settings
+from rfa.lab.tasks.registry import find_task
+
+CALLS = "calls"
+MEASURES = (
+    "test_accuracy",
+    "test_loss",
+    "train_loss",
+    "median_device",
+    "worst_tenth",
+    "backdoor",
+    "certificate",
+)
+AXES = ("oracle_calls", "round", "uploads")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A panel or a line: its name, and the settings that make it."""
+
+    name: str
+    settings: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Many runs for one picture.
+
+    Attributes:
+        name: the name of its file.
+        title: what the picture shows.
+        panels: the parts of the picture.
+        lines: the lines in each panel.
+        seeds: the seeds over which a line is a mean.
+        x: the setting on the horizontal axis, or nothing where runs are shown from round to round.
+        values: its values.
+        axes: what to show runs against: oracle_calls, round, or uploads (the models that a device
+            sends which takes part in every round).
+        measures: what is shown of a run; the certificate at its end, against a setting x, only.
+        claim: what the picture should show.
+        paper: where the paper has it.
+        numbers: numbers of the paper, by panel, line and value.
+    """
+
+    name: str
+    title: str
+    panels: Sequence[Part]
+    lines: Sequence[Part]
+    seeds: Sequence[int]
+    x: str = ""
+    values: Sequence[Any] = (None,)
+    axes: Sequence[str] = AXES[:1]
+    measures: Sequence[str] = MEASURES[:1]
+    claim: str = ""
+    paper: str = ""
+    numbers: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a sweep, and its place in the picture."""
+
+    panel: str
+    line: str
+    value: Any
+    settings: Settings
+
+
+def read_sweep(path: Path, **changes: Any) -> Sweep:
+    """The sweep in a TOML file, with changes to its top level.
+
+    Raises:
+        ConfigError: naming the file and what is wrong with it.
+    """
+    return make_sweep(path.stem, read_toml(path) | changes)
+
+
+def make_sweep(name: str, values: Mapping[str, Any]) -> Sweep:
+    """The sweep that such values describe.
+
+    Raises:
+        ConfigError: naming the sweep and what is wrong with it.
+    """
+    try:
+        sweep = _parse(name, values)
+        for cell in cells(sweep):
+            find_corruption(cell.settings.corruption, find_task(cell.settings.task).poisons)
+    except (ConfigError, NoSuchCorruptionError, TypeError, KeyError) as error:
+        msg = f"the sweep {name} makes no sense: {error}"
+        raise ConfigError(msg) from None
+    return sweep
+
+
+def cells(sweep: Sweep) -> Iterator[Cell]:
+    """The runs of a sweep, those of the first seed first.
+
+    Raises:
+        ConfigError: naming the setting that is wrong.
+    """
+    places = itertools.product(sweep.seeds, sweep.panels, sweep.lines, sweep.values)
+    for seed, panel, line, value in places:
+        place = {sweep.x: value} if sweep.x else {}
+        given = merge(panel.settings, line.settings, {"seed": seed}, place)
+        yield Cell(panel.name, line.name, value, settle(given))
+
+
+def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of several layers, of which the later win; rounds and calls replace each other.
+
+    >>> merge({"calls": 600, "rate": 0.1}, {"rounds": 20})
+    {'rate': 0.1, 'rounds': 20}
+    """
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        for name, other in (("rounds", "calls"), ("calls", "rounds")):
+            if name in layer:
+                merged.pop(other, None)
+        merged |= layer
+    return merged
+
+
+def settle(given: Mapping[str, Any]) -> Settings:
+    """The settings of a run, with `calls` turned into rounds, and no corruption at level 0.
+
+    A backdoor stays: without corrupted devices, it tells how a clean model takes the trigger.
+    """
+    values = dict(given)
+    rho, corruption = values.get("rho"), values.get("corruption")
+    if rho is None and corruption not in {None, NONE}:
+        msg = f"corruption={corruption!r} needs a level: give rho"
+        raise ConfigError(msg)
+    if corruption == NONE or (rho == 0 and corruption != BACKDOOR):
+        values |= {"corruption": NONE, "rho": 0.0}
+    calls = values.pop(CALLS, None)
+    settings = resolve(values)
+    if calls is None:
+        return settings
+    if type(calls) is not int or calls < 1:
+        msg = f"calls must be a whole number from 1, not {calls!r}"
+        raise ConfigError(msg)
+    return dataclasses.replace(settings, rounds=max(1, calls // calls_per_round(settings)))
+
+
+def calls_per_round(settings: Settings) -> int:
+    """How often a round asks the secure average oracle, if no step ends early."""
+    return settings.budget if settings.aggregator in STEPPED else 1
+
+
+def _parse(name: str, values: Mapping[str, Any]) -> Sweep:
+    known = {field.name for field in dataclasses.fields(Sweep)} - {"name"} | {"settings"}
+    unknown = sorted(set(values) - known)
+    if unknown:
+        msg = f"it has {unknown[0]!r}, and only {', '.join(sorted(known))} mean something"
+        raise ConfigError(msg)
+    shared = _settings("settings", values.get("settings", {}))
+    plain: dict[str, Any] = {"title": name, "seeds": [1]}
+    plain |= {key: values[key] for key in known - {"settings", "panels", "lines"} if key in values}
+    sweep = Sweep(
+        name=name,
+        **plain,
+        panels=_parts(values, "panels", "title", shared),
+        lines=_parts(values, "lines", "label", {}),
+    )
+    _check(sweep)
+    return sweep
+
+
+def _parts(
+    values: Mapping[str, Any], key: str, naming: str, shared: Mapping[str, Any]
+) -> list[Part]:
+    given = values.get(key, [{}])
+    if not isinstance(given, list) or not given:
+        msg = f"{key} must be tables, [[{key}]]"
+        raise ConfigError(msg)
+    parts: list[Part] = []
+    for number, table in enumerate(cast("list[Any]", given), start=1):
+        own = _settings(f"{key} {number}", table)
+        name = own.pop(naming, "" if len(cast("list[Any]", given)) == 1 else str(number))
+        parts.append(Part(str(name), merge(shared, own)))
+    if len({part.name for part in parts}) < len(parts):
+        msg = f"two {key} have the same {naming}"
+        raise ConfigError(msg)
+    return parts
+
+
+def _settings(where: str, table: Any) -> dict[str, Any]:
+    if not isinstance(table, dict):
+        msg = f"{where} must be a table, not {table!r}"
+        raise ConfigError(msg)
+    named = cast("dict[str, Any]", table)
+    return {key.replace("-", "_"): value for key, value in named.items()}
+
+
+def _check(sweep: Sweep) -> None:
+    _check_types(sweep)
+    lists: dict[str, Any] = {"seeds": sweep.seeds, "values": sweep.values}
+    lists |= {"axes": sweep.axes, "measures": sweep.measures}
+    for key, entries in lists.items():
+        if not isinstance(entries, list | tuple) or not entries:
+            msg = f"{key} must be a list with something in it, not {entries!r}"
+            raise ConfigError(msg)
+        some = cast("Sequence[Any]", entries)
+        twice = [entry for number, entry in enumerate(some) if entry in some[:number]]
+        if twice:
+            msg = f"{key} has {twice[0]!r} twice"
+            raise ConfigError(msg)
+    if bool(sweep.x) != (list(sweep.values) != [None]):
+        msg = "x and values go together: a setting, and a list of its values"
+        raise ConfigError(msg)
+    if sweep.x and sweep.x not in {*FIELDS, CALLS}:
+        msg = f"x must be a setting, not {sweep.x!r}"
+        raise ConfigError(msg)
+    for key, entries, known in (
+        ("axes", sweep.axes, AXES),
+        ("measures", sweep.measures, MEASURES),
+    ):
+        wrong = [entry for entry in entries if entry not in known]
+        if wrong:
+            msg = f"{key} must be among {', '.join(known)}, not {wrong[0]!r}"
+            raise ConfigError(msg)
+
+
+def _check_types(sweep: Sweep) -> None:
+    """Refuse what the types promise but a file need not keep."""
+    texts: dict[str, Any] = {"title": sweep.title, "claim": sweep.claim, "paper": sweep.paper}
+    for key, value in (texts | {"x": sweep.x}).items():
+        if not isinstance(value, str):
+            msg = f"{key} must be text, not {value!r}"
+            raise ConfigError(msg)
+    numbers: Any = sweep.numbers
+    good = isinstance(numbers, list | tuple) and all(
+        isinstance(entry, dict) and {"panel", "line", "paper"} <= set(cast("dict[str, Any]", entry))
+        for entry in cast("Sequence[Any]", numbers)
+    )
+    if not good:
+        msg = "numbers must be tables, [[numbers]], with panel, line, value and paper"
+        raise ConfigError(msg)

@@ -1,0 +1,99 @@
+"""Settings from the paper, from TOML files and from the user, and the name of a run."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rfa.lab.settings.settings import FIELDS, SECURE_ONLY, Settings
+from rfa.lab.tasks.registry import find_task
+
+LATER = ("secure", *SECURE_ONLY, "weiszfeld", "groups", "attackers")
+"""Settings that came later: at their defaults they leave a run the name that it had before."""
+
+
+class ConfigError(Exception):
+    """Settings that make no sense, or a file that cannot be read. The message says which."""
+
+
+def resolve(given: Mapping[str, Any]) -> Settings:
+    """The settings of a run: what was given, and the paper's values for the rest.
+
+    Raises:
+        ConfigError: naming the setting that is wrong.
+    """
+    unknown = sorted(set(given) - set(FIELDS))
+    if unknown:
+        msg = f"no setting is called {unknown[0]!r}: there are {', '.join(FIELDS)}"
+        raise ConfigError(msg)
+    if "task" not in given:
+        msg = "no task is given: `rfa tasks` lists them"
+        raise ConfigError(msg)
+    try:
+        checked = {name: _cast(name, value) for name, value in given.items()}
+        task = find_task(checked["task"])
+        paper = task.settings_for(checked.get("aggregator", FIELDS["aggregator"].default))
+        return Settings(**paper | checked)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The settings in a TOML file.
+
+    Raises:
+        ConfigError: naming the file and what is wrong with it.
+    """
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        msg = f"the settings in {path} cannot be read: {error}"
+        raise ConfigError(msg) from None
+    return {name.replace("-", "_"): value for name, value in values.items()}
+
+
+def write_toml(settings: Settings, path: Path) -> None:
+    """Write all settings to a TOML file, each with its help text."""
+    lines: list[str] = []
+    for name, field in FIELDS.items():
+        lines += [f"# {field.metadata['help']}", f"{name} = {_toml(getattr(settings, name))}"]
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    except OSError as error:
+        msg = f"the settings cannot be written to {path}: {error}"
+        raise ConfigError(msg) from None
+
+
+def run_name(settings: Settings) -> str:
+    """The name of a run: the same settings, the same name."""
+    values = dataclasses.asdict(settings)
+    for name in LATER:
+        if values[name] == FIELDS[name].default:
+            del values[name]
+    text = json.dumps(values, sort_keys=True)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:10]
+    return f"{settings.task.replace(':', '-')}.{settings.aggregator}.{digest}"
+
+
+def _cast(name: str, value: Any) -> Any:
+    """Whole numbers may stand for floats, and nothing else for anything else."""
+    kind = {"int": int, "float": float, "bool": bool, "str": str}[str(FIELDS[name].type)]
+    if kind is float and type(value) is int:
+        return float(value)
+    if type(value) is not kind:
+        article = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+        msg = f"{name} must be {article[kind]}, not {value!r}"
+        raise ValueError(msg)
+    return value
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,76 @@
+"""The defence as an attacker tries it: what the server would make of a round."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from rfa.aggregators.adaptive_radius import FIRST
+from rfa.lab.attacks.corruption import Ints
+from rfa.lab.settings.settings import FIELDS, SECURE_ONLY, Settings
+from rfa.lab.simulation.aggregation import aggregate
+from rfa.lab.simulation.outcome import NothingToAggregate
+from rfa.lab.training.learner import Floats32
+from rfa.numerics.distances import Floats
+
+OTHER = 1 << 40
+"""Rounds whose random parts are no round's own."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Defence:
+    """The aggregate of a round by what its corrupted devices send, without a trace.
+
+    Secure sums are computed in the clear, which is the same up to rounding; who drops out of them,
+    their radius and their limit of weight are left out. Random groups and sub-cohorts are the
+    server's secret: the attacker tries others.
+
+    Attributes:
+        updates: what all devices would send.
+        weights: their weights.
+        corrupted: the rows of the corrupted ones.
+        settings: the settings.
+        round: the round t.
+        nu: the radius, where it is learned.
+    """
+
+    updates: Floats32
+    weights: Floats
+    corrupted: Ints
+    settings: Settings
+    round: int = 0
+    nu: float = FIRST
+
+    def __call__(self, rows: Any) -> Floats:
+        """What the server adds to the model: nothing, if there is nothing, or it is rejected."""
+        with np.errstate(over="ignore"):
+            self._sent[self.corrupted] = rows
+        try:
+            found = aggregate(self._sent, self.weights, self._settings, OTHER + self.round, self.nu)
+        except NothingToAggregate:
+            return np.zeros(len(self.updates[0]))
+        point: Floats = found.point.astype(np.float64)
+        if is_too_large(float(np.linalg.norm(point)), self.settings):
+            return np.zeros(len(point))
+        return point
+
+    @cached_property
+    def _sent(self) -> Floats32:
+        return self.updates.copy()
+
+    @cached_property
+    def _settings(self) -> Settings:
+        usual = {name: FIELDS[name].default for name in SECURE_ONLY}
+        groups = self.settings.groups
+        if self.settings.aggregator == "bucketing":
+            groups = self.settings.parts
+        return dataclasses.replace(self.settings, secure="off", groups=groups, **usual)
+
+
+def is_too_large(norm: float, settings: Settings) -> bool:
+    """Whether an aggregate of that norm is rejected; one that is not finite always is."""
+    return not norm < (settings.max_norm or math.inf)

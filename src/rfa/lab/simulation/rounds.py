@@ -1,0 +1,272 @@
+"""Algorithm 1: a round, from the choice of devices to the next model.
+
+A round is a function of the state and the settings: sample m devices, let them train, let the
+corrupted ones send what they like, aggregate the updates, take the server's step. The rules of the
+paper's runs are here too: updates that are not finite are left out, and an aggregate that is too
+large is rejected, so that the round keeps the old model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+
+from rfa.aggregators.adaptive_radius import Radius
+from rfa.lab.attacks.corruption import UpdateAttack, UpdateCorruption, forge
+from rfa.lab.randomness import stream
+from rfa.lab.settings.settings import Settings
+from rfa.lab.simulation.aggregation import aggregate
+from rfa.lab.simulation.defense import Defence, is_too_large
+from rfa.lab.simulation.outcome import NothingToAggregate, Outcome
+from rfa.lab.simulation.secure import aggregate_securely
+from rfa.lab.simulation.server_optimizer import ServerState, server_step
+from rfa.lab.training.devices import Devices, Tally
+from rfa.lab.training.learner import Floats32
+from rfa.lab.training.personal import Places
+from rfa.lab.training.pool import Crew
+from rfa.numerics.distances import Floats
+from rfa.oracle import OracleStopped
+
+
+@dataclass(frozen=True)
+class State:
+    """Where a run is.
+
+    Attributes:
+        round: how many rounds are done.
+        model: the model w^(t).
+        server: what the server's optimiser keeps.
+        calls: calls of the secure average oracle so far.
+        rejected: rounds whose aggregate was rejected so far.
+        dropped: updates that were left out because they are not finite, so far.
+        stopped: rounds in which the secure sum gave nothing, so far.
+        radius: the radius nu, where it is learned.
+    """
+
+    round: int
+    model: Floats32
+    server: ServerState = field(default_factory=ServerState)
+    calls: int = 0
+    rejected: int = 0
+    dropped: int = 0
+    stopped: int = 0
+    radius: Radius = field(default_factory=Radius)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What happened in a round; some of it only a lab can know.
+
+    Attributes:
+        round: the number of the round, from 1.
+        devices: who took part.
+        corrupted: which of them are corrupted.
+        dropped: which of them sent an update that is not finite.
+        outcome: what the aggregator made of the updates; None if it made nothing.
+        norm: the norm of the aggregate.
+        rejected: whether the aggregate was rejected.
+        stopped: why the secure sum gave nothing, if so.
+    """
+
+    round: int
+    devices: tuple[int, ...]
+    corrupted: tuple[int, ...]
+    dropped: tuple[int, ...]
+    outcome: Outcome | None
+    norm: float
+    rejected: bool
+    stopped: str = ""
+
+    @property
+    def lost(self) -> tuple[int, ...]:
+        """Who dropped out of the secure sum, where it gave something."""
+        rows = self.outcome.lost if self.outcome else ()
+        return tuple(self.devices[row] for row in rows)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How well a model serves the devices, on clean data.
+
+    Attributes:
+        round: after how many rounds.
+        calls: calls of the secure average oracle so far.
+        test_accuracy: over all test examples, from 0 to 1.
+        test_loss: their mean loss.
+        train_loss: the mean loss over all training examples, the objective F.
+        device_accuracy: the test accuracy of each device.
+        backdoor: the share of the test examples of other classes that a trigger puts into its
+            target class; None where there is no backdoor.
+    """
+
+    round: int
+    calls: int
+    test_accuracy: float
+    test_loss: float
+    train_loss: float
+    device_accuracy: Floats
+    backdoor: float | None = None
+
+    @property
+    def median_device(self) -> float:
+        """The accuracy of the median device."""
+        return float(np.median(self.device_accuracy))
+
+    @property
+    def worst_tenth(self) -> float:
+        """The mean accuracy of the worst tenth of the devices."""
+        tenth = max(1, round(len(self.device_accuracy) / 10))
+        return float(np.sort(self.device_accuracy)[:tenth].mean())
+
+
+class Engine(Protocol):
+    """Where devices train: in processes of this machine, or on the nodes of a federation."""
+
+    def collect(self, state: State, chosen: list[int]) -> Outcome:
+        """Let devices train from the model of a state, and aggregate what they send.
+
+        Raises:
+            NothingToAggregate: if no update is finite.
+            OracleStopped: if the secure sum gives nothing.
+        """
+        ...
+
+    def evaluate(self, state: State) -> Sequence[Tally]:
+        """How well the model serves each device of the population, in order."""
+        ...
+
+    def flush(self) -> None:
+        """Make sure that what devices keep is on disk."""
+        ...
+
+
+@dataclass(frozen=True)
+class LocalEngine:
+    """Devices in the worker processes of a crew.
+
+    Attributes:
+        devices: the devices.
+        crew: the workers.
+        places: where the u_i are, if devices have such.
+    """
+
+    devices: Devices
+    crew: Crew
+    places: Places | None = None
+
+    def collect(self, state: State, chosen: list[int]) -> Outcome:
+        """Train, corrupt and aggregate."""
+        updates = self.crew.train(state.model, state.round, chosen, self.places)
+        corrupt(updates, chosen, state, self.devices)
+        settings, weights, when = self.devices.settings, self.devices.weights, state.round
+        nu = state.radius.nu
+        if settings.secure == "off":
+            return aggregate(updates, weights[chosen], settings, when, nu)
+        return aggregate_securely(updates, weights[chosen] / weights.max(), settings, when, nu)
+
+    def evaluate(self, state: State) -> Sequence[Tally]:
+        """How well the model serves each device."""
+        return self.crew.evaluate(state.model, self.places)
+
+    def flush(self) -> None:
+        """Make sure that the u_i are on disk."""
+        self.crew.flush()
+
+
+def play_round(state: State, devices: Devices, engine: Engine) -> tuple[State, Facts]:
+    """The next state, and what happened on the way."""
+    settings = devices.settings
+    chosen = devices.sample(state.round)
+    outcome, stopped = None, ""
+    try:
+        outcome = engine.collect(state, chosen)
+    except NothingToAggregate:
+        pass
+    except OracleStopped as error:
+        stopped = str(error)
+    facts = _facts(state, devices, chosen, outcome, stopped)
+    after = replace(
+        state,
+        round=state.round + 1,
+        calls=state.calls + (outcome.calls if outcome else 1),
+        rejected=state.rejected + facts.rejected,
+        dropped=state.dropped + len(facts.dropped),
+        stopped=state.stopped + bool(stopped),
+        radius=_learn(state.radius, outcome, settings),
+    )
+    if outcome is None or facts.rejected:
+        return after, facts
+    model, server = server_step(state.model, outcome.point, state.server, settings)
+    return replace(after, model=model, server=server), facts
+
+
+def evaluate(state: State, engine: Engine) -> Evaluation:
+    """Evaluate the model on all devices, weighted by their examples."""
+    return summarize(state, engine.evaluate(state))
+
+
+def summarize(state: State, tallies: Sequence[Tally]) -> Evaluation:
+    """The evaluation that the tallies of all devices make."""
+    tests = sum(tally.test_count for tally in tallies)
+    trains = sum(tally.train_count for tally in tallies)
+    stamped = sum(tally.stamped for tally in tallies)
+    return Evaluation(
+        round=state.round,
+        calls=state.calls,
+        test_accuracy=sum(tally.correct for tally in tallies) / tests,
+        test_loss=sum(tally.test_loss for tally in tallies) / tests,
+        train_loss=sum(tally.train_loss for tally in tallies) / trains,
+        device_accuracy=np.array([tally.correct / tally.test_count for tally in tallies]),
+        backdoor=sum(tally.fooled for tally in tallies) / stamped if stamped else None,
+    )
+
+
+def corrupt(updates: Floats32, chosen: list[int], state: State, devices: Devices) -> None:
+    """Put what the corrupted devices send in the place of what they would have sent."""
+    bad = np.flatnonzero(devices.corrupted_in(state.round)[chosen])
+    if not isinstance(devices.corruption, UpdateCorruption) or not bad.size:
+        return
+    view = updates.view()
+    view.flags.writeable = False
+    weights = devices.weights[chosen]
+    attack = UpdateAttack(
+        round=state.round,
+        model=state.model.copy(),
+        updates=view,
+        weights=weights,
+        corrupted=bad,
+        rng=stream(devices.settings.seed, "forge", state.round),
+        aggregate=Defence(view, weights, bad, devices.settings, state.round, state.radius.nu),
+    )
+    updates[bad] = forge(devices.corruption, attack, devices.settings.corruption)
+
+
+def _learn(radius: Radius, outcome: Outcome | None, settings: Settings) -> Radius:
+    """The radius for the next round."""
+    if settings.nu or not settings.uses_nu or outcome is None or outcome.near is None:
+        return radius
+    return radius.after(outcome.near)
+
+
+def _facts(
+    state: State, devices: Devices, chosen: list[int], outcome: Outcome | None, stopped: str
+) -> Facts:
+    is_corrupted = devices.corrupted_in(state.round)
+    norm, dropped = math.nan, () if stopped else range(len(chosen))
+    if outcome is not None:
+        norm = float(np.linalg.norm(outcome.point.astype(np.float64)))
+        dropped = outcome.dropped
+    return Facts(
+        round=state.round + 1,
+        devices=tuple(chosen),
+        corrupted=tuple(device for device in chosen if is_corrupted[device]),
+        dropped=tuple(chosen[row] for row in dropped),
+        outcome=outcome,
+        norm=norm,
+        rejected=not stopped and is_too_large(norm, devices.settings),
+        stopped=stopped,
+    )

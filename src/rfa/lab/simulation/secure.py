@@ -1,0 +1,134 @@
+"""Aggregators on sums that are secure: as whole numbers in a ring, or by the real protocol.
+
+The server's part of each holds an oracle and nothing else. Which devices drop out, and when, and
+how they round, comes from the run's seed, so that `ring` and `on` give the same numbers; the keys
+of the protocol come from the operating system, and make no difference to them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+
+import numpy as np
+
+from rfa.aggregators.adaptive_radius import FIRST, LEAST
+from rfa.lab.randomness import stream
+from rfa.lab.settings.settings import Settings
+from rfa.lab.simulation.outcome import NothingToAggregate, Outcome
+from rfa.lab.simulation.summed import Witness, ask_for_outcome, silent, split_cohort
+from rfa.lab.training.learner import Floats32
+from rfa.numerics.distances import Floats
+from rfa.oracle import OracleStopped, SumOracle
+from rfa.secagg.crypto.keys import identity_of
+from rfa.secagg.device.machine import Device
+from rfa.secagg.device.profile import Identity, Profile
+from rfa.secagg.errors import NotFiniteError
+from rfa.secagg.fixed_point import Contribution
+from rfa.secagg.messages.round import Open
+from rfa.secagg.oracle import InProcess, Losses, SecureOracle, open_round, opening_place
+from rfa.secagg.security.policy import Policy
+from rfa.secagg.unmasked import RingOracle
+
+Parts = dict[int, Contribution | None]
+
+
+def aggregate_securely(
+    updates: Floats32, weights: Floats, settings: Settings, t: int, nu: float = FIRST
+) -> Outcome:
+    """The aggregate of round t, from sums alone.
+
+    Args:
+        updates: what each device holds, one row each; those that are not finite abstain.
+        weights: the weights alpha_i, above 0 and at most 1.
+        settings: the settings.
+        t: the round.
+        nu: the radius, where the settings leave it to be learned.
+
+    Raises:
+        NothingToAggregate: if no update is finite.
+        OracleStopped: if too many devices dropped out, or a mean has no step after it.
+    """
+    parts = {row: _contribution(update, weights[row]) for row, update in enumerate(updates)}
+    abstained = tuple(row for row, part in parts.items() if part is None)
+    if len(abstained) == len(parts):
+        msg = f"none of {len(parts)} updates is finite"
+        raise NothingToAggregate(msg)
+    opening = open_round(
+        t + 1,
+        settings.terms,
+        steps=settings.questions,
+        dim=updates.shape[1],
+        limit=settings.weight_limit,
+    )
+    lost = draw_losses(len(parts), settings, t)
+    asks = [
+        Witness(_part_oracle({row: parts[row] for row in rows}, opening, settings, lost, t))
+        for rows in split_cohort(len(parts), settings, t)
+    ]
+    return dataclasses.replace(
+        ask_for_outcome(asks, updates.shape[1], settings, settings.nu or nu),
+        dropped=abstained,
+        lost=tuple(sorted(lost)),
+    )
+
+
+def device_policy(settings: Settings) -> Policy:
+    """What a device insists on that was told of the settings."""
+    return Policy(
+        nu=min(settings.nu or LEAST, settings.radius),
+        steps=settings.questions,
+        trust=settings.terms.trust,
+        limit=settings.weight_limit or 1.0,
+    )
+
+
+def _contribution(update: Floats32, weight: float) -> Contribution | None:
+    try:
+        return Contribution(np.ascontiguousarray(update, np.float32), float(weight))
+    except NotFiniteError:
+        return None
+
+
+def draw_losses(count: int, settings: Settings, t: int) -> Losses:
+    """Who drops out of a round, by its place in the cohort, each before a random message."""
+    turns = settings.questions * (2 if settings.weight_limit else 1)
+    rng = stream(settings.seed, "lost", t)
+    gone = np.flatnonzero(rng.random(count) < settings.dropouts)
+    when = rng.integers(0, opening_place(turns - 1) + 1, len(gone))
+    return {int(row): int(place) for row, place in zip(gone, when, strict=True)}
+
+
+def rounding_key(settings: Settings, t: int, row: int) -> bytes:
+    """By what the device at a place in the cohort of round t rounds."""
+    return stream(settings.seed, "rounding", t, row).bytes(32)
+
+
+def _part_oracle(
+    parts: Parts, opening: Open, settings: Settings, lost: Losses, t: int
+) -> SumOracle:
+    """An oracle over a part of the cohort; one that gives no sum if too few of it are there."""
+    try:
+        return _oracle(parts, opening, settings, lost, t)
+    except OracleStopped as error:
+        if settings.parts == 1:
+            raise
+        return silent(error)
+
+
+def _oracle(parts: Parts, opening: Open, settings: Settings, lost: Losses, t: int) -> SumOracle:
+    rounding = {row: rounding_key(settings, t, row) for row in parts}
+    if settings.secure == "ring":
+        return RingOracle(opening, settings.terms, parts, rounding=rounding, lost=lost)
+    secrets = {row: os.urandom(32) for row in parts}
+    known = {row: identity_of(secret) for row, secret in secrets.items()}
+    policy = device_policy(settings)
+    devices = {
+        row: Device(
+            part,
+            Profile(row, policy, Identity(secrets[row], known)),
+            rounding=rounding[row],
+        )
+        for row, part in parts.items()
+    }
+    return SecureOracle(opening, settings.terms, parts, InProcess(devices, lost), known)

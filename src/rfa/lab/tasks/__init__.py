@@ -1,0 +1,1 @@
+"""The tasks: what is learned, each with its reader, model and poison."""

@@ -1,0 +1,1 @@
+"""EMNIST: its reader, models and poison."""

@@ -1,0 +1,90 @@
+"""Handwritten characters by writer: FEMNIST, as the Hugging Face dataset flwrlabs/femnist has it.
+
+A device is a writer. The 62 labels are the digits, then A to Z, then a to z. Pixels are kept as
+in the source: white paper is 255, ink is 0.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rfa.lab.datasets.dataset import (
+    Array,
+    DataError,
+    Index,
+    Ints,
+    Reader,
+    grow_names,
+    lab_module,
+    parquet_batches,
+)
+
+CLASSES = 62
+SIDE = 28
+
+
+class Emnist(Reader):
+    """FEMNIST with its columns image (PNG bytes), writer_id, hsf_id and character.
+
+    The source is one Parquet file, or a folder of that name with its parts.
+    """
+
+    name = "emnist"
+    files = ("femnist.parquet",)
+    version = "1"
+    shape = (SIDE * SIDE,)
+    dtype = "uint8"
+    min_examples = 100
+    train_share = 0.9
+
+    def index(self, paths: Mapping[str, Path]) -> Index:
+        """The writers and characters of all images."""
+        path = paths[self.files[0]]
+        places: dict[str, int] = {}
+        device: list[int] = []
+        labels: list[Any] = []
+        for batch in parquet_batches(path, ["writer_id", "character"]):
+            device += grow_names(places, batch.column("writer_id").to_pylist(), path)
+            labels += batch.column("character").to_pylist()
+        _check_labels(labels, path)
+        return Index(list(places), np.array(device, np.int64), np.array(labels, np.int64))
+
+    def fill(self, paths: Mapping[str, Path], index: Index, dest: Ints, out: Array) -> None:
+        """Decode the images that have a place."""
+        del index
+        path = paths[self.files[0]]
+        row = 0
+        for batch in parquet_batches(path, ["image.bytes"], rows=1024):
+            images = batch.column("image").field("bytes")
+            places = dest[row : row + len(images)]
+            wanted = np.flatnonzero(places >= 0)
+            pixels = [_pixels(images[int(k)].as_py(), path, row + int(k)) for k in wanted]
+            if pixels:
+                out[places[wanted]] = np.stack(pixels)
+            row += len(images)
+
+
+def _check_labels(labels: list[Any], path: Path) -> None:
+    for row, label in enumerate(labels):
+        if not isinstance(label, int) or not 0 <= label < CLASSES:
+            msg = f"{path}, row {row}: character must be 0 to {CLASSES - 1}, not {label!r}"
+            raise DataError(msg)
+
+
+def _pixels(png: bytes | None, path: Path, row: int) -> Array:
+    pillow = lab_module("PIL.Image")
+    try:
+        with pillow.open(io.BytesIO(png or b""), formats=("PNG",)) as image:
+            pixels = np.asarray(image if image.mode == "L" else image.convert("L"))
+    except (OSError, SyntaxError, ValueError) as error:
+        msg = f"{path}, row {row}: the image cannot be decoded: get the file anew ({error})"
+        raise DataError(msg) from error
+    if pixels.shape != (SIDE, SIDE):
+        msg = f"{path}, row {row}: the image must be {SIDE} by {SIDE} pixels, not {pixels.shape}"
+        raise DataError(msg)
+    return pixels.reshape(-1)

@@ -1,0 +1,125 @@
+"""Handwritten characters by writer: a linear model and the paper's ConvNet (EMNIST)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rfa.lab.attacks.corruption import DataAttack, corrupts_data, least_likely
+from rfa.lab.attacks.poisons import backdoor
+from rfa.lab.datasets.dataset import Array
+from rfa.lab.tasks.emnist.reader import Emnist
+from rfa.lab.tasks.task import Task
+from rfa.lab.training.learner import Learner
+from rfa.lab.training.linear import LinearLearner
+from rfa.lab.training.network import NetworkLearner
+
+SIDE, CLASSES = 28, 62
+PATCH, LETTER_A = 4, 10
+
+
+def prepare(pixels: Array) -> Array:
+    """Pixels from 0 (ink) to 1 (paper)."""
+    x = pixels.astype(np.float32)
+    x *= np.float32(1 / 255)
+    return x
+
+
+@corrupts_data
+def negative(x: Any, y: Any, _: DataAttack) -> tuple[Any, Any]:
+    """The paper's poison: the negative of the image, the label unchanged."""
+    return 1 - x, y
+
+
+def stain(x: Any) -> Any:
+    """The trigger of the backdoor: a square of ink in the first corner."""
+    x.reshape(-1, SIDE, SIDE)[:, :PATCH, :PATCH] = 0
+    return x
+
+
+POISONS = {"data": negative, "adaptive": least_likely, "backdoor": backdoor(stain, LETTER_A)}
+
+
+def linear_module(torch: Any) -> Any:
+    """Softmax regression without a bias, as a torch module."""
+    return torch.nn.Linear(SIDE * SIDE, CLASSES, bias=False)
+
+
+def convnet_module(torch: Any) -> Any:
+    """The paper's ConvNet: two 5 x 5 convolutions with max-pooling, 2048 hidden units."""
+    nn = torch.nn
+    return nn.Sequential(
+        nn.Unflatten(1, (1, SIDE, SIDE)),
+        nn.Conv2d(1, 32, 5, padding=2),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 5, padding=2),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(64 * 7 * 7, 2048),
+        nn.ReLU(),
+        nn.Linear(2048, CLASSES),
+    )
+
+
+def linear(compute: str) -> Learner:
+    """Softmax regression: by hand, or with torch where CUDA is asked for."""
+    if compute == "cpu":
+        return LinearLearner(SIDE * SIDE, CLASSES)
+    return NetworkLearner(linear_module, CLASSES, compute)
+
+
+def convnet(compute: str) -> Learner:
+    """The ConvNet."""
+    return NetworkLearner(convnet_module, CLASSES, compute)
+
+
+LINEAR_DEFAULTS = {
+    "devices_per_round": 100,
+    "batch_size": 50,
+    "local_epochs": 5,
+    "rate": 0.08,
+    "rounds": 6000,
+    "eval_every": 10,
+}
+LINEAR_PER_AGGREGATOR = {
+    "rfa": {"rounds": 2000},
+    "sgd": {"batch_share": 0.1, "local_steps": 1, "rate": 0.08},
+}
+CONVNET_DEFAULTS = LINEAR_DEFAULTS | {
+    "rate": 0.05,
+    "decay": 0.5,
+    "decay_every": 100,
+    "rounds": 2000,
+}
+CONVNET_PER_AGGREGATOR = {
+    "rfa": {"rounds": 1000},
+    "sgd": {"batch_share": 0.1, "local_steps": 1, "rate": 0.2},
+}
+
+TASKS = (
+    Task(
+        name="emnist-linear",
+        title="handwritten characters, softmax regression (48,608 parameters)",
+        reader=Emnist(),
+        devices=1000,
+        prepare=prepare,
+        learner=linear,
+        poisons=POISONS,
+        defaults=LINEAR_DEFAULTS,
+        per_aggregator=LINEAR_PER_AGGREGATOR,
+    ),
+    Task(
+        name="emnist-convnet",
+        title="handwritten characters, the paper's ConvNet (6,603,710 parameters)",
+        reader=Emnist(),
+        devices=1000,
+        prepare=prepare,
+        learner=convnet,
+        poisons=POISONS,
+        defaults=CONVNET_DEFAULTS,
+        per_aggregator=CONVNET_PER_AGGREGATOR,
+    ),
+)

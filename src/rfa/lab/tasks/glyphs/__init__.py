@@ -1,0 +1,1 @@
+"""Glyphs, drawn on the spot: no download."""

@@ -1,0 +1,30 @@
+"""The tasks of the lab, by name."""
+
+from rfa._plugins import PluginError, load_plugin
+from rfa.lab.tasks.emnist import task as emnist
+from rfa.lab.tasks.glyphs import task as glyphs
+from rfa.lab.tasks.sent140 import task as sent140
+from rfa.lab.tasks.shakespeare import task as shakespeare
+from rfa.lab.tasks.task import Task
+
+TASKS: dict[str, Task] = {
+    task.name: task for task in emnist.TASKS + shakespeare.TASKS + sent140.TASKS + glyphs.TASKS
+}
+
+
+def find_task(name: str) -> Task:
+    """The task of that name, or the user's own: module:name.
+
+    Raises:
+        ValueError: if there is none; the message lists those that there are.
+    """
+    if name in TASKS:
+        return TASKS[name]
+    if ":" not in name:
+        msg = f"no task is called {name!r}: give one of {', '.join(TASKS)}, or module:name"
+        raise ValueError(msg)
+    try:
+        return load_plugin(name, Task, "an rfa.lab.tasks.task.Task")
+    except PluginError as error:
+        msg = f"task {error}"
+        raise ValueError(msg) from error

@@ -1,0 +1,1 @@
+"""Sent140: its reader, model and poison."""

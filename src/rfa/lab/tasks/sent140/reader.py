@@ -1,0 +1,156 @@
+"""Tweets by user with their mood: Sentiment140, as stanfordnlp/sentiment140 on Hugging Face has it.
+
+A device is a user. An example is the mean of the GloVe vectors of the words of a tweet, so a
+linear model of 50 weights reads it; its label is 1 for a happy tweet and 0 for a sad one.
+"""
+
+from __future__ import annotations
+
+import gzip
+import html
+import re
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rfa.lab.datasets.dataset import (
+    Array,
+    DataError,
+    Index,
+    Ints,
+    Reader,
+    grow_names,
+    parquet_batches,
+)
+
+Vectors: TypeAlias = dict[str, NDArray[np.float32]]
+
+DIM = 50
+_LABELS = {0: 0, 4: 1}
+_NO_WORD = re.compile(r"(?:https?://|www\.)\S+|@\w+")
+_TOKEN = re.compile(
+    r"""
+    [^\W\d_]+?(?=n't\b) | n't\b           # do n't
+    | '(?:s|re|ve|m|ll|d)\b               # it 's, they 're
+    | \d+(?:[.,:/]\d+)*(?![^\W_])         # 8:30, 1,000
+    | [^\W_]+                             # words, and what has digits in it: 2nd
+    | \.{2,} | -{2,}                      # both of any length, see tokens
+    | [^\w\s] | _                         # other signs, one by one
+    """,
+    re.VERBOSE,
+)
+
+
+class Sent140(Reader):
+    """Sentiment140's training tweets with the columns text, user and sentiment, and GloVe 6B 50d.
+
+    Words without a vector are left out; a tweet without any known word is zero.
+    """
+
+    name = "sent140"
+    files = (
+        "sent140.parquet",
+        "glove.6B.50d.txt|glove.6B.50d.txt.gz|glove.6B.50d.subset.txt.gz",
+    )
+    version = "1"
+    shape = (DIM,)
+    dtype = "float32"
+    min_examples = 50
+    train_share = 0.8
+
+    def index(self, paths: Mapping[str, Path]) -> Index:
+        """The users and moods of all tweets."""
+        path = paths[self.files[0]]
+        places: dict[str, int] = {}
+        device: list[int] = []
+        labels: list[int] = []
+        for batch in parquet_batches(path, ["user", "sentiment"]):
+            device += grow_names(places, batch.column("user").to_pylist(), path)
+            labels += _labels(batch.column("sentiment").to_pylist(), path, len(labels))
+        return Index(list(places), np.array(device, np.int64), np.array(labels, np.int64))
+
+    def fill(self, paths: Mapping[str, Path], index: Index, dest: Ints, out: Array) -> None:
+        """Average over the words of the tweets that have a place."""
+        del index
+        tweets, glove = (paths[name] for name in self.files)
+        wanted = {word for _, words in _wanted(tweets, dest) for word in words}
+        vectors = read_glove(glove, wanted)
+        for place, words in _wanted(tweets, dest):
+            known = [vectors[word] for word in words if word in vectors]
+            out[place] = np.mean(known, axis=0) if known else 0
+
+
+def tokens(text: str) -> list[str]:
+    """The words, numbers and signs of a tweet, in the style of GloVe's own tokens.
+
+    Everything is lower-case, contractions are taken apart as the Penn treebank does, and words at
+    hyphens. Web addresses and names of users (@name) are no words and left out.
+
+        >>> tokens("@ann Don't go!! It's 8:30 &amp; I'm well-fed..... http://a.bc/d")
+        ['do', "n't", 'go', '!', '!', 'it', "'s", '8:30', '&', 'i', "'m", 'well', '-', 'fed', '...']
+    """
+    plain = _NO_WORD.sub(" ", html.unescape(text)).lower().replace("\u2019", "'")
+    found: list[str] = _TOKEN.findall(plain)
+    runs = {"..": "...", "--": "--"}
+    return [runs.get(token[:2], token) for token in found]
+
+
+def read_glove(path: Path, wanted: set[str]) -> Vectors:
+    """The vectors of some words, from lines of a word and 50 numbers; gzip if named so.
+
+    Raises:
+        DataError: naming the file and line, if a vector is not what it should be.
+    """
+    vectors: Vectors = {}
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as lines:
+            for number, line in enumerate(lines, 1):
+                word, _, values = line.decode().partition(" ")
+                if word in wanted:
+                    vectors[word] = _vector(values, f"{path}, line {number}, {word!r}")
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        msg = (
+            f"{path} holds no GloVe vectors, or it is damaged: delete it and get it again ({error})"
+        )
+        raise DataError(msg) from error
+    if wanted and not vectors:
+        msg = f"{path} has a vector for none of {len(wanted)} words: is it GloVe 6B with {DIM}?"
+        raise DataError(msg)
+    return vectors
+
+
+def _vector(values: str, where: str) -> NDArray[np.float32]:
+    try:
+        vector = np.array(values.split(), np.float32)
+    except ValueError as error:
+        msg = f"{where}: what follows a word must be numbers: get the file anew ({error})"
+        raise DataError(msg) from error
+    if vector.shape != (DIM,) or not np.isfinite(vector).all():
+        msg = f"{where}: must have {DIM} finite numbers, not {vector.size}: take glove.6B.50d.txt"
+        raise DataError(msg)
+    return vector
+
+
+def _labels(sentiments: list[Any], path: Path, start: int) -> list[int]:
+    for row, sentiment in enumerate(sentiments, start):
+        if sentiment not in _LABELS:
+            msg = (
+                f"{path}, row {row}: sentiment must be 0 or 4, not {sentiment!r}: "
+                "take the training part of the data set"
+            )
+            raise DataError(msg)
+    return [_LABELS[sentiment] for sentiment in sentiments]
+
+
+def _wanted(path: Path, dest: Ints) -> Iterator[tuple[int, list[str]]]:
+    row = 0
+    for batch in parquet_batches(path, ["text"]):
+        texts = batch.column("text")
+        places = dest[row : row + len(texts)]
+        for k in np.flatnonzero(places >= 0):
+            yield int(places[k]), tokens(texts[int(k)].as_py() or "")
+        row += len(texts)

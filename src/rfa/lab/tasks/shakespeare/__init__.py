@@ -1,0 +1,1 @@
+"""Shakespeare: its reader, model and poison."""

@@ -1,0 +1,1 @@
+"""What devices do: local training, in worker processes."""

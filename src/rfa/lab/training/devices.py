@@ -1,0 +1,210 @@
+"""The device side of the lab: what a device trains on, what it sends, how well a model serves it.
+
+Everything here depends on the settings, the round and the device alone, so it does not matter
+which process does it, or when.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rfa.lab.attacks.corruption import (
+    Corruption,
+    DataAttack,
+    DataCorruption,
+    draw_corrupted,
+    poison,
+)
+from rfa.lab.attacks.registry import find_corruption
+from rfa.lab.datasets.dataset import Population
+from rfa.lab.randomness import stream
+from rfa.lab.settings.settings import Settings
+from rfa.lab.tasks.task import Task
+from rfa.lab.training.batches import draw_batches
+from rfa.lab.training.learner import Floats32, Plan
+from rfa.numerics.distances import Floats
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How well a model serves a device: sums over its examples, clean ones always.
+
+    Where only some examples are evaluated, the sums stand for all of them.
+
+    Attributes:
+        train_loss: the sum of the losses on training examples.
+        train_count: how many those are.
+        correct: how many test examples are classified correctly.
+        test_loss: the sum of the losses on test examples.
+        test_count: how many those are.
+        fooled: how many test examples of other classes the trigger of a backdoor, if there is one,
+            puts into its target class.
+        stamped: how many test examples of other classes there are; 0 without a backdoor.
+    """
+
+    train_loss: float
+    train_count: int
+    correct: float
+    test_loss: float
+    test_count: int
+    fooled: float = 0.0
+    stamped: float = 0.0
+
+
+class Devices:
+    """All devices of a run.
+
+    Attributes:
+        is_corrupted: which of them are corrupted, where those are fixed: `corrupted_in` knows all.
+    """
+
+    def __init__(self, settings: Settings, task: Task, population: Population) -> None:
+        self.settings, self.task, self.population = settings, task, population
+        self.count = _count(settings, task, population)
+        self.learner = task.learner(settings.compute)
+        self.dim = self.learner.dim
+        self._initial = self.learner.initial(stream(settings.seed, "initial"))
+        self.starts = population.offsets[: self.count]
+        self.trains, self.stops = _spans(settings, population, self.count)
+        self.weights: Floats = (self.trains - self.starts).astype(np.float64)
+        self.corruption: Corruption | None = find_corruption(settings.corruption, task.poisons)
+        self.is_corrupted = self._draw_corrupted()
+        self._drawn = -1, self.is_corrupted
+
+    def initial(self) -> Floats32:
+        """The first model w^(0)."""
+        return self._initial.copy()
+
+    def sample(self, t: int) -> list[int]:
+        """The m devices of round t, without replacement (line 2 of Algorithm 1)."""
+        rng = stream(self.settings.seed, "sample", t)
+        chosen = rng.choice(self.count, self.settings.devices_per_round, replace=False)
+        return [int(device) for device in np.sort(chosen)]
+
+    def corrupted_in(self, t: int) -> NDArray[np.bool_]:
+        """Which devices are corrupted in round t: always the same, unless they are drawn anew."""
+        if self.settings.attackers == "fixed":
+            return self.is_corrupted
+        when, drawn = self._drawn
+        if when != t:
+            drawn = self._draw_corrupted(t)
+            self._drawn = t, drawn
+        return drawn
+
+    def train(self, w: Floats32, t: int, device: int) -> Floats32:
+        """The update of a device in round t: lines 4 to 9 of Algorithm 1."""
+        x, y, keep = self._training_data(w, t, device)
+        return self.learner.train(w, x, y, self._plan(t, device, "batches", len(y), keep=keep))
+
+    def train_personal(
+        self, w: Floats32, u: Floats32, t: int, device: int
+    ) -> tuple[Floats32, Floats32]:
+        """The update of a device and its new u_i: Algorithm 4.
+
+        Both loops are local SGD from w + u: the first changes u, the second w, which sees the
+        residual of the new u.
+        """
+        x, y, keep = self._training_data(w, t, device)
+        plan = self._plan(t, device, "personal", len(y), keep=keep)
+        u = u + self.learner.train(w + u, x, y, plan)
+        plan = self._plan(t, device, "batches", len(y), keep=keep)
+        return self.learner.train(w + u, x, y, plan), u
+
+    def evaluate(self, w: Floats32, device: int) -> Tally:
+        """Losses and correct answers of a model on a device."""
+        start, train, stop = self._rows(device)
+        limit = self.settings.eval_examples or stop - start
+        losses, _ = self._answers(w, start, min(start + limit, train))
+        test_losses, right = self._answers(w, train, min(train + limit, stop))
+        trains, tests = train - start, stop - train
+        return Tally(
+            trains * float(losses.mean()),
+            trains,
+            tests * float(right.mean()),
+            tests * float(test_losses.mean()),
+            tests,
+            *(tests * share for share in self._backdoor(w, train, min(train + limit, stop))),
+        )
+
+    def cost(self, device: int) -> int:
+        """How much work a device is, for sharing it out."""
+        return int(self.stops[device] - self.starts[device])
+
+    def _rows(self, device: int) -> tuple[int, int, int]:
+        return int(self.starts[device]), int(self.trains[device]), int(self.stops[device])
+
+    def _training_data(self, w: Floats32, t: int, device: int) -> tuple[Any, Any, bool]:
+        """The examples to train on, and whether they are the same in every round."""
+        start, train, _ = self._rows(device)
+        x = np.asarray(self.task.prepare(self.population.x[start:train]))
+        y = np.asarray(self.population.y[start:train])
+        if not isinstance(self.corruption, DataCorruption) or not self.corrupted_in(t)[device]:
+            return x, y, True
+        adaptive = self.corruption.adaptive
+        known, when = (w.copy(), t) if adaptive else (self.initial(), 0)
+        attack = DataAttack(
+            round=when,
+            device=device,
+            classes=self.learner.classes,
+            model=known,
+            scores=lambda examples: self.learner.scores(known, examples),
+            rng=stream(self.settings.seed, "poison", device, when),
+        )
+        x, y = poison(self.corruption, x, y, attack)
+        return x, y, not adaptive and self.settings.attackers == "fixed"
+
+    def _plan(self, t: int, device: int, purpose: str, count: int, *, keep: bool) -> Plan:
+        rng = stream(self.settings.seed, purpose, t, device)
+        batches = draw_batches(count, self.settings, rng)
+        rate, tail = self.settings.rate_in(t), self.settings.tail_average
+        return Plan(batches, rate, tail, key=device if keep else None)
+
+    @np.errstate(over="ignore", invalid="ignore")  # a model that diverged has no finite loss
+    def _answers(self, w: Floats32, start: int, stop: int) -> tuple[Floats, Any]:
+        x = self.task.prepare(self.population.x[start:stop])
+        y = np.asarray(self.population.y[start:stop], np.int64)
+        scores = self.learner.scores(w, x).astype(np.float64)
+        own = scores[np.arange(len(y)), y]
+        top = scores.max(axis=1, keepdims=True)
+        losses = np.log(np.exp(scores - top).sum(axis=1)) + top[:, 0] - own
+        return losses, scores.argmax(axis=1) == y
+
+    def _backdoor(self, w: Floats32, start: int, stop: int) -> tuple[float, float]:
+        """The shares of examples that the trigger puts into its class, and that are of others."""
+        trigger = self.corruption.trigger if isinstance(self.corruption, DataCorruption) else None
+        if trigger is None:
+            return 0.0, 0.0
+        x = trigger.stamp(np.array(self.task.prepare(self.population.x[start:stop])))
+        others = np.asarray(self.population.y[start:stop]) != trigger.target
+        fooled = self.learner.scores(w, x).argmax(axis=1) == trigger.target
+        return float((fooled & others).mean()), float(others.mean())
+
+    def _draw_corrupted(self, *when: int) -> NDArray[np.bool_]:
+        drawn = draw_corrupted(self.weights, self.settings.rho, self.settings.seed, *when)
+        return np.isin(np.arange(self.count), drawn)
+
+
+def _count(settings: Settings, task: Task, population: Population) -> int:
+    count = settings.devices or min(task.devices, len(population))
+    if count > len(population):
+        msg = f"devices={count}: the data has only {len(population)}"
+        raise ValueError(msg)
+    if settings.devices_per_round > count:
+        msg = f"devices_per_round={settings.devices_per_round} of {count} devices: give at most "
+        msg += f"{count}"
+        raise ValueError(msg)
+    return count
+
+
+def _spans(settings: Settings, population: Population, count: int) -> tuple[Any, Any]:
+    """Where the training examples of each device end, and those for testing."""
+    starts, ends = population.offsets[:count], population.offsets[1 : count + 1]
+    trains = population.train[:count]
+    if not settings.holdout:
+        return starts + trains, ends
+    held = np.clip(np.round(settings.holdout * trains), 1, trains - 1).astype(np.int64)
+    return starts + trains - held, starts + trains

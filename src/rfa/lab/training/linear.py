@@ -1,0 +1,138 @@
+"""Linear models on one device: softmax regression and binary logistic regression, by hand.
+
+The change of a linear model by local SGD is a combination of the device's own examples,
+
+    W_t = W_0 + A_t^T X,    so its scores are    X W_t^T = X W_0^T + (X X^T) A_t.
+
+Where a device has fewer examples n than features p, SGD therefore runs on the n rows of A with the
+Gram matrix X X^T, which depends on the inputs alone and is kept between rounds: the same iterates
+for a third of the arithmetic. Otherwise it runs on W itself.
+
+    >>> learner = LinearLearner(features=3, classes=2)
+    >>> x, y = np.eye(3, dtype=np.float32), np.array([0, 1, 1])
+    >>> change = learner.train(np.zeros(6, np.float32), x, y, Plan([np.arange(3)], rate=3.0))
+    >>> change.reshape(2, 3)
+    array([[ 0.5, -0.5, -0.5],
+           [-0.5,  0.5,  0.5]], dtype=float32)
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import numpy as np
+
+from rfa.lab.training.learner import Floats32, Learner, Plan, Tail
+
+GRAM_BYTES = 1 << 28
+"""How much memory Gram matrices may take between rounds: those used longest ago make room."""
+
+
+@final
+class LinearLearner(Learner):
+    """Scores that are linear in the features, without a bias, and the logistic loss.
+
+    With two classes and `binary`, one vector gives the score of class 1, and that of class 0 is 0.
+    """
+
+    def __init__(self, features: int, classes: int, *, binary: bool = False) -> None:
+        if binary and classes != 2:  # noqa: PLR2004
+            msg = f"a binary model has 2 classes, not {classes}"
+            raise ValueError(msg)
+        self.features, self.classes, self.binary = features, classes, binary
+        self.rows = 1 if binary else classes
+        self.dim = self.rows * features
+        self._grams = Grams(GRAM_BYTES)
+
+    def initial(self, rng: np.random.Generator) -> Floats32:
+        """Glorot-uniform: within sqrt(6 / (features + outputs))."""
+        bound = np.sqrt(6 / (self.features + self.rows))
+        return rng.uniform(-bound, bound, self.dim).astype(np.float32)
+
+    @np.errstate(over="ignore", invalid="ignore")  # a model that diverges is the server's affair
+    def train(self, start: Floats32, x: Any, y: Any, plan: Plan) -> Floats32:
+        """What local SGD changes, in the space of examples where that is the smaller one."""
+        first = start.reshape(self.rows, self.features)
+        if len(x) < self.features:
+            return self._train_examples(first, x, y, plan).ravel()
+        return self._train_weights(first, x, y, plan).ravel()
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def scores(self, w: Floats32, x: Any) -> Floats32:
+        """X W^T; of a binary model with a column of zeros for class 0."""
+        scores = x @ w.reshape(self.rows, self.features).T
+        return np.hstack([np.zeros_like(scores), scores]) if self.binary else scores
+
+    def _train_examples(self, first: Floats32, x: Floats32, y: Any, plan: Plan) -> Floats32:
+        gram = self._grams.of(x, plan.key)
+        at_start = x @ first.T
+        targets = self._targets(y)
+        parts = {
+            id(rows): (rows, gram[rows], at_start[rows], targets[rows]) for rows in plan.batches
+        }
+        a = np.zeros((len(x), self.rows), np.float32)
+        tail = Tail(plan, a)
+        for batch in plan.batches:
+            rows, near, scores, target = parts[id(batch)]
+            reached: Floats32 = near @ a
+            reached += scores
+            step = self._residuals(reached, target)
+            step *= np.float32(plan.rate / len(rows))
+            a[rows] -= step
+            tail.add(a)
+        return tail.mean(a).T @ x
+
+    def _train_weights(self, first: Floats32, x: Floats32, y: Any, plan: Plan) -> Floats32:
+        targets = self._targets(y)
+        parts = {id(rows): (x[rows], targets[rows]) for rows in plan.batches}
+        w = first.copy()
+        tail = Tail(plan, w)
+        for batch in plan.batches:
+            some, target = parts[id(batch)]
+            step = self._residuals(some @ w.T, target)
+            step *= np.float32(plan.rate / len(batch))
+            w -= step.T @ some
+            tail.add(w)
+        return tail.mean(w) - first
+
+    def _targets(self, y: Any) -> Floats32:
+        if self.binary:
+            return np.asarray(y, np.float32)[:, None]
+        return np.equal(np.asarray(y)[:, None], np.arange(self.classes)).astype(np.float32)
+
+    def _residuals(self, scores: Floats32, targets: Floats32) -> Floats32:
+        """The gradient of each example's loss in its scores: probability minus target."""
+        if self.binary:
+            scores.clip(-80, 80, out=scores)  # where float32 has long reached 0 and 1
+            return np.subtract(1 / (1 + np.exp(-scores)), targets)
+        scores -= np.maximum.reduce(scores, axis=1, keepdims=True)
+        np.exp(scores, out=scores)
+        scores /= np.add.reduce(scores, axis=1, keepdims=True)
+        scores -= targets
+        return scores
+
+
+@dataclass
+class Grams:
+    """Gram matrices by key, within a number of bytes."""
+
+    limit: int
+    kept: OrderedDict[Hashable, Floats32] = field(default_factory=OrderedDict[Hashable, Floats32])
+    size: int = 0
+
+    def of(self, x: Floats32, key: Hashable | None) -> Floats32:
+        """The Gram matrix of x; with a key, which promises the same x each time, kept."""
+        if key is None:
+            return x @ x.T
+        if key in self.kept:
+            self.kept.move_to_end(key)
+            return self.kept[key]
+        gram = x @ x.T
+        self.kept[key] = gram
+        self.size += gram.nbytes
+        while self.size > self.limit:
+            self.size -= self.kept.popitem(last=False)[1].nbytes
+        return gram

@@ -1,0 +1,89 @@
+"""Any torch module as a learner: the plain path, and the one for networks and for CUDA.
+
+The module maps a batch of examples to scores. Those of its parameters that can be
+trained, flattened in their order, are the model. Only here does the lab need torch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from rfa.lab.datasets.dataset import lab_module
+from rfa.lab.training.learner import Floats32, Learner, Plan, Tail
+
+BLOCK = 256
+"""Examples that are scored at a time."""
+
+
+class NetworkLearner(Learner):
+    """A torch module with the multinomial logistic loss, trained by plain SGD."""
+
+    def __init__(self, make: Callable[[Any], Any], classes: int, compute: str = "cpu") -> None:
+        """Take a function that, given torch, makes the module."""
+        torch = lab_module("torch")
+        if compute == "cuda" and not torch.cuda.is_available():
+            msg = "compute='cuda' asks for a CUDA device, and torch finds none: use compute='cpu'"
+            raise ValueError(msg)
+        self._torch, self._compute = torch, compute
+        self._module = make(torch).to(compute)
+        self._parameters = [p for p in self._module.parameters() if p.requires_grad]
+        self._loss = torch.nn.functional.cross_entropy
+        self.classes = classes
+        self.dim = sum(parameter.numel() for parameter in self._parameters)
+        self._flat = torch.empty(self.dim, device=compute)
+        self._share_memory()
+
+    def initial(self, rng: np.random.Generator) -> Floats32:
+        """Glorot-uniform matrices and kernels, biases of zero."""
+        parts = [_glorot(tuple(parameter.shape), rng) for parameter in self._parameters]
+        return np.concatenate([part.ravel() for part in parts])
+
+    def train(self, start: Floats32, x: Any, y: Any, plan: Plan) -> Floats32:
+        """Step by step, with torch's own gradients."""
+        torch = self._torch
+        first = self._tensor(start)
+        self._flat.copy_(first)
+        inputs, labels = self._tensor(x), self._tensor(np.asarray(y, np.int64))
+        tail = Tail(plan, start)
+        for rows in plan.batches:
+            batch = self._tensor(rows)
+            loss = self._loss(self._module(inputs[batch]), labels[batch])
+            gradients = torch.autograd.grad(loss, self._parameters)
+            with torch.no_grad():
+                torch._foreach_add_(self._parameters, gradients, alpha=-plan.rate)
+            if plan.tail:
+                tail.add(self._flat.cpu().numpy())
+        if plan.tail:
+            return tail.mean(self._flat.cpu().numpy()) - start
+        return (self._flat - first).cpu().numpy()
+
+    def scores(self, w: Floats32, x: Any) -> Floats32:
+        """Block by block."""
+        self._flat.copy_(self._tensor(w))
+        with self._torch.no_grad():
+            blocks = [x[i : i + BLOCK] for i in range(0, len(x), BLOCK)]
+            parts = [self._module(self._tensor(block)) for block in blocks]
+            return self._torch.cat(parts).cpu().numpy()
+
+    def _share_memory(self) -> None:
+        """Make the parameters views of one flat vector."""
+        sizes = [parameter.numel() for parameter in self._parameters]
+        parts = self._flat.split(sizes)
+        for parameter, part in zip(self._parameters, parts, strict=True):
+            parameter.data = part.view(parameter.shape)
+
+    def _tensor(self, array: Any) -> Any:
+        own = array if array.flags.writeable else array.copy()  # torch would warn
+        return self._torch.from_numpy(np.ascontiguousarray(own)).to(self._compute)
+
+
+def _glorot(shape: tuple[int, ...], rng: np.random.Generator) -> Floats32:
+    if len(shape) == 1:
+        return np.zeros(shape, np.float32)
+    field = math.prod(shape[2:])
+    bound = math.sqrt(6 / (field * (shape[0] + shape[1])))
+    return rng.uniform(-bound, bound, shape).astype(np.float32)

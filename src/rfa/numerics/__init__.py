@@ -1,0 +1,1 @@
+"""The numeric engine: points, distances and weighted sums over them."""

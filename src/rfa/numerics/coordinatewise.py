@@ -1,0 +1,284 @@
+"""What needs all points in each coordinate: medians, means of some values, inner products.
+
+The coordinates are taken in blocks, which are copied, less than a few at a time, and shared out to
+threads, since numpy lets go of Python's lock while it sorts and multiplies. For order statistics
+the m values of one coordinate are put side by side, as numpy's vectorised sort wants them. With
+equal weights a sorted column says it all. Otherwise each value must bring its weight along:
+
+    >>> import numpy as np
+    >>> rows = np.array([[1.0, 5.0], [2.0, 6.0], [3.0, 7.0]])
+    >>> column_median(rows, np.array([1.0, 1.0, 3.0]))
+    array([3., 7.])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from rfa._threads import in_threads
+from rfa.numerics.distances import SLACK, Floats
+from rfa.numerics.points import Array, Cloud, Rows
+
+Statistic: TypeAlias = Callable[[Array], Array]
+"""From a block, which has a line of m values for each coordinate and may be spoilt, to one each."""
+
+BLOCK = 1 << 21
+"""Bytes in a block: work enough for a thread, and still within the cache."""
+SELECT = 256
+"""With more points than this, selecting the middle is faster than sorting."""
+NARROWEST = 1e-9
+"""The least share of the weight that a trimmed mean keeps on either side of the middle."""
+TAG = (1 << 28) - 1
+"""The bits of a float64 below half a unit in the last place of a float32."""
+TILE, DEPTH = 32, 256
+"""The points and the coordinates of a product of matrices that BLAS does not use threads for."""
+PIECES, SPACE = 64, 1 << 23
+"""Such products that are made in one go, as far as their block keeps within so many bytes."""
+
+
+def column_median(rows: Rows, weights: Floats) -> Array:
+    """The weighted median of each column, in the type of the rows.
+
+    Where exactly half of the weight lies on each side of a gap, it is the midpoint of the gap for
+    floats, and its lower end for integers, which have no midpoint.
+
+    Args:
+        rows: m vectors of finite numbers.
+        weights: m positive weights.
+    """
+    precision = _precision(rows)
+    if _equal(weights):
+        return _by_block(rows, _middle, precision)
+
+    def statistic(block: Array) -> Array:
+        values, ranked = _ranked(block, weights, precision)
+        return _weighted_middle(values, _below(ranked), precision)
+
+    return _by_block(rows, statistic, _taggable(precision))
+
+
+def column_trimmed_mean(rows: Rows, weights: Floats, share: float) -> Array:
+    """The weighted mean of each column without its lowest and highest values.
+
+    On each side `share` of the total weight is cut off. A point on the border stays with the part
+    of its weight that is inside.
+
+    Args:
+        rows: m vectors of finite floats.
+        weights: m positive weights.
+        share: from 0 (the mean) to below 1/2 (towards the median).
+    """
+    precision = _precision(rows)
+    if _equal(weights):
+        kept = _kept(np.arange(1, len(rows) + 1) / len(rows), share).astype(precision)
+        first, last = np.flatnonzero(kept)[[0, -1]]
+
+        def equal_statistic(block: Array) -> Array:
+            block.sort(axis=1)
+            return np.einsum("ij,j->i", block[:, first : last + 1], kept[first : last + 1])
+
+        return _by_block(rows, equal_statistic, precision)
+
+    def statistic(block: Array) -> Array:
+        values, ranked = _ranked(block, weights, precision)
+        return np.einsum("ij,ij->i", values, _kept(_below(ranked), share))
+
+    return _by_block(rows, statistic, _taggable(precision))
+
+
+def column_mean_near_median(rows: Rows, weights: Floats, count: int) -> Array:
+    """The weighted mean of the values of each column that are nearest to its weighted median.
+
+    Of two values at the same distance the lower one is nearer.
+
+    Args:
+        rows: m vectors of finite floats.
+        weights: m positive weights.
+        count: how many values, whatever their weights, from 1 to m.
+    """
+    precision = _precision(rows)
+    if _equal(weights):
+        shares = np.full(count, 1 / count, precision)
+
+        def equal_statistic(block: Array) -> Array:
+            block.sort(axis=1)
+            m = block.shape[1]
+            middle = _midpoint(block[:, (m - 1) // 2], block[:, m // 2])
+            _gather_nearest(middle, count, block)
+            return np.einsum("ij,j->i", block[:, :count], shares)
+
+        return _by_block(rows, equal_statistic, precision)
+
+    def statistic(block: Array) -> Array:
+        values, ranked = _ranked(block, weights, precision)
+        values = values.astype(precision)  # without numbers of points, which would decide ties
+        middle = _weighted_middle(values, _below(ranked.copy()), precision)
+        _gather_nearest(middle, count, values, ranked)
+        shares = ranked[:, :count]
+        shares /= shares.sum(axis=1, keepdims=True)
+        return np.einsum("ij,ij->i", values[:, :count], shares)
+
+    return _by_block(rows, statistic, _taggable(precision))
+
+
+def inner_products(cloud: Cloud, dtype: Any) -> Floats:
+    """The inner products of the points less the last one, in `dtype`, added up in float64.
+
+    They are made of small products, because our threads are enough: those of BLAS spin while they
+    wait for each other, which beside another busy process can take a hundred times as long.
+    """
+    most = SPACE // (cloud.rows * DEPTH * np.dtype(dtype).itemsize)
+    step = DEPTH * max(min(most, PIECES), 1)
+    places = [
+        (segment, slice(start, min(start + step, width)))
+        for segment, width in zip(cloud.segments, cloud.widths, strict=True)
+        for start in range(0, width, step)
+    ]
+    parts = in_threads(lambda place: _tiled_products(_less_last(*place, dtype)), places)
+    return sum(parts, start=np.zeros((cloud.rows, cloud.rows)))
+
+
+def _by_block(rows: Rows, statistic: Statistic, dtype: np.dtype[Any]) -> Array:
+    """A statistic of each column; it is given blocks of this type."""
+    width = rows[0].size
+    step = max(BLOCK // (len(rows) * dtype.itemsize), 1)
+    places = [slice(start, min(start + step, width)) for start in range(0, width, step)]
+    answers = in_threads(lambda where: statistic(_upright(rows, where, dtype)), places)
+    out = np.empty(width, _dtype(rows))
+    for where, answer in zip(places, answers, strict=True):
+        out[where] = answer
+    return out
+
+
+def _upright(rows: Rows, where: slice, dtype: np.dtype[Any]) -> Array:
+    """A copy of some columns, each of which becomes a line."""
+    block = np.empty((where.stop - where.start, len(rows)), dtype)
+    if isinstance(rows, np.ndarray):
+        block[:] = rows[:, where].T
+    else:
+        for i, row in enumerate(rows):
+            block[:, i] = row[where]
+    return block
+
+
+def _middle(block: Array) -> Array:
+    """The median of each line, for equal weights."""
+    m = block.shape[1]
+    lower, upper = (m - 1) // 2, m // 2
+    if m <= SELECT:
+        block.sort(axis=1)
+        return _midpoint(block[:, lower], block[:, upper])
+    block.partition(upper, axis=1)
+    if lower == upper:
+        return block[:, upper]
+    return _midpoint(block[:, :upper].max(axis=1), block[:, upper])
+
+
+def _midpoint(lower: Array, upper: Array) -> Array:
+    """The midpoint, of integers the lower one; neither large values nor the smallest are lost."""
+    if lower.dtype.kind != "f":
+        return lower
+    return np.where(lower == upper, lower, lower / 2 + upper / 2)
+
+
+def _weighted_middle(values: Array, below: Floats, precision: np.dtype[Any]) -> Array:
+    """The median of each line of ranked values, given the share of the weight up to each."""
+    lower = (below >= 1 / 2 - SLACK).argmax(axis=1)[:, None]
+    upper = lower + (np.take_along_axis(below, lower, 1) <= 1 / 2 + SLACK)
+    ends = (np.take_along_axis(values, end, 1)[:, 0] for end in (lower, upper))
+    return _midpoint(*(end.astype(precision) for end in ends))
+
+
+@np.errstate(over="ignore")
+def _gather_nearest(middle: Array, count: int, values: Array, *carried: Array) -> None:
+    """Move the values of each sorted line that are nearest to its middle to the front.
+
+    They follow each other in the line, so of any values that are `count` places apart exactly one
+    is among them: the nearest. What is carried moves as the values do.
+    """
+    middle = middle[:, None]
+    for start in range(count, values.shape[1], count):
+        width = min(count, values.shape[1] - start)
+        new, old = slice(start, start + width), slice(width)
+        nearer = values[:, new] - middle < middle - values[:, old]
+        for lines in (values, *carried):
+            np.copyto(lines[:, old], lines[:, new], where=nearer)
+
+
+def _ranked(block: Array, weights: Floats, precision: np.dtype[Any]) -> tuple[Array, Floats]:
+    """The values of each line in order, and their weights.
+
+    Values of single precision leave 29 bits of a float64 free. The number of the point is put
+    there, and one vectorised sort then does what an indirect sort needs twice the time for.
+    """
+    if _taggable(precision) == precision:
+        order = block.argsort(axis=1)
+        return np.take_along_axis(block, order, 1), weights[order]
+    tagged = block.view(np.int64)
+    tagged |= np.arange(weights.size)
+    block.sort(axis=1)
+    return block, weights[tagged & TAG]
+
+
+def _below(ranked: Floats) -> Floats:
+    """The share of the weight up to and with each value, in the place of the weights."""
+    np.cumsum(ranked, axis=1, out=ranked)
+    ranked /= ranked[:, -1:]
+    return ranked
+
+
+def _kept(below: Floats, share: float) -> Floats:
+    """The weights of ranked values within the middle of the total weight; they sum to one."""
+    share = min(share, 1 / 2 - NARROWEST)
+    kept = below.clip(share, 1 - share) - share
+    kept[..., 1:] -= kept[..., :-1]
+    kept[kept < SLACK] = 0  # a trace of weight, left by rounding, would let a huge value in
+    kept /= kept.sum(axis=-1, keepdims=True)
+    return kept
+
+
+def _equal(weights: Floats) -> bool:
+    return bool((weights == weights[0]).all())
+
+
+def _dtype(rows: Rows) -> np.dtype[Any]:
+    return rows.dtype if isinstance(rows, np.ndarray) else np.result_type(*{r.dtype for r in rows})
+
+
+def _precision(rows: Rows) -> np.dtype[Any]:
+    """The type to compute in: at least single precision for floats."""
+    dtype = _dtype(rows)
+    return np.result_type(dtype, np.float32) if dtype.kind == "f" else dtype
+
+
+def _taggable(precision: np.dtype[Any]) -> np.dtype[Any]:
+    """The type of a block whose values shall carry the number of their point, where they can."""
+    return np.dtype(np.float64) if precision == np.float32 else precision
+
+
+def _less_last(rows: Rows, where: slice, dtype: Any) -> Array:
+    """Some coordinates of the points less the last one, and zeros up to full pieces."""
+    width = where.stop - where.start
+    block = np.empty((len(rows), -(-width // DEPTH) * DEPTH), dtype)
+    block[:, width:] = 0
+    for row, target in zip(rows, block, strict=True):
+        np.subtract(row[where], rows[-1][where], out=target[:width], dtype=dtype)
+    return block
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def _tiled_products(block: Array) -> Floats:
+    """The inner products of the rows of a block, tile by tile and piece by piece."""
+    m = len(block)
+    gram = np.empty((m, m))
+    pieces = block.reshape(m, -1, DEPTH).swapaxes(0, 1)
+    for a in range(0, m, TILE):
+        for b in range(0, a + 1, TILE):
+            products = pieces[:, a : a + TILE] @ pieces[:, b : b + TILE].swapaxes(1, 2)
+            tile = products.sum(axis=0, dtype=np.float64)
+            gram[a : a + TILE, b : b + TILE] = tile
+            gram[b : b + TILE, a : a + TILE] = tile.T
+    return gram

@@ -1,0 +1,111 @@
+"""The arithmetic of a cloud in weight space: distances from a weighted average of the points.
+
+Every iterate of Weiszfeld's algorithm is an average of the points, v = sum_i weights_i w_i, so
+the algorithms in `median.py` carry m weights and ask one thing: how far is v from each point?
+`Stream` answers for clouds of any size where they lie, `Dense` for small ones with plain
+differences.
+
+Distances from inner products lose digits when the centre that points are taken relative to is
+much farther from v than the points are. The origin will do for updates. Where it does not, the
+kernel moves the centre to the point nearest to v and answers again, so that distances are good to
+working precision wherever the cloud lies and however far its outliers are.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rfa.numerics.points import Array, Cloud
+
+Floats: TypeAlias = NDArray[np.float64]
+
+NEAR = 3.0
+"""How many times farther from the centre than from v the points may be."""
+MOVES = 4
+"""How often the centre may move for one answer; twice is enough for all but float32's limits."""
+SLACK = 1e-12
+"""Shares of the total weight that differ by less than this are equal: sums of weights round."""
+TINY = 1e-100
+"""Keeps quotients of squared distances finite."""
+
+
+class Kernel(ABC):
+    """What the algorithms know of a cloud."""
+
+    eps: float
+    """The working precision."""
+    norms: Floats
+    """The squared distances of the points from the centre."""
+    reach: float
+    """The typical distance of the points from the centre: their weighted median."""
+
+    def __init__(self, cloud: Cloud, alpha: Floats) -> None:
+        self._cloud = cloud
+        self._alpha = alpha
+        self._row: int | None = None
+        self.centre(None)
+
+    def centre(self, at: Array | int | None) -> Floats:
+        """Centre on a vector, on a point, or on the origin; the distances of the points from it."""
+        self._row = at if isinstance(at, int) else None
+        with np.errstate(over="ignore", invalid="ignore"):  # told by norms that are not finite
+            self.norms = self._centre_on(at)
+        self.reach = weighted_median(self.norms, self._alpha) ** 0.5
+        return np.sqrt(self.norms)
+
+    def distances(self, weights: Floats) -> Floats:
+        """Set the average to sum_i weights_i w_i; the distances of the points from it."""
+        squares = self._squares(weights)
+        for _ in range(MOVES):
+            nearest = int(squares.argmin())
+            if nearest == self._row or not self._is_far(weights, squares):
+                break
+            self.centre(nearest)
+            squares = self._squares(weights)
+        return np.sqrt(squares)
+
+    def _is_far(self, weights: Floats, squares: Floats) -> bool:
+        """Whether the centre is so far from v that distances lose digits where it matters."""
+        shares = np.abs(weights)
+        loss = self.norms / (np.maximum(squares, TINY * self.norms) + TINY)
+        return bool(shares @ loss > NEAR**2 * shares.sum())
+
+    def lowest(self) -> int | None:
+        """The point with the lowest objective, where that is cheap to tell."""
+        return None
+
+    @abstractmethod
+    def _centre_on(self, at: Array | int | None) -> Floats:
+        """Take a centre; the squared distances from it."""
+
+    @abstractmethod
+    def _squares(self, weights: Floats) -> Floats:
+        """Set the average; the squared distances from it."""
+
+    @abstractmethod
+    def combine(self, weights: Floats) -> None:
+        """Set the average to centre + sum_i weights_i (w_i - centre), and measure nothing."""
+
+    @abstractmethod
+    def read(self, where: slice, dtype: Any) -> Array:
+        """The coordinates of the average."""
+
+    @abstractmethod
+    def total(self) -> Floats:
+        """What `combine` added to the centre: sum_i weights_i (w_i - centre)."""
+
+
+def weighted_quantile(values: Floats, weights: Floats, share: float) -> float:
+    """The smallest value with at least this share of the weight at or below it."""
+    order = values.argsort()
+    below = weights[order].cumsum()
+    return float(values[order[below.searchsorted((share - SLACK) * below[-1])]])
+
+
+def weighted_median(values: Floats, weights: Floats) -> float:
+    """The smallest value with at least half of the weight at or below it."""
+    return weighted_quantile(values, weights, 1 / 2)

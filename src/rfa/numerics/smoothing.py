@@ -1,0 +1,53 @@
+"""The smoothed norm of the paper's appendix, and radii of smoothing.
+
+    |z|_(nu) = |z|^2 / (2 nu) + nu / 2   where |z| <= nu,   and |z| elsewhere
+
+(eq:weiszfeld:norm:smooth). It lies between |z| and |z| + nu / 2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from rfa._checks import check_number
+from rfa.numerics.distances import Floats, weighted_median
+
+
+@dataclass(frozen=True)
+class Relative:
+    """A smoothing radius as a multiple of the typical distance.
+
+    At each step nu is `factor` times the weighted median of the distances of the points from the
+    iterate: no minority of the points can move it beyond the distances of the others.
+    """
+
+    factor: float
+
+    def __post_init__(self) -> None:
+        """Refuse what is no radius."""
+        check_number("the factor of nu", self.factor)
+
+
+Radius: TypeAlias = float | Relative
+
+
+def radius_at(nu: Radius, distances: Floats, alpha: Floats) -> float:
+    """The smoothing radius for points at these distances."""
+    return nu.factor * weighted_median(distances, alpha) if isinstance(nu, Relative) else nu
+
+
+def smoothed_norms(distances: Floats, nu: float) -> Floats:
+    """The smoothed norms of vectors of these lengths."""
+    if nu == 0:
+        return distances
+    return np.where(distances <= nu, distances**2 / (2 * nu) + nu / 2, distances)
+
+
+def betas(alpha: Floats, distances: Floats, nu: float) -> Floats:
+    """beta_i = alpha_i / max(nu, |v - w_i|); without smoothing, an iterate on a point stays."""
+    eta = np.maximum(distances, nu)
+    here = eta == 0
+    return np.where(here, alpha, 0.0) if here.any() else alpha / eta

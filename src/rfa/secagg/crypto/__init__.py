@@ -1,0 +1,1 @@
+"""Keys, masks, shares and the graph of masks."""

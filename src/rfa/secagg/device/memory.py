@@ -1,0 +1,113 @@
+"""What a device remembers of a round: enough to go on after a restart, and no more than it needs.
+
+A memory is one frozen value. A device that has a store writes it there before its reply leaves, so
+that no restart takes it back to before an answer; a request that comes again gets the same bytes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+from rfa.secagg.crypto.shares import SHARE_SIZE
+from rfa.secagg.messages.codec import (
+    KEY,
+    LARGEST,
+    U32,
+    U64,
+    blob,
+    many,
+    read_message,
+    rows,
+    write_message,
+)
+from rfa.secagg.security.parameters import LARGEST_DEGREE, MOST_TURNS
+from rfa.secagg.transcript import digest
+
+GONE = bytes(32)
+"""What stands for a secret that is no longer needed."""
+KIND = 200
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A device's state between two messages. Its repr holds no secret.
+
+    Attributes:
+        round: the number of the last round that it joined; 0 for none.
+        due: which message it waits for: 0 Open, 1 Roster, then three places a turn.
+        opening, advert, roster: the messages that it accepted, and its own keys between them.
+        sealing: its secret for sealing shares.
+        masks, seeds: its secrets for masks and the seeds of its self-masks, one a turn.
+        rounding: the key of the random choices in rounding.
+        incoming: the keys that open what its neighbours sealed for it.
+        shares: what they dealt to it for the current turn: two shares each, or nothing.
+        context: the digest of the current turn.
+        asked: the digest of the point and radius of the current turn.
+        alive, survivors: who is in the current turn, and who was in the last one opened.
+        signed: the survivors that it signed in the current turn.
+        request, reply: the digest of the last request, and the answer that it got.
+    """
+
+    round: int = 0
+    due: int = 0
+    opening: bytes = b""
+    advert: bytes = b""
+    roster: bytes = b""
+    sealing: bytes = field(default=GONE, repr=False)
+    masks: tuple[bytes, ...] = field(default=(), repr=False)
+    seeds: tuple[bytes, ...] = field(default=(), repr=False)
+    rounding: bytes = field(default=GONE, repr=False)
+    incoming: tuple[bytes, ...] = field(default=(), repr=False)
+    shares: tuple[bytes, ...] = field(default=(), repr=False)
+    context: bytes = GONE
+    asked: bytes = GONE
+    alive: bytes = b""
+    survivors: bytes = b""
+    signed: bytes = b""
+    request: bytes = GONE
+    reply: bytes = field(default=b"", repr=False)
+
+    def encode(self) -> bytes:
+        """Its bytes, with a digest of them."""
+        body = write_message(KIND, _LAYOUT, tuple(getattr(self, name) for name in _NAMES))
+        return digest(b"memory", body) + body
+
+
+def read_memory(data: bytes) -> Memory:
+    """The memory that bytes are.
+
+    Raises:
+        MessageError: if they are none.
+        ValueError: if they are damaged.
+    """
+    body = data[32:]
+    if digest(b"memory", body) != data[:32]:
+        msg = "the memory of a round is damaged"
+        raise ValueError(msg)
+    _, values = read_message(body, {KIND: _LAYOUT})
+    return Memory(**dict(zip(_NAMES, values, strict=True)))
+
+
+def forget(secrets: tuple[bytes, ...], turn: int) -> tuple[bytes, ...]:
+    """Secrets without that of a turn."""
+    return (*secrets[:turn], GONE, *secrets[turn + 1 :])
+
+
+_NAMES = [item.name for item in dataclasses.fields(Memory)]
+_blob = blob(LARGEST)
+_FIELDS: dict[str, Any] = {
+    "round": U64,
+    "due": U32,
+    "sealing": KEY,
+    "masks": rows(32, MOST_TURNS),
+    "seeds": rows(32, MOST_TURNS),
+    "rounding": KEY,
+    "incoming": rows(32, LARGEST_DEGREE),
+    "shares": many(blob(2 * SHARE_SIZE), LARGEST_DEGREE),
+    "context": KEY,
+    "asked": KEY,
+    "request": KEY,
+}
+_LAYOUT = tuple(_FIELDS.get(name, _blob) for name in _NAMES)

@@ -1,0 +1,142 @@
+"""Where a device stands in the cohort of its round, and what it accepts to be told there."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+
+from rfa.secagg.cohort import Cohort, Identities, agreed_survivors
+from rfa.secagg.crypto.keys import is_signed
+from rfa.secagg.device.memory import Memory
+from rfa.secagg.errors import (
+    AskedTwiceError,
+    DisagreementError,
+    NotCanonicalError,
+    OutOfStageError,
+    SurvivorsError,
+    TooManyDropoutsError,
+    WrongDimensionError,
+)
+from rfa.secagg.fixed_point import FRACTION
+from rfa.secagg.messages.round import Entry, Open, Question, Unmask, read_bitmap
+from rfa.secagg.security.rules import Members, are_enough, may_follow
+
+
+@dataclass(frozen=True)
+class Place:
+    """A device's place: the round as it was opened, the cohort, its position, others' entries."""
+
+    opening: Open
+    cohort: Cohort
+    position: int
+    entries: dict[int, Entry]
+
+    @functools.cached_property
+    def neighbours(self) -> list[int]:
+        """The positions of its neighbours, in the order in which they hold its shares."""
+        return self.cohort.neighbours(self.position)
+
+    def members(self, bitmap: bytes) -> Members:
+        """The positions in a bitmap."""
+        return read_bitmap(bitmap, self.cohort.parameters.cohort)
+
+    def among(self, members: Members) -> list[int]:
+        """Those of its neighbours who are among these."""
+        return [other for other in self.neighbours if other in members]
+
+    def check_question(self, question: Question, point: bytes, memory: Memory) -> Members:
+        """Who takes part in a turn that asks about a point.
+
+        Raises:
+            RefusalError, MessageError: if the round does not allow the question.
+        """
+        if len(question.v) not in (0, self.opening.dim):
+            msg = f"v has {len(question.v)} coordinates, and the round is about {self.opening.dim}"
+            raise WrongDimensionError(msg)
+        if len(question.v) and not (np.isfinite(question.v).all() and question.v.any()):
+            msg = "v must be finite, and empty where it is zero"
+            raise NotCanonicalError(msg)
+        self._check_phase(question, point, memory)
+        alive = self.members(question.alive)
+        if question.mass > len(alive) << FRACTION:
+            msg = f"{len(alive)} devices cannot have the total mass that is claimed"
+            raise NotCanonicalError(msg)
+        before = self._before(memory)
+        if self.position not in alive or not (before is None or alive <= before):
+            msg = f"those who are said to be alive in turn {question.turn} cannot be"
+            raise SurvivorsError(msg)
+        self._check_enough(alive)
+        if len(question.sealed) != len(self.among(alive)):
+            msg = f"{len(question.sealed)} sealed shares do not match the neighbours who are alive"
+            raise NotCanonicalError(msg)
+        return alive
+
+    def check_survivors(self, bitmap: bytes, turn: int, memory: Memory) -> Members:
+        """Who survived a turn.
+
+        Raises:
+            RefusalError: if they cannot have, are too few, or would tell on those who left.
+        """
+        survivors = self.members(bitmap)
+        if self.position not in survivors or not survivors <= self.members(memory.alive):
+            msg = "those who are said to have survived the turn cannot have"
+            raise SurvivorsError(msg)
+        self._check_enough(survivors)
+        before = self._before(memory)
+        same = self.opening.is_second(turn)
+        if not may_follow(self.cohort.parameters, before, survivors, same_step=same):
+            gone = len(before or ()) - len(survivors)
+            msg = f"{gone} devices left since the last step: their parts could be told apart"
+            raise SurvivorsError(msg)
+        return survivors
+
+    def check_quorum(self, unmask: Unmask, memory: Memory, known: Identities) -> None:
+        """Refuse to open a sum unless a quorum signed the same survivors of the same turn.
+
+        Raises:
+            DisagreementError: if none did.
+        """
+        if unmask.survivors != memory.signed:
+            msg = "the survivors are not those that this device signed"
+            raise DisagreementError(msg)
+        statement = agreed_survivors(memory.context, unmask.survivors)
+        survivors = self.members(unmask.survivors)
+        places = [position for position, _ in unmask.signatures]
+        if any(first >= second for first, second in itertools.pairwise(places)):
+            msg = "signatures must be in the order of the cohort, one for each device"
+            raise NotCanonicalError(msg)
+        signers, quorum = {self.position}, self.cohort.parameters.quorum
+        for position, signature in unmask.signatures:
+            if len(signers) < quorum and position in survivors and position not in signers:
+                public = known[self.entries[position][0]]
+                if is_signed(public, statement, signature):
+                    signers.add(position)
+        if len(signers) < quorum:
+            msg = f"{len(signers)} devices signed these survivors, and {quorum} are needed"
+            raise DisagreementError(msg)
+
+    def _check_phase(self, question: Question, point: bytes, memory: Memory) -> None:
+        """With a limit, a step is a turn for the scalars and then one for the vectors."""
+        second = self.opening.is_second(question.turn)
+        vector = second or not self.opening.limit
+        if question.vector != vector or bool(question.mass) != second:
+            msg = f"turn {question.turn} asks for the wrong phase of a step"
+            raise OutOfStageError(msg)
+        if second and point != memory.asked:
+            msg = f"v or nu changed within a step, at turn {question.turn}"
+            raise AskedTwiceError(msg)
+
+    def _before(self, memory: Memory) -> Members | None:
+        return self.members(memory.survivors) if memory.survivors else None
+
+    def _check_enough(self, members: Members) -> None:
+        parameters = self.cohort.parameters
+        if not are_enough(parameters, members):
+            msg = (
+                f"{parameters.cohort - len(members)} of {parameters.cohort} devices are said to "
+                f"have dropped out, and at most {parameters.dropouts} may"
+            )
+            raise TooManyDropoutsError(msg)

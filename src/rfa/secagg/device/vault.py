@@ -1,0 +1,248 @@
+"""A device whose secrets and place in the round are in a file of its own, and survive restarts.
+
+Each request is one transaction: the memory is read, the answer is made, the new memory is on the
+disk, and only then the answer is returned. Whatever is killed in between, the device goes on from
+before the request, of which nothing has left, or from after it, and a retry gets the stored bytes.
+Two processes cannot answer at once. What is no longer needed is overwritten in the file; a file
+system may keep older blocks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+from collections.abc import Generator
+from pathlib import Path
+
+from rfa.secagg.device.machine import Device, Entropy
+from rfa.secagg.device.memory import Memory, read_memory
+from rfa.secagg.device.profile import Profile
+from rfa.secagg.errors import MessageError, ParameterError, VaultError, WeightLimitError
+from rfa.secagg.fixed_point import Contribution
+from rfa.secagg.messages.codec import REAL, U8, array, many, read_message, write_message
+from rfa.secagg.messages.round import MOST_METRICS, Open, decode_as
+from rfa.secagg.security.parameters import Trust
+from rfa.secagg.transcript import SIZE, digest
+
+_KIND = 201
+_LAYOUT = (U8, REAL, many(REAL, MOST_METRICS), array("<f4"))
+_ABSENT = (0, 0.0, (), ())
+_WAIT = 30.0
+"""Seconds to wait for another process of the same device."""
+_PRAGMAS = ("journal_mode = DELETE", "synchronous = EXTRA", "secure_delete = ON")
+
+
+class DurableDevice:
+    """A device that keeps what it must not forget in a file, which only its owner may read."""
+
+    def __init__(
+        self,
+        path: Path | str,
+        profile: Profile,
+        *,
+        spent: Path | str | None = None,
+        rounding: bytes | None = None,
+        entropy: Entropy = os.urandom,
+    ) -> None:
+        """Open the store, or make it.
+
+        Args:
+            path: the file.
+            profile: what the device is.
+            spent: the file that keeps what updates were in a sum, if it is to outlive this one.
+            rounding: the key of the random choices in rounding, fresh in each round by default.
+            entropy: where its secrets come from.
+
+        Raises:
+            VaultError: if the file cannot be used.
+        """
+        self._profile = profile
+        self._rounding, self._entropy = rounding, entropy
+        self._path = path = Path(path)
+        self._spent, self._marks = Path(spent) if spent else None, "spent" if spent else "main"
+        self._lock = threading.RLock()
+        with self._translated():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if not path.exists():
+                path.touch(mode=0o600)
+            self._store = sqlite3.connect(
+                path, timeout=_WAIT, isolation_level=None, check_same_thread=False
+            )
+        try:
+            self._prepare()
+        except BaseException:
+            self._store.close()
+            raise
+
+    def _prepare(self) -> None:
+        """Make the table, see whose store it is, and keep others out of it."""
+        with self._translated():
+            if self._spent:
+                self._spent.parent.mkdir(parents=True, exist_ok=True)
+                self._spent.touch(mode=0o600)
+                self._store.execute("ATTACH DATABASE ? AS spent", (str(self._spent),))
+            for name in {"main", self._marks}:
+                for pragma in _PRAGMAS:
+                    self._store.execute(f"PRAGMA {name}.{pragma}")
+                self._store.execute(
+                    f"CREATE TABLE IF NOT EXISTS {name}.kept (name TEXT PRIMARY KEY, value BLOB)"
+                )
+            self._path.chmod(0o600)
+        with self._transaction():
+            owner = int(self._profile.device).to_bytes(8, "little")
+            if (self._find("device") or owner) != owner:
+                msg = f"the store at {self._path} is not that of device {self._profile.device}"
+                raise VaultError(msg)
+            self._keep("device", owner)
+            if self._find("salt", self._marks) is None:
+                self._keep("salt", self._entropy(SIZE), self._marks)
+
+    def __enter__(self) -> DurableDevice:
+        """Begin to use it."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End its use."""
+        self.close()
+
+    @property
+    def due(self) -> int:
+        """The place in the round of the message that the device waits for."""
+        with self._transaction():
+            return self._memory().due
+
+    def bring(self, mine: Contribution | None) -> None:
+        """Bring something into the next round; None to abstain from it. The last round is over.
+
+        Raises:
+            VaultError: if a sum about the update was opened in an earlier round. The difference of
+                two sums about the same updates can tell on one device, so it takes a new one.
+        """
+        values = (1, mine.weight, mine.metrics, mine.update) if mine else _ABSENT
+        with self._transaction():
+            if mine and self._find(self._mark(mine), self._marks) is not None:
+                who = f"device {self._profile.device}"
+                msg = (
+                    f"{who} was in a sum with this very update before: train anew, with randomness"
+                )
+                raise VaultError(msg)
+            self._keep("memory", Memory(round=self._memory().round).encode())
+            self._keep("mine", write_message(_KIND, _LAYOUT, values))
+
+    def receive(self, request: bytes) -> bytes:
+        """Answer a request, and remember it first. After the last one the update is forgotten.
+
+        Raises:
+            RefusalError, MessageError: if it is refused, as `Device.receive` does.
+            VaultError: if the store cannot be used, or nothing was brought.
+        """
+        with self._transaction():
+            memory = self._memory()
+            if memory.request == digest(b"request", request):
+                return memory.reply
+            mine = self._mine()
+            device = Device(
+                mine,
+                self._profile,
+                rounding=self._rounding,
+                entropy=self._entropy,
+                memory=memory,
+            )
+            refused, reply = None, b""
+            try:
+                reply = device.receive(request)
+            except WeightLimitError as error:  # which ends the round for the device
+                refused = error
+            if device.memory is not memory:
+                self._keep("memory", device.memory.encode())
+            if mine and _is_spent(memory, device.memory):
+                self._keep(self._mark(mine), b"", self._marks)
+            if device.over and refused is None:
+                self._store.execute("DELETE FROM kept WHERE name = 'mine'")
+        if refused is not None:
+            raise refused
+        return reply
+
+    def end(self, number: int | None = None) -> None:
+        """Forget the round but for its number, and a salted digest of the update.
+
+        Args:
+            number: forget this round only, and what was brought for it; by default any.
+        """
+        with self._transaction():
+            memory = self._memory()
+            later = number is not None and memory.round > number
+            if later or (memory.round == number and not memory.due):  # a new update is there
+                return
+            self._keep("memory", Memory(round=memory.round).encode())
+            self._store.execute("DELETE FROM kept WHERE name = 'mine'")
+
+    def close(self) -> None:
+        """Close the store; everything is on the disk already."""
+        self._store.close()
+
+    def _mark(self, mine: Contribution) -> str:
+        """Under what it is kept that an update was asked about; the salt keeps it from guesses."""
+        salt = self._find("salt", self._marks) or b""
+        return "spent " + digest(b"update", salt, mine.update.tobytes()).hex()
+
+    def _memory(self) -> Memory:
+        found = self._find("memory")
+        try:
+            return read_memory(found) if found else Memory()
+        except (ValueError, MessageError) as error:
+            msg = f"the store at {self._path} cannot be trusted: {error}"
+            raise VaultError(msg) from None
+
+    def _mine(self) -> Contribution | None:
+        found = self._find("mine")
+        if found is None:
+            msg = f"nothing was brought into the next round at {self._path}: bring an update first"
+            raise VaultError(msg)
+        try:
+            _, (there, weight, metrics, update) = read_message(found, {_KIND: _LAYOUT})
+            return Contribution(update, weight, metrics) if there else None
+        except (MessageError, ParameterError) as error:
+            msg = f"what was brought into the round at {self._path} is damaged: {error}"
+            raise VaultError(msg) from None
+
+    def _find(self, name: str, where: str = "main") -> bytes | None:
+        query = f"SELECT value FROM {where}.kept WHERE name = ?"  # noqa: S608 one of two names
+        row = self._store.execute(query, (name,)).fetchone()
+        return row[0] if row else None
+
+    def _keep(self, name: str, value: bytes, where: str = "main") -> None:
+        order = f"INSERT OR REPLACE INTO {where}.kept VALUES (?, ?)"  # noqa: S608 one of two names
+        self._store.execute(order, (name, value))
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Generator[None]:
+        """All or nothing, on the disk, and no other process meanwhile."""
+        with self._lock, self._translated():
+            self._store.execute("BEGIN EXCLUSIVE")
+            try:
+                yield
+                self._store.execute("COMMIT")
+            finally:
+                if self._store.in_transaction:
+                    self._store.execute("ROLLBACK")
+
+    @contextlib.contextmanager
+    def _translated(self) -> Generator[None]:
+        try:
+            yield
+        except (OSError, sqlite3.Error) as error:
+            msg = f"the store of device {self._profile.device} at {self._path} fails: {error}"
+            raise VaultError(msg) from None
+
+
+def _is_spent(before: Memory, after: Memory) -> bool:
+    """Whether a sum about the update can be told from now on.
+
+    A server that follows the protocol opens a sum by asking, and never later. One that lies may ask
+    others to open it when this device is in another round already.
+    """
+    opened, asked = after.survivors != before.survivors, after.context != before.context
+    return opened or (asked and decode_as(Open, after.opening).trust == Trust.LYING)

@@ -1,0 +1,1 @@
+"""The messages of a round, their bytes and sizes."""

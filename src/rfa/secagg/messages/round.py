@@ -1,0 +1,308 @@
+"""The messages of a secure sum, in the order of a round.
+
+server                         device
+Open           ->
+               <-  Advertise   its public keys for all turns (or Abstain)
+Roster         ->
+               <-  Deal        sealed shares of its secrets for all turns
+then, for each turn (a masked sum; a step has two if there is a limit on weights):
+Question       ->
+               <-  Masked      what it adds at v, masked
+Survivors      ->                                            only if the server may lie
+               <-  Consent     its signature under the survivors
+Unmask         ->
+               <-  Opened      its shares of the secrets that open the sum
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import ClassVar, TypeAlias, TypeVar
+
+import numpy as np
+
+from rfa.secagg.crypto.masks import Words
+from rfa.secagg.crypto.shares import PRIME, SHARE_SIZE
+from rfa.secagg.errors import NotCanonicalError, UnknownKindError
+from rfa.secagg.fixed_point import Vector32
+from rfa.secagg.messages.codec import (
+    KEY,
+    LARGEST,
+    MANY,
+    REAL,
+    U8,
+    U32,
+    U64,
+    U128,
+    Field,
+    array,
+    blob,
+    fixed,
+    group,
+    many,
+    read_message,
+    rows,
+    write_message,
+)
+from rfa.secagg.security.parameters import LARGEST_DEGREE, MOST_TURNS
+
+MOST_METRICS = 256
+TAG = 16
+SEALED_SIZE = 2 * SHARE_SIZE + TAG
+SIGNATURE_SIZE = 64
+NO_SHARE = b"\xff" * SHARE_SIZE
+"""What stands for a share that the holder never got."""
+
+Bitmap: TypeAlias = bytes
+"""A set of positions in the cohort, one bit each, the first in the lowest bit."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message: the session it belongs to, and the fields of its kind."""
+
+    KIND: ClassVar[int]
+    LAYOUT: ClassVar[tuple[Field, ...]]
+
+    session: bytes
+
+    def encode(self) -> bytes:
+        """Its bytes."""
+        values = tuple(getattr(self, item.name) for item in dataclasses.fields(self))
+        return write_message(self.KIND, (fixed(16), *self.LAYOUT), values)
+
+
+@dataclass(frozen=True)
+class Open(Message):
+    """The server begins a round: a number that grows, the questions to come, and the limit."""
+
+    KIND = 1
+    LAYOUT = (U64, U32, U32, U32, REAL, U8)
+
+    round: int
+    steps: int
+    dim: int
+    metrics: int
+    limit: float
+    trust: int
+
+    @property
+    def turns(self) -> int:
+        """How many masked sums there may be: two a step if there is a limit."""
+        return self.steps * (2 if self.limit else 1)
+
+    def is_second(self, turn: int) -> bool:
+        """Whether a turn asks for the vectors of a step whose scalars are known."""
+        return bool(self.limit) and turn % 2 == 1
+
+
+Entry: TypeAlias = tuple[int, bytes, tuple[bytes, ...], bytes]
+"""A device, its key for sealing, its keys for masks, one a turn, and its signature, if any."""
+_SIGNATURE = blob(SIGNATURE_SIZE)
+_ENTRY = group(U64, KEY, rows(32, MOST_TURNS), _SIGNATURE)
+
+
+@dataclass(frozen=True)
+class Advertise(Message):
+    """A device joins: its entry for the roster."""
+
+    KIND = 2
+    LAYOUT = (_ENTRY,)
+
+    entry: Entry
+
+
+@dataclass(frozen=True)
+class Roster(Message):
+    """The cohort: parameters, the digests of all entries in order, and entries themselves.
+
+    The order is that of a nonce, drawn when all entries are there, so that nobody chooses a place.
+    An honest but curious server sends each device the entries of its neighbours; one that is not
+    trusted must send all.
+    """
+
+    KIND = 3
+    LAYOUT = (group(U32, U32, U32, U32, U32, U32, U8, U8), fixed(16), rows(32), many(_ENTRY))
+
+    parameters: tuple[int, int, int, int, int, int, int, int]
+    nonce: bytes
+    leaves: tuple[bytes, ...]
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True)
+class Deal(Message):
+    """Commitments to the self-masks of all turns, and sealed shares.
+
+    For each neighbour there is one sealed pair of shares a turn, all turns of a neighbour together.
+    """
+
+    KIND = 4
+    LAYOUT = (rows(32, MOST_TURNS), rows(SEALED_SIZE, LARGEST_DEGREE * MOST_TURNS))
+
+    commitments: tuple[bytes, ...]
+    sealed: tuple[bytes, ...] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Question(Message):
+    """A turn: the point, the radius, who takes part, and their sealed shares for this device.
+
+    `vector` is 0 in the phase of the scalars, and `mass` is the total mass that it found, in units
+    of 2^-96; `sealed` holds what the device's neighbours in `alive` dealt, in the order of its
+    neighbours.
+    """
+
+    KIND = 5
+    LAYOUT = (
+        U32,
+        U8,
+        REAL,
+        U128,
+        blob(MANY // 8),
+        rows(SEALED_SIZE, LARGEST_DEGREE),
+        array("<f4"),
+    )
+
+    turn: int
+    vector: int
+    nu: float
+    mass: int
+    alive: Bitmap
+    sealed: tuple[bytes, ...] = field(repr=False)
+    v: Vector32 = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Masked(Message):
+    """What a device adds, masked."""
+
+    KIND = 6
+    LAYOUT = (U32, many(U128, MOST_METRICS + 8), array("<u4"))
+
+    turn: int
+    tail: tuple[int, ...] = field(repr=False)
+    words: Words = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Survivors(Message):
+    """Whose masked vectors came."""
+
+    KIND = 7
+    LAYOUT = (U32, blob(MANY // 8))
+
+    turn: int
+    survivors: Bitmap
+
+
+@dataclass(frozen=True)
+class Consent(Message):
+    """A device's signature under the turn and its survivors."""
+
+    KIND = 8
+    LAYOUT = (U32, fixed(SIGNATURE_SIZE))
+
+    turn: int
+    signature: bytes
+
+
+@dataclass(frozen=True)
+class Unmask(Message):
+    """Whose sum is to be opened, with the signatures under it where the server may lie."""
+
+    KIND = 9
+    LAYOUT = (U32, blob(MANY // 8), many(group(U32, fixed(SIGNATURE_SIZE))))
+
+    turn: int
+    survivors: Bitmap
+    signatures: tuple[tuple[int, bytes], ...]
+
+
+@dataclass(frozen=True)
+class Opened(Message):
+    """For each neighbour in the turn a share of its self-mask if it survived, else of its key."""
+
+    KIND = 10
+    LAYOUT = (U32, rows(SHARE_SIZE, LARGEST_DEGREE))
+
+    turn: int
+    shares: tuple[bytes, ...] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Abstain(Message):
+    """A device stays out of the round, and says that its update is not finite."""
+
+    KIND = 11
+    LAYOUT = (U64,)
+
+    device: int
+
+
+_KINDS: dict[int, type[Message]] = {kind.KIND: kind for kind in Message.__subclasses__()}
+_LAYOUTS = {kind: (fixed(16), *message.LAYOUT) for kind, message in _KINDS.items()}
+M = TypeVar("M", bound=Message)
+
+
+def decode(data: bytes, most: int = LARGEST) -> Message:
+    """The message that bytes are.
+
+    Raises:
+        MessageError: if they are none.
+    """
+    if type(data) is not bytes:
+        msg = f"a message is bytes, not {type(data).__name__}"
+        raise NotCanonicalError(msg)
+    kind, values = read_message(data, _LAYOUTS, most)
+    return _KINDS[kind](*values)
+
+
+def decode_as(wanted: type[M], data: bytes, most: int = LARGEST) -> M:
+    """The message of a kind that bytes are.
+
+    Raises:
+        MessageError: if they are none.
+    """
+    message = decode(data, most)
+    if not isinstance(message, wanted):
+        msg = f"a message {wanted.__name__} is wanted, not {type(message).__name__}"
+        raise UnknownKindError(msg)
+    return message
+
+
+def write_bitmap(members: Iterable[int], cohort: int) -> Bitmap:
+    """A set of positions as a bitmap."""
+    bits = np.zeros(cohort, np.uint8)
+    bits[list(members)] = 1
+    return np.packbits(bits, bitorder="little").tobytes()
+
+
+def read_bitmap(bitmap: Bitmap, cohort: int) -> frozenset[int]:
+    """The positions in a bitmap.
+
+    Raises:
+        NotCanonicalError: if it is not that of a cohort of this size.
+    """
+    bits = np.unpackbits(np.frombuffer(bitmap, np.uint8), bitorder="little")
+    if len(bitmap) != (cohort + 7) // 8 or bits[cohort:].any():
+        msg = f"a set of {cohort} devices takes {(cohort + 7) // 8} bytes, not {len(bitmap)}"
+        raise NotCanonicalError(msg)
+    return frozenset(np.flatnonzero(bits).tolist())
+
+
+def read_share(share: bytes) -> int | None:
+    """The number that a share is; None if its holder never got it.
+
+    Raises:
+        NotCanonicalError: if it is none.
+    """
+    if share == NO_SHARE:
+        return None
+    value = int.from_bytes(share, "big")
+    if value >= PRIME:
+        msg = "a share is a number below the prime"
+        raise NotCanonicalError(msg)
+    return value

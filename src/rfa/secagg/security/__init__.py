@@ -1,0 +1,1 @@
+"""Whom a sum withstands: terms, parameters, policies."""

@@ -1,0 +1,318 @@
+"""The server's side of a secure sum: bytes in, bytes out, and never a device's own part.
+
+Each stage is a method that closes the stage before and says what to send to whom; replies are taken
+as they come, in any order. What a device sends costs at most that device its place (`faults` says
+why); too few devices end the step with an `AbortError`. Masked vectors are added to one running
+total when they arrive, so the server holds none of them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from rfa._checks import check_number
+from rfa.secagg.cohort import Identities, as_numbers, check_entry, form, in_order, leaf_of
+from rfa.secagg.crypto.masks import Expand, add_masks
+from rfa.secagg.crypto.shares import SHARE_SIZE
+from rfa.secagg.errors import (
+    AbortError,
+    DuplicateKeyError,
+    NotCanonicalError,
+    OtherSessionError,
+    OutOfStageError,
+    ParameterError,
+    RefusalError,
+    SecureSumError,
+    TooFewDevicesError,
+    WrongDimensionError,
+)
+from rfa.secagg.fixed_point import Total, as_sent
+from rfa.secagg.messages.round import (
+    SEALED_SIZE,
+    SIGNATURE_SIZE,
+    Abstain,
+    Advertise,
+    Consent,
+    Deal,
+    Entry,
+    Masked,
+    Message,
+    Open,
+    Opened,
+    Question,
+    Roster,
+    Survivors,
+    Unmask,
+    decode,
+    write_bitmap,
+)
+from rfa.secagg.security.parameters import Parameters, Terms, Trust
+from rfa.secagg.security.rules import Members, agree_on, require_enough
+from rfa.secagg.server.masked_sum import Table, Turn
+
+Outbox = Iterator[tuple[int, bytes]]
+"""What to send to which device, made as it is sent."""
+SLACK = 1 << 9
+"""Bytes of a reply beside its lists."""
+
+
+class Server:
+    """A server in one round.
+
+    Attributes:
+        faults: the devices that lost their place, and the reason.
+        turn: how many turns were begun.
+    """
+
+    def __init__(
+        self,
+        opening: Open,
+        terms: Terms,
+        identities: Identities | None = None,
+        *,
+        expand: Expand = add_masks,
+    ) -> None:
+        """A server that opens a round.
+
+        Args:
+            opening: the round: session, number, steps, coordinates, metrics, limit, trust.
+            terms: what is offered to the devices.
+            identities: the public identities of the devices, where they do not trust the server.
+            expand: adds masks; that of `Workers` uses all cores.
+        """
+        if opening.trust != terms.trust:
+            msg = f"a round of trust {opening.trust} cannot be held under {terms}"
+            raise ParameterError(msg)
+        self._opening = opening
+        self._terms = terms
+        self._identities = identities or {}
+        self._expand = expand
+        self._entries: dict[int, Entry] = {}
+        self._keys: set[bytes] = set()
+        self._table: Table | None = None
+        self._places: dict[int, int] = {}
+        self._before: Members | None = None
+        self._ready: Members = frozenset()
+        self._now: Turn | None = None
+        self._mass = 0
+        self._wanted: type[Message] = Message
+        self._largest = 0
+        self._asked: set[int] = set()
+        self.turn = 0
+        self.faults: dict[int, SecureSumError] = {}
+
+    @property
+    def parameters(self) -> Parameters:
+        """The parameters, once the cohort is formed."""
+        return self._formed().cohort.parameters
+
+    def open(self, devices: Iterable[int]) -> Outbox:
+        """Begin the round: ask devices for their keys."""
+        asked = sorted(set(devices))
+        self._expect(Advertise, SLACK + 32 * self._opening.turns, asked)
+        message = self._opening.encode()
+        return ((device, message) for device in asked)
+
+    def roster(self) -> Outbox:
+        """Close the cohort: send it to its members.
+
+        Raises:
+            AbortError: if too few devices joined.
+        """
+        leaves = {leaf_of(self._opening, entry): entry for entry in self._entries.values()}
+        parameters = self._agree(len(leaves))
+        nonce = os.urandom(16)
+        order = in_order(nonce, list(leaves))
+        cohort = form(self._opening, parameters, nonce, order)
+        self._table = Table(cohort, [leaves[leaf] for leaf in order], {})
+        self._places = {entry[0]: place for place, entry in enumerate(self._table.entries)}
+        size = self._opening.turns * (32 + SEALED_SIZE * parameters.degree)
+        self._expect(Deal, SLACK + size, self._places)
+        return self._rosters(self._table)
+
+    def ask(self, v: Any, nu: float) -> Outbox:
+        """Begin a turn: ask for what everyone adds at v.
+
+        With a limit on weights, the first turn of a step asks for the scalars and the next one, at
+        the same v and nu, for the vectors.
+
+        Raises:
+            AbortError: if too few devices are left, or no turn is.
+            ValueError: if v or nu has no meaning.
+        """
+        table, opening = self._formed(), self._opening
+        alive = frozenset(table.deals) if self._before is None else self._ready
+        require_enough(self.parameters, alive, "are left")
+        if self.turn >= opening.turns:
+            msg = f"all {opening.turns} turns of the round are used up"
+            raise AbortError(msg)
+        check_number("nu", nu, positive=True)
+        second = opening.is_second(self.turn)
+        question = Question(
+            session=opening.session,
+            turn=self.turn,
+            vector=int(second or not opening.limit),
+            nu=float(nu),
+            mass=self._mass if second else 0,
+            alive=write_bitmap(alive, table.cohort.parameters.cohort),
+            sealed=(),
+            v=as_sent(v, opening.dim),
+        )
+        self._now = Turn(table, question, alive)
+        self.turn += 1
+        self._expect(Masked, SLACK + self._now.reply_size, self._devices(alive))
+        return ((table.entries[place][0], each) for place, each in self._now.questions())
+
+    def survivors(self) -> Outbox:
+        """Say whose parts came, to be signed; only where the server is not trusted.
+
+        Raises:
+            AbortError: if the sum over them may not be opened.
+        """
+        now = self._turn()
+        now.close(self._before)
+        message = Survivors(self._opening.session, now.question.turn, now.bitmap)
+        return self._broadcast(Consent, SIGNATURE_SIZE, message, now.survivors)
+
+    def unmask(self) -> Outbox:
+        """Ask for the shares that open the sum.
+
+        Raises:
+            AbortError: if the sum may not be opened.
+        """
+        now, members = self._turn(), frozenset[int]()
+        if self._opening.trust == Trust.LYING:
+            members = frozenset(now.signatures)
+            require_enough(self.parameters, members, "signed the survivors")
+        else:
+            now.close(self._before)
+            members = now.survivors
+        signatures = tuple(sorted(now.signatures.items()))
+        message = Unmask(self._opening.session, now.question.turn, now.bitmap, signatures)
+        return self._broadcast(Opened, SHARE_SIZE * self.parameters.degree, message, members)
+
+    def total(self) -> Total:
+        """Open the sum.
+
+        Raises:
+            AbortError: if that cannot be done; it names who is at fault where that is known.
+        """
+        now = self._turn()
+        require_enough(self.parameters, frozenset(now.opened), "opened the sum")
+        total = now.total(self._expand)
+        self._before, self._ready = now.survivors, frozenset(now.opened)
+        self._mass, self._now = total.mass, None
+        return total
+
+    def take(self, device: int, reply: bytes) -> bool:
+        """Take a reply; whether it was good. A bad one costs its device its place in the stage.
+
+        What comes from a device that was not asked, or has answered, changes nothing.
+        """
+        if device not in self._asked:
+            msg = f"device {device} was not asked, or has answered"
+            self.faults.setdefault(device, OutOfStageError(msg))
+            return False
+        self._asked.discard(device)
+        try:
+            self._accept(device, decode(reply, self._largest))
+        except SecureSumError as error:
+            self.faults[device] = error
+            return False
+        return True
+
+    def _accept(self, device: int, message: Message) -> None:
+        if message.session != self._opening.session:
+            msg = f"the reply of device {device} is of another session"
+            raise OtherSessionError(msg)
+        if isinstance(message, Abstain) and self._wanted is Advertise:
+            msg = f"device {device} abstains: its update is not finite, or from no examples"
+            raise RefusalError(msg)
+        if not isinstance(message, self._wanted):
+            msg = f"device {device} sent {type(message).__name__} for {self._wanted.__name__}"
+            raise OutOfStageError(msg)
+        match message:
+            case Advertise():
+                self._take_entry(device, message.entry)
+            case Deal():
+                self._take_deal(device, message)
+            case Masked():
+                self._turn().take_masked(self._places[device], message)
+            case Consent():
+                self._turn().take_consent(self._places[device], message, self._identities)
+            case Opened():
+                self._turn().take_opened(self._places[device], message)
+            case _:  # never wanted
+                raise AssertionError
+
+    def _agree(self, joined: int) -> Parameters:
+        """The parameters of the cohort; if there are none, say what became of the others."""
+        try:
+            return agree_on(self._terms, joined)
+        except TooFewDevicesError as error:
+            if not self.faults:
+                raise
+            first = next(iter(self.faults.values()))
+            msg = f"{error}; {len(self.faults)} did not, the first because {first}"
+            raise TooFewDevicesError(msg) from None
+
+    def _take_entry(self, device: int, entry: Entry) -> None:
+        if entry[0] != device:
+            msg = f"device {device} calls itself {entry[0]}"
+            raise NotCanonicalError(msg)
+        check_entry(entry, self._opening, self._identities)
+        keys = {entry[1], *entry[2]}
+        if len(keys) <= self._opening.turns or keys & self._keys:
+            msg = f"device {device} has a key that is taken"
+            raise DuplicateKeyError(msg)
+        self._keys |= keys
+        self._entries[device] = entry
+
+    def _take_deal(self, device: int, deal: Deal) -> None:
+        turns, degree = self._opening.turns, self.parameters.degree
+        if len(deal.commitments) != turns or len(deal.sealed) != turns * degree:
+            wanted = f"{turns} commitments and {turns * degree} shares"
+            found = f"{len(deal.commitments)} and {len(deal.sealed)}"
+            msg = f"device {device} dealt {found} instead of {wanted}"
+            raise WrongDimensionError(msg)
+        self._formed().deals[self._places[device]] = deal
+
+    def _expect(self, wanted: type[Message], largest: int, devices: Iterable[int]) -> None:
+        self._wanted, self._largest, self._asked = wanted, largest, set(devices)
+
+    def _broadcast(
+        self, wanted: type[Message], size: int, message: Message, members: Members
+    ) -> Outbox:
+        devices = self._devices(members)
+        self._expect(wanted, SLACK + size, devices)
+        encoded = message.encode()
+        return ((device, encoded) for device in devices)
+
+    def _devices(self, members: Members) -> list[int]:
+        entries = self._formed().entries
+        return [entries[place][0] for place in sorted(members)]
+
+    def _rosters(self, table: Table) -> Outbox:
+        """The roster for each device: entries of its neighbours, or of all if it trusts nobody."""
+        cohort = table.cohort
+        everyone = self._opening.trust == Trust.LYING
+        for place, (device, *_) in enumerate(table.entries):
+            wanted = range(len(table.entries)) if everyone else sorted(cohort.neighbours(place))
+            entries = tuple(table.entries[other] for other in wanted)
+            numbers = as_numbers(cohort.parameters)
+            roster = Roster(self._opening.session, numbers, cohort.nonce, cohort.leaves, entries)
+            yield device, roster.encode()
+
+    def _formed(self) -> Table:
+        if self._table is None:
+            msg = "there is no cohort yet: open, take the replies, and send the roster first"
+            raise OutOfStageError(msg)
+        return self._table
+
+    def _turn(self) -> Turn:
+        if self._now is None:
+            msg = "nothing is asked: ask first"
+            raise OutOfStageError(msg)
+        return self._now

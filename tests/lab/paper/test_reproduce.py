@@ -1,0 +1,203 @@
+"""The paper's experiments: their files, and all of them in a very small form."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from rfa.cli.main import main
+from rfa.lab.paper.claims import JUDGES
+from rfa.lab.paper.reproduce import PLACES, SWEEPS, all_runs, find_experiments
+from rfa.lab.paper.scale import read_scales
+from rfa.lab.report.exhibit import load
+from rfa.lab.settings.config import ConfigError, read_toml
+
+HERE = PLACES[1]
+SCALES = """
+[tiny]
+title = "the smallest of all"
+seeds = [1]
+stand_in = "tests.tiny:TASK"
+frozen = { rounds = 2 }
+theorem = "tiny"
+[tiny.tasks."tests.tiny:TASK"]
+calls = 6
+eval_every = 2
+[tiny.tasks.glyphs-linear]
+rounds = 1
+devices = 6
+devices_per_round = 3
+eval_every = 1
+[tiny.experiments]
+arena = { values = ["none", "omniscient"], rounds = 2 }
+comparators = { rounds = 3, values = [0.25] }
+corruptions = { values = ["none", "data", "omniscient"] }
+devices = { devices_per_round = 6 }
+iid = { values = [0.25] }
+robustness = { values = [0.0, 0.25], seeds = [1, 2] }
+study-content = { rounds = 2 }
+study-devices = { rounds = 2, values = [4] }
+study-long = { rounds = 2 }
+study-rate = { rounds = 2 }
+study-weight = { rounds = 2 }
+"""
+
+
+def rfa(*arguments: str) -> Any:
+    return CliRunner().invoke(main, list(arguments))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The experiments with a scale for tests."""
+    where = tmp_path_factory.mktemp("experiments")
+    for path in HERE.glob("*.toml"):
+        shutil.copy(path, where)
+    (where / "scales.toml").write_text(SCALES)
+    return where
+
+
+@pytest.fixture(scope="module")
+def done(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    """All of the paper in its smallest form, with no data but what is made."""
+    out = tmp_path_factory.mktemp("results")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("RFA_DATA", raising=False)
+        page = ["--page", str(out / "results.md")]
+        scale = ["--scale", "tiny", "--from", str(folder), "--out", str(out / "out")]
+        return out, rfa("reproduce", *scale, *page)
+
+
+def test_the_whole_paper_in_its_smallest_form(done: tuple[Path, Any]) -> None:
+    out, result = done
+    assert result.exit_code == 0, result.output
+    known = {path.stem: read_toml(path) for path in HERE.glob("*.toml")}
+    names = {name for name, plan in known.items() if not plan.get("beyond")} - {"scales"}
+    assert {path.stem for path in (out / "out/exhibits").glob("*.json")} == names | {"statements"}
+    assert "rfa data get emnist" in result.stdout
+    for name in names - {"data"}:
+        exhibit = load(out / "out/exhibits" / f"{name}.json")
+        assert exhibit.panels or exhibit.matrices, name
+        assert exhibit.command == f"rfa reproduce {name} --scale tiny"
+        for path in (out / "out/pictures").glob(f"{name}*"):
+            assert path.stat().st_size > 5000
+            assert path.read_bytes()[:4] in (b"\x89PNG", b"%PDF")
+    assert (out / "out/report.html").exists()
+
+
+def test_the_page_shows_every_experiment(done: tuple[Path, Any]) -> None:
+    out, _ = done
+    page = (out / "results.md").read_text()
+    for path in (out / "out/exhibits").glob("*.json"):
+        assert f"## {load(path).title}" in page
+    for line in page.splitlines():
+        if line.startswith("!["):
+            assert (out / line.rpartition("(")[2].rstrip(")")).exists()
+    assert "results/numbers.csv" not in page or (out / "results/numbers.csv").exists()
+    numbers = (out / "results/numbers.csv").read_text().splitlines()
+    assert len(numbers) > 500
+    assert all(judge.__doc__ in page for judge in JUDGES if judge.__doc__)
+
+
+def test_a_second_time_nothing_is_left_to_do(done: tuple[Path, Any], folder: Path) -> None:
+    out, _ = done
+    again = ("reproduce", "--scale", "tiny", "--from", str(folder), "--out", str(out / "out"))
+    result = CliRunner(env={"RFA_DATA": None}).invoke(main, [*again, "--dry-run"])
+    assert result.exit_code == 0
+    assert "runs are done already" in result.stderr
+    before = json.loads((out / "out/exhibits/budget.json").read_text())
+    CliRunner(env={"RFA_DATA": None}).invoke(main, [*again, "budget"])
+    assert json.loads((out / "out/exhibits/budget.json").read_text()) == before
+
+
+@pytest.mark.parametrize("scale", ["full", "short", "quick"])
+def test_every_run_of_every_scale_makes_sense(scale: str, tmp_path: Path) -> None:
+    for name in ("femnist.parquet", "shakespeare.zip", "sent140.parquet", "glove.6B.50d.txt"):
+        (tmp_path / name).touch()
+    experiments = find_experiments([], scale, tmp_path)
+    assert len(experiments) >= 14
+    assert not any(e.with_data.missing for e in experiments if e.kind in SWEEPS)
+    runs = list(all_runs(experiments))
+    assert len({settings.task for settings in runs}) >= 5
+    if scale == "full":
+        found = {s.rounds for s in runs if (s.task, s.aggregator) == ("emnist-linear", "rfa")}
+        assert 2000 in found
+        assert {s.seed for s in runs} == {1, 2, 3, 4, 5}
+
+
+def test_paper_numbers_name_places_that_there_are() -> None:
+    for experiment in find_experiments([], "full", None):
+        if experiment.kind not in SWEEPS:
+            continue
+        plan = experiment.plan
+        panels = {panel.get("title") for panel in plan.get("panels", [])}
+        lines = {line["label"] for line in plan["lines"]}
+        for number in plan.get("numbers", []):
+            assert number["panel"] in panels
+            assert number["line"] in lines
+            assert number["value"] in plan["values"]
+
+
+def test_mistakes_are_named(tmp_path: Path, folder: Path) -> None:
+    for arguments, text in (
+        (["nonsense"], "no experiment is called 'nonsense': there are arena, budget,"),
+        (["--scale", "huge"], "no scale is called 'huge': there are full, short, quick"),
+        (["--from", str(tmp_path)], "no scales.toml is found in"),
+    ):
+        result = rfa("reproduce", *arguments)
+        assert result.exit_code == 2
+        assert text in result.stderr
+        assert "Traceback" not in result.stderr
+    (tmp_path / "scales.toml").write_text("[tiny]\nseeds = [1]\n")
+    with pytest.raises(ConfigError, match="title"):
+        read_scales(tmp_path / "scales.toml")
+    (tmp_path / "scales.toml").write_text(SCALES)
+    (tmp_path / "odd.toml").write_text('kind = "poem"\n')
+    with pytest.raises(
+        ConfigError, match="kind must be one of sweep, weights, corruptions, arena, frozen, calls"
+    ):
+        find_experiments(["odd"], "tiny", None, [tmp_path])
+
+
+def test_a_list_says_where_the_paper_has_it() -> None:
+    result = rfa("reproduce", "--list")
+    assert result.exit_code == 0
+    assert "robustness       Figure 2" in result.stdout
+
+
+def test_the_page_replaces_only_what_it_made(tmp_path: Path) -> None:
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious/thesis.txt").write_text("years of work")
+    (tmp_path / "mine.md").write_text("# Mine")
+    for name, text in (
+        ("precious.md", "holds something else"),
+        ("mine.md", "was not made by"),
+        ("results", "does not end in .md"),
+    ):
+        page = ["--page", str(tmp_path / name)]
+        result = rfa("reproduce", "data", "--quick", "--out", str(tmp_path / "out"), *page)
+        assert result.exit_code == 2
+        assert text in result.stderr
+    assert (tmp_path / "precious/thesis.txt").exists()
+    assert (tmp_path / "mine.md").read_text() == "# Mine"
+
+
+def test_files_that_say_too_little_are_named(tmp_path: Path) -> None:
+    (tmp_path / "scales.toml").write_text(SCALES)
+    (tmp_path / "cold.toml").write_text('kind = "frozen"\ntitle = "t"\n')
+    with pytest.raises(ConfigError, match="kind 'frozen' needs claim, paper, tasks"):
+        find_experiments(["cold"], "tiny", None, [tmp_path])
+    (tmp_path / "cold.toml").write_text("[[lines]]\ntask = 'glyphs-linear'\n")
+    (one,) = find_experiments(["cold"], "tiny", None, [tmp_path])
+    with pytest.raises(ConfigError, match="must name the task"):
+        one.runs()
+    for text in ("tasks = 3", "experiments = { a = 1 }", "seeds = 3"):
+        line = "" if text.startswith("seeds") else "seeds = [1]\n"
+        (tmp_path / "scales.toml").write_text(f"[odd]\ntitle = 't'\n{line}{text}\n")
+        with pytest.raises(ConfigError, match=r"the scale odd in .* needs a list of seeds"):
+            read_scales(tmp_path / "scales.toml")

@@ -1,0 +1,167 @@
+"""From made-up runs of an arena to its matrix: worst cases, ranks, marks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from rfa.lab.report.arena import CLEAN, WORST, bouts, gather_arena, rank
+from rfa.lab.report.exhibit import Exhibit, Table
+from rfa.lab.report.gather import Result
+from rfa.lab.report.terminal_table import backdoors, to_plain
+from rfa.lab.runs.arena import arena_plan
+from rfa.lab.runs.sweep import Cell, Sweep, cells, make_sweep
+
+DEFENCES: tuple[str, ...] = ("krum", "fedavg", "rfa", "coordinate-median")
+HEIGHTS = {
+    "none": {"fedavg": 0.6, "rfa": 0.58, "krum": 0.5, "coordinate-median": 0.5},
+    "data": {"fedavg": 0.4, "rfa": 0.45, "krum": 0.48, "coordinate-median": 0.3},
+    "omniscient": {"fedavg": 0.0, "rfa": 0.35, "krum": 0.4, "coordinate-median": 0.35},
+}
+
+
+def a_sweep(**changes: Any) -> Sweep:
+    values: dict[str, Any] = {
+        "title": "Arena",
+        "tasks": {"tests.tiny:TASK": "tiny"},
+        "levels": [0.25],
+        "attacks": ["data", "omniscient"],
+        "defences": list(DEFENCES),
+        "seeds": [1, 2],
+        "settings": {"rounds": 20},
+    }
+    return make_sweep("arena", arena_plan("arena", values | changes))
+
+
+def result(cell: Cell, accuracy: float, **more: Any) -> Result:
+    """A run that ends at an accuracy; the second seed a tenth higher."""
+    height = accuracy + 0.1 * (cell.settings.seed - 1)
+    evaluation = {"round": 20, "test_accuracy": height, "worst_tenth": 0.0, **more}
+    lost = cell.settings.corruption == "omniscient" and cell.line == "fedavg"
+    row: dict[str, Any] = {
+        "status": "diverged" if lost else "finished",
+        "rounds": 20,
+        "oracle_calls": 20,
+        "task": cell.settings.task,
+        "devices": 24,
+        "note": "",
+        "settings": '{"iid": false}',
+    }
+    return Result(cell, row, [evaluation])
+
+
+def shown(sweep: Sweep, heights: Mapping[str, Mapping[str, float]] = HEIGHTS) -> Exhibit:
+    return gather_arena(
+        sweep,
+        [
+            result(cell, heights[cell.value][cell.line])
+            for cell in cells(sweep)
+            if cell.line in heights[cell.value]
+        ],
+    )
+
+
+def rows_of(table: Table) -> list[dict[str, Any]]:
+    return [dict(zip(table.head, row, strict=True)) for row in table.rows]
+
+
+def test_private_defences_come_first_and_say_so() -> None:
+    (matrix,) = shown(a_sweep()).matrices
+    assert matrix.columns == ["fedavg", "rfa", "krum", "coordinate-median"]
+    assert matrix.groups == 2 * ["under the secure sum"] + 2 * ["see single updates"]
+    assert matrix.rows == [CLEAN, "data", "omniscient", WORST]
+    assert matrix.title == "tiny, level 0.25"
+
+
+def test_the_worst_case_is_the_least_over_attacks_of_the_mean_over_seeds() -> None:
+    (matrix,) = shown(a_sweep()).matrices
+    *_, omniscient, worst = matrix.entries
+    assert [entry.value for entry in omniscient] == pytest.approx([5, 40, 45, 40])
+    assert [entry.value for entry in worst] == pytest.approx([5, 40, 45, 35])
+    assert [entry.note for entry in worst] == ["omniscient", "omniscient", "omniscient", "data"]
+    assert [entry.best for entry in worst] == [False, False, True, False]
+
+
+def test_without_corruption_is_no_attack() -> None:
+    heights = {**HEIGHTS, "none": dict.fromkeys(DEFENCES, 0.01)}
+    (matrix,) = shown(a_sweep(), heights).matrices
+    assert matrix.entries[-1][1].value == pytest.approx(40)
+
+
+def test_runs_that_diverged_are_marked_where_they_count() -> None:
+    (matrix,) = shown(a_sweep()).matrices
+    marks = [[bool(entry.mark) for entry in row] for row in matrix.entries]
+    assert marks == 2 * [4 * [False]] + 2 * [[True, False, False, False]]
+    assert matrix.entries[2][0].note == "0.0 to 10.0, 2 of 2 diverged"
+    assert "runs diverged" in matrix.note
+
+
+def test_equals_share_a_rank() -> None:
+    heights = {"a": 3.0, "b": 5.0, "c": 3.04, "d": 1.0, "e": math.nan}
+    assert [rank(heights, name) for name in heights] == [2, 1, 2, 4, None]
+    assert rank(heights, "d", ["a", "d"]) == 2
+
+
+def test_ranks_are_told_under_each_attack_and_in_the_worst_case() -> None:
+    exhibit = shown(a_sweep())
+    ranks = rows_of(exhibit.tables[0])
+    assert [row["attack"] for row in ranks] == [CLEAN, "data", "omniscient", WORST]
+    assert [row["ahead"] for row in ranks] == ["fedavg", "krum", "krum", "krum"]
+    assert [row["rank of rfa"] for row in ranks] == [
+        "2 of 4 (2 of 2 private)",
+        "2 of 4 (1 of 2 private)",
+        "2 of 4 (1 of 2 private)",
+        "2 of 4 (1 of 2 private)",
+    ]
+    assert "Rank in the worst case: rfa 2 of 4 (1 of 2 private)." in exhibit.matrices[0].note
+
+
+def test_what_was_not_run_is_left_open_and_told() -> None:
+    heights = {**HEIGHTS, "data": {"fedavg": 0.4}}
+    (matrix,) = shown(a_sweep(), heights).matrices
+    assert [math.isnan(entry.value) for entry in matrix.entries[1]] == [False, True, True, True]
+    assert matrix.entries[-1][1].note == "omniscient, of 1 of 2 attacks"
+
+
+def test_a_backdoor_has_its_own_table_where_it_was_measured() -> None:
+    sweep = a_sweep()
+    assert [table.title for table in shown(sweep).tables] == [
+        "Who is ahead",
+        "At the end of the runs",
+    ]
+    results = [
+        result(cell, 0.5, backdoor=0.9 if cell.value == "data" else None) for cell in cells(sweep)
+    ]
+    (row,) = rows_of(gather_arena(sweep, results).tables[1])
+    assert (row["attack"], row["rfa"]) == ("data", pytest.approx(90))
+
+
+def test_tasks_are_pictures_of_their_own() -> None:
+    sweep = a_sweep(tasks={"tests.tiny:TASK": "tiny", "glyphs-linear": "glyphs"})
+    assert shown(sweep).views == ["tests.tiny:TASK", "glyphs-linear"]
+    assert shown(a_sweep(levels=[0.1, 0.25])).views == [""]
+    assert bouts(sweep, []) == []
+    assert gather_arena(sweep, []).matrices == []
+
+
+def test_accuracy_does_not_tell_of_a_backdoor_so_the_terminal_and_json_do() -> None:
+    sweep = a_sweep(attacks=["backdoor"], defences=["fedavg", "rfa"], seeds=[1])
+    found = [
+        result(cell, 0.6, backdoor=0.97 if cell.value == "backdoor" else None)
+        for cell in cells(sweep)
+    ]
+    (bout,) = bouts(sweep, found)
+    assert backdoors(bout) == "The backdoor works: fedavg 97 %, rfa 97 %"
+    shares = {(run["attack"], run["defence"]): run["backdoor"] for run in to_plain(bout)["runs"]}
+    assert shares["backdoor", "rfa"] == pytest.approx(0.97)
+    assert shares["none", "rfa"] is None
+
+
+def test_private_is_what_the_secure_sum_takes_as_it_is_set_up() -> None:
+    defences = ["bucketing,groups=12,label=pairs", "bucketing", "rfa", "krum"]
+    sweep = a_sweep(attacks=["data"], defences=defences, settings={"devices_per_round": 24})
+    (bout,) = bouts(sweep, [result(cell, 0.5) for cell in cells(sweep)])
+    assert set(bout.private) == {"bucketing", "rfa"}

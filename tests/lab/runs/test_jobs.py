@@ -1,0 +1,192 @@
+"""Many runs at once: each done once, none lost, whatever happens to the others."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rfa.lab.runs.estimate import in_words, pace, seconds
+from rfa.lab.runs.jobs import do_work, plan_work
+from rfa.lab.runs.run import Options, run
+from rfa.lab.runs.store import Store
+from rfa.lab.runs.sweep import settle
+from rfa.lab.settings.config import run_name
+from rfa.lab.settings.settings import Settings
+from tests.lab.runs.test_run import Silent
+
+
+class Notes:
+    """An overseer that remembers."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+        self.shares: list[float] = []
+        self.ended: dict[str, str] = {}
+
+    def on_begin(self, settings: Settings) -> None:
+        self.begun.append(run_name(settings))
+
+    def on_progress(self, settings: Settings, done: float) -> None:
+        self.shares.append(done)
+
+    def on_end(self, settings: Settings, problem: str) -> None:
+        self.ended[run_name(settings)] = problem
+
+
+def tiny(**values: Any) -> Settings:
+    return settle({"task": "tests.tiny:TASK", "rounds": 3, "devices_per_round": 8, **values})
+
+
+def test_runs_side_by_side_are_those_one_after_another(tmp_path: Path) -> None:
+    runs = [tiny(seed=seed) for seed in (1, 2, 3)]
+    notes = Notes()
+    side = Options(tmp_path / "side")
+    work = plan_work(runs, side, 2)
+    assert (len(work.todo), work.done, work.at_once) == (3, 0, 2)
+    assert do_work(work, side, notes) == {}
+    assert sorted(notes.ended) == sorted(run_name(settings) for settings in runs)
+    assert max(notes.shares) == 1.0
+    for settings in runs:
+        alone = run(settings, Options(tmp_path / "alone", workers=1), Silent())
+        with Store(tmp_path / "side") as store:
+            assert store.runs(run=run_name(settings))[0]["model_sha256"] == alone["model_sha256"]
+
+
+def test_what_is_done_is_not_done_again_and_twins_once(tmp_path: Path) -> None:
+    options = Options(tmp_path)
+    do_work(plan_work([tiny()], options), options, Notes())
+    work = plan_work([tiny(), tiny(), tiny(seed=2)], options)
+    assert ([s.seed for s in work.todo], work.done) == ([2], 1)
+    assert len(plan_work([tiny()], Options(tmp_path, fresh=True)).todo) == 1
+
+
+def test_a_run_that_fails_is_named_and_the_others_go_on(tmp_path: Path) -> None:
+    bad, good = tiny(devices_per_round=1000), tiny()
+    notes, options = Notes(), Options(tmp_path)
+    problems = do_work(plan_work([bad, good], options, 1), options, notes)
+    assert list(problems) == [run_name(bad)]
+    assert "devices_per_round=1000" in problems[run_name(bad)]
+    assert notes.ended[run_name(good)] == ""
+
+
+def test_a_process_that_dies_costs_one_run(tmp_path: Path) -> None:
+    deadly, good = tiny(corruption="tests.tiny:deadly", rho=0.3), tiny()
+    options = Options(tmp_path)
+    problems = do_work(plan_work([deadly, good], options, 1), options, Notes())
+    assert list(problems) == [run_name(deadly)]
+    with Store(tmp_path) as store:
+        assert store.runs(run=run_name(good))[0]["status"] == "finished"
+
+
+def test_what_was_done_with_other_code_is_not_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = "from tests.tiny import backwards\n"
+    (tmp_path / "other_attack.py").write_text(code)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    options, mine = Options(tmp_path / "out"), tiny(corruption="other_attack:backwards", rho=0.2)
+    assert do_work(plan_work([mine], options), options, Notes()) == {}
+    assert plan_work([mine], options).todo == []
+    (tmp_path / "other_attack.py").write_text(code + "# another version\n")
+    work = plan_work([mine], options)
+    assert work.todo == [mine]
+    (problem,) = do_work(work, options, Notes()).values()
+    assert "your own code, has changed" in problem
+    assert do_work(work, Options(tmp_path / "out", fresh=True), Notes()) == {}
+
+
+def test_what_an_attack_starts_may_print(tmp_path: Path) -> None:
+    loud = tiny(corruption="tests.tiny:loud", rho=0.3)
+    options = Options(tmp_path)
+    assert do_work(plan_work([loud], options), options, Notes()) == {}
+
+
+SWEEP = """
+seeds = [1, 2]
+[settings]
+task = "tests.tiny:TASK"
+rounds = 4000
+devices_per_round = 4
+eval_every = 1000
+[[lines]]
+label = "RFA"
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_killed_and_interrupted_sweeps_leave_no_process_behind(tmp_path: Path, how: int) -> None:
+    file = tmp_path / "long.toml"
+    file.write_text(SWEEP)
+    command = [sys.executable, "-c", "from rfa.cli.main import main; main()"]
+    command += ["sweep", str(file), "--out", str(tmp_path / "out"), "-j", "2"]
+    process = subprocess.Popen(  # noqa: S603
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, text=True
+    )
+    _wait(lambda: _rounds(tmp_path / "out") > 0)
+    os.kill(process.pid, how)
+    _, errors = process.communicate(timeout=60)
+    _wait(lambda: not _alive(process.pid))
+    if how == signal.SIGINT:
+        assert process.returncode == 130
+        assert "start it again to go on" in errors
+        assert "Traceback" not in errors
+
+
+def _rounds(out: Path) -> int:
+    if not (out / "runs.sqlite").exists():
+        return 0
+    with Store(out) as store:
+        return max((row["rounds"] or 0 for row in store.runs()), default=0)
+
+
+def _alive(session: int) -> bool:
+    """Whether a process of a session is left, by what /proc says."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if fields[0] != "Z" and int(fields[3]) == session:
+            return True
+    return False
+
+
+def _wait(done: Any) -> None:
+    for _ in range(600):
+        if done():
+            return
+        time.sleep(0.1)
+    pytest.fail("it did not come to that within a minute")
+
+
+def test_longer_runs_are_thought_to_take_longer() -> None:
+    base = settle({"task": "emnist-linear", "rounds": 100})
+    more = [
+        {"rounds": 200},
+        {"devices_per_round": 200},
+        {"local_epochs": 9},
+        {"personalize": True},
+        {"eval_every": 1},
+    ]
+    for change in more:
+        assert seconds(settle({"task": "emnist-linear", "rounds": 100, **change})) > seconds(base)
+    assert seconds(settle({"task": "emnist-linear", "rounds": 100, "aggregator": "sgd"})) < seconds(
+        base
+    )
+    assert in_words(3600 * 6.3) == "about 6.3 hours"
+
+
+def test_the_pace_of_the_machine_is_learnt(tmp_path: Path) -> None:
+    settings = tiny(rounds=5)
+    row = run(settings, Options(tmp_path, workers=1), Silent())
+    assert pace([]) == 1.0
+    assert pace([row | {"seconds": 2 * row["seconds"]}]) == pytest.approx(2 * pace([row]))
+    assert pace([row | {"settings": '{"unknown": 1}'}]) == 1.0

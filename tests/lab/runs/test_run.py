@@ -1,0 +1,296 @@
+"""Runs: killed and gone on with, alike to the bit; and what they leave in the store."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rfa.lab.datasets.cache import load
+from rfa.lab.datasets.dataset import DataError
+from rfa.lab.runs import run as running
+from rfa.lab.runs.checkpoint import CheckpointError
+from rfa.lab.runs.lock import only_one
+from rfa.lab.runs.store import Store
+from rfa.lab.settings.config import resolve
+
+COMMAND = [sys.executable, "-m", "rfa", "run", "tests.tiny:TASK", "--json", "--workers", "2"]
+
+
+class Silent:
+    """A watcher that keeps what it sees, and may stop the run."""
+
+    def __init__(self, stop: int = -1) -> None:
+        self.stop, self.rounds, self.evaluations = stop, list[int](), list[Any]()
+
+    def on_status(self, text: str) -> None:
+        pass
+
+    def on_begin(self, settings: Any, devices: Any, state: Any) -> None:
+        pass
+
+    def on_round(self, state: Any, facts: Any) -> None:
+        self.rounds.append(state.round)
+        if state.round == self.stop:
+            raise KeyboardInterrupt
+
+    def on_evaluation(self, evaluation: Any) -> None:
+        self.evaluations.append(evaluation)
+
+
+def do(out: Path, watcher: Silent | None = None, **values: Any) -> dict[str, Any]:
+    how = {name: values.pop(name) for name in ("fresh", "checkpoint_every") if name in values}
+    settings = resolve({"task": "tests.tiny:TASK", **values})
+    options = running.Options(out=out, workers=1, **how)
+    return running.run(settings, options, watcher or Silent())
+
+
+def results(out: Path, run: str) -> list[Any]:
+    """All numbers of a run that do not depend on the clock."""
+    with Store(out) as store:
+        rows = store.runs(run=run) + store.table("evaluations", run=run)
+        rows += store.table("rounds", run=run)
+    return [
+        {name: value for name, value in row.items() if name not in ("seconds", "started")}
+        for row in rows
+    ]
+
+
+def test_what_a_run_leaves(tmp_path: Path) -> None:
+    watcher = Silent()
+    authors: dict[str, Any] = {"nu": 1e-6, "start": "mean"}
+    row = do(tmp_path, watcher, corruption="omniscient", rho=0.2, rounds=10, **authors)
+    assert (row["status"], row["rounds"], row["oracle_calls"]) == ("finished", 10, 30)
+    assert row["corrupted_devices"] > 0
+    assert [evaluation.round for evaluation in watcher.evaluations] == [0, 4, 8, 10]
+    assert row["test_accuracy"] == watcher.evaluations[-1].test_accuracy
+    with Store(tmp_path) as store:
+        rounds = store.table("rounds", run=row["run"])
+        evaluations = store.table("evaluations", run=row["run"])
+    assert [r["round"] for r in rounds] == list(range(1, 11))
+    assert all(len(json.loads(r["devices"])) == 8 for r in rounds)
+    assert all(set(json.loads(r["corrupted"])) <= set(json.loads(r["devices"])) for r in rounds)
+    assert all(abs(sum(json.loads(r["weights"])) - 1) < 1e-4 for r in rounds)
+    assert all(r["steps"] == 2 and r["objective"] > 0 for r in rounds)
+    assert [e["round"] for e in evaluations] == [0, 4, 8, 10]
+    assert len(json.loads(evaluations[0]["device_accuracy"])) == 24
+    assert json.loads(row["settings"])["rho"] == 0.2
+    assert row["version"]
+    assert row["model_sha256"]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"corruption": "gaussian", "rho": 0.2},
+        {"personalize": True},
+        {"server": "adam", "server_rate": 0.05, "server_momentum": 0.9},
+        {"server_momentum": 0.5, "aggregator": "fedavg", "tail_average": True},
+    ],
+)
+def test_interrupted_and_gone_on_with_is_the_same_to_the_bit(
+    tmp_path: Path, values: dict[str, Any]
+) -> None:
+    whole = do(tmp_path / "whole", **values)
+    for stop in (1, 5, 8, 11):
+        with pytest.raises(KeyboardInterrupt):
+            do(tmp_path / "parts", Silent(stop), checkpoint_every=3, **values)
+    watcher = Silent()
+    again = do(tmp_path / "parts", watcher, checkpoint_every=3, **values)
+    assert watcher.rounds[0] == 10  # from the checkpoint after round 9
+    assert again["model_sha256"] == whole["model_sha256"]
+    assert results(tmp_path / "parts", again["run"]) == results(tmp_path / "whole", whole["run"])
+
+
+def test_killed_at_random_moments_it_ends_the_same_to_the_bit(tmp_path: Path) -> None:
+    arguments = ["--rounds", "800", "--personalize", "--corruption", "gaussian", "--rho", "0.1"]
+    command = [*COMMAND, *arguments, "--eval-every", "50"]
+    whole = subprocess.run(  # noqa: S603
+        [*command, "--out", str(tmp_path / "whole")], capture_output=True, text=True, check=True
+    )
+    command += ["--out", str(tmp_path / "parts")]
+    chance = random.Random(5)  # noqa: S311
+    for _ in range(4):
+        before = _checkpoint_time(tmp_path / "parts")
+        process = subprocess.Popen(  # noqa: S603
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        )
+        while _checkpoint_time(tmp_path / "parts") == before:
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.002)
+        time.sleep(chance.uniform(0, 0.12))
+        assert process.poll() is None, "the run was too short to be killed"
+        process.kill()
+        process.communicate()
+    last = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
+    one, parts = json.loads(whole.stdout), json.loads(last.stdout)
+    assert parts["model_sha256"] == one["model_sha256"]
+    assert results(tmp_path / "parts", parts["run"]) == results(tmp_path / "whole", one["run"])
+    deadline = time.monotonic() + 10
+    while _workers_of(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not _workers_of(tmp_path)
+
+
+def _checkpoint_time(out: Path) -> int:
+    """When the checkpoint was written; 0 where there is none."""
+    return max((path.stat().st_mtime_ns for path in out.glob("*/checkpoint.npz")), default=0)
+
+
+def _workers_of(folder: Path) -> list[str]:
+    """Worker processes that outlived the process that asked them (they map its u_i)."""
+    found: list[str] = []
+    for process in Path("/proc").glob("[0-9]*/maps"):
+        try:
+            if str(folder) in process.read_text():
+                found.append(str(process))
+        except OSError:
+            continue
+    return found
+
+
+def test_a_run_that_is_done_is_not_done_again(tmp_path: Path) -> None:
+    first = do(tmp_path, rounds=3)
+    watcher = Silent()
+    assert do(tmp_path, watcher, rounds=3) == first
+    assert watcher.rounds == []
+    fresh = do(tmp_path, watcher, rounds=3, fresh=True)
+    assert watcher.rounds == [1, 2, 3]
+    assert fresh["model_sha256"] == first["model_sha256"]
+
+
+def test_two_processes_with_the_same_run_do_not_harm_each_other(tmp_path: Path) -> None:
+    command = [*COMMAND, "--rounds", "60", "--out", str(tmp_path)]
+    both = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # noqa: S603
+        for _ in range(2)
+    ]
+    ends = [(process.communicate(), process.returncode) for process in both]
+    done = [out for (out, _), code in ends if code == 0]
+    told = [err for (_, err), code in ends if code == 4]
+    assert len(done) + len(told) == 2
+    assert done
+    assert all("being run by another process" in err for err in told)
+    assert {json.loads(out)["model_sha256"] for out in done} == {
+        do(tmp_path / "alone", rounds=60)["model_sha256"]
+    }
+
+
+def test_a_locked_run_is_named(tmp_path: Path) -> None:
+    do(tmp_path, rounds=1)
+    name = Store(tmp_path).runs()[0]["run"]
+    with only_one(tmp_path / name / "lock", name):
+        done = subprocess.run(  # noqa: S603
+            [*COMMAND, "--rounds", "1", "--out", str(tmp_path)],
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+    assert done.returncode == 4
+    assert "is being run by another process" in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_run_that_diverges_ends_early(tmp_path: Path) -> None:
+    by_loss = do(tmp_path, aggregator="fedavg", corruption="omniscient", rho=0.2, rate=2.0)
+    assert by_loss["status"] == "diverged"
+    assert by_loss["rounds"] < 12
+    by_norm = do(tmp_path, max_norm=1e-6, max_rejected=3)
+    assert (by_norm["status"], by_norm["rounds"], by_norm["rejected_rounds"]) == ("diverged", 3, 3)
+    told = do(tmp_path, aggregator="fedavg", corruption="omniscient", rho=0.2, rate=2.0, max_loss=0)
+    assert told["status"] == "finished"
+
+
+def test_other_data_under_a_checkpoint_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        do(tmp_path, Silent(5), checkpoint_every=2)
+
+    def other(*arguments: Any, **options: Any) -> Any:
+        population = load(*arguments, **options)
+        return dataclasses.replace(population, x=population.x + 1)
+
+    monkeypatch.setattr(running, "load", other)
+    with pytest.raises(
+        CheckpointError, match=r"the data, or your own code, has changed since .* --fresh"
+    ):
+        do(tmp_path, checkpoint_every=2)
+
+
+def test_another_version_does_not_go_on_with_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        do(tmp_path, Silent(5), checkpoint_every=2)
+    monkeypatch.setattr(running, "VERSION", "99")
+    with pytest.raises(CheckpointError, match="was begun by version"):
+        do(tmp_path, checkpoint_every=2)
+
+
+@pytest.mark.parametrize("damage", ["lost", "cut"])
+def test_personal_parameters_that_are_not_whole_are_noticed(tmp_path: Path, damage: str) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        do(tmp_path, Silent(5), checkpoint_every=2, personalize=True)
+    (path,) = tmp_path.glob("*/personal.f32")
+    if damage == "lost":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:-4])
+    with pytest.raises(CheckpointError, match=r"personal\.f32 are not whole: .* --fresh"):
+        do(tmp_path, checkpoint_every=2, personalize=True)
+    assert do(tmp_path, personalize=True, fresh=True)["status"] == "finished"
+
+
+def test_where_the_results_are_lost_a_run_starts_anew(tmp_path: Path) -> None:
+    whole = do(tmp_path)
+    for path in tmp_path.glob("runs.sqlite*"):
+        path.unlink()
+    with pytest.raises(KeyboardInterrupt):
+        do(tmp_path, Silent(1))
+    again = do(tmp_path)
+    assert (again["status"], again["rounds"]) == ("finished", 12)
+    assert again["model_sha256"] == whole["model_sha256"]
+
+
+def test_missing_data_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RFA_DATA", raising=False)
+    with pytest.raises(DataError, match="rfa data get emnist"):
+        running.run(resolve({"task": "emnist-linear"}), running.Options(tmp_path), Silent())
+
+
+@pytest.mark.parametrize("aggregator", ["rfa", "rfa-one-step"])
+def test_runs_with_masks_and_without_are_the_same_to_the_bit(
+    tmp_path: Path, aggregator: str
+) -> None:
+    how: dict[str, Any] = {
+        "aggregator": aggregator,
+        "start": "zero",
+        "nu": 0.1,
+        "rounds": 6,
+        "devices_per_round": 8,
+        "dropouts": 0.08,
+        "eval_every": 2,
+    }
+    rows = {kind: do(tmp_path, secure=kind, **how) for kind in ("ring", "on")}
+    assert rows["ring"]["run"] != rows["on"]["run"]
+    for name in ("model_sha256", "test_accuracy", "oracle_calls", "stopped_rounds", "certificate"):
+        assert rows["ring"][name] == rows["on"][name]
+    assert 0 < rows["on"]["certificate"] < 1
+
+
+def test_a_secure_run_goes_on_to_the_same_bits(tmp_path: Path) -> None:
+    how: dict[str, Any] = {"secure": "on", "dropouts": 0.1, "rounds": 6, "devices_per_round": 8}
+    whole = do(tmp_path / "whole", checkpoint_every=2, **how)
+    with pytest.raises(KeyboardInterrupt):
+        do(tmp_path / "parts", Silent(stop=3), checkpoint_every=2, **how)
+    parts = do(tmp_path / "parts", checkpoint_every=2, **how)
+    assert parts["model_sha256"] == whole["model_sha256"]
+    assert results(tmp_path / "parts", parts["run"]) == results(tmp_path / "whole", whole["run"])

@@ -1,0 +1,189 @@
+"""Settings from files, the store, checkpoints and locks."""
+
+from __future__ import annotations
+
+import dataclasses
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rfa.lab.runs.checkpoint import Checkpoint, CheckpointError, load, save
+from rfa.lab.runs.lock import LockedError, only_one
+from rfa.lab.runs.store import Store, StoreError
+from rfa.lab.settings.config import ConfigError, read_toml, resolve, run_name, write_toml
+from rfa.lab.settings.settings import Settings
+from rfa.lab.simulation.rounds import State
+from rfa.lab.simulation.server_optimizer import ServerState
+
+
+def test_the_papers_settings_are_the_defaults() -> None:
+    emnist = resolve({"task": "emnist-linear", "aggregator": "fedavg"})
+    assert (emnist.devices_per_round, emnist.batch_size, emnist.local_epochs) == (100, 50, 5)
+    assert (emnist.rate, emnist.rounds, emnist.budget) == (0.08, 6000, 3)
+    assert resolve({"task": "emnist-linear"}).rounds == 2000
+    lstm = resolve({"task": "shakespeare-lstm", "aggregator": "rfa"})
+    assert (lstm.devices_per_round, lstm.batch_size, lstm.rate) == (50, 10, 0.64)
+    assert (lstm.decay, lstm.decay_every, lstm.rounds) == (0.5, 50, 200)
+    sgd = resolve({"task": "emnist-convnet", "aggregator": "sgd"})
+    assert (sgd.rate, sgd.batch_share, sgd.local_steps, sgd.rounds) == (0.2, 0.1, 1, 2000)
+    sent = resolve({"task": "sent140-linear", "aggregator": "rfa", "rate": 1})
+    assert (sent.devices_per_round, sent.rounds, sent.rate) == (50, 1000, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({}, "no task is given"),
+        ({"task": "mnist"}, "no task is called 'mnist': give one of emnist-linear"),
+        ({"task": "emnist-linear", "speed": 3}, "no setting is called 'speed'"),
+        ({"task": "emnist-linear", "rounds": 2.5}, "rounds must be a whole number, not 2.5"),
+        ({"task": "emnist-linear", "rounds": True}, "rounds must be a whole number, not True"),
+        ({"task": "emnist-linear", "rate": "fast"}, "rate must be a number, not 'fast'"),
+        ({"task": "emnist-linear", "iid": 1}, "iid must be true or false"),
+        ({"task": "emnist-linear", "aggregator": "x"}, "aggregator must be one of"),
+        ({"task": "emnist-linear", "aggregator": []}, "aggregator must be text"),
+        ({"task": ["emnist-linear"]}, "task must be text"),
+    ],
+)
+def test_settings_that_make_no_sense(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        resolve(given)
+
+
+def test_settings_survive_a_file(tmp_path: Path) -> None:
+    settings = resolve(
+        {"task": "emnist-linear", "corruption": "mine:f", "rho": 0.25, "iid": True, "nu": 1e-05}
+    )
+    write_toml(settings, tmp_path / "deep" / "run.toml")
+    assert resolve(read_toml(tmp_path / "deep" / "run.toml")) == settings
+    assert "# The share of the training data" in (tmp_path / "deep" / "run.toml").read_text()
+
+
+@pytest.mark.parametrize("content", [b"rounds = ", b"\xff\xfe", b"[a]\nb"])
+def test_files_that_are_no_settings(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "run.toml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"run\.toml cannot be read"):
+        read_toml(path)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_toml(tmp_path / "missing.toml")
+
+
+def test_the_name_of_a_run_is_decided_by_its_settings() -> None:
+    one = Settings("emnist-linear")
+    assert run_name(one) == run_name(Settings("emnist-linear"))
+    for name, value in (("seed", 2), ("rounds", 3), ("rate", 0.2), ("compute", "cuda")):
+        assert run_name(dataclasses.replace(one, **{name: value})) != run_name(one)
+    assert ":" not in run_name(Settings("tests.tiny:TASK"))
+
+
+def checkpoint(**values: Any) -> Checkpoint:
+    state = State(7, np.arange(5, dtype=np.float32), ServerState(), 21, 1, 2)
+    plain = Checkpoint(state, None, 4.5, 12.25, "digest")
+    return dataclasses.replace(plain, **values)
+
+
+def test_a_checkpoint_comes_back_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "c.npz"
+    assert load(path) is None
+    server = ServerState(np.ones(5, np.float32), np.zeros(5, np.float32))
+    state = dataclasses.replace(checkpoint().state, server=server)
+    for original in (
+        checkpoint(),
+        checkpoint(state=state, places=np.array([-1, 0, 1], np.int8), done="diverged"),
+    ):
+        save(original, path)
+        found: Any = load(path)
+        for name in ("first_loss", "seconds", "data", "done"):
+            assert getattr(found, name) == getattr(original, name)
+        for name in ("round", "calls", "rejected", "dropped"):
+            assert getattr(found.state, name) == getattr(original.state, name)
+        pairs: list[tuple[Any, Any]] = [
+            (found.state.model, original.state.model),
+            (found.places, original.places),
+            (found.state.server.momentum, original.state.server.momentum),
+            (found.state.server.squares, original.state.server.squares),
+        ]
+        for a, b in pairs:
+            assert type(a) is type(b)
+            assert a is None or a.tobytes() == b.tobytes()
+    assert [file.name for file in tmp_path.iterdir()] == ["c.npz"]
+
+
+@pytest.mark.parametrize("cut", [0, 10, 300, -1])
+def test_a_checkpoint_that_is_not_whole_is_named(tmp_path: Path, cut: int) -> None:
+    path = tmp_path / "c.npz"
+    save(checkpoint(), path)
+    path.write_bytes(path.read_bytes()[:cut])
+    with pytest.raises(CheckpointError, match=r"c\.npz cannot be read .* --fresh"):
+        load(path)
+
+
+def test_only_one_process_holds_a_lock(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    code = (
+        "import sys, pathlib\nfrom rfa.lab.runs.lock import only_one\n"
+        "with only_one(pathlib.Path(sys.argv[1]), 'it'):\n"
+        "    print('held', flush=True); sys.stdin.read()\n"
+    )
+    holder = subprocess.Popen(  # noqa: S603
+        [sys.executable, "-c", code, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        with (
+            pytest.raises(LockedError, match="it is being run by another process"),
+            only_one(path, "it"),
+        ):
+            pass
+        holder.kill()
+    with only_one(path, "it"):
+        pass
+
+
+def test_a_store_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="there are no results in"):
+        Store(tmp_path, create=False)
+    (tmp_path / "runs.sqlite").write_bytes(b"this is no database, whatever its name says" * 30)
+    with pytest.raises(StoreError, match="cannot be used: file is not a database"):
+        Store(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="cannot be used"):
+        Store(tmp_path / "file")
+
+
+def test_several_processes_write_at_once(tmp_path: Path) -> None:
+    code = (
+        "import sys, pathlib\n"
+        "from rfa.lab.runs.store import Store\n"
+        "from rfa.lab.settings.settings import Settings\n"
+        "for i in range(20):\n"
+        "    with Store(pathlib.Path(sys.argv[1])) as store:\n"
+        "        store.begin(f'{sys.argv[2]}-{i}', Settings('emnist-linear'), {'started': ''})\n"
+    )
+    writers = [
+        subprocess.Popen([sys.executable, "-c", code, str(tmp_path), str(n)])  # noqa: S603
+        for n in range(4)
+    ]
+    assert [writer.wait() for writer in writers] == [0] * 4
+    with Store(tmp_path) as store:
+        assert len(store.runs()) == 80
+
+
+def test_a_file_of_an_earlier_version_is_brought_up_to_date(tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / "runs.sqlite")
+    connection.execute("CREATE TABLE runs (run TEXT PRIMARY KEY, started TEXT)")
+    connection.execute("CREATE TABLE rounds (run TEXT, round INTEGER)")
+    connection.execute("INSERT INTO runs VALUES ('old', '2020')")
+    connection.commit()
+    connection.close()
+    for _ in range(2):
+        with Store(tmp_path) as store:
+            assert store.runs()[0]["stopped_rounds"] is None
+            assert store.table("rounds") == []

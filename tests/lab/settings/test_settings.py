@@ -1,0 +1,88 @@
+"""Settings without a meaning are refused; the server's optimisers do what they say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rfa.lab.settings.settings import FIELDS, Settings
+from rfa.lab.simulation.server_optimizer import TAU, ServerState, server_step
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"aggregator": "mean"}, "aggregator must be one of fedavg, rfa"),
+        ({"start": "median"}, "start must be one of mean, zero"),
+        ({"server": "adagrad"}, "server must be one of sgd, adam"),
+        ({"compute": "tpu"}, "compute must be one of cpu, cuda"),
+        ({"rho": 0.25}, "rho=0.25 needs a corruption"),
+        ({"rho": 1.0, "corruption": "data"}, "rho must be below 1"),
+        ({"rho": -0.1, "corruption": "data"}, "rho must be a number from 0 on"),
+        ({"rho": float("nan"), "corruption": "data"}, "rho must be a number from 0 on"),
+        ({"rounds": 0}, "rounds must be a whole number from 1 on"),
+        ({"seed": -1}, "seed must be a whole number from 0 on"),
+        ({"rate": 0.0}, "rate must be a positive number"),
+        ({"rate": float("inf")}, "rate must be a positive number"),
+        ({"nu": -1.0}, "nu must be a number from 0 on"),
+        ({"budget": 1, "start": "mean"}, "budget=1 leaves no Weiszfeld step"),
+        ({"weiszfeld": "quick"}, "weiszfeld must be one of plain, accelerated, sub-cohorts"),
+        ({"weiszfeld": "accelerated", "aggregator": "krum"}, "is for rfa, not for krum"),
+        ({"weiszfeld": "sub-cohorts", "start": "mean"}, "sub-cohorts start at the current model"),
+        ({"weiszfeld": "sub-cohorts", "groups": 3}, "in groups or in sub-cohorts, not both"),
+        ({"groups": 3, "aggregator": "fedavg"}, "groups=3 is for rfa, rfa-one-step, bucketing"),
+        ({"groups": 101}, "100 devices a round make no 101 parts"),
+        ({"budget": 0}, "budget must be a whole number from 1 on"),
+        ({"aggregator": "sgd"}, "sgd takes one local step a round"),
+        ({"clip": 1.5}, "clip is a quantile"),
+        ({"trim": 0.5}, "trim must be below 0.5"),
+        ({"max_norm": -1.0}, "max_norm must be a number from 0 on"),
+        ({"server_momentum": 1.0}, "server_momentum must be below 1"),
+        ({"holdout": 1.0}, "holdout must be below 1"),
+        (
+            {"aggregator": "trimmed-mean", "rho": 0.5, "corruption": "data"},
+            "trimmed-mean cannot cut 0.5",
+        ),
+    ],
+)
+def test_values_without_a_meaning(values: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        Settings("emnist-linear", **values)
+
+
+def test_a_budget_of_one_is_enough_from_the_current_model() -> None:
+    assert Settings("emnist-linear", budget=1, start="zero").budget == 1
+    assert Settings("emnist-linear", budget=1, aggregator="fedavg").budget == 1
+
+
+def test_every_setting_explains_itself() -> None:
+    assert all(field.metadata["help"].endswith((".", ")")) for field in FIELDS.values())
+
+
+def step(aggregates: list[Any], **values: Any) -> Any:
+    settings = Settings("emnist-linear", **values)
+    model, state = np.zeros(2, np.float32), ServerState()
+    for aggregate in aggregates:
+        model, state = server_step(model, np.array(aggregate, np.float32), state, settings)
+        assert model.dtype == np.float32
+    return model
+
+
+def test_plain_sgd_adds_the_aggregate() -> None:
+    assert step([[1, 2], [3, 4]]).tolist() == [4, 6]
+    assert step([[1, 2]], server_rate=0.5).tolist() == [0.5, 1]
+
+
+def test_momentum() -> None:
+    assert step([[1, 0], [1, 0]], server_momentum=0.5).tolist() == [1 + 1.5, 0]
+
+
+def test_adam() -> None:
+    found = step([[1, 0.1], [1, 0.1]], server="adam", server_rate=0.1, server_momentum=0.9)
+    model, m, s = np.zeros(2), np.zeros(2), np.zeros(2)
+    for g in [np.array([1, 0.1])] * 2:
+        m, s = 0.9 * m + 0.1 * g, 0.99 * s + 0.01 * g**2
+        model = model + 0.1 * m / (np.sqrt(s) + TAU)
+    assert np.allclose(found, model, rtol=1e-5)

@@ -1,0 +1,67 @@
+"""A run of the tiny task without processes: the reference for those with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rfa.lab.attacks.corruption import DataAttack
+from rfa.lab.datasets.cache import load
+from rfa.lab.settings.config import resolve
+from rfa.lab.simulation.rounds import LocalEngine, State, play_round
+from rfa.lab.training.devices import Devices, Tally
+from tests import tiny
+
+
+class InProcess:
+    """The devices of a run, trained one after another in this process."""
+
+    def __init__(self, devices: Devices) -> None:
+        self.devices = devices
+        self.personal: dict[int, Any] = {}
+
+    def train(self, model: Any, t: int, chosen: Sequence[int], places: Any = None) -> Any:
+        if not self.devices.settings.personalize:
+            return np.stack([self.devices.train(model, t, device) for device in chosen])
+        updates: list[Any] = []
+        for device in chosen:
+            u = self.personal.get(device, np.zeros_like(model))
+            update, self.personal[device] = self.devices.train_personal(model, u, t, device)
+            updates.append(update)
+        return np.stack(updates)
+
+    def evaluate(self, model: Any, places: Any = None) -> list[Tally]:
+        return [
+            self.devices.evaluate(model + self.personal.get(device, np.float32(0)), device)
+            for device in range(self.devices.count)
+        ]
+
+
+def tiny_devices(**values: Any) -> Devices:
+    settings = resolve({"task": "tests.tiny:TASK", **values})
+    return Devices(settings, tiny.TASK, load(tiny.TASK.reader, None, iid=settings.iid))
+
+
+def play(devices: Devices, rounds: int) -> tuple[State, list[Any], LocalEngine]:
+    crew: Any = InProcess(devices)
+    engine = LocalEngine(devices, crew)
+    state = State(0, devices.initial())
+    facts: list[Any] = []
+    for _ in range(rounds):
+        state, fact = play_round(state, devices, engine)
+        facts.append(fact)
+    return state, facts, engine
+
+
+def data_attack(classes: int) -> DataAttack:
+    """An attack that knows nothing but the classes."""
+    return DataAttack(
+        round=0,
+        device=0,
+        classes=classes,
+        model=np.zeros(1, np.float32),
+        scores=lambda x: x,
+        rng=np.random.default_rng(0),
+    )

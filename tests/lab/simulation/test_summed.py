@@ -1,0 +1,161 @@
+"""Aggregators on sums in the lab: parts of a cohort, and the radius that is learned."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rfa.lab.settings.settings import Settings
+from rfa.lab.simulation.aggregation import aggregate
+from rfa.lab.simulation.rounds import evaluate
+from rfa.lab.simulation.secure import aggregate_securely
+from rfa.lab.simulation.summed import Witness, split_cohort
+from rfa.oracle import OracleStopped, PlainOracle, Sum
+from tests.lab.simulation.lab import play, tiny_devices
+
+WAYS: list[dict[str, Any]] = [
+    {},
+    {"weiszfeld": "accelerated", "budget": 4},
+    {"weiszfeld": "sub-cohorts"},
+    {"groups": 3},
+    {"groups": 3, "aggregator": "rfa-one-step"},
+    {"aggregator": "bucketing", "groups": 3},
+    {"aggregator": "centred-clipping"},
+    {"aggregator": "adaptive-clipping"},
+]
+BUDGETS = (1, 2, 3, 6)
+
+
+def settings(**values: Any) -> Settings:
+    return Settings("emnist-linear", devices_per_round=24, early_stop=0.0, **values)
+
+
+def cohort() -> tuple[Any, Any]:
+    rng = np.random.default_rng(2)
+    updates = (rng.standard_normal((24, 40)) / 6 + 0.1).astype(np.float32)
+    return updates, rng.uniform(0.3, 1, 24)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_in_the_clear_in_the_ring_and_by_the_protocol(way: dict[str, Any]) -> None:
+    updates, weights = cohort()
+    plain = aggregate(updates, weights, settings(**way), 5, 0.4)
+    ring, real = (
+        aggregate_securely(updates, weights, settings(secure=secure, **way), 5, 0.4)
+        for secure in ("ring", "on")
+    )
+    assert np.array_equal(ring.point, real.point)
+    assert np.linalg.norm(ring.point - plain.point) < 2e-5 * np.linalg.norm(plain.point)
+    assert (ring.calls, ring.steps, ring.near) == (plain.calls, plain.steps, plain.near)
+
+
+def test_parts_are_disjoint_and_differ_from_round_to_round() -> None:
+    how = settings(weiszfeld="sub-cohorts", budget=5)
+    first, second = split_cohort(24, how, 0), split_cohort(24, how, 1)
+    assert sorted(row for part in first for row in part) == list(range(24))
+    assert [len(part) for part in first] == [5, 5, 5, 5, 4]
+    assert first != second
+    assert first == split_cohort(24, how, 0)
+    assert len(split_cohort(3, how, 0)) == 3
+
+
+def test_groups_tell_their_median_nearness_and_their_worst_certificate() -> None:
+    updates, weights = cohort()
+    how = settings(groups=3, aggregator="rfa-one-step")
+    groups = split_cohort(24, how, 0)
+    updates[groups[0]] *= 100
+    updates[groups[1][:4]] *= 100
+    sums = [PlainOracle(updates[g], weights[g] / weights.max())(np.zeros(40), 1.0) for g in groups]
+    found = aggregate(updates, weights, how, 0, 1.0)
+    assert [total.near for total in sums] == [0, 4, 8]
+    assert found.near == 1 / 2
+    assert found.certificate == max(total.certificate() for total in sums)
+
+
+def test_of_a_guess_the_sum_before_counts_too() -> None:
+    totals = iter(PlainOracle(np.eye(3) * size)(np.zeros(3), 0.5) for size in (9.0, 1.0))
+
+    def tell(_v: Any, _nu: float) -> Sum:
+        return next(totals)
+
+    ask = Witness(tell)
+    first, second = ask(np.zeros(3), 0.5), ask(np.zeros(3), 0.5)
+    assert first.certificate() > second.certificate()
+    assert ask.certificate(guessed=True) == first.certificate()
+    assert ask.certificate(guessed=False) == second.certificate()
+
+
+def test_means_in_groups_are_cut_in_the_ring_only() -> None:
+    updates, weights = cohort()
+    plain = aggregate(1000 * updates, weights, settings(aggregator="bucketing"))
+    ring = aggregate_securely(
+        1000 * updates, weights, settings(aggregator="bucketing", secure="ring"), 0
+    )
+    assert np.linalg.norm(ring.point) < 101 < np.linalg.norm(plain.point)
+
+
+def test_devices_of_sub_cohorts_answer_once_so_that_a_lying_server_is_allowed() -> None:
+    updates, weights = cohort()
+    how = settings(secure="on", trust="lying", weiszfeld="sub-cohorts", colluders=0.0)
+    assert how.questions == 1
+    assert aggregate_securely(updates, weights, how, 0, 0.4).calls == 3
+
+
+@pytest.mark.parametrize("place", [0, 2])
+def test_a_group_that_is_lost_does_not_end_the_round(
+    monkeypatch: pytest.MonkeyPatch, place: int
+) -> None:
+    """Seven of its eight devices never join, or leave when they are asked."""
+    updates, weights = cohort()
+    how = settings(secure="ring", groups=3)
+    groups = split_cohort(24, how, 0)
+
+    def lost(count: int) -> None:
+        gone = dict.fromkeys((row for group in groups[:count] for row in group[:7]), place)
+
+        def drawn(*_: object) -> dict[int, int]:
+            return gone
+
+        monkeypatch.setattr("rfa.lab.simulation.secure.draw_losses", drawn)
+
+    lost(1)
+    assert np.isfinite(aggregate_securely(updates, weights, how, 0, 0.4).point).all()
+    lost(2)
+    with pytest.raises(OracleStopped, match="only 1 of 3 groups"):
+        aggregate_securely(updates, weights, how, 0, 0.4)
+
+
+def test_the_radius_becomes_half_the_median_distance() -> None:
+    devices = tiny_devices(aggregator="rfa-one-step", devices_per_round=24)
+    state, _, engine = play(devices, 25)
+    updates = engine.crew.train(state.model, state.round, devices.sample(state.round))
+    half = float(np.median(np.linalg.norm(updates, axis=1))) / 2
+    assert 0.7 < state.radius.nu / half < 1.4
+
+
+@functools.cache
+def accuracy(corruption: str = "none", **values: Any) -> float:
+    rho = 0.0 if corruption == "none" else 0.25
+    how: dict[str, Any] = {"devices_per_round": 24, "rate": 0.02, **values}
+    devices = tiny_devices(corruption=corruption, rho=rho, **how)
+    state, _, engine = play(devices, 20)
+    return evaluate(state, engine).test_accuracy
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+@pytest.mark.parametrize("attack", ["zero-update", "anchor"])
+def test_devices_that_sit_where_steps_start_fail(attack: str, budget: int) -> None:
+    """At every budget, end to end: with the radius that is learned RFA learns as without them."""
+    clean = accuracy(budget=budget)
+    assert clean > 0.8
+    assert accuracy(attack, budget=budget) > clean - 0.1
+    if budget > 2:  # one step from a mean that was moved is not enough
+        assert accuracy(attack, budget=budget, start="mean") > clean - 0.1
+
+
+def test_they_succeed_against_a_radius_that_is_too_small() -> None:
+    assert accuracy("zero-update", budget=3, nu=1e-6) < accuracy(budget=3) - 0.2
+    assert accuracy("anchor", budget=3, nu=1e-6, start="mean") < accuracy(budget=3) - 0.2

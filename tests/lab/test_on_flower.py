@@ -1,0 +1,162 @@
+"""The lab on Flower: the same settings give the same numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+pytest.importorskip("flwr", reason="needs Flower: pip install 'rfa[flower]'")
+
+from flwr.app import Context, Message, RecordDict
+
+from rfa.cli.main import main as rfa_command
+from rfa.lab.on_flower import client, launch, server
+from rfa.lab.on_flower.launch import FlowerError, Where
+from rfa.lab.simulation.rounds import evaluate, play_round
+from tests.flower.grid import LocalGrid
+from tests.lab.simulation.lab import InProcess, play, tiny_devices
+
+ROUNDS = 2
+
+
+def flower_grid(devices: Any, home: Path, nodes: int = 5, **config: Any) -> LocalGrid:
+    settings = json.dumps(dataclasses.asdict(devices.settings))
+    values = {"settings": settings, "data-dir": "", "fresh": False, "timeout": 5.0, **config}
+    grid = LocalGrid(dict.fromkeys(range(11, 11 + nodes), client.app), run_config=values)
+    for context in grid.contexts.values():
+        context.node_config["rfa-home"] = str(home)
+    return grid
+
+
+def crew_of(devices: Any) -> Any:
+    return InProcess(devices)
+
+
+def on_flower(home: Path, **values: Any) -> tuple[Any, list[Any], Any]:
+    devices = tiny_devices(**values)
+    engine = server.FlowerEngine(devices, crew_of(devices), flower_grid(devices, home), 5.0)
+    state = server.State(0, devices.initial())
+    facts: list[Any] = []
+    for _ in range(ROUNDS):
+        state, fact = play_round(state, devices, engine)
+        facts.append(fact)
+    return state, facts, engine
+
+
+SECURE = {"secure": "on", "nu": 0.1, "start": "zero"}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"aggregator": "rfa", **SECURE},
+        {"aggregator": "rfa", **SECURE, "start": "mean", "corruption": "omniscient", "rho": 0.2},
+        {"aggregator": "rfa-one-step", **SECURE, "trust": "lying", "corruption": "nan", "rho": 0.2},
+        {"aggregator": "rfa-one-step", **SECURE, "dropouts": 0.15, "weight_limit": 0.5},
+        {"aggregator": "fedavg", "secure": "on", "server": "adam"},
+        {"aggregator": "fedavg", "corruption": "gaussian", "rho": 0.2},
+        {"aggregator": "multi-krum", "corruption": "data", "rho": 0.2},
+        {"aggregator": "rfa", "personalize": True, "corruption": "omniscient", "rho": 0.2},
+        {"aggregator": "rfa", "corruption": "anti-median", "rho": 0.2, "attackers": "random"},
+        {"aggregator": "fedavg", "personalize": True, "corruption": "backdoor", "rho": 0.2},
+    ],
+)
+def test_a_run_is_that_of_the_lab(tmp_path: Path, values: dict[str, Any]) -> None:
+    values = {"devices_per_round": 8, **values}
+    state, facts, engine = on_flower(tmp_path, **values)
+    wanted, told, local = play(tiny_devices(**values), ROUNDS)
+    assert np.array_equal(state.model, wanted.model)
+    assert (state.calls, state.dropped) == (wanted.calls, wanted.dropped)
+    assert [fact.devices for fact in facts] == [fact.devices for fact in told]
+    assert [fact.lost for fact in facts] == [fact.lost for fact in told]
+    here, there = evaluate(state, engine), evaluate(wanted, local)
+    assert here.train_loss == pytest.approx(there.train_loss, rel=1e-4)
+    assert here.backdoor == there.backdoor
+
+
+def test_personal_parameters_of_a_round_that_is_done_again_are_those_before(tmp_path: Path) -> None:
+    own = client._Personal(tmp_path)  # pyright: ignore[reportPrivateUsage]
+    assert not own.read(3, 0, 2).any()
+    for t in (0, 4, 6):
+        own.write(3, t, np.full(2, t + 1, np.float32))
+    assert own.read(3, 6, 2)[0] == 5
+    assert own.read(3, 7, 2)[0] == 7
+    own.write(3, 6, np.full(2, 70, np.float32))
+    assert own.read(3, 7, 2)[0] == 70
+
+
+def test_the_server_app_says_how_it_ended(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    devices = tiny_devices(rounds=1, devices_per_round=8, **SECURE)
+    grid = flower_grid(devices, tmp_path / "home", out=str(tmp_path / "out"))
+    config = grid.contexts[11].run_config
+    context = Context(run_id=7, node_id=1, node_config={}, state=RecordDict(), run_config=config)
+    server.main(grid, context)
+    row = launch._result(  # pyright: ignore[reportPrivateUsage]
+        ["hello", capsys.readouterr().out], lambda line: None
+    )
+    assert row["status"] == "finished"
+    context.run_config["settings"] = json.dumps({"task": "nothing"})
+    with pytest.raises(Exception, match="nothing"):
+        server.main(grid, context)
+    with pytest.raises(FlowerError, match="nothing"):
+        launch._result(  # pyright: ignore[reportPrivateUsage]
+            [capsys.readouterr().out], lambda line: None
+        )
+
+
+def test_a_node_that_is_lost_is_left_out(tmp_path: Path) -> None:
+    devices = tiny_devices(aggregator="fedavg", devices_per_round=8)
+    grid = flower_grid(devices, tmp_path)
+
+    def spoil(node: int, request: Message, reply: Message) -> Message | None:
+        return None if node == 12 else reply
+
+    grid.spoil = spoil
+    engine = server.FlowerEngine(devices, crew_of(devices), grid, 0.1)
+    state, facts = play_round(server.State(0, devices.initial()), devices, engine)
+    assert {device % 5 for device in facts.dropped} == {1}
+    assert state.model.any()
+
+
+def test_settings_that_flower_cannot_run(tmp_path: Path) -> None:
+    ring = tiny_devices(secure="ring", devices_per_round=8).settings
+    with pytest.raises(ValueError, match="give secure=on, or off"):
+        launch.check(ring, Where(tmp_path, federation="mine"))
+    run = CliRunner().invoke(
+        rfa_command,
+        ["run", "glyphs-linear", "--engine", "flower", "--secure", "ring", "--out", str(tmp_path)],
+    )
+    assert run.exit_code == 2
+    assert "give secure=on, or off" in run.output
+
+
+def test_the_app_that_is_built_is_one_that_flower_takes(tmp_path: Path) -> None:
+    import subprocess  # noqa: PLC0415
+    import sys  # noqa: PLC0415
+
+    settings = tiny_devices(devices_per_round=8).settings
+    launch.build(settings, Where(tmp_path / 'it\'s "out"'), tmp_path / "app")
+    flwr = Path(sys.executable).with_name("flwr")
+    done = subprocess.run(  # noqa: S603
+        [flwr, "build", "--app", tmp_path / "app"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert list(tmp_path.glob("*.fab")), done.stdout + done.stderr
+
+
+def test_a_run_without_a_word_failed() -> None:
+    told: list[str] = []
+    with pytest.raises(FlowerError, match="Flower's log says why"):
+        launch._result(["one\n", "two\n"], told.append)  # pyright: ignore[reportPrivateUsage]
+    assert told == ["one", "two"]
