@@ -23,7 +23,7 @@ from unittest import mock
 import numpy as np
 
 from benchmarks.peers import load_flower
-from rfa.secagg.fixed_point import Vector32
+from rfa._types import Floats32
 from rfa.secagg.security.parameters import Parameters
 
 SERVER = -1
@@ -148,7 +148,7 @@ def size_of(value: Any) -> int:
             return 8
 
 
-def play(update: Vector32, cohort: int, shares: int, threshold: int, gone: int) -> Meter:
+def play(update: Floats32, cohort: int, shares: int, threshold: int, gone: int) -> Meter:
     """A round in which all devices have the same update, and some drop out after sharing keys."""
     flower = load_flower()
     logging.getLogger("flwr").setLevel(logging.ERROR)
@@ -212,7 +212,7 @@ def _context(flower: Any, nodes: Iterable[int], found: list[Any]) -> Any:
     )
 
 
-Ours = Callable[[Parameters, Vector32, int], Meter]
+Ours = Callable[[Parameters, Floats32, int], Meter]
 """Plays a round of ours with so many lost devices."""
 
 
@@ -246,7 +246,7 @@ def table(ours: Ours, graphs: list[tuple[str, Parameters, int]]) -> Iterator[str
 
 
 def compare(
-    ours: Ours, exact: Parameters, shares: int, update: Vector32, gone: int
+    ours: Ours, exact: Parameters, shares: int, update: Floats32, gone: int
 ) -> tuple[list[Meter], list[Meter]]:
     """Rounds of both in turns; where Flower takes long, it has only one."""
     mine: list[Meter] = []
@@ -259,7 +259,7 @@ def compare(
     return mine, theirs
 
 
-def update_of(dim: int) -> Vector32:
+def update_of(dim: int) -> Floats32:
     """The update of every device."""
     return np.random.default_rng(0).standard_normal(dim, dtype=np.float32)
 

@@ -19,9 +19,9 @@ import numpy as np
 
 from benchmarks.peers import load_pfl, load_torch
 from benchmarks.workloads import LINEAR, Examples, open_devices
+from rfa._types import Floats32
 from rfa.lab.tasks.emnist import task as emnist
 from rfa.lab.training.devices import Devices
-from rfa.lab.training.learner import Floats32
 
 
 class PflLoop:

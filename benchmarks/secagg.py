@@ -16,13 +16,14 @@ from benchmarks.flower_secagg import DIMS, REPEATS, SERVER, Meter, median, show,
 from benchmarks.measure import extra_memory, times
 from benchmarks.peers import load_flower
 from rfa._threads import cores
+from rfa._types import Floats32
 from rfa.secagg.cohort import as_numbers, in_order, leaf_of
 from rfa.secagg.crypto import graph, shares
 from rfa.secagg.crypto.keys import identity_of
 from rfa.secagg.crypto.masks import WORD, add_masks
 from rfa.secagg.device.machine import Device
 from rfa.secagg.device.profile import Identity, Profile
-from rfa.secagg.fixed_point import Contribution, Vector32
+from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.messages import round as messages
 from rfa.secagg.messages.round import Entry, Message, Open, decode_as, write_bitmap
 from rfa.secagg.oracle import open_round
@@ -55,7 +56,7 @@ class Fixed(Terms):
         return self.exact
 
 
-def play(exact: Parameters, update: Vector32, gone: int = 0, v: Vector32 | None = None) -> Meter:
+def play(exact: Parameters, update: Floats32, gone: int = 0, v: Floats32 | None = None) -> Meter:
     """A round of one sum in which all have the same update, and some leave after the deal."""
     forget()
     terms, dim = Fixed(trust=exact.trust, exact=exact), len(update)

@@ -12,8 +12,9 @@ from unittest import mock
 import numpy as np
 
 from benchmarks.peers import load_torch
+from rfa._types import Array, Floats32, Ints
 from rfa.lab.datasets.cache import load
-from rfa.lab.datasets.dataset import Array, Index, Ints, Reader
+from rfa.lab.datasets.dataset import Index, Reader
 from rfa.lab.randomness import stream
 from rfa.lab.settings.config import resolve
 from rfa.lab.simulation.rounds import LocalEngine, State, play_round
@@ -23,7 +24,7 @@ from rfa.lab.tasks.shakespeare import task as shakespeare
 from rfa.lab.tasks.task import Task
 from rfa.lab.training.batches import draw_batches
 from rfa.lab.training.devices import Devices
-from rfa.lab.training.learner import Batch, Floats32
+from rfa.lab.training.learner import Batch
 from rfa.lab.training.pool import Crew, hire
 
 WORKERS = 2

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rfa import CoordinateMedian, PlainOracle, TrimmedMean, geometric_median, theory
+from rfa._types import Floats
 from rfa.aggregators.weiszfeld import weiszfeld
 from rfa.lab.paper import leastsquares as ls
 from rfa.lab.paper.theorem import D, N, constants_of
 from rfa.lab.randomness import stream
-from rfa.numerics.distances import Floats
 
 
 @given(

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from rfa._types import Array, Ints
 from rfa.lab.attacks.corruption import (
     DataAttack,
     UpdateAttack,
@@ -17,7 +18,7 @@ from rfa.lab.attacks.corruption import (
     least_likely,
 )
 from rfa.lab.attacks.poisons import backdoor
-from rfa.lab.datasets.dataset import Array, Index, Ints, Reader
+from rfa.lab.datasets.dataset import Index, Reader
 from rfa.lab.tasks.task import Task
 from rfa.lab.training.linear import LinearLearner
 

@@ -24,9 +24,17 @@ from rfa.aggregators.clear.paper import (
 )
 from rfa.aggregators.summed import centre_of_groups, centred_clipping, sub_cohorts
 from rfa.aggregators.weiszfeld import one_step, weiszfeld
+from rfa.errors import (
+    InvalidTypeError,
+    InvalidValueError,
+    OracleStoppedError,
+    PluginError,
+    RfaError,
+)
 from rfa.median import Median, geometric_median
+from rfa.numerics.plain_oracle import PlainOracle
 from rfa.numerics.smoothing import Relative
-from rfa.oracle import CountedOracle, OracleStopped, PlainOracle, Sum, SumOracle
+from rfa.oracle import RecordingOracle, Sum, SumOracle
 
 __all__ = [
     "Aggregate",
@@ -34,17 +42,21 @@ __all__ = [
     "Bulyan",
     "CentredClipping",
     "CoordinateMedian",
-    "CountedOracle",
+    "InvalidTypeError",
+    "InvalidValueError",
     "Krum",
     "MeaMed",
     "Median",
     "MultiKrum",
     "NearestNeighbourMixing",
     "NormClipping",
-    "OracleStopped",
+    "OracleStoppedError",
     "PlainOracle",
+    "PluginError",
     "Radius",
+    "RecordingOracle",
     "Relative",
+    "RfaError",
     "SeesUpdates",
     "Sum",
     "SumOracle",

@@ -6,6 +6,8 @@ import math
 from numbers import Integral, Real
 from typing import Any
 
+from rfa.errors import InvalidValueError
+
 
 def check_number(name: str, value: Any, *, positive: bool = False) -> None:
     """Refuse what is not a finite number, or is negative.
@@ -17,7 +19,7 @@ def check_number(name: str, value: Any, *, positive: bool = False) -> None:
     if not usable or not 0 <= float(value) < math.inf or (positive and value == 0):
         wanted = "a positive number" if positive else "a number from 0 on"
         msg = f"{name} must be {wanted}, not {value!r}"
-        raise ValueError(msg)
+        raise InvalidValueError(msg)
 
 
 def check_count(name: str, value: Any, *, least: int = 1) -> None:
@@ -28,7 +30,7 @@ def check_count(name: str, value: Any, *, least: int = 1) -> None:
     """
     if type(value) is bool or not isinstance(value, Integral) or int(value) < least:
         msg = f"{name} must be a whole number from {least} on, not {value!r}"
-        raise ValueError(msg)
+        raise InvalidValueError(msg)
 
 
 def check_minority(name: str, value: int, m: int) -> None:
@@ -39,4 +41,4 @@ def check_minority(name: str, value: int, m: int) -> None:
     """
     if 2 * value >= m:
         msg = f"{name}={value} of {m} points is no minority: at most {(m - 1) // 2} would be"
-        raise ValueError(msg)
+        raise InvalidValueError(msg)

@@ -9,9 +9,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-
-class PluginError(Exception):
-    """Nothing can be loaded under that name. The message says why."""
+from rfa.errors import PluginError
 
 
 def load_plugin(name: str, kinds: type | tuple[type, ...], wanted: str) -> Any:

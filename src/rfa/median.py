@@ -20,8 +20,10 @@ from typing import Any
 import numpy as np
 
 from rfa._checks import check_count, check_number
+from rfa._types import Floats
+from rfa.errors import InvalidValueError
 from rfa.numerics.anderson import Anderson, Merit
-from rfa.numerics.distances import Floats, Kernel, weighted_median
+from rfa.numerics.distances import Kernel, weighted_median
 from rfa.numerics.smoothing import Radius, Relative, betas, radius_at, smoothed_norms
 from rfa.numerics.weighted import Cohort, OnBad, read_cohort
 
@@ -166,7 +168,7 @@ def _start_distances(cohort: Cohort, start: Any) -> Floats:
     distances = kernel.centre(start)
     if not np.isfinite(distances).all():
         msg = "start must be finite, and is not (NaN, infinite, or too large to square)"
-        raise ValueError(msg)
+        raise InvalidValueError(msg)
     return distances
 
 
@@ -285,11 +287,11 @@ def _check_options(
     check_number("tol", tol)
     if isinstance(start, str) and start not in ("zero", "mean"):
         msg = f"start must be 'zero', 'mean' or a point, not {start!r}"
-        raise ValueError(msg)
+        raise InvalidValueError(msg)
     if steps is None:
         if early_stop is not None:
             msg = f"early_stop={early_stop!r} goes with steps: without them the run converges"
-            raise ValueError(msg)
+            raise InvalidValueError(msg)
     else:
         check_count("steps", steps)
     if early_stop is not None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rfa._checks import check_count, check_number
+from rfa.errors import InvalidValueError
 from rfa.lab.settings.settings import WEISZFELD
 from rfa.secagg.messages.sizes import Traffic, traffic
 from rfa.secagg.security.parameters import Parameters, Terms, Trust
@@ -72,35 +73,35 @@ class Wish:
         check_number("nu_share", self.nu_share, positive=True)
         if not 0 <= self.rho < 1 / 2:
             msg = f"rho must be from 0 to below 1/2, not {self.rho}: no method bears more"
-            raise ValueError(msg)
+            raise InvalidValueError(msg)
         if not 0 < self.confidence < 1:
             msg = f"confidence must be between 0 and 1, not {self.confidence}"
-            raise ValueError(msg)
+            raise InvalidValueError(msg)
         if self.devices > self.population:
             msg = f"{self.devices} devices a round of {self.population}: give at most so many"
-            raise ValueError(msg)
+            raise InvalidValueError(msg)
         self._check_parts()
 
     def _check_parts(self) -> None:
         if self.weiszfeld not in WEISZFELD:
             msg = f"weiszfeld must be one of {', '.join(WEISZFELD)}, not {self.weiszfeld!r}"
-            raise ValueError(msg)
+            raise InvalidValueError(msg)
         if self.groups > 1 and self.weiszfeld == "sub-cohorts":
             msg = "a cohort is asked in groups or in sub-cohorts, not both: give groups=0"
-            raise ValueError(msg)
+            raise InvalidValueError(msg)
         least = self.parts * self.terms.smallest() if self.parts > 1 else 0
         if 0 < self.devices < least:
             msg = (
                 f"{self.devices} devices a round make no {self.parts} parts with a secure sum "
                 f"each: give devices-per-round={least} or more, or fewer parts"
             )
-            raise ValueError(msg)
+            raise InvalidValueError(msg)
         if self.terms.trust == Trust.LYING and self.questions > 1:
             msg = (
                 f"trust=lying promises nothing for {self.questions} questions a round: "
                 "give budget=1, or weiszfeld=sub-cohorts"
             )
-            raise ValueError(msg)
+            raise InvalidValueError(msg)
 
     @property
     def parts(self) -> int:
@@ -201,7 +202,7 @@ def _devices(wish: Wish, exact: int) -> int:
         msg = (
             f"{wish.population} devices are too few: {sums} {m}; give more devices, or fewer parts"
         )
-        raise ValueError(msg)
+        raise InvalidValueError(msg)
     return m
 
 

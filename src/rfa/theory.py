@@ -20,7 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from rfa._checks import check_count, check_number
-from rfa.numerics.distances import Floats
+from rfa._types import Floats
+from rfa.errors import InvalidValueError
 from rfa.oracle import REACH
 
 SLACK = 1e-9
@@ -117,7 +118,7 @@ def c_theta(theta: float) -> float:
     """C_theta = (1 - 2 theta)^-2."""
     if not 0 <= theta < 1 / 2:
         msg = f"theta must be from 0 to below 1/2, not {theta}"
-        raise ValueError(msg)
+        raise InvalidValueError(msg)
     return (1 - 2 * theta) ** -2
 
 
@@ -154,7 +155,7 @@ def holds_with(rho: float, theta: float, m: int, population: int) -> float:
     bad = math.floor(rho * population + SLACK)
     if m > population:
         msg = f"m={m} devices of a population of {population}: give at most {population}"
-        raise ValueError(msg)
+        raise InvalidValueError(msg)
     bear = min(bad, math.floor(theta * m + SLACK))
     drawn = np.arange(max(0, m - (population - bad)), bear + 1)
     logs = _log_choose(bad, drawn) + _log_choose(population - bad, m - drawn)
@@ -290,7 +291,7 @@ def _least_squares(features: Floats, answers: Floats, place: int) -> tuple[Float
     count, d = features.shape
     if count <= d or np.linalg.matrix_rank(features) < d:
         msg = f"device {place} has {count} examples of {d} features: give more, or fewer features"
-        raise ValueError(msg)
+        raise InvalidValueError(msg)
     solution = np.asarray(np.linalg.lstsq(features, answers)[0], np.float64)
     rest = answers - features @ solution
     return solution, float(rest @ rest) / (count - d)
@@ -301,10 +302,10 @@ def _check_shares(rho: float, theta: float, delta: float) -> None:
     c_theta(theta)
     if not rho < theta:
         msg = f"theta={theta} must exceed rho={rho}"
-        raise ValueError(msg)
+        raise InvalidValueError(msg)
     if not 0 < delta < 1:
         msg = f"delta must be between 0 and 1, not {delta}"
-        raise ValueError(msg)
+        raise InvalidValueError(msg)
 
 
 def _log_choose(n: int, k: Floats | np.ndarray[tuple[int], np.dtype[np.int64]]) -> Floats:

@@ -60,7 +60,7 @@ def test_at_high_corruption_calls_are_worth_half_as_many_again(share: float, far
 
 
 def test_no_call_is_made_beyond_the_budget() -> None:
-    ask = rfa.CountedOracle(rfa.PlainOracle(corrupted(0.25, 10)))
+    ask = rfa.RecordingOracle(rfa.PlainOracle(corrupted(0.25, 10)))
     rfa.accelerated(ask, np.zeros(300), nu=0.1, steps=5)
     assert ask.calls == 5
 
@@ -89,7 +89,7 @@ def test_an_oracle_that_stops_leaves_the_last_plain_iterate(told: int) -> None:
 
 
 def test_an_oracle_that_tells_nothing_is_an_error() -> None:
-    with pytest.raises(rfa.OracleStopped):
+    with pytest.raises(rfa.OracleStoppedError):
         rfa.accelerated(_stops_after(rfa.PlainOracle([[1.0]]), 0), np.zeros(1), nu=0.1, steps=3)
 
 
@@ -104,7 +104,7 @@ def _stops_after(ask: SumOracle, told: int) -> SumOracle:
     def some(v: Floats, nu: float) -> Sum:
         nonlocal left
         if not left:
-            raise rfa.OracleStopped
+            raise rfa.OracleStoppedError
         left -= 1
         return ask(v, nu)
 

@@ -29,7 +29,7 @@ def parts_of(points: Floats, parts: int) -> list[SumOracle]:
 
 
 def silent(_v: Floats, _nu: float) -> Sum:
-    raise rfa.OracleStopped
+    raise rfa.OracleStoppedError
 
 
 def step_of(ask: SumOracle) -> Floats:
@@ -77,7 +77,7 @@ def test_parts_that_are_alike_are_weighted_by_their_masses() -> None:
 
 
 def test_each_sub_cohort_is_asked_once() -> None:
-    asks = [rfa.CountedOracle(ask) for ask in parts_of(cohort(), 4)]
+    asks = [rfa.RecordingOracle(ask) for ask in parts_of(cohort(), 4)]
     rfa.sub_cohorts(asks, ZERO, nu=0.5)
     assert [ask.calls for ask in asks] == [1, 1, 1, 1]
 
@@ -105,7 +105,7 @@ def test_a_sub_cohort_without_a_sum_is_left_out() -> None:
 
 @pytest.mark.parametrize("asks", [[], [silent, silent]])
 def test_no_sub_cohort_with_a_sum_is_an_error(asks: Sequence[SumOracle]) -> None:
-    with pytest.raises(rfa.OracleStopped):
+    with pytest.raises(rfa.OracleStoppedError):
         rfa.sub_cohorts(asks, ZERO, nu=0.5)
 
 
@@ -121,13 +121,13 @@ def test_liars_in_a_minority_of_groups_move_the_centre_little(liars: int, size: 
 
 
 def test_a_liar_in_one_group_of_all_is_lost_only_with_groups() -> None:
-    with pytest.raises(rfa.OracleStopped, match="only 2 of 4 groups"):
+    with pytest.raises(rfa.OracleStoppedError, match="only 2 of 4 groups"):
         rfa.centre_of_groups([*parts_of(cohort(), 2), silent, silent], step_of)
 
 
 def test_groups_that_are_not_finite_give_nothing() -> None:
     asks = [*parts_of(cohort(), 1), *(_lies(ask, np.nan) for ask in parts_of(cohort(), 3))]
-    with pytest.raises(rfa.OracleStopped, match="only 1 of 4 groups"):
+    with pytest.raises(rfa.OracleStoppedError, match="only 1 of 4 groups"):
         rfa.centre_of_groups(asks, lambda ask: rfa.one_step(ask, 8, nu=0.5))
 
 

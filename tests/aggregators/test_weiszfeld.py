@@ -221,7 +221,7 @@ def test_no_device_weighs_more_than_the_privacy_bound(cloud: Points, nu: float) 
 def test_algorithm_3_is_one_step_from_zero() -> None:
     rng = np.random.default_rng(3)
     points, alpha = rng.standard_normal((7, 5)), rng.random(7)
-    ask = rfa.CountedOracle(rfa.PlainOracle(points, alpha))
+    ask = rfa.RecordingOracle(rfa.PlainOracle(points, alpha))
     ours = rfa.one_step(ask, 5, nu=0.1)
     beta = alpha / np.maximum(0.1, np.linalg.norm(points, axis=1))
     assert ours == pytest.approx(beta @ points / beta.sum(), rel=1e-12)
@@ -239,7 +239,7 @@ def test_the_early_stop_of_the_appendix() -> None:
         v, steps = following, steps + 1
         if abs(before - after) <= 1e-6 * before:
             break
-    ask = rfa.CountedOracle(rfa.PlainOracle(points))
+    ask = rfa.RecordingOracle(rfa.PlainOracle(points))
     ours = rfa.weiszfeld(ask, np.zeros(6), nu=1e-6, steps=100, early_stop=1e-6)
     assert 2 < steps < 50
     assert ours == pytest.approx(v, rel=1e-12)
@@ -250,7 +250,7 @@ def test_the_early_stop_of_the_appendix() -> None:
 
 
 def test_budget_and_calls_are_the_same() -> None:
-    ask = rfa.CountedOracle(rfa.PlainOracle(np.eye(4)))
+    ask = rfa.RecordingOracle(rfa.PlainOracle(np.eye(4)))
     rfa.weiszfeld(ask, np.zeros(4), nu=0.1, steps=5)
     assert ask.calls == 5
 
@@ -265,7 +265,7 @@ def test_an_oracle_that_stops_ends_the_steps_and_the_iterate_stands() -> None:
         def ask(v: Floats, nu: float) -> rfa.Sum:
             if next(left, None) is None:
                 msg = "a device left"
-                raise rfa.OracleStopped(msg)
+                raise rfa.OracleStoppedError(msg)
             return plain(v, nu)
 
         return ask
@@ -273,5 +273,5 @@ def test_an_oracle_that_stops_ends_the_steps_and_the_iterate_stands() -> None:
     for after in (1, 2, 3):
         stopped = rfa.weiszfeld(stopping(after), np.zeros(4), nu=0.1, steps=3)
         assert np.array_equal(stopped, rfa.weiszfeld(plain, np.zeros(4), nu=0.1, steps=after))
-    with pytest.raises(rfa.OracleStopped, match="a device left"):
+    with pytest.raises(rfa.OracleStoppedError, match="a device left"):
         rfa.weiszfeld(stopping(0), np.zeros(4), nu=0.1, steps=3)

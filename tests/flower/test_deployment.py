@@ -17,7 +17,7 @@ pytest.importorskip("flwr", reason="needs Flower: pip install 'rfa[flower]'")
 from rfa.aggregators.summed import rfa
 from rfa.aggregators.weiszfeld import one_step
 from rfa.flower import Terms, create_identity
-from rfa.oracle import PlainOracle
+from rfa.numerics.plain_oracle import PlainOracle
 from rfa.secagg import Contribution, RingOracle, open_round
 from rfa.secagg.oracle import question_place
 from tests.flower.deployment.deployed import numbers

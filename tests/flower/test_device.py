@@ -122,7 +122,7 @@ def test_a_device_that_does_not_trust_the_server_says_how_it_is_weighted(tmp_pat
         if fine:
             wary.check_work(wire.Work("train", cap, "num-examples"))
             continue
-        with pytest.raises(wire.WireError, match="say the same on both sides"):
+        with pytest.raises(wire.RecordError, match="say the same on both sides"):
             wary.check_work(wire.Work("train", cap, "num-examples"))
 
 
@@ -226,7 +226,7 @@ def test_an_app_without_the_weight_says_so(tmp_path: Path) -> None:
     strategy = RFA(weighted_by_key="size", fraction_evaluate=0.0, **options())
     strategy.start(grid, model(), num_rounds=1)
     assert {str(reply.error.reason) for _, _, reply in grid.seen} == {
-        "WireError: the app's metrics have no number 'size', by which updates are weighted"
+        "RecordError: the app's metrics have no number 'size', by which updates are weighted"
     }
 
 

@@ -25,7 +25,7 @@ from rfa.flower import RFA, OneStepRFA, SecureFedAvg, Terms, Trust
 from rfa.flower.checkpoint import load_checkpoint
 from rfa.flower.oracles import split
 from rfa.median import geometric_median
-from rfa.oracle import PlainOracle
+from rfa.numerics.plain_oracle import PlainOracle
 from rfa.secagg.fixed_point import Encoding
 from rfa.secagg.messages.round import Masked, Question, decode
 from tests.flower.grid import LocalGrid, Spoil

@@ -16,7 +16,7 @@ from flwr.serverapp.strategy import Result
 
 from rfa.aggregators.summed import rfa
 from rfa.flower import RFA, OneStepRFA, SecureFedAvg, Terms, Trust
-from rfa.oracle import PlainOracle
+from rfa.numerics.plain_oracle import PlainOracle
 from tests.flower.grid import LocalGrid
 from tests.flower.toy import DIM, FIRST, NODES, TARGET, Lie, app, model, nodes, options, step_of
 

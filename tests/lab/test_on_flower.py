@@ -17,7 +17,7 @@ from flwr.app import Context, Message, RecordDict
 
 from rfa.cli.main import main as rfa_command
 from rfa.lab.on_flower import client, launch, server
-from rfa.lab.on_flower.launch import FlowerError, Where
+from rfa.lab.on_flower.launch import LaunchError, Where
 from rfa.lab.simulation.rounds import evaluate, play_round
 from tests.flower.grid import LocalGrid
 from tests.lab.simulation.lab import InProcess, play, tiny_devices
@@ -106,7 +106,7 @@ def test_the_server_app_says_how_it_ended(
     context.run_config["settings"] = json.dumps({"task": "nothing"})
     with pytest.raises(Exception, match="nothing"):
         server.main(grid, context)
-    with pytest.raises(FlowerError, match="nothing"):
+    with pytest.raises(LaunchError, match="nothing"):
         launch._result(  # pyright: ignore[reportPrivateUsage]
             [capsys.readouterr().out], lambda line: None
         )
@@ -157,6 +157,6 @@ def test_the_app_that_is_built_is_one_that_flower_takes(tmp_path: Path) -> None:
 
 def test_a_run_without_a_word_failed() -> None:
     told: list[str] = []
-    with pytest.raises(FlowerError, match="Flower's log says why"):
+    with pytest.raises(LaunchError, match="Flower's log says why"):
         launch._result(["one\n", "two\n"], told.append)  # pyright: ignore[reportPrivateUsage]
     assert told == ["one", "two"]

@@ -27,7 +27,7 @@ from rfa.secagg.cohort import Cohort, agreed_survivors, as_numbers, form, in_ord
 from rfa.secagg.crypto.graph import rank
 from rfa.secagg.crypto.keys import sign
 from rfa.secagg.device.machine import IN_TURN, PLACES
-from rfa.secagg.errors import ParameterError, SecureSumError
+from rfa.secagg.errors import ParameterError, SecAggError
 from rfa.secagg.messages.round import (
     SEALED_SIZE,
     Advertise,
@@ -90,7 +90,7 @@ class Server(RuleBasedStateMachine):
         request = message if isinstance(message, bytes) else message.encode()
         try:
             reply = self.table.devices[device].receive(request)
-        except SecureSumError:
+        except SecAggError:
             reply = None
         self.table.said.append((device, request, reply))
         return reply

@@ -12,6 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from rfa._types import Floats32
 from rfa.secagg import fixed_point as module
 from rfa.secagg.crypto.masks import BLOCK, TAIL, WORD
 from rfa.secagg.errors import ImplausibleSumError, ParameterError
@@ -27,7 +28,6 @@ from rfa.secagg.fixed_point import (
     Encoding,
     Part,
     Total,
-    Vector32,
 )
 
 COHORTS = [1, 2, 3, 100, 2**20, LARGEST_COHORT]
@@ -37,7 +37,7 @@ KEY = bytes(range(32))
 RING = 2**32
 
 
-def floats(*values: float) -> Vector32:
+def floats(*values: float) -> Floats32:
     return np.array(values, np.float32)
 
 
@@ -67,12 +67,12 @@ def root(value: Fraction) -> Fraction:
     return Fraction(math.isqrt(math.floor(value * (1 << 2 * digits))), 1 << digits)
 
 
-def steps_of(update: Vector32, v: Vector32) -> list[Fraction]:
+def steps_of(update: Floats32, v: Floats32) -> list[Fraction]:
     at = v if len(v) else np.zeros_like(update)
     return [Fraction(float(w)) - Fraction(float(a)) for w, a in zip(update, at, strict=True)]
 
 
-def exact_push(mine: Contribution, v: Vector32, nu: float) -> list[Fraction]:
+def exact_push(mine: Contribution, v: Floats32, nu: float) -> list[Fraction]:
     steps = steps_of(mine.update, v)
     reach = max(Fraction(nu), root(sum((step * step for step in steps), Fraction(0))))
     return [Fraction(mine.weight) * step / reach for step in steps]
@@ -145,7 +145,7 @@ radii = st.sampled_from([1e-6, 1e-3, 0.1, 1.0, 50.0, 1e30, 1e300])
 
 
 @st.composite
-def questions(draw: st.DrawFn) -> tuple[list[Contribution], Vector32, float]:
+def questions(draw: st.DrawFn) -> tuple[list[Contribution], Floats32, float]:
     """Devices with duplicates among them, a point that may be one of them, and a radius."""
     dim, count = draw(st.integers(1, 5)), draw(st.integers(1, 6))
     vectors = st.lists(numbers, min_size=dim, max_size=dim)
@@ -158,7 +158,7 @@ def questions(draw: st.DrawFn) -> tuple[list[Contribution], Vector32, float]:
 
 @given(questions(), st.binary(min_size=32, max_size=32))
 def test_each_word_is_off_by_less_than_a_unit(
-    asked: tuple[list[Contribution], Vector32, float], key: bytes
+    asked: tuple[list[Contribution], Floats32, float], key: bytes
 ) -> None:
     mine, v, nu = asked
     code = Encoding(100)
@@ -170,7 +170,7 @@ def test_each_word_is_off_by_less_than_a_unit(
 
 @given(questions())
 def test_totals_are_those_of_the_devices(
-    asked: tuple[list[Contribution], Vector32, float],
+    asked: tuple[list[Contribution], Floats32, float],
 ) -> None:
     mine, v, nu = asked
     cohort = len(mine)
@@ -299,7 +299,7 @@ def test_metrics_may_be_negative_and_fractional(rows: list[tuple[float, float]])
 @settings(max_examples=60)
 @given(questions())
 def test_zero_may_travel_as_an_empty_vector(
-    asked: tuple[list[Contribution], Vector32, float],
+    asked: tuple[list[Contribution], Floats32, float],
 ) -> None:
     mine, _, nu = asked
     code = Encoding(5)

@@ -125,7 +125,7 @@ def test_the_errors_are_those_that_are_drawn() -> None:
     mine.sort(key=lambda one: inspect.getsourcelines(one)[1])
     assert [(one.__name__, one.__bases__[0].__name__) for one in mine] == drawn_tree()
     assert len(mine) == len(set(drawn_tree())) > 25
-    assert all(issubclass(one, errors.SecureSumError) for one in mine)
+    assert all(issubclass(one, errors.SecAggError) for one in mine)
 
 
 def test_every_error_says_what_it_is() -> None:

@@ -16,7 +16,7 @@ import pytest
 from rfa.secagg.crypto.shares import SECRET_SIZE
 from rfa.secagg.device.machine import Device
 from rfa.secagg.device.profile import Profile
-from rfa.secagg.errors import ImplausibleSumError, SecureSumError
+from rfa.secagg.errors import ImplausibleSumError, SecAggError
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.messages.round import Advertise, Masked, Question, decode
 from rfa.secagg.security.parameters import Terms, derive
@@ -180,7 +180,7 @@ def test_secrets_are_in_no_repr_log_or_exception(
         for wrong in (altered(request, nu=0.0), altered(request, turn=1), request[:-3]):
             try:
                 one.receive(wrong)
-            except SecureSumError:
+            except SecAggError:
                 traceback.print_exc(file=text)
         one.receive(request)
     for device in table.devices.values():

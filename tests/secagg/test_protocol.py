@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rfa.oracle import OracleStopped
+from rfa.errors import OracleStoppedError
 from rfa.secagg.errors import (
     ParameterError,
     SurvivorsChangedError,
@@ -33,7 +33,7 @@ def outcome(ask: Callable[[], object]) -> str:
     """What became of a sum: nothing, or the name of what ended it."""
     try:
         ask()
-    except (OracleStopped, ParameterError) as error:
+    except (OracleStoppedError, ParameterError) as error:
         return type(error).__name__
     return ""
 
@@ -210,7 +210,7 @@ def test_the_server_refuses_questions_without_a_meaning() -> None:
     with pytest.raises(ValueError, match="nu must be a positive number"):
         ask(np.zeros(3), 0.0)
     assert ask(np.zeros(3), NU).count == 6
-    with pytest.raises(OracleStopped, match="all 1 turns"):
+    with pytest.raises(OracleStoppedError, match="all 1 turns"):
         ask(np.zeros(3), NU)
 
 
@@ -238,7 +238,7 @@ def test_after_an_abort_no_sum_comes_any_more() -> None:
         ask(np.zeros(3), NU)
         with pytest.raises(SurvivorsChangedError):
             ask(np.zeros(3), NU)
-        with pytest.raises(OracleStopped, match="the round has ended: 1 devices left"):
+        with pytest.raises(OracleStoppedError, match="the round has ended: 1 devices left"):
             ask(np.zeros(3), NU)
 
 

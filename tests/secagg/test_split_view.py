@@ -16,7 +16,7 @@ import pytest
 
 from rfa.secagg.crypto.graph import neighbours
 from rfa.secagg.device.position import Place
-from rfa.secagg.errors import DisagreementError, SecureSumError
+from rfa.secagg.errors import DisagreementError, SecAggError
 from rfa.secagg.messages.round import Survivors, Unmask, write_bitmap
 from rfa.secagg.security.parameters import Parameters, Trust, derive
 from rfa.secagg.server.machine import Server
@@ -71,7 +71,7 @@ def _neighbours(parameters: Parameters, place: int) -> list[int]:
     return neighbours(place, parameters.cohort, parameters.degree)
 
 
-def attack(parameters: Parameters) -> tuple[Party, list[Known], int, list[SecureSumError]]:
+def attack(parameters: Parameters) -> tuple[Party, list[Known], int, list[SecAggError]]:
     """An honest round up to the parts, and then the rumours."""
     table = party(contributions(COUNT, 2), exactly(parameters))
     server = Server(table.opening, table.terms, table.known)
@@ -84,7 +84,7 @@ def attack(parameters: Parameters) -> tuple[Party, list[Known], int, list[Secure
             assert server.take(device, reply)
     at = {seat.position: device for device, seat in seats(table.said, table.known).items()}
     victim, colluders = 10, {9, 11}
-    refused: list[SecureSumError] = []
+    refused: list[SecAggError] = []
     for place, gone in rumours(parameters, victim, colluders).items():
         bitmap = write_bitmap(set(range(COUNT)) - gone, COUNT)
         requests: list[Any] = [Unmask(table.opening.session, 0, bitmap, ())]

@@ -33,8 +33,9 @@ from typing import cast
 import numpy as np
 
 from rfa._checks import check_count, check_number
+from rfa._types import Vector
 from rfa.aggregators.weiszfeld import image_of
-from rfa.oracle import Sum, SumOracle, Vector, next_sum
+from rfa.oracle import Sum, SumOracle, next_sum
 
 SHORT = 0.05
 """How far a guess stays short of the extrapolation, over the changes that it is made of: beyond the
@@ -58,8 +59,8 @@ def accelerated(ask: SumOracle, start: Vector, *, nu: float, steps: int) -> Vect
 
     Raises:
         ValueError: if an argument has no meaning, or if no device has any mass at v.
-        OracleStopped: if the oracle gives no sum at all. One that stops later ends the algorithm
-            early.
+        OracleStoppedError: if the oracle gives no sum at all. One that stops later ends the
+            algorithm early.
     """
     check_number("nu", nu, positive=True)
     check_count("steps", steps)

@@ -20,6 +20,7 @@ import math
 from dataclasses import dataclass
 
 from rfa._checks import check_number
+from rfa.errors import InvalidValueError
 
 FIRST = 0.1
 """The radius before anything is known."""
@@ -61,7 +62,7 @@ class Radius:
         """
         if not 0 <= near <= 1:
             msg = f"near is a share of the devices, from 0 to 1, not {near}"
-            raise ValueError(msg)
+            raise InvalidValueError(msg)
         toward = 1 if near < 1 / 2 else -1
         run = self.run + 1 if toward == self.toward or not self.toward else 1
         turned = self.turned or run == 1

@@ -19,9 +19,11 @@ from typing import Protocol
 import numpy as np
 
 from rfa._checks import check_count, check_number
+from rfa._types import Vector
 from rfa.aggregators.weiszfeld import image_of, weiszfeld
+from rfa.errors import InvalidValueError, OracleStoppedError
 from rfa.median import geometric_median
-from rfa.oracle import OracleStopped, SumOracle, Vector, next_sum
+from rfa.oracle import SumOracle, next_sum
 
 
 class Steps(Protocol):
@@ -48,7 +50,7 @@ def centred_clipping(ask: SumOracle, start: Vector, *, radius: float, steps: int
 
     Raises:
         ValueError: if an argument has no meaning, or if no device has any weight.
-        OracleStopped: if the oracle gives no sum at all.
+        OracleStoppedError: if the oracle gives no sum at all.
     """
     check_number("radius", radius, positive=True)
     check_count("steps", steps)
@@ -59,7 +61,7 @@ def centred_clipping(ask: SumOracle, start: Vector, *, radius: float, steps: int
             break
         if not total.weight > 0:
             msg = f"the weight of {total.count} devices is {total.weight}: nothing to average"
-            raise ValueError(msg)
+            raise InvalidValueError(msg)
         v = v + radius * total.push / total.weight
     return v
 
@@ -104,14 +106,14 @@ def sub_cohorts(asks: Sequence[SumOracle], start: Vector, *, nu: float) -> Vecto
 
     Raises:
         ValueError: if an argument has no meaning, or a part no mass.
-        OracleStopped: if no part gives a sum. One that does not is left out.
+        OracleStoppedError: if no part gives a sum. One that does not is left out.
     """
     check_number("nu", nu, positive=True)
-    v, mass, stopped = np.asarray(start, np.float64), 0.0, OracleStopped("there are no parts")
+    v, mass, stopped = np.asarray(start, np.float64), 0.0, OracleStoppedError("there are no parts")
     for ask in asks:
         try:
             total = ask(v, nu)
-        except OracleStopped as error:
+        except OracleStoppedError as error:
             stopped = error
             continue
         image = image_of(v, total, nu)
@@ -134,18 +136,18 @@ def centre_of_groups(asks: Sequence[SumOracle], aggregate: Callable[[SumOracle],
         aggregate: the aggregate of a group, from its oracle.
 
     Raises:
-        OracleStopped: if no more than half of the groups give one that is finite.
+        OracleStoppedError: if no more than half of the groups give one that is finite.
     """
     found: list[Vector] = []
-    stopped = OracleStopped("there are no groups")
+    stopped = OracleStoppedError("there are no groups")
     for ask in asks:
         try:
             point = aggregate(ask)
             if np.isfinite(point).all():
                 found.append(point)
-        except OracleStopped as error:
+        except OracleStoppedError as error:
             stopped = error
     if 2 * len(found) <= len(asks):
         msg = f"only {len(found)} of {len(asks)} groups give a sum: {stopped}"
-        raise OracleStopped(msg)
+        raise OracleStoppedError(msg)
     return geometric_median(np.stack(found)).point

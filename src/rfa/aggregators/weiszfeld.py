@@ -1,7 +1,7 @@
 """The smoothed Weiszfeld algorithm against an oracle: Algorithms 2 and 3 of the paper.
 
 >>> import numpy as np
->>> from rfa.oracle import PlainOracle
+>>> from rfa.numerics.plain_oracle import PlainOracle
 >>> updates = [np.array([1.0, 0.0]), np.array([0.0, 1.0]), np.array([1e6, 1e6])]
 >>> v = weiszfeld(PlainOracle(updates), np.zeros(2), nu=0.5, steps=20)
 >>> bool(np.linalg.norm(v) < 2)
@@ -13,7 +13,9 @@ from __future__ import annotations
 import numpy as np
 
 from rfa._checks import check_count, check_number
-from rfa.oracle import Sum, SumOracle, Vector, next_sum
+from rfa._types import Vector
+from rfa.errors import InvalidValueError
+from rfa.oracle import Sum, SumOracle, next_sum
 
 
 def weiszfeld(
@@ -40,8 +42,8 @@ def weiszfeld(
 
     Raises:
         ValueError: if an argument has no meaning, or if no device has any mass at v.
-        OracleStopped: if the oracle gives no sum at all. One that stops later ends the algorithm
-            early: every iterate is a robust aggregate.
+        OracleStoppedError: if the oracle gives no sum at all. One that stops later ends the
+            algorithm early: every iterate is a robust aggregate.
     """
     check_number("nu", nu, positive=True)
     check_count("steps", steps)
@@ -69,7 +71,7 @@ def image_of(v: Vector, total: Sum, nu: float) -> Vector:
     """
     if not total.mass > 0:
         msg = f"the mass of {total.count} devices at v is {total.mass}: nothing to average"
-        raise ValueError(msg)
+        raise InvalidValueError(msg)
     return v + nu * total.push / total.mass
 
 
@@ -88,5 +90,5 @@ def one_step(ask: SumOracle, dim: int, *, nu: float) -> Vector:
 def _objective(objective: float | None) -> float:
     if objective is None:
         msg = "early_stop needs an oracle that tells the objective, and a secure one does not"
-        raise ValueError(msg)
+        raise InvalidValueError(msg)
     return objective

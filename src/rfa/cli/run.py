@@ -164,7 +164,7 @@ def do(settings: Any, options: dict[str, Any], *, quiet: bool, label: str = "") 
 def do_on_flower(settings: Any, options: dict[str, Any]) -> dict[str, Any]:
     """Do a run on Flower, with its log on standard error, and return its row of the store."""
     from rfa.lab.datasets.cache import data_dir  # noqa: PLC0415
-    from rfa.lab.on_flower.launch import LOCAL, FlowerError, Where, launch  # noqa: PLC0415
+    from rfa.lab.on_flower.launch import LOCAL, LaunchError, Where, launch  # noqa: PLC0415
 
     federation, data = options["federation"] or LOCAL, options["data_dir"]
     where = Where(
@@ -175,7 +175,7 @@ def do_on_flower(settings: Any, options: dict[str, Any]) -> dict[str, Any]:
     )
     try:
         found = launch(settings, where, lambda line: click.echo(line, err=True))
-    except FlowerError as error:
+    except LaunchError as error:
         raise click.ClickException(str(error)) from None
     return found | {"settings": json.dumps(found["settings"])}
 
@@ -239,7 +239,7 @@ def percent(value: float | None) -> str:
 @contextlib.contextmanager
 def user_errors() -> Generator[None]:
     """Turn mistakes and failures into one line and an exit code."""
-    from rfa.lab.attacks.corruption import CorruptionError, NoSuchCorruptionError  # noqa: PLC0415
+    from rfa.lab.attacks.corruption import AttackError, NoSuchAttackError  # noqa: PLC0415
     from rfa.lab.datasets.dataset import DataError  # noqa: PLC0415
     from rfa.lab.report.exhibit import ExhibitError  # noqa: PLC0415
     from rfa.lab.runs.checkpoint import CheckpointError  # noqa: PLC0415
@@ -250,14 +250,14 @@ def user_errors() -> Generator[None]:
 
     try:
         yield
-    except (ConfigError, NoSuchCorruptionError, ValueError) as error:
+    except (ConfigError, NoSuchAttackError, ValueError) as error:
         raise click.UsageError(str(error)) from None
     except (
         DataError,
         CheckpointError,
         StoreError,
         WorkerError,
-        CorruptionError,
+        AttackError,
         ExhibitError,
     ) as error:
         raise click.ClickException(str(error)) from None

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from rfa.cli.run import OUT, percent, report, show, user_errors
+from rfa.errors import InvalidValueError
 from rfa.lab.settings.settings import AGGREGATORS
 
 STATUS = ("running", "finished", "diverged", "interrupted")
@@ -100,7 +101,7 @@ def export(file: Path, table: str, out: Path) -> None:
         rows = open_store(out).table(table, order="run" if table == "runs" else "run, round")
         if not rows:
             msg = f"there is nothing to export: {table} is empty"
-            raise ValueError(msg)
+            raise InvalidValueError(msg)
         writers = {".csv": _write_csv, ".parquet": _write_parquet}
         if file.suffix not in writers:
             msg = f"{file} must end in .csv or .parquet"
@@ -143,7 +144,7 @@ def find_run(rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
     if len(fitting) != 1:
         found = "no run" if not fitting else f"{len(fitting)} runs"
         msg = f"{found} fit {name!r}: `rfa runs` lists them"
-        raise ValueError(msg)
+        raise InvalidValueError(msg)
     return fitting[0]
 
 

@@ -12,11 +12,11 @@ import numpy as np
 from flwr.app import Array, ArrayRecord
 from numpy.typing import NDArray
 
-from rfa.lab.training.learner import Floats32
-from rfa.oracle import Vector
+from rfa._types import Floats32, Vector
+from rfa.flower.errors import FlowerError
 
 
-class ArraysError(Exception):
+class ArraysError(FlowerError):
     """Arrays that do not fit each other."""
 
 

@@ -15,6 +15,7 @@ from flwr.app import Array, ArrayRecord, MetricRecord
 from flwr.serverapp.strategy import Result
 
 from rfa.aggregators.adaptive_radius import Radius
+from rfa.errors import InvalidValueError
 
 HISTORIES = (
     "train_metrics_clientapp",
@@ -88,10 +89,10 @@ def load_checkpoint(path: Path | None, initial: ArrayRecord) -> Checkpoint:
         done, radius = int(about["round"]), Radius(**about.get("radius", {}))
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
         msg = f"the checkpoint {path} cannot be read ({error}): remove it to start anew"
-        raise ValueError(msg) from None
+        raise InvalidValueError(msg) from None
     if _shapes(result.arrays) != _shapes(initial):
         msg = f"the checkpoint {path} is of another model: remove it to start anew"
-        raise ValueError(msg)
+        raise InvalidValueError(msg)
     return Checkpoint(done, result.arrays, result, radius)
 
 
@@ -106,7 +107,7 @@ def _check_place(path: Path | None) -> None:
         trial.unlink()
     except OSError as error:
         msg = f"no checkpoint can be written at {path}: {error}"
-        raise ValueError(msg) from None
+        raise InvalidValueError(msg) from None
 
 
 def _shapes(arrays: ArrayRecord) -> list[tuple[str, str, tuple[int, ...]]]:

@@ -19,14 +19,15 @@ from typing import Any
 import numpy as np
 from flwr.app import ArrayRecord, Context, Message, RecordDict
 
+from rfa._types import Floats32
 from rfa.flower import records as wire
 from rfa.flower.arrays import ArraysError, difference, moved, size_of
+from rfa.flower.errors import FlowerError
 from rfa.flower.metrics import flatten, metrics_of
 from rfa.flower.storage import Home, home_of, read_personal, write_personal
-from rfa.lab.training.learner import Floats32
 from rfa.secagg.device.profile import Profile
 from rfa.secagg.device.vault import DurableDevice
-from rfa.secagg.errors import NotFiniteError, SecureSumError
+from rfa.secagg.errors import NotFiniteError, SecAggError
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.security.parameters import Trust
 from rfa.secagg.security.policy import Policy
@@ -35,7 +36,7 @@ Next = Callable[[Message, Context], Message]
 LOG = logging.getLogger("flwr")
 
 
-class AppFailedError(Exception):
+class AppFailedError(FlowerError):
     """The app failed; what it said stays on the device."""
 
 
@@ -77,7 +78,7 @@ class RobustMod:
                     return wire.reply(message, b"")
                 case None:
                     return self._pass_on(message, context, call_next)
-        except (SecureSumError, ArraysError, AppFailedError, wire.WireError, OSError) as error:
+        except (SecAggError, ArraysError, AppFailedError, wire.RecordError, OSError) as error:
             LOG.warning("this device does not do what it is asked: %s", error)
             why = str(error).replace(str(home.root), "its folder")
             return wire.refuse(message, f"{type(error).__name__}: {why}")
@@ -95,7 +96,7 @@ class RobustMod:
         """Let the app answer what is not about its update or metrics."""
         if message.metadata.message_type.partition(".")[0] in wire.TASKS:
             msg = "this device gives nothing in the clear: use a strategy of rfa.flower"
-            raise wire.WireError(msg)
+            raise wire.RecordError(msg)
         return call_next(message, context)
 
     def _work(
@@ -112,7 +113,7 @@ class RobustMod:
         examples = values.pop(work.weight, None)
         if isinstance(examples, list) or examples is None:
             msg = f"the app's metrics have no number {work.weight!r}, by which updates are weighted"
-            raise wire.WireError(msg)
+            raise wire.RecordError(msg)
         layout, row = flatten(values)
         weight = min(examples, work.cap) / work.cap if math.isfinite(examples) else 0.0
         if examples > work.cap:
@@ -128,7 +129,7 @@ class RobustMod:
                 f"updates are to be weighted by {work.weight!r} up to {work.cap:g}, and this "
                 f"device weighs by {self.weight!r} up to {self.cap:g}: say the same on both sides"
             )
-            raise wire.WireError(msg)
+            raise wire.RecordError(msg)
 
 
 robust_mod = RobustMod()

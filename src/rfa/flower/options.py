@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rfa._checks import check_count, check_number
+from rfa.errors import InvalidValueError
 from rfa.flower import records as wire
 from rfa.lab.settings.settings import RADII, STARTS, WEISZFELD
 from rfa.secagg.security.parameters import Terms, Trust
@@ -27,7 +28,7 @@ def check_own(strategy: RFA) -> None:
         check_number(name, getattr(strategy, name), positive=True)
     check_number("node_timeout", strategy.node_timeout)
     for reason in _reasons(strategy):
-        raise ValueError(reason)
+        raise InvalidValueError(reason)
 
 
 def _reasons(strategy: RFA) -> Iterator[str]:
@@ -81,15 +82,15 @@ def check_usual(usual: dict[str, Any], terms: Terms, strategy: RFA) -> None:
     for name in ("train_metrics_aggr_fn", "evaluate_metrics_aggr_fn"):
         if usual.get(name) is not None:
             msg = f"{name} would need the metrics of single nodes, and there are only sums of them"
-            raise ValueError(msg)
+            raise InvalidValueError(msg)
     if not isinstance(terms, Terms):  # pyright: ignore[reportUnnecessaryIsInstance]
         msg = f"terms must be Terms(...), such as Terms(trust=Trust.LYING), not {terms!r}"
-        raise ValueError(msg)
+        raise InvalidValueError(msg)
     for name in ("fraction_train", "fraction_evaluate"):
         check_number(name, usual.get(name, 1.0))
         if usual.get(name, 1.0) > 1:
             msg = f"{name} must be at most 1, not {usual[name]}"
-            raise ValueError(msg)
+            raise InvalidValueError(msg)
     parts = strategy.parts
     sums = {"min_train_nodes": parts, "min_evaluate_nodes": 1, "min_available_nodes": parts}
     for name, count in sums.items():
@@ -98,4 +99,4 @@ def check_usual(usual: dict[str, Any], terms: Terms, strategy: RFA) -> None:
         if usual[name] < least:
             what = "a secure sum" if count == 1 else f"{count} secure sums at once"
             msg = f"{name}={usual[name]}: {what} under {terms} needs {least} nodes or more"
-            raise ValueError(msg)
+            raise InvalidValueError(msg)

@@ -16,11 +16,13 @@ from dataclasses import dataclass
 from flwr.app import MetricRecord
 from flwr.serverapp import Grid
 
+from rfa._types import Vector
+from rfa.errors import OracleStoppedError
 from rfa.flower import records as wire
 from rfa.flower.metrics import Layout
 from rfa.flower.transport import GridExchange, Letter, send
-from rfa.lab.simulation.summed import Witness, silent
-from rfa.oracle import REACH, OracleStopped, Sum, Vector
+from rfa.lab.simulation.summed import Witness
+from rfa.oracle import REACH, Sum, stopped_oracle
 from rfa.secagg.cohort import Identities
 from rfa.secagg.errors import RefusalError
 from rfa.secagg.messages.round import MOST_METRICS
@@ -30,7 +32,7 @@ from rfa.secagg.security.parameters import Terms
 LOG = logging.getLogger("flwr")
 
 
-class Skipped(OracleStopped):
+class RoundSkippedError(OracleStoppedError):
     """There is nothing to sum in this round; the text says why."""
 
 
@@ -58,23 +60,25 @@ class Cohort:
 class Sums(Witness):
     """An oracle over a cohort, and what it told."""
 
-    def __init__(self, oracle: SecureOracle | OracleStopped, cohort: Cohort) -> None:
+    def __init__(self, oracle: SecureOracle | OracleStoppedError, cohort: Cohort) -> None:
         """Watch an oracle over a cohort; or none, and the reason why there is none."""
-        super().__init__(silent(oracle) if isinstance(oracle, OracleStopped) else oracle)
-        self._oracle = None if isinstance(oracle, OracleStopped) else oracle
+        super().__init__(
+            stopped_oracle(oracle) if isinstance(oracle, OracleStoppedError) else oracle
+        )
+        self._oracle = None if isinstance(oracle, OracleStoppedError) else oracle
         self._level = logging.INFO if cohort.task == wire.TRAIN else logging.DEBUG
 
     def __call__(self, v: Vector, nu: float) -> Sum:
         """Pass the question on, and log what anyone may know of the answer."""
         try:
             total = super().__call__(v, nu)
-        except OracleStopped as error:
-            LOG.info("\t> sum %s: none: %s", self.asked, error)
+        except OracleStoppedError as error:
+            LOG.info("\t> sum %s: none: %s", self.calls, error)
             raise
         LOG.log(
             self._level,
             "\t> sum %s: %s nodes, %s of them within %g; no share above %.0f %%",
-            self.told,
+            self.answers,
             total.count,
             total.near,
             REACH * nu,
@@ -129,7 +133,7 @@ class GridSums:
         """Let devices train or evaluate, and see who is ready for a sum.
 
         Raises:
-            Skipped: if nobody is.
+            RoundSkippedError: if nobody is.
         """
         found: dict[wire.Ready, list[int]] = {}
         for _, message in letters:
@@ -138,20 +142,20 @@ class GridSums:
         for name, reply in send(self.grid, letters, timeout):
             try:
                 found.setdefault(wire.read_ready(reply), []).append(name)
-            except wire.WireError as error:
+            except wire.RecordError as error:
                 LOG.info("\t> node %s is not ready: %s", name, error)
         ready = sum(map(len, found.values()))
         LOG.info("%s: %s of %s nodes are ready", work.task, ready, len(letters))
         if not found:
             msg = f"none of {len(letters)} nodes is ready"
-            raise Skipped(msg)
+            raise RoundSkippedError(msg)
         like = max(found, key=lambda one: len(found[one]))
         odd = [name for other, names in found.items() if other != like for name in names]
         if odd:
             LOG.info("\t> nodes %s have other metrics or arrays than most", odd)
         if 2 * len(found[like]) <= ready:
             msg = f"no majority of {ready} nodes has the same metrics and arrays"
-            raise Skipped(msg)
+            raise RoundSkippedError(msg)
         cohort = tuple(sorted(found[like]))
         return Cohort(work.task, t, cohort, like.layout, like.dim, tuple(odd))
 
@@ -168,7 +172,7 @@ class GridSums:
         """An oracle over each of some parts of a cohort; one without a sum if too few are there.
 
         Raises:
-            OracleStopped: if there is only one part, and no sum.
+            OracleStoppedError: if there is only one part, and no sum.
         """
         with contextlib.ExitStack() as stack:
             asks: list[Sums] = []
@@ -178,7 +182,7 @@ class GridSums:
                 over = self.over(part, exchange, steps=steps, limit=limit)
                 try:
                     asks.append(stack.enter_context(over))
-                except OracleStopped as error:
+                except OracleStoppedError as error:
                     if len(parts) == 1:
                         raise
                     LOG.info("\t> part %s of %s gives no sum: %s", number + 1, len(parts), error)
@@ -192,12 +196,12 @@ class GridSums:
         """An oracle over a cohort; devices are told if it ends before all sums are taken.
 
         Raises:
-            OracleStopped: if there are too few devices, or none that can be asked.
+            OracleStoppedError: if there are too few devices, or none that can be asked.
         """
         metrics = cohort.layout.count
         if metrics > MOST_METRICS:
             msg = f"nodes have {metrics} metrics, and at most {MOST_METRICS} are summed"
-            raise Skipped(msg)
+            raise RoundSkippedError(msg)
         number = time.time_ns() // 1000
         opening = open_round(
             number, self.terms, steps=steps, dim=cohort.dim, metrics=metrics, limit=limit
@@ -208,6 +212,6 @@ class GridSums:
             sums = Sums(oracle, cohort)
             yield sums
         finally:
-            short = sums is None or sums.told < steps
+            short = sums is None or sums.answers < steps
             if gone := (*cohort.odd, *(cohort.devices if short else ())):
                 exchange.tell_over(number, gone)

@@ -21,6 +21,7 @@ from typing import Any, cast
 
 from flwr.app import ConfigRecord, Error, Message, MessageType, RecordDict
 
+from rfa.flower.errors import FlowerError
 from rfa.flower.metrics import Layout
 
 KEY = "rfa"
@@ -34,7 +35,7 @@ LONGEST = 300
 """Letters of a reason that are worth logging."""
 
 
-class WireError(Exception):
+class RecordError(FlowerError):
     """A message is not what it should be, or a node does not do what it was asked."""
 
 
@@ -103,7 +104,7 @@ def read_order(message: Message) -> Work | Stage | Over | None:
     """What a message asks of the mod; None if there is nothing about it.
 
     Raises:
-        WireError: if it makes no sense.
+        RecordError: if it makes no sense.
     """
     if not message.has_content() or KEY not in message.content.config_records:
         return None
@@ -113,7 +114,7 @@ def read_order(message: Message) -> Work | Stage | Over | None:
             return _order(task, rest)
         case _:
             msg = f"the record {KEY!r} asks for nothing that is known"
-            raise WireError(msg)
+            raise RecordError(msg)
 
 
 def _order(task: str, rest: dict[str, Any]) -> Work | Stage | Over:
@@ -124,13 +125,13 @@ def _order(task: str, rest: dict[str, Any]) -> Work | Stage | Over:
             personal = str(more.get("personal", ""))
             if personal and not NAME.fullmatch(personal):
                 msg = f"{personal!r} cannot name a folder: letters, digits and _.- can"
-                raise WireError(msg)
+                raise RecordError(msg)
             return Work(task, cap, weight, personal)
         case {"over": int(number)}:
             return Over(task, number)
         case _:
             msg = f"the record {KEY!r} asks for nothing that is known: {sorted(rest)}"
-            raise WireError(msg)
+            raise RecordError(msg)
 
 
 def ready(message: Message, found: Ready) -> Message:
@@ -154,7 +155,7 @@ def read_ready(message: Message) -> Ready:
     """What a reply to a request for work says.
 
     Raises:
-        WireError: if it says something else; the text holds the reason.
+        RecordError: if it says something else; the text holds the reason.
     """
     record = _record(message)
     names, sizes, dim = (_flat(record.get(name)) for name in ("names", "sizes", "dim"))
@@ -166,7 +167,7 @@ def read_ready(message: Message) -> Ready:
     )
     if not good:
         msg = "it does not say what it has"
-        raise WireError(msg)
+        raise RecordError(msg)
     return Ready(Layout(names, sizes), dim[0])
 
 
@@ -174,12 +175,12 @@ def read_reply(message: Message) -> bytes:
     """The answer in a reply to a stage.
 
     Raises:
-        WireError: if there is none; the text holds the reason.
+        RecordError: if there is none; the text holds the reason.
     """
     answer = _record(message).get("reply")
     if not isinstance(answer, bytes):
         msg = "it has no answer"
-        raise WireError(msg)
+        raise RecordError(msg)
     return answer
 
 
@@ -191,8 +192,8 @@ def _flat(value: Any) -> tuple[Any, ...]:
 def _record(message: Message) -> Mapping[str, Any]:
     if message.has_error():
         reason = message.error.reason or f"error {message.error.code}"
-        raise WireError(" ".join(reason.split())[:LONGEST])
+        raise RecordError(" ".join(reason.split())[:LONGEST])
     if KEY not in message.content.config_records:
         msg = "it does not speak for rfa: has its ClientApp mods=[robust_mod]?"
-        raise WireError(msg)
+        raise RecordError(msg)
     return message.content.config_records[KEY]

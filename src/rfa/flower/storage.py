@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 from flwr.app import Context
 
+from rfa._types import Floats32
 from rfa.flower.arrays import ArraysError
-from rfa.lab.training.learner import Floats32
 from rfa.secagg.cohort import Identities
 from rfa.secagg.crypto.keys import identity_of
 from rfa.secagg.device.profile import Identity

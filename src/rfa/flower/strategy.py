@@ -20,18 +20,20 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result
 
+from rfa._types import Vector
 from rfa.aggregators.accelerated import accelerated
 from rfa.aggregators.adaptive_radius import Radius
 from rfa.aggregators.summed import centre_of_groups, rfa, secure_mean, sub_cohorts
 from rfa.aggregators.weiszfeld import one_step, weiszfeld
+from rfa.errors import InvalidValueError, OracleStoppedError
 from rfa.flower import records as wire
 from rfa.flower.arrays import moved, size_of
 from rfa.flower.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from rfa.flower.options import check_own, check_usual
-from rfa.flower.oracles import GridSums, Skipped, Sums, mean_metrics, split
+from rfa.flower.oracles import GridSums, RoundSkippedError, Sums, mean_metrics, split
 from rfa.flower.transport import GridExchange, SteadyGrid, letters_of
 from rfa.lab.simulation.summed import nearness
-from rfa.oracle import OracleStopped, SumOracle, Vector
+from rfa.oracle import SumOracle
 from rfa.secagg.cohort import Identities
 from rfa.secagg.security.parameters import Terms
 
@@ -192,7 +194,7 @@ class RFA(FedAvg):
         self.summary()
         if not size_of(initial_arrays):
             msg = "the model has no floating-point numbers: there is nothing to aggregate"
-            raise ValueError(msg)
+            raise InvalidValueError(msg)
         state = load_checkpoint(self.checkpoint, initial_arrays)
         self.learned = state.radius
         if state.round:
@@ -244,12 +246,12 @@ class RFA(FedAvg):
             cohort = sums.gather(self._work(wire.TRAIN), letters, t, run.timeout)
             if cohort.dim != size_of(arrays):
                 msg = f"updates have {cohort.dim} numbers, and the model {size_of(arrays)}"
-                raise Skipped(msg)
+                raise RoundSkippedError(msg)
             exchange = GridExchange(run.grid, wire.TRAIN, t, self.stage_timeout)
             parts = split(cohort.devices, self.parts)
             with sums.over_parts(cohort, exchange, parts, steps=self.sums) as asks:
                 step = self.combine(asks, cohort.dim)
-        except OracleStopped as error:
+        except OracleStoppedError as error:
             LOG.warning("round %s is skipped, and the model is kept: %s", t, error)
             return arrays, None
         self._learn(asks)
@@ -272,7 +274,7 @@ class RFA(FedAvg):
             exchange = GridExchange(run.grid, wire.EVALUATE, t, self.stage_timeout)
             with sums.over(cohort, exchange, steps=1) as ask:
                 ask(np.zeros(cohort.dim), 1.0)
-        except OracleStopped as error:
+        except OracleStoppedError as error:
             LOG.warning("the evaluation of round %s is skipped: %s", t, error)
             return None
         return mean_metrics(cohort.layout, [ask])
@@ -284,7 +286,7 @@ class RFA(FedAvg):
         """Wait for as many nodes as a round needs, but not for ever, and hold on to their list.
 
         Raises:
-            Skipped: if there are too few.
+            RoundSkippedError: if there are too few.
         """
         end = time.monotonic() + self.node_timeout
         while True:
@@ -296,7 +298,7 @@ class RFA(FedAvg):
             if time.monotonic() >= end:
                 msg = f"{there} nodes are there after {self.node_timeout:g} s, and {needed} are "
                 msg += "needed"
-                raise Skipped(msg)
+                raise RoundSkippedError(msg)
             time.sleep(min(0.2, self.node_timeout))
 
 

@@ -48,7 +48,7 @@ class GridExchange:
     task: str
     round: int
     timeout: float
-    refused: dict[int, wire.WireError] = field(default_factory=dict[int, wire.WireError])
+    refused: dict[int, wire.RecordError] = field(default_factory=dict[int, wire.RecordError])
 
     def __call__(self, outbox: Outbox) -> Iterator[tuple[int, bytes]]:
         """Send requests, and bring the replies that come in time, by node."""
@@ -60,7 +60,7 @@ class GridExchange:
             self.refused.pop(node, None)
             try:
                 yield node, wire.read_reply(message)
-            except wire.WireError as error:
+            except wire.RecordError as error:
                 self.refused[node] = error
                 LOG.info("\t> node %s does not answer: %s", node, error)
 

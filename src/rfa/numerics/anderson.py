@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rfa.numerics.distances import Floats
+from rfa._types import Floats
 
 DEPTH = 3
 """How many earlier iterates to extrapolate from."""

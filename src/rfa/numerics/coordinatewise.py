@@ -19,8 +19,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from rfa._threads import in_threads
-from rfa.numerics.distances import SLACK, Floats
-from rfa.numerics.points import Array, Cloud, Rows
+from rfa._types import Array, Floats
+from rfa.numerics.distances import SLACK
+from rfa.numerics.points import Cloud, Rows
 
 Statistic: TypeAlias = Callable[[Array], Array]
 """From a block, which has a line of m values for each coordinate and may be spoilt, to one each."""

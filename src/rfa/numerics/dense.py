@@ -6,8 +6,9 @@ from typing import Any, final
 
 import numpy as np
 
-from rfa.numerics.distances import Floats, Kernel
-from rfa.numerics.points import Array, Cloud
+from rfa._types import Array, Floats
+from rfa.numerics.distances import Kernel
+from rfa.numerics.points import Cloud
 
 PAIRS = 1 << 10
 """Points at most for which all pairs are compared."""

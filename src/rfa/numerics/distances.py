@@ -14,14 +14,12 @@ working precision wherever the cloud lies and however far its outliers are.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rfa.numerics.points import Array, Cloud
-
-Floats: TypeAlias = NDArray[np.float64]
+from rfa._types import Array, Floats
+from rfa.numerics.points import Cloud
 
 NEAR = 3.0
 """How many times farther from the centre than from v the points may be."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from rfa._types import Floats
 from rfa.numerics.coordinatewise import inner_products
-from rfa.numerics.distances import Floats
 from rfa.numerics.weighted import Cohort
 
 FAR = 4.0

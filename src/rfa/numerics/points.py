@@ -20,9 +20,10 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array: TypeAlias = NDArray[Any]
+from rfa._types import Array
+from rfa.errors import InvalidTypeError, InvalidValueError
+
 Rows: TypeAlias = "Array | list[Array]"
 """One array of every point, flattened: an (m, k) matrix, or m vectors of length k."""
 
@@ -111,11 +112,11 @@ def read_cloud(points: Any) -> Cloud:
         return _read_array(points)
     if not isinstance(points, Sequence) or isinstance(points, str | bytes):
         msg = f"points must be an array or a sequence of points, not {type(points).__name__}"
-        raise TypeError(msg)
+        raise InvalidTypeError(msg)
     items = cast("Sequence[Any]", points)
     if not items:
         msg = "there are no points: an empty cohort has no aggregate"
-        raise ValueError(msg)
+        raise InvalidValueError(msg)
     form = _form_of(items[0])
     columns = list(
         zip(*(_leaves(form, item, f"point {i}") for i, item in enumerate(items)), strict=True)
@@ -130,10 +131,10 @@ def _read_array(points: Any) -> Cloud:
             f"points must have one row for each point, not shape {array.shape}: "
             "give m scalars as an (m, 1) array"
         )
-        raise ValueError(msg)
+        raise InvalidValueError(msg)
     if not len(array):
         msg = f"there are no points in an array of shape {array.shape}"
-        raise ValueError(msg)
+        raise InvalidValueError(msg)
     form = replace(_form_of(points[0]), likes=[points[0]])
     matrix = _to_float(array).reshape(len(array), -1)
     return _cloud(form, len(array), [matrix])
@@ -149,7 +150,7 @@ def _cloud(form: Form, rows: int, columns: Sequence[Rows]) -> Cloud:
     )
     if not cloud.segments or not cloud.dim:
         msg = "the points have no floating-point coordinates to aggregate"
-        raise ValueError(msg)
+        raise InvalidValueError(msg)
     return cloud
 
 
@@ -176,11 +177,11 @@ def _mapping_form(point: Mapping[Any, Any]) -> Form:
     def split(other: Any) -> list[Any]:
         if not isinstance(other, Mapping):
             msg = f"is a {type(other).__name__}, where the first point is a dict"
-            raise ValueError(msg)
+            raise InvalidValueError(msg)
         odd = set(keys) ^ set(cast("Mapping[Any, Any]", other))
         if odd:
             msg = f"and the first point do not share the keys {sorted(map(repr, odd))}"
-            raise ValueError(msg)
+            raise InvalidValueError(msg)
         return [other[key] for key in keys]
 
     kind = OrderedDict[Any, Any] if isinstance(point, OrderedDict) else dict[Any, Any]
@@ -193,7 +194,7 @@ def _mapping_form(point: Mapping[Any, Any]) -> Form:
 def _split_sequence(point: Any) -> list[Any]:
     if not isinstance(point, list | tuple):
         msg = f"is a {type(point).__name__}, where the first point is a list of arrays"
-        raise ValueError(msg)
+        raise InvalidValueError(msg)
     return list(cast("Sequence[Any]", point))
 
 
@@ -213,10 +214,10 @@ def _leaves(form: Form, point: Any, name: str) -> list[Array]:
         leaves = form.split(point)
     except ValueError as error:
         msg = f"{name} {error}"
-        raise ValueError(msg) from None
+        raise InvalidValueError(msg) from None
     if len(leaves) != len(form.likes):
         msg = f"{name} has {len(leaves)} arrays, where the first point has {len(form.likes)}"
-        raise ValueError(msg)
+        raise InvalidValueError(msg)
     arrays: list[Array] = []
     parts = zip(leaves, form.likes, form.names, form.counts, strict=True)
     for leaf, like, label, count in parts:
@@ -224,10 +225,10 @@ def _leaves(form: Form, point: Any, name: str) -> list[Array]:
         array = to_numpy(leaf, where)
         if count and array.dtype.kind == "f":
             msg = f"{where} holds {array.dtype} values, where the first point has whole numbers"
-            raise ValueError(msg)
+            raise InvalidValueError(msg)
         if array.shape != _shape(like):
             msg = f"{where} has shape {array.shape}, where the first point has {_shape(like)}"
-            raise ValueError(msg)
+            raise InvalidValueError(msg)
         arrays.append(array)
     return arrays
 
@@ -258,13 +259,13 @@ def to_numpy(value: Any, name: str) -> Array:
         array = np.asarray(value)
     except (ValueError, TypeError, RuntimeError) as error:  # the last for tensors without data
         msg = f"{name} is no array of numbers: {error}"
-        raise ValueError(msg) from None
+        raise InvalidValueError(msg) from None
     if isinstance(value, np.ma.MaskedArray):
         msg = f"{name} is a masked array, and what is masked has no meaning here: fill it first"
-        raise TypeError(msg)
+        raise InvalidTypeError(msg)
     if array.dtype.kind not in "fiub":
         msg = f"{name} holds {array.dtype} values, where real numbers are needed"
-        raise TypeError(msg)
+        raise InvalidTypeError(msg)
     return array
 
 

@@ -13,7 +13,8 @@ from typing import TypeAlias
 import numpy as np
 
 from rfa._checks import check_number
-from rfa.numerics.distances import Floats, weighted_median
+from rfa._types import Floats
+from rfa.numerics.distances import weighted_median
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,9 @@ from typing import Any, TypeAlias, TypeGuard, final
 import numpy as np
 
 from rfa._threads import in_threads
-from rfa.numerics.distances import Floats, Kernel
-from rfa.numerics.points import Array, Cloud, Rows
+from rfa._types import Array, Floats
+from rfa.numerics.distances import Kernel
+from rfa.numerics.points import Cloud, Rows
 
 Work: TypeAlias = Callable[[Array, slice], Array]
 

@@ -8,10 +8,12 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from rfa._types import Array, Floats
+from rfa.errors import InvalidValueError
 from rfa.numerics.coordinatewise import column_median
 from rfa.numerics.dense import Dense
-from rfa.numerics.distances import Floats, Kernel, weighted_median
-from rfa.numerics.points import Array, Cloud, read_cloud, to_numpy
+from rfa.numerics.distances import Kernel, weighted_median
+from rfa.numerics.points import Cloud, read_cloud, to_numpy
 from rfa.numerics.streaming import Stream
 
 OnBad: TypeAlias = Literal["raise", "drop"]
@@ -62,7 +64,7 @@ def read_cohort(points: Any, weights: Any, on_bad: OnBad) -> Cohort:
     """
     if on_bad not in ("raise", "drop"):
         msg = f"on_bad must be 'raise' or 'drop', not {on_bad!r}"
-        raise ValueError(msg)
+        raise InvalidValueError(msg)
     cloud = read_cloud(points)
     alpha = _read_weights(weights, cloud.rows)
     kernel = _open_kernel(cloud, alpha)
@@ -73,12 +75,12 @@ def read_cohort(points: Any, weights: Any, on_bad: OnBad) -> Cohort:
             f"points {_some(bad)} are not finite (NaN, infinite, or too large to square): "
             "mend them, or leave them out with on_bad='drop'"
         )
-        raise ValueError(msg)
+        raise InvalidValueError(msg)
     _refuse_tiny(cloud, kernel)
     rows: list[int] = np.flatnonzero(finite & (alpha > 0)).tolist()
     if not rows:
         msg = f"no finite point with a positive weight is left of {cloud.rows}"
-        raise ValueError(msg)
+        raise InvalidValueError(msg)
     if len(rows) < cloud.rows:
         total = cloud.rows
         cloud, alpha = cloud.keep(rows), alpha[rows]
@@ -108,7 +110,7 @@ def _refuse_tiny(cloud: Cloud, kernel: Kernel) -> None:
         msg = (
             f"points must not all be smaller than {TINY**0.5:.0e}, where squares vanish: scale them"
         )
-        raise ValueError(msg)
+        raise InvalidValueError(msg)
 
 
 def _read_weights(weights: Any, rows: int) -> Floats:
@@ -117,14 +119,14 @@ def _read_weights(weights: Any, rows: int) -> Floats:
     alpha = to_numpy(weights, "weights").astype(np.float64)
     if alpha.shape != (rows,):
         msg = f"weights must be one number for each of the {rows} points, not shape {alpha.shape}"
-        raise ValueError(msg)
+        raise InvalidValueError(msg)
     odd = np.flatnonzero(~np.isfinite(alpha) | (alpha < 0))
     if odd.size:
         msg = f"weights must be finite and not negative: weights[{odd[0]}] is {alpha[odd[0]]}"
-        raise ValueError(msg)
+        raise InvalidValueError(msg)
     if not alpha.any():
         msg = f"weights must not all be zero: all {rows} are"
-        raise ValueError(msg)
+        raise InvalidValueError(msg)
     return alpha / alpha.max()
 
 

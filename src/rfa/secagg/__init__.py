@@ -25,7 +25,7 @@ from rfa.secagg.errors import (
     NotFiniteError,
     ParameterError,
     RefusalError,
-    SecureSumError,
+    SecAggError,
     VaultError,
 )
 from rfa.secagg.fixed_point import Contribution, Encoding, Total
@@ -54,8 +54,8 @@ __all__ = [
     "Profile",
     "RefusalError",
     "RingOracle",
+    "SecAggError",
     "SecureOracle",
-    "SecureSumError",
     "Server",
     "Terms",
     "Total",

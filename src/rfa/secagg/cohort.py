@@ -10,6 +10,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
+from rfa._types import Floats32
 from rfa.secagg.crypto.graph import neighbours
 from rfa.secagg.crypto.keys import check_point, is_signed
 from rfa.secagg.errors import (
@@ -20,7 +21,6 @@ from rfa.secagg.errors import (
     SignatureError,
     WeakTermsError,
 )
-from rfa.secagg.fixed_point import Vector32
 from rfa.secagg.messages.round import Bitmap, Entry, Open, Question, Roster
 from rfa.secagg.security.parameters import Parameters, Trust
 from rfa.secagg.transcript import SIZE, derive_key, digest, number
@@ -116,7 +116,7 @@ def leaf_of(opening: Open, entry: Entry) -> bytes:
     return digest(b"keys", opening.encode(), number(device), sealing, *masks)
 
 
-def point_of(v: Vector32, nu: float) -> bytes:
+def point_of(v: Floats32, nu: float) -> bytes:
     """The digest of what is asked: the point and the radius."""
     return digest(b"point", struct.pack("<d", nu), v.data.cast("B"))
 

@@ -1,6 +1,6 @@
 """Everything that can go wrong in a secure sum, as one tree.
 
-    SecureSumError
+    SecAggError
     ├── ParameterError              parameters that would not be safe, or cannot be met
     │   └── NotFiniteError          an update or a metric that is no number: the device abstains
     ├── MessageError                bytes that are no message
@@ -41,14 +41,14 @@ that is known.
 
 from __future__ import annotations
 
-from rfa.oracle import OracleStopped
+from rfa.errors import OracleStoppedError, RfaError
 
 
-class SecureSumError(Exception):
+class SecAggError(RfaError):
     """A secure sum cannot be had."""
 
 
-class ParameterError(SecureSumError, ValueError):
+class ParameterError(SecAggError, ValueError):
     """Parameters that would not be safe, or cannot be met; the message says why."""
 
 
@@ -56,7 +56,7 @@ class NotFiniteError(ParameterError):
     """An update or a metric that is no number: the device must abstain."""
 
 
-class MessageError(SecureSumError):
+class MessageError(SecAggError):
     """Bytes that are no message."""
 
 
@@ -80,7 +80,7 @@ class NotCanonicalError(MessageError):
     """A value that a canonical message cannot hold."""
 
 
-class RefusalError(SecureSumError):
+class RefusalError(SecAggError):
     """A device does not do what it was asked."""
 
 
@@ -156,7 +156,7 @@ class WeightLimitError(RefusalError):
     """The device's weight in the sum would exceed the limit."""
 
 
-class AbortError(SecureSumError, OracleStopped):
+class AbortError(SecAggError, OracleStoppedError):
     """The server ends the round; the sums before stand."""
 
 
@@ -176,5 +176,5 @@ class ImplausibleSumError(AbortError):
     """A total that no honest devices can have."""
 
 
-class VaultError(SecureSumError):
+class VaultError(SecAggError):
     """A device's own store cannot be used."""

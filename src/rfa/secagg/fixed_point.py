@@ -28,17 +28,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from numbers import Real
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rfa.numerics.distances import Floats
+from rfa._types import Floats, Floats32
+from rfa.errors import InvalidValueError
 from rfa.oracle import REACH, Sum
 from rfa.secagg.crypto.masks import BLOCK, TAIL, WORD, Words, keystream, stream_words
 from rfa.secagg.errors import ImplausibleSumError, NotFiniteError, ParameterError
-
-Vector32: TypeAlias = NDArray[np.float32]
 
 HALF = 1 << 31
 LARGEST_COHORT = (HALF - 1) // 4
@@ -66,7 +65,7 @@ class Contribution:
         metrics: further numbers to be summed, each at most 2^32 in size.
     """
 
-    update: Vector32 = field(repr=False)
+    update: Floats32 = field(repr=False)
     weight: float = field(default=1.0, repr=False)
     metrics: tuple[float, ...] = field(default=(), repr=False)
 
@@ -138,7 +137,7 @@ class Encoding:
             raise ParameterError(msg)
 
     def part(
-        self, mine: Contribution, v: Vector32, nu: float, rounding: bytes, *, vector: bool = True
+        self, mine: Contribution, v: Floats32, nu: float, rounding: bytes, *, vector: bool = True
     ) -> Part:
         """What a device adds at (v, nu).
 
@@ -196,7 +195,7 @@ class Encoding:
             raise ImplausibleSumError(msg)
 
 
-def as_sent(v: Any, dim: int) -> Vector32:
+def as_sent(v: Any, dim: int) -> Floats32:
     """A point as it travels: rounded to float32, and empty if it is zero.
 
     Raises:
@@ -206,7 +205,7 @@ def as_sent(v: Any, dim: int) -> Vector32:
         sent = np.asarray(v).astype("<f4")
     if sent.shape != (dim,) or not np.isfinite(sent).all():
         msg = f"v must be {dim} finite numbers that float32 can hold, and has shape {sent.shape}"
-        raise ValueError(msg)
+        raise InvalidValueError(msg)
     return sent if sent.any() else sent[:0]
 
 
@@ -215,7 +214,7 @@ def weighs_more(mass: int, total: int, limit: float) -> bool:
     return Fraction(mass) > Fraction(limit) * total
 
 
-def _distance(update: Vector32, v: Vector32) -> float:
+def _distance(update: Floats32, v: Floats32) -> float:
     """|w - v| in float64, in products too short for a library to start threads for."""
     square = 0.0
     for start in range(0, len(update), SHORT):
@@ -232,7 +231,7 @@ def _pieces(vector: Floats) -> Iterator[Floats]:
 
 
 def _fill(
-    words: NDArray[np.int32], update: Vector32, v: Vector32, factor: float, rounding: bytes
+    words: NDArray[np.int32], update: Floats32, v: Floats32, factor: float, rounding: bytes
 ) -> None:
     """Write factor * (w - v), rounded up or down at random, a block at a time."""
     stream, size = keystream(rounding), min(BLOCK, len(words))

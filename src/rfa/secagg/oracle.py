@@ -8,12 +8,13 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from rfa._checks import check_count, check_number
-from rfa.oracle import Sum, Vector
+from rfa._types import Vector
+from rfa.oracle import Sum
 from rfa.secagg.cohort import Identities
 from rfa.secagg.crypto.masks import Expand, add_masks
 from rfa.secagg.device.machine import IN_TURN, PLACES, Device
 from rfa.secagg.device.vault import DurableDevice
-from rfa.secagg.errors import AbortError, ParameterError, SecureSumError
+from rfa.secagg.errors import AbortError, ParameterError, SecAggError
 from rfa.secagg.fixed_point import Total
 from rfa.secagg.messages.round import MOST_METRICS, Open, Question, Unmask
 from rfa.secagg.security.parameters import MOST_TURNS, Terms, Trust, insist
@@ -77,7 +78,7 @@ class Ended:
 
     def __init__(self, exchange: object = None) -> None:
         """Tell with an abort what devices in this process refused."""
-        self._refused: Mapping[int, SecureSumError] = getattr(exchange, "refused", {})
+        self._refused: Mapping[int, SecAggError] = getattr(exchange, "refused", {})
         self._why: AbortError | None = None
 
     def check(self) -> None:
@@ -182,7 +183,7 @@ class InProcess:
 
     devices: Mapping[int, Device] | Mapping[int, DurableDevice]
     lost: Losses = field(default_factory=dict[int, int])
-    refused: dict[int, SecureSumError] = field(default_factory=dict[int, SecureSumError])
+    refused: dict[int, SecAggError] = field(default_factory=dict[int, SecAggError])
 
     def __call__(self, outbox: Outbox) -> Iterable[tuple[int, bytes]]:
         """Bring each request to its device, and its answer back."""
@@ -192,7 +193,7 @@ class InProcess:
                 if self.devices[device].due >= self.lost.get(device, NEVER):
                     continue
                 reply = self.devices[device].receive(request)
-            except SecureSumError as error:
+            except SecAggError as error:
                 self.refused[device] = error
             else:
                 yield device, reply

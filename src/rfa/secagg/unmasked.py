@@ -21,7 +21,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from rfa._checks import check_number
-from rfa.oracle import Sum, Vector
+from rfa._types import Vector
+from rfa.oracle import Sum
 from rfa.secagg.crypto.masks import TAIL, WORD
 from rfa.secagg.errors import AbortError
 from rfa.secagg.fixed_point import (

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rfa.lab.attacks.corruption import CorruptionError, UpdateAttack, forge, poison
+from rfa.lab.attacks.corruption import AttackError, UpdateAttack, forge, poison
 from rfa.lab.attacks.honest import Honest
 from rfa.lab.attacks.literature import EPSILON, alie_deviations
 from rfa.lab.attacks.registry import BUILT_IN, find_corruption
@@ -224,7 +224,7 @@ def test_an_attack_that_asks_needs_somebody_who_answers() -> None:
         attack.round, attack.model, attack.updates, attack.weights, attack.corrupted, attack.rng
     )
     assert sent(bare, "alie").any()
-    with pytest.raises(CorruptionError, match=r"ipm-optimised failed .* its aggregate"):
+    with pytest.raises(AttackError, match=r"ipm-optimised failed .* its aggregate"):
         sent(bare, "ipm-optimised")
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rfa.lab.attacks.corruption import (
-    CorruptionError,
+    AttackError,
     DataAttack,
     DataCorruption,
     UpdateAttack,
@@ -166,7 +166,7 @@ def test_a_corruption_of_ones_own() -> None:
     ],
 )
 def test_names_without_a_corruption(name: str, says: str) -> None:
-    with pytest.raises(CorruptionError, match=says):
+    with pytest.raises(AttackError, match=says):
         find_corruption(name, {})
 
 
@@ -182,7 +182,7 @@ WRONG_ROWS: list[tuple[Callable[[Any], Any], str]] = [
 def test_updates_of_the_wrong_kind(rows: Any, says: str) -> None:
     attack = attack_on()
     attack.updates.flags.writeable = False
-    with pytest.raises(CorruptionError, match=says):
+    with pytest.raises(AttackError, match=says):
         forge(UpdateCorruption(rows), attack, "mine")
 
 
@@ -198,7 +198,7 @@ WRONG_POISON: list[tuple[Callable[[Any, Any, Any], Any], str]] = [
 
 @pytest.mark.parametrize(("change", "says"), WRONG_POISON)
 def test_poison_of_the_wrong_kind(change: Any, says: str) -> None:
-    with pytest.raises(CorruptionError, match=says):
+    with pytest.raises(AttackError, match=says):
         poison(DataCorruption(change), np.zeros((5, 4), np.float32), np.arange(5), data_attack())
 
 
@@ -217,5 +217,5 @@ def test_a_corruption_that_wants_to_exit_is_named() -> None:
     def leave(attack: Any) -> Any:
         raise SystemExit(0)
 
-    with pytest.raises(CorruptionError, match=r"SystemExit: 0 \(test_corruption.py, line \d+\)"):
+    with pytest.raises(AttackError, match=r"SystemExit: 0 \(test_corruption.py, line \d+\)"):
         forge(UpdateCorruption(leave), attack_on(), "mine")

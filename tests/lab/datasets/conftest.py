@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rfa.lab.datasets.dataset import Array
+from rfa._types import Array
 from tests.lab.datasets.server import Server, serve
 
 

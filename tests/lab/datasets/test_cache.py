@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rfa._types import Array, Ints
 from rfa.lab.datasets.cache import cache_dir, data_dir, load, locate
-from rfa.lab.datasets.dataset import Array, DataError, Index, Ints, Population, Reader
+from rfa.lab.datasets.dataset import DataError, Index, Population, Reader
 from rfa.lab.tasks.emnist.reader import Emnist
 from rfa.lab.tasks.sent140.reader import Sent140
 from rfa.lab.tasks.shakespeare.reader import Shakespeare, encode, read_texts, windows

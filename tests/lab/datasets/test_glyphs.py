@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import rfa.lab.tasks.glyphs.reader as module
-from rfa.lab.datasets.dataset import Array, DataError, Index
+from rfa._types import Array
+from rfa.lab.datasets.dataset import DataError, Index
 from rfa.lab.tasks.glyphs.reader import CHARACTERS, FONTS, MASTER, STROKES, Glyphs, draw_masters
 
 

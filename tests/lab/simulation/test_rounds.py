@@ -14,7 +14,8 @@ from rfa.lab.settings.settings import AGGREGATORS, Settings
 from rfa.lab.simulation.aggregation import aggregate
 from rfa.lab.simulation.rounds import evaluate, summarize
 from rfa.lab.training.learner import Plan
-from rfa.oracle import CountedOracle, PlainOracle
+from rfa.numerics.plain_oracle import PlainOracle
+from rfa.oracle import RecordingOracle
 from tests.lab.simulation.lab import play, tiny_devices
 
 
@@ -32,7 +33,7 @@ def test_rfa_is_algorithm_2_from_the_mean_which_counts_as_a_call() -> None:
     updates, weights = cloud()
     how = settings(aggregator="rfa", start="mean", nu=1e-6, budget=4, early_stop=0)
     found = aggregate(updates, weights, how)
-    ask = CountedOracle(PlainOracle(updates, weights))
+    ask = RecordingOracle(PlainOracle(updates, weights))
     mean = weights @ updates / weights.sum()
     expected = weiszfeld(ask, mean, nu=1e-6, steps=3)
     assert np.allclose(found.point, expected, atol=1e-5)
@@ -43,7 +44,7 @@ def test_rfa_is_algorithm_2_from_the_mean_which_counts_as_a_call() -> None:
 def test_rfa_from_the_current_model() -> None:
     updates, weights = cloud()
     found = aggregate(updates, weights, settings(aggregator="rfa", nu=1e-6, early_stop=0))
-    ask = CountedOracle(PlainOracle(updates, weights))
+    ask = RecordingOracle(PlainOracle(updates, weights))
     expected = weiszfeld(ask, np.zeros(300), nu=1e-6, steps=3)
     assert np.allclose(found.point, expected, atol=1e-5)
     assert found.calls == ask.calls == 3

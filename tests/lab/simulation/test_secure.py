@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rfa.errors import OracleStoppedError
 from rfa.lab.settings.settings import AGGREGATORS, SUMMED, Settings
 from rfa.lab.simulation import secure
 from rfa.lab.simulation.aggregation import aggregate
-from rfa.lab.simulation.outcome import NothingToAggregate
+from rfa.lab.simulation.outcome import NothingToAggregateError
 from rfa.lab.simulation.rounds import evaluate
 from rfa.lab.simulation.secure import aggregate_securely
-from rfa.oracle import OracleStopped
 from tests.lab.simulation.lab import play, tiny_devices
 
 
@@ -53,7 +53,7 @@ def test_ring_and_protocol_give_the_same_bits(trust: str, limit: float) -> None:
         for kind in ("ring", "on"):
             try:
                 found.append(aggregate_securely(updates, weights, settings(secure=kind, **how), t))
-            except OracleStopped as error:
+            except OracleStoppedError as error:
                 found.append(str(error))
         ring, protocol = found
         if isinstance(ring, str):
@@ -72,7 +72,7 @@ def test_updates_that_are_not_finite_abstain() -> None:
     keep = [row for row in range(12) if row not in (3, 5)]
     mean = weights[keep] @ updates[keep] / weights[keep].sum()
     assert np.allclose(ours.point, mean, atol=1e-4)
-    with pytest.raises(NothingToAggregate):
+    with pytest.raises(NothingToAggregateError):
         aggregate_securely(updates * np.float32(np.nan), weights, settings(secure="ring"), 0)
 
 
@@ -84,7 +84,7 @@ def test_a_mean_without_a_step_after_it_is_no_aggregate(monkeypatch: pytest.Monk
         return {0: 5}
 
     monkeypatch.setattr(secure, "draw_losses", lost)
-    with pytest.raises(OracleStopped, match="1 devices left"):
+    with pytest.raises(OracleStoppedError, match="1 devices left"):
         aggregate_securely(updates, weights, settings(secure="ring", start="mean"), 0)
     ours = aggregate_securely(updates, weights, settings(secure="ring", start="zero"), 0)
     assert (ours.calls, ours.steps) == (2, 1)

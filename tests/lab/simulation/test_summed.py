@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rfa.errors import OracleStoppedError
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.aggregation import aggregate
 from rfa.lab.simulation.rounds import evaluate
 from rfa.lab.simulation.secure import aggregate_securely
 from rfa.lab.simulation.summed import Witness, split_cohort
-from rfa.oracle import OracleStopped, PlainOracle, Sum
+from rfa.numerics.plain_oracle import PlainOracle
+from rfa.oracle import Sum
 from tests.lab.simulation.lab import play, tiny_devices
 
 WAYS: list[dict[str, Any]] = [
@@ -124,7 +126,7 @@ def test_a_group_that_is_lost_does_not_end_the_round(
     lost(1)
     assert np.isfinite(aggregate_securely(updates, weights, how, 0, 0.4).point).all()
     lost(2)
-    with pytest.raises(OracleStopped, match="only 1 of 3 groups"):
+    with pytest.raises(OracleStoppedError, match="only 1 of 3 groups"):
         aggregate_securely(updates, weights, how, 0, 0.4)
 
 

@@ -24,12 +24,13 @@ from typing import Any, final
 import numpy as np
 
 from rfa._checks import check_count, check_minority, check_number
+from rfa._types import Array, Floats
 from rfa.aggregators.clear.mixing import Aggregator, aggregate_mixed
 from rfa.aggregators.clear.paper import Aggregate, OfColumns, SeesUpdates, aggregate_of, kept_shares
+from rfa.errors import InvalidTypeError, InvalidValueError
 from rfa.numerics.coordinatewise import column_mean_near_median
-from rfa.numerics.distances import Floats
 from rfa.numerics.pairwise import krum_choices, pair_squares
-from rfa.numerics.points import Array, Rows
+from rfa.numerics.points import Rows
 from rfa.numerics.weighted import Cohort
 
 
@@ -88,7 +89,7 @@ class Bulyan(SeesUpdates):
                 f"corrupted={f} is too many for {m} points, since Bulyan needs 4 f + 3 = "
                 f"{4 * f + 3}: give more points, or corrupted={self.most(m)} or less"
             )
-            raise ValueError(msg)
+            raise InvalidValueError(msg)
         chosen = sorted(krum_choices(pair_squares(cohort), f, m - 2 * f))
         cloud, weights = cohort.cloud.keep(chosen), cohort.alpha[chosen]
         count = len(chosen) - 2 * f
@@ -193,7 +194,7 @@ class CentredClipping(SeesUpdates):
         centre = None if self.start is None else cohort.cloud.flatten(self.start, "start")
         if centre is not None and not np.isfinite(centre).all():
             msg = "start must be finite, and is not: mend it, or start at zero with start=None"
-            raise ValueError(msg)
+            raise InvalidValueError(msg)
         for _ in range(self.steps):
             distances = np.sqrt(kernel.norms) if centre is None else kernel.centre(centre)
             step = cohort.alpha * kept_shares(distances, self.radius)
@@ -206,4 +207,4 @@ class CentredClipping(SeesUpdates):
 def _check_inner(inner: Any) -> None:
     if not callable(inner) or isinstance(inner, type):
         msg = f"inner must be an aggregator, such as TrimmedMean(0.25), not {inner!r}"
-        raise TypeError(msg)
+        raise InvalidTypeError(msg)

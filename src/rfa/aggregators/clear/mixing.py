@@ -14,10 +14,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from rfa._threads import in_threads
+from rfa._types import Array, Floats
 from rfa.aggregators.clear.paper import Aggregate, OfColumns, aggregate_of
 from rfa.numerics.coordinatewise import BLOCK, DEPTH, TILE
-from rfa.numerics.distances import Floats
-from rfa.numerics.points import Array, Cloud, Rows
+from rfa.numerics.points import Cloud, Rows
 from rfa.numerics.weighted import Cohort
 
 

@@ -23,10 +23,12 @@ from typing import Any, final
 import numpy as np
 
 from rfa._checks import check_count, check_minority, check_number
+from rfa._types import Array, Floats
+from rfa.errors import InvalidValueError
 from rfa.numerics.coordinatewise import column_median, column_trimmed_mean
-from rfa.numerics.distances import Floats, weighted_quantile
+from rfa.numerics.distances import weighted_quantile
 from rfa.numerics.pairwise import krum_neighbours, krum_scores, pair_squares
-from rfa.numerics.points import Array, Rows
+from rfa.numerics.points import Rows
 from rfa.numerics.weighted import Cohort, OnBad, read_cohort
 
 
@@ -116,7 +118,7 @@ class TrimmedMean(OfColumns):
         check_number("share", self.share)
         if self.share >= 1 / 2:
             msg = f"share must be below 0.5, not {self.share!r}: nothing would be left to average"
-            raise ValueError(msg)
+            raise InvalidValueError(msg)
 
     def of_columns(self, rows: Rows, weights: Floats) -> Array:
         """The weighted mean of each column without its extremes."""
@@ -141,14 +143,14 @@ class NormClipping(SeesUpdates):
         """Refuse radii without a meaning, and none or two of them."""
         if (self.radius is None) == (self.quantile is None):
             msg = f"give one of radius and quantile, not {self.radius!r} and {self.quantile!r}"
-            raise ValueError(msg)
+            raise InvalidValueError(msg)
         if self.radius is not None:
             check_number("radius", self.radius, positive=True)
         if self.quantile is not None:
             check_number("quantile", self.quantile, positive=True)
             if self.quantile > 1:
                 msg = f"quantile must be at most 1, not {self.quantile!r}"
-                raise ValueError(msg)
+                raise InvalidValueError(msg)
 
     def _aggregate(self, cohort: Cohort) -> Aggregate:
         norms = np.sqrt(cohort.kernel.norms)
@@ -233,11 +235,11 @@ def _multi_krum(cohort: Cohort, corrupted: int, keep: int, neighbours: int | Non
     check_minority("corrupted", corrupted, m)
     if keep > m:
         msg = f"keep={keep} is too many: there are only {m} points"
-        raise ValueError(msg)
+        raise InvalidValueError(msg)
     count = krum_neighbours(m, corrupted) if neighbours is None else neighbours
     if count >= m:
         msg = f"neighbours={count} is too many: each of {m} points has only {m - 1} others"
-        raise ValueError(msg)
+        raise InvalidValueError(msg)
     scores = krum_scores(np.sort(pair_squares(cohort), axis=1), count)
     weights = cohort.alpha.copy()
     weights[np.argsort(scores, kind="stable")[keep:]] = 0

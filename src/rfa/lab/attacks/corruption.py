@@ -22,14 +22,12 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rfa._plugins import describe_failure
+from rfa._types import Floats, Floats32, Ints
+from rfa.lab.errors import LabError
 from rfa.lab.randomness import stream
-from rfa.lab.training.learner import Floats32, is_finite
-from rfa.numerics.distances import Floats
-
-Ints: TypeAlias = NDArray[np.int64]
+from rfa.lab.training.learner import is_finite
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ class DataAttack:
 
 def _no_defence(_: Any) -> Floats:
     msg = "this attack was not told what the server does: give UpdateAttack its aggregate"
-    raise CorruptionError(msg)
+    raise AttackError(msg)
 
 
 @dataclass(frozen=True)
@@ -142,11 +140,11 @@ def corrupts_updates(forge: Forge) -> UpdateCorruption:
     return UpdateCorruption(forge)
 
 
-class CorruptionError(Exception):
+class AttackError(LabError):
     """A corruption fails, or does not return what it should."""
 
 
-class NoSuchCorruptionError(CorruptionError):
+class NoSuchAttackError(AttackError):
     """No corruption has that name."""
 
 
@@ -202,17 +200,17 @@ def forge(corruption: UpdateCorruption, attack: UpdateAttack, name: str) -> Floa
     """What the corrupted devices send, checked to be numbers of the right shape.
 
     Raises:
-        CorruptionError: naming the corruption and what was wrong.
+        AttackError: naming the corruption and what was wrong.
     """
     shape = (len(attack.corrupted), attack.updates.shape[1])
     try:
         rows = np.asarray(corruption.forge(attack))
     except (Exception, SystemExit) as error:
         msg = f"corruption {name} failed in round {attack.round}: {describe_failure(error)}"
-        raise CorruptionError(msg) from error
+        raise AttackError(msg) from error
     if rows.shape != shape or rows.dtype.kind not in "fiu":
         msg = f"corruption {name} must return numbers of shape {shape}, not {_describe(rows)}"
-        raise CorruptionError(msg)
+        raise AttackError(msg)
     with np.errstate(over="ignore"):  # what float32 cannot hold is sent as infinite, and dropped
         return rows.astype(np.float32)
 
@@ -221,22 +219,22 @@ def poison(corruption: DataCorruption, x: Any, y: Any, attack: DataAttack) -> tu
     """The poisoned examples, checked to be of the same shape and with labels that exist.
 
     Raises:
-        CorruptionError: naming what was wrong.
+        AttackError: naming what was wrong.
     """
     who = f"corruption of the data of device {attack.device}"
     try:
         new_x, new_y = corruption.poison(x.copy(), y.copy(), attack)
     except (Exception, SystemExit) as error:
         msg = f"{who} failed in round {attack.round}: {describe_failure(error)}"
-        raise CorruptionError(msg) from error
+        raise AttackError(msg) from error
     new_x, new_y = np.asarray(new_x), np.asarray(new_y)
     if new_x.shape[1:] != x.shape[1:] or len(new_x) == 0 or new_y.shape != (len(new_x),):
         msg = f"{who} must return examples like {_describe(x)} with one label each, not "
         msg += f"{_describe(new_x)} and {_describe(new_y)}"
-        raise CorruptionError(msg)
+        raise AttackError(msg)
     if new_y.dtype.kind not in "iu" or new_y.min() < 0 or new_y.max() >= attack.classes:
         msg = f"{who} must return whole labels from 0 to {attack.classes - 1}: {_describe(new_y)}"
-        raise CorruptionError(msg)
+        raise AttackError(msg)
     return new_x.astype(x.dtype, copy=False), new_y
 
 

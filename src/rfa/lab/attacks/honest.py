@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from rfa._types import Floats, Floats32
 from rfa.lab.attacks.corruption import UpdateAttack
-from rfa.lab.training.learner import Floats32, is_finite
-from rfa.numerics.distances import Floats
+from rfa.lab.training.learner import is_finite
 
 BLOCK = 1 << 16
 """How many coordinates are taken at once, so that large models need no second copy."""

@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from rfa._types import Floats, Floats32
 from rfa.lab.attacks.corruption import UpdateAttack, corrupts_updates, omniscient
 from rfa.lab.attacks.honest import Honest
-from rfa.lab.training.learner import Floats32
-from rfa.numerics.distances import Floats
 
 EPSILON = 0.1
 """The length of inner-product manipulation: short enough to look like an update."""

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import Any
 
+from rfa._types import Floats
 from rfa.lab.attacks.corruption import UpdateAttack, corrupts_updates
 from rfa.lab.attacks.honest import Honest, unit
 from rfa.lab.attacks.literature import (
@@ -23,7 +24,6 @@ from rfa.lab.attacks.literature import (
     repeat,
     zero_update,
 )
-from rfa.numerics.distances import Floats
 
 DECADES = tuple(10.0 ** (k / 2) for k in range(-2, 7))
 """Factors that are tried first, from 0.1 to 1000."""

@@ -9,7 +9,7 @@ from rfa.lab.attacks import optimized as optimised
 from rfa.lab.attacks.corruption import (
     Corruption,
     DataCorruption,
-    NoSuchCorruptionError,
+    NoSuchAttackError,
     UpdateCorruption,
 )
 from rfa.lab.attacks.poisons import label_flip
@@ -42,7 +42,7 @@ def find_corruption(name: str, task_own: dict[str, DataCorruption]) -> Corruptio
     """The corruption of that name: built in, the task's own, or module:function.
 
     Raises:
-        NoSuchCorruptionError: if there is none; the message says why.
+        NoSuchAttackError: if there is none; the message says why.
     """
     if name == NONE:
         return None
@@ -52,7 +52,7 @@ def find_corruption(name: str, task_own: dict[str, DataCorruption]) -> Corruptio
     if ":" not in name:
         names = ", ".join([NONE, *known])
         msg = f"no corruption is called {name!r}: give one of {names}, or module:function"
-        raise NoSuchCorruptionError(msg)
+        raise NoSuchAttackError(msg)
     wanted = (
         "a function marked with corrupts_data or corrupts_updates of rfa.lab.attacks.corruption"
     )
@@ -60,4 +60,4 @@ def find_corruption(name: str, task_own: dict[str, DataCorruption]) -> Corruptio
         return load_plugin(name, (DataCorruption, UpdateCorruption), wanted)
     except PluginError as error:
         msg = f"corruption {error}"
-        raise NoSuchCorruptionError(msg) from error
+        raise NoSuchAttackError(msg) from error

@@ -12,13 +12,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array: TypeAlias = NDArray[Any]
-Ints: TypeAlias = NDArray[np.int64]
+from rfa._types import Array, Ints
+from rfa.lab.errors import LabError
 
 _SEED = 1912
 
@@ -85,7 +84,7 @@ class Reader(ABC):
         """
 
 
-class DataError(Exception):
+class DataError(LabError):
     """A data set is missing, or not what it should be. The message says what to do."""
 
 

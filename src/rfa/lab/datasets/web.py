@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from rfa.lab.datasets.partial import DownloadError
+from rfa.lab.errors import LabError
 
 LONGEST_PAUSE = 60.0
 PASSING = {
@@ -27,7 +28,7 @@ PASSING = {
 }
 
 
-class PassingError(Exception):
+class PassingError(LabError):
     """It failed, but may well succeed the next time.
 
     Attributes:

@@ -18,6 +18,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
+from rfa._types import Floats32
 from rfa.flower import records as wire
 from rfa.flower.mod import Next, RobustMod
 from rfa.flower.storage import Home, home_of, read_personal, write_personal
@@ -28,7 +29,6 @@ from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.rounds import State, corrupt
 from rfa.lab.simulation.secure import device_policy, rounding_key
 from rfa.lab.training.devices import Devices
-from rfa.lab.training.learner import Floats32
 from rfa.lab.training.pool import one_blas_thread
 from rfa.secagg.device.profile import Identity, Profile
 from rfa.secagg.device.vault import DurableDevice

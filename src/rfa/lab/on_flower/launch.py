@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rfa.errors import InvalidValueError
+from rfa.lab.errors import LabError
 from rfa.lab.settings.settings import Settings
 
 LOCAL = "local"
@@ -52,7 +54,7 @@ clientapp = "rfa_lab.apps:client_app"
 """
 
 
-class FlowerError(Exception):
+class LaunchError(LabError):
     """A run on Flower failed; the message says why."""
 
 
@@ -84,7 +86,7 @@ def launch(settings: Settings, where: Where, tell: Callable[[str], None]) -> dic
         tell: is told each line of Flower's log.
 
     Raises:
-        FlowerError: if it cannot be done.
+        LaunchError: if it cannot be done.
         ValueError: if Flower cannot run such settings.
     """
     check(settings, where)
@@ -99,20 +101,20 @@ def check(settings: Settings, where: Where) -> None:
     """See that Flower is there, and can run such settings.
 
     Raises:
-        FlowerError, ValueError: if not.
+        LaunchError, ValueError: if not.
     """
     if settings.secure == "ring":
         msg = "secure=ring is arithmetic in one process: on Flower give secure=on, or off"
-        raise ValueError(msg)
+        raise InvalidValueError(msg)
     if importlib.util.find_spec("flwr") is None:
         msg = "Flower is not installed: pip install 'rfa[flower]'"
-        raise FlowerError(msg)
+        raise LaunchError(msg)
     if where.federation == LOCAL and importlib.util.find_spec("ray") is None:
         msg = (
             "the local simulation of Flower needs Ray: pip install 'flwr[simulation]', or name a "
             "federation with --federation"
         )
-        raise FlowerError(msg)
+        raise LaunchError(msg)
 
 
 def build(settings: Settings, where: Where, project: Path) -> None:
@@ -185,14 +187,14 @@ def _result(lines: Iterable[str], tell: Callable[[str], None]) -> dict[str, Any]
     """What the last line of a run says.
 
     Raises:
-        FlowerError: if the run failed.
+        LaunchError: if the run failed.
     """
     for raw in lines:
         line = raw.rstrip()
         if DONE in line:
             return json.loads(line[line.index(DONE) + len(DONE) :])
         if FAILED in line:
-            raise FlowerError(json.loads(line[line.index(FAILED) + len(FAILED) :]))
+            raise LaunchError(json.loads(line[line.index(FAILED) + len(FAILED) :]))
         tell(line)
     msg = "the run ended without a result: Flower's log says why"
-    raise FlowerError(msg)
+    raise LaunchError(msg)

@@ -11,13 +11,13 @@ from typing import Any
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 
+from rfa._types import Floats32
 from rfa.lab.datasets.cache import data_dir, load
 from rfa.lab.randomness import stream
 from rfa.lab.settings.config import resolve, run_name
 from rfa.lab.settings.settings import Settings
 from rfa.lab.tasks.registry import find_task
 from rfa.lab.training.devices import Devices, Tally
-from rfa.lab.training.learner import Floats32
 from rfa.secagg.crypto.keys import identity_of
 
 LAB, ARRAYS, MODEL, EXAMPLES = "lab", "arrays", "w", "num-examples"

@@ -16,7 +16,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from rfa.cli.run import report
 from rfa.flower import records as wire
-from rfa.flower.oracles import GridSums, Skipped
+from rfa.flower.oracles import GridSums, RoundSkippedError
 from rfa.flower.transport import GridExchange, Letter, send
 from rfa.lab.on_flower import records as letters
 from rfa.lab.on_flower.launch import DONE, FAILED
@@ -205,7 +205,7 @@ class FlowerEngine:
         nodes = sorted(self.grid.get_node_ids())
         if not nodes:
             msg = "no node is there"
-            raise Skipped(msg)
+            raise RoundSkippedError(msg)
         return {device: nodes[device % len(nodes)] for device in devices}
 
     def _letter(self, node: int, order: letters.Order, device: int, state: State) -> Message:

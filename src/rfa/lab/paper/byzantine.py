@@ -13,11 +13,12 @@ from typing import TypeAlias
 
 import numpy as np
 
+from rfa._types import Floats, Vector
 from rfa.aggregators.weiszfeld import weiszfeld
 from rfa.lab.randomness import stream
 from rfa.lab.report.exhibit import Table
-from rfa.numerics.distances import Floats
-from rfa.oracle import PlainOracle, Sum, SumOracle, Vector
+from rfa.numerics.plain_oracle import PlainOracle
+from rfa.oracle import Sum, SumOracle
 
 Answer: TypeAlias = Callable[[Vector, float, Sum], Sum]
 """What the sum becomes: from v, nu and the sum over the other devices."""

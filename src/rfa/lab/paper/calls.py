@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from rfa._types import Floats
 from rfa.aggregators.accelerated import accelerated
 from rfa.aggregators.summed import Steps, sub_cohorts
 from rfa.aggregators.weiszfeld import weiszfeld
@@ -22,8 +23,8 @@ from rfa.lab.randomness import stream
 from rfa.lab.report.exhibit import Exhibit, Line, Panel, Table, Value
 from rfa.lab.settings.settings import NONE, Settings
 from rfa.median import geometric_median
-from rfa.numerics.distances import Floats
-from rfa.oracle import REACH, PlainOracle
+from rfa.numerics.plain_oracle import PlainOracle
+from rfa.oracle import REACH
 
 BUDGETS = (1, 2, 3, 4, 6)
 SPLITS = 20

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from rfa.lab.paper.evidence import (
     POINT,
-    Absent,
+    AbsentError,
     Clear,
     Evidence,
     after,
@@ -229,7 +229,7 @@ def linear_rate(evidence: Evidence) -> Verdict:
     exhibit = evidence.exhibits.get("weiszfeld")
     if exhibit is None or not exhibit.tables[0].rows:
         msg = "weiszfeld"
-        raise Absent(msg)
+        raise AbsentError(msg)
     rates = [row[-1] for row in exhibit.tables[0].rows]
     known = [float(rate) for rate in rates if isinstance(rate, int | float)]
     if not known:
@@ -269,7 +269,7 @@ def judge(evidence: Evidence) -> Table:
         statement = (one.__doc__ or "").strip()
         try:
             good, text = one(evidence)
-        except Absent as error:
+        except AbsentError as error:
             rows.append([statement, OPEN, f"there are no such runs: {error}"])
         else:
             rows.append([statement, WORDS[good], text])

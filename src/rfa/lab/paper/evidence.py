@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from rfa.lab.errors import LabError
 from rfa.lab.report.exhibit import Exhibit, Spread
 from rfa.lab.report.gather import Result, height
 
@@ -18,7 +19,7 @@ Clear: TypeAlias = bool | None
 """Whether something holds; None where that is not clear."""
 
 
-class Absent(Exception):  # noqa: N818
+class AbsentError(LabError):
     """There are no runs for a statement."""
 
 
@@ -38,7 +39,7 @@ class Evidence:
         """The runs at one place of a picture.
 
         Raises:
-            Absent: if there are none.
+            AbsentError: if there are none.
         """
         found = [
             result
@@ -48,7 +49,7 @@ class Evidence:
         ]
         if not found:
             msg = f"{experiment}, {panel}, {line}"
-            raise Absent(msg)
+            raise AbsentError(msg)
         return found
 
     def end(self, experiment: str, panel: str, line: str, value: Any = None) -> Spread:
@@ -120,11 +121,11 @@ def variation(results: Sequence[Result]) -> float:
     """How far seeds lie apart: the mean width of their band in the later half of the rounds.
 
     Raises:
-        Absent: if there are no two seeds.
+        AbsentError: if there are no two seeds.
     """
     if len(results) < 2:  # noqa: PLR2004
         msg = "it takes two seeds"
-        raise Absent(msg)
+        raise AbsentError(msg)
     by_round: dict[int, list[float]] = {}
     for result in results:
         for evaluation in result.evaluations:

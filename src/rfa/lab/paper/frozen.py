@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rfa._types import Floats, Floats32
 from rfa.aggregators.weiszfeld import weiszfeld
-from rfa.lab.attacks.corruption import NoSuchCorruptionError
+from rfa.lab.attacks.corruption import NoSuchAttackError
 from rfa.lab.datasets.cache import load
 from rfa.lab.paper.scale import Scale
 from rfa.lab.report.exhibit import Exhibit, Line, Panel, Table, Value
@@ -33,10 +34,8 @@ from rfa.lab.settings.settings import NONE, Settings
 from rfa.lab.simulation.rounds import corrupt
 from rfa.lab.tasks.registry import find_task
 from rfa.lab.training.devices import Devices
-from rfa.lab.training.learner import Floats32
 from rfa.median import geometric_median
-from rfa.numerics.distances import Floats
-from rfa.oracle import PlainOracle
+from rfa.numerics.plain_oracle import PlainOracle
 
 DISTANCE, OBJECTIVE, WEIGHTS = "distance to the median", "objective", "re-weighting"
 POLISH = 200
@@ -125,7 +124,7 @@ def thaw(
         with_bad = dataclasses.replace(settings, corruption=corruption, rho=rho)
         try:
             devices = Devices(with_bad, task, population)
-        except NoSuchCorruptionError:
+        except NoSuchAttackError:
             continue
         chosen = devices.sample(state.round)
         updates = np.stack([devices.train(state.model, state.round, device) for device in chosen])

@@ -11,19 +11,16 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rfa._types import Floats, Ints
 from rfa.aggregators.weiszfeld import weiszfeld
 from rfa.lab.randomness import stream
 from rfa.median import geometric_median
-from rfa.numerics.distances import Floats
-from rfa.oracle import PlainOracle
+from rfa.numerics.plain_oracle import PlainOracle
 from rfa.theory import dissimilarity
-
-Ints: TypeAlias = NDArray[np.int64]
 
 BLOCK = 64
 """Steps of SGD whose samples are drawn together."""

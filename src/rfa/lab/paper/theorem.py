@@ -27,6 +27,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from rfa.errors import InvalidValueError
 from rfa.lab.paper import leastsquares as ls
 from rfa.lab.paper.leastsquares import Paths, Plan, Problem
 from rfa.lab.randomness import stream
@@ -131,7 +132,7 @@ def exhibits(size: str, tell: Tell | None = None) -> Exhibit:
     """The check of the theorem: tiny, quick, short or full."""
     if size not in SIZES:
         msg = f"size must be one of {', '.join(SIZES)}, not {size!r}"
-        raise ValueError(msg)
+        raise InvalidValueError(msg)
     how, say = SIZES[size], tell or str
     return Exhibit(
         name="theorem",

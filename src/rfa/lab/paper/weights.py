@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from rfa._types import Floats
 from rfa.lab.datasets.cache import load
 from rfa.lab.report.exhibit import Exhibit, Line, Panel, Spread, Table, Value
 from rfa.lab.report.gather import Result, gather, height
@@ -22,7 +23,6 @@ from rfa.lab.runs.store import Store
 from rfa.lab.runs.sweep import Sweep
 from rfa.lab.tasks.registry import find_task
 from rfa.lab.training.devices import Devices
-from rfa.numerics.distances import Floats
 
 BINS = 6
 SHARE, MOVE = "weight of the corrupted", "change of accuracy"

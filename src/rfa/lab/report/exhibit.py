@@ -14,6 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
+from rfa.errors import InvalidTypeError, InvalidValueError
+from rfa.lab.errors import LabError
+
 Value: TypeAlias = str | float | int | None
 
 
@@ -169,7 +172,7 @@ class Exhibit:
         return list(dict.fromkeys(part.view for part in (*self.panels, *self.matrices)))
 
 
-class ExhibitError(Exception):
+class ExhibitError(LabError):
     """A file of results to show cannot be read."""
 
 
@@ -230,7 +233,7 @@ def _check(exhibit: Exhibit) -> None:
         texts += [text for row in matrix.entries for one in row for text in (one.mark, one.note)]
     if not all(isinstance(text, str) for text in texts):
         msg = "something is no text that should be"
-        raise TypeError(msg)
+        raise InvalidTypeError(msg)
     lines = [line for panel in exhibit.panels for line in panel.lines]
     sizes = [{len(line.x), len(line.mean), len(line.low), len(line.high)} for line in lines]
     sizes += [{len(table.head), *map(len, table.rows)} for table in exhibit.tables]
@@ -240,7 +243,7 @@ def _check(exhibit: Exhibit) -> None:
         sizes += [{len(matrix.columns), len(matrix.groups) or len(matrix.columns)}]
     if any(len(size) > 1 for size in sizes):
         msg = "a line, a matrix or a table is not as long everywhere"
-        raise ValueError(msg)
+        raise InvalidValueError(msg)
 
 
 def _line(values: Mapping[str, Any]) -> Line:

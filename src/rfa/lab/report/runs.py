@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rfa.errors import InvalidValueError
 from rfa.lab.report.exhibit import Exhibit
 from rfa.lab.report.gather import Result, gather
 from rfa.lab.runs.store import Store
@@ -41,7 +42,7 @@ def _settings(row: Mapping[str, Any]) -> Settings:
     unknown = sorted(set(values) - set(FIELDS))
     if unknown:
         msg = f"{row['run']} has a setting {unknown[0]!r}, which this version does not know"
-        raise ValueError(msg)
+        raise InvalidValueError(msg)
     return Settings(**values)
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from rfa.lab.attacks.corruption import NoSuchCorruptionError
+from rfa.lab.attacks.corruption import NoSuchAttackError
 from rfa.lab.attacks.registry import BUILT_IN, POISONS, find_corruption
 from rfa.lab.runs.sweep import make_sweep, settle
 from rfa.lab.settings.config import ConfigError
@@ -156,7 +156,7 @@ def _attacks(given: Any, tasks: Sequence[str]) -> list[str]:
         for name in attacks:
             try:
                 find_corruption(name, find_task(task).poisons)
-            except NoSuchCorruptionError as error:
+            except NoSuchAttackError as error:
                 raise ConfigError(str(error)) from None
     return attacks
 

@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rfa.aggregators.adaptive_radius import Radius
+from rfa.lab.errors import LabError
 from rfa.lab.simulation.rounds import State
 from rfa.lab.simulation.server_optimizer import ServerState
 
 
-class CheckpointError(Exception):
+class CheckpointError(LabError):
     """A checkpoint cannot be read, or belongs to something else."""
 
 

@@ -17,7 +17,7 @@ import threading
 from pathlib import Path
 from typing import Any, TextIO
 
-from rfa.lab.attacks.corruption import CorruptionError
+from rfa.lab.attacks.corruption import AttackError
 from rfa.lab.datasets.dataset import DataError
 from rfa.lab.runs.checkpoint import CheckpointError
 from rfa.lab.runs.lock import LockedError
@@ -30,7 +30,7 @@ from rfa.lab.training.pool import WorkerError
 
 FAILURES = (
     CheckpointError,
-    CorruptionError,
+    AttackError,
     DataError,
     LockedError,
     StoreError,

@@ -7,8 +7,10 @@ import sqlite3
 from collections.abc import Generator
 from pathlib import Path
 
+from rfa.lab.errors import LabError
 
-class LockedError(Exception):
+
+class LockedError(LabError):
     """Another process holds the lock."""
 
 

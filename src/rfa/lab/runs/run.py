@@ -118,7 +118,7 @@ def run(
         elsewhere: makes the engine, if devices train elsewhere than in the workers here.
 
     Raises:
-        DataError, CorruptionError, CheckpointError, StoreError, WorkerError, LockedError: each
+        DataError, AttackError, CheckpointError, StoreError, WorkerError, LockedError: each
             with a message for the user.
         ValueError: if the settings do not fit the data.
     """

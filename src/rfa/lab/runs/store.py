@@ -15,6 +15,7 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
+from rfa.lab.errors import LabError
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.rounds import Evaluation, Facts
 
@@ -58,7 +59,7 @@ LATER = {
 TABLES = ("runs", "evaluations", "rounds")
 
 
-class StoreError(Exception):
+class StoreError(LabError):
     """The file of results cannot be used."""
 
 

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from rfa.lab.attacks.corruption import NoSuchCorruptionError
+from rfa.lab.attacks.corruption import NoSuchAttackError
 from rfa.lab.attacks.registry import find_corruption
 from rfa.lab.settings.config import ConfigError, read_toml, resolve
 from rfa.lab.settings.settings import BACKDOOR, FIELDS, NONE, STEPPED, Settings
@@ -120,7 +120,7 @@ def make_sweep(name: str, values: Mapping[str, Any]) -> Sweep:
         sweep = _parse(name, values)
         for cell in cells(sweep):
             find_corruption(cell.settings.corruption, find_task(cell.settings.task).poisons)
-    except (ConfigError, NoSuchCorruptionError, TypeError, KeyError) as error:
+    except (ConfigError, NoSuchAttackError, TypeError, KeyError) as error:
         msg = f"the sweep {name} makes no sense: {error}"
         raise ConfigError(msg) from None
     return sweep

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rfa.errors import InvalidValueError
 from rfa.lab.settings.settings import FIELDS, SECURE_ONLY, Settings
 from rfa.lab.tasks.registry import find_task
 
@@ -17,7 +18,7 @@ LATER = ("secure", *SECURE_ONLY, "weiszfeld", "groups", "attackers")
 """Settings that came later: at their defaults they leave a run the name that it had before."""
 
 
-class ConfigError(Exception):
+class ConfigError(InvalidValueError):
     """Settings that make no sense, or a file that cannot be read. The message says which."""
 
 
@@ -89,7 +90,7 @@ def _cast(name: str, value: Any) -> Any:
     if type(value) is not kind:
         article = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
         msg = f"{name} must be {article[kind]}, not {value!r}"
-        raise ValueError(msg)
+        raise InvalidValueError(msg)
     return value
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rfa._checks import check_count, check_number
+from rfa.errors import InvalidValueError
 
 if TYPE_CHECKING:
     from rfa.secagg.security.parameters import Terms
@@ -146,21 +147,21 @@ class Settings:
         self._check_secure()
         if self.corruption == NONE and self.rho > 0:
             msg = f"rho={self.rho} needs a corruption: give one, such as data or omniscient"
-            raise ValueError(msg)
+            raise InvalidValueError(msg)
         if self.takes_mean and self.budget == 1:
             msg = "budget=1 leaves no Weiszfeld step after the mean: give 2 or more, or start=zero"
-            raise ValueError(msg)
+            raise InvalidValueError(msg)
         if self.uses_nu and self.nu and not RADII[0] <= self.nu <= RADII[1]:
             msg = f"nu must be 0, or from {RADII[0]:g} to {RADII[1]:g}, not {self.nu}"
-            raise ValueError(msg)
+            raise InvalidValueError(msg)
         for reason in self._parts_reasons():
-            raise ValueError(reason)
+            raise InvalidValueError(reason)
         if self.aggregator == "sgd" and self.local_steps != 1:
             msg = f"sgd takes one local step a round: give local_steps=1, not {self.local_steps}"
-            raise ValueError(msg)
+            raise InvalidValueError(msg)
         if self.aggregator == "trimmed-mean" and self.trim_share >= 1 / 2:
             msg = f"trimmed-mean cannot cut {self.trim_share} on each side: give trim below 0.5"
-            raise ValueError(msg)
+            raise InvalidValueError(msg)
 
     def _check_names(self) -> None:
         choices = {
@@ -176,13 +177,13 @@ class Settings:
         for name, known in choices.items():
             if getattr(self, name) not in known:
                 msg = f"{name} must be one of {', '.join(known)}, not {getattr(self, name)!r}"
-                raise ValueError(msg)
+                raise InvalidValueError(msg)
 
     def _check_sizes(self) -> None:
         for name, field in FIELDS.items():
             if field.type == "int" and getattr(self, name) > LARGEST:
                 msg = f"{name} must be at most {LARGEST}, not {getattr(self, name)}"
-                raise ValueError(msg)
+                raise InvalidValueError(msg)
 
     def _check_numbers(self) -> None:
         sizes = ("rounds", "devices_per_round", "batch_size", "decay_every", "eval_every")
@@ -202,24 +203,24 @@ class Settings:
         check_number("clip", self.clip, positive=True)
         if self.clip > 1:
             msg = f"clip is a quantile, from above 0 to 1, not {self.clip}"
-            raise ValueError(msg)
+            raise InvalidValueError(msg)
 
     def _check_secure(self) -> None:
         if self.secure == "off":
             for name in SECURE_ONLY:
                 if getattr(self, name) != FIELDS[name].default:
                     msg = f"{name}={getattr(self, name)} needs secure=ring or secure=on"
-                    raise ValueError(msg)
+                    raise InvalidValueError(msg)
             return
         if self.aggregator not in SUMMED:
             msg = (
                 f"{self.aggregator} must see single updates, and the secure sum shows none to the "
                 f"server: choose one of {', '.join(SUMMED)}, or secure=off"
             )
-            raise ValueError(msg)
+            raise InvalidValueError(msg)
         self.terms.parameters(self.devices_per_round // self.parts)
         for reason in self._reasons():
-            raise ValueError(reason)
+            raise InvalidValueError(reason)
 
     def _reasons(self) -> Iterator[str]:
         """Why secure sums under these settings would give nothing, or promise nothing."""
@@ -265,7 +266,7 @@ class Settings:
         check_number(name, value)
         if value >= below:
             msg = f"{name} must be below {below}, not {value!r}"
-            raise ValueError(msg)
+            raise InvalidValueError(msg)
 
     @property
     def terms(self) -> Terms:

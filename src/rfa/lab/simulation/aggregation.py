@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from rfa._types import Floats, Floats32
 from rfa.aggregators.adaptive_radius import FIRST
 from rfa.aggregators.clear.defenses import Bulyan, MeaMed, NearestNeighbourMixing
 from rfa.aggregators.clear.paper import (
@@ -24,12 +25,11 @@ from rfa.aggregators.clear.paper import (
     TrimmedMean,
 )
 from rfa.lab.settings.settings import SUMMED, Settings
-from rfa.lab.simulation.outcome import NothingToAggregate, Outcome
+from rfa.lab.simulation.outcome import NothingToAggregateError, Outcome
 from rfa.lab.simulation.summed import Witness, ask_for_outcome, split_cohort
-from rfa.lab.training.learner import Floats32, is_finite
+from rfa.lab.training.learner import is_finite
 from rfa.median import Median, geometric_median
-from rfa.numerics.distances import Floats
-from rfa.oracle import PlainOracle
+from rfa.numerics.plain_oracle import PlainOracle
 
 
 def aggregate(
@@ -45,12 +45,12 @@ def aggregate(
         nu: the radius, where the settings leave it to be learned.
 
     Raises:
-        NothingToAggregate: if no update is finite.
+        NothingToAggregateError: if no update is finite.
     """
     finite = np.array([is_finite(row) for row in updates])
     if not finite.any():
         msg = f"none of {len(updates)} updates is finite"
-        raise NothingToAggregate(msg)
+        raise NothingToAggregateError(msg)
     if finite.all():
         return _of_finite(updates, weights, settings, t, nu)
     kept = _of_finite(updates[finite], weights[finite], settings, t, nu)

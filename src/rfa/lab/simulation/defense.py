@@ -9,13 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from rfa._types import Floats, Floats32, Ints
 from rfa.aggregators.adaptive_radius import FIRST
-from rfa.lab.attacks.corruption import Ints
 from rfa.lab.settings.settings import FIELDS, SECURE_ONLY, Settings
 from rfa.lab.simulation.aggregation import aggregate
-from rfa.lab.simulation.outcome import NothingToAggregate
-from rfa.lab.training.learner import Floats32
-from rfa.numerics.distances import Floats
+from rfa.lab.simulation.outcome import NothingToAggregateError
 
 OTHER = 1 << 40
 """Rounds whose random parts are no round's own."""
@@ -51,7 +49,7 @@ class Defence:
             self._sent[self.corrupted] = rows
         try:
             found = aggregate(self._sent, self.weights, self._settings, OTHER + self.round, self.nu)
-        except NothingToAggregate:
+        except NothingToAggregateError:
             return np.zeros(len(self.updates[0]))
         point: Floats = found.point.astype(np.float64)
         if is_too_large(float(np.linalg.norm(point)), self.settings):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rfa.lab.training.learner import Floats32
-from rfa.numerics.distances import Floats
+from rfa._types import Floats, Floats32
+from rfa.lab.errors import LabError
 
 
 @dataclass(frozen=True)
@@ -35,5 +35,5 @@ class Outcome:
     near: float | None = None
 
 
-class NothingToAggregate(Exception):  # noqa: N818
+class NothingToAggregateError(LabError):
     """No device of the cohort sent a finite update."""

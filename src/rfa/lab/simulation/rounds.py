@@ -15,21 +15,20 @@ from typing import Protocol
 
 import numpy as np
 
+from rfa._types import Floats, Floats32
 from rfa.aggregators.adaptive_radius import Radius
+from rfa.errors import OracleStoppedError
 from rfa.lab.attacks.corruption import UpdateAttack, UpdateCorruption, forge
 from rfa.lab.randomness import stream
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.aggregation import aggregate
 from rfa.lab.simulation.defense import Defence, is_too_large
-from rfa.lab.simulation.outcome import NothingToAggregate, Outcome
+from rfa.lab.simulation.outcome import NothingToAggregateError, Outcome
 from rfa.lab.simulation.secure import aggregate_securely
 from rfa.lab.simulation.server_optimizer import ServerState, server_step
 from rfa.lab.training.devices import Devices, Tally
-from rfa.lab.training.learner import Floats32
 from rfa.lab.training.personal import Places
 from rfa.lab.training.pool import Crew
-from rfa.numerics.distances import Floats
-from rfa.oracle import OracleStopped
 
 
 @dataclass(frozen=True)
@@ -130,8 +129,8 @@ class Engine(Protocol):
         """Let devices train from the model of a state, and aggregate what they send.
 
         Raises:
-            NothingToAggregate: if no update is finite.
-            OracleStopped: if the secure sum gives nothing.
+            NothingToAggregateError: if no update is finite.
+            OracleStoppedError: if the secure sum gives nothing.
         """
         ...
 
@@ -184,9 +183,9 @@ def play_round(state: State, devices: Devices, engine: Engine) -> tuple[State, F
     outcome, stopped = None, ""
     try:
         outcome = engine.collect(state, chosen)
-    except NothingToAggregate:
+    except NothingToAggregateError:
         pass
-    except OracleStopped as error:
+    except OracleStoppedError as error:
         stopped = str(error)
     facts = _facts(state, devices, chosen, outcome, stopped)
     after = replace(

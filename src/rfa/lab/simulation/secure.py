@@ -12,14 +12,14 @@ import os
 
 import numpy as np
 
+from rfa._types import Floats, Floats32
 from rfa.aggregators.adaptive_radius import FIRST, LEAST
+from rfa.errors import OracleStoppedError
 from rfa.lab.randomness import stream
 from rfa.lab.settings.settings import Settings
-from rfa.lab.simulation.outcome import NothingToAggregate, Outcome
-from rfa.lab.simulation.summed import Witness, ask_for_outcome, silent, split_cohort
-from rfa.lab.training.learner import Floats32
-from rfa.numerics.distances import Floats
-from rfa.oracle import OracleStopped, SumOracle
+from rfa.lab.simulation.outcome import NothingToAggregateError, Outcome
+from rfa.lab.simulation.summed import Witness, ask_for_outcome, split_cohort
+from rfa.oracle import SumOracle, stopped_oracle
 from rfa.secagg.crypto.keys import identity_of
 from rfa.secagg.device.machine import Device
 from rfa.secagg.device.profile import Identity, Profile
@@ -46,14 +46,14 @@ def aggregate_securely(
         nu: the radius, where the settings leave it to be learned.
 
     Raises:
-        NothingToAggregate: if no update is finite.
-        OracleStopped: if too many devices dropped out, or a mean has no step after it.
+        NothingToAggregateError: if no update is finite.
+        OracleStoppedError: if too many devices dropped out, or a mean has no step after it.
     """
     parts = {row: _contribution(update, weights[row]) for row, update in enumerate(updates)}
     abstained = tuple(row for row, part in parts.items() if part is None)
     if len(abstained) == len(parts):
         msg = f"none of {len(parts)} updates is finite"
-        raise NothingToAggregate(msg)
+        raise NothingToAggregateError(msg)
     opening = open_round(
         t + 1,
         settings.terms,
@@ -110,10 +110,10 @@ def _part_oracle(
     """An oracle over a part of the cohort; one that gives no sum if too few of it are there."""
     try:
         return _oracle(parts, opening, settings, lost, t)
-    except OracleStopped as error:
+    except OracleStoppedError as error:
         if settings.parts == 1:
             raise
-        return silent(error)
+        return stopped_oracle(error)
 
 
 def _oracle(parts: Parts, opening: Open, settings: Settings, lost: Losses, t: int) -> SumOracle:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rfa._types import Floats32
 from rfa.lab.settings.settings import Settings
-from rfa.lab.training.learner import Floats32
 
 BETA2 = 0.99
 """How slowly Adam forgets squares."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 import functools
 import statistics
 from collections.abc import Sequence
-from typing import NoReturn
 
 import numpy as np
 
+from rfa._types import Vector
 from rfa.aggregators.accelerated import accelerated
 from rfa.aggregators.summed import (
     Steps,
@@ -25,46 +25,22 @@ from rfa.aggregators.weiszfeld import one_step, weiszfeld
 from rfa.lab.randomness import stream
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.outcome import Outcome
-from rfa.oracle import OracleStopped, Sum, SumOracle, Vector
+from rfa.oracle import RecordingOracle, SumOracle
 
 UNCUT = 1e20
 """A length that no update has which is not rejected anyway."""
 
 
-class Witness:
-    """Another oracle: how often it was asked, how many sums it told, and the last two of them."""
-
-    def __init__(self, ask: SumOracle) -> None:
-        """Watch an oracle."""
-        self._ask = ask
-        self.asked = self.told = 0
-        self.last: Sum | None = None
-        self.before: Sum | None = None
-
-    def __call__(self, v: Vector, nu: float) -> Sum:
-        """Pass the question on."""
-        self.asked += 1
-        total = self._ask(v, nu)
-        self.before, self.last = self.last, total
-        self.told += 1
-        return total
+class Witness(RecordingOracle):
+    """A recorded oracle, with the bound that its sums prove."""
 
     def certificate(self, *, guessed: bool) -> float | None:
         """A bound on the share of a device in the step that was taken, if there was one.
 
         Where the last sum was asked for at a guess, the step may be that of the sum before.
         """
-        sums = (self.last, self.before if guessed else None)
+        sums = (self.last, self.previous if guessed else None)
         return max((total.certificate() for total in sums if total), default=None)
-
-
-def silent(why: OracleStopped) -> SumOracle:
-    """The oracle of a part that gives no sum, and says why."""
-
-    def ask(_v: Vector, _nu: float) -> NoReturn:
-        raise why
-
-    return ask
 
 
 def split_cohort(count: int, settings: Settings, t: int) -> list[list[int]]:
@@ -79,7 +55,7 @@ def split_cohort(count: int, settings: Settings, t: int) -> list[list[int]]:
 def ask_for_outcome(asks: Sequence[Witness], dim: int, settings: Settings, nu: float) -> Outcome:
     """The outcome of a round, from the sums of an oracle for each part of the cohort."""
     point = _aggregate(asks, dim, settings, nu)
-    asked, told = [ask.asked for ask in asks], [ask.told for ask in asks]
+    asked, told = [ask.calls for ask in asks], [ask.answers for ask in asks]
     together = sum if settings.weiszfeld == "sub-cohorts" else max
     means = 1 if settings.takes_mean or not settings.uses_nu else 0
     guessed = settings.weiszfeld == "accelerated"

@@ -1,6 +1,7 @@
 """The tasks of the lab, by name."""
 
 from rfa._plugins import PluginError, load_plugin
+from rfa.errors import InvalidValueError
 from rfa.lab.tasks.emnist import task as emnist
 from rfa.lab.tasks.glyphs import task as glyphs
 from rfa.lab.tasks.sent140 import task as sent140
@@ -22,9 +23,9 @@ def find_task(name: str) -> Task:
         return TASKS[name]
     if ":" not in name:
         msg = f"no task is called {name!r}: give one of {', '.join(TASKS)}, or module:name"
-        raise ValueError(msg)
+        raise InvalidValueError(msg)
     try:
         return load_plugin(name, Task, "an rfa.lab.tasks.task.Task")
     except PluginError as error:
         msg = f"task {error}"
-        raise ValueError(msg) from error
+        raise InvalidValueError(msg) from error

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from rfa._types import Array
 from rfa.lab.attacks.corruption import DataCorruption
-from rfa.lab.datasets.dataset import Array, Reader
+from rfa.lab.datasets.dataset import Reader
 from rfa.lab.training.learner import Learner
 
 Values: TypeAlias = dict[str, Any]

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rfa._types import Floats, Floats32
+from rfa.errors import InvalidValueError
 from rfa.lab.attacks.corruption import (
     Corruption,
     DataAttack,
@@ -25,8 +27,7 @@ from rfa.lab.randomness import stream
 from rfa.lab.settings.settings import Settings
 from rfa.lab.tasks.task import Task
 from rfa.lab.training.batches import draw_batches
-from rfa.lab.training.learner import Floats32, Plan
-from rfa.numerics.distances import Floats
+from rfa.lab.training.learner import Plan
 
 
 @dataclass(frozen=True)
@@ -192,11 +193,11 @@ def _count(settings: Settings, task: Task, population: Population) -> int:
     count = settings.devices or min(task.devices, len(population))
     if count > len(population):
         msg = f"devices={count}: the data has only {len(population)}"
-        raise ValueError(msg)
+        raise InvalidValueError(msg)
     if settings.devices_per_round > count:
         msg = f"devices_per_round={settings.devices_per_round} of {count} devices: give at most "
         msg += f"{count}"
-        raise ValueError(msg)
+        raise InvalidValueError(msg)
     return count
 
 

@@ -15,7 +15,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-Floats32: TypeAlias = NDArray[np.float32]
+from rfa._types import Floats32
+
 Batch: TypeAlias = NDArray[np.int64]
 
 

@@ -25,7 +25,9 @@ from typing import Any, final
 
 import numpy as np
 
-from rfa.lab.training.learner import Floats32, Learner, Plan, Tail
+from rfa._types import Floats32
+from rfa.errors import InvalidValueError
+from rfa.lab.training.learner import Learner, Plan, Tail
 
 GRAM_BYTES = 1 << 28
 """How much memory Gram matrices may take between rounds: those used longest ago make room."""
@@ -41,7 +43,7 @@ class LinearLearner(Learner):
     def __init__(self, features: int, classes: int, *, binary: bool = False) -> None:
         if binary and classes != 2:  # noqa: PLR2004
             msg = f"a binary model has 2 classes, not {classes}"
-            raise ValueError(msg)
+            raise InvalidValueError(msg)
         self.features, self.classes, self.binary = features, classes, binary
         self.rows = 1 if binary else classes
         self.dim = self.rows * features

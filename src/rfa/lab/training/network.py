@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from rfa._types import Floats32
+from rfa.errors import InvalidValueError
 from rfa.lab.datasets.dataset import lab_module
-from rfa.lab.training.learner import Floats32, Learner, Plan, Tail
+from rfa.lab.training.learner import Learner, Plan, Tail
 
 BLOCK = 256
 """Examples that are scored at a time."""
@@ -27,7 +29,7 @@ class NetworkLearner(Learner):
         torch = lab_module("torch")
         if compute == "cuda" and not torch.cuda.is_available():
             msg = "compute='cuda' asks for a CUDA device, and torch finds none: use compute='cpu'"
-            raise ValueError(msg)
+            raise InvalidValueError(msg)
         self._torch, self._compute = torch, compute
         self._module = make(torch).to(compute)
         self._parameters = [p for p in self._module.parameters() if p.requires_grad]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rfa.lab.training.learner import Floats32
+from rfa._types import Floats32
 
 NEVER = -1
 

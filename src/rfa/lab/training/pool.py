@@ -20,9 +20,10 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
+from rfa._types import Floats32
 from rfa.lab.datasets.dataset import lab_module
+from rfa.lab.errors import LabError
 from rfa.lab.training.devices import Devices, Tally
-from rfa.lab.training.learner import Floats32
 from rfa.lab.training.personal import PersonalFile, Places
 from rfa.lab.training.worker import Scratch
 
@@ -32,7 +33,7 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
 
 
-class WorkerError(Exception):
+class WorkerError(LabError):
     """A worker died or failed."""
 
 

@@ -20,7 +20,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from rfa.lab.attacks.corruption import CorruptionError
+from rfa.lab.attacks.corruption import AttackError
 from rfa.lab.datasets.cache import load
 from rfa.lab.datasets.dataset import DataError
 from rfa.lab.settings.settings import Settings
@@ -113,7 +113,7 @@ def serve(orders: TextIO, answers: TextIO) -> None:
                 answer: dict[str, Any] = {}
             else:
                 answer = jobs[order["do"]](order)
-        except (CorruptionError, DataError, ValueError, ImportError) as error:
+        except (AttackError, DataError, ValueError, ImportError) as error:
             answer = {"error": str(error)}
         except Exception:  # noqa: BLE001 the process that asks shall know what happened
             answer = {"error": f"a worker failed:\n{traceback.format_exc()}"}

@@ -10,6 +10,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
+from rfa.errors import InvalidValueError
 from rfa.secagg.crypto.shares import SHARE_SIZE
 from rfa.secagg.messages.codec import (
     KEY,
@@ -85,7 +86,7 @@ def read_memory(data: bytes) -> Memory:
     body = data[32:]
     if digest(b"memory", body) != data[:32]:
         msg = "the memory of a round is damaged"
-        raise ValueError(msg)
+        raise InvalidValueError(msg)
     _, values = read_message(body, {KIND: _LAYOUT})
     return Memory(**dict(zip(_NAMES, values, strict=True)))
 

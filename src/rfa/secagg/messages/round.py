@@ -23,10 +23,10 @@ from typing import ClassVar, TypeAlias, TypeVar
 
 import numpy as np
 
+from rfa._types import Floats32
 from rfa.secagg.crypto.masks import Words
 from rfa.secagg.crypto.shares import PRIME, SHARE_SIZE
 from rfa.secagg.errors import NotCanonicalError, UnknownKindError
-from rfa.secagg.fixed_point import Vector32
 from rfa.secagg.messages.codec import (
     KEY,
     LARGEST,
@@ -172,7 +172,7 @@ class Question(Message):
     mass: int
     alive: Bitmap
     sealed: tuple[bytes, ...] = field(repr=False)
-    v: Vector32 = field(repr=False)
+    v: Floats32 = field(repr=False)
 
 
 @dataclass(frozen=True)

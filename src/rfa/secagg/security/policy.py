@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rfa._checks import check_count, check_number
+from rfa.errors import InvalidValueError
 from rfa.secagg.errors import (
     SmallCohortError,
     SmallRadiusError,
@@ -56,7 +57,7 @@ class Policy:
             check_number(name, getattr(self, name), positive=True)
         if self.trust not in tuple(Trust):
             msg = f"trust must be Trust.CURIOUS or Trust.LYING, not {self.trust!r}"
-            raise ValueError(msg)
+            raise InvalidValueError(msg)
 
     def check_opening(self, opening: Open, dim: int, metrics: int) -> None:
         """Refuse a round that asks too much.

@@ -24,7 +24,7 @@ from rfa.secagg.errors import (
     OutOfStageError,
     ParameterError,
     RefusalError,
-    SecureSumError,
+    SecAggError,
     TooFewDevicesError,
     WrongDimensionError,
 )
@@ -101,7 +101,7 @@ class Server:
         self._largest = 0
         self._asked: set[int] = set()
         self.turn = 0
-        self.faults: dict[int, SecureSumError] = {}
+        self.faults: dict[int, SecAggError] = {}
 
     @property
     def parameters(self) -> Parameters:
@@ -218,7 +218,7 @@ class Server:
         self._asked.discard(device)
         try:
             self._accept(device, decode(reply, self._largest))
-        except SecureSumError as error:
+        except SecAggError as error:
             self.faults[device] = error
             return False
         return True

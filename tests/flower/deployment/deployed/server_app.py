@@ -10,8 +10,9 @@ from typing import Any
 from flwr.app import Array, ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
 
+from rfa._types import Vector
 from rfa.flower import RFA, OneStepRFA, Terms, Trust, read_identities
-from rfa.oracle import Sum, SumOracle, Vector
+from rfa.oracle import Sum, SumOracle
 
 from . import numbers
 

@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from rfa._types import Array, Ints
 from rfa.lab.datasets.dataset import (
-    Array,
     DataError,
     Index,
-    Ints,
     Reader,
     grow_names,
     lab_module,

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from rfa._types import Array
 from rfa.lab.attacks.corruption import DataAttack, corrupts_data, least_likely
 from rfa.lab.attacks.poisons import backdoor
-from rfa.lab.datasets.dataset import Array
 from rfa.lab.tasks.emnist.reader import Emnist
 from rfa.lab.tasks.task import Task
 from rfa.lab.training.learner import Learner

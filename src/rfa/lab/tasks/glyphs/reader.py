@@ -26,10 +26,10 @@ from numpy.typing import NDArray
 
 from rfa._checks import check_count
 from rfa._threads import in_threads
-from rfa.lab.datasets.dataset import Array, DataError, Index, Ints, Reader, lab_module
+from rfa._types import Array, Floats, Ints
+from rfa.lab.datasets.dataset import DataError, Index, Reader, lab_module
 
 Bytes: TypeAlias = NDArray[np.uint8]
-Floats: TypeAlias = NDArray[np.float64]
 Face: TypeAlias = tuple[str, int]
 
 CHARACTERS = string.digits + string.ascii_uppercase + string.ascii_lowercase

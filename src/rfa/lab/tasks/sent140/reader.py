@@ -17,15 +17,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from rfa.lab.datasets.dataset import (
-    Array,
-    DataError,
-    Index,
-    Ints,
-    Reader,
-    grow_names,
-    parquet_batches,
-)
+from rfa._types import Array, Ints
+from rfa.lab.datasets.dataset import DataError, Index, Reader, grow_names, parquet_batches
 
 Vectors: TypeAlias = dict[str, NDArray[np.float32]]
 

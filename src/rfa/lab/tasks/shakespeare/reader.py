@@ -29,7 +29,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from rfa.lab.datasets.dataset import Array, DataError, Index, Ints, Reader
+from rfa._types import Array, Ints
+from rfa.lab.datasets.dataset import DataError, Index, Reader
 
 Codes: TypeAlias = NDArray[np.uint8]
 

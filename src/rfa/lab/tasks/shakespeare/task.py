@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from rfa._types import Floats32
 from rfa.lab.attacks.corruption import DataAttack, corrupts_data, least_likely
 from rfa.lab.attacks.poisons import backdoor
 from rfa.lab.tasks.shakespeare.reader import Shakespeare, encode
 from rfa.lab.tasks.task import Task
-from rfa.lab.training.learner import Floats32, Learner
+from rfa.lab.training.learner import Learner
 from rfa.lab.training.network import NetworkLearner
 
 WINDOW, CLASSES, HIDDEN = 20, 53, 128

@@ -1,0 +1,51 @@
+"""Everything that rfa raises, under one root.
+
+    RfaError
+    ├── InvalidValueError           a value without a meaning; also a ValueError
+    │   └── ConfigError             settings that contradict each other, or a file of them
+    ├── InvalidTypeError            a value of the wrong kind; also a TypeError
+    ├── PluginError                 nothing can be loaded as module:NAME
+    ├── OracleStoppedError          an oracle gives no more sums in this round
+    │   ├── AbortError              rfa.secagg: a sum that cannot be opened
+    │   └── RoundSkippedError       rfa.flower: too few nodes are there
+    ├── SecAggError                 rfa.secagg: drawn in rfa.secagg.errors
+    ├── FlowerError                 rfa.flower: a run on Flower failed
+    │   ├── RecordError             a message that is none of ours, or a refusal
+    │   ├── ArraysError             arrays that do not fit each other
+    │   └── AppFailedError          the app failed; its text stays on the device
+    └── LabError                    rfa.lab
+        ├── DataError               data that is missing or damaged
+        │   └── DownloadError
+        ├── AttackError             an attack that fails
+        │   └── NoSuchAttackError
+        ├── NothingToAggregateError no device of a cohort sent a finite update
+        ├── CheckpointError         a checkpoint that cannot be read or written
+        ├── StoreError              a store that cannot be read or written
+        ├── LockedError             another process is doing this run
+        ├── WorkerError             a worker process died
+        └── ExhibitError            results that cannot be shown
+
+Each message names the value that was wrong and what would be right.
+"""
+
+from __future__ import annotations
+
+
+class RfaError(Exception):
+    """The root of all errors that rfa raises on purpose."""
+
+
+class InvalidValueError(RfaError, ValueError):
+    """A value without a meaning; the message names it and what would be right."""
+
+
+class InvalidTypeError(RfaError, TypeError):
+    """A value of the wrong kind; the message names it and what would be right."""
+
+
+class PluginError(RfaError):
+    """Nothing can be loaded as module:NAME; the message says why."""
+
+
+class OracleStoppedError(RfaError):
+    """An oracle gives no more sums in this round; the sums it gave before stand."""

@@ -1,0 +1,81 @@
+"""An oracle over updates in one process, in plain floating point.
+
+>>> import numpy as np
+>>> ask = PlainOracle([np.array([3.0, 4.0]), np.array([0.0, 0.0])])
+>>> total = ask(np.zeros(2), 1.0)
+>>> total.push, total.mass
+(array([0.6, 0.8]), 1.2)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rfa._checks import check_number
+from rfa._types import Floats, Vector
+from rfa.errors import InvalidValueError
+from rfa.numerics.points import to_numpy
+from rfa.numerics.smoothing import betas, smoothed_norms
+from rfa.numerics.weighted import OnBad, read_cohort
+from rfa.oracle import REACH, Sum
+
+
+class PlainOracle:
+    """Sums in plain floating point over updates in one process: fast, and nothing is private.
+
+    It keeps a place for the sums, so only one thread at a time may ask.
+
+    Attributes:
+        dim: the number of coordinates d.
+        dropped: the updates that were left out because they are not finite.
+        shares: the share of each other update in the step that the last sum makes.
+    """
+
+    def __init__(self, updates: Any, weights: Any = None, *, on_bad: OnBad = "raise") -> None:
+        """Take the updates of a cohort, in any form that `geometric_median` takes.
+
+        Args:
+            updates: m updates.
+            weights: m weights alpha_i, used as they are; ones by default.
+            on_bad: what to do about updates that are not finite: "raise" or "drop".
+        """
+        cohort = read_cohort(updates, weights, on_bad)
+        ones = np.ones(cohort.total)
+        given = ones if weights is None else to_numpy(weights, "weights").astype(np.float64)
+        self._kernel = cohort.kernel
+        self._alpha = given[cohort.rows]
+        self.dim = cohort.cloud.dim
+        self.dropped = cohort.dropped
+        self.shares: Floats | None = None
+
+    def __call__(self, v: Vector, nu: float) -> Sum:
+        """The sums at v, a vector of `dim` coordinates."""
+        _check_question(v, nu, self.dim)
+        distances = self._kernel.centre(v)
+        if not np.isfinite(distances).all():
+            msg = f"v is too far away: the squared distances of {len(self._alpha)} updates overflow"
+            raise InvalidValueError(msg)
+        beta = betas(self._alpha, distances, nu)
+        self._kernel.combine(beta)
+        self.shares = beta / beta.sum()
+        return Sum(
+            push=self._kernel.total(),
+            mass=float(nu * beta.sum()),
+            weight=float(self._alpha.sum()),
+            near=int((distances <= REACH * nu).sum()),
+            count=self._alpha.size,
+            squares=float(nu * nu * (beta @ beta)),
+            objective=float(self._alpha @ smoothed_norms(distances, nu)),
+        )
+
+
+def _check_question(v: Vector, nu: float, dim: int) -> None:
+    if np.shape(v) != (dim,):
+        msg = f"v must have shape ({dim},), not {np.shape(v)}"
+        raise InvalidValueError(msg)
+    if not np.isfinite(v).all():
+        msg = f"v must be finite: coordinate {int(np.flatnonzero(~np.isfinite(v))[0])} is not"
+        raise InvalidValueError(msg)
+    check_number("nu", nu, positive=True)
