@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from benchmarks.measure import Call, extra_memory, times
 from benchmarks.peers import load_byzfl, load_torch
-from rfa.aggregators.clear.defenses import Bulyan, MeaMed, NearestNeighbourMixing
+from rfa.aggregators.clear.defenses import Bulyan, MeaMed, NearestNeighborMixing
 from rfa.aggregators.clear.paper import (
     CoordinateMedian,
     MultiKrum,
@@ -25,7 +25,7 @@ Matrix: TypeAlias = NDArray[np.float32]
 
 POINTS, DIM, CORRUPTED = 100, 1_000_000, 25
 FEWER_DIM, FEWER = 100_000, 24
-"""For the defences: byzfl's mixing needs m - f times the memory of the points; Bulyan's most f."""
+"""For the defenses: byzfl's mixing needs m - f times the memory of the points; Bulyan's most f."""
 HEAD = "| | rfa | byzfl | ratio | rfa, MB | byzfl, MB | largest difference |"
 
 NOTE = (
@@ -46,9 +46,9 @@ class Duel:
 
 
 def duels() -> list[Duel]:
-    """What is compared. byzfl's multi-Krum scores with one neighbour more than the paper's."""
+    """What is compared. byzfl's multi-Krum scores with one neighbor more than the paper's."""
     byzfl, share = load_byzfl(), CORRUPTED / POINTS
-    krum = MultiKrum(CORRUPTED, neighbours=POINTS - CORRUPTED - 1)
+    krum = MultiKrum(CORRUPTED, neighbors=POINTS - CORRUPTED - 1)
     return [
         Duel("coordinate median", CoordinateMedian(), byzfl.Median()),
         Duel("trimmed mean", TrimmedMean(share), byzfl.TrMean(CORRUPTED)),
@@ -59,10 +59,10 @@ def duels() -> list[Duel]:
     ]
 
 
-def defence_duels() -> list[Duel]:
-    """The defences; byzfl has no Bulyan, so that a plain numpy loop stands in for it."""
+def defense_duels() -> list[Duel]:
+    """The defenses; byzfl has no Bulyan, so that a plain numpy loop stands in for it."""
     byzfl, before, share = load_byzfl(), load_byzfl("preaggregators"), FEWER / POINTS
-    mixing = NearestNeighbourMixing(FEWER, TrimmedMean(share))
+    mixing = NearestNeighborMixing(FEWER, TrimmedMean(share))
 
     def byzfl_mixing(points: Any) -> Any:
         return byzfl.TrMean(FEWER)(before.NNM(FEWER)(points))
@@ -148,7 +148,7 @@ def run() -> list[str]:
     """The whole report, as lines of markdown."""
     lines = ["## Aggregators that see updates", "", _title(DIM, CORRUPTED), ""]
     lines += [*table(cloud(), duels()), "", _title(FEWER_DIM, FEWER), ""]
-    lines += [*table(cloud(FEWER_DIM, FEWER), defence_duels()), ""]
+    lines += [*table(cloud(FEWER_DIM, FEWER), defense_duels()), ""]
     return [*lines, NOTE, ""]
 
 

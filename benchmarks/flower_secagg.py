@@ -89,7 +89,7 @@ class FlowerDevice:
     """A device: the state and the stages of Flower's mod."""
 
     def __init__(self, node: int, parameters: Any) -> None:
-        """A device with its update, serialised as Flower's mod gets it."""
+        """A device with its update, serialized as Flower's mod gets it."""
         self._mod = load_flower().mod
         self._state = self._mod.SecAggPlusState(nid=node)
         self._parameters = parameters

@@ -151,9 +151,9 @@ def _unrounded(points: NDArray[np.float32]) -> NDArray[np.float64]:
 
 def _reference(points: NDArray[np.float32]) -> NDArray[np.float64]:
     """Plain Weiszfeld steps in float64 from an honest point, relative to it."""
-    centre = points[-1].astype(np.float64)
-    apart = points - centre
-    v = np.zeros_like(centre)
+    center = points[-1].astype(np.float64)
+    apart = points - center
+    v = np.zeros_like(center)
     distances = np.linalg.norm(apart, axis=1)
     distances[-1] = np.median(distances)
     for _ in range(200):
@@ -162,7 +162,7 @@ def _reference(points: NDArray[np.float32]) -> NDArray[np.float64]:
         distances = np.linalg.norm(apart - v, axis=1)
         if np.linalg.norm(v - last) <= 1e-14 * np.median(distances):
             break
-    return centre + v
+    return center + v
 
 
 def run() -> Iterator[str]:

@@ -41,7 +41,7 @@ GRAPHS = [("ring", RING, 11), ("complete", COMPLETE, 50)]
 """Graphs: our parameters, and Flower's number of shares, which counts the device itself."""
 COHORTS = [30, 50, 100, 200, 300, 500, 1000, 2000, 3000, 5000, 10_000]
 RADIUS = 1.0
-COLOURS = ["#0072b2", "#d55e00", "#555555"]
+COLORS = ["#0072b2", "#d55e00", "#555555"]
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ class Alone:
         nonce = os.urandom(16)
         order = in_order(nonce, list(listed))
         here = order.index(leaf_of(opening, own))
-        others = sorted(graph.neighbours(here, self.exact.cohort, self.exact.degree))
+        others = sorted(graph.neighbors(here, self.exact.cohort, self.exact.degree))
         entries = tuple(listed[order[other]] for other in others)
         numbers = as_numbers(self.exact)
         return messages.Roster(opening.session, numbers, nonce, order, entries)
@@ -228,7 +228,7 @@ def memory() -> Iterator[str]:
     used = [extra_memory(Alone(exact, mine).mask_again) for _, exact, _ in GRAPHS]
     yield (
         f"While a device masks its answer at {LARGE:,} coordinates (4 MB), it needs"
-        f" {used[0]:.1f} MB beside its update with {RING.degree} neighbours, and"
+        f" {used[0]:.1f} MB beside its update with {RING.degree} neighbors, and"
         f" {used[1]:.1f} MB with {COMPLETE.degree}, the answer included."
     )
     yield ""
@@ -248,24 +248,24 @@ def picture() -> Iterator[str]:
     low, high = alone[COHORTS.index(100)], alone[-1]
     yield "### The cost of one device against the cohort"
     yield ""
-    yield f"![Processor time, bytes and neighbours of a device over the cohort]({PICTURE.name})"
+    yield f"![Processor time, bytes and neighbors of a device over the cohort]({PICTURE.name})"
     yield ""
     yield (
         f"From 100 to {COHORTS[-1]:,} devices, with a tenth of colluders and a tenth of drop-outs,"
-        f" a device gets {low.exact.degree} to {high.exact.degree} neighbours, spends"
+        f" a device gets {low.exact.degree} to {high.exact.degree} neighbors, spends"
         f" {times[COHORTS.index(100)]:.1f} to {times[-1]:.1f} ms at {SMALL:,} coordinates, and"
         f" uploads {low.keys / 1e3:.1f} to {high.keys / 1e3:.1f} kB beside its vector. What grows"
         " with the cohort is the list of everyone's digests, 32 bytes a device, which each device"
         f" downloads, checks and hashes once a round: {high.roster / 1e3:.0f} kB at"
         f" {COHORTS[-1]:,} devices, and the milliseconds above the dashed line, which is a device"
-        " in a cohort of its neighbours only. One device is real; the others are keys and"
+        " in a cohort of its neighbors only. One device is real; the others are keys and"
         " sealed shares made up at random."
     )
     yield ""
 
 
 def _only(exact: Parameters) -> Parameters:
-    """As many neighbours, and nobody else."""
+    """As many neighbors, and nobody else."""
     return Parameters(exact.degree + 1, 0, 0, 3, exact.degree, exact.threshold)
 
 
@@ -277,21 +277,21 @@ def draw(alone: list[Alone], times: list[float], few: list[float]) -> None:
     panels: dict[str, dict[str, tuple[str, list[float]]]] = {
         f"processor time, {SMALL:,} coordinates (ms)": {
             "a device": ("-o", times),
-            "with its neighbours only": ("--X", few),
+            "with its neighbors only": ("--X", few),
         },
         "traffic (kB)": {
             "upload beside the vector": ("-o", [one.keys / 1e3 for one in alone]),
             "download of the roster": ("--X", [one.roster / 1e3 for one in alone]),
             "the vector": (":", [4 * SMALL / 1e3 for _ in alone]),
         },
-        "neighbours": {
-            "neighbours k": ("-o", [one.exact.degree for one in alone]),
+        "neighbors": {
+            "neighbors k": ("-o", [one.exact.degree for one in alone]),
             "threshold t": ("--X", [one.exact.threshold for one in alone]),
         },
     }
     for axes, (title, lines) in zip(figure.subplots(1, 3), panels.items(), strict=True):
-        for colour, (label, (mark, values)) in zip(COLOURS, lines.items(), strict=False):
-            axes.plot(COHORTS, values, mark, color=colour, label=label, linewidth=2, markersize=5)
+        for color, (label, (mark, values)) in zip(COLORS, lines.items(), strict=False):
+            axes.plot(COHORTS, values, mark, color=color, label=label, linewidth=2, markersize=5)
         axes.set(title=title, xlabel="devices in the round", xscale="log")
         axes.set(**({"yscale": "log"} if "kB" in title else {"ylim": (0, None)}))
         for axis in (axes.xaxis, axes.yaxis):
@@ -309,7 +309,7 @@ def run() -> Iterator[str]:
     yield (
         f"flwr {load_flower().version}. Processor time of all threads, in one process. Each side"
         " runs its own code for devices and server, without a transport. In the ring each device"
-        " has 10 neighbours (Flower counts itself as the eleventh), and 5 shares open a secret; in"
+        " has 10 neighbors (Flower counts itself as the eleventh), and 5 shares open a secret; in"
         " the complete graph 26 do. Lost devices leave after they shared their keys. Upload is"
         " over 4 bytes a coordinate. Flower makes masks with numpy's Mersenne Twister from seeds"
         " of 32 bits, we with AES-256 in counter mode."

@@ -101,15 +101,15 @@ def far_median(points: NDArray[Any], alpha: Floats, steps: int = 3000) -> tuple[
     """
     points = points.astype(np.float64)
     medians = np.array([np.median(distances(points, w)) for w in points])
-    centre = points[int(medians.argmin())]
-    apart = points - centre
+    center = points[int(medians.argmin())]
+    apart = points - center
     r = np.linalg.norm(apart, axis=1)
     r = np.maximum(r, np.median(r) / 2)
-    v = np.zeros_like(centre)
+    v = np.zeros_like(center)
     for _ in range(steps):
         beta = alpha / r
         last, v = v, beta @ apart / beta.sum()
         r = distances(apart, v)
         if np.linalg.norm(v - last) <= 1e-15 * np.median(r):
             break
-    return centre, v
+    return center, v

@@ -90,9 +90,9 @@ def test_copies_add_up() -> None:
 
 def test_the_median_on_a_point_is_that_point_exactly() -> None:
     corners = np.array([[1.0, 1], [1, -1], [-1, 1], [-1, -1]])
-    centre = np.array([[0.1, 0.07]])
-    found = geometric_median(np.concatenate([corners, centre]))
-    assert found.point.tolist() == centre[0].tolist()
+    center = np.array([[0.1, 0.07]])
+    found = geometric_median(np.concatenate([corners, center]))
+    assert found.point.tolist() == center[0].tolist()
     assert found.converged
 
 

@@ -51,7 +51,7 @@ def test_weights_are_used_as_they_are() -> None:
 
 
 def test_a_clipped_mean_is_the_same_sum_over_the_weight() -> None:
-    """FedAvg when nothing is farther than nu, centred clipping otherwise."""
+    """FedAvg when nothing is farther than nu, centered clipping otherwise."""
     rng = np.random.default_rng(0)
     points, alpha = rng.standard_normal((6, 4)), rng.random(6)
     total = rfa.PlainOracle(points, alpha)(np.zeros(4), 100.0)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from rfa import PlainOracle, Radius, Sum, SumOracle, centre_of_groups, one_step, theory
+from rfa import PlainOracle, Radius, Sum, SumOracle, center_of_groups, one_step, theory
 from rfa._types import Floats
 from rfa.aggregators.weiszfeld import weiszfeld
 from rfa.cli.main import main
@@ -165,8 +165,8 @@ def test_as_many_liars_inside_of_sums_are_withstood(groups: int) -> None:
 
     def distance(count: int) -> float:
         asks = [spoilt(each, 1e9 * (place < count)) for place, each in enumerate(points)]
-        centre = centre_of_groups(asks, lambda ask: one_step(ask, 3, nu=1.0))
-        return float(np.linalg.norm(centre))
+        center = center_of_groups(asks, lambda ask: one_step(ask, 3, nu=1.0))
+        return float(np.linalg.norm(center))
 
     assert distance(liars) < 5
     assert distance(liars + 1) > 1e6

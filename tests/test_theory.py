@@ -204,8 +204,8 @@ def test_no_aggregator_beats_the_lower_bound_in_both_worlds(aggregate: Any, rho:
     for _ in range(20):
         models = shown + 0.1 * rng.standard_normal(shown.shape)
         found = aggregate(models).point
-        worse = max(float(((found - world.minimiser) ** 2).sum()) for world in worlds)
+        worse = max(float(((found - world.minimizer) ** 2).sum()) for world in worlds)
         assert worse >= theory.lower_bound(rho, 2.0) * (1 - 1e-9)
-    middle = (worlds[0].minimiser + worlds[1].minimiser) / 2
-    reached = float(((middle - worlds[0].minimiser) ** 2).sum())
+    middle = (worlds[0].minimizer + worlds[1].minimizer) / 2
+    reached = float(((middle - worlds[0].minimizer) ** 2).sum())
     assert reached == pytest.approx(theory.lower_bound(rho, 2.0)), "by who knows both worlds"

@@ -1,4 +1,4 @@
-"""A task small enough to run in no time: points around class centres, a shift for each device."""
+"""A task small enough to run in no time: points around class centers, a shift for each device."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class Tiny(Reader):
 
     def fill(self, paths: Mapping[str, Path], index: Index, dest: Ints, out: Array) -> None:
         rng = np.random.default_rng(4)
-        centres = rng.standard_normal((CLASSES, FEATURES))
+        centers = rng.standard_normal((CLASSES, FEATURES))
         shifts = 0.5 * rng.standard_normal((DEVICES, FEATURES))
         noise = rng.standard_normal((len(dest), FEATURES))
-        x = centres[index.y] + shifts[index.device] + noise
+        x = centers[index.y] + shifts[index.device] + noise
         out[dest[dest >= 0]] = x[dest >= 0]
 
 
@@ -103,7 +103,7 @@ unmarked = print
 
 TASK = Task(
     name="tests.tiny:TASK",
-    title="points around class centres",
+    title="points around class centers",
     reader=Tiny(),
     devices=DEVICES,
     prepare=lambda x: x,

@@ -9,9 +9,9 @@ from rfa.aggregators.adaptive_radius import Radius
 from rfa.aggregators.clear.defenses import (
     Bucketing,
     Bulyan,
-    CentredClipping,
+    CenteredClipping,
     MeaMed,
-    NearestNeighbourMixing,
+    NearestNeighborMixing,
 )
 from rfa.aggregators.clear.paper import (
     Aggregate,
@@ -22,7 +22,7 @@ from rfa.aggregators.clear.paper import (
     SeesUpdates,
     TrimmedMean,
 )
-from rfa.aggregators.summed import centre_of_groups, centred_clipping, sub_cohorts
+from rfa.aggregators.summed import center_of_groups, centered_clipping, sub_cohorts
 from rfa.aggregators.weiszfeld import one_step, weiszfeld
 from rfa.errors import (
     InvalidTypeError,
@@ -40,7 +40,7 @@ __all__ = [
     "Aggregate",
     "Bucketing",
     "Bulyan",
-    "CentredClipping",
+    "CenteredClipping",
     "CoordinateMedian",
     "InvalidTypeError",
     "InvalidValueError",
@@ -48,7 +48,7 @@ __all__ = [
     "MeaMed",
     "Median",
     "MultiKrum",
-    "NearestNeighbourMixing",
+    "NearestNeighborMixing",
     "NormClipping",
     "OracleStoppedError",
     "PlainOracle",
@@ -62,8 +62,8 @@ __all__ = [
     "SumOracle",
     "TrimmedMean",
     "accelerated",
-    "centre_of_groups",
-    "centred_clipping",
+    "center_of_groups",
+    "centered_clipping",
     "geometric_median",
     "one_step",
     "sub_cohorts",

@@ -1,6 +1,6 @@
 """The geometric median of points that the caller holds: fast, correct, and in any form.
 
-The geometric median minimises g(v) = sum_i alpha_i |v - w_i| (eq:geom_med:nonsmooth). It is found
+The geometric median minimizes g(v) = sum_i alpha_i |v - w_i| (eq:geom_med:nonsmooth). It is found
 by Weiszfeld's algorithm, v <- sum_i beta_i w_i / sum_i beta_i with beta_i = alpha_i / |v - w_i|,
 which here runs on the m weights of the average (see `kernel.py`).
 
@@ -42,7 +42,7 @@ PAIR = 2
 
 @dataclass(frozen=True)
 class Median:
-    """A geometric median, or what a number of steps towards it reached.
+    """A geometric median, or what a number of steps toward it reached.
 
     Attributes:
         point: the answer, in the form of the points.
@@ -95,7 +95,7 @@ def geometric_median(  # noqa: PLR0913
     on_bad: OnBad = "raise",
     early_stop: float | None = None,
 ) -> Median:
-    """The weighted geometric median of m points, or R smoothed Weiszfeld steps towards it.
+    """The weighted geometric median of m points, or R smoothed Weiszfeld steps toward it.
 
     Integer and boolean arrays inside of models, such as the counters of BatchNorm, have no part
     in the distances; the answer carries their weighted median, element by element.
@@ -153,7 +153,7 @@ def _take_steps(cohort: Cohort, plan: _Plan, start: Any) -> State:
     reach = kernel.reach
     state = _steps_from(kernel, alpha, plan, _start_distances(cohort, start))
     if start is None and reach > FAR * weighted_median(state.distances, alpha):
-        amid = kernel.centre(int(state.distances.argmin()))
+        amid = kernel.center(int(state.distances.argmin()))
         state = _steps_from(kernel, alpha, plan, amid)
     return state
 
@@ -165,7 +165,7 @@ def _start_distances(cohort: Cohort, start: Any) -> Floats:
         return kernel.distances(cohort.alpha)
     if start is None or isinstance(start, str):
         return np.sqrt(kernel.norms)
-    distances = kernel.centre(start)
+    distances = kernel.center(start)
     if not np.isfinite(distances).all():
         msg = "start must be finite, and is not (NaN, infinite, or too large to square)"
         raise InvalidValueError(msg)
@@ -176,7 +176,7 @@ def _steps_from(kernel: Kernel, alpha: Floats, plan: _Plan, distances: Floats) -
     weights, taken = alpha, 0
     while taken < plan.steps:
         radius = radius_at(plan.nu, distances, alpha)
-        weights = _normalise(betas(alpha, distances, radius))
+        weights = _normalize(betas(alpha, distances, radius))
         last, distances = distances, kernel.distances(weights)
         taken += 1
         if plan.early_stop is not None:
@@ -198,9 +198,9 @@ def converge(kernel: Kernel, alpha: Floats, nu: Radius, tol: float) -> State:
         distances = kernel.distances(weights)
         gradient = 0.0 if optimal else _gradient(alpha, weights, distances, nu)
         radius = radius_at(nu, distances, alpha)
-        image = _normalise(betas(alpha, distances, radius))
+        image = _normalize(betas(alpha, distances, radius))
         if gradient <= tol or step == MAX_STEPS:
-            return State(_normalise(np.maximum(weights, 0)), distances, gradient, step)
+            return State(_normalize(np.maximum(weights, 0)), distances, gradient, step)
         nearest = int(distances.argmin())
         if radius == 0 and nearest not in tried and _held_by(nearest, image, distances, kernel):
             tried.add(nearest)
@@ -226,7 +226,7 @@ def _first_weights(kernel: Kernel, alpha: Floats, nu: Radius) -> tuple[Floats, b
         return _try_point(kernel, alpha, lowest)
     distances = np.sqrt(kernel.norms)
     radius = radius_at(Relative(0.1), distances, alpha)
-    return _normalise(betas(alpha, distances, radius)), False
+    return _normalize(betas(alpha, distances, radius)), False
 
 
 def _held_by(row: int, weights: Floats, distances: Floats, kernel: Kernel) -> bool:
@@ -241,13 +241,13 @@ def _try_point(kernel: Kernel, alpha: Floats, row: int) -> tuple[Floats, bool]:
     A point with weight alpha (with all that coincide with it) is the median if and only if the
     unit vectors from it to the others, times their weights, sum to no more than alpha in norm.
     """
-    distances = kernel.centre(row)
+    distances = kernel.center(row)
     here = distances == 0
-    own = _normalise(np.where(here, alpha, 0.0))
+    own = _normalize(np.where(here, alpha, 0.0))
     if here.all():
         return own, True
     pulls = np.where(here, 0.0, alpha / np.where(here, 1.0, distances))
-    others = _normalise(pulls)
+    others = _normalize(pulls)
     pull = pulls.sum() * kernel.distances(others)[row]
     weight = alpha[here].sum()
     if pull <= weight * (1 + SLACK):
@@ -272,7 +272,7 @@ def _gradient(alpha: Floats, weights: Floats, distances: Floats, nu: Radius) -> 
     return float(np.abs(beta - beta.sum() * weights) @ distances) / terms if terms > 0 else 0.0
 
 
-def _normalise(weights: Floats) -> Floats:
+def _normalize(weights: Floats) -> Floats:
     return weights / weights.sum()
 
 

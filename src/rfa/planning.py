@@ -128,7 +128,7 @@ class Plan:
         parts: the parts of a round's devices, each with sums of its own; the theorem knows of one.
         part_holds: with what probability a part holds at most theta corrupted devices.
         liars: how many devices that lie inside of a sum a round bears.
-        parameters: those of a part's secure sum: cohort, neighbours, threshold, drop-outs.
+        parameters: those of a part's secure sum: cohort, neighbors, threshold, drop-outs.
         traffic: bytes of a device in a round, and exchanges.
         fedavg: bytes up of a device in a round of FedAvg in the clear.
         share: a device's largest share of a step, where all updates are equally far away.
@@ -241,7 +241,7 @@ def table(wish: Wish, found: Plan) -> list[tuple[str, str]]:
         ("the error grows by", f"C_theta = {found.c_theta:.1f}"),
         *_part_lines(found),
         ("colluders, drop-outs", f"{p.colluders} and {p.dropouts} are withstood{each}"),
-        ("neighbours, threshold", f"k = {p.degree}, t = {p.threshold} ({p.trust.name.lower()})"),
+        ("neighbors, threshold", f"k = {p.degree}, t = {p.threshold} ({p.trust.name.lower()})"),
         ("least in a sum", f"{p.survivors} devices, {p.honest} of them honest"),
         ("exchanges, per device", f"{1 + cost.exchanges} a round, with the one for training"),
         ("up, per device", f"{_size(cost.up)} ({cost.up / found.fedavg:.2f} times FedAvg's)"),

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from rfa.aggregators.clear.defenses import (
     Bucketing,
     Bulyan,
-    CentredClipping,
+    CenteredClipping,
     MeaMed,
-    NearestNeighbourMixing,
+    NearestNeighborMixing,
 )
 from rfa.aggregators.clear.paper import (
     CoordinateMedian,
@@ -43,10 +43,10 @@ ALL: list[SeesUpdates] = [
     MultiKrum(2),
     MeaMed(2),
     Bulyan(1),
-    NearestNeighbourMixing(2, TrimmedMean(0.2)),
-    NearestNeighbourMixing(2, Krum(2)),
+    NearestNeighborMixing(2, TrimmedMean(0.2)),
+    NearestNeighborMixing(2, Krum(2)),
     Bucketing(2, CoordinateMedian(), 1),
-    CentredClipping(1.5, steps=2),
+    CenteredClipping(1.5, steps=2),
 ]
 SIZES = [(7, 5), (9, 40_000)]
 """Small clouds are computed densely, large ones in blocks, which these sizes cross."""
@@ -57,13 +57,13 @@ def some_cloud(m: int, d: int, dtype: Any = np.float64) -> NDArray[Any]:
     return (rng.standard_normal((m, d)) * rng.uniform(0.5, 2, (m, 1))).astype(dtype)
 
 
-def slow_scores(points: NDArray[Any], neighbours: int) -> list[float]:
+def slow_scores(points: NDArray[Any], neighbors: int) -> list[float]:
     """Krum's scores, from differences of all pairs of points in float64."""
     points = points.astype(np.float64)
     scores: list[float] = []
     for i, point in enumerate(points):
         others = [float(((point - w) ** 2).sum()) for j, w in enumerate(points) if j != i]
-        scores.append(sum(sorted(others)[:neighbours]))
+        scores.append(sum(sorted(others)[:neighbors]))
     return scores
 
 
@@ -80,8 +80,8 @@ def slow_quantile(values: list[float], weights: list[int], share: float) -> floa
     return next(v for k, v in enumerate(line, 1) if k >= share * len(line) - 1e-9)
 
 
-def best(points: NDArray[Any], neighbours: int, keep: int) -> list[int]:
-    return sorted(np.argsort(slow_scores(points, neighbours), kind="stable")[:keep].tolist())
+def best(points: NDArray[Any], neighbors: int, keep: int) -> list[int]:
+    return sorted(np.argsort(slow_scores(points, neighbors), kind="stable")[:keep].tolist())
 
 
 def kept(aggregator: SeesUpdates, points: Any, weights: Any = None) -> list[int]:
@@ -143,8 +143,8 @@ def test_clipping_points_at_zero_divides_by_nothing() -> None:
 def test_krum_on_small_clouds(cloud: Points) -> None:
     m = len(cloud.points)
     for corrupted in range((m + 1) // 2):
-        neighbours = max(m - corrupted - 2, 1)
-        scores = slow_scores(cloud.points, neighbours)
+        neighbors = max(m - corrupted - 2, 1)
+        scores = slow_scores(cloud.points, neighbors)
         (chosen,) = kept(Krum(corrupted), cloud.points, cloud.alpha)
         assert scores[chosen] <= min(scores) * (1 + 1e-9) + 1e-18
         rows = kept(MultiKrum(corrupted), cloud.points, cloud.alpha)
@@ -158,9 +158,9 @@ def test_krum_on_small_clouds(cloud: Points) -> None:
 def test_multi_krum_averages_the_best_with_their_weights(dtype: Any, weighted: bool) -> None:
     points = some_cloud(12, 30_000, dtype)
     weights = np.arange(1.0, 13) if weighted else np.ones(12)
-    for options, neighbours, keep in (({}, 7, 9), ({"keep": 4, "neighbours": 5}, 5, 4)):
+    for options, neighbors, keep in (({}, 7, 9), ({"keep": 4, "neighbors": 5}, 5, 4)):
         found = MultiKrum(3, **options)(points, weights)
-        rows = best(points, neighbours, keep)
+        rows = best(points, neighbors, keep)
         expected = np.average(points[rows].astype(np.float64), axis=0, weights=weights[rows])
         np.testing.assert_allclose(found.point, expected, atol=10 * np.finfo(dtype).eps)
         effective = np.zeros(12)
@@ -198,12 +198,12 @@ def far_cloud(kind: str) -> NDArray[np.float32]:
 
 
 @pytest.mark.parametrize("kind", FAR_CLOUDS)
-@pytest.mark.parametrize("neighbours", [1, 3, 6])
-def test_distances_far_from_zero_do_not_spoil_the_ranking(kind: str, neighbours: int) -> None:
+@pytest.mark.parametrize("neighbors", [1, 3, 6])
+def test_distances_far_from_zero_do_not_spoil_the_ranking(kind: str, neighbors: int) -> None:
     points = far_cloud(kind)
-    scores = slow_scores(points, neighbours)
+    scores = slow_scores(points, neighbors)
     for keep in range(1, 12):
-        rows = kept(MultiKrum(5, keep, neighbours), points)
+        rows = kept(MultiKrum(5, keep, neighbors), points)
         assert len(rows) == keep
         assert max(scores[row] for row in rows) <= sorted(scores)[keep - 1] * (1 + 1e-5)
 
@@ -313,9 +313,9 @@ def test_the_callers_points_are_left_alone(aggregator: SeesUpdates) -> None:
         (NormClipping, {"quantile": 0.0}, "quantile must be a positive number, not 0.0"),
         (NormClipping, {"quantile": 1.5}, "quantile must be at most 1, not 1.5"),
         *((Krum, {"corrupted": x}, f"from 0 on, not {x}") for x in (-1, 1.0, True, None)),
-        (Krum, {"corrupted": 1, "neighbours": 0}, "neighbours must be .* from 1 on, not 0"),
+        (Krum, {"corrupted": 1, "neighbors": 0}, "neighbors must be .* from 1 on, not 0"),
         (MultiKrum, {"corrupted": -1}, "corrupted must be .* from 0 on, not -1"),
-        (MultiKrum, {"corrupted": 1, "neighbours": 2.0}, "neighbours must be .* not 2.0"),
+        (MultiKrum, {"corrupted": 1, "neighbors": 2.0}, "neighbors must be .* not 2.0"),
         (MultiKrum, {"corrupted": 1, "keep": 0}, "keep must be .* from 1 on, not 0"),
     ],
 )
@@ -329,7 +329,7 @@ def test_parameters_without_a_meaning(kind: Any, options: Any, message: str) -> 
     [
         (Krum(3), "corrupted=3 of 6 points is no minority: at most 2"),
         (MultiKrum(4), "corrupted=4 of 6 points is no minority: at most 2"),
-        (Krum(1, neighbours=6), "neighbours=6 is too many: each of 6 points has only 5"),
+        (Krum(1, neighbors=6), "neighbors=6 is too many: each of 6 points has only 5"),
         (MultiKrum(1, keep=7), "keep=7 is too many: there are only 6 points"),
     ],
 )

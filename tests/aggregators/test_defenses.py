@@ -1,4 +1,4 @@
-"""The defences from the literature, against references of a few lines in float64."""
+"""The defenses from the literature, against references of a few lines in float64."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from rfa import geometric_median
 from rfa.aggregators.clear.defenses import (
     Bucketing,
     Bulyan,
-    CentredClipping,
+    CenteredClipping,
     MeaMed,
-    NearestNeighbourMixing,
+    NearestNeighborMixing,
 )
 from rfa.aggregators.clear.paper import (
     CoordinateMedian,
@@ -91,17 +91,17 @@ CASES: dict[str, tuple[Callable[[NDArray[Any]], SeesUpdates], Reference]] = {
     "MeaMed": (lambda _: MeaMed(F), lambda p, w: slow_near_median(p, w, len(p) - F)),
     "Bulyan": (lambda _: Bulyan(F), slow_bulyan),
     "mixing": (
-        lambda _: NearestNeighbourMixing(F, TrimmedMean(F / M)),
+        lambda _: NearestNeighborMixing(F, TrimmedMean(F / M)),
         lambda p, w: TrimmedMean(F / M)(slow_mixed(p, w), w).point,
     ),
     "mixing, whole": (
-        lambda _: NearestNeighbourMixing(F, NormClipping(quantile=0.5)),
+        lambda _: NearestNeighborMixing(F, NormClipping(quantile=0.5)),
         lambda p, w: NormClipping(quantile=0.5)(slow_mixed(p, w), w).point,
     ),
     "bucketing": (lambda _: Bucketing(3, CoordinateMedian(), 7), slow_buckets),
-    "clipping": (lambda p: CentredClipping(radius(p), 3), slow_clipping),
+    "clipping": (lambda p: CenteredClipping(radius(p), 3), slow_clipping),
     "clipping from a start": (
-        lambda p: CentredClipping(radius(p), 3, np.ones(p.shape[1])),
+        lambda p: CenteredClipping(radius(p), 3, np.ones(p.shape[1])),
         lambda p, w: slow_clipping(p, w, 1),
     ),
 }
@@ -147,8 +147,8 @@ def test_moved_points_give_the_moved_aggregate(name: str) -> None:
 
 def test_clipping_moves_with_its_start() -> None:
     points, start = cloud(LARGE), cloud(LARGE)[0]
-    found = CentredClipping(20.0, 2, start + 100)(points + 100).point
-    np.testing.assert_allclose(found, CentredClipping(20.0, 2, start)(points).point + 100)
+    found = CenteredClipping(20.0, 2, start + 100)(points + 100).point
+    np.testing.assert_allclose(found, CenteredClipping(20.0, 2, start)(points).point + 100)
 
 
 @pytest.mark.parametrize("name", [*EQUIVARIANT, "clipping"])
@@ -170,20 +170,20 @@ def test_huge_points_do_not_carry_the_aggregate_away(
 def test_nothing_is_corrupted_nothing_is_left_out(m: int) -> None:
     points, weights = cloud(SMALL)[:m], np.arange(1, m + 1)
     mean = np.average(points, axis=0, weights=weights)
-    for aggregator in (MeaMed(0), Bulyan(0), NearestNeighbourMixing(0, Krum(0))):
+    for aggregator in (MeaMed(0), Bulyan(0), NearestNeighborMixing(0, Krum(0))):
         np.testing.assert_allclose(aggregator(points, weights).point, mean, atol=1e-14)
-    np.testing.assert_allclose(CentredClipping(1e6)(points, weights).point, mean, atol=1e-14)
+    np.testing.assert_allclose(CenteredClipping(1e6)(points, weights).point, mean, atol=1e-14)
 
 
 @pytest.mark.parametrize(
     "aggregator",
     [
-        NearestNeighbourMixing(F, Krum(F)),
-        NearestNeighbourMixing(F, Bucketing(2, geometric_median, 5)),
+        NearestNeighborMixing(F, Krum(F)),
+        NearestNeighborMixing(F, Bucketing(2, geometric_median, 5)),
         Bucketing(3, geometric_median, 5),
-        Bucketing(2, NearestNeighbourMixing(1, MultiKrum(1)), 5),
-        CentredClipping(1.0, steps=4),
-        CentredClipping(1.0, steps=4, start=np.full(SMALL, 9.0)),
+        Bucketing(2, NearestNeighborMixing(1, MultiKrum(1)), 5),
+        CenteredClipping(1.0, steps=4),
+        CenteredClipping(1.0, steps=4, start=np.full(SMALL, 9.0)),
     ],
     ids=lambda one: type(one).__name__,
 )
@@ -211,14 +211,14 @@ def test_a_seed_repeats_the_order_and_a_generator_goes_on() -> None:
 def test_copies_of_a_point_are_chosen_and_mixed() -> None:
     points = np.ones((11, 3))
     points[:2] = 1e20
-    mixed = NearestNeighbourMixing(2, TrimmedMean(2 / 11))
+    mixed = NearestNeighborMixing(2, TrimmedMean(2 / 11))
     for aggregator in (MeaMed(2), Bulyan(2), mixed):
         np.testing.assert_allclose(aggregator(points, range(1, 12)).point, 1)
 
 
 @pytest.mark.parametrize(
     "aggregator",
-    [MeaMed(5), Bulyan(5), NearestNeighbourMixing(5, TrimmedMean(0.2))],
+    [MeaMed(5), Bulyan(5), NearestNeighborMixing(5, TrimmedMean(0.2))],
     ids=lambda one: type(one).__name__,
 )
 def test_the_points_are_not_copied(aggregator: SeesUpdates) -> None:
@@ -236,13 +236,13 @@ def test_the_points_are_not_copied(aggregator: SeesUpdates) -> None:
     [
         (lambda: MeaMed(-1), "corrupted must be .* from 0 on, not -1"),
         (lambda: Bulyan(True), "corrupted must be .* not True"),
-        (lambda: NearestNeighbourMixing(1.0, Krum(1)), "corrupted must be .* not 1.0"),  # pyright: ignore[reportArgumentType]
-        (lambda: NearestNeighbourMixing(1, Krum), "inner must be an aggregator, .* not <class"),  # pyright: ignore[reportArgumentType]
+        (lambda: NearestNeighborMixing(1.0, Krum(1)), "corrupted must be .* not 1.0"),  # pyright: ignore[reportArgumentType]
+        (lambda: NearestNeighborMixing(1, Krum), "inner must be an aggregator, .* not <class"),  # pyright: ignore[reportArgumentType]
         (lambda: Bucketing(2, None, 1), "inner must be an aggregator, .* not None"),  # pyright: ignore[reportArgumentType]
         (lambda: Bucketing(0, Krum(1), 1), "size must be .* from 1 on, not 0"),
         (lambda: Bucketing(2, Krum(1), None), "seed must be .* from 0 on, not None"),  # pyright: ignore[reportArgumentType]
-        (lambda: CentredClipping(0.0), "radius must be a positive number, not 0.0"),
-        (lambda: CentredClipping(1.0, 0), "steps must be .* from 1 on, not 0"),
+        (lambda: CenteredClipping(0.0), "radius must be a positive number, not 0.0"),
+        (lambda: CenteredClipping(1.0, 0), "steps must be .* from 1 on, not 0"),
     ],
 )
 def test_parameters_without_a_meaning(make: Callable[[], SeesUpdates], message: str) -> None:
@@ -254,11 +254,11 @@ def test_parameters_without_a_meaning(make: Callable[[], SeesUpdates], message: 
     ("aggregator", "message"),
     [
         (MeaMed(3), "corrupted=3 of 6 points is no minority: at most 2"),
-        (NearestNeighbourMixing(3, Krum(1)), "corrupted=3 of 6 points is no minority"),
+        (NearestNeighborMixing(3, Krum(1)), "corrupted=3 of 6 points is no minority"),
         (Bulyan(1), r"needs 4 f \+ 3 = 7: give more points, or corrupted=0 or less"),
         (Bucketing(3, Krum(1), 1), "corrupted=1 of 2 points is no minority"),
-        (CentredClipping(1.0, start=np.full(3, np.nan)), "start must be finite"),
-        (CentredClipping(1.0, start=np.ones(4)), r"start has shape \(4,\)"),
+        (CenteredClipping(1.0, start=np.full(3, np.nan)), "start must be finite"),
+        (CenteredClipping(1.0, start=np.ones(4)), r"start has shape \(4,\)"),
     ],
 )
 def test_what_does_not_fit_the_points(aggregator: SeesUpdates, message: str) -> None:

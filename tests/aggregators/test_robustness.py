@@ -14,7 +14,7 @@ Floats = NDArray[np.float64]
 
 
 def honest(m: int, d: int, seed: int = 0) -> Floats:
-    """Updates at distance about one of their centre, which itself is one away from zero."""
+    """Updates at distance about one of their center, which itself is one away from zero."""
     rng = np.random.default_rng(seed)
     return (rng.standard_normal((m, d)) + 1) / np.sqrt(d)
 
@@ -78,16 +78,16 @@ def test_whole_models_far_from_zero_need_no_other_start() -> None:
 @pytest.mark.parametrize("size", [1.0, 1e4, 1e8])
 @pytest.mark.parametrize("share", [0.1, 0.25, 0.4, 0.49])
 def test_less_than_half_of_the_weight_cannot_take_it_away(size: float, share: float) -> None:
-    """Breakdown: the median stays within 2 (1 - rho) / (1 - 2 rho) honest radii of the centre."""
+    """Breakdown: the median stays within 2 (1 - rho) / (1 - 2 rho) honest radii of the center."""
     for d in (3, 300):
         points = honest(100, d, seed=2)
         count = round(100 * share)
-        centre = points[count:].mean(axis=0)
-        radius = np.linalg.norm(points[count:] - centre, axis=1).max()
+        center = points[count:].mean(axis=0)
+        radius = np.linalg.norm(points[count:] - center, axis=1).max()
         bound = 2 * (1 - share) / (1 - 2 * share) * radius
         for outliers in (np.full((count, d), size), np.eye(count, d) * size):
             points[:count] = outliers
-            assert np.linalg.norm(geometric_median(points).point - centre) <= bound
+            assert np.linalg.norm(geometric_median(points).point - center) <= bound
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from([10.0, 1e4, 1e8]))
@@ -98,11 +98,11 @@ def test_just_under_half_of_the_weight_in_few_dimensions(seed: int, size: float)
     weights[:4] *= 0.98 * weights[4:].sum() / weights[:4].sum()
     points[:4] = rng.standard_normal((4, d)) * size
     share = weights[:4].sum() / weights.sum()
-    centre = points[4:].mean(axis=0)
-    radius = np.linalg.norm(points[4:] - centre, axis=1).max()
+    center = points[4:].mean(axis=0)
+    radius = np.linalg.norm(points[4:] - center, axis=1).max()
     found = geometric_median(points, weights)
     assert found.converged
-    assert np.linalg.norm(found.point - centre) <= 2 * (1 - share) / (1 - 2 * share) * radius
+    assert np.linalg.norm(found.point - center) <= 2 * (1 - share) / (1 - 2 * share) * radius
 
 
 def test_more_than_half_of_the_weight_takes_it_over() -> None:

@@ -37,20 +37,20 @@ def step_of(ask: SumOracle) -> Floats:
 
 
 @given(clouds(), radii)
-def test_centred_clipping_is_its_definition(cloud: Points, radius: float) -> None:
+def test_centered_clipping_is_its_definition(cloud: Points, radius: float) -> None:
     ask, start = rfa.PlainOracle(cloud.points, cloud.alpha), cloud.points[0] / 2
     v = start
     for _ in range(3):
         off = cloud.points - v
         length = np.maximum(np.linalg.norm(off, axis=1), np.finfo(float).tiny)
         v = v + cloud.alpha @ (off * np.minimum(1, radius / length)[:, None]) / cloud.alpha.sum()
-    found = rfa.centred_clipping(ask, start, radius=radius, steps=3)
+    found = rfa.centered_clipping(ask, start, radius=radius, steps=3)
     np.testing.assert_allclose(found, v, atol=1e-9 * (1 + np.abs(cloud.points).max()))
 
 
 def test_clipping_moves_no_farther_than_its_radius() -> None:
     points = np.vstack([cohort(), np.full((40, 8), 1e12)])
-    found = rfa.centred_clipping(rfa.PlainOracle(points), ZERO, radius=0.3, steps=4)
+    found = rfa.centered_clipping(rfa.PlainOracle(points), ZERO, radius=0.3, steps=4)
     assert np.linalg.norm(found) <= 4 * 0.3
 
 
@@ -110,25 +110,25 @@ def test_no_sub_cohort_with_a_sum_is_an_error(asks: Sequence[SumOracle]) -> None
 
 
 @given(st.integers(1, 4), st.floats(1, 1e9))
-def test_liars_in_a_minority_of_groups_move_the_centre_little(liars: int, size: float) -> None:
+def test_liars_in_a_minority_of_groups_move_the_center_little(liars: int, size: float) -> None:
     """Nine groups; in up to four one device answers whatever it likes."""
     asks = parts_of(cohort(90), 9)
-    without = rfa.centre_of_groups(asks, step_of)
+    without = rfa.center_of_groups(asks, step_of)
     lied = [_lies(ask, size) if number < liars else ask for number, ask in enumerate(asks)]
-    moved = np.linalg.norm(rfa.centre_of_groups(lied, step_of) - without)
+    moved = np.linalg.norm(rfa.center_of_groups(lied, step_of) - without)
     alone = np.linalg.norm(step_of(_lies(rfa.PlainOracle(cohort(90)), 1e6)) - without)
     assert moved < 2 < alone
 
 
 def test_a_liar_in_one_group_of_all_is_lost_only_with_groups() -> None:
     with pytest.raises(rfa.OracleStoppedError, match="only 2 of 4 groups"):
-        rfa.centre_of_groups([*parts_of(cohort(), 2), silent, silent], step_of)
+        rfa.center_of_groups([*parts_of(cohort(), 2), silent, silent], step_of)
 
 
 def test_groups_that_are_not_finite_give_nothing() -> None:
     asks = [*parts_of(cohort(), 1), *(_lies(ask, np.nan) for ask in parts_of(cohort(), 3))]
     with pytest.raises(rfa.OracleStoppedError, match="only 1 of 4 groups"):
-        rfa.centre_of_groups(asks, lambda ask: rfa.one_step(ask, 8, nu=0.5))
+        rfa.center_of_groups(asks, lambda ask: rfa.one_step(ask, 8, nu=0.5))
 
 
 def test_sums_without_weight_or_mass_are_refused() -> None:
@@ -138,7 +138,7 @@ def test_sums_without_weight_or_mass_are_refused() -> None:
         return total
 
     with pytest.raises(ValueError, match="the weight of 60 devices is"):
-        rfa.centred_clipping(empty, ZERO, radius=1.0, steps=2)
+        rfa.centered_clipping(empty, ZERO, radius=1.0, steps=2)
     with pytest.raises(ValueError, match="the mass of 60 devices at v is"):
         rfa.sub_cohorts([empty], ZERO, nu=0.5)
 

@@ -52,8 +52,8 @@ def unrounded(points: Any) -> Floats:
 def test_the_median_of_float32_points_has_six_digits(shape: tuple[int, int]) -> None:
     for size, share, offset, alike in SCENARIOS:
         points, spread = cloud(shape, size, share, offset, alike)
-        centre, rest = ref.far_median(points, np.ones(len(points)))
-        error = float(np.linalg.norm(unrounded(points) - centre - rest)) / spread
+        center, rest = ref.far_median(points, np.ones(len(points)))
+        error = float(np.linalg.norm(unrounded(points) - center - rest)) / spread
         assert error <= 1e-6, (size, share, offset, alike)
 
 
@@ -64,8 +64,8 @@ def test_mixed_outliers() -> None:
         rng = np.random.default_rng(4)
         for row, size in enumerate([1e4, 1e4, 1e6, 1e6, 1e6, 1e8, 1e8, 10.0, 3.0]):
             points[row] += (size * rng.standard_normal(5000)).astype(np.float32)
-        centre, rest = ref.far_median(points, np.ones(40))
-        assert np.linalg.norm(unrounded(points) - centre - rest) <= 1e-6 * spread
+        center, rest = ref.far_median(points, np.ones(40))
+        assert np.linalg.norm(unrounded(points) - center - rest) <= 1e-6 * spread
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e3])
@@ -89,32 +89,32 @@ def test_steps_have_the_same_digits(offset: float) -> None:
 def test_values_beyond_the_range_of_float32_squares(scale: float) -> None:
     points, spread = cloud((20, 4000), 100.0, "quarter", 0.0, alike=True)
     scaled = (points.astype(np.float64) * scale).astype(np.float32)
-    centre, rest = ref.far_median(scaled.astype(np.float64) / scale, np.ones(20))
-    error = float(np.linalg.norm(unrounded(scaled) / scale - centre - rest))
+    center, rest = ref.far_median(scaled.astype(np.float64) / scale, np.ones(20))
+    error = float(np.linalg.norm(unrounded(scaled) / scale - center - rest))
     assert error <= 1e-6 * spread
 
 
 def test_one_huge_value_does_not_cost_the_others_their_digits() -> None:
     points, spread = cloud((20, 4000), 1.0, "single", 0.0, alike=False)
     points[0, 7] = 3e38
-    centre, rest = ref.far_median(points, np.ones(20))
-    assert np.linalg.norm(unrounded(points) - centre - rest) <= 1e-6 * spread
+    center, rest = ref.far_median(points, np.ones(20))
+    assert np.linalg.norm(unrounded(points) - center - rest) <= 1e-6 * spread
 
 
 def test_float64_points_keep_float64_digits() -> None:
     rng = np.random.default_rng(5)
     points = rng.standard_normal((30, 2000))
     points[:8] *= 1e8
-    centre, rest = ref.far_median(points, np.ones(30))
+    center, rest = ref.far_median(points, np.ones(30))
     found = geometric_median(points, tol=1e-14).point
-    assert np.linalg.norm(found - centre - rest) <= 1e-11 * np.sqrt(2000)
+    assert np.linalg.norm(found - center - rest) <= 1e-11 * np.sqrt(2000)
 
 
 def test_small_clouds_are_computed_in_float64() -> None:
     points, spread = cloud((10, 100), 1e6, "quarter", 1e3, alike=False)
     assert isinstance(read_cohort(points, None, "raise").kernel, Dense)
-    centre, rest = ref.far_median(points, np.ones(10))
-    assert np.linalg.norm(unrounded(points) - centre - rest) <= 1e-8 * spread
+    center, rest = ref.far_median(points, np.ones(10))
+    assert np.linalg.norm(unrounded(points) - center - rest) <= 1e-8 * spread
 
 
 def test_large_clouds_are_shared_out_to_threads(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,11 +123,11 @@ def test_large_clouds_are_shared_out_to_threads(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("rfa.numerics.streaming.LARGE", 0)
     monkeypatch.setattr("rfa.numerics.streaming.BLOCK", 30 * 128)
     monkeypatch.setattr("rfa.numerics.streaming.SQUARES", 30 * 512)
-    centre, rest = ref.far_median(points, np.ones(30))
+    center, rest = ref.far_median(points, np.ones(30))
     for count in (2, 3, 50):
         monkeypatch.setattr("rfa._threads.cores", lambda count=count: count)
         for form in (points, list(points)):
-            assert np.linalg.norm(unrounded(form) - centre - rest) <= 1e-6 * spread
+            assert np.linalg.norm(unrounded(form) - center - rest) <= 1e-6 * spread
         bad = points.copy()
         bad[4, 2999], bad[9, 1] = np.inf, 3e38
         with pytest.raises(ValueError, match=r"points \[4\] are not finite"):

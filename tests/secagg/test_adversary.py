@@ -164,7 +164,7 @@ class Server(RuleBasedStateMachine):
         leaf = leaf_of(self.table.opening, self.entries[device])
         if leaf not in cohort.leaves:
             return
-        wanted = cohort.neighbours(cohort.leaves.index(leaf))
+        wanted = cohort.neighbors(cohort.leaves.index(leaf))
         places = range(len(cohort.leaves)) if self.TRUST == Trust.LYING else wanted
         entries = tuple(self.entries[self._member(cohort, place)] for place in sorted(places))
         numbers = as_numbers(cohort.parameters)
@@ -199,7 +199,7 @@ class Server(RuleBasedStateMachine):
         here, sizes = self._place(device), cohort.parameters
         sealed = tuple(
             self._sealed(self._member(cohort, other), rank(here, other, sizes.cohort, sizes.degree))
-            for other in cohort.neighbours(here)
+            for other in cohort.neighbors(here)
             if other in alive
         )
         question = Question(
@@ -215,7 +215,7 @@ class Server(RuleBasedStateMachine):
         self.send(device, question)
 
     def _sealed(self, dealer: int, place: int) -> bytes:
-        """What a dealer dealt to its neighbour at a place; of the colluder, nothing."""
+        """What a dealer dealt to its neighbor at a place; of the colluder, nothing."""
         if dealer not in self.deals:
             return bytes(SEALED_SIZE)
         turn = min(self._turn(dealer), 1)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rfa.secagg.crypto.graph import neighbours, rank
+from rfa.secagg.crypto.graph import neighbors, rank
 
 
 def degrees(cohort: int) -> list[int]:
@@ -29,24 +29,24 @@ def is_connected(left: set[int], cohort: int, degree: int) -> bool:
         one = waiting.pop()
         if one not in seen:
             seen.add(one)
-            waiting += [other for other in neighbours(one, cohort, degree) if other in left]
+            waiting += [other for other in neighbors(one, cohort, degree) if other in left]
     return seen == left
 
 
 @pytest.mark.parametrize(("cohort", "degree"), shapes(14))
-def test_every_device_has_k_neighbours_and_they_have_it(cohort: int, degree: int) -> None:
+def test_every_device_has_k_neighbors_and_they_have_it(cohort: int, degree: int) -> None:
     for one in range(cohort):
-        around = neighbours(one, cohort, degree)
+        around = neighbors(one, cohort, degree)
         assert len(set(around)) == len(around) == degree
         assert one not in around
-        assert all(one in neighbours(other, cohort, degree) for other in around)
+        assert all(one in neighbors(other, cohort, degree) for other in around)
 
 
 @given(st.integers(3, 200), st.data())
-def test_a_rank_is_the_place_among_the_neighbours(cohort: int, data: st.DataObject) -> None:
+def test_a_rank_is_the_place_among_the_neighbors(cohort: int, data: st.DataObject) -> None:
     degree = data.draw(st.sampled_from(degrees(cohort)))
     dealer = data.draw(st.integers(0, cohort - 1))
-    around = neighbours(dealer, cohort, degree)
+    around = neighbors(dealer, cohort, degree)
     ranks = [rank(holder, dealer, cohort, degree) for holder in around]
     assert ranks == list(range(1, degree + 1))
 
@@ -60,7 +60,7 @@ def test_no_k_minus_1_devices_split_the_graph(cohort: int, degree: int) -> None:
 
 @pytest.mark.parametrize(("cohort", "degree"), [(7, 4), (9, 6), (9, 2), (30, 6)])
 def test_some_k_devices_do_split_it(cohort: int, degree: int) -> None:
-    gone = set(neighbours(0, cohort, degree))
+    gone = set(neighbors(0, cohort, degree))
     assert not is_connected(set(range(cohort)) - gone, cohort, degree)
 
 

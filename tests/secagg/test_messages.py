@@ -186,7 +186,7 @@ def test_a_vector_beyond_the_message_is_refused(kind: str, size: int) -> None:
 
 
 def test_lists_have_their_caps() -> None:
-    """More turns, metrics or neighbours than there may be, though the bytes are all there."""
+    """More turns, metrics or neighbors than there may be, though the bytes are all there."""
     turns, around, tail = (bytes(32),) * 257, (bytes(33),) * ((1 << 14) + 1), (0,) * 265
     for message in (
         m.Advertise(SESSION, (1, bytes(32), turns, b"")),

@@ -24,7 +24,7 @@ CURIOUS, LYING = Trust.CURIOUS, Trust.LYING
 @pytest.mark.parametrize(
     ("cohort", "marked", "expected"), [(1000, 100, (52, 28)), (10_000, 1000, (60, 32))]
 )
-def test_large_cohorts_need_few_neighbours(
+def test_large_cohorts_need_few_neighbors(
     cohort: int, marked: int, expected: tuple[int, int]
 ) -> None:
     found = derive(cohort, colluders=marked, dropouts=marked, statistical=True)
@@ -118,7 +118,7 @@ def test_exactly_the_safe_parameters_are_accepted(
     ("values", "reason"),
     [
         ((LARGEST_COHORT + 1, 0, 0, 3, 2, 2), "at most 1048576 devices"),
-        ((2**16, 9000, 9000, 3, 18002, 9001), "at most 16384 neighbours"),
+        ((2**16, 9000, 9000, 3, 18002, 9001), "at most 16384 neighbors"),
         ((10, 3, 4, 4, 8, 4), "n - f - c must be at least h"),
         ((10, 1, 1, 3, 5, 3), "k must be even, or n - 1"),
         ((10, 1, 1, 3, 10, 3), "k must be even, or n - 1"),
@@ -208,7 +208,7 @@ def test_odds_are_the_hypergeometric_ones(n: int, data: st.DataObject) -> None:
 
 
 def test_odds_are_those_of_random_orders() -> None:
-    """Devices with t marked neighbours, counted in 20,000 orders, within 5 standard errors."""
+    """Devices with t marked neighbors, counted in 20,000 orders, within 5 standard errors."""
     n, marked, k, t, trials = 40, 8, 12, 7, 20_000
     rng = np.random.default_rng(5)
     orders = rng.permuted(np.tile(np.arange(n) < marked, (trials, 1)), axis=1).astype(int)

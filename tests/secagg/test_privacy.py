@@ -209,7 +209,7 @@ def test_keys_are_dropped_when_they_are_used() -> None:
 
 
 @pytest.mark.parametrize("degree", [4, 40])
-def test_the_memory_of_a_device_does_not_grow_with_its_neighbours(degree: int) -> None:
+def test_the_memory_of_a_device_does_not_grow_with_its_neighbors(degree: int) -> None:
     """Two vectors of doubles are enough for the update, the part, and its message."""
     dim = 1 << 20
     count = 42

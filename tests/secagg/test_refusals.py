@@ -146,7 +146,7 @@ def with_entry(request: bytes, opening: Open, index: int, entry: Any) -> bytes:
 
 
 def complete() -> tuple[Party, Device, bytes]:
-    """A cohort in which everybody is everybody's neighbour."""
+    """A cohort in which everybody is everybody's neighbor."""
     return at_stage(Roster, terms=exactly(Parameters(10, 4, 3, 3, 9, 5)))
 
 

@@ -114,7 +114,7 @@ def test_a_refusal_by_the_limit_ends_the_round_so_it_tells_one_bit() -> None:
 
 
 def test_it_opens_one_set_of_shares_a_turn_so_never_both_kinds() -> None:
-    """The second request asks for the other kind of share of a neighbour."""
+    """The second request asks for the other kind of share of a neighbor."""
     table, device, request = at_stage(Unmask)
     reply = device.receive(request)
     own = own_place(table)

@@ -200,7 +200,7 @@ def test_what_is_no_bytes_is_no_reply(reply: Any) -> None:
 
 
 def test_a_liar_is_asked_last_once_it_was_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One corrupted share costs one search, not one for each of the liar's neighbours."""
+    """One corrupted share costs one search, not one for each of the liar's neighbors."""
     parameters = derive(40, colluders=8, dropouts=8)
     table = party(40, exactly(parameters))
     liar = min(table.devices)

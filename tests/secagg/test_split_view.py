@@ -1,7 +1,7 @@
 """The split-view attack: a server that tells each device of other drop-outs.
 
-To expose device i, the server needs its self-mask, so its neighbours must believe that it survived,
-and the keys of all its neighbours, so t of the neighbours of each must believe that it dropped out.
+To expose device i, the server needs its self-mask, so its neighbors must believe that it survived,
+and the keys of all its neighbors, so t of the neighbors of each must believe that it dropped out.
 No device opens both kinds of share of anyone, and none is told of more than f drop-outs; still it
 can be done, by a matching of devices to those whom each is told to be gone. Only devices that
 compare what they were told can see it.
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rfa.secagg.crypto.graph import neighbours
+from rfa.secagg.crypto.graph import neighbors
 from rfa.secagg.device.position import Place
 from rfa.secagg.errors import DisagreementError, SecAggError
 from rfa.secagg.messages.round import Survivors, Unmask, write_bitmap
@@ -26,14 +26,14 @@ from tests.secagg.view import Known, determined, seats
 COUNT, COLLUDERS, DROPOUTS = 24, 2, 3
 
 
-def rumours(parameters: Parameters, victim: int, colluders: set[int]) -> dict[int, set[int]]:
+def rumors(parameters: Parameters, victim: int, colluders: set[int]) -> dict[int, set[int]]:
     """Whom each device must believe to be gone, so that the victim is exposed.
 
-    A flow: each honest device can be told of f drop-outs among its neighbours; each honest
-    neighbour of the victim must be believed gone by t devices, colluders included.
+    A flow: each honest device can be told of f drop-outs among its neighbors; each honest
+    neighbor of the victim must be believed gone by t devices, colluders included.
     """
     size = range(parameters.cohort)
-    near = {place: set(_neighbours(parameters, place)) for place in size}
+    near = {place: set(_neighbors(parameters, place)) for place in size}
     targets = near[victim] - colluders
     wanted = {target: parameters.threshold - len(near[target] & colluders) for target in targets}
     told: dict[int, set[int]] = {place: set() for place in size if place not in colluders}
@@ -67,12 +67,12 @@ def _augment(
     return False
 
 
-def _neighbours(parameters: Parameters, place: int) -> list[int]:
-    return neighbours(place, parameters.cohort, parameters.degree)
+def _neighbors(parameters: Parameters, place: int) -> list[int]:
+    return neighbors(place, parameters.cohort, parameters.degree)
 
 
 def attack(parameters: Parameters) -> tuple[Party, list[Known], int, list[SecAggError]]:
-    """An honest round up to the parts, and then the rumours."""
+    """An honest round up to the parts, and then the rumors."""
     table = party(contributions(COUNT, 2), exactly(parameters))
     server = Server(table.opening, table.terms, table.known)
     for stage in (
@@ -85,7 +85,7 @@ def attack(parameters: Parameters) -> tuple[Party, list[Known], int, list[SecAgg
     at = {seat.position: device for device, seat in seats(table.said, table.known).items()}
     victim, colluders = 10, {9, 11}
     refused: list[SecAggError] = []
-    for place, gone in rumours(parameters, victim, colluders).items():
+    for place, gone in rumors(parameters, victim, colluders).items():
         bitmap = write_bitmap(set(range(COUNT)) - gone, COUNT)
         requests: list[Any] = [Unmask(table.opening.session, 0, bitmap, ())]
         if parameters.trust == Trust.LYING:

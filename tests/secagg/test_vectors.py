@@ -238,14 +238,14 @@ PARTS = [[], [b""], [b"ab"], [b"a", b"b"], [span(0, 40), b"", b"\0"]]
 
 def givens() -> dict[str, list[Vector]]:
     """What the vectors are of."""
-    labelled = [{"label": label, "parts": parts} for label in (b"", b"label") for parts in PARTS]
+    labeled = [{"label": label, "parts": parts} for label in (b"", b"label") for parts in PARTS]
     seed, context = span(40, 32), span(80, 32)
     public = public_of(span(5, 32))
     asked = dataclasses.replace(SAMPLES[4], session=SESSION)
     update = {"update": [0.1, -2.5, 0.0, 3e30], "weight": 0.3, "metrics": [-1.5, 0.1]}
     return {
-        "derive_key": [{"secret": seed, **case} for case in labelled],
-        "digest": labelled,
+        "derive_key": [{"secret": seed, **case} for case in labeled],
+        "digest": labeled,
         "pair_mask": [
             {"secret": seed, "public": public, "context": context, "one": one, "other": other}
             for one, other in ((0, 1), (1, 0), (3, 70_000))

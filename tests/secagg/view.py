@@ -92,7 +92,7 @@ def _note_part(seat: Seat, question: Question) -> None:
 def _note_shares(seat: Seat, unmask: Unmask, opened: Opened) -> None:
     alive = seat.asked[unmask.turn][1]
     survivors = read_bitmap(unmask.survivors, seat.cohort.parameters.cohort)
-    dealers = [one for one in seat.cohort.neighbours(seat.position) if one in alive]
+    dealers = [one for one in seat.cohort.neighbors(seat.position) if one in alive]
     for dealer, share in zip(dealers, opened.shares, strict=True):
         if share != NO_SHARE:
             seat.released.setdefault((unmask.turn, dealer in survivors), set()).add(dealer)
@@ -138,13 +138,13 @@ def _table(found: dict[int, Seat], cohort: bytes) -> dict[int, int]:
 def _opened(found: dict[int, Seat], table: dict[int, int], turn: int, kind: bool) -> frozenset[int]:
     """The honest devices of a cohort whose secrets of a kind can be put together.
 
-    Colluders hold a share of each of their neighbours in whatever cohort lists them.
+    Colluders hold a share of each of their neighbors in whatever cohort lists them.
     """
     honest = {place: one for place, one in table.items() if one in found}
     opened: set[int] = set()
     for place, device in honest.items():
         seat = found[device]
-        holders = [table[other] for other in seat.cohort.neighbours(place) if other in table]
+        holders = [table[other] for other in seat.cohort.neighbors(place) if other in table]
         count = sum(
             holder not in found or place in found[holder].released.get((turn, kind), set[int]())
             for holder in holders
@@ -164,7 +164,7 @@ def _components(
     edges: dict[int, set[int]] = {device: set() for device in members}
     closed = set(members) - opened[True]
     for device, seat in members.items():
-        for place in seat.cohort.neighbours(seat.position):
+        for place in seat.cohort.neighbors(seat.position):
             other = table.get(place)
             known = device in opened[False] or other in opened[False]
             if place not in seat.asked[turn][1] or known:

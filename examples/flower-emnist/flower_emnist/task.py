@@ -51,7 +51,7 @@ def train_model(model, x, y, config, seed):
 
 @np.errstate(all="ignore")
 def test_model(model, x, y):
-    """The loss, and the share of images that are recognised."""
+    """The loss, and the share of images that are recognized."""
     chances = softmax(x @ model["w"] + model["b"])
     loss = -np.log(chances[np.arange(len(y)), y] + 1e-9).mean()
     return {"loss": float(loss), "accuracy": float((chances.argmax(axis=1) == y).mean())}

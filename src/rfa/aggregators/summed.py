@@ -1,13 +1,13 @@
 """Aggregators that need sums alone, so that they run under secure aggregation.
 
-Each holds oracles and nothing else. `rfa`, the mean and centred clipping ask one cohort; the others
+Each holds oracles and nothing else. `rfa`, the mean and centered clipping ask one cohort; others
 ask disjoint parts of it, each of which has an oracle of its own.
 
     >>> import numpy as np
     >>> from rfa import PlainOracle
     >>> near, far = np.random.default_rng(0).standard_normal((90, 5)), np.full((10, 5), 1e6)
     >>> ask = PlainOracle(np.vstack([near, far]))
-    >>> float(np.linalg.norm(centred_clipping(ask, np.zeros(5), radius=2.0, steps=3))) < 1
+    >>> float(np.linalg.norm(centered_clipping(ask, np.zeros(5), radius=2.0, steps=3))) < 1
     True
 """
 
@@ -36,15 +36,15 @@ class Steps(Protocol):
 
 def secure_mean(ask: SumOracle, dim: int, *, radius: float) -> Vector:
     """The weighted mean of the updates, each cut to a radius: FedAvg where none is longer."""
-    return centred_clipping(ask, np.zeros(dim), radius=radius, steps=1)
+    return centered_clipping(ask, np.zeros(dim), radius=radius, steps=1)
 
 
-def centred_clipping(ask: SumOracle, start: Vector, *, radius: float, steps: int) -> Vector:
-    """Centred clipping (Karimireddy et al. 2021): v plus the mean of what updates lie off v, cut.
+def centered_clipping(ask: SumOracle, start: Vector, *, radius: float, steps: int) -> Vector:
+    """Centered clipping (Karimireddy et al. 2021): v plus the mean of what updates lie off v, cut.
 
     Args:
         ask: the secure average oracle.
-        start: the first centre.
+        start: the first center.
         radius: to what length the differences are cut, positive.
         steps: how often; each is one call of the oracle.
 
@@ -124,11 +124,11 @@ def sub_cohorts(asks: Sequence[SumOracle], start: Vector, *, nu: float) -> Vecto
     return v
 
 
-def centre_of_groups(asks: Sequence[SumOracle], aggregate: Callable[[SumOracle], Vector]) -> Vector:
+def center_of_groups(asks: Sequence[SumOracle], aggregate: Callable[[SumOracle], Vector]) -> Vector:
     """The geometric median of what an aggregator makes of each of some groups.
 
     A device that lies inside the ring spoils its group and no other, so fewer liars than half of
-    the groups that answer move the centre no farther than as many corrupted points would. With
+    the groups that answer move the center no farther than as many corrupted points would. With
     means in the groups this is bucketing (Karimireddy et al. 2022) under secure sums.
 
     Args:

@@ -1,4 +1,4 @@
-"""`rfa arena`: attacks against defences, drawn as a matrix."""
+"""`rfa arena`: attacks against defenses, drawn as a matrix."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def _seeds(_context: Any, _option: Any, text: str) -> list[int]:
     help="A corruption, or your own module:function; again for more.  [default: all]",
 )
 @click.option(
-    "--defence",
-    "defences",
+    "--defense",
+    "defenses",
     multiple=True,
     help='An aggregator, with settings of its own if need be: "rfa,nu=0.5,label=wide RFA"; again '
     "for more.  [default: all]",
@@ -57,25 +57,25 @@ def _seeds(_context: Any, _option: Any, text: str) -> list[int]:
 @many_runs_options
 @settings_options_without(*TAKEN)
 def arena(task: str, out: Path, as_json: bool, **options: Any) -> None:
-    """Let attacks on TASK meet defences, and draw who stands.
+    """Let attacks on TASK meet defenses, and draw who stands.
 
-    Each attack at each level meets each defence in a run of its own, with the same settings and
+    Each attack at each level meets each defense in a run of its own, with the same settings and
     seeds. Runs that are done already are not done again, and interrupted ones go on. The worst case
-    of a defence is the attack under which it ends lowest.
+    of a defense is the attack under which it ends lowest.
 
     \b
       rfa arena glyphs-linear --rounds 30 --devices 100 --devices-per-round 20
       rfa arena glyphs-linear --attack omniscient --attack mine:attack --level 0.2
-          --defence fedavg --defence rfa --defence "rfa,nu=0.5,label=wide RFA"
+          --defense fedavg --defense rfa --defense "rfa,nu=0.5,label=wide RFA"
     """  # noqa: D301 click reads the backspace
     from rfa.lab.runs.arena import arena_plan, usual_rounds  # noqa: PLC0415
     from rfa.lab.runs.sweep import cells, make_sweep  # noqa: PLC0415
 
     with user_errors():
         name = f"arena-{task.replace(':', '-')}"
-        values = {key: list(options[key]) for key in ("attacks", "defences", "levels", "seeds")}
+        values = {key: list(options[key]) for key in ("attacks", "defenses", "levels", "seeds")}
         settings = {"rounds": usual_rounds(task)} | given(options)
-        about = {"title": f"Attacks and defences: {task}", "tasks": {task: task}}
+        about = {"title": f"Attacks and defenses: {task}", "tasks": {task: task}}
         plan = make_sweep(name, arena_plan(name, values | about | {"settings": settings}))
         runs = list(cells(plan))
         if not options["dry_run"]:
@@ -103,7 +103,7 @@ def _need_data(task: str, data: Path | None) -> None:
 def _command(task: str, values: dict[str, Any], settings: dict[str, Any]) -> str:
     """The command that does the same again."""
     words = ["rfa", "arena", task]
-    for option in ("attack", "defence", "level"):
+    for option in ("attack", "defense", "level"):
         words += [word for value in values[f"{option}s"] for word in (f"--{option}", str(value))]
     words += ["--seeds", ",".join(map(str, values["seeds"]))]
     for name, value in settings.items():

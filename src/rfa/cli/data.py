@@ -144,7 +144,7 @@ def _as_json(facts: list[Facts], directory: Path | None) -> dict[str, Any]:
                 "found": None if fact.found is None else asdict(fact.found),
                 "paper": None if fact.dataset.paper is None else asdict(fact.dataset.paper),
                 "origin": fact.dataset.origin,
-                "licence": fact.dataset.licence,
+                "license": fact.dataset.license,
                 "note": fact.dataset.note,
             }
             for fact in facts
@@ -165,7 +165,7 @@ def _show(facts: list[Facts], directory: Path | None) -> None:
     console.print("train, test: examples of all devices; median, max, min: train of a device")
     for fact in facts:
         dataset = fact.dataset
-        parts = [dataset.title, dataset.origin, f"Licence: {dataset.licence}", dataset.note]
+        parts = [dataset.title, dataset.origin, f"License: {dataset.license}", dataset.note]
         if fact.missing:
             parts.append(f"Missing: {', '.join(fact.missing)}")
         if fact.problem:
@@ -228,7 +228,7 @@ def get(outer: Path | None, name: str, data_dir: Path | None) -> None:
         console.print(f"{path} ({path.stat().st_size / 1e6:,.1f} MB)", soft_wrap=True)
     if not came:
         console.print(f"{name} is there already, in {directory}", soft_wrap=True)
-    console.print(f"Licence: {dataset.licence}", soft_wrap=True)
+    console.print(f"License: {dataset.license}", soft_wrap=True)
 
 
 def _bars() -> Progress:

@@ -47,7 +47,7 @@ def plan(as_json: bool, **options: Any) -> None:
     """Tell how many devices a round takes, what it withstands, and what it costs.
 
     From the corrupted share, the rounds and the confidence: the devices a round, by the paper's
-    theorem and by the exact law of the draw; the neighbours and thresholds of the secure sum; bytes
+    theorem and by the exact law of the draw; the neighbors and thresholds of the secure sum; bytes
     up and down; how many drop-outs are survived.
     """
     from rfa.planning import plan as make  # noqa: PLC0415

@@ -23,7 +23,7 @@ from flwr.serverapp.strategy import FedAvg, Result
 from rfa._types import Vector
 from rfa.aggregators.accelerated import accelerated
 from rfa.aggregators.adaptive_radius import Radius
-from rfa.aggregators.summed import centre_of_groups, rfa, secure_mean, sub_cohorts
+from rfa.aggregators.summed import center_of_groups, rfa, secure_mean, sub_cohorts
 from rfa.aggregators.weiszfeld import one_step, weiszfeld
 from rfa.errors import InvalidValueError, OracleStoppedError
 from rfa.flower import records as wire
@@ -156,7 +156,7 @@ class RFA(FedAvg):
         if self.weiszfeld == "sub-cohorts":
             return sub_cohorts(asks, np.zeros(dim), nu=self.nu_now)
         if len(asks) > 1:
-            return centre_of_groups(asks, lambda ask: self.aggregate(ask, dim))
+            return center_of_groups(asks, lambda ask: self.aggregate(ask, dim))
         return self.aggregate(asks[0], dim)
 
     def summary(self) -> None:

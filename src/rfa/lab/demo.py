@@ -132,15 +132,15 @@ def _draw_curve(axes: Any, curve: Curve) -> None:
         look = {"color": "#999999", "linestyle": ":", "label": "FedAvg without corruption"}
         axes.plot(curve.rounds, percent, linewidth=2, **look)
         return
-    colour, mark = STYLES[curve.aggregator]
+    color, mark = STYLES[curve.aggregator]
     name = NAMES[curve.aggregator]
-    axes.plot(curve.rounds, percent, mark, color=colour, label=name, linewidth=2, markersize=5)
+    axes.plot(curve.rounds, percent, mark, color=color, label=name, linewidth=2, markersize=5)
     if curve.diverged:
         end = curve.rounds[-1], percent[-1]
         axes.annotate(
             "diverged",
             end,
             (end[0] + 7, end[1] - 3.5),
-            color=colour,
-            arrowprops={"arrowstyle": "->", "color": colour},
+            color=color,
+            arrowprops={"arrowstyle": "->", "color": color},
         )

@@ -2,7 +2,7 @@
 
 The coordinates are taken in blocks, which are copied, less than a few at a time, and shared out to
 threads, since numpy lets go of Python's lock while it sorts and multiplies. For order statistics
-the m values of one coordinate are put side by side, as numpy's vectorised sort wants them. With
+the m values of one coordinate are put side by side, as numpy's vectorized sort wants them. With
 equal weights a sorted column says it all. Otherwise each value must bring its weight along:
 
     >>> import numpy as np
@@ -70,7 +70,7 @@ def column_trimmed_mean(rows: Rows, weights: Floats, share: float) -> Array:
     Args:
         rows: m vectors of finite floats.
         weights: m positive weights.
-        share: from 0 (the mean) to below 1/2 (towards the median).
+        share: from 0 (the mean) to below 1/2 (toward the median).
     """
     precision = _precision(rows)
     if _equal(weights):
@@ -213,7 +213,7 @@ def _ranked(block: Array, weights: Floats, precision: np.dtype[Any]) -> tuple[Ar
     """The values of each line in order, and their weights.
 
     Values of single precision leave 29 bits of a float64 free. The number of the point is put
-    there, and one vectorised sort then does what an indirect sort needs twice the time for.
+    there, and one vectorized sort then does what an indirect sort needs twice the time for.
     """
     if _taggable(precision) == precision:
         order = block.argsort(axis=1)

@@ -24,34 +24,34 @@ class Dense(Kernel):
         self._points = np.stack([cloud.point(row, np.float64) for row in range(cloud.rows)])
         super().__init__(cloud, alpha)
 
-    def _centre_on(self, at: Array | int | None) -> Floats:
+    def _center_on(self, at: Array | int | None) -> Floats:
         start = self._points[at] if isinstance(at, int) else at
-        self._centre = np.zeros(self._cloud.dim) if start is None else start.astype(np.float64)
+        self._center = np.zeros(self._cloud.dim) if start is None else start.astype(np.float64)
         self._average = np.zeros(self._cloud.dim)
-        self._centred = self._points - self._centre
-        return np.vecdot(self._centred, self._centred)
+        self._centered = self._points - self._center
+        return np.vecdot(self._centered, self._centered)
 
     def combine(self, weights: Floats) -> None:
-        """Set the average to centre + sum_i weights_i (w_i - centre), and measure nothing."""
-        self._average = weights @ self._centred
+        """Set the average to center + sum_i weights_i (w_i - center), and measure nothing."""
+        self._average = weights @ self._centered
 
     def _squares(self, weights: Floats) -> Floats:
         self.combine(weights)
-        apart = self._centred - self._average
+        apart = self._centered - self._average
         return np.vecdot(apart, apart)
 
     def lowest(self) -> int | None:
         """The point with the lowest objective, where that is cheap to tell."""
         if self._cloud.rows > PAIRS:
             return None
-        products = self._centred @ self._centred.T
+        products = self._centered @ self._centered.T
         squares = self.norms + self.norms[:, None] - 2 * products
         return int((np.sqrt(np.maximum(squares, 0)) @ self._alpha).argmin())
 
     def read(self, where: slice, dtype: Any) -> Array:
         """The coordinates of the average."""
-        return (self._centre[where] + self._average[where]).astype(dtype)
+        return (self._center[where] + self._average[where]).astype(dtype)
 
     def total(self) -> Floats:
-        """What `combine` added to the centre: sum_i weights_i (w_i - centre)."""
+        """What `combine` added to the center: sum_i weights_i (w_i - center)."""
         return self._average

@@ -5,9 +5,9 @@ the algorithms in `median.py` carry m weights and ask one thing: how far is v fr
 `Stream` answers for clouds of any size where they lie, `Dense` for small ones with plain
 differences.
 
-Distances from inner products lose digits when the centre that points are taken relative to is
+Distances from inner products lose digits when the center that points are taken relative to is
 much farther from v than the points are. The origin will do for updates. Where it does not, the
-kernel moves the centre to the point nearest to v and answers again, so that distances are good to
+kernel moves the center to the point nearest to v and answers again, so that distances are good to
 working precision wherever the cloud lies and however far its outliers are.
 """
 
@@ -22,9 +22,9 @@ from rfa._types import Array, Floats
 from rfa.numerics.points import Cloud
 
 NEAR = 3.0
-"""How many times farther from the centre than from v the points may be."""
+"""How many times farther from the center than from v the points may be."""
 MOVES = 4
-"""How often the centre may move for one answer; twice is enough for all but float32's limits."""
+"""How often the center may move for one answer; twice is enough for all but float32's limits."""
 SLACK = 1e-12
 """Shares of the total weight that differ by less than this are equal: sums of weights round."""
 TINY = 1e-100
@@ -37,21 +37,21 @@ class Kernel(ABC):
     eps: float
     """The working precision."""
     norms: Floats
-    """The squared distances of the points from the centre."""
+    """The squared distances of the points from the center."""
     reach: float
-    """The typical distance of the points from the centre: their weighted median."""
+    """The typical distance of the points from the center: their weighted median."""
 
     def __init__(self, cloud: Cloud, alpha: Floats) -> None:
         self._cloud = cloud
         self._alpha = alpha
         self._row: int | None = None
-        self.centre(None)
+        self.center(None)
 
-    def centre(self, at: Array | int | None) -> Floats:
-        """Centre on a vector, on a point, or on the origin; the distances of the points from it."""
+    def center(self, at: Array | int | None) -> Floats:
+        """Center on a vector, on a point, or on the origin; the distances of the points from it."""
         self._row = at if isinstance(at, int) else None
         with np.errstate(over="ignore", invalid="ignore"):  # told by norms that are not finite
-            self.norms = self._centre_on(at)
+            self.norms = self._center_on(at)
         self.reach = weighted_median(self.norms, self._alpha) ** 0.5
         return np.sqrt(self.norms)
 
@@ -62,12 +62,12 @@ class Kernel(ABC):
             nearest = int(squares.argmin())
             if nearest == self._row or not self._is_far(weights, squares):
                 break
-            self.centre(nearest)
+            self.center(nearest)
             squares = self._squares(weights)
         return np.sqrt(squares)
 
     def _is_far(self, weights: Floats, squares: Floats) -> bool:
-        """Whether the centre is so far from v that distances lose digits where it matters."""
+        """Whether the center is so far from v that distances lose digits where it matters."""
         shares = np.abs(weights)
         loss = self.norms / (np.maximum(squares, TINY * self.norms) + TINY)
         return bool(shares @ loss > NEAR**2 * shares.sum())
@@ -77,8 +77,8 @@ class Kernel(ABC):
         return None
 
     @abstractmethod
-    def _centre_on(self, at: Array | int | None) -> Floats:
-        """Take a centre; the squared distances from it."""
+    def _center_on(self, at: Array | int | None) -> Floats:
+        """Take a center; the squared distances from it."""
 
     @abstractmethod
     def _squares(self, weights: Floats) -> Floats:
@@ -86,7 +86,7 @@ class Kernel(ABC):
 
     @abstractmethod
     def combine(self, weights: Floats) -> None:
-        """Set the average to centre + sum_i weights_i (w_i - centre), and measure nothing."""
+        """Set the average to center + sum_i weights_i (w_i - center), and measure nothing."""
 
     @abstractmethod
     def read(self, where: slice, dtype: Any) -> Array:
@@ -94,7 +94,7 @@ class Kernel(ABC):
 
     @abstractmethod
     def total(self) -> Floats:
-        """What `combine` added to the centre: sum_i weights_i (w_i - centre)."""
+        """What `combine` added to the center: sum_i weights_i (w_i - center)."""
 
 
 def weighted_quantile(values: Floats, weights: Floats, share: float) -> float:

@@ -1,4 +1,4 @@
-"""The distances between all points of a cohort, and who has the nearest neighbours.
+"""The distances between all points of a cohort, and who has the nearest neighbors.
 
 A distance may be infinite, where it is too large to square: it ranks last.
 """
@@ -12,25 +12,25 @@ from rfa.numerics.coordinatewise import inner_products
 from rfa.numerics.weighted import Cohort
 
 FAR = 4.0
-"""How many times farther from the centre than from each other two points may be."""
+"""How many times farther from the center than from each other two points may be."""
 
 
 @np.errstate(over="ignore", invalid="ignore")
 def pair_squares(cohort: Cohort) -> Floats:
     """The squared distances between all points.
 
-    They come from inner products, |x_i|^2 + |x_j|^2 - 2 <x_i, x_j> with x_i = w_i - centre, which
-    cancel where two points are much nearer to each other than to the centre: models far from
+    They come from inner products, |x_i|^2 + |x_j|^2 - 2 <x_i, x_j> with x_i = w_i - center, which
+    cancel where two points are much nearer to each other than to the center: models far from
     zero, or outliers that keep together. Such pairs are measured again from a point amid them.
     """
     m, wide = cohort.cloud.rows, cohort.kernel.eps < np.finfo(np.float32).eps
     squares, reach = np.where(np.eye(m), 0, np.inf), np.full((m, m), np.inf)
     doubtful = ~np.eye(m, dtype=bool)
-    centre = int(np.argsort(cohort.kernel.norms)[m // 2])
-    for _ in range(m):  # each round settles the pairs of its centre
+    center = int(np.argsort(cohort.kernel.norms)[m // 2])
+    for _ in range(m):  # each round settles the pairs of its center
         if not doubtful.any():
             break
-        rows = np.append(np.flatnonzero(doubtful[centre]), centre)
+        rows = np.append(np.flatnonzero(doubtful[center]), center)
         group = cohort.cloud.keep(rows.tolist())
         gram = inner_products(group, np.float64 if wide else np.float32)
         near = np.add.outer(gram.diagonal(), gram.diagonal())
@@ -40,19 +40,19 @@ def pair_squares(cohort: Cohort) -> Floats:
         reach[pairs] = np.minimum(near, reach[pairs])
         doubtful = squares < reach / FAR**2
         np.fill_diagonal(doubtful, val=False)
-        centre = int(doubtful.sum(axis=0).argmax())
+        center = int(doubtful.sum(axis=0).argmax())
     return squares
 
 
-def krum_neighbours(m: int, corrupted: int) -> int:
+def krum_neighbors(m: int, corrupted: int) -> int:
     """Of how many others Krum's score is made: m - f - 2, and at least one if there is one."""
     return max(m - corrupted - 2, min(m - 1, 1))
 
 
 @np.errstate(over="ignore")
-def krum_scores(ranked: Floats, neighbours: int) -> Floats:
+def krum_scores(ranked: Floats, neighbors: int) -> Floats:
     """The sum of the squared distances to the nearest others, each row of which is in order."""
-    return ranked[:, 1 : neighbours + 1].sum(axis=1)  # the point itself comes first
+    return ranked[:, 1 : neighbors + 1].sum(axis=1)  # the point itself comes first
 
 
 def krum_choices(squares: Floats, corrupted: int, count: int) -> list[int]:
@@ -61,7 +61,7 @@ def krum_choices(squares: Floats, corrupted: int, count: int) -> list[int]:
     ranked = np.take_along_axis(squares, order, 1)
     left, chosen = np.arange(len(squares)), list[int]()
     for _ in range(count):
-        best = int(krum_scores(ranked, krum_neighbours(left.size, corrupted)).argmin())
+        best = int(krum_scores(ranked, krum_neighbors(left.size, corrupted)).argmin())
         chosen.append(int(left[best]))
         stay = order != left[best]
         stay[best] = False

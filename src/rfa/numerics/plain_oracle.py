@@ -53,7 +53,7 @@ class PlainOracle:
     def __call__(self, v: Vector, nu: float) -> Sum:
         """The sums at v, a vector of `dim` coordinates."""
         _check_question(v, nu, self.dim)
-        distances = self._kernel.centre(v)
+        distances = self._kernel.center(v)
         if not np.isfinite(distances).all():
             msg = f"v is too far away: the squared distances of {len(self._alpha)} updates overflow"
             raise InvalidValueError(msg)

@@ -1,8 +1,8 @@
 """The kernel for clouds of any size: two matrix-vector products, which run at memory speed.
 
-    u = sum_i weights_i x_i,   |x_i - u|^2 = |x_i|^2 - 2 <x_i, u> + |u|^2,   x_i = w_i - centre
+    u = sum_i weights_i x_i,   |x_i - u|^2 = |x_i|^2 - 2 <x_i, u> + |u|^2,   x_i = w_i - center
 
-The points are read block by block where they lie. Only what must be converted or centred is copied,
+The points are read block by block where they lie. What must be converted or centered is copied
 into a small scratch space. For a few points all inner products are taken once, and no step needs
 the points again.
 """
@@ -35,7 +35,7 @@ FEW = 16
 RUN = 1 << 12
 """Squares added up in working precision, where errors do not cancel, before float64."""
 SCRATCH = 16
-"""What must be centred or converted is copied, at most one part in so many of the cloud at once."""
+"""What must be centered or converted is copied: at most this part of the cloud at once."""
 
 
 @final
@@ -51,11 +51,11 @@ class Stream(Kernel):
         self._gram: Floats | None = None
         super().__init__(cloud, alpha)
 
-    def _centre_on(self, at: Array | int | None) -> Floats:
+    def _center_on(self, at: Array | int | None) -> Floats:
         if isinstance(at, int):
-            self._centre = self._cloud.point(at, self._dtype)
+            self._center = self._cloud.point(at, self._dtype)
         else:
-            self._centre = None if at is None else at.astype(self._dtype)
+            self._center = None if at is None else at.astype(self._dtype)
         if self._cloud.rows <= FEW:
             self._gram = self._sweep(lambda block, _: _inner_products(block))
             return self._gram.diagonal()
@@ -65,7 +65,7 @@ class Stream(Kernel):
         return sweep(lambda block, _: _row_squares(block), SQUARES)
 
     def combine(self, weights: Floats) -> None:
-        """Set the average to centre + sum_i weights_i (w_i - centre), and measure nothing."""
+        """Set the average to center + sum_i weights_i (w_i - center), and measure nothing."""
         self._pending = None
         short, average = self._shorten(weights)
         self._sweep(lambda block, where: np.matmul(short, block, out=average[where])[:0])
@@ -93,22 +93,22 @@ class Stream(Kernel):
         if self._pending is not None:
             self.combine(self._pending)
         average = self._average[where]
-        if self._centre is None:
+        if self._center is None:
             return average.astype(dtype, copy=False)
-        centre, out = self._centre[where], np.empty(average.size, dtype)
+        center, out = self._center[where], np.empty(average.size, dtype)
         for start in range(0, out.size, RUN):
             block = slice(start, start + RUN)
-            out[block] = centre[block].astype(np.float64) + average[block]
+            out[block] = center[block].astype(np.float64) + average[block]
         return out
 
     def total(self) -> Floats:
-        """What `combine` added to the centre: sum_i weights_i (w_i - centre)."""
+        """What `combine` added to the center: sum_i weights_i (w_i - center)."""
         return self._average.astype(np.float64)
 
     def _sweep(self, work: Work, size: int = 0) -> Floats:
         """The sum in float64 of what `work` makes of the blocks, one after another.
 
-        `work` is given some coordinates of all points, less the centre, and their place.
+        `work` is given some coordinates of all points, less the center, and their place.
         """
         answers = [work(self._block(p), p.where) for p in self._places(size or BLOCK)]
         return np.array(answers, np.float64).sum(axis=0)
@@ -134,7 +134,7 @@ class Stream(Kernel):
         return min(max(max(rows, SCRATCH // 2) * dim // (SCRATCH * rows), 1), WIDTH)
 
     def _block(self, place: _Place) -> Array:
-        """The coordinates at a place, less the centre; copies are made in the scratch space."""
+        """The coordinates at a place, less the center; copies are made in the scratch space."""
         segment = place.segment
         if self._as_it_lies(segment):
             return segment[:, place.inside]
@@ -147,13 +147,13 @@ class Stream(Kernel):
         else:  # one call for all, since there may be many short rows
             parts = [row[place.inside] for row in segment]
             np.concatenate(parts, out=block.reshape(-1), casting="same_kind")
-        if self._centre is not None:
-            block -= self._centre[place.where]
+        if self._center is not None:
+            block -= self._center[place.where]
         return block
 
     def _as_it_lies(self, segment: Rows) -> TypeGuard[Array]:
         as_it_lies = isinstance(segment, np.ndarray) and segment.dtype == self._dtype
-        return as_it_lies and self._centre is None
+        return as_it_lies and self._center is None
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ def read_cohort(points: Any, weights: Any, on_bad: OnBad) -> Cohort:
 
 
 def _open_kernel(cloud: Cloud, alpha: Floats) -> Kernel:
-    """The kernel that suits a cloud, centred on the origin."""
+    """The kernel that suits a cloud, centered on the origin."""
     if cloud.rows * cloud.dim <= SMALL:
         return Dense(cloud, alpha)
     wide = cloud.dtype.itemsize > np.dtype(np.float32).itemsize

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 from rfa._types import Floats32
-from rfa.secagg.crypto.graph import neighbours
+from rfa.secagg.crypto.graph import neighbors
 from rfa.secagg.crypto.keys import check_point, is_signed
 from rfa.secagg.errors import (
     CohortError,
@@ -47,9 +47,9 @@ class Cohort:
     leaves: tuple[bytes, ...]
     digest: bytes
 
-    def neighbours(self, position: int) -> list[int]:
-        """The positions of a device's neighbours."""
-        return neighbours(position, self.parameters.cohort, self.parameters.degree)
+    def neighbors(self, position: int) -> list[int]:
+        """The positions of a device's neighbors."""
+        return neighbors(position, self.parameters.cohort, self.parameters.degree)
 
     def context(self, question: Question, point: bytes) -> bytes:
         """The digest of a turn: masks that are not made for the same turn do not cancel."""
@@ -166,7 +166,7 @@ def accept(
         raise OwnKeyError(msg)
     position = roster.leaves.index(mine)
     everyone = opening.trust == Trust.LYING
-    wanted = range(len(roster.leaves)) if everyone else cohort.neighbours(position)
+    wanted = range(len(roster.leaves)) if everyone else cohort.neighbors(position)
     sent = {leaf_of(opening, entry): entry for entry in roster.entries}
     sent.pop(mine, None)
     entries = {

@@ -1,4 +1,4 @@
-"""The attacks of the literature do what their papers say, and those that know the defence more."""
+"""The attacks of the literature do what their papers say, and those that know the defense more."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rfa.lab.attacks.literature import EPSILON, alie_deviations
 from rfa.lab.attacks.registry import BUILT_IN, find_corruption
 from rfa.lab.settings.settings import AGGREGATORS, Settings
 from rfa.lab.simulation.aggregation import aggregate
-from rfa.lab.simulation.defense import Defence
+from rfa.lab.simulation.defense import Defense
 from rfa.lab.simulation.rounds import evaluate
 from rfa.lab.tasks.registry import TASKS
 from rfa.lab.tasks.sent140 import task as sent140
@@ -29,7 +29,7 @@ CALLS = 16
 def attack_on(
     devices: int = 12, bad: int = 3, seed: int = 0, *, equal: bool = False, **values: Any
 ) -> UpdateAttack:
-    """Honest updates around a mean that is not zero, and a defence with such settings."""
+    """Honest updates around a mean that is not zero, and a defense with such settings."""
     rng = np.random.default_rng(seed)
     updates = (1 + rng.standard_normal((devices, DIM)) * rng.uniform(0.1, 3, DIM)).astype(
         np.float32
@@ -45,7 +45,7 @@ def attack_on(
         weights=weights,
         corrupted=corrupted,
         rng=np.random.default_rng(5),
-        aggregate=Defence(updates, weights, corrupted, settings),
+        aggregate=Defense(updates, weights, corrupted, settings),
     )
 
 
@@ -138,10 +138,10 @@ def test_a_start_at_the_mean_stays_at_the_anchor_and_one_at_zero_at_zero() -> No
 
 
 @pytest.mark.parametrize("aggregator", ["fedavg", "rfa", "krum", "trimmed-mean", "norm-clipping"])
-def test_the_optimised_harm_at_least_as_much_in_few_questions(aggregator: str) -> None:
+def test_the_optimized_harm_at_least_as_much_in_few_questions(aggregator: str) -> None:
     pairs = {
-        "ipm-optimised": ("ipm",),
-        "alie-optimised": ("alie",),
+        "ipm-optimized": ("ipm",),
+        "alie-optimized": ("alie",),
         "anti-median": ("zero-update", "anchor"),
     }
     for seed in range(5):
@@ -170,7 +170,7 @@ def test_the_attack_on_the_median_harms_it_more_than_the_papers(start: str) -> N
 
 
 @pytest.mark.parametrize("name", AGGREGATORS)
-def test_the_defence_is_the_round_and_leaves_no_trace(name: str) -> None:
+def test_the_defense_is_the_round_and_leaves_no_trace(name: str) -> None:
     steps = 1 if name == "sgd" else 0
     attack = attack_on(aggregator=name, local_steps=steps)
     before, rows = attack.updates.copy(), np.full((3, DIM), 0.5)
@@ -224,8 +224,8 @@ def test_an_attack_that_asks_needs_somebody_who_answers() -> None:
         attack.round, attack.model, attack.updates, attack.weights, attack.corrupted, attack.rng
     )
     assert sent(bare, "alie").any()
-    with pytest.raises(AttackError, match=r"ipm-optimised failed .* its aggregate"):
-        sent(bare, "ipm-optimised")
+    with pytest.raises(AttackError, match=r"ipm-optimized failed .* its aggregate"):
+        sent(bare, "ipm-optimized")
 
 
 @pytest.mark.parametrize("name", sorted(BUILT_IN))

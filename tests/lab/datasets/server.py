@@ -66,7 +66,7 @@ def partial(body: bytes, start: int, tag: str = TAG) -> Answer:
 
 
 def honest(files: dict[str, bytes]) -> Script:
-    """A server of these files that honours Range and If-Range."""
+    """A server of these files that honors Range and If-Range."""
 
     def answer(path: str, headers: dict[str, str]) -> Answer:
         if path not in files:

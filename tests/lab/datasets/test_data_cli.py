@@ -81,7 +81,7 @@ def rows(path: Path) -> Any:
     return parquet.read_table(path).to_pydict()["sentiment"]
 
 
-def test_the_catalogue_names_the_files_that_are_read() -> None:
+def test_the_catalog_names_the_files_that_are_read() -> None:
     for name, (module, reader) in cli.READERS.items():
         assert CATALOG[name].files == getattr(importlib.import_module(module), reader).files
     for each in CATALOG.values():
@@ -114,7 +114,7 @@ def test_an_empty_or_absent_directory(tmp_path: Path, name: str) -> None:
     assert ("does not exist" in output) == (name == "absent")
     for each in CATALOG.values():
         assert each.origin in output
-        assert each.licence in output
+        assert each.license in output
 
 
 def test_the_directory_may_come_from_the_environment(

@@ -77,7 +77,7 @@ def test_lasting_failures_are_not_tried_again(server: Server, target: Path, stat
     assert len(server.asked) == 1
 
 
-def test_retry_after_is_honoured_within_limits(server: Server, target: Path) -> None:
+def test_retry_after_is_honored_within_limits(server: Server, target: Path) -> None:
     soon = email.utils.formatdate(time.time() - 5, usegmt=True)
     server.play(
         Answer(status=429, headers={"Retry-After": "7"}),

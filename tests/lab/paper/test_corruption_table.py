@@ -269,10 +269,10 @@ def secure_median(table: Party) -> Any:
 
 def test_row_5_byzantine_in_the_secure_sum_a_fixed_vector_moves_little() -> None:
     rows = np.array([part.update for part in devices_of().values() if part])
-    centre = geometric_median(rows).point
+    center = geometric_median(rows).point
     for size in (1e1, 1e10, 1e30):
         found = secure_median(party(devices_of(np.full(DIM, size, np.float32)), steps=STEPS))
-        assert np.linalg.norm(found - centre) < 1
+        assert np.linalg.norm(found - center) < 1
 
 
 @pytest.mark.parametrize("digits", [60, 40, 20])

@@ -39,8 +39,8 @@ def weights(n: int = N) -> Any:
 
 
 @pytest.mark.parametrize("problem", [groups(1.0), ls.twisted(0.1)])
-def test_the_minimiser_minimises(problem: ls.Problem) -> None:
-    w, alpha = problem.minimiser, np.full(problem.n, 1 / problem.n)
+def test_the_minimizer_minimizes(problem: ls.Problem) -> None:
+    w, alpha = problem.minimizer, np.full(problem.n, 1 / problem.n)
     gradient = np.einsum("nij,nj->i", problem.covariances, w - problem.optima) / problem.n
     assert np.abs(gradient).max() < 1e-12
     for row in np.eye(problem.d):
@@ -153,7 +153,7 @@ def test_without_its_term_for_noise_the_bound_would_not_hold() -> None:
     """The noise is needed as well: a start at the optimum does not stay there."""
     problem = groups(0.0)
     plan = plan_for(constants_of(problem), 0.25, SMALL)
-    paths = ls.play(problem, plan, problem.minimiser, ls.draw_liars(problem, 0.25))
+    paths = ls.play(problem, plan, problem.minimizer, ls.draw_liars(problem, 0.25))
     case = theorem.Case(constants_of(problem), plan, paths)
     quiet = dataclasses.replace(case.constants, sigma2=0.0)
     assert dataclasses.replace(case, constants=quiet).bounds()[-1] == 0
@@ -201,7 +201,7 @@ def test_two_worlds_look_alike_and_one_of_them_is_far(rho: float, omega: float) 
         assert set(np.flatnonzero((one.optima != shown).any(axis=1))) == set(
             ls.liars(N, rho, index)
         )
-    apart = np.linalg.norm(worlds[0].minimiser - worlds[1].minimiser)
+    apart = np.linalg.norm(worlds[0].minimizer - worlds[1].minimizer)
     assert apart == pytest.approx(2 * rho * omega)
     worse = np.maximum(paths[0].errors[:, -1], paths[1].errors[:, -1])
     assert worse.min() >= (rho * omega) ** 2 - 1e-12
@@ -236,8 +236,8 @@ def test_unequal_weights_by_the_reduction() -> None:
     """remark:rfa:convergence."""
     problem, alpha = groups(1.0), weights()
     scaled = ls.reweighted(problem, alpha)
-    w = scaled.minimiser
-    assert np.linalg.norm(w - problem.minimiser) > 0.01
+    w = scaled.minimizer
+    assert np.linalg.norm(w - problem.minimizer) > 0.01
     for row in np.eye(problem.d):
         for side in (-1e-3, 1e-3):
             assert objective(problem, w + side * row, alpha) > objective(problem, w, alpha)
@@ -264,7 +264,7 @@ def test_equal_weights_change_nothing() -> None:
 def test_the_paper_needs_covariances_that_commute(flat: float) -> None:
     """|w* - w_i*| <= Omega fails where they do not; with norms of H^-1 H_i it holds."""
     problem = ls.twisted(flat)
-    off = float(np.linalg.norm(problem.minimiser - problem.optima, axis=1).max())
+    off = float(np.linalg.norm(problem.minimizer - problem.optima, axis=1).max())
     assert problem.omega_x < 2
     assert off <= problem.omega_x_norm * problem.omega_y
     assert flat > 0.05 or off > problem.omega_x * problem.omega_y
@@ -274,7 +274,7 @@ def test_no_constant_is_enough_where_covariances_do_not_commute() -> None:
     """Perfect local models and no corruption: the median is at the majority, far from w*."""
     problem, theta = ls.twisted(1e-5, thirds=4), 0.25
     median = geometric_median(problem.optima).point
-    error = float(((median - problem.minimiser) ** 2).sum())
+    error = float(((median - problem.minimizer) ** 2).sum())
     printed = dataclasses.replace(constants_of(problem), omega_x=problem.omega_x)
     assert error > 2 * theory.gamma(printed, theta)
     assert error <= 2 * theory.gamma(constants_of(problem), theta)

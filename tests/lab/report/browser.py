@@ -93,7 +93,7 @@ class Browser:
     def click(self, selector: str) -> None:
         """Click the first element that fits."""
         element = self.find(selector)
-        self.run(_CENTRE, element)
+        self.run(_CENTER, element)
         self.tell(f"element/{element[ELEMENT]}/click")
 
     def press(self, selector: str, key: str) -> None:
@@ -169,7 +169,7 @@ class Browser:
         path.write_bytes(base64.b64decode(found["data"]))
 
 
-_CENTRE = "arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})"
+_CENTER = "arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})"
 _DOWN = {"type": "pointerDown", "button": 0}
 _UP = {"type": "pointerUp", "button": 0}
 

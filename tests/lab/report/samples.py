@@ -142,7 +142,7 @@ def arena() -> Exhibit:
         )
         for level in (0.1, 0.25)
     ]
-    return Exhibit("arena", "Attacks and defences", matrices=matrices, command="rfa arena")
+    return Exhibit("arena", "Attacks and defenses", matrices=matrices, command="rfa arena")
 
 
 def hostile() -> Exhibit:

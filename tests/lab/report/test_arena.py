@@ -15,7 +15,7 @@ from rfa.lab.report.terminal_table import backdoors, to_plain
 from rfa.lab.runs.arena import arena_plan
 from rfa.lab.runs.sweep import Cell, Sweep, cells, make_sweep
 
-DEFENCES: tuple[str, ...] = ("krum", "fedavg", "rfa", "coordinate-median")
+DEFENSES: tuple[str, ...] = ("krum", "fedavg", "rfa", "coordinate-median")
 HEIGHTS = {
     "none": {"fedavg": 0.6, "rfa": 0.58, "krum": 0.5, "coordinate-median": 0.5},
     "data": {"fedavg": 0.4, "rfa": 0.45, "krum": 0.48, "coordinate-median": 0.3},
@@ -29,7 +29,7 @@ def a_sweep(**changes: Any) -> Sweep:
         "tasks": {"tests.tiny:TASK": "tiny"},
         "levels": [0.25],
         "attacks": ["data", "omniscient"],
-        "defences": list(DEFENCES),
+        "defenses": list(DEFENSES),
         "seeds": [1, 2],
         "settings": {"rounds": 20},
     }
@@ -68,7 +68,7 @@ def rows_of(table: Table) -> list[dict[str, Any]]:
     return [dict(zip(table.head, row, strict=True)) for row in table.rows]
 
 
-def test_private_defences_come_first_and_say_so() -> None:
+def test_private_defenses_come_first_and_say_so() -> None:
     (matrix,) = shown(a_sweep()).matrices
     assert matrix.columns == ["fedavg", "rfa", "krum", "coordinate-median"]
     assert matrix.groups == 2 * ["under the secure sum"] + 2 * ["see single updates"]
@@ -86,7 +86,7 @@ def test_the_worst_case_is_the_least_over_attacks_of_the_mean_over_seeds() -> No
 
 
 def test_without_corruption_is_no_attack() -> None:
-    heights = {**HEIGHTS, "none": dict.fromkeys(DEFENCES, 0.01)}
+    heights = {**HEIGHTS, "none": dict.fromkeys(DEFENSES, 0.01)}
     (matrix,) = shown(a_sweep(), heights).matrices
     assert matrix.entries[-1][1].value == pytest.approx(40)
 
@@ -148,20 +148,20 @@ def test_tasks_are_pictures_of_their_own() -> None:
 
 
 def test_accuracy_does_not_tell_of_a_backdoor_so_the_terminal_and_json_do() -> None:
-    sweep = a_sweep(attacks=["backdoor"], defences=["fedavg", "rfa"], seeds=[1])
+    sweep = a_sweep(attacks=["backdoor"], defenses=["fedavg", "rfa"], seeds=[1])
     found = [
         result(cell, 0.6, backdoor=0.97 if cell.value == "backdoor" else None)
         for cell in cells(sweep)
     ]
     (bout,) = bouts(sweep, found)
     assert backdoors(bout) == "The backdoor works: fedavg 97 %, rfa 97 %"
-    shares = {(run["attack"], run["defence"]): run["backdoor"] for run in to_plain(bout)["runs"]}
+    shares = {(run["attack"], run["defense"]): run["backdoor"] for run in to_plain(bout)["runs"]}
     assert shares["backdoor", "rfa"] == pytest.approx(0.97)
     assert shares["none", "rfa"] is None
 
 
 def test_private_is_what_the_secure_sum_takes_as_it_is_set_up() -> None:
-    defences = ["bucketing,groups=12,label=pairs", "bucketing", "rfa", "krum"]
-    sweep = a_sweep(attacks=["data"], defences=defences, settings={"devices_per_round": 24})
+    defenses = ["bucketing,groups=12,label=pairs", "bucketing", "rfa", "krum"]
+    sweep = a_sweep(attacks=["data"], defenses=defenses, settings={"devices_per_round": 24})
     (bout,) = bouts(sweep, [result(cell, 0.5) for cell in cells(sweep)])
     assert set(bout.private) == {"bucketing", "rfa"}

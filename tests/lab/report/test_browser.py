@@ -102,7 +102,7 @@ def test_every_line_has_a_path(shown: Browser) -> None:
     assert count(shown, f"{TRAINING} .view:not(.other) .chart > svg path.line:not([d^=M])") == 0
 
 
-def test_colour_is_not_the_only_difference(shown: Browser) -> None:
+def test_color_is_not_the_only_difference(shown: Browser) -> None:
     script = """
         return [...document.querySelectorAll(`${arguments[0]} .view:not(.other) .swatch`)].map(
           (svg) => [svg.getAttribute("class"), svg.innerHTML])
@@ -241,18 +241,18 @@ def test_phone(shown: Browser) -> None:
 def contrast(window: Browser, selector: str) -> float:
     """How much a text stands out from the page, from 1 to 21."""
     script = """
-        const colour = (node, name) => getComputedStyle(node)[name].match(/[0-9.]+/g).map(Number);
+        const color = (node, name) => getComputedStyle(node)[name].match(/[0-9.]+/g).map(Number);
         const node = document.querySelector(arguments[0]);
-        return [colour(node, arguments[1]), colour(document.body, "backgroundColor")];
+        return [color(node, arguments[1]), color(document.body, "backgroundColor")];
     """
     name = "stroke" if "path" in selector else "fill" if "text" in selector else "color"
     pair = window.run(script, selector, name)
-    light, dark = sorted((_luminance(colour) for colour in pair), reverse=True)
+    light, dark = sorted((_luminance(color) for color in pair), reverse=True)
     return (light + 0.05) / (dark + 0.05)
 
 
-def _luminance(colour: list[float]) -> float:
-    parts = [value / 255 for value in colour[:3]]
+def _luminance(color: list[float]) -> float:
+    parts = [value / 255 for value in color[:3]]
     even = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in parts]
     return 0.2126 * even[0] + 0.7152 * even[1] + 0.0722 * even[2]
 
@@ -272,8 +272,8 @@ def test_contrast(shown: Browser, scheme: str) -> None:
         "nav a",
     ):
         assert contrast(shown, selector) >= 4.5, selector
-    for colour in range(4):
-        assert contrast(shown, f"path.line.c{colour}") >= 3, colour
+    for color in range(4):
+        assert contrast(shown, f"path.line.c{color}") >= 3, color
 
 
 def test_on_paper(shown: Browser, tmp_path: Path) -> None:

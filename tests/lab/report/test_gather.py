@@ -24,7 +24,7 @@ from rfa.lab.report.exhibit import (
 )
 from rfa.lab.report.gather import Result, gather
 from rfa.lab.report.markdown import section
-from rfa.lab.report.style import COLOURS, looks
+from rfa.lab.report.style import COLORS, looks
 from rfa.lab.runs.sweep import Cell, Sweep, cells, make_sweep, settle
 
 TINY = {"task": "tests.tiny:TASK", "corruption": "data", "rounds": 20}
@@ -227,7 +227,7 @@ def test_pictures_are_png_and_pdf_one_for_each_view(tmp_path: Path) -> None:
 
 def test_a_label_looks_the_same_in_every_picture() -> None:
     assert looks(EXHIBIT) == {"RFA": 0, "FedAvg": 1, "bound": 2}
-    assert len(set(COLOURS)) == len(COLOURS) == 8
+    assert len(set(COLORS)) == len(COLORS) == 8
 
 
 def test_a_bound_looks_like_what_it_bounds() -> None:

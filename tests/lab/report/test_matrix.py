@@ -66,9 +66,9 @@ def test_every_number_can_be_read_on_its_shade() -> None:
         assert (high + 0.05) / (low + 0.05) >= 4.5, paper
 
 
-def luminance(colour: str) -> float:
+def luminance(color: str) -> float:
     """As the guidelines for accessible pages define it."""
-    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     red, green, blue = (
         part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
     )
@@ -104,7 +104,7 @@ def test_each_view_is_a_picture_and_markdown_has_its_numbers(tmp_path: Path) -> 
     )
     assert [path.name for path in draw(exhibit, tmp_path)] == ["arena.png", "arena-text-data.png"]
     lines = list(section(exhibit, ["a.png", "b.png"]))
-    assert "![Attacks and defences: text data](b.png)" in lines
+    assert "![Attacks and defenses: text data](b.png)" in lines
     assert "| omniscient | 0.5 | 26.5 | 33.0 |" in lines
     assert "| no corruption | 53.2 | 50.0 |  |" in lines
     assert "- 150 rounds" in lines

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from rfa.cli.main import main
 from rfa.lab.attacks.registry import BUILT_IN, POISONS
 from rfa.lab.report.exhibit import load
-from rfa.lab.runs.arena import arena_plan, parse_defence, usual_attacks, usual_defences
+from rfa.lab.runs.arena import arena_plan, parse_defense, usual_attacks, usual_defenses
 from rfa.lab.runs.sweep import cells, make_sweep
 from rfa.lab.settings.config import ConfigError
 from rfa.lab.settings.settings import AGGREGATORS, SUMMED
@@ -22,7 +22,7 @@ TASK = "tests.tiny:TASK"
 BASE: dict[str, Any] = {"tasks": {TASK: "tiny"}}
 ARENA = (
     "arena", TASK, "--rounds", "3", "--eval-every", "1", "--attack", "omniscient", "--attack",
-    "tests.tiny:backwards", "--defence", "krum", "--defence", "rfa", "--defence",
+    "tests.tiny:backwards", "--defense", "krum", "--defense", "rfa", "--defense",
     "rfa,nu=0.5,label=wide RFA", "--level", "0.2",
 )  # fmt: skip
 
@@ -35,7 +35,7 @@ def runs(**changes: Any) -> list[Any]:
     return list(cells(make_sweep("arena", arena_plan("arena", BASE | changes))))
 
 
-def test_by_default_all_attacks_meet_all_defences() -> None:
+def test_by_default_all_attacks_meet_all_defenses() -> None:
     found = runs()
     attacks = {"none", *find_task(TASK).poisons, *POISONS, *BUILT_IN}
     assert {cell.settings.corruption for cell in found} == attacks
@@ -45,13 +45,13 @@ def test_by_default_all_attacks_meet_all_defences() -> None:
 
 
 def test_no_corruption_is_the_same_run_at_every_level() -> None:
-    clean = [cell.settings for cell in runs(defences=["rfa"]) if cell.value == "none"]
+    clean = [cell.settings for cell in runs(defenses=["rfa"]) if cell.value == "none"]
     assert len(clean) == 2
     assert clean[0] == clean[1]
 
 
 def test_only_what_can_be_summed_defends_under_the_secure_sum() -> None:
-    assert usual_defences({"secure": "ring"}) == [name for name in SUMMED if name != "sgd"]
+    assert usual_defenses({"secure": "ring"}) == [name for name in SUMMED if name != "sgd"]
     assert {cell.line for cell in runs(settings={"secure": "ring"})} < set(SUMMED)
 
 
@@ -63,11 +63,11 @@ def test_several_tasks_share_the_attacks_that_all_have() -> None:
     }
 
 
-def test_a_defence_has_settings_of_its_own() -> None:
-    found = {cell.line: cell.settings for cell in runs(defences=["rfa,budget=5,nu=1", "rfa"])}
+def test_a_defense_has_settings_of_its_own() -> None:
+    found = {cell.line: cell.settings for cell in runs(defenses=["rfa,budget=5,nu=1", "rfa"])}
     assert (found["rfa budget=5 nu=1"].budget, found["rfa budget=5 nu=1"].nu) == (5, 1.0)
     assert found["rfa"].budget == 3
-    assert parse_defence("fedavg,personalize=yes")["personalize"] is True
+    assert parse_defense("fedavg,personalize=yes")["personalize"] is True
 
 
 @pytest.mark.parametrize(
@@ -82,15 +82,15 @@ def test_a_defence_has_settings_of_its_own() -> None:
         ({"attacks": ["data", "data"]}, "the attack 'data' is given twice"),
         ({"attacks": ["shout"]}, "no corruption is called 'shout': give one of none, gaussian"),
         ({"attacks": "data"}, "attacks must be a list of names, not 'data'"),
-        ({"defences": ["shield"]}, "no defence is called 'shield': give one of fedavg, rfa"),
-        ({"defences": ["rfa", "rfa"]}, "the defence 'rfa' is given twice"),
-        ({"defences": ["rfa", "rfa,nu=0.0"]}, "'rfa' and 'rfa nu=0.0' are the same"),
-        ({"defences": ["rfa,nu"]}, "'nu' in the defence 'rfa,nu' is no setting: write name=value"),
-        ({"defences": ["rfa,nu=big"]}, "nu must be a number, not 'big'"),
-        ({"defences": ["rfa,iid=perhaps"]}, "iid must be yes or no"),
-        ({"defences": ["rfa,speed=3"]}, "no setting is called 'speed'"),
-        ({"defences": ["rfa,rho=0.3"]}, "cannot have its own rho"),
-        ({"defences": ["krum"], "settings": {"secure": "ring"}}, "krum must see single updates"),
+        ({"defenses": ["shield"]}, "no defense is called 'shield': give one of fedavg, rfa"),
+        ({"defenses": ["rfa", "rfa"]}, "the defense 'rfa' is given twice"),
+        ({"defenses": ["rfa", "rfa,nu=0.0"]}, "'rfa' and 'rfa nu=0.0' are the same"),
+        ({"defenses": ["rfa,nu"]}, "'nu' in the defense 'rfa,nu' is no setting: write name=value"),
+        ({"defenses": ["rfa,nu=big"]}, "nu must be a number, not 'big'"),
+        ({"defenses": ["rfa,iid=perhaps"]}, "iid must be yes or no"),
+        ({"defenses": ["rfa,speed=3"]}, "no setting is called 'speed'"),
+        ({"defenses": ["rfa,rho=0.3"]}, "cannot have its own rho"),
+        ({"defenses": ["krum"], "settings": {"secure": "ring"}}, "krum must see single updates"),
     ],
 )
 def test_what_makes_no_sense_is_named(change: dict[str, Any], text: str) -> None:
@@ -115,7 +115,7 @@ def test_the_matrix_is_kept_and_drawn(out: Path) -> None:
     assert matrix.columns == ["rfa", "wide RFA", "krum"]
     assert matrix.rows == ["no corruption", "omniscient", "tests.tiny:backwards", "worst case"]
     assert exhibit.command.startswith(f"rfa arena {TASK} --attack omniscient")
-    assert "--defence 'rfa,nu=0.5,label=wide RFA' --level 0.2 --seeds 1" in exhibit.command
+    assert "--defense 'rfa,nu=0.5,label=wide RFA' --level 0.2 --seeds 1" in exhibit.command
     assert (out / "pictures/arena-tests.tiny-TASK.png").exists()
 
 
@@ -125,15 +125,15 @@ def test_a_second_time_prints_the_same_numbers_as_json(out: Path) -> None:
     (level,) = json.loads(result.stdout)["levels"]
     assert level["level"] == 0.2
     least = {
-        one["defence"]: min(
+        one["defense"]: min(
             run["test_accuracy"]
             for run in level["runs"]
-            if run["defence"] == one["defence"] and run["attack"] != "none"
+            if run["defense"] == one["defense"] and run["attack"] != "none"
         )
         for one in level["worst"]
     }
-    assert {one["defence"]: one["test_accuracy"] for one in level["worst"]} == least
-    assert {one["defence"]: one["private"] for one in level["worst"]} == {
+    assert {one["defense"]: one["test_accuracy"] for one in level["worst"]} == least
+    assert {one["defense"]: one["private"] for one in level["worst"]} == {
         "rfa": True,
         "wide RFA": True,
         "krum": False,

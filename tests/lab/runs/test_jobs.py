@@ -184,7 +184,7 @@ def test_longer_runs_are_thought_to_take_longer() -> None:
     assert in_words(3600 * 6.3) == "about 6.3 hours"
 
 
-def test_the_pace_of_the_machine_is_learnt(tmp_path: Path) -> None:
+def test_the_pace_of_the_machine_is_learned(tmp_path: Path) -> None:
     settings = tiny(rounds=5)
     row = run(settings, Options(tmp_path, workers=1), Silent())
     assert pace([]) == 1.0

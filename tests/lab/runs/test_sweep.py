@@ -63,7 +63,7 @@ def test_lines_win_over_panels_and_panels_over_settings() -> None:
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"colour": "red"}, "'colour'"),
+        ({"color": "red"}, "'color'"),
         ({"seeds": []}, "seeds must be a list"),
         ({"seeds": 3}, "seeds must be a list"),
         ({"seeds": ["one"]}, "seed must be a whole number"),

@@ -1,4 +1,4 @@
-"""Settings without a meaning are refused; the server's optimisers do what they say."""
+"""Settings without a meaning are refused; the server's optimizers do what they say."""
 
 from __future__ import annotations
 

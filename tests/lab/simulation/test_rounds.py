@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rfa.aggregators.clear.defenses import Bulyan, MeaMed, NearestNeighbourMixing
+from rfa.aggregators.clear.defenses import Bulyan, MeaMed, NearestNeighborMixing
 from rfa.aggregators.clear.paper import SeesUpdates, TrimmedMean
 from rfa.aggregators.weiszfeld import one_step, weiszfeld
 from rfa.lab.settings.settings import AGGREGATORS, Settings
@@ -87,12 +87,12 @@ def test_huge_finite_updates_are_not_taken_for_broken_ones(name: str) -> None:
     assert aggregate(updates, weights, settings(aggregator=name)).dropped == ()
 
 
-def test_defences_expect_the_corrupted_share_as_far_as_they_can() -> None:
+def test_defenses_expect_the_corrupted_share_as_far_as_they_can() -> None:
     updates, weights = cloud()
     expected: dict[str, SeesUpdates] = {
         "meamed": MeaMed(5),
         "bulyan": Bulyan(2),
-        "nnm": NearestNeighbourMixing(5, TrimmedMean(5 / 12)),
+        "nnm": NearestNeighborMixing(5, TrimmedMean(5 / 12)),
     }
     for name, aggregator in expected.items():
         found = aggregate(updates, weights, settings(aggregator=name, krum_share=0.4))
@@ -139,7 +139,7 @@ def test_local_steps_go_on_through_the_same_batches() -> None:
     assert sorted(np.concatenate(plan.batches[:3]).tolist()) == list(range(20))
 
 
-def test_personalisation_is_algorithm_4() -> None:
+def test_personalization_is_algorithm_4() -> None:
     devices = tiny_devices(personalize=True, aggregator="fedavg", local_epochs=1)
     rng = np.random.default_rng(0)
     w = devices.initial()
@@ -158,7 +158,7 @@ def test_personalisation_is_algorithm_4() -> None:
     assert np.allclose(update, moved - w, atol=1e-5)
 
 
-def test_personalisation_serves_devices_better() -> None:
+def test_personalization_serves_devices_better() -> None:
     shared = tiny_devices(aggregator="fedavg", devices_per_round=24, local_epochs=5)
     state, _, engine = play(shared, 10)
     own = tiny_devices(aggregator="fedavg", devices_per_round=24, local_epochs=5, personalize=True)

@@ -25,7 +25,7 @@ WAYS: list[dict[str, Any]] = [
     {"groups": 3},
     {"groups": 3, "aggregator": "rfa-one-step"},
     {"aggregator": "bucketing", "groups": 3},
-    {"aggregator": "centred-clipping"},
+    {"aggregator": "centered-clipping"},
     {"aggregator": "adaptive-clipping"},
 ]
 BUDGETS = (1, 2, 3, 6)

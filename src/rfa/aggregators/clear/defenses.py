@@ -1,18 +1,18 @@
-"""Defences from the literature after the paper's comparators; all look at single updates.
+"""Defenses from the literature after the paper's comparators; all look at single updates.
 
-MeaMed (Xie et al. 2018), Bulyan (El Mhamdi et al. 2018), centred clipping (Karimireddy et al.
+MeaMed (Xie et al. 2018), Bulyan (El Mhamdi et al. 2018), centered clipping (Karimireddy et al.
 2021), and two that come before another aggregator: bucketing (Karimireddy et al. 2022) and
-nearest-neighbour mixing (Allouah et al. 2023).
+nearest-neighbor mixing (Allouah et al. 2023).
 
     >>> import numpy as np
     >>> from rfa.aggregators.clear.paper import TrimmedMean
     >>> updates = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 2.0], [1e8, 1e8]])
     >>> MeaMed(corrupted=1)(updates).point
     array([1., 1.])
-    >>> NearestNeighbourMixing(corrupted=1, inner=TrimmedMean(1 / 4))(updates).point
+    >>> NearestNeighborMixing(corrupted=1, inner=TrimmedMean(1 / 4))(updates).point
     array([1., 1.])
 
-Where they count points, such as f corrupted ones or the nearest neighbours, they count them
+Where they count points, such as f corrupted ones or the nearest neighbors, they count them
 whatever their weights; where they average or take a median, the weights count.
 """
 
@@ -99,7 +99,7 @@ class Bulyan(SeesUpdates):
 
 @final
 @dataclass(frozen=True)
-class NearestNeighbourMixing(SeesUpdates):
+class NearestNeighborMixing(SeesUpdates):
     """An aggregate of points each of which is replaced by the mean of its nearest.
 
     The weighted mean of the m - f nearest points, itself included, takes the place and the weight
@@ -168,7 +168,7 @@ class Bucketing(SeesUpdates):
 
 @final
 @dataclass(frozen=True, eq=False)
-class CentredClipping(SeesUpdates):
+class CenteredClipping(SeesUpdates):
     """Steps from a start by the weighted mean of the differences, cut to a radius.
 
     A step goes from v to v + sum_i alpha_i (w_i - v) min(1, radius / |w_i - v|). Of the weights
@@ -191,16 +191,16 @@ class CentredClipping(SeesUpdates):
 
     def _aggregate(self, cohort: Cohort) -> Aggregate:
         kernel, weights = cohort.kernel, np.zeros(cohort.cloud.rows)
-        centre = None if self.start is None else cohort.cloud.flatten(self.start, "start")
-        if centre is not None and not np.isfinite(centre).all():
+        center = None if self.start is None else cohort.cloud.flatten(self.start, "start")
+        if center is not None and not np.isfinite(center).all():
             msg = "start must be finite, and is not: mend it, or start at zero with start=None"
             raise InvalidValueError(msg)
         for _ in range(self.steps):
-            distances = np.sqrt(kernel.norms) if centre is None else kernel.centre(centre)
+            distances = np.sqrt(kernel.norms) if center is None else kernel.center(center)
             step = cohort.alpha * kept_shares(distances, self.radius)
             weights = (1 - step.sum()) * weights + step
             kernel.combine(step)
-            centre = kernel.read(slice(cohort.cloud.dim), np.float64)
+            center = kernel.read(slice(cohort.cloud.dim), np.float64)
         return Aggregate(cohort.restore(kernel.read), cohort.spread(weights), cohort.dropped)
 
 

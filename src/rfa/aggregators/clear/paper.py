@@ -7,7 +7,7 @@ Krum and multi-Krum (Blanchard et al. 2017). Each is a value that is called with
     >>> updates = np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0], [1e8, 1e8]])
     >>> CoordinateMedian()(updates).point
     array([1., 1.])
-    >>> Krum(corrupted=1, neighbours=2)(updates).point
+    >>> Krum(corrupted=1, neighbors=2)(updates).point
     array([1., 1.])
 
 None of them can be had from sums over devices, so none works under secure aggregation. That is
@@ -27,7 +27,7 @@ from rfa._types import Array, Floats
 from rfa.errors import InvalidValueError
 from rfa.numerics.coordinatewise import column_median, column_trimmed_mean
 from rfa.numerics.distances import weighted_quantile
-from rfa.numerics.pairwise import krum_neighbours, krum_scores, pair_squares
+from rfa.numerics.pairwise import krum_neighbors, krum_scores, pair_squares
 from rfa.numerics.points import Rows
 from rfa.numerics.weighted import Cohort, OnBad, read_cohort
 
@@ -161,7 +161,7 @@ class NormClipping(SeesUpdates):
 @final
 @dataclass(frozen=True)
 class MultiKrum(SeesUpdates):
-    """The weighted mean of the points that have the nearest neighbours.
+    """The weighted mean of the points that have the nearest neighbors.
 
     The score of a point is the sum of its squared distances to some nearest others, whatever
     their weights; the points with the lowest scores are averaged.
@@ -169,20 +169,20 @@ class MultiKrum(SeesUpdates):
     Attributes:
         corrupted: how many of the m points may be corrupted, f, less than half of them.
         keep: how many points are averaged; m - f by default.
-        neighbours: how many others a score is made of; m - f - 2 by default, and at least 1.
+        neighbors: how many others a score is made of; m - f - 2 by default, and at least 1.
     """
 
     corrupted: int
     keep: int | None = None
-    neighbours: int | None = None
+    neighbors: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse numbers of points without a meaning."""
-        _check_krum(self.corrupted, keep=self.keep, neighbours=self.neighbours)
+        _check_krum(self.corrupted, keep=self.keep, neighbors=self.neighbors)
 
     def _aggregate(self, cohort: Cohort) -> Aggregate:
         keep = cohort.cloud.rows - self.corrupted if self.keep is None else self.keep
-        return _multi_krum(cohort, self.corrupted, keep, self.neighbours)
+        return _multi_krum(cohort, self.corrupted, keep, self.neighbors)
 
 
 @final
@@ -192,18 +192,18 @@ class Krum(SeesUpdates):
 
     Attributes:
         corrupted: how many of the m points may be corrupted, f, less than half of them.
-        neighbours: how many others a score is made of; m - f - 2 by default, and at least 1.
+        neighbors: how many others a score is made of; m - f - 2 by default, and at least 1.
     """
 
     corrupted: int
-    neighbours: int | None = None
+    neighbors: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse numbers of points without a meaning."""
-        _check_krum(self.corrupted, neighbours=self.neighbours)
+        _check_krum(self.corrupted, neighbors=self.neighbors)
 
     def _aggregate(self, cohort: Cohort) -> Aggregate:
-        return _multi_krum(cohort, self.corrupted, 1, self.neighbours)
+        return _multi_krum(cohort, self.corrupted, 1, self.neighbors)
 
 
 def aggregate_of(cohort: Cohort, answer: Array, weights: Floats | None = None) -> Aggregate:
@@ -230,15 +230,15 @@ def _check_krum(corrupted: Any, **counts: Any) -> None:
             check_count(name, count)
 
 
-def _multi_krum(cohort: Cohort, corrupted: int, keep: int, neighbours: int | None) -> Aggregate:
+def _multi_krum(cohort: Cohort, corrupted: int, keep: int, neighbors: int | None) -> Aggregate:
     m = cohort.cloud.rows
     check_minority("corrupted", corrupted, m)
     if keep > m:
         msg = f"keep={keep} is too many: there are only {m} points"
         raise InvalidValueError(msg)
-    count = krum_neighbours(m, corrupted) if neighbours is None else neighbours
+    count = krum_neighbors(m, corrupted) if neighbors is None else neighbors
     if count >= m:
-        msg = f"neighbours={count} is too many: each of {m} points has only {m - 1} others"
+        msg = f"neighbors={count} is too many: each of {m} points has only {m - 1} others"
         raise InvalidValueError(msg)
     scores = krum_scores(np.sort(pair_squares(cohort), axis=1), count)
     weights = cohort.alpha.copy()

@@ -51,7 +51,7 @@ class DataAttack:
     rng: np.random.Generator
 
 
-def _no_defence(_: Any) -> Floats:
+def _no_defense(_: Any) -> Floats:
     msg = "this attack was not told what the server does: give UpdateAttack its aggregate"
     raise AttackError(msg)
 
@@ -77,7 +77,7 @@ class UpdateAttack:
     weights: Floats
     corrupted: Ints
     rng: np.random.Generator
-    aggregate: Callable[[Any], Floats] = _no_defence
+    aggregate: Callable[[Any], Floats] = _no_defense
 
 
 Poison: TypeAlias = Callable[[Any, Any, DataAttack], tuple[Any, Any]]

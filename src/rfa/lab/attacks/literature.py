@@ -1,6 +1,6 @@
 """Attacks of the literature: what corrupted devices send that know all updates of the round.
 
-None of these asks what the server does with the updates; those of `optimised.py` do. Means and
+None of these asks what the server does with the updates; those of `optimized.py` do. Means and
 deviations are weighted by the devices' weights, as the server's are; with equal weights they are
 those of the papers.
 """

@@ -1,4 +1,4 @@
-"""Attacks that know the defence: they try what the server would make of it, and keep the worst.
+"""Attacks that know the defense: they try what the server would make of it, and keep the worst.
 
 Harm is one thing for all of them: how far the step that the server takes falls short of the honest
 weighted mean, measured along it. That is the progress that the round loses: to first order, the
@@ -39,7 +39,7 @@ def harm(attack: UpdateAttack, honest: Honest, rows: Any) -> float:
 
 
 @corrupts_updates
-def ipm_optimised(attack: UpdateAttack) -> Floats:
+def ipm_optimized(attack: UpdateAttack) -> Floats:
     """Inner-product manipulation (Xie et al. 2020) with the epsilon that harms most."""
     honest = Honest.of(attack)
     return _worst_factor(
@@ -48,7 +48,7 @@ def ipm_optimised(attack: UpdateAttack) -> Floats:
 
 
 @corrupts_updates
-def alie_optimised(attack: UpdateAttack) -> Floats:
+def alie_optimized(attack: UpdateAttack) -> Floats:
     """A little is enough (Baruch et al. 2019) with the z that harms most."""
     honest = Honest.of(attack)
     z = alie_deviations(len(attack.updates), len(attack.corrupted))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from rfa._plugins import PluginError, load_plugin
-from rfa.lab.attacks import corruption
+from rfa.lab.attacks import corruption, optimized
 from rfa.lab.attacks import literature as attacks
-from rfa.lab.attacks import optimized as optimised
 from rfa.lab.attacks.corruption import (
     Corruption,
     DataCorruption,
@@ -24,14 +23,14 @@ BUILT_IN: dict[str, UpdateCorruption] = {
     "sign-flip": attacks.sign_flip,
     "zero-update": attacks.zero_update,
     "ipm": attacks.ipm,
-    "ipm-optimised": optimised.ipm_optimised,
+    "ipm-optimized": optimized.ipm_optimized,
     "alie": attacks.alie,
-    "alie-optimised": optimised.alie_optimised,
+    "alie-optimized": optimized.alie_optimized,
     "mimic": attacks.mimic,
     "min-max": attacks.min_max,
     "min-sum": attacks.min_sum,
     "anchor": attacks.anchor,
-    "anti-median": optimised.anti_median,
+    "anti-median": optimized.anti_median,
 }
 """Corruptions of updates."""
 POISONS: dict[str, DataCorruption] = {"label-flip": label_flip}

@@ -68,7 +68,7 @@ class DataSet:
             file that may lie there under either name; it is downloaded under the first one.
         sources: where they come from, in the same order.
         origin: the page about it.
-        licence: the terms under which it is given away.
+        license: the terms under which it is given away.
         paper: the counts of the paper, rounded as there; None if it is not in its table.
         note: what else one should know.
     """
@@ -78,7 +78,7 @@ class DataSet:
     files: tuple[str, ...]
     sources: tuple[Source, ...]
     origin: str
-    licence: str
+    license: str
     paper: Counts | None
     note: str
 
@@ -112,7 +112,7 @@ _EMNIST = DataSet(
         ),
     ),
     origin="https://huggingface.co/datasets/flwrlabs/femnist",
-    licence="BSD-2-Clause (LEAF); images of NIST SD 19, a work of the US government",
+    license="BSD-2-Clause (LEAF); images of NIST SD 19, a work of the US government",
     paper=Counts(1000, 204_000, 23_000, median=160, max=418, min=92, classes=62),
     note="The paper takes 1000 of the writers.",
 )
@@ -129,7 +129,7 @@ _SHAKESPEARE = DataSet(
         ),
     ),
     origin="https://github.com/TheMITTech/shakespeare",
-    licence="the text is in the public domain",
+    license="the text is in the public domain",
     paper=Counts(628, 2_200_000, 250_000, median=1170, max=70_600, min=90, classes=53),
     note="",
 )
@@ -147,7 +147,7 @@ _SENT140 = DataSet(
         _VECTORS,
     ),
     origin="https://huggingface.co/datasets/stanfordnlp/sentiment140",
-    licence="for research, under the terms of its authors: see its page",
+    license="for research, under the terms of its authors: see its page",
     paper=Counts(877, 57_000, 15_000, median=55, max=479, min=40, classes=2),
     note="It is read with the word vectors of glove, which come with it.",
 )
@@ -158,7 +158,7 @@ _GLOVE = DataSet(
     files=(_VECTOR_FILES,),
     sources=(_VECTORS,),
     origin="https://nlp.stanford.edu/projects/glove/",
-    licence="Public Domain Dedication and License (PDDL) 1.0",
+    license="Public Domain Dedication and License (PDDL) 1.0",
     paper=None,
     note="862 MB are downloaded for one member of the archive; the rest is thrown away.",
 )
@@ -169,7 +169,7 @@ _GLYPHS = DataSet(
     files=(),
     sources=(),
     origin="made on the spot",
-    licence="that of this package",
+    license="that of this package",
     paper=None,
     note="Nothing to download: for trials and tests.",
 )

@@ -55,7 +55,7 @@ def _get_one(source: Source, target: Path, on_progress: FileProgress | None) -> 
         _get_shards(source, source.split, target, on_progress)
     else:
         check = _zip_check(source.holds) if source.holds else _check_for(target)
-        _fetch(source, target, check, _labelled(on_progress, target.name))
+        _fetch(source, target, check, _labeled(on_progress, target.name))
 
 
 def _fetch(
@@ -65,7 +65,7 @@ def _fetch(
     download(source.url, target, **cast("Any", known), check=check, on_progress=progress)
 
 
-def _labelled(on_progress: FileProgress | None, label: str) -> Progress | None:
+def _labeled(on_progress: FileProgress | None, label: str) -> Progress | None:
     if on_progress is None:
         return None
     return lambda done, total: on_progress(label, done, total)
@@ -110,9 +110,9 @@ def _get_member(
         if target.exists():  # another process was faster
             return
         if not archive.exists():
-            _fetch(source, archive, _zip_check(member), _labelled(on_progress, archive.name))
+            _fetch(source, archive, _zip_check(member), _labeled(on_progress, archive.name))
         try:
-            _unpack(archive, member, target, _labelled(on_progress, f"unpacking {member}"))
+            _unpack(archive, member, target, _labeled(on_progress, f"unpacking {member}"))
         except (zipfile.BadZipFile, zlib.error, EOFError, KeyError) as error:
             archive.unlink()
             msg = f"{source.url} is damaged: {error}. It is thrown away; the same call gets it anew"
@@ -157,13 +157,13 @@ def _get_shards(source: Source, split: str, target: Path, on_progress: FileProgr
             shard = folder / f"{hashlib.sha256(url.encode()).hexdigest()[:16]}.parquet"
             label = f"{target.name} ({number} of {len(urls)})"
             if not shard.exists():
-                progress = _labelled(on_progress, label)
+                progress = _labeled(on_progress, label)
                 download(url, shard, check=check_parquet, on_progress=progress)
             shards.append(shard)
         if len(shards) == 1:
             shards[0].replace(target)
         else:
-            _merge(shards, target, _labelled(on_progress, f"merging {target.name}"))
+            _merge(shards, target, _labeled(on_progress, f"merging {target.name}"))
         shutil.rmtree(folder)
 
 

@@ -43,7 +43,7 @@ class Drag:
     target: Vector
 
     def __call__(self, v: Vector, nu: float, others: Sum) -> Sum:
-        """Add what is missing to the step towards the target."""
+        """Add what is missing to the step toward the target."""
         missing = (self.target - v) * others.mass / nu - others.push
         return replace(others, push=others.push + missing, count=others.count + 1)
 

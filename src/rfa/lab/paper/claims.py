@@ -141,23 +141,23 @@ def one_step(evidence: Evidence) -> Verdict:
 
 
 def personal_gain(evidence: Evidence) -> Verdict:
-    """Personalisation raises accuracy on EMNIST without corruption, and under it."""
+    """Personalization raises accuracy on EMNIST without corruption, and under it."""
     verdicts, parts = list[Clear](), list[str]()
     for level in (0.0, HIGH):
         for line in ("FedAvg", "RFA"):
-            plain = evidence.end("personalisation", EMNIST, line, level)
-            own = evidence.end("personalisation", EMNIST, f"{line}, personalised", level)
+            plain = evidence.end("personalization", EMNIST, line, level)
+            own = evidence.end("personalization", EMNIST, f"{line}, personalized", level)
             verdicts.append(ahead(own, plain))
-            parts.append(f"{line} at {level:g}: {say(plain)}, personalised {say(own)}")
+            parts.append(f"{line} at {level:g}: {say(plain)}, personalized {say(own)}")
     return all_of(verdicts), "; ".join(parts)
 
 
 def personal_equal(evidence: Evidence) -> Verdict:
-    """Personalised FedAvg equals personalised RFA on Sent140."""
+    """Personalized FedAvg equals personalized RFA on Sent140."""
     verdicts, parts = list[Clear](), list[str]()
     for level in (0.0, HIGH):
-        mean = evidence.end("personalisation", SENT, "FedAvg, personalised", level)
-        median = evidence.end("personalisation", SENT, "RFA, personalised", level)
+        mean = evidence.end("personalization", SENT, "FedAvg, personalized", level)
+        median = evidence.end("personalization", SENT, "RFA, personalized", level)
         verdicts.append(equal(mean, median))
         parts.append(f"at {level:g}: FedAvg {say(mean)}, RFA {say(median)}")
     return all_of(verdicts), "; ".join(parts)

@@ -70,7 +70,7 @@ class Frozen:
 
     @property
     def steps(self) -> int | None:
-        """Weiszfeld steps from the mean to the neighbourhood of the median."""
+        """Weiszfeld steps from the mean to the neighborhood of the median."""
         near = np.flatnonzero(self.distance <= NEAR)
         return int(near[0]) if near.size else None
 

@@ -1,6 +1,6 @@
 """Least squares whose optimum is known, and Algorithm 1 on it: the setting of thm:rfa:convergence.
 
-A device i draws features phi = Q_i (a_i * s) with random signs s, so that they are centred, have
+A device i draws features phi = Q_i (a_i * s) with random signs s, so that they are centered, have
 length |a_i| in every draw and covariance H_i = Q_i diag(a_i^2) Q_i^T, and answers
 y = phi^T w_i* + N(0, sigma_i^2). All that the theorem speaks of is then known exactly.
 """
@@ -71,7 +71,7 @@ class Problem:
         return (self.axes * self.scales[:, None] ** 2) @ self.axes.transpose(0, 2, 1)
 
     @cached_property
-    def minimiser(self) -> Floats:
+    def minimizer(self) -> Floats:
         """w* = H^-1 (1/n) sum_i H_i w_i*."""
         pulls: Floats = np.einsum("nij,nj->i", self.covariances, self.optima) / self.n
         return self._inverse @ pulls
@@ -113,7 +113,7 @@ def two_groups(  # noqa: PLR0913
         d: the number of features.
         omega_y: the heterogeneity Omega_{Y|X}, exactly.
         skew: the heterogeneity of the covariances: their eigenvalues are in [1, 1 + skew].
-        share: the share of the smaller group. The median favours the larger one; w* does not.
+        share: the share of the smaller group. The median favors the larger one; w* does not.
         sigma: the standard deviation of the noise.
     """
     rng = stream(n, "two groups", d)
@@ -145,7 +145,7 @@ def two_worlds(n: int, d: int, rho: float, omega_y: float) -> tuple[Problem, Pro
 
     Half of the devices show an optimum of 0 and half one at distance Omega_{Y|X}, by training on
     such data. In the first world, rho n of those that show 0 lie: theirs is the other one. In the
-    second, rho n of the others do. The minimisers are 2 rho Omega_{Y|X} apart and every message has
+    second, rho n of the others do. The minimizers are 2 rho Omega_{Y|X} apart and every message has
     the same law in both, so for every algorithm and every w that it returns
     max |w - w*| >= rho Omega_{Y|X}: in one of the two worlds this has probability at least 1/2.
     That is the lower bound after thm:rfa:convergence with the constant 1.
@@ -315,7 +315,7 @@ def play(
         held &= bad.sum(axis=1) <= plan.theta * plan.m + SLACK
         for run, points in enumerate(models):
             if plan.attack and bad[run].any():
-                view = View(points[~bad[run]], bad[run].sum(), w[run], problem.minimiser)
+                view = View(points[~bad[run]], bad[run].sum(), w[run], problem.minimizer)
                 points[bad[run]] = ATTACKS[plan.attack](view)
             w[run], excess = _aggregate(points, w[run], plan.steps)
             eps = max(eps, excess)
@@ -329,7 +329,7 @@ def draw_liars(problem: Problem, rho: float) -> Ints:
 
 
 def _squares(w: Floats, problem: Problem) -> Floats:
-    return ((w - problem.minimiser) ** 2).sum(axis=1)
+    return ((w - problem.minimizer) ** 2).sum(axis=1)
 
 
 def _aggregate(points: Floats, w: Floats, steps: int) -> tuple[Floats, float]:

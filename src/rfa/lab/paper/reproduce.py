@@ -49,7 +49,7 @@ class Experiment:
     Attributes:
         name: the name of its file.
         kind: what is done: runs of a sweep, with what else they show (the weights in their
-            rounds, the table of corruptions, attacks and defences), frozen cohorts, the data
+            rounds, the table of corruptions, attacks and defenses), frozen cohorts, the data
             table, the theorem.
         plan: what its file says.
         scale: how much is done.

@@ -225,7 +225,7 @@ def _tables(how: Size, say: Tell) -> Iterator[Table]:
 
 def _twist(flat: float) -> list[float]:
     problem = ls.twisted(flat)
-    off = float(np.linalg.norm(problem.optima - problem.minimiser, axis=1).max())
+    off = float(np.linalg.norm(problem.optima - problem.minimizer, axis=1).max())
     return [flat, problem.omega_x * problem.omega_y, problem.omega_x_norm * problem.omega_y, off]
 
 

@@ -1,6 +1,6 @@
 """From the runs of an arena to a matrix for each level, and who is ahead in it.
 
-The worst case of a defence is the attack under which it ends lowest; a rank counts who is ahead of
+The worst case of a defense is the attack under which it ends lowest; a rank counts who is ahead of
 it, and those who are shown with the same number share a rank.
 """
 
@@ -30,7 +30,7 @@ OURS = ("rfa", "rfa-one-step")
 
 @dataclass(frozen=True)
 class Score:
-    """The end of the runs of one attack against one defence.
+    """The end of the runs of one attack against one defense.
 
     Attributes:
         spread: their accuracies.
@@ -58,44 +58,44 @@ class Bout:
     Attributes:
         panel: the panel of the sweep.
         attacks: the attacks.
-        defences: the aggregator of each defence, by its label, in the order of the columns.
-        scores: what came out, by attack (or none) and defence.
-        private: the defences that can run under the secure sum, set up as they are.
+        defenses: the aggregator of each defense, by its label, in the order of the columns.
+        scores: what came out, by attack (or none) and defense.
+        private: the defenses that can run under the secure sum, set up as they are.
     """
 
     panel: Part
     attacks: Sequence[str]
-    defences: Mapping[str, str]
+    defenses: Mapping[str, str]
     scores: Mapping[tuple[str, str], Score]
     private: Sequence[str]
 
     @property
     def ours(self) -> list[str]:
-        """The defences of the paper."""
-        return [label for label, aggregator in self.defences.items() if aggregator in OURS]
+        """The defenses of the paper."""
+        return [label for label, aggregator in self.defenses.items() if aggregator in OURS]
 
-    def height(self, attack: str, defence: str) -> float:
+    def height(self, attack: str, defense: str) -> float:
         """The mean accuracy, in per cent; NaN where nothing was run."""
-        score = self.scores.get((attack, defence))
+        score = self.scores.get((attack, defense))
         return score.spread.mean if score else math.nan
 
     def heights(self, attack: str) -> dict[str, float]:
-        """The accuracies of all defences under an attack, or in their worst cases."""
+        """The accuracies of all defenses under an attack, or in their worst cases."""
         if attack == WORST:
-            return {defence: self.worst(defence)[1] for defence in self.defences}
-        return {defence: self.height(attack, defence) for defence in self.defences}
+            return {defense: self.worst(defense)[1] for defense in self.defenses}
+        return {defense: self.height(attack, defense) for defense in self.defenses}
 
-    def worst(self, defence: str) -> tuple[str, float]:
-        """The attack that hurts a defence most, and its accuracy under it."""
-        known = {attack: self.height(attack, defence) for attack in self.attacks}
+    def worst(self, defense: str) -> tuple[str, float]:
+        """The attack that hurts a defense most, and its accuracy under it."""
+        known = {attack: self.height(attack, defense) for attack in self.attacks}
         known = {attack: value for attack, value in known.items() if math.isfinite(value)}
         least = min(known, key=lambda attack: known[attack], default="")
         return least, known.get(least, math.nan)
 
-    def note_of_worst(self, defence: str) -> str:
+    def note_of_worst(self, defense: str) -> str:
         """Which attack it is, and of how many, where some were not run."""
-        attack, _ = self.worst(defence)
-        known = sum(math.isfinite(self.height(one, defence)) for one in self.attacks)
+        attack, _ = self.worst(defense)
+        known = sum(math.isfinite(self.height(one, defense)) for one in self.attacks)
         some = f"of {known} of {len(self.attacks)} attacks" if known < len(self.attacks) else ""
         return ", ".join(filter(None, (attack, some)))
 
@@ -110,15 +110,15 @@ def rank(heights: Mapping[str, float], name: str, among: Iterable[str] | None = 
 
 def bouts(sweep: Sweep, results: Sequence[Result]) -> list[Bout]:
     """The levels of an arena for which there are runs."""
-    defences = {line.name: str(line.settings["aggregator"]) for line in sweep.lines}
+    defenses = {line.name: str(line.settings["aggregator"]) for line in sweep.lines}
     attacks = [str(value) for value in sweep.values if value != NONE]
     found: list[Bout] = []
     for panel in sweep.panels:
         own = [result for result in results if result.cell.panel == panel.name]
         if own:
             private = {one.cell.line for one in own if one.cell.settings.can_be_secure}
-            ordered = [label for label in defences if label in private]
-            found.append(Bout(panel, attacks, defences, _scores(own), ordered))
+            ordered = [label for label in defenses if label in private]
+            found.append(Bout(panel, attacks, defenses, _scores(own), ordered))
     return found
 
 
@@ -157,9 +157,9 @@ def _matrix(bout: Bout, horizon: str, *, several: bool) -> Matrix:
         title=bout.panel.name,
         label=LABELS[ACCURACY],
         rows=[CLEAN, *bout.attacks, WORST],
-        columns=list(bout.defences),
+        columns=list(bout.defenses),
         entries=entries,
-        groups=[PRIVATE if defence in private else SEEING for defence in bout.defences],
+        groups=[PRIVATE if defense in private else SEEING for defense in bout.defenses],
         summary=1,
         view=str(bout.panel.settings["task"]) if several else "",
         note=". ".join(filter(None, notes)) + ".",
@@ -169,15 +169,15 @@ def _matrix(bout: Bout, horizon: str, *, several: bool) -> Matrix:
 def _row(bout: Bout, attack: str) -> list[Entry]:
     heights = bout.heights(attack)
     return [
-        _entry(bout, attack, defence, height, best=rank(heights, defence) == 1)
-        for defence, height in heights.items()
+        _entry(bout, attack, defense, height, best=rank(heights, defense) == 1)
+        for defense, height in heights.items()
     ]
 
 
-def _entry(bout: Bout, attack: str, defence: str, height: float, *, best: bool) -> Entry:
-    source = bout.worst(defence)[0] if attack == WORST else attack
-    score = bout.scores.get((source, defence), Score(Spread()))
-    note = bout.note_of_worst(defence) if attack == WORST else score.note
+def _entry(bout: Bout, attack: str, defense: str, height: float, *, best: bool) -> Entry:
+    source = bout.worst(defense)[0] if attack == WORST else attack
+    score = bout.scores.get((source, defense), Score(Spread()))
+    note = bout.note_of_worst(defense) if attack == WORST else score.note
     return Entry(height, LOST if score.diverged else "", note, best)
 
 
@@ -217,7 +217,7 @@ def _ranks(found: Sequence[Bout]) -> Table:
 
 
 def _backdoors(found: Sequence[Bout], results: Sequence[Result]) -> list[Table]:
-    """How often a backdoor works, where attacks plant one: by attack and defence, in per cent."""
+    """How often a backdoor works, where attacks plant one: by attack and defense, in per cent."""
     shares: dict[tuple[str, str], dict[str, list[float]]] = {}
     for result in results:
         last = result.evaluations[-1].get(BACKDOOR) if result.evaluations else None
@@ -226,10 +226,10 @@ def _backdoors(found: Sequence[Bout], results: Sequence[Result]) -> list[Table]:
             shares.setdefault(place, {}).setdefault(result.cell.line, []).append(100 * last)
     if not shares:
         return []
-    defences = list(found[0].defences)
+    defenses = list(found[0].defenses)
     rows: list[list[Value]] = []
-    for (panel, attack), by_defence in shares.items():
-        means = {defence: Spread(values).mean for defence, values in by_defence.items()}
+    for (panel, attack), by_defense in shares.items():
+        means = {defense: Spread(values).mean for defense, values in by_defense.items()}
         name = CLEAN if attack == NONE else attack
-        rows.append([panel, name, *(means.get(defence) for defence in defences)])
-    return [Table("How often the backdoor works (%)", ["panel", "attack", *defences], rows)]
+        rows.append([panel, name, *(means.get(defense) for defense in defenses)])
+    return [Table("How often the backdoor works (%)", ["panel", "attack", *defenses], rows)]

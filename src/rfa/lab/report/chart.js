@@ -51,7 +51,7 @@ class Chart {
     this.show(null);
   }
 
-  // The heights of what is seen, with the neighbours to which its lines lead.
+  // The heights of what is seen, with the neighbors to which its lines lead.
   heights(from, to) {
     const log = this.panel.logY;
     const values = this.lines.flatMap(({ x, mean, low, high }) => {
@@ -141,7 +141,7 @@ class Chart {
       return piece.filter(([x]) => x - last >= 26 && ((last = x), true));
     });
     const path = (kind, parts, more) => {
-      const look = { class: `${kind} c${line.colour}`, "data-label": line.label, ...more };
+      const look = { class: `${kind} c${line.color}`, "data-label": line.label, ...more };
       return shape("path", { ...look, d: parts.join("") });
     };
     const marks = marked.map(([x, y]) => `M${at(x, y)}${line.mark}`);

@@ -10,7 +10,7 @@ from typing import Any
 
 from rfa.lab.report.exhibit import Exhibit, Line, Panel
 from rfa.lab.report.heat import heat_figure
-from rfa.lab.report.style import COLOURS, looks
+from rfa.lab.report.style import COLORS, looks
 
 MARKS = ("o", "s", "^", "D", "v", "X", "P")
 """As on the page."""
@@ -93,7 +93,7 @@ def _panel(axes: Any, panel: Panel, numbers: dict[str, int]) -> None:
 
 
 def _line(axes: Any, line: Line, look: int, panel: Panel) -> None:
-    colour = COLOURS[look % len(COLOURS)]
+    color = COLORS[look % len(COLORS)]
     every = max(1, math.ceil(len(line.x) / 8)) if len(line.x) > CROWDED else 1
     axes.plot(
         line.x,
@@ -103,15 +103,15 @@ def _line(axes: Any, line: Line, look: int, panel: Panel) -> None:
         markevery=every,
         markersize=4.5,
         linewidth=1.6,
-        color=colour,
+        color=color,
         label=line.label,
     )
     if line.seeds > 1 and not panel.ticks:
-        axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.18, linewidth=0)
+        axes.fill_between(line.x, line.low, line.high, color=color, alpha=0.18, linewidth=0)
     elif line.seeds > 1:
         ends = [[m - a for m, a in zip(line.mean, line.low, strict=True)]]
         ends.append([b - m for m, b in zip(line.mean, line.high, strict=True)])
-        axes.errorbar(line.x, line.mean, ends, fmt="none", color=colour, alpha=0.6, capsize=3)
+        axes.errorbar(line.x, line.mean, ends, fmt="none", color=color, alpha=0.6, capsize=3)
 
 
 def _save(figure: Any, path: Path) -> None:

@@ -91,7 +91,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Matrix:
-    """A table whose numbers are colours, too.
+    """A table whose numbers are colors, too.
 
     Attributes:
         title: its title.
@@ -101,7 +101,7 @@ class Matrix:
         entries: row by row, one for each column.
         groups: the group of each column; columns of a group stand together.
         summary: how many of the last rows sum up the others.
-        view: matrices of the same view belong to the same picture, and share its colours.
+        view: matrices of the same view belong to the same picture, and share its colors.
         note: what the marks mean, the horizon, and what comes out.
     """
 

@@ -10,7 +10,7 @@ from html import escape
 from typing import Any
 
 from rfa.lab.report.exhibit import Exhibit, Line, Panel
-from rfa.lab.report.style import COLOURS, looks
+from rfa.lab.report.style import COLORS, looks
 
 MARKS = (
     "m-3.5,0a3.5,3.5 0 1,0 7,0a3.5,3.5 0 1,0 -7,0z",  # disc
@@ -83,7 +83,7 @@ def _swatch(style: _Style, *, dashed: bool) -> str:
     dash = f' stroke-dasharray="{style.dash}"' if dashed else ""
     mark = "" if dashed else f'<path class="mark" d="M13,7{style.mark}"/>'
     return (
-        f'<svg class="swatch c{style.colour}" viewBox="0 0 26 14" aria-hidden="true">'
+        f'<svg class="swatch c{style.color}" viewBox="0 0 26 14" aria-hidden="true">'
         f'<path class="line" d="M1,7H25"{dash}/>{mark}</svg>'
     )
 
@@ -167,7 +167,7 @@ def _panel(panel: Panel, styles: Mapping[str, _Style]) -> dict[str, Any]:
 def _line(line: Line, style: _Style) -> dict[str, Any]:
     return {
         "label": line.label,
-        "colour": style.colour,
+        "color": style.color,
         "mark": style.mark,
         "dash": style.dash if line.dashed else "",
         "x": [_finite(x) for x in line.x],
@@ -188,9 +188,9 @@ def _finite(value: float) -> float | None:
 
 @dataclass(frozen=True)
 class _Style:
-    """How a label looks: the colour is never the only difference."""
+    """How a label looks: the color is never the only difference."""
 
-    colour: int
+    color: int
     mark: str
     dash: str
 
@@ -199,7 +199,7 @@ def _styles(exhibit: Exhibit) -> dict[str, _Style]:
     """A style for each label, the same in all panels."""
     return {
         label: _Style(
-            number % len(COLOURS), MARKS[number % len(MARKS)], DASHES[number % len(DASHES)]
+            number % len(COLORS), MARKS[number % len(MARKS)], DASHES[number % len(DASHES)]
         )
         for label, number in looks(exhibit).items()
     }

@@ -80,11 +80,11 @@ def _square(axes: Any, x: int, y: float, entry: Entry, shades: Shading) -> None:
 
 
 def _patch(
-    x: float, y: float, colour: str, width: float = 0.96, height: float = 0.92, **look: Any
+    x: float, y: float, color: str, width: float = 0.96, height: float = 0.92, **look: Any
 ) -> Any:
     from matplotlib.patches import Rectangle  # noqa: PLC0415
 
-    return Rectangle((x - width / 2, y - height / 2), width, height, facecolor=colour, **look)
+    return Rectangle((x - width / 2, y - height / 2), width, height, facecolor=color, **look)
 
 
 def _groups(axes: Any, matrix: Matrix, bottom: float) -> int:
@@ -108,8 +108,8 @@ def _scale(figure: Any, places: list[Any], label: str, shades: Shading) -> None:
     from matplotlib.cm import ScalarMappable  # noqa: PLC0415
     from matplotlib.colors import ListedColormap, Normalize  # noqa: PLC0415
 
-    colours = ScalarMappable(Normalize(shades.low, shades.high), ListedColormap(SHADES))
-    bar = figure.colorbar(colours, ax=places, shrink=0.6, aspect=30, pad=0.02)
+    colors = ScalarMappable(Normalize(shades.low, shades.high), ListedColormap(SHADES))
+    bar = figure.colorbar(colors, ax=places, shrink=0.6, aspect=30, pad=0.02)
     bar.set_label(label, fontsize=8)
     bar.ax.tick_params(labelsize=8)
     bar.outline.set_visible(False)

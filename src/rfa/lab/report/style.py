@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 from rfa.lab.report.exhibit import Exhibit, Matrix
 
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c6d31")
-"""Okabe and Ito's, which colour-blind readers can tell apart; the style sheet has the same."""
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c6d31")
+"""Okabe and Ito's, which color-blind readers can tell apart; the style sheet has the same."""
 FIXED = {"RFA": 0, "FedAvg": 1, "one-step RFA": 2}
 """Lines that look the same in every exhibit."""
 
 
 def looks(exhibit: Exhibit) -> dict[str, int]:
-    """A number for each label of an exhibit, which decides colour and mark.
+    """A number for each label of an exhibit, which decides color and mark.
 
     A bound has the number of the line that it bounds, if its name begins with that line's.
     """
@@ -33,7 +33,7 @@ SHADES = (
     "#00224e", "#123570", "#3b496c", "#575d6d", "#707173",
     "#8a8678", "#a59c74", "#c3b369", "#e1cc55", "#fee838",
 )  # fmt: skip
-"""Of matrices, from low to high: cividis, which looks the same to colour-blind readers; the style
+"""Of matrices, from low to high: cividis, which looks the same to color-blind readers; the style
 sheet has the same."""
 DEEP = 5
 """So many of the shades are deep: white can be read on them, and black on the others."""

@@ -1,4 +1,4 @@
-"""A level of an arena in the terminal and as JSON: the defences, by their worst cases."""
+"""A level of an arena in the terminal and as JSON: the defenses, by their worst cases."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ NARROW = 55
 
 
 def leaders(bout: Bout, width: int) -> Table:
-    """The defences of a level, the best in the worst case first; attacks, where they fit."""
+    """The defenses of a level, the best in the worst case first; attacks, where they fit."""
     attacks = [*bout.attacks]
-    names = [*attacks, max(attacks, key=len), max(bout.defences, key=len)]
+    names = [*attacks, max(attacks, key=len), max(bout.defenses, key=len)]
     if NARROW + sum(len(name) + 2 for name in names) > width:
         attacks.clear()
     worst = bout.heights(WORST)
     order = sorted(worst, key=lambda name: -worst[name] if math.isfinite(worst[name]) else 1.0)
     table = Table(title=bout.panel.name, box=None, title_justify="left", title_style="bold")
-    for name in ("rank", "defence", "private", CLEAN, *attacks, WORST, "by"):
-        table.add_column(name, justify="left" if name in ("defence", "by") else "right")
-    for defence in order:
-        shown = [_number(bout, attack, defence) for attack in (NONE, *attacks)]
-        attack, _ = bout.worst(defence)
-        place = rank(worst, defence)
+    for name in ("rank", "defense", "private", CLEAN, *attacks, WORST, "by"):
+        table.add_column(name, justify="left" if name in ("defense", "by") else "right")
+    for defense in order:
+        shown = [_number(bout, attack, defense) for attack in (NONE, *attacks)]
+        attack, _ = bout.worst(defense)
+        place = rank(worst, defense)
         table.add_row(
             "-" if place is None else str(place),
-            defence,
-            "yes" if defence in bout.private else "no",
+            defense,
+            "yes" if defense in bout.private else "no",
             *shown,
-            _number(bout, attack, defence),
+            _number(bout, attack, defense),
             attack or "-",
         )
     table.caption = backdoors(bout)
@@ -45,18 +45,18 @@ def leaders(bout: Bout, width: int) -> Table:
 def backdoors(bout: Bout) -> str | None:
     """How often backdoors work, where there are such: accuracy does not tell."""
     known = {
-        defence: score.backdoor
-        for (attack, defence), score in bout.scores.items()
+        defense: score.backdoor
+        for (attack, defense), score in bout.scores.items()
         if attack != NONE and math.isfinite(score.backdoor)
     }
     if not known:
         return None
-    parts = (f"{defence} {share:.0f} %" for defence, share in known.items())
+    parts = (f"{defense} {share:.0f} %" for defense, share in known.items())
     return f"The backdoor works: {', '.join(parts)}"
 
 
-def _number(bout: Bout, attack: str, defence: str) -> str:
-    score = bout.scores.get((attack, defence))
+def _number(bout: Bout, attack: str, defense: str) -> str:
+    score = bout.scores.get((attack, defense))
     return f"{score.spread.mean:.1f}{LOST if score.diverged else ''}" if score else "-"
 
 
@@ -68,7 +68,7 @@ def to_plain(bout: Bout) -> dict[str, Any]:
         "runs": [
             {
                 "attack": attack,
-                "defence": defence,
+                "defense": defense,
                 "test_accuracy": _share(score.spread.mean),
                 "lowest": _share(score.spread.low),
                 "highest": _share(score.spread.high),
@@ -76,17 +76,17 @@ def to_plain(bout: Bout) -> dict[str, Any]:
                 "diverged": score.diverged,
                 "backdoor": _share(score.backdoor),
             }
-            for (attack, defence), score in bout.scores.items()
+            for (attack, defense), score in bout.scores.items()
         ],
         "worst": [
             {
-                "defence": defence,
-                "private": defence in bout.private,
-                "attack": bout.worst(defence)[0] or None,
+                "defense": defense,
+                "private": defense in bout.private,
+                "attack": bout.worst(defense)[0] or None,
                 "test_accuracy": _share(height),
-                "rank": rank(worst, defence),
+                "rank": rank(worst, defense),
             }
-            for defence, height in worst.items()
+            for defense, height in worst.items()
         ],
     }
 

@@ -1,11 +1,11 @@
-"""An arena: every attack against every defence, at some levels of corruption, as one sweep.
+"""An arena: every attack against every defense, at some levels of corruption, as one sweep.
 
     tasks = { emnist-linear = "EMNIST linear" }      # with their titles
     levels = [0.1, 0.25]
     attacks = ["data", "omniscient", "mine:attack"]  # left out: all that the tasks have
-    defences = ["fedavg", "rfa", "rfa,nu=0.5,label=wide RFA"]  # left out: all
+    defenses = ["fedavg", "rfa", "rfa,nu=0.5,label=wide RFA"]  # left out: all
 
-A panel of the sweep is a task at a level, a line is a defence, and x is the attack; the first of
+A panel of the sweep is a task at a level, a line is a defense, and x is the attack; the first of
 its values is no corruption at all.
 """
 
@@ -22,11 +22,11 @@ from rfa.lab.settings.settings import AGGREGATORS, FIELDS, NONE, SUMMED, Setting
 from rfa.lab.tasks.registry import find_task
 
 LEVELS = (0.1, 0.25)
-NO_DEFENCES = ("sgd",)
+NO_DEFENSES = ("sgd",)
 """Aggregators that change what devices compute, and average it as FedAvg does."""
 TAKEN = ("task", "aggregator", "corruption", "rho", "seed")
 """Settings that the arena itself decides."""
-OWN = ("tasks", "levels", "attacks", "defences")
+OWN = ("tasks", "levels", "attacks", "defenses")
 LABEL = "label"
 WORDS = {"yes": True, "true": True, "no": False, "false": False}
 
@@ -41,9 +41,9 @@ def arena_plan(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
     levels = _levels(values.get("levels", LEVELS))
     attacks = _attacks(values.get("attacks", ()), list(tasks))
     _check_twice("seed", values.get("seeds", ()))
-    usual = usual_defences(shared)
-    defences = [parse_defence(text) for text in _texts(values, "defences") or usual]
-    defences.sort(key=lambda defence: defence["aggregator"] not in SUMMED)
+    usual = usual_defenses(shared)
+    defenses = [parse_defense(text) for text in _texts(values, "defenses") or usual]
+    defenses.sort(key=lambda defense: defense["aggregator"] not in SUMMED)
     plan = {key: value for key, value in values.items() if key not in OWN}
     plan |= {
         "x": "corruption",
@@ -53,9 +53,9 @@ def arena_plan(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
             for task, title in tasks.items()
             for level in levels
         ],
-        "lines": defences,
+        "lines": defenses,
     }
-    _check_defences(defences, {**shared, "task": next(iter(tasks))})
+    _check_defenses(defenses, {**shared, "task": next(iter(tasks))})
     make_sweep(name, plan)
     return plan
 
@@ -67,24 +67,24 @@ def usual_attacks(tasks: Sequence[str]) -> list[str]:
     return [*shared, *POISONS, *BUILT_IN]
 
 
-def usual_defences(settings: Mapping[str, Any]) -> list[str]:
+def usual_defenses(settings: Mapping[str, Any]) -> list[str]:
     """The aggregators that defend, and that these settings allow."""
     known = SUMMED if settings.get("secure", "off") != "off" else AGGREGATORS
-    return [name for name in known if name not in NO_DEFENCES]
+    return [name for name in known if name not in NO_DEFENSES]
 
 
 def usual_rounds(task: str) -> int:
-    """The rounds that all defences have on a task: the fewest of the paper's."""
+    """The rounds that all defenses have on a task: the fewest of the paper's."""
     defaults = (find_task(task).settings_for(aggregator) for aggregator in AGGREGATORS)
     return min(values.get("rounds", FIELDS["rounds"].default) for values in defaults)
 
 
-def parse_defence(text: str) -> dict[str, Any]:
-    """A defence as the line of a sweep: an aggregator, settings of its own, and a label.
+def parse_defense(text: str) -> dict[str, Any]:
+    """A defense as the line of a sweep: an aggregator, settings of its own, and a label.
 
-    >>> parse_defence("rfa,nu=0.5,start=zero")
+    >>> parse_defense("rfa,nu=0.5,start=zero")
     {'label': 'rfa nu=0.5 start=zero', 'aggregator': 'rfa', 'nu': 0.5, 'start': 'zero'}
-    >>> parse_defence("krum, krum-share=0.3, label=strict Krum")
+    >>> parse_defense("krum, krum-share=0.3, label=strict Krum")
     {'label': 'strict Krum', 'aggregator': 'krum', 'krum_share': 0.3}
 
     Raises:
@@ -93,7 +93,7 @@ def parse_defence(text: str) -> dict[str, Any]:
     aggregator, *rest = (part.strip() for part in text.split(","))
     if aggregator not in AGGREGATORS:
         known = ", ".join(AGGREGATORS)
-        msg = f"no defence is called {aggregator!r}: give one of {known}, with settings of its own "
+        msg = f"no defense is called {aggregator!r}: give one of {known}, with settings of its own "
         msg += "behind it if you like, as in rfa,nu=0.5"
         raise ConfigError(msg)
     own = dict(_setting(part, text) for part in rest)
@@ -105,14 +105,14 @@ def _setting(part: str, whole: str) -> tuple[str, Any]:
     name, equals, value = (piece.strip() for piece in part.partition("="))
     name = name.replace("-", "_")
     if not equals or not value:
-        msg = f"{part!r} in the defence {whole!r} is no setting: write name=value"
+        msg = f"{part!r} in the defense {whole!r} is no setting: write name=value"
         raise ConfigError(msg)
     if name in TAKEN:
-        msg = f"the defence {whole!r} cannot have its own {name}: the arena decides about it"
+        msg = f"the defense {whole!r} cannot have its own {name}: the arena decides about it"
         raise ConfigError(msg)
     if name != LABEL and name not in FIELDS:
         free = ", ".join(field for field in FIELDS if field not in TAKEN)
-        msg = f"no setting is called {name!r}, as in the defence {whole!r}: there are {free}"
+        msg = f"no setting is called {name!r}, as in the defense {whole!r}: there are {free}"
         raise ConfigError(msg)
     return name, value if name == LABEL else _value(name, value)
 
@@ -140,7 +140,7 @@ def _levels(given: Any) -> list[float]:
             raise ConfigError(msg)
         if not 0 < level < 1 / 2:
             msg = f"a level must be between 0 and 0.5, not {level:g}: corrupted devices that are "
-            msg += "the majority pass for the honest ones, whatever the defence"
+            msg += "the majority pass for the honest ones, whatever the defense"
             raise ConfigError(msg)
     _check_twice("level", levels)
     return levels
@@ -161,17 +161,17 @@ def _attacks(given: Any, tasks: Sequence[str]) -> list[str]:
     return attacks
 
 
-def _check_defences(defences: Sequence[Mapping[str, Any]], shared: Mapping[str, Any]) -> None:
+def _check_defenses(defenses: Sequence[Mapping[str, Any]], shared: Mapping[str, Any]) -> None:
     """Refuse two columns of the same name, and two that are the same."""
-    _check_twice("defence", [defence[LABEL] for defence in defences])
+    _check_twice("defense", [defense[LABEL] for defense in defenses])
     seen: dict[Settings, str] = {}
-    for defence in defences:
-        own = {key: value for key, value in defence.items() if key != LABEL}
+    for defense in defenses:
+        own = {key: value for key, value in defense.items() if key != LABEL}
         settings = settle({**shared, **own})
         if settings in seen:
-            msg = f"the defences {seen[settings]!r} and {defence[LABEL]!r} are the same"
+            msg = f"the defenses {seen[settings]!r} and {defense[LABEL]!r} are the same"
             raise ConfigError(msg)
-        seen[settings] = defence[LABEL]
+        seen[settings] = defense[LABEL]
 
 
 def _texts(values: Mapping[str, Any], key: str) -> list[str]:

@@ -23,17 +23,17 @@ AGGREGATORS = {
     "rfa": "the geometric median by smoothed Weiszfeld steps (Algorithms 1 and 2)",
     "rfa-one-step": "one Weiszfeld step from the current model (Algorithm 3)",
     "sgd": "minibatch SGD: one local step on a share of the data, then the mean",
-    "centred-clipping": "steps by the mean of what updates lie off the last one, cut to nu",
+    "centered-clipping": "steps by the mean of what updates lie off the last one, cut to nu",
     "adaptive-clipping": "the mean of the updates, cut to a length that is learned from sums",
     "bucketing": "the geometric median of the means of random groups",
     "coordinate-median": "the median of each coordinate; sees single updates",
     "trimmed-mean": "the mean of each coordinate without its extremes; sees single updates",
     "norm-clipping": "the mean of updates cut to a length; sees single updates",
-    "krum": "the update with the nearest neighbours; sees single updates",
-    "multi-krum": "the mean of the updates with the nearest neighbours; sees single updates",
+    "krum": "the update with the nearest neighbors; sees single updates",
+    "multi-krum": "the mean of the updates with the nearest neighbors; sees single updates",
     "meamed": "the mean of each coordinate's values near its median; sees single updates",
     "bulyan": "the same of updates that Krum chose one by one; sees single updates",
-    "nnm": "nearest-neighbour mixing, then the trimmed mean; sees single updates",
+    "nnm": "nearest-neighbor mixing, then the trimmed mean; sees single updates",
 }
 STARTS = ("mean", "zero")
 WEISZFELD = ("plain", "accelerated", "sub-cohorts")
@@ -45,12 +45,12 @@ TRUST = ("curious", "lying")
 SECURE_ONLY = ("trust", "colluders", "max_dropouts", "dropouts", "radius", "weight_limit")
 RADII = (1e-12, 1e9)
 """The radii for which sums in a ring keep their digits."""
-CLIPPING = ("centred-clipping", "adaptive-clipping")
+CLIPPING = ("centered-clipping", "adaptive-clipping")
 SUMMED = ("fedavg", "rfa", "rfa-one-step", "sgd", *CLIPPING, "bucketing")
 """Aggregators that need sums only; the others must see single updates."""
 GROUPED = ("rfa", "rfa-one-step", "bucketing")
 """Aggregators that may be taken in groups."""
-STEPPED = ("rfa", "centred-clipping")
+STEPPED = ("rfa", "centered-clipping")
 """Aggregators that take as many sums as the budget allows; the others take one."""
 NONE, BACKDOOR = "none", "backdoor"
 LARGEST = 2**62
@@ -65,13 +65,13 @@ def _field(default: Any, text: str) -> Any:
 class Settings:
     """A run: the same settings give the same numbers."""
 
-    task: str = dataclasses.field(metadata={"help": "What is learnt; `rfa tasks` lists them."})
+    task: str = dataclasses.field(metadata={"help": "What is learned; `rfa tasks` lists them."})
     aggregator: str = _field("rfa", "How the server aggregates.")
     corruption: str = _field(
         NONE,
         "What corrupted devices do: none, data, adaptive, label-flip, backdoor, gaussian, "
         "gaussian-replace, omniscient, omniscient-parameters, nan, sign-flip, zero-update, ipm, "
-        "ipm-optimised, alie, alie-optimised, mimic, min-max, min-sum, anchor, anti-median, or "
+        "ipm-optimized, alie, alie-optimized, mimic, min-max, min-sum, anchor, anti-median, or "
         "your own module:function.",
     )
     rho: float = _field(0.0, "The share of the training data on corrupted devices.")
@@ -117,7 +117,7 @@ class Settings:
     trim: float = _field(0.0, "What trimmed-mean cuts on each side; 0: rho.")
     clip: float = _field(0.5, "The quantile of the norms to which norm-clipping cuts.")
     krum_share: float = _field(0.0, "The corrupted share that Krum and its kin expect; 0: rho.")
-    server: str = _field("sgd", "The server's optimiser on the aggregate: sgd or adam.")
+    server: str = _field("sgd", "The server's optimizer on the aggregate: sgd or adam.")
     server_rate: float = _field(0.0, "The server's learning rate; 0: 1 for sgd, 0.01 for adam.")
     server_momentum: float = _field(0.0, "The server's momentum (adam: its beta_1).")
     secure: str = _field(

@@ -15,7 +15,7 @@ import numpy as np
 
 from rfa._types import Floats, Floats32
 from rfa.aggregators.adaptive_radius import FIRST
-from rfa.aggregators.clear.defenses import Bulyan, MeaMed, NearestNeighbourMixing
+from rfa.aggregators.clear.defenses import Bulyan, MeaMed, NearestNeighborMixing
 from rfa.aggregators.clear.paper import (
     CoordinateMedian,
     Krum,
@@ -139,6 +139,6 @@ def _comparator(settings: Settings, devices: int) -> SeesUpdates:
         "multi-krum": lambda: MultiKrum(corrupted),
         "meamed": lambda: MeaMed(corrupted),
         "bulyan": lambda: Bulyan(min(corrupted, Bulyan.most(devices))),
-        "nnm": lambda: NearestNeighbourMixing(corrupted, TrimmedMean(corrupted / devices)),
+        "nnm": lambda: NearestNeighborMixing(corrupted, TrimmedMean(corrupted / devices)),
     }
     return makers[settings.aggregator]()

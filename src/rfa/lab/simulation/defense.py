@@ -1,4 +1,4 @@
-"""The defence as an attacker tries it: what the server would make of a round."""
+"""The defense as an attacker tries it: what the server would make of a round."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OTHER = 1 << 40
 
 
 @dataclasses.dataclass(frozen=True)
-class Defence:
+class Defense:
     """The aggregate of a round by what its corrupted devices send, without a trace.
 
     Secure sums are computed in the clear, which is the same up to rounding; who drops out of them,

@@ -22,7 +22,7 @@ from rfa.lab.attacks.corruption import UpdateAttack, UpdateCorruption, forge
 from rfa.lab.randomness import stream
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.aggregation import aggregate
-from rfa.lab.simulation.defense import Defence, is_too_large
+from rfa.lab.simulation.defense import Defense, is_too_large
 from rfa.lab.simulation.outcome import NothingToAggregateError, Outcome
 from rfa.lab.simulation.secure import aggregate_securely
 from rfa.lab.simulation.server_optimizer import ServerState, server_step
@@ -38,7 +38,7 @@ class State:
     Attributes:
         round: how many rounds are done.
         model: the model w^(t).
-        server: what the server's optimiser keeps.
+        server: what the server's optimizer keeps.
         calls: calls of the secure average oracle so far.
         rejected: rounds whose aggregate was rejected so far.
         dropped: updates that were left out because they are not finite, so far.
@@ -239,7 +239,7 @@ def corrupt(updates: Floats32, chosen: list[int], state: State, devices: Devices
         weights=weights,
         corrupted=bad,
         rng=stream(devices.settings.seed, "forge", state.round),
-        aggregate=Defence(view, weights, bad, devices.settings, state.round, state.radius.nu),
+        aggregate=Defense(view, weights, bad, devices.settings, state.round, state.radius.nu),
     )
     updates[bad] = forge(devices.corruption, attack, devices.settings.corruption)
 

@@ -1,4 +1,4 @@
-"""What the server does with the aggregate: take it, or feed it to an optimiser (FedOpt).
+"""What the server does with the aggregate: take it, or feed it to an optimizer (FedOpt).
 
 The aggregate of the updates plays the part of a negative gradient (Reddi et al. 2021). Plain SGD
 with rate 1 and no momentum adds it to the model, which is Algorithm 1 of the paper.
@@ -21,7 +21,7 @@ TAU = 1e-3
 
 @dataclass(frozen=True)
 class ServerState:
-    """What an optimiser keeps between rounds.
+    """What an optimizer keeps between rounds.
 
     Attributes:
         momentum: the running sum of aggregates; None until there is one.
@@ -35,7 +35,7 @@ class ServerState:
 def server_step(
     model: Floats32, aggregate: Floats32, state: ServerState, settings: Settings
 ) -> tuple[Floats32, ServerState]:
-    """The next model and what the optimiser keeps."""
+    """The next model and what the optimizer keeps."""
     if settings.server == "adam":
         return _adam(model, aggregate, state, settings)
     step = aggregate

@@ -15,8 +15,8 @@ from rfa._types import Vector
 from rfa.aggregators.accelerated import accelerated
 from rfa.aggregators.summed import (
     Steps,
-    centre_of_groups,
-    centred_clipping,
+    center_of_groups,
+    centered_clipping,
     rfa,
     secure_mean,
     sub_cohorts,
@@ -78,7 +78,7 @@ def _aggregate(asks: Sequence[SumOracle], dim: int, settings: Settings, nu: floa
     if settings.weiszfeld == "sub-cohorts":
         return sub_cohorts(asks, np.zeros(dim), nu=nu)
     if settings.aggregator == "bucketing" or settings.groups > 1:
-        return centre_of_groups(asks, lambda ask: _of_part(ask, dim, settings, nu))
+        return center_of_groups(asks, lambda ask: _of_part(ask, dim, settings, nu))
     return _of_part(asks[0], dim, settings, nu)
 
 
@@ -87,8 +87,8 @@ def _of_part(ask: SumOracle, dim: int, settings: Settings, nu: float) -> Vector:
         return one_step(ask, dim, nu=nu)
     if settings.aggregator == "adaptive-clipping":
         return secure_mean(ask, dim, radius=nu)
-    if settings.aggregator == "centred-clipping":
-        return centred_clipping(ask, np.zeros(dim), radius=nu, steps=settings.budget)
+    if settings.aggregator == "centered-clipping":
+        return centered_clipping(ask, np.zeros(dim), radius=nu, steps=settings.budget)
     if settings.aggregator != "rfa":
         return secure_mean(ask, dim, radius=_cut(settings))
     return rfa(

@@ -36,7 +36,7 @@ class Scratch:
     Attributes:
         model: the model.
         updates: the updates of the devices.
-        personal: their new u_i; empty without personalisation. Workers never write to the file
+        personal: their new u_i; empty without personalization. Workers never write to the file
             of the u_i itself, so one that outlives a killed run cannot spoil the next.
     """
 

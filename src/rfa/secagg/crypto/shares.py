@@ -20,7 +20,7 @@ PRIME = 2**256 + 297
 SHARE_SIZE = 33
 SECRET_SIZE = 32
 STRETCHES = 16
-"""How many sets of neighbouring shares are tried before all are looked at together."""
+"""How many sets of neighboring shares are tried before all are looked at together."""
 TRIES = 400
 """How many sets of shares are tried, one after another, when some are corrupted."""
 

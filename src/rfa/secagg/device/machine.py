@@ -67,7 +67,7 @@ class Device:
     """A device in one round.
 
     Formal guarantees (tests/secagg/test_refusals.py, test_adversary.py): it masks one answer a
-    turn; it releases one share of each neighbour's secrets a turn, of either kind and never both;
+    turn; it releases one share of each neighbor's secrets a turn, of either kind and never both;
     and it does so only for cohorts, radii, steps and survivors that its policy and the parameters
     allow.
     """
@@ -219,12 +219,12 @@ class Device:
         return sign(self._identity.secret, statement)
 
     def _deal(self, roster: Roster, request: bytes) -> tuple[Memory, Message]:
-        """Check the cohort, and deal shares of all secrets to the neighbours."""
+        """Check the cohort, and deal shares of all secrets to the neighbors."""
         place, memory = self._find_place(roster), self.memory
         cohort, here = place.cohort, place.position
         self._policy.check_parameters(cohort.parameters)
-        publics = [place.entries[other][1] for other in place.neighbours]
-        agreed = list(zip(agree(memory.sealing, publics), place.neighbours, strict=True))
+        publics = [place.entries[other][1] for other in place.neighbors]
+        agreed = list(zip(agree(memory.sealing, publics), place.neighbors, strict=True))
         outgoing = [cohort.seal_key(secret, here, other) for secret, other in agreed]
         incoming = tuple(cohort.seal_key(secret, other, here) for secret, other in agreed)
         commitments = tuple(
@@ -237,17 +237,17 @@ class Device:
         return after, Deal(roster.session, commitments, self._seal_all(place, outgoing))
 
     def _seal_all(self, place: Place, keys: list[bytes]) -> tuple[bytes, ...]:
-        """For each neighbour, its shares of the secrets of each turn."""
+        """For each neighbor, its shares of the secrets of each turn."""
         dealt = [self._split(place, turn) for turn in range(place.opening.turns)]
         return tuple(
             seal(key, turn, plain[index], place.cohort.binding(place.position, other, turn))
-            for index, (other, key) in enumerate(zip(place.neighbours, keys, strict=True))
+            for index, (other, key) in enumerate(zip(place.neighbors, keys, strict=True))
             for turn, plain in enumerate(dealt)
         )
 
     def _split(self, place: Place, turn: int) -> list[bytes]:
-        """For each neighbour, a share of the self-mask's seed and one of the mask's secret."""
-        count, threshold = len(place.neighbours), place.cohort.parameters.threshold
+        """For each neighbor, a share of the self-mask's seed and one of the mask's secret."""
+        count, threshold = len(place.neighbors), place.cohort.parameters.threshold
         seeds, masks = (
             split(secret, count=count, threshold=threshold, entropy=self._entropy)
             for secret in (self.memory.seeds[turn], self.memory.masks[turn])
@@ -295,7 +295,7 @@ class Device:
         return part
 
     def _masks(self, place: Place, turn: int, alive: Members, context: bytes) -> list[Mask]:
-        """The device's own mask, and one with each neighbour in the turn."""
+        """The device's own mask, and one with each neighbor in the turn."""
         others = place.among(alive)
         publics = [place.entries[other][2][turn] for other in others]
         agreed = agree(self.memory.masks[turn], publics)
@@ -306,10 +306,10 @@ class Device:
         return masks
 
     def _unseal(self, place: Place, question: Question, alive: Members) -> tuple[bytes, ...]:
-        """What the neighbours in the turn dealt; nothing where it was not sealed by them."""
+        """What the neighbors in the turn dealt; nothing where it was not sealed by them."""
         sealed = iter(question.sealed)
         found: list[bytes] = []
-        for other, key in zip(place.neighbours, self.memory.incoming, strict=True):
+        for other, key in zip(place.neighbors, self.memory.incoming, strict=True):
             if other in alive:
                 bound = place.cohort.binding(other, place.position, question.turn)
                 plain = unseal(key, question.turn, next(sealed), bound) or b""
@@ -324,7 +324,7 @@ class Device:
         return after, Consent(message.session, message.turn, signature)
 
     def _open(self, unmask: Unmask) -> tuple[Memory, Message]:
-        """Release one share for each neighbour: of its self-mask if it survived, else its key."""
+        """Release one share for each neighbor: of its self-mask if it survived, else its key."""
         place, memory = self._placed(), self.memory
         survivors = place.check_survivors(unmask.survivors, unmask.turn, memory)
         if place.opening.trust == Trust.LYING:

@@ -42,7 +42,7 @@ class Memory:
         sealing: its secret for sealing shares.
         masks, seeds: its secrets for masks and the seeds of its self-masks, one a turn.
         rounding: the key of the random choices in rounding.
-        incoming: the keys that open what its neighbours sealed for it.
+        incoming: the keys that open what its neighbors sealed for it.
         shares: what they dealt to it for the current turn: two shares each, or nothing.
         context: the digest of the current turn.
         asked: the digest of the point and radius of the current turn.

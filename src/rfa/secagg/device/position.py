@@ -35,17 +35,17 @@ class Place:
     entries: dict[int, Entry]
 
     @functools.cached_property
-    def neighbours(self) -> list[int]:
-        """The positions of its neighbours, in the order in which they hold its shares."""
-        return self.cohort.neighbours(self.position)
+    def neighbors(self) -> list[int]:
+        """The positions of its neighbors, in the order in which they hold its shares."""
+        return self.cohort.neighbors(self.position)
 
     def members(self, bitmap: bytes) -> Members:
         """The positions in a bitmap."""
         return read_bitmap(bitmap, self.cohort.parameters.cohort)
 
     def among(self, members: Members) -> list[int]:
-        """Those of its neighbours who are among these."""
-        return [other for other in self.neighbours if other in members]
+        """Those of its neighbors who are among these."""
+        return [other for other in self.neighbors if other in members]
 
     def check_question(self, question: Question, point: bytes, memory: Memory) -> Members:
         """Who takes part in a turn that asks about a point.
@@ -70,7 +70,7 @@ class Place:
             raise SurvivorsError(msg)
         self._check_enough(alive)
         if len(question.sealed) != len(self.among(alive)):
-            msg = f"{len(question.sealed)} sealed shares do not match the neighbours who are alive"
+            msg = f"{len(question.sealed)} sealed shares do not match the neighbors who are alive"
             raise NotCanonicalError(msg)
         return alive
 

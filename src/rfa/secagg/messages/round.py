@@ -119,7 +119,7 @@ class Roster(Message):
     """The cohort: parameters, the digests of all entries in order, and entries themselves.
 
     The order is that of a nonce, drawn when all entries are there, so that nobody chooses a place.
-    An honest but curious server sends each device the entries of its neighbours; one that is not
+    An honest but curious server sends each device the entries of its neighbors; one that is not
     trusted must send all.
     """
 
@@ -136,7 +136,7 @@ class Roster(Message):
 class Deal(Message):
     """Commitments to the self-masks of all turns, and sealed shares.
 
-    For each neighbour there is one sealed pair of shares a turn, all turns of a neighbour together.
+    For each neighbor there is one sealed pair of shares a turn, all turns of a neighbor together.
     """
 
     KIND = 4
@@ -151,8 +151,8 @@ class Question(Message):
     """A turn: the point, the radius, who takes part, and their sealed shares for this device.
 
     `vector` is 0 in the phase of the scalars, and `mass` is the total mass that it found, in units
-    of 2^-96; `sealed` holds what the device's neighbours in `alive` dealt, in the order of its
-    neighbours.
+    of 2^-96; `sealed` holds what the device's neighbors in `alive` dealt, in the order of its
+    neighbors.
     """
 
     KIND = 5
@@ -223,7 +223,7 @@ class Unmask(Message):
 
 @dataclass(frozen=True)
 class Opened(Message):
-    """For each neighbour in the turn a share of its self-mask if it survived, else of its key."""
+    """For each neighbor in the turn a share of its self-mask if it survived, else of its key."""
 
     KIND = 10
     LAYOUT = (U32, rows(SHARE_SIZE, LARGEST_DEGREE))

@@ -1,10 +1,10 @@
 """How likely a random order of a large cohort puts too many of one kind around one device.
 
-With n devices in random order on the ring, each with k neighbours and threshold t, three things
+With n devices in random order on the ring, each with k neighbors and threshold t, three things
 could go wrong; their probabilities are bounded by hypergeometric tails and the sum over devices:
 
-    opened    some device has t colluders or more among its k neighbours;
-    blocked   some device has fewer than t neighbours left after the drop-outs;
+    opened    some device has t colluders or more among its k neighbors;
+    blocked   some device has fewer than t neighbors left after the drop-outs;
     split     k/2 devices in a row are colluders or drop-outs (splitting the ring takes two such).
 """
 

@@ -6,8 +6,8 @@ With n devices, of which c may tell the server what they know and f may drop out
     server that may lie         2 t > k + c also, signed identities, and a quorum of devices that
                                 sign the same survivors
 
-where every device shares masks with k neighbours, t of whom can open its secrets. For large cohorts
-in random order, colluders and drop-outs are not all neighbours of one device: the smallest (k, t)
+where every device shares masks with k neighbors, t of whom can open its secrets. For large cohorts
+in random order, colluders and drop-outs are not all neighbors of one device: the smallest (k, t)
 that expose a device with probability below 2^-40 serve an honest but curious server at a cost that
 grows with the logarithm of n (`odds`).
 
@@ -60,7 +60,7 @@ class Parameters:
         colluders: how many devices c may tell the server all they know.
         dropouts: how many devices f may drop out in a round.
         honest: the least number h of honest devices in any sum, and in any difference of two.
-        degree: the neighbours k of a device.
+        degree: the neighbors k of a device.
         threshold: the shares t that open a secret.
         trust: what the server is trusted with.
         statistical: whether the guarantees are for a random order of the cohort.
@@ -97,7 +97,7 @@ class Parameters:
         certain = not self.statistical
         checks = [
             (n <= LARGEST_COHORT, f"at most {LARGEST_COHORT} devices"),
-            (k <= LARGEST_DEGREE, f"at most {LARGEST_DEGREE} neighbours"),
+            (k <= LARGEST_DEGREE, f"at most {LARGEST_DEGREE} neighbors"),
             (n - f - c >= self.honest, "n - f - c must be at least h: fewer would be in a sum"),
             (k == n - 1 or (k < n - 1 and k % 2 == 0), "k must be even, or n - 1"),
             (certain or self.trust == Trust.CURIOUS, "a server that lies needs certain parameters"),
@@ -232,7 +232,7 @@ def derive(  # noqa: PLR0913
     if degree >= cohort:
         msg = (
             f"{cohort} devices are too few to withstand {colluders} colluders and {dropouts} "
-            f"drop-outs: ask more devices (k={degree} neighbours each), or expect fewer of those"
+            f"drop-outs: ask more devices (k={degree} neighbors each), or expect fewer of those"
         )
         raise ParameterError(msg)
     even = degree + degree % 2

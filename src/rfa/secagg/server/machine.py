@@ -295,11 +295,11 @@ class Server:
         return [entries[place][0] for place in sorted(members)]
 
     def _rosters(self, table: Table) -> Outbox:
-        """The roster for each device: entries of its neighbours, or of all if it trusts nobody."""
+        """The roster for each device: entries of its neighbors, or of all if it trusts nobody."""
         cohort = table.cohort
         everyone = self._opening.trust == Trust.LYING
         for place, (device, *_) in enumerate(table.entries):
-            wanted = range(len(table.entries)) if everyone else sorted(cohort.neighbours(place))
+            wanted = range(len(table.entries)) if everyone else sorted(cohort.neighbors(place))
             entries = tuple(table.entries[other] for other in wanted)
             numbers = as_numbers(cohort.parameters)
             roster = Roster(self._opening.session, numbers, cohort.nonce, cohort.leaves, entries)

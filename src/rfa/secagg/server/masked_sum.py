@@ -84,7 +84,7 @@ class Turn:
         return write_bitmap(self.survivors, self._table.cohort.parameters.cohort)
 
     def questions(self) -> Iterator[tuple[int, bytes]]:
-        """For each device that is asked, the question with what its neighbours dealt to it."""
+        """For each device that is asked, the question with what its neighbors dealt to it."""
         turns, turn = self._table.cohort.opening.turns, self.question.turn
         for place in sorted(self.alive):
             sealed = tuple(
@@ -170,7 +170,7 @@ class Turn:
         turn, entries = self.question.turn, self._table.entries
         public = entries[place][2][turn]
         secret = self._recover(place, lambda found: public_of(found) == public)
-        others = [one for one in self._table.cohort.neighbours(place) if one in self.survivors]
+        others = [one for one in self._table.cohort.neighbors(place) if one in self.survivors]
         agreed = agree(secret, [entries[other][2][turn] for other in others])
         return [
             (pair_mask(shared, self._context, place, other), place < other)
@@ -179,7 +179,7 @@ class Turn:
 
     def _recover(self, place: int, is_secret: Callable[[bytes], bool]) -> bytes:
         """A secret of a device, from the shares of holders who gave no reason for doubt first."""
-        holders = self._table.cohort.neighbours(place)
+        holders = self._table.cohort.neighbors(place)
         threshold = self._table.cohort.parameters.threshold
         given = self._shares.get(place, {})
         order = sorted(given, key=lambda one: (holders[one - 1] in self._doubted, one))
@@ -188,14 +188,14 @@ class Turn:
             secret, used = recover(shares, threshold=threshold, is_secret=is_secret)
         except BadShareError as error:
             device = self._table.entries[place][0]
-            msg = f"a secret of device {device} cannot be opened: {error}; it, or neighbours, lie"
+            msg = f"a secret of device {device} cannot be opened: {error}; it, or neighbors, lie"
             raise BadShareError(msg) from None
         self._doubted |= {holders[one - 1] for one in order[:threshold] if one not in used}
         return secret
 
     def _dealers(self, place: int) -> list[int]:
         """Whose shares a device holds in this turn."""
-        return [other for other in self._table.cohort.neighbours(place) if other in self.alive]
+        return [other for other in self._table.cohort.neighbors(place) if other in self.alive]
 
     def _rank(self, holder: int, dealer: int) -> int:
         parameters = self._table.cohort.parameters

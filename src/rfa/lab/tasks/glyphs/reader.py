@@ -73,7 +73,7 @@ SLANT, ROTATION, WIDTH, SIZE = 0.35, 0.16, 0.25, 0.12
 PAGE = (0.0, 0.0, 4.0)  # terms of degree 0, 1 and more, in points of a master
 HAND = (4.0, 6.0, 4.0)
 IMAGE = (4.0, 4.0, 2.0)
-NOISE = 30  # of the worst paper, in shades of grey
+NOISE = 30  # of the worst paper, in shades of gray
 KEEN = 0.3  # the share of writers that write twice as much as the others
 SKEW = 1000.0  # the smaller, the more writers differ in their labels
 
@@ -235,7 +235,7 @@ def _spread(
 
 
 def _pen(rng: np.random.Generator) -> NDArray[np.int16]:
-    """The shade of grey that a writer's pen leaves for each value of a master."""
+    """The shade of gray that a writer's pen leaves for each value of a master."""
     thick, contrast, dark = rng.uniform((-25, 1.2, 0.7), (40, 2.2, 1.0))
     value = np.arange(256)
     ink = np.clip(128 + contrast * (value - 128 + thick), 0, 255)

@@ -3,8 +3,8 @@
 What differs on purpose, and how it is made the same here:
 
 - Krum and multi-Krum score with the m - f - 2 nearest others, as their paper says; byzfl takes one
-  more, so ours are told `neighbours`.
-- byzfl's centred clipping cannot be given a start, and keeps its answer as the next one; ours
+  more, so ours are told `neighbors`.
+- byzfl's centered clipping cannot be given a start, and keeps its answer as the next one; ours
   starts where it is told. Both start at zero here, and byzfl's is made anew for each call.
 - byzfl draws buckets from numpy's global randomness; here it is given our generator. A last bucket
   with fewer points weighs less in ours; here all are full.
@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 from rfa import geometric_median
 from rfa.aggregators.clear.defenses import (
     Bucketing,
-    CentredClipping,
+    CenteredClipping,
     MeaMed,
-    NearestNeighbourMixing,
+    NearestNeighborMixing,
 )
 from rfa.aggregators.clear.mixing import Aggregator
 from rfa.aggregators.clear.paper import CoordinateMedian, Krum, MultiKrum, TrimmedMean
@@ -64,19 +64,19 @@ CASES: dict[str, tuple[Aggregator, Callable[[Points], Points]]] = {
     "coordinate median": (CoordinateMedian(), theirs.Median()),
     "trimmed mean": (TrimmedMean(F / M), theirs.TrMean(F)),
     "geometric median": (median_steps, theirs.GeometricMedian(nu=0.1, T=3)),
-    "Krum": (Krum(F, neighbours=M - F - 1), theirs.Krum(F)),
-    "multi-Krum": (MultiKrum(F, neighbours=M - F - 1), theirs.MultiKrum(F)),
+    "Krum": (Krum(F, neighbors=M - F - 1), theirs.Krum(F)),
+    "multi-Krum": (MultiKrum(F, neighbors=M - F - 1), theirs.MultiKrum(F)),
     "MeaMed": (MeaMed(F), theirs.Meamed(F)),
     "mixing, then the trimmed mean": (
-        NearestNeighbourMixing(F, TrimmedMean(F / M)),
+        NearestNeighborMixing(F, TrimmedMean(F / M)),
         lambda points: theirs.TrMean(F)(before.NNM(F)(points)),
     ),
     "mixing, then the geometric median": (
-        NearestNeighbourMixing(F, median_steps),
+        NearestNeighborMixing(F, median_steps),
         lambda points: theirs.GeometricMedian(nu=0.1, T=3)(before.NNM(F)(points)),
     ),
     "bucketing, then the median": (Bucketing(5, CoordinateMedian(), 7), their_buckets),
-    "centred clipping": (CentredClipping(RADIUS, steps=3), their_clipping),
+    "centered clipping": (CenteredClipping(RADIUS, steps=3), their_clipping),
 }
 
 
