@@ -47,8 +47,8 @@ def write(table: dict[str, Any]) -> None:
 
 def play(entry: Entry, out: Path) -> Entry:
     """The numbers of a run, which is done as `rfa run` does it."""
-    from rfa.experiments.config import resolve  # noqa: PLC0415
-    from rfa.experiments.run import Options, run  # noqa: PLC0415
+    from rfa.lab.runs.run import Options, run  # noqa: PLC0415
+    from rfa.lab.settings.config import resolve  # noqa: PLC0415
 
     elsewhere = functools.partial(_on_flower, out / "home") if entry["engine"] == "flower" else None
     watcher = _Watcher()
@@ -62,7 +62,7 @@ def play(entry: Entry, out: Path) -> Entry:
 def call(entry: Entry) -> Entry:
     """The numbers of what the library makes of the points."""
     import rfa  # noqa: PLC0415
-    from rfa.federated.crew import one_blas_thread  # noqa: PLC0415
+    from rfa.lab.training.pool import one_blas_thread  # noqa: PLC0415
 
     def make(spec: Entry) -> Any:
         """A value of a class of the library, or one of its functions with options."""
@@ -81,8 +81,8 @@ def call(entry: Entry) -> Entry:
 
 
 def _on_flower(home: Path, devices: Any, crew: Any) -> Any:
-    from rfa.flower.lab.server import FlowerEngine  # noqa: PLC0415
-    from tests.flower.test_lab import flower_grid  # noqa: PLC0415
+    from rfa.lab.on_flower.server import FlowerEngine  # noqa: PLC0415
+    from tests.lab.test_on_flower import flower_grid  # noqa: PLC0415
 
     return FlowerEngine(devices, crew, flower_grid(devices, home), 60.0)
 
