@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any
 
@@ -41,4 +42,15 @@ def check_minority(name: str, value: int, m: int) -> None:
     """
     if 2 * value >= m:
         msg = f"{name}={value} of {m} points is no minority: at most {(m - 1) // 2} would be"
+        raise InvalidValueError(msg)
+
+
+def check_choice(name: str, value: Any, known: Sequence[str]) -> None:
+    """Check that a value is one of some names.
+
+    Raises:
+        InvalidValueError: naming the value and the names.
+    """
+    if value not in known:
+        msg = f"{name} must be one of {', '.join(known)}, not {value!r}"
         raise InvalidValueError(msg)

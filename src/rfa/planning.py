@@ -1,6 +1,6 @@
 """What to ask for before a federation is built: devices a round, thresholds, bytes, drop-outs.
 
->>> found = plan(Wish(rho=0.1, rounds=100, population=1000, dim=1_000_000))
+>>> found = plan(PlanRequest(rho=0.1, rounds=100, population=1000, dim=1_000_000))
 >>> found.theorem, found.exact, found.devices
 (96, 34, 34)
 """
@@ -14,9 +14,10 @@ from typing import Any
 
 from rfa._checks import check_count, check_number
 from rfa.errors import InvalidValueError
-from rfa.lab.settings.settings import WEISZFELD
+from rfa.aggregators import RFA, Layout, SumAggregator
+from rfa.aggregators.registry import build_private
 from rfa.secagg.messages.sizes import Traffic, traffic
-from rfa.secagg.security.parameters import Parameters, Terms, Trust
+from rfa.secagg.security.parameters import MOST_TURNS, Parameters, Terms, Trust
 from rfa.theory import (
     c_theta,
     devices_needed,
@@ -30,21 +31,19 @@ MIB = 1 << 20
 
 
 @dataclass(frozen=True)
-class Wish:
+class PlanRequest:
     """What is known of a federation, and wanted of it.
 
     Attributes:
-        rho: the share of devices that may be corrupted.
+        rho: the fraction of the devices that may be corrupted.
         rounds: the rounds T.
         confidence: with what probability no round may have more corrupted devices than it bears.
-        theta: the share of corrupted devices that a round is to bear; amid rho and 1/2 by default.
+        theta: the fraction of corrupted devices that a round must withstand; halfway between rho
+            and 1/2 by default.
         population: the devices in all.
         devices: the devices a round; by default what the exact count asks for, and the secure sum.
         dim: the parameters of the model.
-        budget: secure sums a round.
-        weiszfeld: how they are spent, as in the settings of the lab: each by the whole cohort, or
-            by sub-cohorts of it.
-        groups: groups of a cohort, each with sums of its own; 0 for one.
+        aggregator: a private aggregator, or a text such as "rfa:budget=3".
         metrics: numbers that are summed beside the update.
         nu_share: the smoothing radius, as a share of the typical distance of updates.
         terms: whom the secure sum is to withstand.
@@ -57,18 +56,16 @@ class Wish:
     population: int = 1000
     devices: int = 0
     dim: int = 1_000_000
-    budget: int = 3
-    weiszfeld: str = "plain"
-    groups: int = 0
+    aggregator: SumAggregator[Any] | str = field(default_factory=RFA)
     metrics: int = 1
     nu_share: float = 0.5
     terms: Terms = field(default_factory=Terms)
 
     def __post_init__(self) -> None:
         """Refuse what has no meaning."""
-        for name in ("rounds", "population", "dim", "budget"):
+        for name in ("rounds", "population", "dim"):
             check_count(name, getattr(self, name))
-        for name in ("devices", "metrics", "groups"):
+        for name in ("devices", "metrics"):
             check_count(name, getattr(self, name), least=0)
         check_number("nu_share", self.nu_share, positive=True)
         if not 0 <= self.rho < 1 / 2:
@@ -80,43 +77,74 @@ class Wish:
         if self.devices > self.population:
             msg = f"{self.devices} devices a round of {self.population}: give at most so many"
             raise InvalidValueError(msg)
-        self._check_parts()
-
-    def _check_parts(self) -> None:
-        if self.weiszfeld not in WEISZFELD:
-            msg = f"weiszfeld must be one of {', '.join(WEISZFELD)}, not {self.weiszfeld!r}"
-            raise InvalidValueError(msg)
-        if self.groups > 1 and self.weiszfeld == "sub-cohorts":
-            msg = "a cohort is asked in groups or in sub-cohorts, not both: give groups=0"
-            raise InvalidValueError(msg)
-        least = self.parts * self.terms.smallest() if self.parts > 1 else 0
-        if 0 < self.devices < least:
+        if 0 < self.devices < self.min_devices:
             msg = (
-                f"{self.devices} devices a round make no {self.parts} parts with a secure sum "
-                f"each: give devices-per-round={least} or more, or fewer parts"
+                f"{self.devices} devices a round make no {self.layout.parts} parts with a secure "
+                f"sum each: give {self.min_devices} or more, or fewer parts"
             )
             raise InvalidValueError(msg)
-        if self.terms.trust == Trust.LYING and self.questions > 1:
-            msg = (
-                f"trust=lying promises nothing for {self.questions} questions a round: "
-                "give budget=1, or weiszfeld=sub-cohorts"
-            )
-            raise InvalidValueError(msg)
+        check_fit(build_private(self.aggregator), self.terms, devices=self.devices or None)
 
     @property
-    def parts(self) -> int:
-        """Into how many disjoint parts, each with sums of its own, a cohort is split."""
-        return self.budget if self.weiszfeld == "sub-cohorts" else max(1, self.groups)
+    def layout(self) -> Layout:
+        """How the aggregator asks a cohort."""
+        return build_private(self.aggregator).layout(self.devices or self.population)
 
     @property
-    def questions(self) -> int:
-        """How many sums a device takes part in, in a round."""
-        return 1 if self.weiszfeld == "sub-cohorts" else self.budget
+    def min_devices(self) -> int:
+        """The fewest devices a round that have a secure sum in each part."""
+        return self.layout.parts * self.terms.smallest()
+
+
+def check_fit(
+    aggregator: SumAggregator[Any],
+    terms: Terms,
+    *,
+    devices: int | None = None,
+    max_share: float = 0.0,
+    max_queries: int = MOST_TURNS,
+) -> None:
+    """Check that secure sums under some terms are enough for an aggregator, and promise something.
+
+    Args:
+        aggregator: the aggregator.
+        terms: whom the secure sum must withstand.
+        devices: the devices a round, where they are known.
+        max_share: the largest share of a step that a device may have; 0 for any.
+        max_queries: the most queries that devices answer in a round.
+
+    Raises:
+        InvalidValueError: naming what does not fit, and what would.
+    """
+    aggregator.check_secure()
+    layout = aggregator.layout(devices or terms.smallest())
+    masked_sums = layout.queries * (2 if max_share else 1)
+    if terms.trust == Trust.LYING and layout.queries > 1:
+        msg = f"a malicious server is promised against with one query a device, not with "
+        msg += f"{layout.queries}: take rfa-one-step, or RFA in sub-cohorts"
+        raise InvalidValueError(msg)
+    if layout.queries > max_queries:
+        msg = f"budget={layout.queries}: devices answer at most {max_queries} queries a round"
+        raise InvalidValueError(msg)
+    if masked_sums > MOST_TURNS:
+        msg = f"{layout.queries} queries take {masked_sums} secure sums a round, more than "
+        raise InvalidValueError(msg + f"{MOST_TURNS}: give a smaller budget")
+    if devices is None:
+        return
+    if layout.parts > devices:
+        msg = f"{devices} devices a round make no {layout.parts} parts: give fewer parts"
+        raise InvalidValueError(msg)
+    together = devices // layout.parts
+    terms.parameters(together)
+    if 0 < max_share < 1 / together:
+        least = math.ceil(1000 / together) / 1000
+        msg = f"max_share={max_share} cannot hold for {together} devices: give {least} or more"
+        raise InvalidValueError(msg)
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What follows from a wish.
+class FederationPlan:
+    """What follows from a request.
 
     Attributes:
         theta: the share of corrupted devices that a round bears.
@@ -162,81 +190,80 @@ class Plan:
         return values
 
 
-def plan(wish: Wish) -> Plan:
-    """What a wish takes.
+def plan(request: PlanRequest) -> FederationPlan:
+    """What a request takes.
 
     Raises:
         ValueError: if it cannot be had; the message says what to change.
     """
-    delta = 1 - wish.confidence
-    theta = (wish.rho + 1 / 2) / 2 if wish.theta is None else wish.theta
-    theorem = devices_needed(wish.rho, theta, wish.rounds, delta)
-    exact = devices_needed_exactly(wish.rho, theta, wish.rounds, delta, wish.population)
-    m = _devices(wish, exact)
-    part = m // wish.parts
-    return Plan(
+    delta = 1 - request.confidence
+    theta = (request.rho + 1 / 2) / 2 if request.theta is None else request.theta
+    theorem = devices_needed(request.rho, theta, request.rounds, delta)
+    exact = devices_needed_exactly(request.rho, theta, request.rounds, delta, request.population)
+    m = _devices(request, exact)
+    part = m // request.layout.parts
+    return FederationPlan(
         theta=theta,
         c_theta=c_theta(theta),
         theorem=theorem,
         exact=exact,
         devices=m,
-        holds=holds_with(wish.rho, theta, m, wish.population) ** wish.rounds,
-        parts=wish.parts,
-        part_holds=holds_with(wish.rho, theta, part, wish.population),
-        liars=(max(1, wish.groups) - 1) // 2,
-        parameters=wish.terms.parameters(part),
-        traffic=_traffic(wish, m),
-        fedavg=4 * wish.dim,
+        holds=holds_with(request.rho, theta, m, request.population) ** request.rounds,
+        parts=request.layout.parts,
+        part_holds=holds_with(request.rho, theta, part, request.population),
+        liars=0 if request.layout.sequential else (request.layout.parts - 1) // 2,
+        parameters=request.terms.parameters(part),
+        traffic=_traffic(request, m),
+        fedavg=4 * request.dim,
         share=largest_share(part, 1.0, 1.0),
-        certificate=_certificate(wish, part),
-        certificate_most=largest_certificate(math.ceil(part / 2), 1 / wish.nu_share),
+        certificate=_certificate(request, part),
+        certificate_most=largest_certificate(math.ceil(part / 2), 1 / request.nu_share),
     )
 
 
-def _devices(wish: Wish, exact: int) -> int:
+def _devices(request: PlanRequest, exact: int) -> int:
     """The devices a round: as many as the draw asks for, and the secure sums."""
-    least = wish.parts * wish.terms.smallest()
-    m = wish.devices or max(exact, least)
-    if m > wish.population:
-        sums = "a secure sum takes" if wish.parts == 1 else f"{wish.parts} secure sums take"
+    m = request.devices or max(exact, request.min_devices)
+    if m > request.population:
+        sums = "a secure sum takes" if request.layout.parts == 1 else f"{request.layout.parts} secure sums take"
         msg = (
-            f"{wish.population} devices are too few: {sums} {m}; give more devices, or fewer parts"
+            f"{request.population} devices are too few: {sums} {m}; give more devices, or fewer parts"
         )
         raise InvalidValueError(msg)
     return m
 
 
-def _traffic(wish: Wish, m: int) -> Traffic:
+def _traffic(request: PlanRequest, m: int) -> Traffic:
     """Of a device in the largest part, and not in the first of sub-cohorts, which starts at 0."""
     return traffic(
-        wish.terms.parameters(math.ceil(m / wish.parts)),
-        steps=wish.questions,
-        dim=wish.dim,
-        metrics=wish.metrics,
-        from_zero=wish.parts == 1 or wish.weiszfeld != "sub-cohorts",
+        request.terms.parameters(math.ceil(m / request.layout.parts)),
+        steps=request.layout.queries,
+        dim=request.dim,
+        metrics=request.metrics,
+        from_zero=not request.layout.sequential,
     )
 
 
-def _certificate(wish: Wish, part: int) -> float:
+def _certificate(request: PlanRequest, part: int) -> float:
     """`Sum.certificate` where honest devices have the same mass, and corrupted ones hardly any."""
-    honest = max(math.ceil(part / 2), math.floor((1 - wish.rho) * part))
-    return min(honest**-0.5, largest_certificate(honest, 1 / wish.nu_share))
+    honest = max(math.ceil(part / 2), math.floor((1 - request.rho) * part))
+    return min(honest**-0.5, largest_certificate(honest, 1 / request.nu_share))
 
 
-def table(wish: Wish, found: Plan) -> list[tuple[str, str]]:
+def table(request: PlanRequest, found: FederationPlan) -> list[tuple[str, str]]:
     """A plan in words, line by line."""
     p, cost = found.parameters, found.traffic
     each = " in each part" if found.parts > 1 else ""
     return [
         (
             "devices a round",
-            f"{found.devices} of {wish.population} "
+            f"{found.devices} of {request.population} "
             f"(the theorem asks for {found.theorem}, the draw for {found.exact})",
         ),
         (
             "corrupted devices",
-            f"{wish.rho:.0%} of all; a round bears {found.theta:.1%}: "
-            f"{found.holds:.1%} that all {wish.rounds} rounds hold no more",
+            f"{request.rho:.0%} of all; a round bears {found.theta:.1%}: "
+            f"{found.holds:.1%} that all {request.rounds} rounds hold no more",
         ),
         ("the error grows by", f"C_theta = {found.c_theta:.1f}"),
         *_part_lines(found),
@@ -255,7 +282,7 @@ def table(wish: Wish, found: Plan) -> list[tuple[str, str]]:
     ]
 
 
-def _part_lines(found: Plan) -> list[tuple[str, str]]:
+def _part_lines(found: FederationPlan) -> list[tuple[str, str]]:
     if found.parts == 1:
         return []
     return [

@@ -46,13 +46,13 @@ LEAST = 2
 """The pairs that an extrapolation needs."""
 
 
-def accelerated(ask: SumOracle, start: Vector, *, nu: float, steps: int) -> Vector:
+def accelerated(oracle: SumOracle, start: Vector, *, nu: float, steps: int) -> Vector:
     """Algorithm 2, with its last sum at an extrapolation of the iterates before.
 
     Up to two steps are those of `weiszfeld`.
 
     Args:
-        ask: the secure average oracle.
+        oracle: the secure average oracle.
         start: the first iterate, v^(0).
         nu: the smoothing radius, positive.
         steps: the budget R. Each step is one call of the oracle.
@@ -68,7 +68,7 @@ def accelerated(ask: SumOracle, start: Vector, *, nu: float, steps: int) -> Vect
     for step in range(steps):
         last = step == steps - 1 and step >= LEAST
         place = _extrapolate(v, moves) if last else v
-        total = next_sum(ask, place, nu, first=step == 0)
+        total = next_sum(oracle, place, nu, first=step == 0)
         if total is None:
             break
         if not last or _is_proven(place, total, nu, v):

@@ -7,7 +7,7 @@ they like: while answers of honest devices differ, a minority can push the radiu
 settled in strides of at most 1.5, until 2 nu leaves the distances of the others; then these agree,
 and it comes back.
 
-    >>> radius = Radius()
+    >>> radius = AdaptiveRadius()
     >>> for _ in range(20):
     ...     radius = radius.after(1.0 if radius.nu >= 7.0 else 0.0)
     >>> 6 < radius.nu < 8
@@ -17,15 +17,21 @@ and it comes back.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rfa._checks import check_number
+from rfa.aggregators.base import MIN_NU, SumAggregator, nearness
 from rfa.errors import InvalidValueError
+from rfa.oracle import RecordingOracle
 
 FIRST = 0.1
 """The radius before anything is known."""
-LEAST, MOST = 1e-6, 1e6
-"""From where to where radii may go: devices refuse smaller ones."""
+MAX_NU = 1e6
+"""The largest radius that is learned; the smallest is the least that devices accept."""
+RADIUS_RANGE = (1e-12, 1e9)
+"""The radii for which sums of whole numbers keep their digits."""
 SHORTEST, LONGEST, GROWN = 0.05, math.log(32), math.log(1.5)
 """The shortest and the longest stride, in logarithms, and what one may grow to after a turn."""
 AGREED = 3
@@ -33,7 +39,7 @@ AGREED = 3
 
 
 @dataclass(frozen=True)
-class Radius:
+class AdaptiveRadius:
     """A radius on its way to half the median distance.
 
     Attributes:
@@ -51,27 +57,76 @@ class Radius:
     turned: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse radii that are none."""
+        """Check the radius."""
         check_number("nu", self.nu, positive=True)
 
-    def after(self, near: float) -> Radius:
-        """The radius after a round, in whose last sum that share of the devices was near v.
+    def after(self, near: float) -> AdaptiveRadius:
+        """The radius after a round, in whose last sum that fraction of the devices was near v.
 
         Raises:
-            ValueError: if it is no share.
+            InvalidValueError: if it is no fraction.
         """
         if not 0 <= near <= 1:
-            msg = f"near is a share of the devices, from 0 to 1, not {near}"
+            msg = f"near is a fraction of the devices, from 0 to 1, not {near}"
             raise InvalidValueError(msg)
         toward = 1 if near < 1 / 2 else -1
         run = self.run + 1 if toward == self.toward or not self.toward else 1
         turned = self.turned or run == 1
         stride = self._stride(run, turned=turned)
-        nu = min(max(self.nu * math.exp(toward * stride), LEAST), MOST)
-        return Radius(nu, stride, toward, run, turned)
+        nu = min(max(self.nu * math.exp(toward * stride), MIN_NU), MAX_NU)
+        return AdaptiveRadius(nu, stride, toward, run, turned)
 
     def _stride(self, run: int, *, turned: bool) -> float:
         if run < AGREED:
             return max(self.stride / 2, SHORTEST)
         most = max(self.stride, GROWN) if turned else LONGEST
         return min(2 * self.stride, most)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RadiusAggregator(SumAggregator[AdaptiveRadius | None]):
+    """A private aggregator with one radius, which is fixed, or learned from the sums."""
+
+    def __post_init__(self) -> None:
+        """Check a fixed radius."""
+        if self.fixed_radius is not None:
+            check_radius("the radius", self.fixed_radius)
+
+    @property
+    @abstractmethod
+    def fixed_radius(self) -> float | None:
+        """The radius, or None where it is learned."""
+
+    def radius(self, state: AdaptiveRadius | None) -> float:
+        """The radius of a round."""
+        if self.fixed_radius is not None:
+            return self.fixed_radius
+        return (state or AdaptiveRadius()).nu
+
+    def init(self) -> AdaptiveRadius | None:
+        """The first radius, where it is learned."""
+        return AdaptiveRadius() if self.fixed_radius is None else None
+
+    def next_state(
+        self, oracles: Sequence[RecordingOracle], state: AdaptiveRadius | None
+    ) -> AdaptiveRadius | None:
+        """The next radius, by how many devices the last sums count as near."""
+        near = nearness(oracles)
+        return state if state is None or near is None else state.after(near)
+
+    @property
+    def min_nu(self) -> float:
+        """The fixed radius, or the smallest that is learned."""
+        return MIN_NU if self.fixed_radius is None else self.fixed_radius
+
+
+def check_radius(name: str, radius: float) -> None:
+    """Check that sums of whole numbers keep their digits at a radius.
+
+    Raises:
+        InvalidValueError: naming the radius.
+    """
+    check_number(name, radius, positive=True)
+    if not RADIUS_RANGE[0] <= radius <= RADIUS_RANGE[1]:
+        msg = f"{name} must be from {RADIUS_RANGE[0]:g} to {RADIUS_RANGE[1]:g}, not {radius!r}"
+        raise InvalidValueError(msg)

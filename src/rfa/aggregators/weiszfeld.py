@@ -19,7 +19,7 @@ from rfa.oracle import Sum, SumOracle, next_sum
 
 
 def weiszfeld(
-    ask: SumOracle,
+    oracle: SumOracle,
     start: Vector,
     *,
     nu: float,
@@ -32,7 +32,7 @@ def weiszfeld(
     with sums that are bounded whatever the devices send, so that they fit a ring.
 
     Args:
-        ask: the secure average oracle.
+        oracle: the secure average oracle.
         start: the first iterate, v^(0).
         nu: the smoothing radius, positive.
         steps: the budget R. Each step is one call of the oracle.
@@ -51,7 +51,7 @@ def weiszfeld(
         check_number("early_stop", early_stop)
     v, last = np.asarray(start, np.float64), None
     for step in range(steps):
-        total = next_sum(ask, v, nu, first=step == 0)
+        total = next_sum(oracle, v, nu, first=step == 0)
         if total is None:
             break
         if early_stop is not None:
@@ -75,16 +75,16 @@ def image_of(v: Vector, total: Sum, nu: float) -> Vector:
     return v + nu * total.push / total.mass
 
 
-def one_step(ask: SumOracle, dim: int, *, nu: float) -> Vector:
+def one_step(oracle: SumOracle, dim: int, *, nu: float) -> Vector:
     """Algorithm 3: one step from zero, the current model, at the price of one oracle call.
 
     Args:
-        ask: the secure average oracle.
+        oracle: the secure average oracle.
         dim: the number of coordinates d.
         nu: the smoothing radius, positive.
     """
     check_count("dim", dim)
-    return weiszfeld(ask, np.zeros(dim), nu=nu, steps=1)
+    return weiszfeld(oracle, np.zeros(dim), nu=nu, steps=1)
 
 
 def _objective(objective: float | None) -> float:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import zipfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,8 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, MetricRecord
 from flwr.serverapp.strategy import Result
 
-from rfa.aggregators.adaptive_radius import Radius
+from rfa.aggregators import SumAggregator
+from rfa.aggregators.base import pack_state, unpack_state
 from rfa.errors import InvalidValueError
 
 HISTORIES = (
@@ -22,6 +22,8 @@ HISTORIES = (
     "evaluate_metrics_clientapp",
     "evaluate_metrics_serverapp",
 )
+CARRIED = "aggregator."
+"""Before the names of what the aggregator carries."""
 
 
 @dataclass(frozen=True)
@@ -32,13 +34,13 @@ class Checkpoint:
         round: how many rounds are done.
         arrays: the model.
         result: what goes to the user at the end.
-        radius: the radius nu, where it is learned.
+        aggregator: what the aggregator carries, such as a learned radius.
     """
 
     round: int
     arrays: ArrayRecord
     result: Result
-    radius: Radius = field(default_factory=Radius)
+    aggregator: Any = None
 
 
 def save_checkpoint(path: Path | None, state: Checkpoint) -> None:
@@ -53,11 +55,11 @@ def save_checkpoint(path: Path | None, state: Checkpoint) -> None:
         "round": state.round,
         "names": list(state.arrays),
         "metrics": metrics,
-        "radius": dataclasses.asdict(state.radius),
     }
     values: dict[str, Any] = {
         f"array{i}": array.numpy() for i, array in enumerate(state.arrays.values())
     }
+    values |= {CARRIED + name: array for name, array in pack_state(state.aggregator).items()}
     path.parent.mkdir(parents=True, exist_ok=True)
     whole = path.with_name(f"{path.name}.{os.getpid()}")
     with whole.open("wb") as file:
@@ -67,7 +69,9 @@ def save_checkpoint(path: Path | None, state: Checkpoint) -> None:
     whole.replace(path)
 
 
-def load_checkpoint(path: Path | None, initial: ArrayRecord) -> Checkpoint:
+def load_checkpoint(
+    path: Path | None, initial: ArrayRecord, aggregator: SumAggregator[Any]
+) -> Checkpoint:
     """Where the server was, or the beginning.
 
     Raises:
@@ -79,6 +83,11 @@ def load_checkpoint(path: Path | None, initial: ArrayRecord) -> Checkpoint:
     try:
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             about = json.loads(str(file["about"]))
+            carried = {
+                name.removeprefix(CARRIED): np.asarray(file[name])
+                for name in file.files
+                if name.startswith(CARRIED)
+            }
             arrays = {
                 name: Array(np.asarray(file[f"array{i}"])) for i, name in enumerate(about["names"])
             }
@@ -86,14 +95,14 @@ def load_checkpoint(path: Path | None, initial: ArrayRecord) -> Checkpoint:
         for name in HISTORIES:
             history = {int(t): MetricRecord(values) for t, values in about["metrics"][name].items()}
             setattr(result, name, history)
-        done, radius = int(about["round"]), Radius(**about.get("radius", {}))
+        done, before = int(about["round"]), unpack_state(aggregator, carried)
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
         msg = f"the checkpoint {path} cannot be read ({error}): remove it to start anew"
         raise InvalidValueError(msg) from None
     if _shapes(result.arrays) != _shapes(initial):
         msg = f"the checkpoint {path} is of another model: remove it to start anew"
         raise InvalidValueError(msg)
-    return Checkpoint(done, result.arrays, result, radius)
+    return Checkpoint(done, result.arrays, result, before)
 
 
 def _check_place(path: Path | None) -> None:

@@ -1,100 +1,147 @@
-"""What speaks against the options of a strategy, before a round is played."""
+"""The options of a strategy: what they are, and what speaks against them before a round is played."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypedDict
 
 from rfa._checks import check_count, check_number
-from rfa.errors import InvalidValueError
-from rfa.flower import records as wire
-from rfa.lab.settings.settings import RADII, STARTS, WEISZFELD
+from rfa.aggregators import SumAggregator
+from rfa.errors import InvalidTypeError, InvalidValueError
+from rfa.flower import records
+from rfa.planning import check_fit
+from rfa.secagg.cohort import Identities
 from rfa.secagg.security.parameters import Terms, Trust
-from rfa.secagg.security.policy import STEPS
-
-if TYPE_CHECKING:
-    from rfa.flower.strategy import RFA
 
 
-def check_own(strategy: RFA) -> None:
-    """Refuse options without a meaning.
+class StrategyOptions(TypedDict, total=False):
+    """What every strategy takes: the fields of `SecureOptions`, and the options of FedAvg."""
+
+    example_cap: float
+    personal: str
+    terms: Terms
+    identities: Identities | None
+    max_share: float
+    stage_timeout: float
+    node_timeout: float
+    checkpoint: Path | str | None
+    fraction_train: float
+    fraction_evaluate: float
+    min_train_nodes: int
+    min_evaluate_nodes: int
+    min_available_nodes: int
+    weighted_by_key: str
+    arrayrecord_key: str
+    configrecord_key: str
+    train_metrics_aggr_fn: Callable[..., Any] | None
+    evaluate_metrics_aggr_fn: Callable[..., Any] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecureOptions:
+    """The options of a strategy beside those of Flower's FedAvg.
+
+    Attributes:
+        example_cap: the most examples that count: a public number, by which weights are divided.
+            Weights far below it lose digits.
+        personal: a name under which each node keeps parameters of its own (Algorithm 4): the app
+            then trains and evaluates the model plus those. Empty for none.
+        terms: what the secure sum must withstand.
+        identities: the public identities of nodes, where these do not trust the server.
+        max_share: the largest share of a step that a node may have, which doubles the sums; 0 for
+            any. Nodes whose policy has a `max_share` ask for one.
+        stage_timeout: seconds to wait for the answers to a stage of the secure sum.
+        node_timeout: seconds to wait for enough nodes, before a round is skipped.
+        checkpoint: the file from which a server that was restarted goes on.
+    """
+
+    example_cap: float = 1000.0
+    personal: str = ""
+    terms: Terms = field(default_factory=Terms)
+    identities: Identities | None = None
+    max_share: float = 0.0
+    stage_timeout: float = 120.0
+    node_timeout: float = 600.0
+    checkpoint: Path | None = None
+
+    def __post_init__(self) -> None:
+        """Check each option."""
+        if not isinstance(self.terms, Terms):  # pyright: ignore[reportUnnecessaryIsInstance]
+            msg = f"terms must be Terms(...), such as Terms(trust=Trust.LYING), not {self.terms!r}"
+            raise InvalidValueError(msg)
+        for name in ("example_cap", "stage_timeout"):
+            check_number(name, getattr(self, name), positive=True)
+        for name in ("node_timeout", "max_share"):
+            check_number(name, getattr(self, name))
+        for reason in self._reasons():
+            raise InvalidValueError(reason)
+
+    def _reasons(self) -> Iterator[str]:
+        if self.max_share > 1:
+            yield f"max_share is a fraction, from 0 to 1, not {self.max_share}"
+        if self.personal and not records.NAME.fullmatch(str(self.personal)):
+            yield f"personal must be letters, digits and _.-, not {self.personal!r}"
+        if self.terms.trust == Trust.LYING and not isinstance(self.identities, Mapping):
+            yield "nodes that do not trust the server sign their keys: give identities, by node"
+
+
+OWN = frozenset(option.name for option in dataclasses.fields(SecureOptions))
+USUAL = frozenset(StrategyOptions.__annotations__) - OWN
+
+
+def split_options(
+    strategy: str, options: Mapping[str, Any]
+) -> tuple[SecureOptions, dict[str, Any]]:
+    """The options of ours, and those of FedAvg.
 
     Raises:
-        ValueError: naming the option.
+        InvalidTypeError: naming an option that the strategy has not.
+        InvalidValueError: naming an option with a wrong value.
     """
-    if strategy.nu is not None:
-        check_number("nu", strategy.nu, positive=True)
-    for name in ("radius", "example_cap", "stage_timeout"):
-        check_number(name, getattr(strategy, name), positive=True)
-    check_number("node_timeout", strategy.node_timeout)
-    for reason in _reasons(strategy):
-        raise InvalidValueError(reason)
+    unknown = sorted(set(options) - OWN - USUAL)
+    if unknown:
+        msg = f"{strategy} has no option {unknown[0]!r}: beside those of its aggregator it has "
+        raise InvalidTypeError(msg + ", ".join(sorted(OWN | USUAL)))
+    own = {name: value for name, value in options.items() if name in OWN}
+    if own.get("checkpoint"):
+        own["checkpoint"] = Path(own["checkpoint"])
+    return SecureOptions(**own), {k: v for k, v in options.items() if k in USUAL}
 
 
-def _reasons(strategy: RFA) -> Iterator[str]:
-    for name, radius in (("nu", strategy.nu), ("radius", strategy.radius)):
-        if radius is not None and not RADII[0] <= radius <= RADII[1]:
-            yield f"{name} must be from {RADII[0]:g} to {RADII[1]:g}"
-    if strategy.budget > STEPS:
-        yield f"budget={strategy.budget}: devices answer at most {STEPS} sums a round"
-    if wire.KEY in (strategy.arrayrecord_key, strategy.configrecord_key):
-        yield f"{wire.KEY!r} is the key of rfa's own record: give another"
-    if strategy.personal and not wire.NAME.fullmatch(str(strategy.personal)):
-        yield f"personal must be letters, digits and _.-, not {strategy.personal!r}"
-    yield from _algorithm_reasons(strategy)
-    yield from _trust_reasons(strategy)
+def check_strategy(
+    aggregator: SumAggregator[Any], own: SecureOptions, usual: dict[str, Any], max_queries: int
+) -> None:
+    """Check that an aggregator and options go together, and fill in the least numbers of nodes.
 
-
-def _algorithm_reasons(strategy: RFA) -> Iterator[str]:
-    start, how = strategy.start_at, strategy.weiszfeld
-    for name, value, known in (("start", start, STARTS), ("weiszfeld", how, WEISZFELD)):
-        if value not in known:
-            yield f"{name} must be one of {', '.join(known)}, not {value!r}"
-    if how != "plain" and not strategy.stepped:
-        yield f"weiszfeld={how} is for RFA, not for {type(strategy).__name__}"
-    if start == "mean" and strategy.budget == 1:
-        yield "budget=1 leaves no Weiszfeld step after the mean: give 2 or more, or start=zero"
-    if how == "sub-cohorts" and start != "zero":
-        yield f"sub-cohorts start at the current model: give start=zero, not {start}"
-    if how == "sub-cohorts" and strategy.groups > 1:
-        yield "a cohort is asked in groups or in sub-cohorts, not both: give groups=1"
-
-
-def _trust_reasons(strategy: RFA) -> Iterator[str]:
-    if strategy.terms.trust != Trust.LYING:
-        return
-    if strategy.sums > 1:
-        yield (
-            "nodes that do not trust the server answer one question a round, not "
-            f"{strategy.sums}: use OneStepRFA, or weiszfeld=sub-cohorts"
-        )
-    if not isinstance(strategy.identities, Mapping):
-        yield "nodes that do not trust the server sign their keys: give identities, by node"
-
-
-def check_usual(usual: dict[str, Any], terms: Terms, strategy: RFA) -> None:
-    """Refuse options of FedAvg that need single nodes, and fill in the least numbers of nodes.
-
-    These follow from the parts, so the counts that make them are looked at here, too.
+    Raises:
+        InvalidValueError: naming the option.
     """
-    for name in ("budget", "groups"):
-        check_count(name, getattr(strategy, name))
+    check_fit(aggregator, own.terms, max_share=own.max_share, max_queries=max_queries)
     for name in ("train_metrics_aggr_fn", "evaluate_metrics_aggr_fn"):
         if usual.get(name) is not None:
             msg = f"{name} would need the metrics of single nodes, and there are only sums of them"
             raise InvalidValueError(msg)
-    if not isinstance(terms, Terms):  # pyright: ignore[reportUnnecessaryIsInstance]
-        msg = f"terms must be Terms(...), such as Terms(trust=Trust.LYING), not {terms!r}"
-        raise InvalidValueError(msg)
     for name in ("fraction_train", "fraction_evaluate"):
         check_number(name, usual.get(name, 1.0))
         if usual.get(name, 1.0) > 1:
             msg = f"{name} must be at most 1, not {usual[name]}"
             raise InvalidValueError(msg)
-    parts = strategy.parts
+    if records.KEY in (usual.get("arrayrecord_key"), usual.get("configrecord_key")):
+        msg = f"{records.KEY!r} is the key of rfa's own record: give another"
+        raise InvalidValueError(msg)
+    _fill_in_nodes(aggregator, own.terms, usual)
+
+
+def _fill_in_nodes(aggregator: SumAggregator[Any], terms: Terms, usual: dict[str, Any]) -> None:
+    """The least numbers of nodes, which follow from the parts of a cohort."""
+    smallest = terms.smallest()
+    parts = aggregator.layout(smallest).parts
     sums = {"min_train_nodes": parts, "min_evaluate_nodes": 1, "min_available_nodes": parts}
     for name, count in sums.items():
-        least = count * terms.smallest()
+        least = count * smallest
         check_count(name, usual.setdefault(name, least))
         if usual[name] < least:
             what = "a secure sum" if count == 1 else f"{count} secure sums at once"

@@ -21,8 +21,7 @@ from rfa.errors import OracleStoppedError
 from rfa.flower import records as wire
 from rfa.flower.metrics import Layout
 from rfa.flower.transport import GridExchange, Letter, send
-from rfa.lab.simulation.summed import Witness
-from rfa.oracle import REACH, Sum, stopped_oracle
+from rfa.oracle import REACH, RecordingOracle, Sum, stopped_oracle
 from rfa.secagg.cohort import Identities
 from rfa.secagg.errors import RefusalError
 from rfa.secagg.messages.round import MOST_METRICS
@@ -57,7 +56,7 @@ class Cohort:
     odd: tuple[int, ...] = ()
 
 
-class Sums(Witness):
+class Sums(RecordingOracle):
     """An oracle over a cohort, and what it told."""
 
     def __init__(self, oracle: SecureOracle | OracleStoppedError, cohort: Cohort) -> None:

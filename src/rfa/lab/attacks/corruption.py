@@ -80,8 +80,10 @@ class UpdateAttack:
     aggregate: Callable[[Any], Floats] = _no_defense
 
 
-Poison: TypeAlias = Callable[[Any, Any, DataAttack], tuple[Any, Any]]
-Forge: TypeAlias = Callable[[UpdateAttack], Any]
+Poison: TypeAlias = Callable[..., tuple[Any, Any]]
+"""(x, y, attack) -> (x, y); keyword-only parameters may follow."""
+Forge: TypeAlias = Callable[..., Any]
+"""(attack) -> rows; keyword-only parameters may follow."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,10 @@ def corrupts_data(poison: Poison) -> DataCorruption: ...
 @overload
 def corrupts_data(*, adaptive: bool) -> Callable[[Poison], DataCorruption]: ...
 def corrupts_data(poison: Poison | None = None, *, adaptive: bool = False) -> Any:
-    """Mark a function (x, y, attack) -> (x, y) as a corruption of data."""
+    """Mark a function (x, y, attack) -> (x, y) as a corruption of data.
+
+    Its keyword-only parameters can be given by name: `module:function:scale=2`.
+    """
 
     def mark(function: Poison) -> DataCorruption:
         return DataCorruption(function, adaptive)
@@ -136,7 +141,10 @@ def corrupts_data(poison: Poison | None = None, *, adaptive: bool = False) -> An
 
 
 def corrupts_updates(forge: Forge) -> UpdateCorruption:
-    """Mark a function (attack) -> rows as a corruption of updates."""
+    """Mark a function (attack) -> rows as a corruption of updates.
+
+    Its keyword-only parameters can be given by name: `module:function:scale=2`.
+    """
     return UpdateCorruption(forge)
 
 
@@ -149,15 +157,15 @@ class NoSuchAttackError(AttackError):
 
 
 @corrupts_updates
-def gaussian(attack: UpdateAttack) -> Floats32:
-    """The device's own update plus noise with the standard deviation of its components."""
-    return attack.updates[attack.corrupted] + _noise(attack)
+def gaussian(attack: UpdateAttack, *, scale: float = 1.0) -> Floats32:
+    """The device's own update plus noise of `scale` times the deviation of its components."""
+    return attack.updates[attack.corrupted] + np.float32(scale) * _noise(attack)
 
 
 @corrupts_updates
-def gaussian_replace(attack: UpdateAttack) -> Floats32:
-    """Noise alone, with the standard deviation of the components of the update."""
-    return _noise(attack)
+def gaussian_replace(attack: UpdateAttack, *, scale: float = 1.0) -> Floats32:
+    """Noise alone, of `scale` times the deviation of the components of the update."""
+    return np.float32(scale) * _noise(attack)
 
 
 @corrupts_updates

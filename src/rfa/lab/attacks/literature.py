@@ -21,9 +21,9 @@ EPSILON = 0.1
 
 
 @corrupts_updates
-def sign_flip(attack: UpdateAttack) -> Floats32:
+def sign_flip(attack: UpdateAttack, *, scale: float = 1.0) -> Floats32:
     """The device's own update, negated: it needs to know nothing else (Li et al. 2019)."""
-    return -attack.updates[attack.corrupted]
+    return np.float32(-scale) * attack.updates[attack.corrupted]
 
 
 @corrupts_updates
@@ -33,19 +33,21 @@ def zero_update(attack: UpdateAttack) -> Floats32:
 
 
 @corrupts_updates
-def ipm(attack: UpdateAttack) -> Floats:
+def ipm(attack: UpdateAttack, *, epsilon: float = EPSILON) -> Floats:
     """Inner-product manipulation: a short step against the honest mean (Xie et al. 2020)."""
-    return repeat(attack, -EPSILON * Honest.of(attack).mean)
+    return repeat(attack, -epsilon * Honest.of(attack).mean)
 
 
 @corrupts_updates
-def alie(attack: UpdateAttack) -> Floats:
+def alie(attack: UpdateAttack, *, z: float | None = None) -> Floats:
     """A little is enough: the honest mean less z standard deviations (Baruch et al. 2019).
 
-    With that z, enough honest devices are farther out for the attackers to pass for a majority.
+    With the paper's z, the default, enough honest devices are farther out for the attackers to pass
+    for a majority.
     """
     honest = Honest.of(attack)
-    z = alie_deviations(len(attack.updates), len(attack.corrupted))
+    if z is None:
+        z = alie_deviations(len(attack.updates), len(attack.corrupted))
     return repeat(attack, honest.mean - z * honest.std)
 
 

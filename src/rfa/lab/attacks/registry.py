@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from rfa._plugins import PluginError, load_plugin
+import dataclasses
+import functools
+import inspect
+
+from rfa._plugins import load_plugin
+from rfa._specs import Spec, parse_spec
+from rfa.errors import InvalidValueError, PluginError
 from rfa.lab.attacks import corruption, optimized
 from rfa.lab.attacks import literature as attacks
 from rfa.lab.attacks.corruption import (
@@ -37,26 +43,53 @@ POISONS: dict[str, DataCorruption] = {"label-flip": label_flip}
 """Corruptions of data that fit every task."""
 
 
-def find_corruption(name: str, task_own: dict[str, DataCorruption]) -> Corruption | None:
-    """The corruption of that name: built in, the task's own, or module:function.
+def find_corruption(text: str, task_own: dict[str, DataCorruption]) -> Corruption | None:
+    """The corruption that a text names: built in, the task's own, or module:function.
+
+    Parameters may follow, as in `alie:z=1.5` or `module:function:scale=2`.
 
     Raises:
-        NoSuchAttackError: if there is none; the message says why.
+        NoSuchAttackError: if there is none, or it has no such parameter; the message says why.
     """
-    if name == NONE:
+    if text == NONE:
         return None
+    try:
+        spec = parse_spec(text)
+        return with_parameters(_load(spec.name, task_own), spec)
+    except (PluginError, InvalidValueError) as error:
+        msg = f"corruption {error}"
+        raise NoSuchAttackError(msg) from error
+
+
+def with_parameters(corruption: Corruption, spec: Spec) -> Corruption:
+    """A corruption with other values of its parameters.
+
+    Raises:
+        InvalidValueError: naming the parameter that it has not.
+    """
+    if not spec.parameters:
+        return corruption
+    is_data = isinstance(corruption, DataCorruption)
+    function = corruption.poison if is_data else corruption.forge
+    taken = inspect.signature(function).parameters.values()
+    known = [parameter.name for parameter in taken if parameter.kind is parameter.KEYWORD_ONLY]
+    for name in spec.parameters:
+        if name not in known:
+            msg = f"{spec.name} has no parameter {name!r}: it has {', '.join(known) or 'none'}"
+            raise InvalidValueError(msg)
+    bound = functools.partial(function, **spec.parameters)
+    if is_data:
+        return dataclasses.replace(corruption, poison=bound)
+    return UpdateCorruption(bound)
+
+
+def _load(name: str, task_own: dict[str, DataCorruption]) -> Corruption:
     known: dict[str, Corruption] = {**BUILT_IN, **POISONS, **task_own}
     if name in known:
         return known[name]
     if ":" not in name:
         names = ", ".join([NONE, *known])
-        msg = f"no corruption is called {name!r}: give one of {names}, or module:function"
-        raise NoSuchAttackError(msg)
-    wanted = (
-        "a function marked with corrupts_data or corrupts_updates of rfa.lab.attacks.corruption"
-    )
-    try:
-        return load_plugin(name, (DataCorruption, UpdateCorruption), wanted)
-    except PluginError as error:
-        msg = f"corruption {error}"
-        raise NoSuchAttackError(msg) from error
+        msg = f"{name!r} is not known: give one of {names}, or your own module:function"
+        raise InvalidValueError(msg)
+    wanted = "a function marked with corrupts_data or corrupts_updates of rfa.lab.attacks"
+    return load_plugin(name, (DataCorruption, UpdateCorruption), wanted)

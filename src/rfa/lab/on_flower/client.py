@@ -149,7 +149,8 @@ def _update(devices: Devices, w: Floats32, order: letters.Order, personal: _Pers
         return _honest(devices, w, order, order.device, personal)
     chosen = list(order.others)
     updates = np.stack([_honest(devices, w, order, device, personal) for device in chosen])
-    corrupt(updates, chosen, State(order.round, w), devices)
+    state = State(order.round, w, aggregator=letters.unpack(order.state, devices.settings))
+    corrupt(updates, chosen, state, devices)
     return updates[chosen.index(order.device)]
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 
 from rfa._types import Floats32
+from rfa.aggregators.base import SumAggregator, pack_state, unpack_state
 from rfa.lab.datasets.cache import data_dir, load
 from rfa.lab.randomness import stream
 from rfa.lab.settings.config import resolve, run_name
@@ -32,16 +35,19 @@ class Order:
         device: for which of its devices.
         round: in which round, from 0.
         others: the cohort of the round, or the devices to evaluate.
+        state: what the aggregator carries, packed, for attackers who know the defense.
     """
 
     device: int
     round: int
     others: tuple[int, ...]
+    state: bytes = b""
 
     def record(self) -> ConfigRecord:
         """As it travels."""
+        others = list(self.others)
         return ConfigRecord(
-            {"device": self.device, "round": self.round, "others": list(self.others)}
+            {"device": self.device, "round": self.round, "others": others, "state": self.state}
         )
 
     def content(self, model: Floats32) -> RecordDict:
@@ -52,7 +58,26 @@ class Order:
 def order_of(message: Message) -> Order:
     """The order in a message."""
     record: Any = message.content.config_records[LAB]
-    return Order(int(record["device"]), int(record["round"]), tuple(record["others"]))
+    others = tuple(record["others"])
+    return Order(int(record["device"]), int(record["round"]), others, bytes(record["state"]))
+
+
+def pack(state: Any) -> bytes:
+    """What an aggregator carries, as bytes; nothing where it carries nothing."""
+    arrays: dict[str, Any] = pack_state(state)
+    if not arrays:
+        return b""
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def unpack(data: bytes, settings: Settings) -> Any:
+    """What the aggregator of the settings carries, from its bytes."""
+    if not data or not isinstance(settings.aggregation, SumAggregator):
+        return None
+    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+        return unpack_state(settings.aggregation, dict(arrays))
 
 
 def model_of(message: Message) -> Floats32:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,24 +16,18 @@ from flwr.serverapp import Grid, ServerApp
 
 from rfa.cli.run import report
 from rfa.flower import records as wire
-from rfa.flower.oracles import GridSums, RoundSkippedError
-from rfa.flower.transport import GridExchange, Letter, send
-from rfa.lab.on_flower import records as letters
+from rfa.flower.oracles import RoundSkippedError
+from rfa.flower.transport import Letter, send
+from rfa.lab.on_flower import records as lab_records
 from rfa.lab.on_flower.launch import DONE, FAILED
+from rfa.lab.on_flower.strategy import LabStrategy
 from rfa.lab.runs.run import Options, run
 from rfa.lab.settings.settings import Settings
-from rfa.lab.simulation.aggregation import aggregate
+from rfa.lab.simulation.aggregation import aggregate, outcome_of
 from rfa.lab.simulation.outcome import Outcome
 from rfa.lab.simulation.rounds import Evaluation, Facts, State
-from rfa.lab.simulation.secure import draw_losses
-from rfa.lab.simulation.summed import ask_for_outcome, split_cohort
 from rfa.lab.training.devices import Devices, Tally
 from rfa.lab.training.pool import Crew
-from rfa.secagg.device.machine import IN_TURN, PLACES
-from rfa.secagg.messages.round import decode
-from rfa.secagg.oracle import NEVER, Losses
-from rfa.secagg.security.parameters import Trust
-from rfa.secagg.server.machine import Outbox
 
 LOG = logging.getLogger("flwr")
 app = ServerApp()
@@ -45,10 +39,10 @@ def main(grid: Grid, context: Context) -> None:
     config = context.run_config
     try:
         row = run(
-            letters.settings_of(context),
+            lab_records.settings_of(context),
             Options(
                 Path(str(config["out"])),
-                letters.data_dir_of(context),
+                lab_records.data_dir_of(context),
                 checkpoint_every=1,
                 fresh=bool(config["fresh"]),
             ),
@@ -82,35 +76,6 @@ class Log:
         LOG.info("round %s: accuracy %.1f %%, loss %.4f", evaluation.round, 100 * accuracy, loss)
 
 
-@dataclass
-class LabExchange(GridExchange):
-    """An exchange with devices of which several may be on one node, and some drop out on purpose.
-
-    Attributes:
-        homes: the node of each device.
-        order: what every message of the round tells of the round.
-        lost: who drops out, and when.
-    """
-
-    homes: dict[int, int] = field(default_factory=dict[int, int])
-    order: letters.Order = field(default_factory=lambda: letters.Order(0, 0, ()))
-    lost: Losses = field(default_factory=dict[int, int])
-
-    def __call__(self, outbox: Outbox) -> Iterator[tuple[int, bytes]]:
-        """Ask those that have not dropped out."""
-        return super().__call__(
-            (device, request)
-            for device, request in outbox
-            if device not in self.lost or _place(request) < self.lost[device]
-        )
-
-    def letter(self, node: int, content: RecordDict) -> Message:
-        """A message for a device, to its node."""
-        order = dataclasses.replace(self.order, device=node)
-        addressed = RecordDict({**content, letters.LAB: order.record()})
-        return super().letter(self.homes[node], addressed)
-
-
 @dataclass(frozen=True)
 class FlowerEngine:
     """Devices on the nodes of a grid.
@@ -127,14 +92,15 @@ class FlowerEngine:
     grid: Grid
     timeout: float
 
-    def collect(self, state: State, chosen: list[int]) -> Outcome:
+    def collect(self, state: State, chosen: list[int]) -> tuple[Outcome, Any]:
         """Let devices train on their nodes, and aggregate as the settings say."""
         homes = self._homes(chosen)
-        order = letters.Order(0, state.round, tuple(chosen))
+        carried = lab_records.pack(state.aggregator)
+        order = lab_records.Order(0, state.round, tuple(chosen), carried)
         sent = [(device, self._letter(homes[device], order, device, state)) for device in chosen]
         if self.devices.settings.secure == "off":
             return self._in_the_clear(sent, state, chosen)
-        return self._securely(sent, homes, order, state.radius.nu)
+        return self._securely(sent, homes, order, state)
 
     def evaluate(self, state: State) -> Sequence[Tally]:
         """How well the model serves each device: here, or where their u_i are."""
@@ -148,7 +114,7 @@ class FlowerEngine:
             for node in set(homes.values())
         }
         sent = [
-            (node, self._tally_letter(node, letters.Order(share[0], state.round, share), state))
+            (node, self._tally_letter(node, lab_records.Order(share[0], state.round, share), state))
             for node, share in shares.items()
         ]
         for node, reply in send(self.grid, sent, self.timeout):
@@ -162,7 +128,9 @@ class FlowerEngine:
     def flush(self) -> None:
         """Nodes keep what they keep before they answer."""
 
-    def _in_the_clear(self, sent: list[Letter], state: State, chosen: list[int]) -> Outcome:
+    def _in_the_clear(
+        self, sent: list[Letter], state: State, chosen: list[int]
+    ) -> tuple[Outcome, Any]:
         """Aggregate updates that the server sees; those that do not come are left out."""
         rows = {device: row for row, device in enumerate(chosen)}
         updates = np.full((len(chosen), self.devices.dim), np.nan, np.float32)
@@ -170,35 +138,28 @@ class FlowerEngine:
             if reply.has_error():
                 LOG.info("\t> device %s does not answer: %s", device, reply.error.reason)
             else:
-                updates[rows[device]] = letters.model_of(reply) - state.model
+                updates[rows[device]] = lab_records.model_of(reply) - state.model
         weights, settings = self.devices.weights[chosen], self.devices.settings
-        return aggregate(updates, weights, settings, state.round, state.radius.nu)
+        return aggregate(updates, weights, settings, state.round, state.aggregator)
 
     def _securely(
-        self, sent: list[Letter], homes: dict[int, int], order: letters.Order, nu: float
-    ) -> Outcome:
-        """Aggregate by secure sums."""
-        settings, chosen = self.devices.settings, order.others
-        identities = None
-        if settings.terms.trust == Trust.LYING:
-            identities = letters.identities(settings.seed, chosen)
-        sums = GridSums(self.grid, settings.terms, identities)
-        work = wire.Work(wire.TRAIN, float(self.devices.weights.max()), letters.EXAMPLES)
-        cohort = sums.gather(work, sent, order.round + 1, self.timeout)
-        drawn = draw_losses(len(chosen), settings, order.round)
-        lost = {chosen[row]: place for row, place in drawn.items()}
-        exchange = LabExchange(
-            self.grid, wire.TRAIN, order.round + 1, self.timeout, {}, homes, order, lost
+        self, sent: list[Letter], homes: dict[int, int], order: lab_records.Order, state: State
+    ) -> tuple[Outcome, Any]:
+        """Aggregate by secure sums, as the strategy does that users run."""
+        strategy = LabStrategy(self.devices, homes, order, self.timeout)
+        done = strategy.train_round(
+            self.grid,
+            order.round + 1,
+            sent,
+            dim=self.devices.dim,
+            timeout=self.timeout,
+            state=state.aggregator,
         )
-        rows = split_cohort(len(chosen), settings, order.round)
-        parts = [[chosen[row] for row in part if chosen[row] in cohort.devices] for part in rows]
-        with sums.over_parts(
-            cohort, exchange, parts, steps=settings.questions, limit=settings.weight_limit
-        ) as asks:
-            outcome = ask_for_outcome(asks, self.devices.dim, settings, settings.nu or nu)
-        gone = frozenset[int]().union(*(ask.abstained for ask in asks))
-        dropped = tuple(row for row, device in enumerate(chosen) if device in gone)
-        return dataclasses.replace(outcome, dropped=dropped, lost=tuple(sorted(drawn)))
+        rows = {device: row for row, device in enumerate(order.others)}
+        dropped = tuple(sorted(rows[device] for device in done.abstained))
+        lost = tuple(sorted(rows[device] for device in strategy.lost))
+        outcome = outcome_of(done.result)
+        return dataclasses.replace(outcome, dropped=dropped, lost=lost), done.state
 
     def _homes(self, devices: Sequence[int]) -> dict[int, int]:
         """The node of each device: the same while the nodes are the same."""
@@ -208,19 +169,13 @@ class FlowerEngine:
             raise RoundSkippedError(msg)
         return {device: nodes[device % len(nodes)] for device in devices}
 
-    def _letter(self, node: int, order: letters.Order, device: int, state: State) -> Message:
+    def _letter(self, node: int, order: lab_records.Order, device: int, state: State) -> Message:
         content = dataclasses.replace(order, device=device).content(state.model)
         return Message(content, dst_node_id=node, message_type=wire.TRAIN)
 
-    def _tally_letter(self, node: int, order: letters.Order, state: State) -> Message:
+    def _tally_letter(self, node: int, order: lab_records.Order, state: State) -> Message:
         content = order.content(state.model)
-        return Message(content, dst_node_id=node, message_type=letters.TALLY)
-
-
-def _place(request: bytes) -> int:
-    """The place of a request in the round."""
-    message = decode(request, len(request))
-    return PLACES.get(type(message), NEVER) + IN_TURN * getattr(message, "turn", 0)
+        return Message(content, dst_node_id=node, message_type=lab_records.TALLY)
 
 
 def _tallies(reply: Message) -> list[Tally]:

@@ -115,7 +115,7 @@ def thaw(
     settings: Settings, out: Path, data: Path | None, cases: Iterable[tuple[str, float]]
 ) -> Iterator[Cohort]:
     """The next cohort after a run that is done, for each corruption and level."""
-    saved = checkpoints.load(out / run_name(settings) / CHECKPOINT)
+    saved = checkpoints.load(out / run_name(settings) / CHECKPOINT, settings.aggregation)
     if saved is None:
         return
     task, state = find_task(settings.task), saved.state

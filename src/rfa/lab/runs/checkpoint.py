@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import os
 import zipfile
@@ -13,10 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rfa.aggregators.adaptive_radius import Radius
+from rfa.aggregators.base import SumAggregator, pack_state, unpack_state
+from rfa.aggregators.registry import Aggregator
 from rfa.lab.errors import LabError
 from rfa.lab.simulation.rounds import State
 from rfa.lab.simulation.server_optimizer import ServerState
+
+
+CARRIED = "aggregator."
+"""Before the names of what the aggregator carries."""
 
 
 class CheckpointError(LabError):
@@ -52,7 +56,6 @@ def save(checkpoint: Checkpoint, path: Path) -> None:
         "numbers": np.array(
             [state.round, state.calls, state.rejected, state.dropped, state.stopped]
         ),
-        "radius": np.array(dataclasses.astuple(state.radius)),
         "times": np.array([checkpoint.first_loss, checkpoint.seconds]),
         "texts": np.array([checkpoint.data, checkpoint.done]),
     }
@@ -62,13 +65,14 @@ def save(checkpoint: Checkpoint, path: Path) -> None:
         "places": checkpoint.places,
     }
     arrays |= {name: array for name, array in optional.items() if array is not None}
+    arrays |= {CARRIED + name: array for name, array in pack_state(state.aggregator).items()}
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
     write_whole(path, buffer.getbuffer())
 
 
-def load(path: Path) -> Checkpoint | None:
-    """The checkpoint at a path, or None where there is none.
+def load(path: Path, aggregator: Aggregator) -> Checkpoint | None:
+    """The checkpoint at a path of a run with an aggregator, or None where there is none.
 
     Raises:
         CheckpointError: if the file is not a whole checkpoint.
@@ -76,7 +80,7 @@ def load(path: Path) -> Checkpoint | None:
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as content:
             arrays = dict(content)
-        return _from_arrays(arrays)
+        return _from_arrays(arrays, aggregator)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, IndexError, EOFError, zipfile.BadZipFile) as error:
@@ -102,18 +106,18 @@ def write_whole(path: Path, content: Any) -> None:
         raise CheckpointError(msg) from None
 
 
-def _from_arrays(arrays: dict[str, Any]) -> Checkpoint:
+def _from_arrays(arrays: dict[str, Any], aggregator: Aggregator) -> Checkpoint:
     t, *counts = (int(number) for number in arrays["numbers"])
     first_loss, seconds = (float(number) for number in arrays["times"])
     data, done = (str(text) for text in arrays["texts"])
     server = ServerState(arrays.get("momentum"), arrays.get("squares"))
-    state = State(t, arrays["model"], server, *counts, radius=_radius(arrays.get("radius")))
+    carried = {
+        name.removeprefix(CARRIED): array
+        for name, array in arrays.items()
+        if name.startswith(CARRIED)
+    }
+    private = isinstance(aggregator, SumAggregator)
+    before = unpack_state(aggregator, carried) if private and carried else None
+    state = State(t, arrays["model"], server, *counts, aggregator=before)
     return Checkpoint(state, arrays.get("places"), first_loss, seconds, data, done)
 
-
-def _radius(numbers: Any) -> Radius:
-    """The radius as it was kept; checkpoints of earlier versions have none."""
-    if numbers is None:
-        return Radius()
-    nu, stride, toward, run, turned = (float(number) for number in numbers)
-    return Radius(nu, stride, int(toward), int(run), bool(turned))

@@ -163,7 +163,7 @@ class _Journey:
     def go(self, data: str, note: str, directory: Path | None) -> None:
         """From where the last checkpoint is to the end."""
         self.data = data
-        saved = checkpoints.load(self.folder / CHECKPOINT)
+        saved = checkpoints.load(self.folder / CHECKPOINT, self.devices.settings.aggregation)
         if saved is not None and saved.data != data:
             msg = f"the data, or your own code, has changed since {self.name} began: "
             msg += "start anew with --fresh"

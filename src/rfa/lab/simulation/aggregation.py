@@ -1,4 +1,4 @@
-"""The aggregators by their names in the settings, all on updates.
+"""The aggregate of a round where the server sees the updates.
 
 Updates that are not finite are left out. What an aggregator costs is counted in calls of the secure
 average oracle; those that must see single updates are counted as one, what FedAvg costs.
@@ -7,34 +7,25 @@ average oracle; those that must see single updates are counted as one, what FedA
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
 import numpy as np
 
 from rfa._types import Floats, Floats32
-from rfa.aggregators.adaptive_radius import FIRST
-from rfa.aggregators.clear.defenses import Bulyan, MeaMed, NearestNeighborMixing
-from rfa.aggregators.clear.paper import (
-    CoordinateMedian,
-    Krum,
-    MultiKrum,
-    NormClipping,
-    SeesUpdates,
-    TrimmedMean,
-)
-from rfa.lab.settings.settings import SUMMED, Settings
+from rfa.aggregators import Result, SumAggregator
+from rfa.aggregators.registry import Aggregator
+from rfa.lab.randomness import stream
+from rfa.lab.settings.settings import Settings
+from rfa.lab.simulation.in_clear import effective_weights, shortcut
 from rfa.lab.simulation.outcome import NothingToAggregateError, Outcome
-from rfa.lab.simulation.summed import Witness, ask_for_outcome, split_cohort
 from rfa.lab.training.learner import is_finite
-from rfa.median import Median, geometric_median
 from rfa.numerics.plain_oracle import PlainOracle
 
 
 def aggregate(
-    updates: Floats32, weights: Floats, settings: Settings, t: int = 0, nu: float = FIRST
-) -> Outcome:
+    updates: Floats32, weights: Floats, settings: Settings, t: int = 0, state: Any = None
+) -> tuple[Outcome, Any]:
     """The aggregate of the finite updates, as the settings ask for it.
 
     Args:
@@ -42,7 +33,10 @@ def aggregate(
         weights: the weights alpha_i.
         settings: the settings.
         t: the round.
-        nu: the radius, where the settings leave it to be learned.
+        state: what the aggregator carries from the round before.
+
+    Returns:
+        The outcome, and what the aggregator carries to the next round.
 
     Raises:
         NothingToAggregateError: if no update is finite.
@@ -52,93 +46,62 @@ def aggregate(
         msg = f"none of {len(updates)} updates is finite"
         raise NothingToAggregateError(msg)
     if finite.all():
-        return _of_finite(updates, weights, settings, t, nu)
-    kept = _of_finite(updates[finite], weights[finite], settings, t, nu)
+        return _of_finite(updates, weights, settings, t, state)
+    outcome, after = _of_finite(updates[finite], weights[finite], settings, t, state)
     spread = None
-    if kept.weights is not None:
+    if outcome.weights is not None:
         spread = np.zeros(len(updates))
-        spread[finite] = kept.weights
+        spread[finite] = outcome.weights
     dropped = tuple(int(row) for row in np.flatnonzero(~finite))
-    return dataclasses.replace(kept, weights=spread, dropped=dropped)
+    return dataclasses.replace(outcome, weights=spread, dropped=dropped), after
+
+
+def split_cohort(count: int, settings: Settings, t: int) -> list[list[int]]:
+    """The rows of each part of the cohort of round t, at random; no part is empty."""
+    parts = min(settings.layout.parts, count)
+    if parts == 1:
+        return [list(range(count))]
+    order = stream(settings.seed, "parts", t).permutation(count)
+    return [sorted(map(int, rows)) for rows in np.array_split(order, parts)]
+
+
+def outcome_of(result: Result) -> Outcome:
+    """The outcome of a round from the result of its sums."""
+    return Outcome(
+        result.point.astype(np.float32),
+        calls=result.calls,
+        certificate=result.certificate,
+        near=result.near,
+    )
 
 
 def _of_finite(
-    updates: Floats32, weights: Floats, settings: Settings, t: int, nu: float
-) -> Outcome:
-    if settings.aggregator in ("fedavg", "sgd"):
-        return _mean(updates, weights)
-    if settings.aggregator not in SUMMED:
-        seen = _comparator(settings, len(updates))(updates, weights)
-        return Outcome(seen.point, calls=1, weights=seen.weights)
-    plain = settings.nu and settings.parts == 1 and settings.weiszfeld == "plain"
-    if plain and settings.aggregator == "rfa":
-        return _weiszfeld(updates, weights, settings)
-    if plain and settings.aggregator == "rfa-one-step":
-        return _one_step(updates, weights, settings)
-    return _from_sums(updates, weights, settings, t, nu)
+    updates: Floats32, weights: Floats, settings: Settings, t: int, state: Any
+) -> tuple[Outcome, Any]:
+    aggregator: Aggregator = settings.aggregation
+    if not isinstance(aggregator, SumAggregator):
+        seen = aggregator(updates, weights)
+        return Outcome(seen.point, calls=1, weights=seen.weights), state
+    private = cast("SumAggregator[Any]", aggregator)
+    outcome = shortcut(private, updates, weights)
+    if outcome is not None:
+        return outcome, state
+    rows = split_cohort(len(updates), settings, t)
+    return _from_sums(updates, weights / weights.max(), private, rows, state)
 
 
 def _from_sums(
-    updates: Floats32, weights: Floats, settings: Settings, t: int, nu: float
-) -> Outcome:
+    updates: Floats32,
+    alpha: Floats,
+    aggregator: SumAggregator[Any],
+    rows: Sequence[Sequence[int]],
+    state: Any,
+) -> tuple[Outcome, Any]:
     """What the server makes of sums, here over updates that it could see."""
-    alpha = weights / weights.max()
-    parts = split_cohort(len(updates), settings, t)
-    whole: Any = slice(None)  # a list of all rows would copy them
-    places = [rows if len(parts) > 1 else whole for rows in parts]
-    oracles = [PlainOracle(updates[rows], alpha[rows]) for rows in places]
-    asks = [Witness(oracle) for oracle in oracles]
-    found = ask_for_outcome(asks, updates.shape[1], settings, settings.nu or nu)
-    steps = settings.aggregator in ("rfa", "rfa-one-step") and settings.weiszfeld == "plain"
-    shares = oracles[0].shares if steps and len(parts) == 1 else None
-    return dataclasses.replace(found, weights=shares)
-
-
-def _mean(updates: Floats32, weights: Floats) -> Outcome:
-    shares = weights / weights.sum()
-    return Outcome(shares.astype(np.float32) @ updates, calls=1, weights=shares)
-
-
-def _weiszfeld(updates: Floats32, weights: Floats, settings: Settings) -> Outcome:
-    """RFA: steps from the mean, which is itself one call, or from zero, the current model."""
-    before = 1 if settings.start == "mean" else 0
-    found = geometric_median(
-        updates,
-        weights,
-        nu=settings.nu,
-        steps=settings.budget - before,
-        start=settings.start,
-        early_stop=settings.early_stop or None,
-    )
-    return _outcome(found, before)
-
-
-def _one_step(updates: Floats32, weights: Floats, settings: Settings) -> Outcome:
-    found = geometric_median(updates, weights, nu=settings.nu, steps=1, start="zero")
-    return _outcome(found, 0)
-
-
-def _outcome(found: Median, before: int) -> Outcome:
-    return Outcome(
-        found.point,
-        calls=before + found.steps,
-        steps=found.steps,
-        objective=found.objective,
-        weights=found.weights,
-    )
-
-
-def _comparator(settings: Settings, devices: int) -> SeesUpdates:
-    """The aggregator, told how many devices to expect corrupted: at most as many as it can be."""
-    corrupted = min(math.ceil(settings.expected_share * devices), (devices - 1) // 2)
-    makers: dict[str, Callable[[], SeesUpdates]] = {
-        "coordinate-median": CoordinateMedian,
-        "trimmed-mean": lambda: TrimmedMean(settings.trim_share),
-        "norm-clipping": lambda: NormClipping(quantile=settings.clip),
-        "krum": lambda: Krum(corrupted),
-        "multi-krum": lambda: MultiKrum(corrupted),
-        "meamed": lambda: MeaMed(corrupted),
-        "bulyan": lambda: Bulyan(min(corrupted, Bulyan.most(devices))),
-        "nnm": lambda: NearestNeighborMixing(corrupted, TrimmedMean(corrupted / devices)),
-    }
-    return makers[settings.aggregator]()
+    if len(rows) == 1:  # a list of all rows would copy them
+        oracles = [PlainOracle(updates, alpha)]
+    else:
+        oracles = [PlainOracle(updates[part], alpha[part]) for part in rows]
+    result, after = aggregator(oracles, updates.shape[1], state)
+    weights = effective_weights(aggregator, oracles[0]) if len(rows) == 1 else None
+    return dataclasses.replace(outcome_of(result), weights=weights), after

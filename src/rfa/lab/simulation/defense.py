@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rfa._types import Floats, Floats32, Ints
-from rfa.aggregators.adaptive_radius import FIRST
+from rfa.aggregators import Groups
 from rfa.lab.settings.settings import FIELDS, SECURE_ONLY, Settings
 from rfa.lab.simulation.aggregation import aggregate
 from rfa.lab.simulation.outcome import NothingToAggregateError
@@ -24,7 +24,7 @@ class Defense:
     """The aggregate of a round by what its corrupted devices send, without a trace.
 
     Secure sums are computed in the clear, which is the same up to rounding; who drops out of them,
-    their radius and their limit of weight are left out. Random groups and sub-cohorts are the
+    their clip norm and their limit of shares are left out. Random groups and sub-cohorts are the
     server's secret: the attacker tries others.
 
     Attributes:
@@ -33,7 +33,7 @@ class Defense:
         corrupted: the rows of the corrupted ones.
         settings: the settings.
         round: the round t.
-        nu: the radius, where it is learned.
+        state: what the aggregator carries from the round before.
     """
 
     updates: Floats32
@@ -41,17 +41,19 @@ class Defense:
     corrupted: Ints
     settings: Settings
     round: int = 0
-    nu: float = FIRST
+    state: Any = None
 
     def __call__(self, rows: Any) -> Floats:
         """What the server adds to the model: nothing, if there is nothing, or it is rejected."""
         with np.errstate(over="ignore"):
             self._sent[self.corrupted] = rows
         try:
-            found = aggregate(self._sent, self.weights, self._settings, OTHER + self.round, self.nu)
+            outcome, _ = aggregate(
+                self._sent, self.weights, self._settings, OTHER + self.round, self.state
+            )
         except NothingToAggregateError:
             return np.zeros(len(self.updates[0]))
-        point: Floats = found.point.astype(np.float64)
+        point: Floats = outcome.point.astype(np.float64)
         if is_too_large(float(np.linalg.norm(point)), self.settings):
             return np.zeros(len(point))
         return point
@@ -63,9 +65,9 @@ class Defense:
     @cached_property
     def _settings(self) -> Settings:
         usual = {name: FIELDS[name].default for name in SECURE_ONLY}
-        groups = self.settings.groups
-        if self.settings.aggregator == "bucketing":
-            groups = self.settings.parts
+        aggregator, groups = self.settings.aggregation, self.settings.groups
+        if isinstance(aggregator, Groups):
+            groups = aggregator.count
         return dataclasses.replace(self.settings, secure="off", groups=groups, **usual)
 
 

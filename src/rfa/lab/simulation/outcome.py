@@ -15,18 +15,16 @@ class Outcome:
     Attributes:
         point: the aggregate of the updates.
         calls: calls of the secure average oracle.
-        steps: sums that Weiszfeld steps took.
         objective: the average distance of the updates from the aggregate, where it is known.
         weights: the effective weights of the updates, where there are such.
         dropped: the updates that were left out because they are not finite.
         lost: the devices that dropped out of the secure sum.
         certificate: a proven bound on the share of any one device in the last step.
-        near: the share of the devices that the last sum counts as near, where there are sums.
+        near: the fraction of the devices that the last sum counts as near, where there are sums.
     """
 
     point: Floats32
     calls: int
-    steps: int = 0
     objective: float | None = None
     weights: Floats | None = None
     dropped: tuple[int, ...] = ()

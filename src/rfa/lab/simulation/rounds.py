@@ -11,12 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from rfa._types import Floats, Floats32
-from rfa.aggregators.adaptive_radius import Radius
 from rfa.errors import OracleStoppedError
 from rfa.lab.attacks.corruption import UpdateAttack, UpdateCorruption, forge
 from rfa.lab.randomness import stream
@@ -43,7 +42,7 @@ class State:
         rejected: rounds whose aggregate was rejected so far.
         dropped: updates that were left out because they are not finite, so far.
         stopped: rounds in which the secure sum gave nothing, so far.
-        radius: the radius nu, where it is learned.
+        aggregator: what the aggregator carries, such as a learned radius.
     """
 
     round: int
@@ -53,7 +52,7 @@ class State:
     rejected: int = 0
     dropped: int = 0
     stopped: int = 0
-    radius: Radius = field(default_factory=Radius)
+    aggregator: Any = None
 
 
 @dataclass(frozen=True)
@@ -125,8 +124,11 @@ class Evaluation:
 class Engine(Protocol):
     """Where devices train: in processes of this machine, or on the nodes of a federation."""
 
-    def collect(self, state: State, chosen: list[int]) -> Outcome:
+    def collect(self, state: State, chosen: list[int]) -> tuple[Outcome, Any]:
         """Let devices train from the model of a state, and aggregate what they send.
+
+        Returns:
+            The outcome, and what the aggregator carries to the next round.
 
         Raises:
             NothingToAggregateError: if no update is finite.
@@ -157,15 +159,15 @@ class LocalEngine:
     crew: Crew
     places: Places | None = None
 
-    def collect(self, state: State, chosen: list[int]) -> Outcome:
+    def collect(self, state: State, chosen: list[int]) -> tuple[Outcome, Any]:
         """Train, corrupt and aggregate."""
         updates = self.crew.train(state.model, state.round, chosen, self.places)
         corrupt(updates, chosen, state, self.devices)
         settings, weights, when = self.devices.settings, self.devices.weights, state.round
-        nu = state.radius.nu
         if settings.secure == "off":
-            return aggregate(updates, weights[chosen], settings, when, nu)
-        return aggregate_securely(updates, weights[chosen] / weights.max(), settings, when, nu)
+            return aggregate(updates, weights[chosen], settings, when, state.aggregator)
+        alpha = weights[chosen] / weights.max()
+        return aggregate_securely(updates, alpha, settings, when, state.aggregator)
 
     def evaluate(self, state: State) -> Sequence[Tally]:
         """How well the model serves each device."""
@@ -180,9 +182,9 @@ def play_round(state: State, devices: Devices, engine: Engine) -> tuple[State, F
     """The next state, and what happened on the way."""
     settings = devices.settings
     chosen = devices.sample(state.round)
-    outcome, stopped = None, ""
+    outcome, carried, stopped = None, state.aggregator, ""
     try:
-        outcome = engine.collect(state, chosen)
+        outcome, carried = engine.collect(state, chosen)
     except NothingToAggregateError:
         pass
     except OracleStoppedError as error:
@@ -195,7 +197,7 @@ def play_round(state: State, devices: Devices, engine: Engine) -> tuple[State, F
         rejected=state.rejected + facts.rejected,
         dropped=state.dropped + len(facts.dropped),
         stopped=state.stopped + bool(stopped),
-        radius=_learn(state.radius, outcome, settings),
+        aggregator=carried,
     )
     if outcome is None or facts.rejected:
         return after, facts
@@ -239,16 +241,9 @@ def corrupt(updates: Floats32, chosen: list[int], state: State, devices: Devices
         weights=weights,
         corrupted=bad,
         rng=stream(devices.settings.seed, "forge", state.round),
-        aggregate=Defense(view, weights, bad, devices.settings, state.round, state.radius.nu),
+        aggregate=Defense(view, weights, bad, devices.settings, state.round, state.aggregator),
     )
     updates[bad] = forge(devices.corruption, attack, devices.settings.corruption)
-
-
-def _learn(radius: Radius, outcome: Outcome | None, settings: Settings) -> Radius:
-    """The radius for the next round."""
-    if settings.nu or not settings.uses_nu or outcome is None or outcome.near is None:
-        return radius
-    return radius.after(outcome.near)
 
 
 def _facts(

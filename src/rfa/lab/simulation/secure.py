@@ -1,7 +1,7 @@
 """Aggregators on sums that are secure: as whole numbers in a ring, or by the real protocol.
 
 The server's part of each holds an oracle and nothing else. Which devices drop out, and when, and
-how they round, comes from the run's seed, so that `ring` and `on` give the same numbers; the keys
+how they round, comes from the run's seed, so that `unmasked` and `on` give the same numbers; the keys
 of the protocol come from the operating system, and make no difference to them.
 """
 
@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from typing import Any
 
 import numpy as np
 
 from rfa._types import Floats, Floats32
-from rfa.aggregators.adaptive_radius import FIRST, LEAST
+from rfa.aggregators.registry import build_private
 from rfa.errors import OracleStoppedError
 from rfa.lab.randomness import stream
 from rfa.lab.settings.settings import Settings
+from rfa.lab.simulation.aggregation import outcome_of, split_cohort
 from rfa.lab.simulation.outcome import NothingToAggregateError, Outcome
-from rfa.lab.simulation.summed import Witness, ask_for_outcome, split_cohort
 from rfa.oracle import SumOracle, stopped_oracle
 from rfa.secagg.crypto.keys import identity_of
 from rfa.secagg.device.machine import Device
@@ -34,8 +35,8 @@ Parts = dict[int, Contribution | None]
 
 
 def aggregate_securely(
-    updates: Floats32, weights: Floats, settings: Settings, t: int, nu: float = FIRST
-) -> Outcome:
+    updates: Floats32, weights: Floats, settings: Settings, t: int, state: Any = None
+) -> tuple[Outcome, Any]:
     """The aggregate of round t, from sums alone.
 
     Args:
@@ -43,7 +44,10 @@ def aggregate_securely(
         weights: the weights alpha_i, above 0 and at most 1.
         settings: the settings.
         t: the round.
-        nu: the radius, where the settings leave it to be learned.
+        state: what the aggregator carries from the round before.
+
+    Returns:
+        The outcome, and what the aggregator carries to the next round.
 
     Raises:
         NothingToAggregateError: if no update is finite.
@@ -57,29 +61,28 @@ def aggregate_securely(
     opening = open_round(
         t + 1,
         settings.terms,
-        steps=settings.questions,
+        steps=settings.layout.queries,
         dim=updates.shape[1],
-        limit=settings.weight_limit,
+        limit=settings.max_share,
     )
     lost = draw_losses(len(parts), settings, t)
-    asks = [
-        Witness(_part_oracle({row: parts[row] for row in rows}, opening, settings, lost, t))
+    oracles = [
+        _part_oracle({row: parts[row] for row in rows}, opening, settings, lost, t)
         for rows in split_cohort(len(parts), settings, t)
     ]
-    return dataclasses.replace(
-        ask_for_outcome(asks, updates.shape[1], settings, settings.nu or nu),
-        dropped=abstained,
-        lost=tuple(sorted(lost)),
-    )
+    aggregator = build_private(settings.aggregation)
+    result, after = aggregator(oracles, updates.shape[1], state)
+    outcome = outcome_of(result)
+    return dataclasses.replace(outcome, dropped=abstained, lost=tuple(sorted(lost))), after
 
 
 def device_policy(settings: Settings) -> Policy:
     """What a device insists on that was told of the settings."""
     return Policy(
-        nu=min(settings.nu or LEAST, settings.radius),
-        steps=settings.questions,
+        nu=build_private(settings.aggregation).min_nu,
+        steps=settings.layout.queries,
         trust=settings.terms.trust,
-        limit=settings.weight_limit or 1.0,
+        limit=settings.max_share or 1.0,
     )
 
 
@@ -92,9 +95,9 @@ def _contribution(update: Floats32, weight: float) -> Contribution | None:
 
 def draw_losses(count: int, settings: Settings, t: int) -> Losses:
     """Who drops out of a round, by its place in the cohort, each before a random message."""
-    turns = settings.questions * (2 if settings.weight_limit else 1)
+    turns = settings.layout.queries * (2 if settings.max_share else 1)
     rng = stream(settings.seed, "lost", t)
-    gone = np.flatnonzero(rng.random(count) < settings.dropouts)
+    gone = np.flatnonzero(rng.random(count) < settings.dropout_rate)
     when = rng.integers(0, opening_place(turns - 1) + 1, len(gone))
     return {int(row): int(place) for row, place in zip(gone, when, strict=True)}
 
@@ -111,14 +114,14 @@ def _part_oracle(
     try:
         return _oracle(parts, opening, settings, lost, t)
     except OracleStoppedError as error:
-        if settings.parts == 1:
+        if settings.layout.parts == 1:
             raise
         return stopped_oracle(error)
 
 
 def _oracle(parts: Parts, opening: Open, settings: Settings, lost: Losses, t: int) -> SumOracle:
     rounding = {row: rounding_key(settings, t, row) for row in parts}
-    if settings.secure == "ring":
+    if settings.secure == "unmasked":
         return RingOracle(opening, settings.terms, parts, rounding=rounding, lost=lost)
     secrets = {row: os.urandom(32) for row in parts}
     known = {row: identity_of(secret) for row, secret in secrets.items()}

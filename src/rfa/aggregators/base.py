@@ -1,0 +1,213 @@
+"""Private aggregators as values: each is given oracles, never updates.
+
+A `SumAggregator` says how it asks a cohort (`layout`), makes an aggregate of the sums (`aggregate`)
+and carries what it learned to the next round (`init`, `next_state`). Lab, Flower and planner take
+the same values. One of your own is one class:
+
+    >>> from dataclasses import dataclass
+    >>> import numpy as np
+    >>> from rfa import PlainOracle
+    >>> @dataclass(frozen=True)
+    ... class HalfStep(SumAggregator[None]):
+    ...     nu: float = 1.0
+    ...
+    ...     def aggregate(self, oracles, dim, state):
+    ...         total = oracles[0](np.zeros(dim), self.nu)
+    ...         return self.nu * total.push / total.mass / 2
+    >>> result, _ = HalfStep()([PlainOracle(np.eye(3))], 3)
+    >>> result.point.round(3), result.calls
+    (array([0.167, 0.167, 0.167]), 1)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, cast
+
+import numpy as np
+
+from rfa._checks import check_count
+from rfa._types import Array, Vector
+from rfa.errors import InvalidValueError
+from rfa.oracle import RecordingOracle, SumOracle
+
+State = TypeVar("State")
+MIN_NU = 1e-6
+"""The smallest radius that devices accept by default."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How an aggregator asks a cohort in a round: what it costs, and what it needs.
+
+    Attributes:
+        parts: disjoint random parts of the cohort, each with an oracle of its own.
+        queries: how many queries a device answers at most.
+        sequential: whether a part waits for the sums of the parts before it.
+    """
+
+    parts: int = 1
+    queries: int = 1
+    sequential: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the counts."""
+        check_count("parts", self.parts)
+        check_count("queries", self.queries)
+
+    @property
+    def calls(self) -> int:
+        """Sums that wait for each other: what a round costs in time."""
+        return self.queries * (self.parts if self.sequential else 1)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What an aggregator makes of the sums of a round.
+
+    Attributes:
+        point: the aggregate of the updates.
+        calls: calls of the oracle that waited for each other.
+        certificate: a proven bound on the share of any one device in the last step.
+        near: the fraction of the devices that the last sums count as near.
+    """
+
+    point: Vector
+    calls: int
+    certificate: float | None = None
+    near: float | None = None
+
+
+class SumAggregator(ABC, Generic[State]):
+    """An aggregator that needs sums alone, so that it runs under secure aggregation.
+
+    *Formal guarantee*: it is given oracles and no update. Whatever `aggregate` does, it knows the
+    sums of at most `layout(m).queries` queries over each of `layout(m).parts` disjoint parts.
+    """
+
+    def init(self) -> State:
+        """What it carries into the first round: None, or a frozen dataclass of plain values."""
+        return cast("State", None)
+
+    def layout(self, devices: int) -> Layout:  # noqa: ARG002
+        """How it asks a cohort of that many devices: one part and one query by default."""
+        return Layout()
+
+    @abstractmethod
+    def aggregate(self, oracles: Sequence[RecordingOracle], dim: int, state: State) -> Vector:
+        """The aggregate of the updates, relative to the current model.
+
+        Args:
+            oracles: an oracle for each part.
+            dim: the number of coordinates d.
+            state: what the round before left.
+
+        Raises:
+            OracleStoppedError: if the oracles give too few sums.
+        """
+
+    def next_state(self, oracles: Sequence[RecordingOracle], state: State) -> State:  # noqa: ARG002
+        """What it carries into the next round, from the sums that the oracles gave."""
+        return state
+
+    def certificate(self, oracle: RecordingOracle) -> float | None:
+        """A bound on the share of a device in the step that the oracle's last sum made."""
+        return oracle.last.certificate() if oracle.last else None
+
+    @property
+    def min_nu(self) -> float:
+        """The smallest radius that it asks devices for."""
+        return MIN_NU
+
+    def check_secure(self) -> None:
+        """Check that secure sums are enough.
+
+        Raises:
+            InvalidValueError: naming the parameter that needs sums in the clear.
+        """
+
+    def __call__(
+        self, oracles: Sequence[SumOracle], dim: int, state: State | None = None
+    ) -> tuple[Result, State]:
+        """Aggregate a round.
+
+        Args:
+            oracles: an oracle for each part of the cohort, as many as `layout` says.
+            dim: the number of coordinates d.
+            state: what the round before left; None for the first round.
+
+        Returns:
+            The result, and the state for the next round.
+
+        Raises:
+            OracleStoppedError: if the oracles give too few sums; the state stays as it was.
+            InvalidValueError: if the aggregate is not a vector of `dim` numbers.
+        """
+        check_count("dim", dim)
+        before = self.init() if state is None else state
+        recorded = [_recording(oracle) for oracle in oracles]
+        point = np.asarray(self.aggregate(recorded, dim, before), np.float64)
+        if point.shape != (dim,):
+            msg = f"{type(self).__name__} must return {dim} numbers, not shape {point.shape}"
+            raise InvalidValueError(msg)
+        calls = [oracle.calls for oracle in recorded]
+        proven = [self.certificate(oracle) for oracle in recorded]
+        result = Result(
+            point,
+            calls=sum(calls) if self.layout(len(recorded)).sequential else max(calls),
+            certificate=max((share for share in proven if share is not None), default=None),
+            near=nearness(recorded),
+        )
+        return result, self.next_state(recorded, before)
+
+
+def nearness(oracles: Sequence[RecordingOracle]) -> float | None:
+    """The fraction of the devices that the last sums count as near: of parts, the median."""
+    sums = [oracle.last for oracle in oracles if oracle.last]
+    return statistics.median(total.near / total.count for total in sums) if sums else None
+
+
+def pack_state(state: Any) -> dict[str, Array]:
+    """A state as named arrays, for checkpoints and messages.
+
+    Raises:
+        InvalidValueError: if it is neither None nor a dataclass of numbers, texts and arrays.
+    """
+    if state is None:
+        return {}
+    if not dataclasses.is_dataclass(state) or isinstance(state, type):
+        msg = f"the state of an aggregator must be None or a dataclass, not {state!r}"
+        raise InvalidValueError(msg)
+    values = {field.name: getattr(state, field.name) for field in dataclasses.fields(state)}
+    arrays = {name: np.asarray(value) for name, value in values.items()}
+    for name, array in arrays.items():
+        if array.dtype.hasobject:
+            msg = f"{type(state).__name__}.{name} must be a number, a text or an array of them, "
+            msg += f"not {values[name]!r}"
+            raise InvalidValueError(msg)
+    return arrays
+
+
+def unpack_state(aggregator: SumAggregator[State], arrays: Mapping[str, Array]) -> State:
+    """The state that `pack_state` packed; the first one if there is nothing.
+
+    Raises:
+        InvalidValueError: if the arrays belong to another aggregator.
+    """
+    first: Any = aggregator.init()
+    if not arrays or first is None:
+        return first
+    names = {field.name for field in dataclasses.fields(first)}
+    if set(arrays) != names:
+        msg = f"{sorted(arrays)} is no state of {aggregator!r}, which has {sorted(names)}"
+        raise InvalidValueError(msg)
+    values = {name: array if array.ndim else array.item() for name, array in arrays.items()}
+    return type(first)(**values)
+
+
+def _recording(oracle: SumOracle) -> RecordingOracle:
+    return oracle if isinstance(oracle, RecordingOracle) else RecordingOracle(oracle)

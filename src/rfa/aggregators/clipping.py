@@ -1,0 +1,153 @@
+"""The clipped mean, and centered clipping (Karimireddy et al. 2021), from sums.
+
+    >>> import numpy as np
+    >>> from rfa import PlainOracle
+    >>> near, far = np.random.default_rng(0).standard_normal((90, 5)), np.full((10, 5), 1e6)
+    >>> oracle = PlainOracle(np.vstack([near, far]))
+    >>> result, _ = CenteredClipping(clip_norm=2.0, budget=3)([oracle], 5)
+    >>> float(np.linalg.norm(result.point)) < 1
+    True
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from rfa._checks import check_count, check_number
+from rfa._types import Vector
+from rfa.aggregators.adaptive_radius import (
+    RADIUS_RANGE,
+    AdaptiveRadius,
+    RadiusAggregator,
+    check_radius,
+)
+from rfa.aggregators.base import Layout
+from rfa.errors import InvalidValueError
+from rfa.oracle import RecordingOracle, SumOracle, next_sum
+
+UNCLIPPED = 1e20
+"""A length that no update has which is not rejected anyway."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class CenteredClipping(RadiusAggregator):
+    """Steps from the current model by the mean of the differences, each clipped.
+
+    Attributes:
+        clip_norm: the length to which differences are clipped; None for half their median,
+            learned from the sums.
+        budget: sums that a round may take; each is a step.
+    """
+
+    clip_norm: float | None = None
+    budget: int = 3
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        super().__post_init__()
+        check_count("budget", self.budget)
+
+    @property
+    def fixed_radius(self) -> float | None:
+        """The clip norm, unless it is learned."""
+        return self.clip_norm
+
+    def layout(self, devices: int) -> Layout:  # noqa: ARG002
+        """One part; as many queries as the budget says."""
+        return Layout(queries=self.budget)
+
+    def aggregate(
+        self, oracles: Sequence[RecordingOracle], dim: int, state: AdaptiveRadius | None
+    ) -> Vector:
+        """Steps over the sums of the one part."""
+        (oracle,) = oracles
+        start, radius = np.zeros(dim), self.radius(state)
+        return centered_clipping(oracle, start, clip_norm=radius, steps=self.budget)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Mean(RadiusAggregator):
+    """The weighted mean of the updates, each clipped: FedAvg where none is longer.
+
+    Attributes:
+        clip_norm: the length to which updates are clipped; None for half their median, learned
+            from the sums; infinite for no clipping, where the sums are in the clear.
+    """
+
+    clip_norm: float | None = 100.0
+
+    def __post_init__(self) -> None:
+        """Check the parameter."""
+        if self.clip_norm is not None:
+            check_clip_norm(self.clip_norm)
+
+    @property
+    def fixed_radius(self) -> float | None:
+        """The clip norm, unless it is learned."""
+        return self.clip_norm
+
+    def aggregate(
+        self, oracles: Sequence[RecordingOracle], dim: int, state: AdaptiveRadius | None
+    ) -> Vector:
+        """The mean, from the sum of the one part."""
+        (oracle,) = oracles
+        return clipped_mean(oracle, dim, clip_norm=self.radius(state))
+
+    def check_secure(self) -> None:
+        """Check that updates are clipped."""
+        if self.clip_norm is not None:
+            check_secure_clip(self.clip_norm)
+
+
+def clipped_mean(oracle: SumOracle, dim: int, *, clip_norm: float) -> Vector:
+    """The weighted mean of the updates, each clipped to a length, from one sum."""
+    return centered_clipping(oracle, np.zeros(dim), clip_norm=clip_norm, steps=1)
+
+
+def centered_clipping(oracle: SumOracle, start: Vector, *, clip_norm: float, steps: int) -> Vector:
+    """Steps from v to v plus the mean of the clipped differences of the updates from v.
+
+    Args:
+        oracle: the secure average oracle.
+        start: the first center.
+        clip_norm: the length to which the differences are clipped, positive.
+        steps: how many steps; each is one call of the oracle.
+
+    Raises:
+        InvalidValueError: if an argument is wrong, or if no device has any weight.
+        OracleStoppedError: if the oracle gives no sum at all.
+    """
+    check_clip_norm(clip_norm)
+    check_count("steps", steps)
+    v, radius = np.asarray(start, np.float64), min(clip_norm, UNCLIPPED)
+    for step in range(steps):
+        total = next_sum(oracle, v, radius, first=step == 0)
+        if total is None:
+            break
+        if not total.weight > 0:
+            msg = f"the weight of {total.count} devices is {total.weight}: nothing to average"
+            raise InvalidValueError(msg)
+        v = v + radius * total.push / total.weight
+    return v
+
+
+def check_clip_norm(clip_norm: float) -> None:
+    """Check that a clip norm is positive; it may be infinite."""
+    if clip_norm != math.inf:
+        check_number("clip_norm", clip_norm, positive=True)
+
+
+def check_secure_clip(clip_norm: float) -> None:
+    """Check that secure sums can clip to a norm."""
+    if clip_norm > RADIUS_RANGE[1]:
+        msg = f"clip_norm={clip_norm:g}: secure sums are of clipped updates: "
+        msg += f"give at most {RADIUS_RANGE[1]:g}"
+        raise InvalidValueError(msg)
+    check_radius("clip_norm", clip_norm)

@@ -1,0 +1,223 @@
+"""Aggregators over disjoint parts of a cohort, each part with an oracle of its own.
+
+    >>> from rfa.aggregators import Mean
+    >>> SubCohorts(RFA(budget=4)).layout(100)
+    Layout(parts=4, queries=1, sequential=True)
+    >>> Groups(Mean(), 7).layout(100)
+    Layout(parts=7, queries=1, sequential=False)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, final
+
+import numpy as np
+
+from rfa._checks import check_choice, check_count, check_number
+from rfa._types import Vector
+from rfa.aggregators.adaptive_radius import AdaptiveRadius
+from rfa.aggregators.base import Layout, SumAggregator
+from rfa.aggregators.rfa import RFA, SCHEDULES
+from rfa.aggregators.weiszfeld import image_of
+from rfa.errors import InvalidTypeError, InvalidValueError, OracleStoppedError
+from rfa.median import geometric_median
+from rfa.oracle import RecordingOracle, SumOracle
+
+Composed: TypeAlias = SumAggregator[Any]
+SUB_COHORTS = "sub-cohorts"
+ALL_SCHEDULES = (*SCHEDULES, SUB_COHORTS)
+"""How the budget of RFA can be spent."""
+
+@final
+@dataclass(frozen=True)
+class SubCohorts(SumAggregator[AdaptiveRadius | None]):
+    """Weiszfeld steps of which each asks another part of the cohort: a device answers once.
+
+    Attributes:
+        inner: the RFA whose budget is the number of parts.
+    """
+
+    inner: RFA
+
+    def __post_init__(self) -> None:
+        """Check that the inner aggregator can be spread over parts."""
+        if not isinstance(self.inner, RFA):  # pyright: ignore[reportUnnecessaryIsInstance]
+            msg = f"sub-cohorts spread the budget of an RFA(...), not of {self.inner!r}"
+            raise InvalidTypeError(msg)
+        for name, wanted in (("start", "current"), ("schedule", "plain"), ("early_stop", None)):
+            value = getattr(self.inner, name)
+            if value and value != wanted:
+                msg = f"sub-cohorts take plain steps from the current model: give {name}="
+                msg += f"{wanted or 0}, not {value}"
+                raise InvalidValueError(msg)
+
+    def init(self) -> AdaptiveRadius | None:
+        """What the inner aggregator carries."""
+        return self.inner.init()
+
+    def layout(self, devices: int) -> Layout:  # noqa: ARG002
+        """A part for each step."""
+        return Layout(parts=self.inner.budget, sequential=True)
+
+    def aggregate(
+        self, oracles: Sequence[RecordingOracle], dim: int, state: AdaptiveRadius | None
+    ) -> Vector:
+        """Steps over the sums of one part after the other."""
+        return sub_cohorts(oracles, np.zeros(dim), nu=self.inner.radius(state))
+
+    def next_state(
+        self, oracles: Sequence[RecordingOracle], state: AdaptiveRadius | None
+    ) -> AdaptiveRadius | None:
+        """What the inner aggregator learns."""
+        return self.inner.next_state(oracles, state)
+
+    @property
+    def min_nu(self) -> float:
+        """That of the inner aggregator."""
+        return self.inner.min_nu
+
+    def check_secure(self) -> None:
+        """Check the inner aggregator."""
+        self.inner.check_secure()
+
+
+@final
+@dataclass(frozen=True)
+class Groups(SumAggregator[Any]):
+    """The geometric median of what an aggregator makes of each of some random groups.
+
+    A device that lies inside of the sums spoils its group and no other. With `Mean` this is
+    bucketing (Karimireddy et al. 2022) under secure sums.
+
+    *Formal guarantee*: while fewer than half of the groups that answer hold such a device, the
+    aggregate is no farther from the other groups' than with as many corrupted points.
+
+    Attributes:
+        inner: the aggregator of a group, of one part.
+        count: how many groups.
+    """
+
+    inner: SumAggregator[Any]
+    count: int
+
+    def __post_init__(self) -> None:
+        """Check the count, and that the inner aggregator asks one part."""
+        check_count("the number of groups", self.count)
+        if not isinstance(self.inner, SumAggregator):  # pyright: ignore[reportUnnecessaryIsInstance]
+            msg = f"groups are of a private aggregator, such as Mean(), not of {self.inner!r}"
+            raise InvalidTypeError(msg)
+        if self.inner.layout(1).parts > 1:
+            msg = f"{self.inner!r} splits a cohort itself: give groups of another aggregator"
+            raise InvalidValueError(msg)
+
+    def init(self) -> Any:
+        """What the inner aggregator carries."""
+        return self.inner.init()
+
+    def layout(self, devices: int) -> Layout:
+        """A part for each group, at the same time."""
+        inner = self.inner.layout(max(1, devices // self.count))
+        return Layout(parts=self.count, queries=inner.queries)
+
+    def aggregate(self, oracles: Sequence[RecordingOracle], dim: int, state: Any) -> Vector:
+        """The median of the groups' aggregates."""
+        return center_of_groups(
+            oracles, lambda oracle: self.inner.aggregate([oracle], dim, state)
+        )
+
+    def next_state(self, oracles: Sequence[RecordingOracle], state: Any) -> Any:
+        """What the inner aggregator learns from the sums of all groups."""
+        return self.inner.next_state(oracles, state)
+
+    def certificate(self, oracle: RecordingOracle) -> float | None:
+        """The bound that the inner aggregator proves in a group."""
+        return self.inner.certificate(oracle)
+
+    @property
+    def min_nu(self) -> float:
+        """That of the inner aggregator."""
+        return self.inner.min_nu
+
+    def check_secure(self) -> None:
+        """Check the inner aggregator."""
+        self.inner.check_secure()
+
+
+def compose_rfa(*, schedule: Any = "plain", groups: int = 1, **parameters: Any) -> Composed:
+    """RFA with a schedule, which may be sub-cohorts, in groups.
+
+    Args:
+        schedule: "plain", "accelerated" or "sub-cohorts".
+        groups: the number of groups; 1 for none.
+        parameters: the other parameters of `RFA`.
+    """
+    check_choice("schedule", schedule, ALL_SCHEDULES)
+    if schedule == SUB_COHORTS:
+        return grouped(SubCohorts(RFA(**parameters)), groups)
+    return grouped(RFA(schedule=schedule, **parameters), groups)
+
+
+def grouped(aggregator: SumAggregator[Any], groups: int) -> Composed:
+    """An aggregator in groups, or itself where there is only one."""
+    return aggregator if groups == 1 else Groups(aggregator, groups)
+
+
+def sub_cohorts(oracles: Sequence[SumOracle], start: Vector, *, nu: float) -> Vector:
+    """Weiszfeld steps, of which each asks another part of the cohort.
+
+    The iterate is the average of the steps so far, weighted by their masses: steps over few devices
+    scatter, and what they have in common is the median.
+
+    Args:
+        oracles: an oracle for each part, in order.
+        start: the first iterate.
+        nu: the smoothing radius, positive.
+
+    Raises:
+        InvalidValueError: if nu is not positive, or a part has no mass.
+        OracleStoppedError: if no part gives a sum. One that does not is left out.
+    """
+    check_number("nu", nu, positive=True)
+    v, mass = np.asarray(start, np.float64), 0.0
+    stopped = OracleStoppedError("there are no parts")
+    for oracle in oracles:
+        try:
+            total = oracle(v, nu)
+        except OracleStoppedError as error:
+            stopped = error
+            continue
+        image = image_of(v, total, nu)
+        mass += total.mass
+        v = v + total.mass / mass * (image - v)
+    if not mass:
+        raise stopped
+    return v
+
+
+def center_of_groups(
+    oracles: Sequence[RecordingOracle], aggregate: Callable[[RecordingOracle], Vector]
+) -> Vector:
+    """The geometric median of what an aggregator makes of each of some groups.
+
+    Args:
+        oracles: an oracle for each group.
+        aggregate: the aggregate of a group, from its oracle.
+
+    Raises:
+        OracleStoppedError: if no more than half of the groups give one that is finite.
+    """
+    points: list[Vector] = []
+    stopped = OracleStoppedError("there are no groups")
+    for oracle in oracles:
+        try:
+            point = aggregate(oracle)
+            if np.isfinite(point).all():
+                points.append(point)
+        except OracleStoppedError as error:
+            stopped = error
+    if 2 * len(points) <= len(oracles):
+        msg = f"only {len(points)} of {len(oracles)} groups give a sum: {stopped}"
+        raise OracleStoppedError(msg)
+    return geometric_median(np.stack(points)).point

@@ -1,0 +1,353 @@
+"""Aggregators by name: one entry each, for the lab, the command line, Flower and the planner.
+
+A text names an aggregator and its parameters, and a value has one such text:
+
+    >>> build("rfa:budget=4,nu=0.5")
+    RFA(budget=4, nu=0.5, start='current', schedule='plain', clip_norm=100.0, early_stop=None)
+    >>> build("rfa:budget=4,schedule=sub-cohorts").layout(100)
+    Layout(parts=4, queries=1, sequential=True)
+    >>> str(spec_of(Groups(Mean(), 7)))
+    'fedavg:clip_norm=100.0,groups=7'
+
+One of your own is `module:NAME`, where NAME is a class or a value, and `module:NAME:a=1,b=2` with
+parameters of the class. Every private aggregator of one part takes `groups`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias, cast
+
+from rfa._plugins import load_plugin
+from rfa._specs import Spec, call_with, parse_spec, spec_of_own
+from rfa.aggregators.base import SumAggregator
+from rfa.aggregators.clear import (
+    Bulyan,
+    ClearAggregator,
+    CoordinateMedian,
+    Krum,
+    MeaMed,
+    MultiKrum,
+    NearestNeighborMixing,
+    NormClipping,
+    TrimmedMean,
+)
+from rfa.aggregators.clipping import CenteredClipping, Mean
+from rfa.aggregators.partition import SUB_COHORTS, Groups, SubCohorts, compose_rfa, grouped
+from rfa.aggregators.rfa import RFA, OneStepRFA
+from rfa.errors import InvalidTypeError, InvalidValueError, PluginError
+
+Aggregator: TypeAlias = "SumAggregator[Any] | ClearAggregator"
+CONTEXT, GROUPS = "context", "groups"
+
+
+@dataclass(frozen=True)
+class Context:
+    """What decides parameters that are not given.
+
+    Attributes:
+        corrupted: the fraction of the devices that clear aggregators assume to be corrupted.
+        clip_norm: the length to which means clip updates.
+        early_stop: the improvement at which plain Weiszfeld steps end; None for never.
+        max_groups: tells the most groups that a cohort can be split into.
+    """
+
+    corrupted: float = 0.0
+    clip_norm: float = 100.0
+    early_stop: float | None = None
+    max_groups: Callable[[], int] = lambda: 1
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An aggregator that has a name.
+
+    Attributes:
+        name: its name.
+        summary: what it does, in one line.
+        make: makes it from its parameters, all of them optional, and from `context` if it takes it.
+        kind: its class.
+        local_steps: the local steps that devices take, where it needs a certain number of them.
+        defends: whether it is meant to withstand corrupted devices.
+    """
+
+    name: str
+    summary: str
+    make: Callable[..., Aggregator]
+    kind: type[Any]
+    local_steps: int | None = None
+    defends: bool = True
+
+    @property
+    def is_private(self) -> bool:
+        """Whether sums over devices are all that it needs."""
+        return issubclass(self.kind, SumAggregator)
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of its parameters."""
+        taken = dict.fromkeys(inspect.signature(self.make).parameters)
+        if self.is_private:
+            taken[GROUPS] = None
+        return tuple(name for name in taken if name != CONTEXT)
+
+
+def find(text: str) -> Entry:
+    """The entry that a text names.
+
+    Raises:
+        InvalidValueError: if there is none; the message lists those that there are.
+        PluginError: if a module:NAME cannot be loaded.
+    """
+    name = parse_spec(text).name
+    if ":" in name:
+        return _own_entry(name)
+    if name not in ENTRIES:
+        msg = f"no aggregator is called {name!r}: give one of {', '.join(ENTRIES)}, "
+        msg += "or your own module:NAME"
+        raise InvalidValueError(msg)
+    return ENTRIES[name]
+
+
+def build(
+    text: str | Aggregator,
+    defaults: Mapping[str, Any] | None = None,
+    context: Context | None = None,
+) -> Aggregator:
+    """The aggregator that a text names; a value is returned as it is.
+
+    Args:
+        text: a name with parameters, or a value.
+        defaults: parameters that hold where the text has no others and the aggregator takes them.
+        context: what decides the rest.
+
+    Raises:
+        InvalidValueError: if there is no such aggregator or parameter, or a value is wrong.
+        InvalidTypeError: if it is neither a text nor an aggregator.
+        PluginError: if a module:NAME cannot be loaded.
+    """
+    if isinstance(text, SumAggregator | ClearAggregator):
+        return cast("Aggregator", text)
+    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        msg = f"an aggregator is a value such as RFA(), or a text such as 'rfa', not {text!r}"
+        raise InvalidTypeError(msg)
+    entry, given = find(text), parse_spec(text).parameters
+    unknown = sorted(set(given) - set(entry.parameters))
+    if unknown:
+        known = ", ".join(entry.parameters) or "none"
+        msg = f"{entry.name} has no parameter {unknown[0]!r}, as in {text!r}: it has {known}"
+        raise InvalidValueError(msg)
+    values = {key: value for key, value in (defaults or {}).items() if key in entry.parameters}
+    values |= given
+    taken = inspect.signature(entry.make).parameters
+    groups = 0 if GROUPS in taken else values.pop(GROUPS, 0)
+    if CONTEXT in taken:
+        values[CONTEXT] = context or Context()
+    aggregator = call_with(entry.make, values, entry.name)
+    return grouped(cast("Any", aggregator), groups or 1)
+
+
+def build_private(text: str | Aggregator, **options: Any) -> SumAggregator[Any]:
+    """The private aggregator that a text names.
+
+    Raises:
+        InvalidValueError: if it must see single updates, or if `build` raises it.
+    """
+    aggregator = build(text, **options)
+    if not isinstance(aggregator, SumAggregator):
+        names = ", ".join(entry.name for entry in ENTRIES.values() if entry.is_private)
+        msg = f"{text} must see single updates, and secure sums show none to the server: "
+        msg += f"give one of {names}, or a SumAggregator of your own"
+        raise InvalidValueError(msg)
+    return cast("SumAggregator[Any]", aggregator)
+
+
+def spec_of(aggregator: Aggregator) -> Spec:
+    """The name and parameters that build an aggregator.
+
+    Raises:
+        PluginError: if it is one of your own that no module has under a name.
+    """
+    if isinstance(aggregator, Groups):
+        return spec_of(aggregator.inner).with_parameters(groups=aggregator.count)
+    if isinstance(aggregator, SubCohorts):
+        return spec_of(aggregator.inner).with_parameters(schedule=SUB_COHORTS)
+    if isinstance(aggregator, Mean) and aggregator.clip_norm is None:
+        return Spec("adaptive-clipping", {})
+    for entry in ENTRIES.values():
+        if type(aggregator) is entry.kind:
+            values = {name: getattr(aggregator, name, None) for name in entry.parameters}
+            spec = Spec(entry.name, {k: v for k, v in values.items() if v is not None})
+            if build(str(spec)) == aggregator:
+                return spec
+            msg = f"{aggregator!r} has parameters that no text gives: name it in a module of yours"
+            raise PluginError(msg)
+    return spec_of_own(aggregator)
+
+
+def _own_entry(name: str) -> Entry:
+    """An entry for a user's own class or value."""
+    kinds = (SumAggregator, ClearAggregator)
+    wanted = "a SumAggregator or a ClearAggregator, or a class of them"
+    loaded: Any = load_plugin(name, (type, *kinds), wanted)
+    kind: type[Any] = loaded if isinstance(loaded, type) else type(loaded)
+    if not issubclass(kind, kinds):
+        msg = f"{name!r} must be {wanted}, but it is the class {kind.__name__}"
+        raise InvalidValueError(msg)
+    make = loaded if isinstance(loaded, type) else lambda: loaded
+    return Entry(name, f"your own: {kind.__name__}", make, kind)
+
+
+def _fedavg(context: Context, clip_norm: float = 0) -> Mean:
+    return Mean(clip_norm=clip_norm or context.clip_norm)
+
+
+def _rfa(  # noqa: PLR0913
+    context: Context,
+    budget: int = 3,
+    nu: float = 0,
+    start: str = "current",
+    schedule: str = "plain",
+    clip_norm: float = 0,
+    early_stop: float | None = None,
+) -> SumAggregator[Any]:
+    usual = context.early_stop if schedule == "plain" else None
+    return compose_rfa(
+        budget=budget,
+        nu=nu or None,
+        start=start,
+        schedule=schedule,
+        clip_norm=clip_norm or context.clip_norm,
+        early_stop=(usual if early_stop is None else early_stop) or None,
+    )
+
+
+def _one_step(nu: float = 0) -> OneStepRFA:
+    return OneStepRFA(nu=nu or None)
+
+
+def _centered_clipping(clip_norm: float = 0, budget: int = 3) -> CenteredClipping:
+    return CenteredClipping(clip_norm=clip_norm or None, budget=budget)
+
+
+def _adaptive_clipping() -> Mean:
+    return Mean(clip_norm=None)
+
+
+def _bucketing(context: Context, groups: int = 0, clip_norm: float = 0) -> Groups:
+    return Groups(_fedavg(context, clip_norm), groups or context.max_groups())
+
+
+def _trimmed_mean(context: Context, fraction: float = 0) -> TrimmedMean:
+    return TrimmedMean(fraction or context.corrupted)
+
+
+def _norm_clipping(quantile: float = 0, clip_norm: float = 0) -> NormClipping:
+    if clip_norm:
+        return NormClipping(clip_norm=clip_norm)
+    return NormClipping(quantile=quantile or 0.5)
+
+
+def _assuming(kind: Callable[..., ClearAggregator]) -> Callable[..., ClearAggregator]:
+    """Make an aggregator that assumes some of the points to be corrupted."""
+
+    def make(
+        context: Context, corrupted: int | None = None, corrupted_fraction: float = 0
+    ) -> ClearAggregator:
+        if corrupted is not None:
+            return kind(corrupted=corrupted)
+        return kind(corrupted_fraction=corrupted_fraction or context.corrupted)
+
+    return make
+
+
+ENTRIES = {
+    entry.name: entry
+    for entry in (
+        Entry("fedavg", "the weighted mean (FedAvg)", _fedavg, Mean),
+        Entry(
+            "rfa",
+            "the geometric median by smoothed Weiszfeld steps (Algorithms 1 and 2)",
+            _rfa,
+            RFA,
+        ),
+        Entry(
+            "rfa-one-step",
+            "one Weiszfeld step from the current model (Algorithm 3)",
+            _one_step,
+            OneStepRFA,
+        ),
+        Entry(
+            "sgd",
+            "minibatch SGD: one local step on a fraction of the data, then the mean",
+            _fedavg,
+            Mean,
+            local_steps=1,
+            defends=False,
+        ),
+        Entry(
+            "centered-clipping",
+            "steps by the mean of the clipped differences from the last one",
+            _centered_clipping,
+            CenteredClipping,
+        ),
+        Entry(
+            "adaptive-clipping",
+            "the mean of the updates, clipped to a length that is learned from sums",
+            _adaptive_clipping,
+            Mean,
+        ),
+        Entry("bucketing", "the geometric median of the means of groups", _bucketing, Groups),
+        Entry(
+            "coordinate-median",
+            "the median of each coordinate; sees single updates",
+            CoordinateMedian,
+            CoordinateMedian,
+        ),
+        Entry(
+            "trimmed-mean",
+            "the mean of each coordinate without its extremes; sees single updates",
+            _trimmed_mean,
+            TrimmedMean,
+        ),
+        Entry(
+            "norm-clipping",
+            "the mean of updates clipped to a quantile of their norms; sees single updates",
+            _norm_clipping,
+            NormClipping,
+        ),
+        Entry(
+            "krum",
+            "the update with the nearest neighbors; sees single updates",
+            _assuming(Krum),
+            Krum,
+        ),
+        Entry(
+            "multi-krum",
+            "the mean of the updates with the nearest neighbors; sees single updates",
+            _assuming(MultiKrum),
+            MultiKrum,
+        ),
+        Entry(
+            "meamed",
+            "the mean of each coordinate's values near its median; sees single updates",
+            _assuming(MeaMed),
+            MeaMed,
+        ),
+        Entry(
+            "bulyan",
+            "the same of updates that Krum chose one by one; sees single updates",
+            _assuming(Bulyan),
+            Bulyan,
+        ),
+        Entry(
+            "nnm",
+            "nearest-neighbor mixing, then the trimmed mean; sees single updates",
+            _assuming(NearestNeighborMixing),
+            NearestNeighborMixing,
+        ),
+    )
+}
+"""The aggregators that come with rfa. A new one is one file and one entry here."""

@@ -1,0 +1,100 @@
+"""The strategy that users run, over devices of the lab."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from flwr.app import Message, RecordDict
+from flwr.serverapp import Grid
+
+from rfa.aggregators.registry import build_private
+from rfa.flower.strategy import SecureStrategy
+from rfa.flower.transport import GridExchange
+from rfa.lab.on_flower import records as lab_records
+from rfa.lab.simulation.aggregation import split_cohort
+from rfa.lab.simulation.secure import draw_losses
+from rfa.lab.training.devices import Devices
+from rfa.secagg.device.machine import IN_TURN, PLACES
+from rfa.secagg.messages.round import decode
+from rfa.secagg.oracle import NEVER, Losses
+from rfa.secagg.security.parameters import MOST_TURNS, Trust
+from rfa.secagg.server.machine import Outbox
+
+
+@dataclass
+class LabExchange(GridExchange):
+    """An exchange with devices of which several may be on one node, and some drop out on purpose.
+
+    Attributes:
+        homes: the node of each device.
+        order: what every message of the round tells of the round.
+        lost: who drops out, and when.
+    """
+
+    homes: dict[int, int] = field(default_factory=dict[int, int])
+    order: lab_records.Order = field(default_factory=lambda: lab_records.Order(0, 0, ()))
+    lost: Losses = field(default_factory=dict[int, int])
+
+    def __call__(self, outbox: Outbox) -> Iterator[tuple[int, bytes]]:
+        """Ask those that have not dropped out."""
+        return super().__call__(
+            (device, request)
+            for device, request in outbox
+            if device not in self.lost or _place(request) < self.lost[device]
+        )
+
+    def letter(self, node: int, content: RecordDict) -> Message:
+        """A message for a device, to its node."""
+        order = dataclasses.replace(self.order, device=node)
+        addressed = RecordDict({**content, lab_records.LAB: order.record()})
+        return super().letter(self.homes[node], addressed)
+
+
+class LabStrategy(SecureStrategy):
+    """The strategy that users run, with the lab's random parts, drop-outs and devices on nodes."""
+
+    max_queries = MOST_TURNS
+
+    def __init__(
+        self,
+        devices: Devices,
+        homes: dict[int, int],
+        order: lab_records.Order,
+        timeout: float,
+    ) -> None:
+        """Take the devices of a run, the node of each, what a round tells them, and a time limit."""
+        settings, identities = devices.settings, None
+        if settings.terms.trust == Trust.LYING:
+            identities = lab_records.identities(settings.seed, order.others)
+        super().__init__(
+            build_private(settings.aggregation),
+            terms=settings.terms,
+            identities=identities,
+            max_share=settings.max_share,
+            stage_timeout=timeout,
+            example_cap=float(devices.weights.max()),
+            weighted_by_key=lab_records.EXAMPLES,
+        )
+        self.settings, self.homes, self.order = settings, homes, order
+        drawn = draw_losses(len(order.others), settings, order.round)
+        self.lost = {order.others[row]: place for row, place in drawn.items()}
+
+    def partition(self, devices: Sequence[int], parts: int, t: int) -> list[list[int]]:
+        """The parts of a cohort, by the seed of the run."""
+        del parts
+        chosen, ready = self.order.others, set(devices)
+        rows = split_cohort(len(chosen), self.settings, t - 1)
+        return [[chosen[row] for row in part if chosen[row] in ready] for part in rows]
+
+    def exchange(self, grid: Grid, task: str, t: int) -> GridExchange:
+        """Messages for devices of which several may be on one node, and some drop out."""
+        timeout = self.options.stage_timeout
+        return LabExchange(grid, task, t, timeout, {}, self.homes, self.order, self.lost)
+
+
+def _place(request: bytes) -> int:
+    """The place of a request in the round."""
+    message = decode(request, len(request))
+    return PLACES.get(type(message), NEVER) + IN_TURN * getattr(message, "turn", 0)
