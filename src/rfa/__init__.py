@@ -6,20 +6,18 @@ never see. See README.md for a start and docs/paper-to-code.md for the way from 
 
 from rfa.aggregators.accelerated import accelerated
 from rfa.aggregators.adaptive_radius import Radius
-from rfa.aggregators.clear.defenses import (
+from rfa.aggregators.clear import (
+    Aggregate,
     Bucketing,
     Bulyan,
     CenteredClipping,
-    MeaMed,
-    NearestNeighborMixing,
-)
-from rfa.aggregators.clear.paper import (
-    Aggregate,
+    ClearAggregator,
     CoordinateMedian,
     Krum,
+    MeaMed,
     MultiKrum,
+    NearestNeighborMixing,
     NormClipping,
-    SeesUpdates,
     TrimmedMean,
 )
 from rfa.aggregators.summed import center_of_groups, centered_clipping, sub_cohorts
@@ -33,7 +31,7 @@ from rfa.errors import (
 )
 from rfa.median import Median, geometric_median
 from rfa.numerics.plain_oracle import PlainOracle
-from rfa.numerics.smoothing import Relative
+from rfa.numerics.smoothing import Relative, Smoothing
 from rfa.oracle import RecordingOracle, Sum, SumOracle
 
 __all__ = [
@@ -41,6 +39,7 @@ __all__ = [
     "Bucketing",
     "Bulyan",
     "CenteredClipping",
+    "ClearAggregator",
     "CoordinateMedian",
     "InvalidTypeError",
     "InvalidValueError",
@@ -57,7 +56,7 @@ __all__ = [
     "RecordingOracle",
     "Relative",
     "RfaError",
-    "SeesUpdates",
+    "Smoothing",
     "Sum",
     "SumOracle",
     "TrimmedMean",

@@ -31,14 +31,3 @@ def check_count(name: str, value: Any, *, least: int = 1) -> None:
     if type(value) is bool or not isinstance(value, Integral) or int(value) < least:
         msg = f"{name} must be a whole number from {least} on, not {value!r}"
         raise InvalidValueError(msg)
-
-
-def check_minority(name: str, value: int, m: int) -> None:
-    """Refuse a number of points that is half of them or more.
-
-    Raises:
-        ValueError: naming the value.
-    """
-    if 2 * value >= m:
-        msg = f"{name}={value} of {m} points is no minority: at most {(m - 1) // 2} would be"
-        raise InvalidValueError(msg)

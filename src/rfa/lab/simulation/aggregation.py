@@ -15,13 +15,15 @@ import numpy as np
 
 from rfa._types import Floats, Floats32
 from rfa.aggregators.adaptive_radius import FIRST
-from rfa.aggregators.clear.defenses import Bulyan, MeaMed, NearestNeighborMixing
-from rfa.aggregators.clear.paper import (
+from rfa.aggregators.clear import (
+    Bulyan,
+    ClearAggregator,
     CoordinateMedian,
     Krum,
+    MeaMed,
     MultiKrum,
+    NearestNeighborMixing,
     NormClipping,
-    SeesUpdates,
     TrimmedMean,
 )
 from rfa.lab.settings.settings import SUMMED, Settings
@@ -128,17 +130,17 @@ def _outcome(found: Median, before: int) -> Outcome:
     )
 
 
-def _comparator(settings: Settings, devices: int) -> SeesUpdates:
+def _comparator(settings: Settings, devices: int) -> ClearAggregator:
     """The aggregator, told how many devices to expect corrupted: at most as many as it can be."""
     corrupted = min(math.ceil(settings.expected_share * devices), (devices - 1) // 2)
-    makers: dict[str, Callable[[], SeesUpdates]] = {
+    makers: dict[str, Callable[[], ClearAggregator]] = {
         "coordinate-median": CoordinateMedian,
         "trimmed-mean": lambda: TrimmedMean(settings.trim_share),
         "norm-clipping": lambda: NormClipping(quantile=settings.clip),
         "krum": lambda: Krum(corrupted),
         "multi-krum": lambda: MultiKrum(corrupted),
         "meamed": lambda: MeaMed(corrupted),
-        "bulyan": lambda: Bulyan(min(corrupted, Bulyan.most(devices))),
+        "bulyan": lambda: Bulyan(min(corrupted, Bulyan.max_corrupted(devices))),
         "nnm": lambda: NearestNeighborMixing(corrupted, TrimmedMean(corrupted / devices)),
     }
     return makers[settings.aggregator]()
