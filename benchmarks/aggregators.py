@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 
 from benchmarks.measure import Call, extra_memory, times
 from benchmarks.peers import load_byzfl, load_torch
-from rfa.aggregators.clear.defenses import Bulyan, MeaMed, NearestNeighborMixing
-from rfa.aggregators.clear.paper import (
+from rfa.aggregators.clear import (
+    Bulyan,
+    ClearAggregator,
     CoordinateMedian,
+    MeaMed,
     MultiKrum,
+    NearestNeighborMixing,
     NormClipping,
-    SeesUpdates,
     TrimmedMean,
 )
 
@@ -40,7 +42,7 @@ class Duel:
     """One of our aggregators and byzfl's that computes the same, if it has one."""
 
     name: str
-    ours: SeesUpdates
+    ours: ClearAggregator
     theirs: Any = None
     weighted: bool = False
 

@@ -13,7 +13,7 @@ import rfa
 from benchmarks.measure import Call, extra_memory, times
 from benchmarks.peers import load_byzfl, load_geom_median, load_torch
 from rfa.median import converge
-from rfa.numerics.weighted import read_cohort
+from rfa.numerics.weighted import read_weighted_points
 
 SHAPES = [(10, 100_000), (100, 48_608), (100, 1_000_000), (1000, 100_000), (50, 6_600_000)]
 SLOW = 10_000_000
@@ -144,9 +144,9 @@ def _scenario(size: float, share: str, offset: float) -> tuple[NDArray[np.float3
 
 def _unrounded(points: NDArray[np.float32]) -> NDArray[np.float64]:
     """Our answer before it is rounded to float32."""
-    cohort = read_cohort(points, None, "raise")
-    converge(cohort.kernel, cohort.alpha, 0.0, 2 * cohort.kernel.eps)
-    return cohort.kernel.read(slice(0, cohort.cloud.dim), np.float64)
+    weighted = read_weighted_points(points, None, "raise")
+    converge(weighted.geometry, weighted.alpha, 0.0, 2 * weighted.geometry.eps)
+    return weighted.geometry.average(slice(0, weighted.points.dim), np.float64)
 
 
 def _reference(points: NDArray[np.float32]) -> NDArray[np.float64]:

@@ -1,28 +1,10 @@
 """rfa: robust and private aggregation for federated learning.
 
 The geometric median of points you hold, and as an iterative secure aggregate of updates that you
-never see. See README.md for a start and docs/paper-to-code.md for the way from the paper.
+never see. Aggregators are values in `rfa.aggregators`; see README.md for a start.
 """
 
 from rfa.aggregators.accelerated import accelerated
-from rfa.aggregators.adaptive_radius import Radius
-from rfa.aggregators.clear.defenses import (
-    Bucketing,
-    Bulyan,
-    CenteredClipping,
-    MeaMed,
-    NearestNeighborMixing,
-)
-from rfa.aggregators.clear.paper import (
-    Aggregate,
-    CoordinateMedian,
-    Krum,
-    MultiKrum,
-    NormClipping,
-    SeesUpdates,
-    TrimmedMean,
-)
-from rfa.aggregators.summed import center_of_groups, centered_clipping, sub_cohorts
 from rfa.aggregators.weiszfeld import one_step, weiszfeld
 from rfa.errors import (
     InvalidTypeError,
@@ -33,39 +15,24 @@ from rfa.errors import (
 )
 from rfa.median import Median, geometric_median
 from rfa.numerics.plain_oracle import PlainOracle
-from rfa.numerics.smoothing import Relative
+from rfa.numerics.smoothing import Relative, Smoothing
 from rfa.oracle import RecordingOracle, Sum, SumOracle
 
 __all__ = [
-    "Aggregate",
-    "Bucketing",
-    "Bulyan",
-    "CenteredClipping",
-    "CoordinateMedian",
     "InvalidTypeError",
     "InvalidValueError",
-    "Krum",
-    "MeaMed",
     "Median",
-    "MultiKrum",
-    "NearestNeighborMixing",
-    "NormClipping",
     "OracleStoppedError",
     "PlainOracle",
     "PluginError",
-    "Radius",
     "RecordingOracle",
     "Relative",
     "RfaError",
-    "SeesUpdates",
+    "Smoothing",
     "Sum",
     "SumOracle",
-    "TrimmedMean",
     "accelerated",
-    "center_of_groups",
-    "centered_clipping",
     "geometric_median",
     "one_step",
-    "sub_cohorts",
     "weiszfeld",
 ]

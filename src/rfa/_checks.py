@@ -34,17 +34,6 @@ def check_count(name: str, value: Any, *, least: int = 1) -> None:
         raise InvalidValueError(msg)
 
 
-def check_minority(name: str, value: int, m: int) -> None:
-    """Refuse a number of points that is half of them or more.
-
-    Raises:
-        ValueError: naming the value.
-    """
-    if 2 * value >= m:
-        msg = f"{name}={value} of {m} points is no minority: at most {(m - 1) // 2} would be"
-        raise InvalidValueError(msg)
-
-
 def check_choice(name: str, value: Any, known: Sequence[str]) -> None:
     """Check that a value is one of some names.
 

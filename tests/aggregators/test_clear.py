@@ -11,33 +11,31 @@ import pytest
 from hypothesis import given, settings
 from numpy.typing import NDArray
 
-from rfa.aggregators.clear.defenses import (
+from rfa.aggregators.clear import (
     Bucketing,
     Bulyan,
     CenteredClipping,
-    MeaMed,
-    NearestNeighborMixing,
-)
-from rfa.aggregators.clear.paper import (
+    ClearAggregator,
     CoordinateMedian,
     Krum,
+    MeaMed,
     MultiKrum,
+    NearestNeighborMixing,
     NormClipping,
-    SeesUpdates,
     TrimmedMean,
 )
 from rfa.numerics.pairwise import pair_squares
-from rfa.numerics.weighted import read_cohort
+from rfa.numerics.weighted import read_weighted_points
 from tests.clouds import Points, clouds
 
 torch: Any = pytest.importorskip("torch")
 
 Floats = NDArray[np.float64]
 
-ALL: list[SeesUpdates] = [
+ALL: list[ClearAggregator] = [
     CoordinateMedian(),
     TrimmedMean(0.2),
-    NormClipping(radius=1.5),
+    NormClipping(clip_norm=1.5),
     NormClipping(quantile=0.5),
     Krum(2),
     MultiKrum(2),
@@ -84,7 +82,7 @@ def best(points: NDArray[Any], neighbors: int, keep: int) -> list[int]:
     return sorted(np.argsort(slow_scores(points, neighbors), kind="stable")[:keep].tolist())
 
 
-def kept(aggregator: SeesUpdates, points: Any, weights: Any = None) -> list[int]:
+def kept(aggregator: ClearAggregator, points: Any, weights: Any = None) -> list[int]:
     effective = aggregator(points, weights).weights
     assert effective is not None
     return np.flatnonzero(effective).tolist()
@@ -113,7 +111,7 @@ def test_clipping_shortens_long_points(m: int, d: int, dtype: Any) -> None:
     norms: list[float] = np.linalg.norm(points.astype(np.float64), axis=1).tolist()
     for quantile in (0.1, 0.5, 2 / 3, 1.0):
         radius = slow_quantile(norms, counts, quantile)
-        by_radius = NormClipping(radius=radius)(points, counts)
+        by_radius = NormClipping(clip_norm=radius)(points, counts)
         by_quantile = NormClipping(quantile=quantile)(points, counts)
         expected = slow_clipped_mean(points, alpha, radius)
         close = 10 * float(np.finfo(dtype).eps)
@@ -134,7 +132,7 @@ def test_a_quantile_counts_weight_in_spite_of_rounding() -> None:
 
 def test_clipping_points_at_zero_divides_by_nothing() -> None:
     points = np.array([[0.0, 0.0], [0.0, 0.0], [3.0, 4.0]])
-    assert NormClipping(radius=1)(points).point == pytest.approx([0.2, 4 / 15])
+    assert NormClipping(clip_norm=1)(points).point == pytest.approx([0.2, 4 / 15])
     assert NormClipping(quantile=0.5)(points).point == pytest.approx([0, 0])
 
 
@@ -211,7 +209,7 @@ def test_distances_far_from_zero_do_not_spoil_the_ranking(kind: str, neighbors: 
 @pytest.mark.parametrize("kind", FAR_CLOUDS)
 def test_pair_distances_are_good_to_working_precision(kind: str) -> None:
     points = far_cloud(kind).astype(np.float64)
-    found = pair_squares(read_cohort(far_cloud(kind), None, "raise"))
+    found = pair_squares(read_weighted_points(far_cloud(kind), None, "raise"))
     expected = [[((a - b) ** 2).sum() for b in points] for a in points]
     np.testing.assert_allclose(found, expected, rtol=2e-5)
 
@@ -235,14 +233,19 @@ def test_ties_go_to_the_first() -> None:
 def test_one_and_two_points(m: int) -> None:
     points = np.array([[3.0, 4.0], [6.0, 8.0]])[:m]
     mean = points.mean(axis=0)
-    for aggregator in (CoordinateMedian(), TrimmedMean(0.4), MultiKrum(0), NormClipping(radius=10)):
+    for aggregator in (
+        CoordinateMedian(),
+        TrimmedMean(0.4),
+        MultiKrum(0),
+        NormClipping(clip_norm=10),
+    ):
         assert aggregator(points).point == pytest.approx(mean)
     assert Krum(0)(points).point == pytest.approx(points[0])
     assert NormClipping(quantile=0.5)(points).point == pytest.approx([3, 4])
 
 
 @pytest.mark.parametrize("aggregator", ALL, ids=str)
-def test_forms_and_types_are_kept(aggregator: SeesUpdates) -> None:
+def test_forms_and_types_are_kept(aggregator: ClearAggregator) -> None:
     rows = some_cloud(7, 12, np.float32)
     expected = aggregator(rows, range(1, 8)).point
     assert expected.dtype == np.float32
@@ -269,7 +272,7 @@ def test_forms_and_types_are_kept(aggregator: SeesUpdates) -> None:
 @pytest.mark.parametrize("aggregator", ALL, ids=str)
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_points_that_are_not_finite_raise_or_are_dropped(
-    aggregator: SeesUpdates, value: float
+    aggregator: ClearAggregator, value: float
 ) -> None:
     points = some_cloud(8, 6)
     points[3, 2] = value
@@ -284,7 +287,7 @@ def test_points_that_are_not_finite_raise_or_are_dropped(
 
 
 @pytest.mark.parametrize("aggregator", ALL, ids=str)
-def test_a_point_without_weight_is_not_there(aggregator: SeesUpdates) -> None:
+def test_a_point_without_weight_is_not_there(aggregator: ClearAggregator) -> None:
     points = some_cloud(8, 6)
     found = aggregator(points, [1, 1, 1, 0, 1, 1, 1, 1])
     np.testing.assert_array_equal(found.point, aggregator(np.delete(points, 3, axis=0)).point)
@@ -292,7 +295,7 @@ def test_a_point_without_weight_is_not_there(aggregator: SeesUpdates) -> None:
 
 
 @pytest.mark.parametrize("aggregator", ALL, ids=str)
-def test_the_callers_points_are_left_alone(aggregator: SeesUpdates) -> None:
+def test_the_callers_points_are_left_alone(aggregator: ClearAggregator) -> None:
     points = some_cloud(9, 20_000, np.float32)
     before = points.copy()
     aggregator(points)
@@ -303,16 +306,23 @@ def test_the_callers_points_are_left_alone(aggregator: SeesUpdates) -> None:
     ("kind", "options", "message"),
     [
         *(
-            (TrimmedMean, {"share": x}, f"share must be .* not {x}")
+            (TrimmedMean, {"fraction": x}, f"fraction must be .* not {x}")
             for x in (-0.1, 0.5, True, None)
         ),
-        (TrimmedMean, {"share": np.nan}, "share must be a number from 0 on, not nan"),
-        (NormClipping, {}, "one of radius and quantile, not None and None"),
-        (NormClipping, {"radius": 1.0, "quantile": 0.5}, "radius and quantile, not 1.0 and 0.5"),
-        *((NormClipping, {"radius": x}, f"a positive number, not {x}") for x in (0, -2.0, np.inf)),
+        (TrimmedMean, {"fraction": np.nan}, "fraction must be a number from 0 on, not nan"),
+        (NormClipping, {}, "one of clip_norm and quantile, not None and None"),
+        (
+            NormClipping,
+            {"clip_norm": 1.0, "quantile": 0.5},
+            "not 1.0 and 0.5",
+        ),
+        *(
+            (NormClipping, {"clip_norm": x}, f"a positive number, not {x}")
+            for x in (0, -2.0, np.inf)
+        ),
         (NormClipping, {"quantile": 0.0}, "quantile must be a positive number, not 0.0"),
         (NormClipping, {"quantile": 1.5}, "quantile must be at most 1, not 1.5"),
-        *((Krum, {"corrupted": x}, f"from 0 on, not {x}") for x in (-1, 1.0, True, None)),
+        *((Krum, {"corrupted": x}, f"from 0 on, not {x}") for x in (-1, 1.0, True)),
         (Krum, {"corrupted": 1, "neighbors": 0}, "neighbors must be .* from 1 on, not 0"),
         (MultiKrum, {"corrupted": -1}, "corrupted must be .* from 0 on, not -1"),
         (MultiKrum, {"corrupted": 1, "neighbors": 2.0}, "neighbors must be .* not 2.0"),
@@ -327,13 +337,13 @@ def test_parameters_without_a_meaning(kind: Any, options: Any, message: str) -> 
 @pytest.mark.parametrize(
     ("aggregator", "message"),
     [
-        (Krum(3), "corrupted=3 of 6 points is no minority: at most 2"),
-        (MultiKrum(4), "corrupted=4 of 6 points is no minority: at most 2"),
+        (Krum(3), "corrupted=3 of 6 points is too many for Krum: give at most 2"),
+        (MultiKrum(4), "corrupted=4 of 6 points is too many for MultiKrum: give at most 2"),
         (Krum(1, neighbors=6), "neighbors=6 is too many: each of 6 points has only 5"),
         (MultiKrum(1, keep=7), "keep=7 is too many: there are only 6 points"),
     ],
 )
-def test_too_few_points(aggregator: SeesUpdates, message: str) -> None:
+def test_too_few_points(aggregator: ClearAggregator, message: str) -> None:
     points = some_cloud(7, 3)
     points[0] = np.nan  # points that are dropped do not count
     with pytest.raises(ValueError, match=message):
@@ -341,10 +351,10 @@ def test_too_few_points(aggregator: SeesUpdates, message: str) -> None:
 
 
 def test_classes_are_abstract_or_final_and_values() -> None:
-    assert inspect.isabstract(SeesUpdates)
+    assert inspect.isabstract(ClearAggregator)
     for aggregator in ALL:
-        assert isinstance(aggregator, SeesUpdates)
+        assert isinstance(aggregator, ClearAggregator)
         assert getattr(type(aggregator), "__final__", False)
     assert TrimmedMean(0.1) == TrimmedMean(0.1) != TrimmedMean(0.2)
     with pytest.raises(FrozenInstanceError):
-        TrimmedMean(0.1).share = 0.2  # pyright: ignore[reportAttributeAccessIssue]
+        TrimmedMean(0.1).fraction = 0.2  # pyright: ignore[reportAttributeAccessIssue]

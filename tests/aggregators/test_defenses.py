@@ -11,19 +11,17 @@ import pytest
 from numpy.typing import NDArray
 
 from rfa import geometric_median
-from rfa.aggregators.clear.defenses import (
+from rfa.aggregators.clear import (
     Bucketing,
     Bulyan,
     CenteredClipping,
-    MeaMed,
-    NearestNeighborMixing,
-)
-from rfa.aggregators.clear.paper import (
+    ClearAggregator,
     CoordinateMedian,
     Krum,
+    MeaMed,
     MultiKrum,
+    NearestNeighborMixing,
     NormClipping,
-    SeesUpdates,
     TrimmedMean,
 )
 
@@ -87,7 +85,7 @@ def radius(points: NDArray[Any]) -> float:
     return 0.5 * points.shape[1] ** 0.5
 
 
-CASES: dict[str, tuple[Callable[[NDArray[Any]], SeesUpdates], Reference]] = {
+CASES: dict[str, tuple[Callable[[NDArray[Any]], ClearAggregator], Reference]] = {
     "MeaMed": (lambda _: MeaMed(F), lambda p, w: slow_near_median(p, w, len(p) - F)),
     "Bulyan": (lambda _: Bulyan(F), slow_bulyan),
     "mixing": (
@@ -187,7 +185,7 @@ def test_nothing_is_corrupted_nothing_is_left_out(m: int) -> None:
     ],
     ids=lambda one: type(one).__name__,
 )
-def test_weights_add_up_to_the_aggregate(aggregator: SeesUpdates) -> None:
+def test_weights_add_up_to_the_aggregate(aggregator: ClearAggregator) -> None:
     points = cloud(SMALL)
     points[4] = np.nan
     found = aggregator(points, np.arange(1, M + 1), on_bad="drop")
@@ -221,7 +219,7 @@ def test_copies_of_a_point_are_chosen_and_mixed() -> None:
     [MeaMed(5), Bulyan(5), NearestNeighborMixing(5, TrimmedMean(0.2))],
     ids=lambda one: type(one).__name__,
 )
-def test_the_points_are_not_copied(aggregator: SeesUpdates) -> None:
+def test_the_points_are_not_copied(aggregator: ClearAggregator) -> None:
     points = np.random.default_rng(0).standard_normal((25, 800_000), dtype=np.float32)
     tracemalloc.start()
     try:
@@ -239,13 +237,13 @@ def test_the_points_are_not_copied(aggregator: SeesUpdates) -> None:
         (lambda: NearestNeighborMixing(1.0, Krum(1)), "corrupted must be .* not 1.0"),  # pyright: ignore[reportArgumentType]
         (lambda: NearestNeighborMixing(1, Krum), "inner must be an aggregator, .* not <class"),  # pyright: ignore[reportArgumentType]
         (lambda: Bucketing(2, None, 1), "inner must be an aggregator, .* not None"),  # pyright: ignore[reportArgumentType]
-        (lambda: Bucketing(0, Krum(1), 1), "size must be .* from 1 on, not 0"),
+        (lambda: Bucketing(0, Krum(1), 1), "bucket_size must be .* from 1 on, not 0"),
         (lambda: Bucketing(2, Krum(1), None), "seed must be .* from 0 on, not None"),  # pyright: ignore[reportArgumentType]
-        (lambda: CenteredClipping(0.0), "radius must be a positive number, not 0.0"),
+        (lambda: CenteredClipping(0.0), "clip_norm must be a positive number, not 0.0"),
         (lambda: CenteredClipping(1.0, 0), "steps must be .* from 1 on, not 0"),
     ],
 )
-def test_parameters_without_a_meaning(make: Callable[[], SeesUpdates], message: str) -> None:
+def test_parameters_without_a_meaning(make: Callable[[], ClearAggregator], message: str) -> None:
     with pytest.raises((ValueError, TypeError), match=message):
         make()
 
@@ -253,18 +251,18 @@ def test_parameters_without_a_meaning(make: Callable[[], SeesUpdates], message: 
 @pytest.mark.parametrize(
     ("aggregator", "message"),
     [
-        (MeaMed(3), "corrupted=3 of 6 points is no minority: at most 2"),
-        (NearestNeighborMixing(3, Krum(1)), "corrupted=3 of 6 points is no minority"),
-        (Bulyan(1), r"needs 4 f \+ 3 = 7: give more points, or corrupted=0 or less"),
-        (Bucketing(3, Krum(1), 1), "corrupted=1 of 2 points is no minority"),
+        (MeaMed(3), "corrupted=3 of 6 points is too many for MeaMed: give at most 2"),
+        (NearestNeighborMixing(3, Krum(1)), "corrupted=3 of 6 points is too many"),
+        (Bulyan(1), "too many for Bulyan: give at most 0, or more points"),
+        (Bucketing(3, Krum(1), 1), "corrupted=1 of 2 points is too many"),
         (CenteredClipping(1.0, start=np.full(3, np.nan)), "start must be finite"),
         (CenteredClipping(1.0, start=np.ones(4)), r"start has shape \(4,\)"),
     ],
 )
-def test_what_does_not_fit_the_points(aggregator: SeesUpdates, message: str) -> None:
+def test_what_does_not_fit_the_points(aggregator: ClearAggregator, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         aggregator(cloud(3)[:6])
 
 
 def test_bulyan_says_how_many_may_be_corrupted() -> None:
-    assert [Bulyan.most(m) for m in (1, 2, 3, 6, 7, 10, 11)] == [0, 0, 0, 0, 1, 1, 2]
+    assert [Bulyan.max_corrupted(m) for m in (1, 2, 3, 6, 7, 10, 11)] == [0, 0, 0, 0, 1, 1, 2]

@@ -17,7 +17,7 @@ from rfa.numerics.coordinatewise import (
     column_trimmed_mean,
     inner_products,
 )
-from rfa.numerics.points import read_cloud
+from rfa.numerics.points import read_points
 
 DTYPES: list[Any] = [np.float16, np.float32, np.float64]
 Pairs = list[tuple[int, int]]
@@ -236,7 +236,7 @@ def test_inner_products_in_all_blocks(m: int, widths: tuple[int, ...]) -> None:
     exact -= exact[-1]
     expected = exact @ exact.T
     for dtype, close in ((np.float32, 1e-6), (np.float64, 1e-14)):
-        found = inner_products(read_cloud(models), dtype)
+        found = inner_products(read_points(models), dtype)
         np.testing.assert_allclose(found, expected, atol=close * expected.max())
         np.testing.assert_array_equal(found, found.T)
 
@@ -245,4 +245,4 @@ def test_inner_products_are_added_up_in_double_precision() -> None:
     """Sums of ones beyond 2^24, where float32 would stop counting."""
     ones = np.ones((2, 2**24 + 3), np.float32)
     ones[1] = 0
-    assert inner_products(read_cloud(ones), np.float32)[0, 0] == 2**24 + 3
+    assert inner_products(read_points(ones), np.float32)[0, 0] == 2**24 + 3

@@ -13,8 +13,8 @@ import pytest
 from numpy.typing import NDArray
 
 from rfa.median import converge, geometric_median
-from rfa.numerics.dense import Dense
-from rfa.numerics.weighted import read_cohort
+from rfa.numerics.dense import DenseGeometry
+from rfa.numerics.weighted import read_weighted_points
 from tests import reference as ref
 
 Floats = NDArray[np.float64]
@@ -43,9 +43,9 @@ def cloud(  # noqa: PLR0917
 
 def unrounded(points: Any) -> Floats:
     """The median before it is rounded to the type of the points."""
-    cohort = read_cohort(points, None, "raise")
-    converge(cohort.kernel, cohort.alpha, 0.0, 2 * cohort.kernel.eps)
-    return cohort.kernel.read(slice(0, cohort.cloud.dim), np.float64)
+    weighted = read_weighted_points(points, None, "raise")
+    converge(weighted.geometry, weighted.alpha, 0.0, 2 * weighted.geometry.eps)
+    return weighted.geometry.average(slice(0, weighted.points.dim), np.float64)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -112,7 +112,7 @@ def test_float64_points_keep_float64_digits() -> None:
 
 def test_small_clouds_are_computed_in_float64() -> None:
     points, spread = cloud((10, 100), 1e6, "quarter", 1e3, alike=False)
-    assert isinstance(read_cohort(points, None, "raise").kernel, Dense)
+    assert isinstance(read_weighted_points(points, None, "raise").geometry, DenseGeometry)
     center, rest = ref.far_median(points, np.ones(10))
     assert np.linalg.norm(unrounded(points) - center - rest) <= 1e-8 * spread
 

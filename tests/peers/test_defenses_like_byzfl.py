@@ -23,14 +23,17 @@ import pytest
 from numpy.typing import NDArray
 
 from rfa import geometric_median
-from rfa.aggregators.clear.defenses import (
+from rfa.aggregators.clear import (
     Bucketing,
     CenteredClipping,
+    CoordinateMedian,
+    InnerAggregator,
+    Krum,
     MeaMed,
+    MultiKrum,
     NearestNeighborMixing,
+    TrimmedMean,
 )
-from rfa.aggregators.clear.mixing import Aggregator
-from rfa.aggregators.clear.paper import CoordinateMedian, Krum, MultiKrum, TrimmedMean
 from tests.peers import byzfl
 
 theirs: Any = byzfl.load("aggregators")
@@ -39,7 +42,7 @@ before: Any = byzfl.load("preaggregators")
 Points: TypeAlias = NDArray[Any]
 
 M, D, F = 30, 2000, 7
-RADIUS = 0.5 * D**0.5
+CLIP_NORM = 0.5 * D**0.5
 
 
 def median_steps(points: Any, weights: Any = None, /) -> Any:
@@ -57,10 +60,10 @@ def our_generator(_: Points) -> np.random.Generator:
 
 
 def their_clipping(points: Points) -> Points:
-    return theirs.CenteredClipping(L=3, tau=RADIUS)(points)
+    return theirs.CenteredClipping(L=3, tau=CLIP_NORM)(points)
 
 
-CASES: dict[str, tuple[Aggregator, Callable[[Points], Points]]] = {
+CASES: dict[str, tuple[InnerAggregator, Callable[[Points], Points]]] = {
     "coordinate median": (CoordinateMedian(), theirs.Median()),
     "trimmed mean": (TrimmedMean(F / M), theirs.TrMean(F)),
     "geometric median": (median_steps, theirs.GeometricMedian(nu=0.1, T=3)),
@@ -76,7 +79,7 @@ CASES: dict[str, tuple[Aggregator, Callable[[Points], Points]]] = {
         lambda points: theirs.GeometricMedian(nu=0.1, T=3)(before.NNM(F)(points)),
     ),
     "bucketing, then the median": (Bucketing(5, CoordinateMedian(), 7), their_buckets),
-    "centered clipping": (CenteredClipping(RADIUS, steps=3), their_clipping),
+    "centered clipping": (CenteredClipping(CLIP_NORM, steps=3), their_clipping),
 }
 
 

@@ -21,17 +21,17 @@ import numpy as np
 from rfa._threads import in_threads
 from rfa._types import Array, Floats
 from rfa.numerics.distances import SLACK
-from rfa.numerics.points import Cloud, Rows
+from rfa.numerics.points import Points, Rows
 
 Statistic: TypeAlias = Callable[[Array], Array]
-"""From a block, which has a line of m values for each coordinate and may be spoilt, to one each."""
+"""From a block with a line of m values a coordinate, which may be overwritten, to a number each."""
 
 BLOCK = 1 << 21
 """Bytes in a block: work enough for a thread, and still within the cache."""
 SELECT = 256
 """With more points than this, selecting the middle is faster than sorting."""
 NARROWEST = 1e-9
-"""The least share of the weight that a trimmed mean keeps on either side of the middle."""
+"""The least fraction of the weight that a trimmed mean keeps on either side of the middle."""
 TAG = (1 << 28) - 1
 """The bits of a float64 below half a unit in the last place of a float32."""
 TILE, DEPTH = 32, 256
@@ -61,20 +61,20 @@ def column_median(rows: Rows, weights: Floats) -> Array:
     return _by_block(rows, statistic, _taggable(precision))
 
 
-def column_trimmed_mean(rows: Rows, weights: Floats, share: float) -> Array:
+def column_trimmed_mean(rows: Rows, weights: Floats, fraction: float) -> Array:
     """The weighted mean of each column without its lowest and highest values.
 
-    On each side `share` of the total weight is cut off. A point on the border stays with the part
-    of its weight that is inside.
+    On each side `fraction` of the total weight is cut off. A point on the border stays with the
+    part of its weight that is inside.
 
     Args:
         rows: m vectors of finite floats.
         weights: m positive weights.
-        share: from 0 (the mean) to below 1/2 (toward the median).
+        fraction: from 0 (the mean) to below 1/2 (toward the median).
     """
     precision = _precision(rows)
     if _equal(weights):
-        kept = _kept(np.arange(1, len(rows) + 1) / len(rows), share).astype(precision)
+        kept = _kept(np.arange(1, len(rows) + 1) / len(rows), fraction).astype(precision)
         first, last = np.flatnonzero(kept)[[0, -1]]
 
         def equal_statistic(block: Array) -> Array:
@@ -85,7 +85,7 @@ def column_trimmed_mean(rows: Rows, weights: Floats, share: float) -> Array:
 
     def statistic(block: Array) -> Array:
         values, ranked = _ranked(block, weights, precision)
-        return np.einsum("ij,ij->i", values, _kept(_below(ranked), share))
+        return np.einsum("ij,ij->i", values, _kept(_below(ranked), fraction))
 
     return _by_block(rows, statistic, _taggable(precision))
 
@@ -125,31 +125,31 @@ def column_mean_near_median(rows: Rows, weights: Floats, count: int) -> Array:
     return _by_block(rows, statistic, _taggable(precision))
 
 
-def inner_products(cloud: Cloud, dtype: Any) -> Floats:
+def inner_products(points: Points, dtype: Any) -> Floats:
     """The inner products of the points less the last one, in `dtype`, added up in float64.
 
     They are made of small products, because our threads are enough: those of BLAS spin while they
     wait for each other, which beside another busy process can take a hundred times as long.
     """
-    most = SPACE // (cloud.rows * DEPTH * np.dtype(dtype).itemsize)
+    most = SPACE // (points.count * DEPTH * np.dtype(dtype).itemsize)
     step = DEPTH * max(min(most, PIECES), 1)
-    places = [
+    pieces = [
         (segment, slice(start, min(start + step, width)))
-        for segment, width in zip(cloud.segments, cloud.widths, strict=True)
+        for segment, width in zip(points.segments, points.widths, strict=True)
         for start in range(0, width, step)
     ]
-    parts = in_threads(lambda place: _tiled_products(_less_last(*place, dtype)), places)
-    return sum(parts, start=np.zeros((cloud.rows, cloud.rows)))
+    parts = in_threads(lambda piece: _tiled_products(_less_last(*piece, dtype)), pieces)
+    return sum(parts, start=np.zeros((points.count, points.count)))
 
 
 def _by_block(rows: Rows, statistic: Statistic, dtype: np.dtype[Any]) -> Array:
     """A statistic of each column; it is given blocks of this type."""
     width = rows[0].size
     step = max(BLOCK // (len(rows) * dtype.itemsize), 1)
-    places = [slice(start, min(start + step, width)) for start in range(0, width, step)]
-    answers = in_threads(lambda where: statistic(_upright(rows, where, dtype)), places)
+    slices = [slice(start, min(start + step, width)) for start in range(0, width, step)]
+    answers = in_threads(lambda where: statistic(_upright(rows, where, dtype)), slices)
     out = np.empty(width, _dtype(rows))
-    for where, answer in zip(places, answers, strict=True):
+    for where, answer in zip(slices, answers, strict=True):
         out[where] = answer
     return out
 
@@ -186,7 +186,7 @@ def _midpoint(lower: Array, upper: Array) -> Array:
 
 
 def _weighted_middle(values: Array, below: Floats, precision: np.dtype[Any]) -> Array:
-    """The median of each line of ranked values, given the share of the weight up to each."""
+    """The median of each line of ranked values, given the fraction of the weight up to each."""
     lower = (below >= 1 / 2 - SLACK).argmax(axis=1)[:, None]
     upper = lower + (np.take_along_axis(below, lower, 1) <= 1 / 2 + SLACK)
     ends = (np.take_along_axis(values, end, 1)[:, 0] for end in (lower, upper))
@@ -197,7 +197,7 @@ def _weighted_middle(values: Array, below: Floats, precision: np.dtype[Any]) -> 
 def _gather_nearest(middle: Array, count: int, values: Array, *carried: Array) -> None:
     """Move the values of each sorted line that are nearest to its middle to the front.
 
-    They follow each other in the line, so of any values that are `count` places apart exactly one
+    They follow each other in the line, so of any values that are `count` apart exactly one
     is among them: the nearest. What is carried moves as the values do.
     """
     middle = middle[:, None]
@@ -225,16 +225,16 @@ def _ranked(block: Array, weights: Floats, precision: np.dtype[Any]) -> tuple[Ar
 
 
 def _below(ranked: Floats) -> Floats:
-    """The share of the weight up to and with each value, in the place of the weights."""
+    """The fraction of the weight up to and with each value, written over the weights."""
     np.cumsum(ranked, axis=1, out=ranked)
     ranked /= ranked[:, -1:]
     return ranked
 
 
-def _kept(below: Floats, share: float) -> Floats:
+def _kept(below: Floats, fraction: float) -> Floats:
     """The weights of ranked values within the middle of the total weight; they sum to one."""
-    share = min(share, 1 / 2 - NARROWEST)
-    kept = below.clip(share, 1 - share) - share
+    fraction = min(fraction, 1 / 2 - NARROWEST)
+    kept = below.clip(fraction, 1 - fraction) - fraction
     kept[..., 1:] -= kept[..., :-1]
     kept[kept < SLACK] = 0  # a trace of weight, left by rounding, would let a huge value in
     kept /= kept.sum(axis=-1, keepdims=True)

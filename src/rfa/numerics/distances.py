@@ -1,14 +1,14 @@
-"""The arithmetic of a cloud in weight space: distances from a weighted average of the points.
+"""The geometry of points in weight space: their distances from a weighted average of them.
 
 Every iterate of Weiszfeld's algorithm is an average of the points, v = sum_i weights_i w_i, so
 the algorithms in `median.py` carry m weights and ask one thing: how far is v from each point?
-`Stream` answers for clouds of any size where they lie, `Dense` for small ones with plain
-differences.
+`StreamingGeometry` answers for points of any size where they lie, `DenseGeometry` for small ones
+with plain differences.
 
 Distances from inner products lose digits when the center that points are taken relative to is
 much farther from v than the points are. The origin will do for updates. Where it does not, the
-kernel moves the center to the point nearest to v and answers again, so that distances are good to
-working precision wherever the cloud lies and however far its outliers are.
+geometry moves the center to the point nearest to v and answers again, so that distances are good
+to working precision wherever the points lie and however far the outliers are.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from typing import Any
 import numpy as np
 
 from rfa._types import Array, Floats
-from rfa.numerics.points import Cloud
+from rfa.numerics.points import Points
 
 NEAR = 3.0
 """How many times farther from the center than from v the points may be."""
 MOVES = 4
 """How often the center may move for one answer; twice is enough for all but float32's limits."""
 SLACK = 1e-12
-"""Shares of the total weight that differ by less than this are equal: sums of weights round."""
+"""Fractions of the total weight that differ by less than this are equal: sums of weights round."""
 TINY = 1e-100
 """Keeps quotients of squared distances finite."""
 
 
-class Kernel(ABC):
-    """What the algorithms know of a cloud."""
+class Geometry(ABC):
+    """A weighted average of points, and how far the points are from it."""
 
     eps: float
     """The working precision."""
-    norms: Floats
+    squared_norms: Floats
     """The squared distances of the points from the center."""
-    reach: float
-    """The typical distance of the points from the center: their weighted median."""
+    typical_distance: float
+    """The weighted median of the distances of the points from the center."""
 
-    def __init__(self, cloud: Cloud, alpha: Floats) -> None:
-        self._cloud = cloud
+    def __init__(self, points: Points, alpha: Floats) -> None:
+        self._points = points
         self._alpha = alpha
         self._row: int | None = None
         self.center(None)
@@ -51,28 +51,28 @@ class Kernel(ABC):
         """Center on a vector, on a point, or on the origin; the distances of the points from it."""
         self._row = at if isinstance(at, int) else None
         with np.errstate(over="ignore", invalid="ignore"):  # told by norms that are not finite
-            self.norms = self._center_on(at)
-        self.reach = weighted_median(self.norms, self._alpha) ** 0.5
-        return np.sqrt(self.norms)
+            self.squared_norms = self._center_on(at)
+        self.typical_distance = weighted_median(self.squared_norms, self._alpha) ** 0.5
+        return np.sqrt(self.squared_norms)
 
     def distances(self, weights: Floats) -> Floats:
         """Set the average to sum_i weights_i w_i; the distances of the points from it."""
-        squares = self._squares(weights)
+        squares = self._squares_from_average(weights)
         for _ in range(MOVES):
             nearest = int(squares.argmin())
             if nearest == self._row or not self._is_far(weights, squares):
                 break
             self.center(nearest)
-            squares = self._squares(weights)
+            squares = self._squares_from_average(weights)
         return np.sqrt(squares)
 
     def _is_far(self, weights: Floats, squares: Floats) -> bool:
         """Whether the center is so far from v that distances lose digits where it matters."""
         shares = np.abs(weights)
-        loss = self.norms / (np.maximum(squares, TINY * self.norms) + TINY)
+        loss = self.squared_norms / (np.maximum(squares, TINY * self.squared_norms) + TINY)
         return bool(shares @ loss > NEAR**2 * shares.sum())
 
-    def lowest(self) -> int | None:
+    def lowest_point(self) -> int | None:
         """The point with the lowest objective, where that is cheap to tell."""
         return None
 
@@ -81,7 +81,7 @@ class Kernel(ABC):
         """Take a center; the squared distances from it."""
 
     @abstractmethod
-    def _squares(self, weights: Floats) -> Floats:
+    def _squares_from_average(self, weights: Floats) -> Floats:
         """Set the average; the squared distances from it."""
 
     @abstractmethod
@@ -89,19 +89,19 @@ class Kernel(ABC):
         """Set the average to center + sum_i weights_i (w_i - center), and measure nothing."""
 
     @abstractmethod
-    def read(self, where: slice, dtype: Any) -> Array:
+    def average(self, where: slice, dtype: Any) -> Array:
         """The coordinates of the average."""
 
     @abstractmethod
-    def total(self) -> Floats:
+    def offset(self) -> Floats:
         """What `combine` added to the center: sum_i weights_i (w_i - center)."""
 
 
-def weighted_quantile(values: Floats, weights: Floats, share: float) -> float:
-    """The smallest value with at least this share of the weight at or below it."""
+def weighted_quantile(values: Floats, weights: Floats, fraction: float) -> float:
+    """The smallest value with at least this fraction of the weight at or below it."""
     order = values.argsort()
     below = weights[order].cumsum()
-    return float(values[order[below.searchsorted((share - SLACK) * below[-1])]])
+    return float(values[order[below.searchsorted((fraction - SLACK) * below[-1])]])
 
 
 def weighted_median(values: Floats, weights: Floats) -> float:

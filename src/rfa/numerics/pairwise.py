@@ -1,4 +1,4 @@
-"""The distances between all points of a cohort, and who has the nearest neighbors.
+"""The distances between all points, and which of them have the nearest neighbors.
 
 A distance may be infinite, where it is too large to square: it ranks last.
 """
@@ -9,36 +9,36 @@ import numpy as np
 
 from rfa._types import Floats
 from rfa.numerics.coordinatewise import inner_products
-from rfa.numerics.weighted import Cohort
+from rfa.numerics.weighted import WeightedPoints
 
 FAR = 4.0
 """How many times farther from the center than from each other two points may be."""
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def pair_squares(cohort: Cohort) -> Floats:
+def pair_squares(weighted: WeightedPoints) -> Floats:
     """The squared distances between all points.
 
     They come from inner products, |x_i|^2 + |x_j|^2 - 2 <x_i, x_j> with x_i = w_i - center, which
     cancel where two points are much nearer to each other than to the center: models far from
     zero, or outliers that keep together. Such pairs are measured again from a point amid them.
     """
-    m, wide = cohort.cloud.rows, cohort.kernel.eps < np.finfo(np.float32).eps
-    squares, reach = np.where(np.eye(m), 0, np.inf), np.full((m, m), np.inf)
+    m, wide = weighted.points.count, weighted.geometry.eps < np.finfo(np.float32).eps
+    squares, sums = np.where(np.eye(m), 0, np.inf), np.full((m, m), np.inf)
     doubtful = ~np.eye(m, dtype=bool)
-    center = int(np.argsort(cohort.kernel.norms)[m // 2])
+    center = int(np.argsort(weighted.geometry.squared_norms)[m // 2])
     for _ in range(m):  # each round settles the pairs of its center
         if not doubtful.any():
             break
         rows = np.append(np.flatnonzero(doubtful[center]), center)
-        group = cohort.cloud.keep(rows.tolist())
+        group = weighted.points.select(rows.tolist())
         gram = inner_products(group, np.float64 if wide else np.float32)
         near = np.add.outer(gram.diagonal(), gram.diagonal())
         apart = np.maximum(near - 2 * gram, 0)
         pairs = np.ix_(rows, rows)
-        squares[pairs] = np.where(near < reach[pairs], apart, squares[pairs])
-        reach[pairs] = np.minimum(near, reach[pairs])
-        doubtful = squares < reach / FAR**2
+        squares[pairs] = np.where(near < sums[pairs], apart, squares[pairs])
+        sums[pairs] = np.minimum(near, sums[pairs])
+        doubtful = squares < sums / FAR**2
         np.fill_diagonal(doubtful, val=False)
         center = int(doubtful.sum(axis=0).argmax())
     return squares

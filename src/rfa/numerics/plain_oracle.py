@@ -18,14 +18,14 @@ from rfa._types import Floats, Vector
 from rfa.errors import InvalidValueError
 from rfa.numerics.points import to_numpy
 from rfa.numerics.smoothing import betas, smoothed_norms
-from rfa.numerics.weighted import OnBad, read_cohort
+from rfa.numerics.weighted import OnBad, read_weighted_points
 from rfa.oracle import REACH, Sum
 
 
 class PlainOracle:
     """Sums in plain floating point over updates in one process: fast, and nothing is private.
 
-    It keeps a place for the sums, so only one thread at a time may ask.
+    It writes its sums into arrays that it keeps, so only one thread at a time may ask.
 
     Attributes:
         dim: the number of coordinates d.
@@ -34,34 +34,34 @@ class PlainOracle:
     """
 
     def __init__(self, updates: Any, weights: Any = None, *, on_bad: OnBad = "raise") -> None:
-        """Take the updates of a cohort, in any form that `geometric_median` takes.
+        """Take the updates, in any form that `geometric_median` takes.
 
         Args:
             updates: m updates.
             weights: m weights alpha_i, used as they are; ones by default.
             on_bad: what to do about updates that are not finite: "raise" or "drop".
         """
-        cohort = read_cohort(updates, weights, on_bad)
-        ones = np.ones(cohort.total)
+        weighted = read_weighted_points(updates, weights, on_bad)
+        ones = np.ones(weighted.num_given)
         given = ones if weights is None else to_numpy(weights, "weights").astype(np.float64)
-        self._kernel = cohort.kernel
-        self._alpha = given[cohort.rows]
-        self.dim = cohort.cloud.dim
-        self.dropped = cohort.dropped
+        self._geometry = weighted.geometry
+        self._alpha = given[weighted.kept]
+        self.dim = weighted.points.dim
+        self.dropped = weighted.dropped
         self.shares: Floats | None = None
 
     def __call__(self, v: Vector, nu: float) -> Sum:
         """The sums at v, a vector of `dim` coordinates."""
-        _check_question(v, nu, self.dim)
-        distances = self._kernel.center(v)
+        _check_query(v, nu, self.dim)
+        distances = self._geometry.center(v)
         if not np.isfinite(distances).all():
             msg = f"v is too far away: the squared distances of {len(self._alpha)} updates overflow"
             raise InvalidValueError(msg)
         beta = betas(self._alpha, distances, nu)
-        self._kernel.combine(beta)
+        self._geometry.combine(beta)
         self.shares = beta / beta.sum()
         return Sum(
-            push=self._kernel.total(),
+            push=self._geometry.offset(),
             mass=float(nu * beta.sum()),
             weight=float(self._alpha.sum()),
             near=int((distances <= REACH * nu).sum()),
@@ -71,7 +71,7 @@ class PlainOracle:
         )
 
 
-def _check_question(v: Vector, nu: float, dim: int) -> None:
+def _check_query(v: Vector, nu: float, dim: int) -> None:
     if np.shape(v) != (dim,):
         msg = f"v must have shape ({dim},), not {np.shape(v)}"
         raise InvalidValueError(msg)

@@ -1,13 +1,13 @@
 """The points of an aggregation, in whatever form the caller holds them, read without a copy.
 
-A *cloud* is m points of d floating-point coordinates. It may come as one (m, ...) array, as a
+`Points` are m points of d floating-point coordinates. They may come as one (m, ...) array, as a
 sequence of m arrays, or as a sequence of m models, each a list, tuple or dict of arrays. numpy
 and torch are both welcome; torch is looked up only where the caller has imported it already.
 
     >>> import numpy as np
     >>> model = {"weight": np.ones((2, 2), np.float32), "batches": np.array(7)}
-    >>> cloud = read_cloud([model, model, model])
-    >>> cloud.rows, cloud.dim
+    >>> points = read_points([model, model, model])
+    >>> points.count, points.dim
     (3, 4)
 """
 
@@ -30,22 +30,22 @@ Rows: TypeAlias = "Array | list[Array]"
 
 @dataclass(frozen=True)
 class Form:
-    """What a point looks like: how to take one apart into arrays, and how to put one together."""
+    """What a point looks like: how to take it apart into arrays, and put it together again."""
 
     split: Callable[[Any], list[Any]]
     join: Callable[[list[Any]], Any]
     names: list[str]
-    likes: list[Any]
-    counts: list[bool]
+    templates: list[Any]
+    are_buffers: list[bool]
     """Which arrays are integer or boolean buffers: carried along, but no coordinates."""
 
 
 @dataclass(frozen=True)
-class Cloud:
+class Points:
     """m points of d coordinates, as the arrays that the caller gave."""
 
     form: Form
-    rows: int
+    count: int
     segments: list[Rows]
     buffers: list[Rows]
 
@@ -69,14 +69,25 @@ class Cloud:
         return np.result_type(*set[Any]().union(*kinds))
 
     def point(self, row: int, dtype: Any) -> Array:
-        """The coordinates of one point, as a vector of its own."""
+        """A copy of the coordinates of a point, as a vector."""
         return np.concatenate([segment[row] for segment in self.segments], dtype=dtype)
 
-    def keep(self, rows: Sequence[int]) -> Cloud:
-        """The cloud of these points only; they are not copied."""
+    def matrix(self) -> Array:
+        """The points as an (m, d) matrix that cannot be written to, in float32 or better."""
+        dtype = np.result_type(self.dtype, np.float32)
+        first = self.segments[0]
+        if len(self.segments) == 1 and isinstance(first, np.ndarray) and first.dtype == dtype:
+            matrix = first.view()
+        else:
+            matrix = np.stack([self.point(row, dtype) for row in range(self.count)])
+        matrix.flags.writeable = False
+        return matrix
+
+    def select(self, rows: Sequence[int]) -> Points:
+        """These points only; they are not copied."""
         return replace(
             self,
-            rows=len(rows),
+            count=len(rows),
             segments=[[segment[row] for row in rows] for segment in self.segments],
             buffers=[[buffer[row] for row in rows] for buffer in self.buffers],
         )
@@ -86,8 +97,10 @@ class Cloud:
         if _is_array(point) and to_numpy(point, name).shape == (self.dim,):
             return _to_float(to_numpy(point, name))
         leaves = _leaves(self.form, point, name)
-        pairs = zip(leaves, self.form.counts, strict=True)
-        return np.concatenate([_to_float(leaf).reshape(-1) for leaf, count in pairs if not count])
+        pairs = zip(leaves, self.form.are_buffers, strict=True)
+        return np.concatenate(
+            [_to_float(leaf).reshape(-1) for leaf, is_buffer in pairs if not is_buffer]
+        )
 
     def restore(self, read: Callable[[slice, Any], Array], buffers: Sequence[Array]) -> Any:
         """A point in the caller's form: `read(where, dtype)` gives the coordinates of a segment."""
@@ -95,37 +108,39 @@ class Cloud:
         spans = iter([slice(a, b) for a, b in zip([0, *ends], ends, strict=False)])
         rest = iter(buffers)
         leaves = [
-            _as_like(next(rest) if count else read(next(spans), _float_type(like)), like)
-            for like, count in zip(self.form.likes, self.form.counts, strict=True)
+            _as_like(next(rest) if is_buffer else read(next(spans), _float_type(like)), like)
+            for like, is_buffer in zip(self.form.templates, self.form.are_buffers, strict=True)
         ]
         return self.form.join(leaves)
 
 
-def read_cloud(points: Any) -> Cloud:
+def read_points(given: Any) -> Points:
     """Read points in any of the accepted forms.
 
     Raises:
         TypeError: if the points, or their numbers, are of a kind that has no geometric median.
         ValueError: if there are no points or no coordinates, or if the points differ in shape.
     """
-    if _is_array(points):
-        return _read_array(points)
-    if not isinstance(points, Sequence) or isinstance(points, str | bytes):
-        msg = f"points must be an array or a sequence of points, not {type(points).__name__}"
+    if _is_array(given):
+        return _read_array(given)
+    if not isinstance(given, Sequence) or isinstance(given, str | bytes):
+        msg = f"points must be an array or a sequence of points, not {type(given).__name__}"
         raise InvalidTypeError(msg)
-    items = cast("Sequence[Any]", points)
+    items = cast("Sequence[Any]", given)
     if not items:
-        msg = "there are no points: an empty cohort has no aggregate"
+        msg = "there are no points, and so no aggregate: give one or more"
         raise InvalidValueError(msg)
     form = _form_of(items[0])
     columns = list(
         zip(*(_leaves(form, item, f"point {i}") for i, item in enumerate(items)), strict=True)
     )
-    return _cloud(form, len(items), [[leaf.reshape(-1) for leaf in column] for column in columns])
+    return _to_points(
+        form, len(items), [[leaf.reshape(-1) for leaf in column] for column in columns]
+    )
 
 
-def _read_array(points: Any) -> Cloud:
-    array = to_numpy(points, "points")
+def _read_array(given: Any) -> Points:
+    array = to_numpy(given, "points")
     if array.ndim < 2:  # noqa: PLR2004
         msg = (
             f"points must have one row for each point, not shape {array.shape}: "
@@ -135,23 +150,23 @@ def _read_array(points: Any) -> Cloud:
     if not len(array):
         msg = f"there are no points in an array of shape {array.shape}"
         raise InvalidValueError(msg)
-    form = replace(_form_of(points[0]), likes=[points[0]])
+    form = replace(_form_of(given[0]), templates=[given[0]])
     matrix = _to_float(array).reshape(len(array), -1)
-    return _cloud(form, len(array), [matrix])
+    return _to_points(form, len(array), [matrix])
 
 
-def _cloud(form: Form, rows: int, columns: Sequence[Rows]) -> Cloud:
-    pairs = list(zip(columns, form.counts, strict=True))
-    cloud = Cloud(
+def _to_points(form: Form, count: int, columns: Sequence[Rows]) -> Points:
+    pairs = list(zip(columns, form.are_buffers, strict=True))
+    points = Points(
         form,
-        rows,
-        segments=[_floats(column) for column, count in pairs if not count],
-        buffers=[column for column, count in pairs if count],
+        count,
+        segments=[_floats(column) for column, is_buffer in pairs if not is_buffer],
+        buffers=[column for column, is_buffer in pairs if is_buffer],
     )
-    if not cloud.segments or not cloud.dim:
+    if not points.segments or not points.dim:
         msg = "the points have no floating-point coordinates to aggregate"
         raise InvalidValueError(msg)
-    return cloud
+    return points
 
 
 def _floats(column: Rows) -> Rows:
@@ -202,10 +217,10 @@ def _model_form(
     split: Callable[[Any], list[Any]],
     join: Callable[[list[Any]], Any],
     names: list[str],
-    likes: list[Any],
+    templates: list[Any],
 ) -> Form:
-    kinds = [to_numpy(like, name).dtype.kind for like, name in zip(likes, names, strict=True)]
-    return Form(split, join, names, likes, [kind in "iub" for kind in kinds])
+    kinds = [to_numpy(like, name).dtype.kind for like, name in zip(templates, names, strict=True)]
+    return Form(split, join, names, templates, [kind in "iub" for kind in kinds])
 
 
 def _leaves(form: Form, point: Any, name: str) -> list[Array]:
@@ -215,15 +230,15 @@ def _leaves(form: Form, point: Any, name: str) -> list[Array]:
     except ValueError as error:
         msg = f"{name} {error}"
         raise InvalidValueError(msg) from None
-    if len(leaves) != len(form.likes):
-        msg = f"{name} has {len(leaves)} arrays, where the first point has {len(form.likes)}"
+    if len(leaves) != len(form.templates):
+        msg = f"{name} has {len(leaves)} arrays, where the first point has {len(form.templates)}"
         raise InvalidValueError(msg)
     arrays: list[Array] = []
-    parts = zip(leaves, form.likes, form.names, form.counts, strict=True)
-    for leaf, like, label, count in parts:
+    parts = zip(leaves, form.templates, form.names, form.are_buffers, strict=True)
+    for leaf, like, label, is_buffer in parts:
         where = f"{name}, {label}" if label else name
         array = to_numpy(leaf, where)
-        if count and array.dtype.kind == "f":
+        if is_buffer and array.dtype.kind == "f":
             msg = f"{where} holds {array.dtype} values, where the first point has whole numbers"
             raise InvalidValueError(msg)
         if array.shape != _shape(like):

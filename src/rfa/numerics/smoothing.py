@@ -1,4 +1,4 @@
-"""The smoothed norm of the paper's appendix, and radii of smoothing.
+"""The smoothed norm of the paper's appendix, and the smoothing radius nu.
 
     |z|_(nu) = |z|^2 / (2 nu) + nu / 2   where |z| <= nu,   and |z| elsewhere
 
@@ -28,14 +28,15 @@ class Relative:
     factor: float
 
     def __post_init__(self) -> None:
-        """Refuse what is no radius."""
+        """Check the factor."""
         check_number("the factor of nu", self.factor)
 
 
-Radius: TypeAlias = float | Relative
+Smoothing: TypeAlias = float | Relative
+"""A smoothing radius nu: a length, or a multiple of the typical distance."""
 
 
-def radius_at(nu: Radius, distances: Floats, alpha: Floats) -> float:
+def nu_at(nu: Smoothing, distances: Floats, alpha: Floats) -> float:
     """The smoothing radius for points at these distances."""
     return nu.factor * weighted_median(distances, alpha) if isinstance(nu, Relative) else nu
 

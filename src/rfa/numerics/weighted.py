@@ -1,4 +1,4 @@
-"""The points of one aggregation after the checks that all aggregators share."""
+"""The points of an aggregation after the checks that all aggregators share."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import numpy as np
 from rfa._types import Array, Floats
 from rfa.errors import InvalidValueError
 from rfa.numerics.coordinatewise import column_median
-from rfa.numerics.dense import Dense
-from rfa.numerics.distances import Kernel, weighted_median
-from rfa.numerics.points import Cloud, read_cloud, to_numpy
-from rfa.numerics.streaming import Stream
+from rfa.numerics.dense import DenseGeometry
+from rfa.numerics.distances import Geometry, weighted_median
+from rfa.numerics.points import Points, read_points, to_numpy
+from rfa.numerics.streaming import StreamingGeometry
 
 OnBad: TypeAlias = Literal["raise", "drop"]
 
 SMALL = 1 << 14
-"""A cloud of no more numbers than this is copied to float64 whole and treated directly."""
+"""Points of no more numbers than this in all are copied to a float64 matrix."""
 TINY = 1e-280
 """Squared norms that are all smaller have lost their digits."""
 RANGE = (1e-30, 1e30)
@@ -27,16 +27,16 @@ RANGE = (1e-30, 1e30)
 
 
 @dataclass(frozen=True)
-class Cohort:
+class WeightedPoints:
     """Finite points with positive weights that sum to one."""
 
-    cloud: Cloud
-    kernel: Kernel
+    points: Points
+    geometry: Geometry
     alpha: Floats
-    rows: list[int]
+    kept: list[int]
     """Which of the caller's points these are."""
     dropped: tuple[int, ...]
-    total: int
+    num_given: int
     """How many points the caller gave."""
 
     def restore(self, read: Callable[[slice, Any], Array]) -> Any:
@@ -44,17 +44,17 @@ class Cohort:
 
         Integer and boolean arrays take the weighted median of those of the points.
         """
-        buffers = [column_median(buffer, self.alpha) for buffer in self.cloud.buffers]
-        return self.cloud.restore(read, buffers)
+        buffers = [column_median(buffer, self.alpha) for buffer in self.points.buffers]
+        return self.points.restore(read, buffers)
 
     def spread(self, weights: Floats) -> Floats:
         """Weights of these points as weights of all that the caller gave."""
-        full = np.zeros(self.total)
-        full[self.rows] = weights
+        full = np.zeros(self.num_given)
+        full[self.kept] = weights
         return full
 
 
-def read_cohort(points: Any, weights: Any, on_bad: OnBad) -> Cohort:
+def read_weighted_points(given: Any, weights: Any, on_bad: OnBad) -> WeightedPoints:
     """Read points and weights, and leave out or refuse what no aggregate can use.
 
     Raises:
@@ -65,10 +65,10 @@ def read_cohort(points: Any, weights: Any, on_bad: OnBad) -> Cohort:
     if on_bad not in ("raise", "drop"):
         msg = f"on_bad must be 'raise' or 'drop', not {on_bad!r}"
         raise InvalidValueError(msg)
-    cloud = read_cloud(points)
-    alpha = _read_weights(weights, cloud.rows)
-    kernel = _open_kernel(cloud, alpha)
-    finite = np.isfinite(kernel.norms)
+    points = read_points(given)
+    alpha = _read_weights(weights, points.count)
+    geometry = _open_geometry(points, alpha)
+    finite = np.isfinite(geometry.squared_norms)
     bad = np.flatnonzero(~finite).tolist()
     if bad and on_bad == "raise":
         msg = (
@@ -76,37 +76,37 @@ def read_cohort(points: Any, weights: Any, on_bad: OnBad) -> Cohort:
             "mend them, or leave them out with on_bad='drop'"
         )
         raise InvalidValueError(msg)
-    _refuse_tiny(cloud, kernel)
+    _refuse_tiny(points, geometry)
     rows: list[int] = np.flatnonzero(finite & (alpha > 0)).tolist()
     if not rows:
-        msg = f"no finite point with a positive weight is left of {cloud.rows}"
+        msg = f"no finite point with a positive weight is left of {points.count}"
         raise InvalidValueError(msg)
-    if len(rows) < cloud.rows:
-        total = cloud.rows
-        cloud, alpha = cloud.keep(rows), alpha[rows]
-        kernel = _open_kernel(cloud, alpha)
-        return Cohort(cloud, kernel, alpha / alpha.sum(), rows, tuple(bad), total)
-    return Cohort(cloud, kernel, alpha / alpha.sum(), rows, (), cloud.rows)
+    if len(rows) < points.count:
+        total = points.count
+        points, alpha = points.select(rows), alpha[rows]
+        geometry = _open_geometry(points, alpha)
+        return WeightedPoints(points, geometry, alpha / alpha.sum(), rows, tuple(bad), total)
+    return WeightedPoints(points, geometry, alpha / alpha.sum(), rows, (), points.count)
 
 
-def _open_kernel(cloud: Cloud, alpha: Floats) -> Kernel:
-    """The kernel that suits a cloud, centered on the origin."""
-    if cloud.rows * cloud.dim <= SMALL:
-        return Dense(cloud, alpha)
-    wide = cloud.dtype.itemsize > np.dtype(np.float32).itemsize
-    kernel = Stream(cloud, alpha, np.float64 if wide else np.float32)
-    norms = kernel.norms
-    typical = weighted_median(norms, alpha) / cloud.dim
+def _open_geometry(points: Points, alpha: Floats) -> Geometry:
+    """The geometry that suits the points, centered on the origin."""
+    if points.count * points.dim <= SMALL:
+        return DenseGeometry(points, alpha)
+    wide = points.dtype.itemsize > np.dtype(np.float32).itemsize
+    geometry = StreamingGeometry(points, alpha, np.float64 if wide else np.float32)
+    norms = geometry.squared_norms
+    typical = weighted_median(norms, alpha) / points.dim
     if wide or (typical >= RANGE[0] and norms.max() <= RANGE[1]) or np.isnan(norms).any():
-        return kernel
-    return Stream(cloud, alpha, np.float64)
+        return geometry
+    return StreamingGeometry(points, alpha, np.float64)
 
 
-def _refuse_tiny(cloud: Cloud, kernel: Kernel) -> None:
+def _refuse_tiny(points: Points, geometry: Geometry) -> None:
     """Points whose squares vanish would all seem to be one point."""
-    if not kernel.norms.max() < TINY:
+    if not geometry.squared_norms.max() < TINY:
         return
-    if any(np.any(row) for segment in cloud.segments for row in segment):
+    if any(np.any(row) for segment in points.segments for row in segment):
         msg = (
             f"points must not all be smaller than {TINY**0.5:.0e}, where squares vanish: scale them"
         )

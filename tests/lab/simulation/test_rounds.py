@@ -7,8 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rfa.aggregators.clear.defenses import Bulyan, MeaMed, NearestNeighborMixing
-from rfa.aggregators.clear.paper import SeesUpdates, TrimmedMean
+from rfa.aggregators.clear import (
+    Bulyan,
+    ClearAggregator,
+    MeaMed,
+    NearestNeighborMixing,
+    TrimmedMean,
+)
 from rfa.aggregators.weiszfeld import one_step, weiszfeld
 from rfa.lab.settings.settings import AGGREGATORS, Settings
 from rfa.lab.simulation.aggregation import aggregate
@@ -89,7 +94,7 @@ def test_huge_finite_updates_are_not_taken_for_broken_ones(name: str) -> None:
 
 def test_defenses_expect_the_corrupted_share_as_far_as_they_can() -> None:
     updates, weights = cloud()
-    expected: dict[str, SeesUpdates] = {
+    expected: dict[str, ClearAggregator] = {
         "meamed": MeaMed(5),
         "bulyan": Bulyan(2),
         "nnm": NearestNeighborMixing(5, TrimmedMean(5 / 12)),

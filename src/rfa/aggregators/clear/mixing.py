@@ -1,28 +1,49 @@
-"""The aggregate of averages of points, where the averages need not all be held at once.
+"""Aggregators of averages of points: what comes before another aggregator.
 
-Each average is a row of an (n, m) matrix of weights, times the m points. An aggregator that
-treats each coordinate by itself is given the averages some coordinates at a time. Others look at
-whole vectors, and need a copy of n x d numbers. The distances of the averages could be had from
-inner products of the points, but averages that are much nearer to each other than the points are
-would lose their digits.
+Nearest-neighbor mixing (Allouah et al. 2023) and bucketing (Karimireddy et al. 2022).
+
+    >>> import numpy as np
+    >>> updates = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 2.0], [1e8, 1e8]])
+    >>> NearestNeighborMixing(corrupted=1)(updates).point
+    array([1., 1.])
+
+Each average is a row of an (n, m) matrix of weights, times the m points. An inner aggregator that
+treats each coordinate by itself is given the averages some coordinates at a time, so that they are
+never all held at once. Others look at complete vectors, and need a copy of n x d numbers. The
+distances of the averages could be computed from inner products of the points, but averages that
+are much nearer to each other than the points are would lose their digits.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias, final
 
 import numpy as np
 
+from rfa._checks import check_count
 from rfa._threads import in_threads
 from rfa._types import Array, Floats
-from rfa.aggregators.clear.paper import Aggregate, OfColumns, aggregate_of
+from rfa.aggregators.clear.base import (
+    Aggregate,
+    ColumnwiseAggregator,
+    InPlaceAggregator,
+    to_aggregate,
+)
+from rfa.aggregators.clear.coordinatewise import TrimmedMean
+from rfa.aggregators.clear.corrupted import AssumesCorrupted
+from rfa.errors import InvalidTypeError
 from rfa.numerics.coordinatewise import BLOCK, DEPTH, TILE
-from rfa.numerics.points import Cloud, Rows
-from rfa.numerics.weighted import Cohort
+from rfa.numerics.pairwise import pair_squares
+from rfa.numerics.points import Points, Rows
+from rfa.numerics.weighted import WeightedPoints
+
+Columns: TypeAlias = tuple[Rows, slice]
+"""Some coordinates of a segment of the points."""
 
 
-class Answer(Protocol):
-    """What an aggregator says: a point, and the weights of the given points in it."""
+class InnerAggregate(Protocol):
+    """The result of an inner aggregator."""
 
     @property
     def point(self) -> Any:
@@ -30,75 +51,151 @@ class Answer(Protocol):
 
     @property
     def weights(self) -> Floats | None:
-        """The weights, where there are such."""
+        """The weights of the given points in it, where there are such."""
 
 
-class Aggregator(Protocol):
-    """Any function of points and weights, such as `geometric_median` or a `SeesUpdates`."""
+class InnerAggregator(Protocol):
+    """Any function of points and weights, such as `geometric_median` or a `ClearAggregator`."""
 
-    def __call__(self, points: Any, weights: Any = None, /) -> Answer:
+    def __call__(self, points: Any, weights: Any = None, /) -> InnerAggregate:
         """Aggregate m points."""
         ...
 
 
-def aggregate_mixed(
-    cohort: Cohort, mixing: Floats, weights: Floats, inner: Aggregator
+@final
+@dataclass(frozen=True)
+class NearestNeighborMixing(AssumesCorrupted, InPlaceAggregator):
+    """An aggregate of points each of which is replaced by the mean of its nearest.
+
+    Each point is replaced by the weighted mean of the m - f points nearest to it, itself included,
+    and keeps its weight. Neighbors are counted whatever their weights.
+
+    Attributes:
+        corrupted: how many of the m points may be corrupted, f, less than half of them.
+        corrupted_fraction: instead, what fraction of the m points, rounded up to such a count.
+        inner: the aggregator of the means, such as `geometric_median`; `TrimmedMean(f / m)` by
+            default. One that treats each coordinate by itself needs no copy of the points.
+    """
+
+    inner: InnerAggregator | None = None
+
+    def __post_init__(self) -> None:
+        """Check the count or fraction, and that the inner aggregator is callable."""
+        super().__post_init__()
+        if self.inner is not None:
+            _check_inner(self.inner)
+
+    def _aggregate(self, weighted: WeightedPoints) -> Aggregate:
+        m, alpha = weighted.points.count, weighted.alpha
+        corrupted = self.count_corrupted(m)
+        inner = TrimmedMean(corrupted / m) if self.inner is None else self.inner
+        squares = pair_squares(weighted)
+        np.fill_diagonal(squares, -1)  # before all copies of a point comes the point itself
+        nearest = squares.argsort(axis=1, kind="stable")[:, : m - corrupted]
+        mixing = np.zeros((m, m))
+        np.put_along_axis(mixing, nearest, alpha[nearest], axis=1)
+        mixing /= mixing.sum(axis=1, keepdims=True)
+        return _aggregate_averages(weighted, mixing, alpha, inner)
+
+
+@final
+@dataclass(frozen=True)
+class Bucketing(InPlaceAggregator):
+    """An aggregate of the means of points that are put into buckets at random.
+
+    A bucket has the weighted mean of its points, and their weight. The last may have fewer points.
+    With c corrupted points, up to c buckets are corrupted.
+
+    Attributes:
+        bucket_size: how many points a bucket has, s; 1 leaves the points as they are.
+        inner: the aggregator of the means, such as `Krum` or `geometric_median`.
+        seed: decides the random order. A whole number gives the same order in each call with as
+            many points; a generator goes on from call to call.
+    """
+
+    bucket_size: int
+    inner: InnerAggregator
+    seed: int | np.random.Generator
+
+    def __post_init__(self) -> None:
+        """Check the size and the seed, and that the inner aggregator is callable."""
+        check_count("bucket_size", self.bucket_size)
+        _check_inner(self.inner)
+        if not isinstance(self.seed, np.random.Generator):
+            check_count("seed", self.seed, least=0)
+
+    def _aggregate(self, weighted: WeightedPoints) -> Aggregate:
+        m = weighted.points.count
+        order = np.random.default_rng(self.seed).permutation(m)
+        mixing = np.zeros((-(-m // self.bucket_size), m))
+        mixing[np.arange(m) // self.bucket_size, order] = weighted.alpha[order]
+        weights = mixing.sum(axis=1)
+        return _aggregate_averages(weighted, mixing / weights[:, None], weights, self.inner)
+
+
+def _check_inner(inner: Any) -> None:
+    if not callable(inner) or isinstance(inner, type):
+        msg = f"inner must be an aggregator, such as TrimmedMean(0.25), not {inner!r}"
+        raise InvalidTypeError(msg)
+
+
+def _aggregate_averages(
+    weighted: WeightedPoints, mixing: Floats, weights: Floats, inner: InnerAggregator
 ) -> Aggregate:
     """The inner aggregate of averages of the points.
 
     Args:
-        cohort: the points.
+        weighted: the points.
         mixing: the weights of the m points in each of the n averages, which sum to one.
         weights: the n weights of the averages.
         inner: the aggregator of the averages.
     """
-    if isinstance(inner, OfColumns):
-        return aggregate_of(cohort, _of_mixed_columns(cohort.cloud, mixing, weights, inner))
-    found = inner(_mixed_points(cohort.cloud, mixing), weights)
-    effective = None if found.weights is None else found.weights @ mixing
-    return aggregate_of(cohort, found.point, effective)
+    short = mixing.astype(np.result_type(weighted.points.dtype, np.float32))
+    if isinstance(inner, ColumnwiseAggregator):
+        return to_aggregate(weighted, _columnwise(weighted.points, short, weights, inner))
+    answer = inner(_average_all(weighted.points, short), weights)
+    effective = None if answer.weights is None else answer.weights @ mixing
+    return to_aggregate(weighted, answer.point, effective)
 
 
-def _of_mixed_columns(cloud: Cloud, mixing: Floats, weights: Floats, inner: OfColumns) -> Array:
-    short = mixing.astype(_precision(cloud))
+def _columnwise(
+    points: Points, mixing: Array, weights: Floats, inner: ColumnwiseAggregator
+) -> Array:
     pieces = in_threads(
-        lambda place: inner.of_columns(_mix(short, *place), weights), _places(cloud, len(mixing))
+        lambda columns: inner.aggregate_columns(_average_columns(mixing, *columns), weights),
+        _split_columns(points, len(mixing)),
     )
     return np.concatenate(list(pieces))
 
 
-def _mixed_points(cloud: Cloud, mixing: Floats) -> Array:
-    short = mixing.astype(_precision(cloud))
-    answer, start = np.empty((len(mixing), cloud.dim), short.dtype), 0
-    for piece in in_threads(lambda place: _mix(short, *place), _places(cloud, len(mixing))):
-        answer[:, start : start + piece.shape[1]] = piece
+def _average_all(points: Points, mixing: Array) -> Array:
+    averages, start = np.empty((len(mixing), points.dim), mixing.dtype), 0
+    for piece in in_threads(
+        lambda columns: _average_columns(mixing, *columns), _split_columns(points, len(mixing))
+    ):
+        averages[:, start : start + piece.shape[1]] = piece
         start += piece.shape[1]
-    return answer
+    return averages
 
 
-def _precision(cloud: Cloud) -> np.dtype[Any]:
-    """The type to compute in: at least single precision."""
-    return np.result_type(cloud.dtype, np.float32)
-
-
-def _places(cloud: Cloud, count: int) -> list[tuple[Rows, slice]]:
+def _split_columns(points: Points, count: int) -> list[Columns]:
     """The coordinates in pieces, of which so many averages make a block."""
-    step = max(BLOCK // (max(count, cloud.rows) * np.dtype(np.float64).itemsize), 1)
+    step = max(BLOCK // (max(count, points.count) * np.dtype(np.float64).itemsize), 1)
     return [
         (segment, slice(start, min(start + step, width)))
-        for segment, width in zip(cloud.segments, cloud.widths, strict=True)
+        for segment, width in zip(points.segments, points.widths, strict=True)
         for start in range(0, width, step)
     ]
 
 
-def _mix(mixing: Array, rows: Rows, where: slice) -> Array:
+def _average_columns(mixing: Array, rows: Rows, where: slice) -> Array:
     """Some coordinates of the averages, by products that BLAS does not use threads for."""
     block = np.stack([row[where] for row in rows], dtype=mixing.dtype, casting="same_kind")
     n, (m, width) = len(mixing), block.shape
     step = max(TILE * DEPTH // m, 1)
-    mixed = np.empty((n, width), mixing.dtype)
+    averages = np.empty((n, width), mixing.dtype)
     for a in range(0, n, TILE):
         for b in range(0, width, step):
             tile = slice(a, a + TILE), slice(b, b + step)
-            np.matmul(mixing[tile[0]], block[:, tile[1]], out=mixed[tile])
-    return mixed
+            np.matmul(mixing[tile[0]], block[:, tile[1]], out=averages[tile])
+    return averages
