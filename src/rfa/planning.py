@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rfa._checks import check_count, check_number
-from rfa.errors import InvalidValueError
 from rfa.aggregators import RFA, Layout, SumAggregator
 from rfa.aggregators.registry import build_private
+from rfa.errors import InvalidValueError
 from rfa.secagg.messages.sizes import Traffic, traffic
 from rfa.secagg.security.parameters import MOST_TURNS, Parameters, Terms, Trust
 from rfa.theory import (
@@ -120,7 +120,7 @@ def check_fit(
     layout = aggregator.layout(devices or terms.smallest())
     masked_sums = layout.queries * (2 if max_share else 1)
     if terms.trust == Trust.LYING and layout.queries > 1:
-        msg = f"a malicious server is promised against with one query a device, not with "
+        msg = "a malicious server is promised against with one query a device, not with "
         msg += f"{layout.queries}: take rfa-one-step, or RFA in sub-cohorts"
         raise InvalidValueError(msg)
     if layout.queries > max_queries:
@@ -225,10 +225,13 @@ def _devices(request: PlanRequest, exact: int) -> int:
     """The devices a round: as many as the draw asks for, and the secure sums."""
     m = request.devices or max(exact, request.min_devices)
     if m > request.population:
-        sums = "a secure sum takes" if request.layout.parts == 1 else f"{request.layout.parts} secure sums take"
-        msg = (
-            f"{request.population} devices are too few: {sums} {m}; give more devices, or fewer parts"
+        sums = (
+            "a secure sum takes"
+            if request.layout.parts == 1
+            else f"{request.layout.parts} secure sums take"
         )
+        msg = f"{request.population} devices are too few: {sums} {m}; give more devices, or "
+        msg += "fewer parts"
         raise InvalidValueError(msg)
     return m
 

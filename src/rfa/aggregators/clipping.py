@@ -1,12 +1,12 @@
 """The clipped mean, and centered clipping (Karimireddy et al. 2021), from sums.
 
-    >>> import numpy as np
-    >>> from rfa import PlainOracle
-    >>> near, far = np.random.default_rng(0).standard_normal((90, 5)), np.full((10, 5), 1e6)
-    >>> oracle = PlainOracle(np.vstack([near, far]))
-    >>> result, _ = CenteredClipping(clip_norm=2.0, budget=3)([oracle], 5)
-    >>> float(np.linalg.norm(result.point)) < 1
-    True
+>>> import numpy as np
+>>> from rfa import PlainOracle
+>>> near, far = np.random.default_rng(0).standard_normal((90, 5)), np.full((10, 5), 1e6)
+>>> oracle = PlainOracle(np.vstack([near, far]))
+>>> result, _ = CenteredClipping(clip_norm=2.0, budget=3)([oracle], 5)
+>>> float(np.linalg.norm(result.point)) < 1
+True
 """
 
 from __future__ import annotations

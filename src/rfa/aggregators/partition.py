@@ -1,10 +1,10 @@
 """Aggregators over disjoint parts of a cohort, each part with an oracle of its own.
 
-    >>> from rfa.aggregators import Mean
-    >>> SubCohorts(RFA(budget=4)).layout(100)
-    Layout(parts=4, queries=1, sequential=True)
-    >>> Groups(Mean(), 7).layout(100)
-    Layout(parts=7, queries=1, sequential=False)
+>>> from rfa.aggregators import Mean
+>>> SubCohorts(RFA(budget=4)).layout(100)
+Layout(parts=4, queries=1, sequential=True)
+>>> Groups(Mean(), 7).layout(100)
+Layout(parts=7, queries=1, sequential=False)
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ Composed: TypeAlias = SumAggregator[Any]
 SUB_COHORTS = "sub-cohorts"
 ALL_SCHEDULES = (*SCHEDULES, SUB_COHORTS)
 """How the budget of RFA can be spent."""
+
 
 @final
 @dataclass(frozen=True)
@@ -123,9 +124,7 @@ class Groups(SumAggregator[Any]):
 
     def aggregate(self, oracles: Sequence[RecordingOracle], dim: int, state: Any) -> Vector:
         """The median of the groups' aggregates."""
-        return center_of_groups(
-            oracles, lambda oracle: self.inner.aggregate([oracle], dim, state)
-        )
+        return center_of_groups(oracles, lambda oracle: self.inner.aggregate([oracle], dim, state))
 
     def next_state(self, oracles: Sequence[RecordingOracle], state: Any) -> Any:
         """What the inner aggregator learns from the sums of all groups."""

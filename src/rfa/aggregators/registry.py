@@ -205,6 +205,7 @@ def _fedavg(context: Context, clip_norm: float = 0) -> Mean:
 
 
 def _rfa(  # noqa: PLR0913
+    *,
     context: Context,
     budget: int = 3,
     nu: float = 0,

@@ -4,7 +4,8 @@ Pillutla, Kakade, Harchaoui: Robust Aggregation for Federated Learning.
 
     >>> import numpy as np
     >>> from rfa import PlainOracle
-    >>> updates = np.vstack([np.random.default_rng(0).standard_normal((90, 5)), np.full((10, 5), 1e6)])
+    >>> near, far = np.random.default_rng(0).standard_normal((90, 5)), np.full((10, 5), 1e6)
+    >>> updates = np.vstack([near, far])
     >>> result, radius = RFA(budget=4)([PlainOracle(updates)], 5)
     >>> float(np.linalg.norm(result.point)) < 1, result.calls
     (True, 4)

@@ -1,4 +1,4 @@
-"""The options of a strategy: what they are, and what speaks against them before a round is played."""
+"""The options of a strategy, and the checks of them before a round is played."""
 
 from __future__ import annotations
 

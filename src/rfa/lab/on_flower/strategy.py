@@ -64,7 +64,7 @@ class LabStrategy(SecureStrategy):
         order: lab_records.Order,
         timeout: float,
     ) -> None:
-        """Take the devices of a run, the node of each, what a round tells them, and a time limit."""
+        """Take the devices of a run, their nodes, what a round tells them, and a time limit."""
         settings, identities = devices.settings, None
         if settings.terms.trust == Trust.LYING:
             identities = lab_records.identities(settings.seed, order.others)

@@ -16,7 +16,7 @@ import numpy as np
 
 from rfa._types import Floats
 from rfa.aggregators.accelerated import accelerated
-from rfa.aggregators.summed import Steps, sub_cohorts
+from rfa.aggregators.partition import sub_cohorts
 from rfa.aggregators.weiszfeld import weiszfeld
 from rfa.lab.paper.frozen import POLISH, Cohort, span, thaw
 from rfa.lab.randomness import stream
@@ -95,7 +95,9 @@ def _median(points: Floats, alpha: Floats, nu: float) -> Floats:
     return weiszfeld(PlainOracle(points, alpha), best, nu=nu, steps=POLISH)
 
 
-def _after(steps: Steps, ask: PlainOracle, start: Floats, nu: float, count: int) -> Floats:
+def _after(
+    steps: Callable[..., Floats], ask: PlainOracle, start: Floats, nu: float, count: int
+) -> Floats:
     return steps(ask, start, nu=nu, steps=count) if count else start
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rfa.aggregators.registry import find
 from rfa.lab.runs.sweep import Cell, Part, Sweep, cells, merge
 from rfa.lab.settings.config import ConfigError, read_toml
 
@@ -59,7 +60,7 @@ class Scale:
     def settings_of(self, task: str, aggregator: str) -> dict[str, Any]:
         """What the scale says of the settings of a run, and the authors."""
         own = {**AUTHORS, **self.tasks.get(task, {})}
-        left_out = {"seeds", "levels", "without", *(LOCAL if aggregator == "sgd" else ())}
+        left_out = {"seeds", "levels", "without", *(LOCAL if find(aggregator).local_steps else ())}
         return {name: value for name, value in own.items() if name not in left_out}
 
     def values_of(self, experiment: str, values: Sequence[Any]) -> Sequence[Any]:

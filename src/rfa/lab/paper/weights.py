@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from rfa._types import Floats
+from rfa.aggregators import Mean
 from rfa.lab.datasets.cache import load
 from rfa.lab.report.exhibit import Exhibit, Line, Panel, Spread, Table, Value
 from rfa.lab.report.gather import Result, gather, height
@@ -69,7 +70,7 @@ def shares(result: Result, store: Store, data: Path | None) -> Shares:
         given = json.loads(row["weights"]) if row["weights"] else None
         if given is not None and len(given) == len(devices):
             beta.append(float(np.array(given)[is_bad].sum() / np.sum(given)))
-    whole = len(beta) == len(alpha) and settings.aggregator != "fedavg"
+    whole = len(beta) == len(alpha) and not isinstance(settings.aggregation, Mean)
     return Shares(result, np.array(alpha), np.array(beta) if whole else None)
 
 

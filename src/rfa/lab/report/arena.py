@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rfa.aggregators import RFA, OneStepRFA
+from rfa.aggregators.registry import find
 from rfa.lab.report.exhibit import Entry, Exhibit, Matrix, Spread, Table, Value
 from rfa.lab.report.gather import LABELS, Result, gather
 from rfa.lab.runs.sweep import Part, Sweep
@@ -24,7 +26,7 @@ BEST = "Bold: ahead in its row"
 PRIVATE, SEEING = "under the secure sum", "see single updates"
 SHOWN = 1
 """The decimals of an accuracy that are shown."""
-OURS = ("rfa", "rfa-one-step")
+OURS = (RFA, OneStepRFA)
 """The aggregators of the paper, whose ranks are told."""
 
 
@@ -72,7 +74,7 @@ class Bout:
     @property
     def ours(self) -> list[str]:
         """The defenses of the paper."""
-        return [label for label, aggregator in self.defenses.items() if aggregator in OURS]
+        return [label for label, text in self.defenses.items() if find(text).kind in OURS]
 
     def height(self, attack: str, defense: str) -> float:
         """The mean accuracy, in per cent; NaN where nothing was run."""

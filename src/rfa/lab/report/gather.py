@@ -233,7 +233,7 @@ def _curve(sweep: Sweep, label: str, results: Sequence[Result], measure: str, ax
 def _along(evaluation: Mapping[str, Any], axis: str, result: Result) -> float:
     """How far along an axis an evaluation is."""
     if axis == "uploads":
-        return float(evaluation["round"] * result.cell.settings.questions)
+        return float(evaluation["round"] * result.cell.settings.layout.queries)
     return float(evaluation[axis])
 
 

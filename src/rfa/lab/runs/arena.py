@@ -3,7 +3,7 @@
     tasks = { emnist-linear = "EMNIST linear" }      # with their titles
     levels = [0.1, 0.25]
     attacks = ["data", "omniscient", "mine:attack"]  # left out: all that the tasks have
-    defenses = ["fedavg", "rfa", "rfa,nu=0.5,label=wide RFA"]  # left out: all
+    defenses = ["fedavg", "rfa", "rfa:nu=0.5,label=wide RFA"]  # left out: all
 
 A panel of the sweep is a task at a level, a line is a defense, and x is the attack; the first of
 its values is no corruption at all.
@@ -14,21 +14,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from rfa._specs import Spec, parse_spec
+from rfa.aggregators.registry import ENTRIES, find
+from rfa.errors import InvalidValueError, PluginError
 from rfa.lab.attacks.corruption import NoSuchAttackError
 from rfa.lab.attacks.registry import BUILT_IN, POISONS, find_corruption
 from rfa.lab.runs.sweep import make_sweep, settle
 from rfa.lab.settings.config import ConfigError
-from rfa.lab.settings.settings import AGGREGATORS, FIELDS, NONE, SUMMED, Settings
+from rfa.lab.settings.settings import FIELDS, NONE, Settings
 from rfa.lab.tasks.registry import find_task
 
 LEVELS = (0.1, 0.25)
-NO_DEFENSES = ("sgd",)
-"""Aggregators that change what devices compute, and average it as FedAvg does."""
 TAKEN = ("task", "aggregator", "corruption", "rho", "seed")
 """Settings that the arena itself decides."""
 OWN = ("tasks", "levels", "attacks", "defenses")
 LABEL = "label"
-WORDS = {"yes": True, "true": True, "no": False, "false": False}
 
 
 def arena_plan(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def arena_plan(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
     _check_twice("seed", values.get("seeds", ()))
     usual = usual_defenses(shared)
     defenses = [parse_defense(text) for text in _texts(values, "defenses") or usual]
-    defenses.sort(key=lambda defense: defense["aggregator"] not in SUMMED)
+    defenses.sort(key=lambda defense: not find(defense["aggregator"]).is_private)
     plan = {key: value for key, value in values.items() if key not in OWN}
     plan |= {
         "x": "corruption",
@@ -69,64 +69,54 @@ def usual_attacks(tasks: Sequence[str]) -> list[str]:
 
 def usual_defenses(settings: Mapping[str, Any]) -> list[str]:
     """The aggregators that defend, and that these settings allow."""
-    known = SUMMED if settings.get("secure", "off") != "off" else AGGREGATORS
-    return [name for name in known if name not in NO_DEFENSES]
+    secure = settings.get("secure", "off") != "off"
+    return [
+        entry.name
+        for entry in ENTRIES.values()
+        if entry.defends and (entry.is_private or not secure)
+    ]
 
 
 def usual_rounds(task: str) -> int:
     """The rounds that all defenses have on a task: the fewest of the paper's."""
-    defaults = (find_task(task).settings_for(aggregator) for aggregator in AGGREGATORS)
+    defaults = (find_task(task).settings_for(aggregator) for aggregator in ENTRIES)
     return min(values.get("rounds", FIELDS["rounds"].default) for values in defaults)
 
 
 def parse_defense(text: str) -> dict[str, Any]:
     """A defense as the line of a sweep: an aggregator, settings of its own, and a label.
 
-    >>> parse_defense("rfa,nu=0.5,start=zero")
-    {'label': 'rfa nu=0.5 start=zero', 'aggregator': 'rfa', 'nu': 0.5, 'start': 'zero'}
-    >>> parse_defense("krum, krum-share=0.3, label=strict Krum")
-    {'label': 'strict Krum', 'aggregator': 'krum', 'krum_share': 0.3}
+    >>> parse_defense("rfa:nu=0.5,start=current")
+    {'label': 'rfa:nu=0.5,start=current', 'aggregator': 'rfa:nu=0.5,start=current'}
+    >>> parse_defense("krum: server_momentum=0.9, label=slow Krum")
+    {'label': 'slow Krum', 'aggregator': 'krum', 'server_momentum': 0.9}
 
     Raises:
         ConfigError: naming the part that makes no sense.
     """
-    aggregator, *rest = (part.strip() for part in text.split(","))
-    if aggregator not in AGGREGATORS:
-        known = ", ".join(AGGREGATORS)
-        msg = f"no defense is called {aggregator!r}: give one of {known}, with settings of its own "
-        msg += "behind it if you like, as in rfa,nu=0.5"
-        raise ConfigError(msg)
-    own = dict(_setting(part, text) for part in rest)
-    label = own.pop(LABEL, " ".join([aggregator, *(part for part in rest)]))
-    return {LABEL: label, "aggregator": aggregator, **own}
-
-
-def _setting(part: str, whole: str) -> tuple[str, Any]:
-    name, equals, value = (piece.strip() for piece in part.partition("="))
-    name = name.replace("-", "_")
-    if not equals or not value:
-        msg = f"{part!r} in the defense {whole!r} is no setting: write name=value"
-        raise ConfigError(msg)
-    if name in TAKEN:
-        msg = f"the defense {whole!r} cannot have its own {name}: the arena decides about it"
-        raise ConfigError(msg)
-    if name != LABEL and name not in FIELDS:
-        free = ", ".join(field for field in FIELDS if field not in TAKEN)
-        msg = f"no setting is called {name!r}, as in the defense {whole!r}: there are {free}"
-        raise ConfigError(msg)
-    return name, value if name == LABEL else _value(name, value)
-
-
-def _value(name: str, text: str) -> Any:
-    kind = str(FIELDS[name].type)
     try:
-        if kind == "bool":
-            return WORDS[text.lower()]
-        return {"int": int, "float": float, "str": str}[kind](text)
-    except (ValueError, KeyError):
-        wanted = {"int": "a whole number", "float": "a number", "bool": "yes or no"}[kind]
-        msg = f"{name} must be {wanted}, not {text!r}"
+        spec = parse_spec(text)
+        known = find(text).parameters
+    except (InvalidValueError, PluginError) as error:
+        msg = f"the defense {text!r} makes no sense: {error}"
         raise ConfigError(msg) from None
+    own = {name: value for name, value in spec.parameters.items() if name not in known}
+    parameters = {name: value for name, value in spec.parameters.items() if name in known}
+    label = str(own.pop(LABEL, text))
+    for name in own:
+        _check_setting(name, text, known)
+    return {LABEL: label, "aggregator": str(Spec(spec.name, parameters)), **own}
+
+
+def _check_setting(name: str, text: str, parameters: Sequence[str]) -> None:
+    if name in TAKEN:
+        msg = f"the defense {text!r} cannot have its own {name}: the arena decides about it"
+        raise ConfigError(msg)
+    if name not in FIELDS:
+        free = ", ".join(field for field in FIELDS if field not in TAKEN)
+        msg = f"{name!r} in the defense {text!r} is no parameter of it "
+        msg += f"({', '.join(parameters)}) and no setting: there are {free}"
+        raise ConfigError(msg)
 
 
 def _levels(given: Any) -> list[float]:

@@ -18,7 +18,6 @@ from rfa.lab.errors import LabError
 from rfa.lab.simulation.rounds import State
 from rfa.lab.simulation.server_optimizer import ServerState
 
-
 CARRIED = "aggregator."
 """Before the names of what the aggregator carries."""
 
@@ -120,4 +119,3 @@ def _from_arrays(arrays: dict[str, Any], aggregator: Aggregator) -> Checkpoint:
     before = unpack_state(aggregator, carried) if private and carried else None
     state = State(t, arrays["model"], server, *counts, aggregator=before)
     return Checkpoint(state, arrays.get("places"), first_loss, seconds, data, done)
-

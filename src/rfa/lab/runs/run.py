@@ -21,6 +21,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from rfa._plugins import plugin_source
+from rfa._specs import parse_spec
 from rfa._threads import cores
 from rfa.lab.datasets.cache import data_dir, load
 from rfa.lab.datasets.dataset import Population
@@ -328,6 +329,6 @@ def finish_digest(begun: Digest, settings: Settings, count: int) -> str:
     """The digest of the examples, the number of devices, and the user's own code."""
     digest = begun.copy()
     digest.update(str(count).encode())
-    for name in (settings.task, settings.corruption):
-        digest.update(plugin_source(name))
+    for text in (settings.task, settings.corruption, settings.aggregator):
+        digest.update(plugin_source(parse_spec(text).name))
     return digest.hexdigest()

@@ -39,7 +39,7 @@ CREATE TABLE IF NOT EXISTS evaluations (
 );
 CREATE TABLE IF NOT EXISTS rounds (
     run TEXT, round INTEGER, devices TEXT, corrupted TEXT, dropped TEXT, oracle_calls INTEGER,
-    steps INTEGER, objective REAL, norm REAL, rejected INTEGER, weights TEXT,
+    objective REAL, norm REAL, rejected INTEGER, weights TEXT,
     lost TEXT, certificate REAL, stopped TEXT,
     PRIMARY KEY (run, round)
 );
@@ -189,7 +189,6 @@ def _round_row(run: str, facts: Facts) -> dict[str, Any]:
         "corrupted": json.dumps(facts.corrupted),
         "dropped": json.dumps(facts.dropped),
         "oracle_calls": outcome.calls if outcome else 1,
-        "steps": outcome.steps if outcome else 0,
         "objective": outcome.objective if outcome else None,
         "norm": facts.norm,
         "rejected": int(facts.rejected),

@@ -33,7 +33,7 @@ from typing import Any, cast
 from rfa.lab.attacks.corruption import NoSuchAttackError
 from rfa.lab.attacks.registry import find_corruption
 from rfa.lab.settings.config import ConfigError, read_toml, resolve
-from rfa.lab.settings.settings import BACKDOOR, FIELDS, NONE, STEPPED, Settings
+from rfa.lab.settings.settings import BACKDOOR, FIELDS, NONE, Settings
 from rfa.lab.tasks.registry import find_task
 
 CALLS = "calls"
@@ -178,7 +178,7 @@ def settle(given: Mapping[str, Any]) -> Settings:
 
 def calls_per_round(settings: Settings) -> int:
     """How often a round asks the secure average oracle, if no step ends early."""
-    return settings.budget if settings.aggregator in STEPPED else 1
+    return settings.layout.calls
 
 
 def _parse(name: str, values: Mapping[str, Any]) -> Sweep:

@@ -13,9 +13,17 @@ from functools import cached_property
 from typing import Any
 
 from rfa._checks import check_choice, check_count, check_number
-from rfa.aggregators import Layout, SumAggregator
+from rfa.aggregators import ClearAggregator, Layout, SumAggregator
 from rfa.aggregators.partition import ALL_SCHEDULES
-from rfa.aggregators.registry import ENTRIES, Aggregator, Context, build, build_private, find, spec_of
+from rfa.aggregators.registry import (
+    ENTRIES,
+    Aggregator,
+    Context,
+    build,
+    build_private,
+    find,
+    spec_of,
+)
 from rfa.aggregators.rfa import STARTS
 from rfa.errors import InvalidValueError
 from rfa.planning import check_fit
@@ -89,8 +97,8 @@ class Settings:
     budget: int = _field(3, "Calls of the oracle that rfa may make in a round, R.")
     nu: float = _field(
         0.0,
-        "The smoothing radius of Weiszfeld's algorithm; 0: half the median distance of the updates, "
-        "learned from sums. The paper has 1e-6.",
+        "The smoothing radius of Weiszfeld's algorithm; 0: half the median distance of the "
+        "updates, learned from sums. The paper has 1e-6.",
     )
     start: str = _field(
         "current",

@@ -19,7 +19,6 @@ from rfa._types import Floats, Floats32
 from rfa.errors import OracleStoppedError
 from rfa.lab.attacks.corruption import UpdateAttack, UpdateCorruption, forge
 from rfa.lab.randomness import stream
-from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.aggregation import aggregate
 from rfa.lab.simulation.defense import Defense, is_too_large
 from rfa.lab.simulation.outcome import NothingToAggregateError, Outcome

@@ -1,8 +1,8 @@
 """Aggregators on sums that are secure: as whole numbers in a ring, or by the real protocol.
 
 The server's part of each holds an oracle and nothing else. Which devices drop out, and when, and
-how they round, comes from the run's seed, so that `unmasked` and `on` give the same numbers; the keys
-of the protocol come from the operating system, and make no difference to them.
+how they round, comes from the run's seed, so that `unmasked` and `on` give the same numbers; the
+keys of the protocol come from the operating system, and make no difference to them.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from rfa._specs import parse_spec
 from rfa._types import Array
 from rfa.lab.attacks.corruption import DataCorruption
 from rfa.lab.datasets.dataset import Reader
@@ -43,5 +44,5 @@ class Task:
     note: Callable[[Sequence[str]], str] = lambda _: ""
 
     def settings_for(self, aggregator: str) -> dict[str, Any]:
-        """The paper's settings of this task with an aggregator."""
-        return {**self.defaults, **self.per_aggregator.get(aggregator, {})}
+        """The paper's settings of this task with an aggregator, whatever its parameters."""
+        return {**self.defaults, **self.per_aggregator.get(parse_spec(aggregator).name, {})}
