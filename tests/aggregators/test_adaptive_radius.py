@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-import rfa
-from rfa.aggregators.adaptive_radius import LEAST, MOST
+from rfa.aggregators.adaptive_radius import MAX_NU, AdaptiveRadius
+from rfa.aggregators.base import MIN_NU
 
 Floats = NDArray[np.float64]
 
 
 def learned(distances: Floats, rounds: int = 40) -> list[float]:
     """The radii of some rounds in which devices at these distances tell who is within."""
-    radius, path = rfa.Radius(), list[float]()
+    radius, path = AdaptiveRadius(), list[float]()
     for _ in range(rounds):
         radius = radius.after(float((distances <= radius.nu).mean()))
         path.append(radius.nu)
@@ -33,7 +33,7 @@ def test_it_finds_the_median_distance_and_stays(scale: float) -> None:
 
 
 def test_it_follows_a_distance_that_shrinks() -> None:
-    radius = rfa.Radius()
+    radius = AdaptiveRadius()
     for t in range(200):
         radius = radius.after(float(radius.nu >= 0.97**t))
     assert 0.8 < radius.nu / 0.97**199 < 1.25
@@ -42,7 +42,7 @@ def test_it_follows_a_distance_that_shrinks() -> None:
 @given(st.lists(st.booleans(), max_size=60))
 def test_a_minority_keeps_it_a_stride_from_the_distances_of_the_others(lies: list[bool]) -> None:
     """45 of 100 devices say what they like, in each round anew."""
-    honest, radius = np.geomspace(0.5, 4.0, 55), rfa.Radius()
+    honest, radius = np.geomspace(0.5, 4.0, 55), AdaptiveRadius()
     for _ in range(25):
         radius = radius.after(float((honest <= radius.nu).mean()))
     for lie in lies:
@@ -52,12 +52,12 @@ def test_a_minority_keeps_it_a_stride_from_the_distances_of_the_others(lies: lis
 
 @pytest.mark.parametrize("near", [-0.1, 1.1, math.nan])
 def test_what_is_no_share_is_refused(near: float) -> None:
-    with pytest.raises(ValueError, match="near is a share of the devices"):
-        rfa.Radius().after(near)
+    with pytest.raises(ValueError, match="near is a fraction of the devices"):
+        AdaptiveRadius().after(near)
 
 
 def test_it_has_bounds() -> None:
-    small = big = rfa.Radius()
+    small = big = AdaptiveRadius()
     for _ in range(50):
         small, big = small.after(1.0), big.after(0.0)
-    assert (small.nu, big.nu) == (LEAST, MOST)
+    assert (small.nu, big.nu) == (MIN_NU, MAX_NU)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 from rfa._plugins import load_plugin
 from rfa._specs import Spec, call_with, parse_spec, spec_of_own
@@ -102,7 +102,11 @@ def find(text: str) -> Entry:
         PluginError: if a module:NAME cannot be loaded.
     """
     name = parse_spec(text).name
-    if ":" in name:
+    first, colon, second = name.partition(":")
+    if first in ENTRIES and colon:
+        msg = f"{second!r} in {text!r} is no parameter: write name=value"
+        raise InvalidValueError(msg)
+    if colon:
         return _own_entry(name)
     if name not in ENTRIES:
         msg = f"no aggregator is called {name!r}: give one of {', '.join(ENTRIES)}, "
@@ -178,13 +182,22 @@ def spec_of(aggregator: Aggregator) -> Spec:
         return Spec("adaptive-clipping", {})
     for entry in ENTRIES.values():
         if type(aggregator) is entry.kind:
-            values = {name: getattr(aggregator, name, None) for name in entry.parameters}
-            spec = Spec(entry.name, {k: v for k, v in values.items() if v is not None})
-            if build(str(spec)) == aggregator:
-                return spec
-            msg = f"{aggregator!r} has parameters that no text gives: name it in a module of yours"
-            raise PluginError(msg)
+            return _spec_of_entry(aggregator, entry)
     return spec_of_own(aggregator)
+
+
+def _spec_of_entry(aggregator: Aggregator, entry: Entry) -> Spec:
+    """Every parameter of an aggregator, so that no default can change it; 0 stands for None."""
+    values: dict[str, Any] = {}
+    for name, parameter in inspect.signature(entry.make).parameters.items():
+        value = getattr(aggregator, name, None)
+        if name != CONTEXT and not (value is None and parameter.default is None):
+            values[name] = 0 if value is None else value
+    spec = Spec(entry.name, values)
+    if build(str(spec)) != aggregator:
+        msg = f"{aggregator!r} has parameters that no text gives: name it in a module of yours"
+        raise PluginError(msg)
+    return spec
 
 
 def _own_entry(name: str) -> Entry:
@@ -212,16 +225,17 @@ def _rfa(  # noqa: PLR0913
     start: str = "current",
     schedule: str = "plain",
     clip_norm: float = 0,
-    early_stop: float | None = None,
+    early_stop: float | Literal["auto"] | None = "auto",
 ) -> SumAggregator[Any]:
-    usual = context.early_stop if schedule == "plain" else None
+    if early_stop == "auto":
+        early_stop = context.early_stop if schedule == "plain" else None
     return compose_rfa(
         budget=budget,
         nu=nu or None,
         start=start,
         schedule=schedule,
         clip_norm=clip_norm or context.clip_norm,
-        early_stop=(usual if early_stop is None else early_stop) or None,
+        early_stop=early_stop or None,
     )
 
 
@@ -255,11 +269,11 @@ def _assuming(kind: Callable[..., ClearAggregator]) -> Callable[..., ClearAggreg
     """Make an aggregator that assumes some of the points to be corrupted."""
 
     def make(
-        context: Context, corrupted: int | None = None, corrupted_fraction: float = 0
+        context: Context, corrupted: int | None = None, corrupted_fraction: float | None = None
     ) -> ClearAggregator:
-        if corrupted is not None:
-            return kind(corrupted=corrupted)
-        return kind(corrupted_fraction=corrupted_fraction or context.corrupted)
+        if corrupted is None and corrupted_fraction is None:
+            corrupted_fraction = context.corrupted
+        return kind(corrupted=corrupted, corrupted_fraction=corrupted_fraction)
 
     return make
 
