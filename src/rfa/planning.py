@@ -14,7 +14,7 @@ from typing import Any
 
 from rfa._checks import check_count, check_number
 from rfa.errors import InvalidValueError
-from rfa.lab.settings.settings import WEISZFELD
+from rfa.lab.settings.settings import SCHEDULES
 from rfa.secagg.messages.sizes import Traffic, traffic
 from rfa.secagg.security.parameters import Parameters, Terms, Trust
 from rfa.theory import (
@@ -34,7 +34,7 @@ class Wish:
     """What is known of a federation, and wanted of it.
 
     Attributes:
-        rho: the share of devices that may be corrupted.
+        rho: the fraction of devices that may be corrupted.
         rounds: the rounds T.
         confidence: with what probability no round may have more corrupted devices than it bears.
         theta: the share of corrupted devices that a round is to bear; amid rho and 1/2 by default.
@@ -42,7 +42,7 @@ class Wish:
         devices: the devices a round; by default what the exact count asks for, and the secure sum.
         dim: the parameters of the model.
         budget: secure sums a round.
-        weiszfeld: how they are spent, as in the settings of the lab: each by the whole cohort, or
+        schedule: how they are spent, as in the settings of the lab: each by the whole cohort, or
             by sub-cohorts of it.
         groups: groups of a cohort, each with sums of its own; 0 for one.
         metrics: numbers that are summed beside the update.
@@ -58,7 +58,7 @@ class Wish:
     devices: int = 0
     dim: int = 1_000_000
     budget: int = 3
-    weiszfeld: str = "plain"
+    schedule: str = "plain"
     groups: int = 0
     metrics: int = 1
     nu_share: float = 0.5
@@ -83,10 +83,10 @@ class Wish:
         self._check_parts()
 
     def _check_parts(self) -> None:
-        if self.weiszfeld not in WEISZFELD:
-            msg = f"weiszfeld must be one of {', '.join(WEISZFELD)}, not {self.weiszfeld!r}"
+        if self.schedule not in SCHEDULES:
+            msg = f"schedule must be one of {', '.join(SCHEDULES)}, not {self.schedule!r}"
             raise InvalidValueError(msg)
-        if self.groups > 1 and self.weiszfeld == "sub-cohorts":
+        if self.groups > 1 and self.schedule == "sub-cohorts":
             msg = "a cohort is asked in groups or in sub-cohorts, not both: give groups=0"
             raise InvalidValueError(msg)
         least = self.parts * self.terms.smallest() if self.parts > 1 else 0
@@ -98,20 +98,20 @@ class Wish:
             raise InvalidValueError(msg)
         if self.terms.trust == Trust.LYING and self.questions > 1:
             msg = (
-                f"trust=lying promises nothing for {self.questions} questions a round: "
-                "give budget=1, or weiszfeld=sub-cohorts"
+                f"server_model=malicious promises nothing for {self.questions} questions a round: "
+                "give budget=1, or schedule=sub-cohorts"
             )
             raise InvalidValueError(msg)
 
     @property
     def parts(self) -> int:
         """Into how many disjoint parts, each with sums of its own, a cohort is split."""
-        return self.budget if self.weiszfeld == "sub-cohorts" else max(1, self.groups)
+        return self.budget if self.schedule == "sub-cohorts" else max(1, self.groups)
 
     @property
     def questions(self) -> int:
         """How many sums a device takes part in, in a round."""
-        return 1 if self.weiszfeld == "sub-cohorts" else self.budget
+        return 1 if self.schedule == "sub-cohorts" else self.budget
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,8 @@ class Plan:
     def report(self) -> dict[str, Any]:
         """As plain values."""
         values = dataclasses.asdict(self)
-        values["parameters"]["trust"] = self.parameters.trust.name.lower()
+        del values["parameters"]["trust"]
+        values["parameters"]["server_model"] = _server_model(self.parameters.trust)
         values["parameters"]["survivors"] = self.parameters.survivors
         return values
 
@@ -213,7 +214,7 @@ def _traffic(wish: Wish, m: int) -> Traffic:
         steps=wish.questions,
         dim=wish.dim,
         metrics=wish.metrics,
-        from_zero=wish.parts == 1 or wish.weiszfeld != "sub-cohorts",
+        from_zero=wish.parts == 1 or wish.schedule != "sub-cohorts",
     )
 
 
@@ -241,7 +242,10 @@ def table(wish: Wish, found: Plan) -> list[tuple[str, str]]:
         ("the error grows by", f"C_theta = {found.c_theta:.1f}"),
         *_part_lines(found),
         ("colluders, drop-outs", f"{p.colluders} and {p.dropouts} are withstood{each}"),
-        ("neighbors, threshold", f"k = {p.degree}, t = {p.threshold} ({p.trust.name.lower()})"),
+        (
+            "neighbors, threshold",
+            f"k = {p.degree}, t = {p.threshold} ({_server_model(p.trust)} server)",
+        ),
         ("least in a sum", f"{p.survivors} devices, {p.honest} of them honest"),
         ("exchanges, per device", f"{1 + cost.exchanges} a round, with the one for training"),
         ("up, per device", f"{_size(cost.up)} ({cost.up / found.fedavg:.2f} times FedAvg's)"),
@@ -266,6 +270,10 @@ def _part_lines(found: Plan) -> list[tuple[str, str]]:
         ),
         ("liars inside of a sum", f"{found.liars} are withstood"),
     ]
+
+
+def _server_model(trust: Trust) -> str:
+    return "malicious" if trust == Trust.LYING else "semi-honest"
 
 
 def _size(count: int) -> str:

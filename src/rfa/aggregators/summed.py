@@ -83,11 +83,11 @@ def rfa(  # noqa: PLR0913
         dim: the number of coordinates d.
         nu: the smoothing radius, positive.
         budget: the sums R, of which a start at the mean takes one.
-        start: "zero", the current model, or "mean".
+        start: "current", the current model, or "mean".
         radius: to what length the mean cuts updates.
         steps: how steps are taken.
     """
-    if start == "zero":
+    if start == "current":
         return steps(ask, np.zeros(dim), nu=nu, steps=budget)
     mean = secure_mean(ask, dim, radius=radius)
     return steps(ask, mean, nu=nu, steps=budget - 1)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rfa._checks import check_count, check_number
 from rfa.errors import InvalidValueError
 from rfa.flower import records as wire
-from rfa.lab.settings.settings import RADII, STARTS, WEISZFELD
+from rfa.lab.settings.settings import RADII, SCHEDULES, STARTS
 from rfa.secagg.security.parameters import Terms, Trust
 from rfa.secagg.security.policy import STEPS
 
@@ -24,7 +24,7 @@ def check_own(strategy: RFA) -> None:
     """
     if strategy.nu is not None:
         check_number("nu", strategy.nu, positive=True)
-    for name in ("radius", "example_cap", "stage_timeout"):
+    for name in ("clip_norm", "example_cap", "stage_timeout"):
         check_number(name, getattr(strategy, name), positive=True)
     check_number("node_timeout", strategy.node_timeout)
     for reason in _reasons(strategy):
@@ -32,7 +32,7 @@ def check_own(strategy: RFA) -> None:
 
 
 def _reasons(strategy: RFA) -> Iterator[str]:
-    for name, radius in (("nu", strategy.nu), ("radius", strategy.radius)):
+    for name, radius in (("nu", strategy.nu), ("clip_norm", strategy.clip_norm)):
         if radius is not None and not RADII[0] <= radius <= RADII[1]:
             yield f"{name} must be from {RADII[0]:g} to {RADII[1]:g}"
     if strategy.budget > STEPS:
@@ -46,16 +46,16 @@ def _reasons(strategy: RFA) -> Iterator[str]:
 
 
 def _algorithm_reasons(strategy: RFA) -> Iterator[str]:
-    start, how = strategy.start_at, strategy.weiszfeld
-    for name, value, known in (("start", start, STARTS), ("weiszfeld", how, WEISZFELD)):
+    start, how = strategy.start_at, strategy.schedule
+    for name, value, known in (("start", start, STARTS), ("schedule", how, SCHEDULES)):
         if value not in known:
             yield f"{name} must be one of {', '.join(known)}, not {value!r}"
     if how != "plain" and not strategy.stepped:
-        yield f"weiszfeld={how} is for RFA, not for {type(strategy).__name__}"
+        yield f"schedule={how} is for RFA, not for {type(strategy).__name__}"
     if start == "mean" and strategy.budget == 1:
-        yield "budget=1 leaves no Weiszfeld step after the mean: give 2 or more, or start=zero"
-    if how == "sub-cohorts" and start != "zero":
-        yield f"sub-cohorts start at the current model: give start=zero, not {start}"
+        yield "budget=1 leaves no Weiszfeld step after the mean: give 2 or more, or start=current"
+    if how == "sub-cohorts" and start != "current":
+        yield f"sub-cohorts start at the current model: give start=current, not {start}"
     if how == "sub-cohorts" and strategy.groups > 1:
         yield "a cohort is asked in groups or in sub-cohorts, not both: give groups=1"
 
@@ -66,7 +66,7 @@ def _trust_reasons(strategy: RFA) -> Iterator[str]:
     if strategy.sums > 1:
         yield (
             "nodes that do not trust the server answer one question a round, not "
-            f"{strategy.sums}: use OneStepRFA, or weiszfeld=sub-cohorts"
+            f"{strategy.sums}: use OneStepRFA, or schedule=sub-cohorts"
         )
     if not isinstance(strategy.identities, Mapping):
         yield "nodes that do not trust the server sign their keys: give identities, by node"

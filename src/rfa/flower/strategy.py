@@ -66,10 +66,10 @@ class RFA(FedAvg):
         *,
         budget: int = 3,
         nu: float | None = None,
-        start: str = "zero",
-        weiszfeld: str = "plain",
+        start: str = "current",
+        schedule: str = "plain",
         groups: int = 1,
-        radius: float = 100.0,
+        clip_norm: float = 100.0,
         example_cap: float = 1000.0,
         personal: str = "",
         terms: Terms | None = None,
@@ -85,14 +85,14 @@ class RFA(FedAvg):
             budget: sums that a round may take, R.
             nu: the smoothing radius. By default half the median distance of the updates, which is
                 learned from how many nodes each sum counts within 2 nu, and followed.
-            start: where the steps start: zero (the current model), or mean (itself a sum).
-            weiszfeld: how the budget is spent: plain steps; accelerated, the last sum at an
+            start: where the steps start: current (the current model), or mean (itself a sum).
+            schedule: how the budget is spent: plain steps; accelerated, the last sum at an
                 extrapolation; or sub-cohorts, each step another part of the nodes, so that every
                 node answers once.
             groups: random groups of nodes, each with sums of its own, whose geometric median is
                 taken: nodes that lie inside the sums do no harm while more than half of the groups
                 that give a result have none of them.
-            radius: to what length a mean cuts updates.
+            clip_norm: the norm to which a mean clips updates.
             example_cap: the most examples that count: a public number, by which weights are
                 divided. Weights far below it lose digits.
             personal: a name under which each node keeps parameters of its own (Algorithm 4): the
@@ -109,8 +109,8 @@ class RFA(FedAvg):
             ValueError: if an option has no meaning, or its value none; the message says which.
         """
         terms = Terms() if terms is None else terms
-        self.budget, self.nu, self.start_at, self.radius = budget, nu, start, radius
-        self.weiszfeld, self.groups, self.learned = weiszfeld, groups, Radius()
+        self.budget, self.nu, self.start_at, self.clip_norm = budget, nu, start, clip_norm
+        self.schedule, self.groups, self.learned = schedule, groups, Radius()
         check_usual(usual, terms, self)
         super().__init__(**usual)
         self.example_cap, self.personal = example_cap, personal
@@ -122,12 +122,12 @@ class RFA(FedAvg):
     @property
     def sums(self) -> int:
         """The sums that a node takes part in, in a round, at most."""
-        return 1 if self.weiszfeld == "sub-cohorts" else self.budget
+        return 1 if self.schedule == "sub-cohorts" else self.budget
 
     @property
     def parts(self) -> int:
         """Into how many parts, each with sums of its own, the nodes are split."""
-        return self.budget if self.weiszfeld == "sub-cohorts" else self.groups
+        return self.budget if self.schedule == "sub-cohorts" else self.groups
 
     @property
     def learns(self) -> bool:
@@ -147,13 +147,13 @@ class RFA(FedAvg):
             nu=self.nu_now,
             budget=self.budget,
             start=self.start_at,
-            radius=self.radius,
-            steps=accelerated if self.weiszfeld == "accelerated" else weiszfeld,
+            radius=self.clip_norm,
+            steps=accelerated if self.schedule == "accelerated" else weiszfeld,
         )
 
     def combine(self, asks: Sequence[SumOracle], dim: int) -> Vector:
         """The step of the model, from the sums over each part of the nodes."""
-        if self.weiszfeld == "sub-cohorts":
+        if self.schedule == "sub-cohorts":
             return sub_cohorts(asks, np.zeros(dim), nu=self.nu_now)
         if len(asks) > 1:
             return center_of_groups(asks, lambda ask: self.aggregate(ask, dim))
@@ -164,8 +164,8 @@ class RFA(FedAvg):
         super().summary()
         LOG.info("\t└──> Secure sums: %s a round, under %s", self.sums, self.terms)
         nu = "learned" if self.learns else self.nu
-        LOG.info("\t\t├── nu %s, radius %g, start at %s", nu, self.radius, self.start_at)
-        LOG.info("\t\t├── %s steps, %s parts", self.weiszfeld, self.parts)
+        LOG.info("\t\t├── nu %s, clip norm %g, start at %s", nu, self.clip_norm, self.start_at)
+        LOG.info("\t\t├── %s steps, %s parts", self.schedule, self.parts)
         LOG.info("\t\t└── at most %g examples of a node count", self.example_cap)
 
     def start(  # noqa: PLR0913, PLR0917 as Flower has it
@@ -318,13 +318,13 @@ class OneStepRFA(RFA):
 
 
 class SecureFedAvg(OneStepRFA):
-    """FedAvg by one secure sum, with updates cut to a declared length: private, hardly robust."""
+    """FedAvg by one secure sum, with updates clipped to a declared norm: private, hardly robust."""
 
     uses_nu = False
 
     def aggregate(self, ask: SumOracle, dim: int) -> Vector:
-        """The mean of the updates, each cut to the radius."""
-        return secure_mean(ask, dim, radius=self.radius)
+        """The mean of the updates, each clipped to `clip_norm`."""
+        return secure_mean(ask, dim, radius=self.clip_norm)
 
 
 def _refuse_replies(server_round: int, replies: Iterable[Message]) -> NoReturn:

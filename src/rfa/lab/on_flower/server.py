@@ -193,7 +193,7 @@ class FlowerEngine:
         rows = split_cohort(len(chosen), settings, order.round)
         parts = [[chosen[row] for row in part if chosen[row] in cohort.devices] for part in rows]
         with sums.over_parts(
-            cohort, exchange, parts, steps=settings.questions, limit=settings.weight_limit
+            cohort, exchange, parts, steps=settings.questions, limit=settings.max_share
         ) as asks:
             outcome = ask_for_outcome(asks, self.devices.dim, settings, settings.nu or nu)
         gone = frozenset[int]().union(*(ask.abstained for ask in asks))

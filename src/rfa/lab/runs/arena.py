@@ -82,10 +82,10 @@ def usual_rounds(task: str) -> int:
 def parse_defense(text: str) -> dict[str, Any]:
     """A defense as the line of a sweep: an aggregator, settings of its own, and a label.
 
-    >>> parse_defense("rfa,nu=0.5,start=zero")
-    {'label': 'rfa nu=0.5 start=zero', 'aggregator': 'rfa', 'nu': 0.5, 'start': 'zero'}
-    >>> parse_defense("krum, krum-share=0.3, label=strict Krum")
-    {'label': 'strict Krum', 'aggregator': 'krum', 'krum_share': 0.3}
+    >>> parse_defense("rfa,nu=0.5,start=current")
+    {'label': 'rfa nu=0.5 start=current', 'aggregator': 'rfa', 'nu': 0.5, 'start': 'current'}
+    >>> parse_defense("krum, assumed-corrupted=0.3, label=strict Krum")
+    {'label': 'strict Krum', 'aggregator': 'krum', 'assumed_corrupted': 0.3}
 
     Raises:
         ConfigError: naming the part that makes no sense.

@@ -70,7 +70,7 @@ def _of_finite(
     if settings.aggregator not in SUMMED:
         seen = _comparator(settings, len(updates))(updates, weights)
         return Outcome(seen.point, calls=1, weights=seen.weights)
-    plain = settings.nu and settings.parts == 1 and settings.weiszfeld == "plain"
+    plain = settings.nu and settings.parts == 1 and settings.schedule == "plain"
     if plain and settings.aggregator == "rfa":
         return _weiszfeld(updates, weights, settings)
     if plain and settings.aggregator == "rfa-one-step":
@@ -89,7 +89,7 @@ def _from_sums(
     oracles = [PlainOracle(updates[rows], alpha[rows]) for rows in places]
     asks = [Witness(oracle) for oracle in oracles]
     found = ask_for_outcome(asks, updates.shape[1], settings, settings.nu or nu)
-    steps = settings.aggregator in ("rfa", "rfa-one-step") and settings.weiszfeld == "plain"
+    steps = settings.aggregator in ("rfa", "rfa-one-step") and settings.schedule == "plain"
     shares = oracles[0].shares if steps and len(parts) == 1 else None
     return dataclasses.replace(found, weights=shares)
 
@@ -100,14 +100,14 @@ def _mean(updates: Floats32, weights: Floats) -> Outcome:
 
 
 def _weiszfeld(updates: Floats32, weights: Floats, settings: Settings) -> Outcome:
-    """RFA: steps from the mean, which is itself one call, or from zero, the current model."""
+    """RFA: steps from the mean, which is itself one call, or from the current model."""
     before = 1 if settings.start == "mean" else 0
     found = geometric_median(
         updates,
         weights,
         nu=settings.nu,
         steps=settings.budget - before,
-        start=settings.start,
+        start="mean" if before else "zero",
         early_stop=settings.early_stop or None,
     )
     return _outcome(found, before)
@@ -130,11 +130,11 @@ def _outcome(found: Median, before: int) -> Outcome:
 
 def _comparator(settings: Settings, devices: int) -> SeesUpdates:
     """The aggregator, told how many devices to expect corrupted: at most as many as it can be."""
-    corrupted = min(math.ceil(settings.expected_share * devices), (devices - 1) // 2)
+    corrupted = min(math.ceil(settings.effective_assumed_corrupted * devices), (devices - 1) // 2)
     makers: dict[str, Callable[[], SeesUpdates]] = {
         "coordinate-median": CoordinateMedian,
-        "trimmed-mean": lambda: TrimmedMean(settings.trim_share),
-        "norm-clipping": lambda: NormClipping(quantile=settings.clip),
+        "trimmed-mean": lambda: TrimmedMean(settings.effective_trim_fraction),
+        "norm-clipping": lambda: NormClipping(quantile=settings.clip_quantile),
         "krum": lambda: Krum(corrupted),
         "multi-krum": lambda: MultiKrum(corrupted),
         "meamed": lambda: MeaMed(corrupted),

@@ -1,8 +1,8 @@
 """Aggregators on sums that are secure: as whole numbers in a ring, or by the real protocol.
 
 The server's part of each holds an oracle and nothing else. Which devices drop out, and when, and
-how they round, comes from the run's seed, so that `ring` and `on` give the same numbers; the keys
-of the protocol come from the operating system, and make no difference to them.
+how they round, comes from the run's seed, so that `unmasked` and `on` give the same numbers; the
+keys of the protocol come from the operating system, and make no difference to them.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def aggregate_securely(
         settings.terms,
         steps=settings.questions,
         dim=updates.shape[1],
-        limit=settings.weight_limit,
+        limit=settings.max_share,
     )
     lost = draw_losses(len(parts), settings, t)
     asks = [
@@ -76,10 +76,10 @@ def aggregate_securely(
 def device_policy(settings: Settings) -> Policy:
     """What a device insists on that was told of the settings."""
     return Policy(
-        nu=min(settings.nu or LEAST, settings.radius),
+        nu=min(settings.nu or LEAST, settings.clip_norm),
         steps=settings.questions,
         trust=settings.terms.trust,
-        limit=settings.weight_limit or 1.0,
+        limit=settings.max_share or 1.0,
     )
 
 
@@ -92,9 +92,9 @@ def _contribution(update: Floats32, weight: float) -> Contribution | None:
 
 def draw_losses(count: int, settings: Settings, t: int) -> Losses:
     """Who drops out of a round, by its place in the cohort, each before a random message."""
-    turns = settings.questions * (2 if settings.weight_limit else 1)
+    turns = settings.questions * (2 if settings.max_share else 1)
     rng = stream(settings.seed, "lost", t)
-    gone = np.flatnonzero(rng.random(count) < settings.dropouts)
+    gone = np.flatnonzero(rng.random(count) < settings.dropout_rate)
     when = rng.integers(0, opening_place(turns - 1) + 1, len(gone))
     return {int(row): int(place) for row, place in zip(gone, when, strict=True)}
 
@@ -118,7 +118,7 @@ def _part_oracle(
 
 def _oracle(parts: Parts, opening: Open, settings: Settings, lost: Losses, t: int) -> SumOracle:
     rounding = {row: rounding_key(settings, t, row) for row in parts}
-    if settings.secure == "ring":
+    if settings.secure == "unmasked":
         return RingOracle(opening, settings.terms, parts, rounding=rounding, lost=lost)
     secrets = {row: os.urandom(32) for row in parts}
     known = {row: identity_of(secret) for row, secret in secrets.items()}

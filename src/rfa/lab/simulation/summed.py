@@ -56,9 +56,9 @@ def ask_for_outcome(asks: Sequence[Witness], dim: int, settings: Settings, nu: f
     """The outcome of a round, from the sums of an oracle for each part of the cohort."""
     point = _aggregate(asks, dim, settings, nu)
     asked, told = [ask.calls for ask in asks], [ask.answers for ask in asks]
-    together = sum if settings.weiszfeld == "sub-cohorts" else max
+    together = sum if settings.schedule == "sub-cohorts" else max
     means = 1 if settings.takes_mean or not settings.uses_nu else 0
-    guessed = settings.weiszfeld == "accelerated"
+    guessed = settings.schedule == "accelerated"
     proven = [ask.certificate(guessed=guessed) for ask in asks]
     return Outcome(
         point.astype(np.float32),
@@ -75,7 +75,7 @@ def nearness(asks: Sequence[Witness]) -> float:
 
 
 def _aggregate(asks: Sequence[SumOracle], dim: int, settings: Settings, nu: float) -> Vector:
-    if settings.weiszfeld == "sub-cohorts":
+    if settings.schedule == "sub-cohorts":
         return sub_cohorts(asks, np.zeros(dim), nu=nu)
     if settings.aggregator == "bucketing" or settings.groups > 1:
         return center_of_groups(asks, lambda ask: _of_part(ask, dim, settings, nu))
@@ -103,12 +103,12 @@ def _of_part(ask: SumOracle, dim: int, settings: Settings, nu: float) -> Vector:
 
 
 def _cut(settings: Settings) -> float:
-    """To what length means cut updates: they must fit a ring, if there is one."""
-    return UNCUT if settings.secure == "off" else settings.radius
+    """The norm to which means clip updates: they must fit a ring, if there is one."""
+    return UNCUT if settings.secure == "off" else settings.clip_norm
 
 
 def _steps(settings: Settings) -> Steps:
-    if settings.weiszfeld == "accelerated":
+    if settings.schedule == "accelerated":
         return accelerated
     if settings.secure == "off" and settings.early_stop:
         return functools.partial(weiszfeld, early_stop=settings.early_stop)
