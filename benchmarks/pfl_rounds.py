@@ -49,7 +49,7 @@ class PflLoop:
         self._training = self._pfl.NNTrainHyperParams(
             local_batch_size=settings.batch_size,
             local_num_epochs=settings.local_epochs,
-            local_learning_rate=settings.rate,
+            local_learning_rate=settings.learning_rate,
         )
 
     def __call__(self) -> None:

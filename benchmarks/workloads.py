@@ -102,15 +102,15 @@ def _task(name: str, reader: Reader, like: str, devices: int, **defaults: Any) -
 
 LINEAR = _task(
     "LINEAR", Images(), "emnist-linear", 1000,
-    devices_per_round=100, batch_size=50, local_epochs=5, rate=0.08,
+    devices_per_round=100, batch_size=50, local_epochs=5, learning_rate=0.08,
 )  # fmt: skip
 LSTM = _task(
     "LSTM", Windows(), "shakespeare-lstm", 50,
-    devices_per_round=50, batch_size=10, local_epochs=1, rate=0.1,
+    devices_per_round=50, batch_size=10, local_epochs=1, learning_rate=0.1,
 )  # fmt: skip
 CONVNET = _task(
     "CONVNET", Images(), "emnist-convnet", 10,
-    devices_per_round=10, batch_size=50, local_epochs=1, rate=0.05,
+    devices_per_round=10, batch_size=50, local_epochs=1, learning_rate=0.05,
 )  # fmt: skip
 
 
@@ -174,7 +174,7 @@ class PlainLoop:
         self._torch = load_torch()
         self._module = make(self._torch)
         self._parameters: list[Any] = [p for p in self._module.parameters() if p.requires_grad]
-        rate = devices.settings.rate
+        rate = devices.settings.learning_rate
         self._optimizer = self._torch.optim.SGD(self._parameters, lr=rate)
         self.state = State(0, devices.initial())
 

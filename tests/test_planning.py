@@ -88,7 +88,7 @@ def test_a_plan_as_a_table_and_as_json() -> None:
     assert "times FedAvg's" in said.output
     found = json.loads(CliRunner().invoke(main, ["plan", "--json", "--budget", "1"]).output)
     assert found["theorem"] > found["exact"] == found["devices"]
-    assert found["parameters"]["trust"] == "curious"
+    assert found["parameters"]["server_model"] == "semi-honest"
     assert found["traffic"]["up"] == pytest.approx(found["fedavg"], rel=0.01)
 
 
@@ -100,11 +100,11 @@ def test_a_plan_as_a_table_and_as_json() -> None:
         (["--confidence", "1"], "confidence must be between"),
         (["--devices", "3"], "devices are too few"),
         (["--devices", "10", "--devices-per-round", "11"], "give at most so many"),
-        (["--colluders", "0.9"], "at most 1 together"),
-        (["--groups", "3", "--weiszfeld", "sub-cohorts"], "not both: give groups=0"),
+        (["--colluder-fraction", "0.9"], "at most 1 together"),
+        (["--groups", "3", "--schedule", "sub-cohorts"], "not both: give groups=0"),
         (["--groups", "9", "--devices-per-round", "8"], "make no 9 parts"),
         (["--groups", "9", "--devices", "20"], "9 secure sums take"),
-        (["--trust", "lying"], "give budget=1, or weiszfeld=sub-cohorts"),
+        (["--server-model", "malicious"], "give budget=1, or schedule=sub-cohorts"),
     ],
 )
 def test_a_plan_that_cannot_be_had_says_what_to_change(wrong: list[str], what: str) -> None:
@@ -126,9 +126,9 @@ HOW: dict[str, Any] = {"rho": 0.2, "population": 1000, "devices": 75, "dim": 100
 @pytest.mark.parametrize(
     "how",
     [
-        {"weiszfeld": "plain"},
-        {"weiszfeld": "accelerated", "budget": 4},
-        {"weiszfeld": "sub-cohorts", "budget": 4},
+        {"schedule": "plain"},
+        {"schedule": "accelerated", "budget": 4},
+        {"schedule": "sub-cohorts", "budget": 4},
         {"groups": 7},
     ],
 )
@@ -149,7 +149,7 @@ def test_parts_and_questions_are_those_of_the_lab(how: dict[str, Any]) -> None:
 
 def test_in_sub_cohorts_a_device_sends_as_much_as_in_fedavg() -> None:
     whole = plan(Wish(**HOW)).traffic
-    parts = plan(Wish(**HOW, weiszfeld="sub-cohorts")).traffic
+    parts = plan(Wish(**HOW, schedule="sub-cohorts")).traffic
     fedavg = plan(Wish(**HOW, budget=1)).traffic
     assert parts.exchanges == fedavg.exchanges < whole.exchanges
     assert parts.up <= fedavg.up < whole.up / 2.5

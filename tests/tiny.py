@@ -107,8 +107,14 @@ TASK = Task(
     reader=Tiny(),
     devices=DEVICES,
     prepare=lambda x: x,
-    learner=lambda compute: LinearLearner(FEATURES, CLASSES),
+    learner=lambda device: LinearLearner(FEATURES, CLASSES),
     poisons={"data": flip, "adaptive": least_likely, "backdoor": backdoor(stamp, 2)},
-    defaults={"devices_per_round": 8, "batch_size": 5, "rate": 0.1, "rounds": 12, "eval_every": 4},
-    per_aggregator={"sgd": {"batch_share": 0.1, "local_steps": 1}},
+    defaults={
+        "devices_per_round": 8,
+        "batch_size": 5,
+        "learning_rate": 0.1,
+        "rounds": 12,
+        "eval_every": 4,
+    },
+    per_aggregator={"sgd": {"batch_fraction": 0.1, "local_steps": 1}},
 )

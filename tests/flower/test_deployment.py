@@ -52,7 +52,7 @@ def ring_round(w: Model, t: int, lost: dict[int, int]) -> Model:
     parts = {i: Contribution(update(w, i, t), weight(i)) for i in range(NODES)}
     opening = open_round(t, Terms(), steps=BUDGET, dim=DIM)
     ask = RingOracle(opening, Terms(), parts, lost=lost)
-    step = rfa(ask, DIM, nu=NU, budget=BUDGET, start="zero", radius=1.0)
+    step = rfa(ask, DIM, nu=NU, budget=BUDGET, start="current", radius=1.0)
     return (w + step).astype(np.float32)
 
 

@@ -142,9 +142,9 @@ def test_nothing_is_learned_where_there_is_no_radius(tmp_path: Path) -> None:
 @pytest.mark.parametrize("budget", [2, 4])
 def test_accelerated_steps_are_those_of_the_algorithm(tmp_path: Path, budget: int) -> None:
     """With two sums they are plain steps."""
-    strategy = RFA(weiszfeld="accelerated", budget=budget, **three(nu=0.02))
+    strategy = RFA(schedule="accelerated", budget=budget, **three(nu=0.02))
     found = w_of(once(strategy, grid_of(tmp_path, names=FEW)))
-    how: dict[str, Any] = {"nu": 0.02, "budget": budget, "start": "zero", "radius": 1.0}
+    how: dict[str, Any] = {"nu": 0.02, "budget": budget, "start": "current", "radius": 1.0}
     wanted = rfa(oracle(FEW), DIM, steps=accelerated, **how)
     assert np.linalg.norm(found - wanted) < 1e-4
     assert (np.linalg.norm(found - rfa(oracle(FEW), DIM, **how)) < 1e-4) == (budget == 2)
@@ -161,7 +161,7 @@ def test_parts_are_random_and_of_about_the_same_size() -> None:
 @pytest.mark.usefixtures("split_as_said")
 def test_in_sub_cohorts_every_node_answers_one_question(tmp_path: Path) -> None:
     grid = grid_of(tmp_path)
-    found = once(RFA(weiszfeld="sub-cohorts", **three()), grid)
+    found = once(RFA(schedule="sub-cohorts", **three()), grid)
     wanted = sub_cohorts([oracle(part) for part in PARTS], np.zeros(DIM), nu=0.5)
     assert np.linalg.norm(w_of(found) - wanted) < 1e-5
     asked = [(node, bytes_in(request, "request")) for node, request, _ in grid.seen]
@@ -173,7 +173,7 @@ def test_in_sub_cohorts_every_node_answers_one_question(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("split_as_said")
 def test_a_part_that_fails_is_left_out_and_told(tmp_path: Path) -> None:
     grid = grid_of(tmp_path, losing(PARTS[1][2]))
-    found = once(RFA(weiszfeld="sub-cohorts", **three()), grid)
+    found = once(RFA(schedule="sub-cohorts", **three()), grid)
     left = [oracle(part) for part in (PARTS[0], PARTS[2])]
     wanted = sub_cohorts(left, np.zeros(DIM), nu=0.5)
     assert np.linalg.norm(w_of(found) - wanted) < 1e-5
@@ -185,7 +185,7 @@ def test_a_part_that_fails_is_left_out_and_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("strategy", "aggregate"),
     [
-        (RFA, partial(rfa, dim=DIM, nu=0.5, budget=3, start="zero", radius=1.0)),
+        (RFA, partial(rfa, dim=DIM, nu=0.5, budget=3, start="current", radius=1.0)),
         (SecureFedAvg, partial(secure_mean, dim=DIM, radius=100.0)),
     ],
 )
@@ -222,7 +222,7 @@ def test_metrics_are_those_over_all_parts(tmp_path: Path) -> None:
     ways: list[dict[str, Any]] = [
         {"budget": 1},
         {"budget": 1, "groups": 3},
-        {"budget": 3, "weiszfeld": "sub-cohorts"},
+        {"budget": 3, "schedule": "sub-cohorts"},
     ]
     found = [
         once(RFA(**three(**way)), grid_of(tmp_path / str(i))).train_metrics_clientapp[1]
@@ -238,17 +238,17 @@ LYING = Terms(trust=Trust.LYING)
 @pytest.mark.parametrize(
     ("strategy", "wrong", "what"),
     [
-        (RFA, {"weiszfeld": "newton"}, "weiszfeld must be one of plain, accelerated, sub-cohorts"),
-        (RFA, {"weiszfeld": "sub-cohorts", "start": "mean"}, "give start=zero, not mean"),
-        (RFA, {"weiszfeld": "sub-cohorts", "groups": 3}, "not both: give groups=1"),
-        (RFA, {"weiszfeld": "sub-cohorts", "budget": 0}, "budget must be a whole number"),
+        (RFA, {"schedule": "newton"}, "schedule must be one of plain, accelerated, sub-cohorts"),
+        (RFA, {"schedule": "sub-cohorts", "start": "mean"}, "give start=current, not mean"),
+        (RFA, {"schedule": "sub-cohorts", "groups": 3}, "not both: give groups=1"),
+        (RFA, {"schedule": "sub-cohorts", "budget": 0}, "budget must be a whole number"),
         (RFA, {"groups": 0}, "groups must be a whole number"),
         (RFA, {"groups": None}, "groups must be a whole number"),
         (RFA, {"groups": 3, "min_train_nodes": 11}, "3 secure sums at once .* needs 12 nodes"),
         (RFA, {"groups": 3, "min_available_nodes": 8}, "min_available_nodes=8: .* needs 12"),
-        (RFA, {"groups": 3, "terms": LYING}, "OneStepRFA, or weiszfeld=sub-cohorts"),
-        (OneStepRFA, {"weiszfeld": "sub-cohorts"}, "is for RFA, not for OneStepRFA"),
-        (SecureFedAvg, {"weiszfeld": "accelerated"}, "is for RFA, not for SecureFedAvg"),
+        (RFA, {"groups": 3, "terms": LYING}, "OneStepRFA, or schedule=sub-cohorts"),
+        (OneStepRFA, {"schedule": "sub-cohorts"}, "is for RFA, not for OneStepRFA"),
+        (SecureFedAvg, {"schedule": "accelerated"}, "is for RFA, not for SecureFedAvg"),
     ],
 )
 def test_options_without_a_meaning_are_refused(
@@ -261,6 +261,6 @@ def test_options_without_a_meaning_are_refused(
 def test_nodes_that_trust_nobody_answer_sub_cohorts_and_groups_of_one_step() -> None:
     given: dict[str, Any] = {"terms": LYING, "identities": {}}
     least = LYING.smallest()
-    assert RFA(weiszfeld="sub-cohorts", budget=4, **given).min_train_nodes == 4 * least
+    assert RFA(schedule="sub-cohorts", budget=4, **given).min_train_nodes == 4 * least
     assert OneStepRFA(groups=5, **given).min_available_nodes == 5 * least
     assert OneStepRFA(groups=5, **given).min_evaluate_nodes == least

@@ -28,7 +28,7 @@ def w_of(result: Result) -> Any:
     return result.arrays["w"].numpy()
 
 
-def plain(t: int, budget: int, nu: float = 0.5, start: str = "zero") -> Any:
+def plain(t: int, budget: int, nu: float = 0.5, start: str = "current") -> Any:
     """The aggregate without Flower and without the secure sum."""
     updates = np.array([step_of(node, t) for node in NAMES], np.float32)
     ask = PlainOracle(updates, WEIGHTS)
@@ -227,7 +227,7 @@ def test_a_node_that_comes_back_joins_the_next_round(tmp_path: Path) -> None:
         np.array([step_of(node, 1) for node in others], np.float32),
         np.array([(10 + node) / 200 for node in others]),
     )
-    wanted = rfa(ask, DIM, nu=0.5, budget=1, start="zero", radius=1.0) + plain(2, 1)
+    wanted = rfa(ask, DIM, nu=0.5, budget=1, start="current", radius=1.0) + plain(2, 1)
     assert np.linalg.norm(w_of(result) - wanted) < 1e-5
 
 

@@ -49,7 +49,7 @@ def on_flower(home: Path, **values: Any) -> tuple[Any, list[Any], Any]:
     return state, facts, engine
 
 
-SECURE = {"secure": "on", "nu": 0.1, "start": "zero"}
+SECURE = {"secure": "on", "nu": 0.1, "start": "current"}
 
 
 @pytest.mark.parametrize(
@@ -57,9 +57,15 @@ SECURE = {"secure": "on", "nu": 0.1, "start": "zero"}
     [
         {"aggregator": "rfa", **SECURE},
         {"aggregator": "rfa", **SECURE, "start": "mean", "corruption": "omniscient", "rho": 0.2},
-        {"aggregator": "rfa-one-step", **SECURE, "trust": "lying", "corruption": "nan", "rho": 0.2},
-        {"aggregator": "rfa-one-step", **SECURE, "dropouts": 0.15, "weight_limit": 0.5},
-        {"aggregator": "fedavg", "secure": "on", "server": "adam"},
+        {
+            "aggregator": "rfa-one-step",
+            **SECURE,
+            "server_model": "malicious",
+            "corruption": "nan",
+            "rho": 0.2,
+        },
+        {"aggregator": "rfa-one-step", **SECURE, "dropout_rate": 0.15, "max_share": 0.5},
+        {"aggregator": "fedavg", "secure": "on", "server_optimizer": "adam"},
         {"aggregator": "fedavg", "corruption": "gaussian", "rho": 0.2},
         {"aggregator": "multi-krum", "corruption": "data", "rho": 0.2},
         {"aggregator": "rfa", "personalize": True, "corruption": "omniscient", "rho": 0.2},
@@ -127,12 +133,21 @@ def test_a_node_that_is_lost_is_left_out(tmp_path: Path) -> None:
 
 
 def test_settings_that_flower_cannot_run(tmp_path: Path) -> None:
-    ring = tiny_devices(secure="ring", devices_per_round=8).settings
+    ring = tiny_devices(secure="unmasked", devices_per_round=8).settings
     with pytest.raises(ValueError, match="give secure=on, or off"):
         launch.check(ring, Where(tmp_path, federation="mine"))
     run = CliRunner().invoke(
         rfa_command,
-        ["run", "glyphs-linear", "--engine", "flower", "--secure", "ring", "--out", str(tmp_path)],
+        [
+            "run",
+            "glyphs-linear",
+            "--engine",
+            "flower",
+            "--secure",
+            "unmasked",
+            "--out",
+            str(tmp_path),
+        ],
     )
     assert run.exit_code == 2
     assert "give secure=on, or off" in run.output

@@ -12,7 +12,7 @@ wary_mod = RobustMod(Policy(trust=Trust.LYING), cap=10_000)  # the example_cap o
 
 def mod(message, context, call_next):
     """Choose a mod. An app of yours does not need this: it has mods=[robust_mod]."""
-    if context.node_config.get("trust") == "lying":  # what the owner of the node says
+    if context.node_config.get("server-model") == "malicious":  # what the owner of the node says
         return wary_mod(message, context, call_next)
     if context.run_config["strategy"] == "fedavg":
         # For the comparison only: the update leaves the node in the clear. robust_mod would refuse.

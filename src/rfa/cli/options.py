@@ -10,13 +10,13 @@ import click
 from rfa.lab.settings.settings import (
     AGGREGATORS,
     ATTACKERS,
-    COMPUTE,
+    DEVICE_KINDS,
     FIELDS,
+    SCHEDULES,
     SECURE,
-    SERVERS,
+    SERVER_MODELS,
+    SERVER_OPTIMIZERS,
     STARTS,
-    TRUST,
-    WEISZFELD,
 )
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -25,11 +25,11 @@ _CHOICES = {
     "aggregator": tuple(AGGREGATORS),
     "attackers": ATTACKERS,
     "start": STARTS,
-    "weiszfeld": WEISZFELD,
-    "server": SERVERS,
-    "compute": COMPUTE,
+    "schedule": SCHEDULES,
+    "server_optimizer": SERVER_OPTIMIZERS,
+    "device": DEVICE_KINDS,
     "secure": SECURE,
-    "trust": TRUST,
+    "server_model": SERVER_MODELS,
 }
 _KINDS: dict[str, Any] = {"int": click.INT, "float": click.FLOAT, "str": click.STRING}
 PAPERS = (
@@ -38,10 +38,10 @@ PAPERS = (
     "local_epochs",
     "local_steps",
     "batch_size",
-    "batch_share",
-    "rate",
-    "decay",
-    "decay_every",
+    "batch_fraction",
+    "learning_rate",
+    "lr_decay",
+    "lr_decay_every",
     "eval_every",
 )
 """Settings whose default is the task's, from the paper."""

@@ -9,11 +9,11 @@ import click
 from rich.console import Console
 
 from rfa.cli.run import user_errors
-from rfa.lab.settings.settings import WEISZFELD
+from rfa.lab.settings.settings import SCHEDULES, SERVER_MODELS
 
 
 @click.command("plan")
-@click.option("--rho", default=0.1, show_default=True, help="The share of corrupted devices.")
+@click.option("--rho", default=0.1, show_default=True, help="The fraction of corrupted devices.")
 @click.option("--rounds", default=100, show_default=True, help="Rounds of communication T.")
 @click.option("--confidence", default=0.95, show_default=True, help="That all rounds hold.")
 @click.option("--theta", type=float, help="What a round is to bear.  [default: amid rho and 1/2]")
@@ -24,8 +24,8 @@ from rfa.lab.settings.settings import WEISZFELD
 @click.option("--dim", default=1_000_000, show_default=True, help="Parameters of the model.")
 @click.option("--budget", default=3, show_default=True, help="Secure sums a round; 1 for FedAvg.")
 @click.option(
-    "--weiszfeld",
-    type=click.Choice(WEISZFELD),
+    "--schedule",
+    type=click.Choice(SCHEDULES),
     default="plain",
     show_default=True,
     help="How the sums are spent; with sub-cohorts, devices answer once.",
@@ -36,11 +36,23 @@ from rfa.lab.settings.settings import WEISZFELD
     "--nu-share", default=0.5, show_default=True, help="nu, as a share of the typical distance."
 )
 @click.option(
-    "--colluders", default=0.1, show_default=True, help="Share that sides with the server."
+    "--colluder-fraction",
+    default=0.1,
+    show_default=True,
+    help="The fraction of a cohort that may collude with the server.",
 )
-@click.option("--max-dropouts", default=0.2, show_default=True, help="Share that may drop out.")
 @click.option(
-    "--trust", type=click.Choice(["curious", "lying"]), default="curious", show_default=True
+    "--max-dropout-fraction",
+    default=0.2,
+    show_default=True,
+    help="The largest fraction of a cohort that may drop out of a round.",
+)
+@click.option(
+    "--server-model",
+    type=click.Choice(SERVER_MODELS),
+    default="semi-honest",
+    show_default=True,
+    help="The server that the secure sum withstands.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def plan(as_json: bool, **options: Any) -> None:
@@ -68,9 +80,10 @@ def _wish(options: dict[str, Any]) -> Any:
     from rfa.planning import Wish  # noqa: PLC0415
     from rfa.secagg.security.parameters import Terms, Trust  # noqa: PLC0415
 
-    colluders, dropouts = options.pop("colluders"), options.pop("max_dropouts")
+    colluders = options.pop("colluder_fraction")
+    dropouts = options.pop("max_dropout_fraction")
     honest = max(0.0, min(0.25, 1 - colluders - dropouts))
-    trust = Trust[options.pop("trust").upper()]
+    trust = Trust.LYING if options.pop("server_model") == "malicious" else Trust.CURIOUS
     terms = Terms(colluders, dropouts, honest, trust)
     population, devices = options.pop("devices"), options.pop("devices_per_round")
     return Wish(population=population, devices=devices, terms=terms, **options)

@@ -136,7 +136,7 @@ def tasks() -> None:
         console.print(
             f"    {task.devices} devices, {values['devices_per_round']} a round, "
             f"{values['local_epochs']} epochs of batches of {values['batch_size']}, "
-            f"rate {values['rate']}, {values['rounds']} rounds of FedAvg",
+            f"learning rate {values['learning_rate']}, {values['rounds']} rounds of FedAvg",
             soft_wrap=True,
         )
 
@@ -224,9 +224,9 @@ def secure_lines(row: dict[str, Any], settings: dict[str, Any]) -> dict[str, str
     if row["stopped"]:
         lines["stopped rounds"] += f" (the last: {row['stopped']})"
         if settings["aggregator"] == "rfa" and settings["start"] == "mean":
-            lines["  remedy"] = "--start zero keeps the steps before; rfa-one-step asks once"
+            lines["  remedy"] = "--start current keeps the steps before; rfa-one-step asks once"
     if row["certificate"] is not None:
-        share = min(row["certificate"], settings["weight_limit"] or 1.0)
+        share = min(row["certificate"], settings["max_share"] or 1.0)
         lines["largest share"] = f"at most {percent(share)} of the last step"
     return lines
 

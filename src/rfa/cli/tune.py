@@ -19,7 +19,9 @@ from rfa.cli.run import do, percent, report, running_options, user_errors
 
 HOLDOUT = 0.2
 STEPS = (0.25, 0.5, 1.0, 2.0, 4.0)
-"""The rates to try, as multiples of the paper's."""
+"""The learning rates to try, as multiples of the paper's."""
+TUNED = ("learning_rate", "lr_decay", "holdout")
+"""Settings that are the search's own."""
 
 
 def _numbers(context: click.Context, option: click.Parameter, text: str | None) -> list[float]:
@@ -34,12 +36,16 @@ def _numbers(context: click.Context, option: click.Parameter, text: str | None) 
 
 @click.command()
 @click.argument("task")
-@click.option("--rates", callback=_numbers, help="Rates to try.  [default: around the paper's]")
-@click.option("--decays", callback=_numbers, help="Decays C to try.  [default: 1 and 0.5]")
+@click.option(
+    "--learning-rates",
+    callback=_numbers,
+    help="Learning rates to try.  [default: around the paper's]",
+)
+@click.option("--lr-decays", callback=_numbers, help="Decays C to try.  [default: 1 and 0.5]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end, no more.")
 @settings_options
 @running_options
-def tune(task: str, rates: list[float], decays: list[float], **options: Any) -> None:
+def tune(task: str, learning_rates: list[float], lr_decays: list[float], **options: Any) -> None:
     """Search the learning rate of TASK on held-out training data, without corruption.
 
     Every trial is a run of its own: kept in the store, and taken up again after an interruption.
@@ -51,22 +57,23 @@ def tune(task: str, rates: list[float], decays: list[float], **options: Any) -> 
     values = {"aggregator": "fedavg", "holdout": HOLDOUT} | given(options) | {"task": task}
     with user_errors():
         if values.get("corruption", "none") != "none":
-            msg = "the rate is tuned without corruption: leave --corruption away"
+            msg = "the learning rate is tuned without corruption: leave --corruption away"
             raise click.UsageError(msg)
         horizon = find_task(task).settings_for("rfa").get("rounds")  # the one the authors tuned for
         values = {"rounds": horizon or FIELDS["rounds"].default} | values
         paper = config.resolve(values)
         grid = list(
             itertools.product(
-                rates or [round(paper.rate * step, 6) for step in STEPS], decays or [1.0, 0.5]
+                learning_rates or [round(paper.learning_rate * step, 6) for step in STEPS],
+                lr_decays or [1.0, 0.5],
             )
         )
         trials: list[dict[str, Any]] = []
         for number, (rate, decay) in enumerate(grid, start=1):
-            settings = config.resolve(values | {"rate": rate, "decay": decay})
-            label = f"{number}/{len(grid)} rate {rate:g}, decay {decay:g}"
+            settings = config.resolve(values | {"learning_rate": rate, "lr_decay": decay})
+            label = f"{number}/{len(grid)} learning rate {rate:g}, decay {decay:g}"
             row = do(settings, options, quiet=options["as_json"], label=label)
-            trials.append(report(row) | {"rate": rate, "decay": decay})
+            trials.append(report(row) | {"learning_rate": rate, "lr_decay": decay})
     best = max(trials, key=lambda trial: (not trial["diverged"], trial["test_accuracy"] or 0))
     if options["as_json"]:
         click.echo(json.dumps({"task": task, "best": best, "trials": trials}))
@@ -78,15 +85,15 @@ def _show(
     task: str, trials: list[dict[str, Any]], best: dict[str, Any], own: dict[str, Any]
 ) -> None:
     table = Table(title=f"{task}: accuracy on held-out training data")
-    for column in ("rate", "decay", "rounds", "accuracy", ""):
+    for column in ("learning rate", "decay", "rounds", "accuracy", ""):
         table.add_column(column, justify="right")
     for trial in trials:
         mark = "best" if trial is best else "diverged" if trial["diverged"] else ""
-        numbers = (f"{trial['rate']:g}", f"{trial['decay']:g}", str(trial["rounds"]))
+        numbers = (f"{trial['learning_rate']:g}", f"{trial['lr_decay']:g}", str(trial["rounds"]))
         table.add_row(*numbers, percent(trial["test_accuracy"]), mark)
     console = Console(markup=False)
     console.print(table)
-    kept = {name: value for name, value in own.items() if name not in ("rate", "decay", "holdout")}
+    kept = {name: value for name, value in own.items() if name not in TUNED}
     options = "".join(f" --{name.replace('_', '-')} {value}" for name, value in kept.items())
-    found = f" --rate {best['rate']:g} --decay {best['decay']:g}"
+    found = f" --learning-rate {best['learning_rate']:g} --lr-decay {best['lr_decay']:g}"
     console.print(f"rfa run {task}{options}{found}", soft_wrap=True)

@@ -24,7 +24,7 @@ SETTINGS = {
     "rounds": 40,
     "eval_every": 5,
     "eval_examples": 20,
-    "start": "zero",  # the stronger start against huge updates
+    "start": "current",  # the stronger start against huge updates
 }
 NAMES = {"fedavg": "FedAvg", "rfa": "RFA", "rfa-one-step": "one-step RFA"}
 CORRUPTIONS = {"data": "poisoned data", "omniscient": "omniscient devices"}

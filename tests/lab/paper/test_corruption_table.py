@@ -64,7 +64,7 @@ def ending(
     corruption: str = "none",
     rho: float = RHO,
     *,
-    start: str = "zero",
+    start: str = "current",
     nu: float = 0.0,
     budget: int = 3,
 ) -> Ending:

@@ -54,15 +54,17 @@ def test_an_experiment_in_the_scale_wins_over_all() -> None:
 
 
 def test_an_experiment_may_have_settings_by_task() -> None:
-    by_task = {TASK: {"rounds": 5}, "glyphs-linear": {"rate": 7.0}}
+    by_task = {TASK: {"rounds": 5}, "glyphs-linear": {"learning_rate": 7.0}}
     found = runs(experiments={"mine": {"rounds": 2, "devices_per_round": 4, "tasks": by_task}})
-    assert {(s.rounds, s.devices_per_round, s.rate) for s in found["RFA", 0.1]} == {(5, 4, 0.1)}
+    assert {(s.rounds, s.devices_per_round, s.learning_rate) for s in found["RFA", 0.1]} == {
+        (5, 4, 0.1)
+    }
 
 
 def test_minibatch_sgd_keeps_its_one_step() -> None:
     found = runs(tasks={TASK: {"local_steps": 5, "batch_size": 2}})
     assert {s.local_steps for s in found["RFA", 0.1]} == {5}
-    assert {(s.local_steps, s.batch_share) for s in found["SGD", 0.1]} == {(1, 0.1)}
+    assert {(s.local_steps, s.batch_fraction) for s in found["SGD", 0.1]} == {(1, 0.1)}
 
 
 @pytest.mark.parametrize(
@@ -70,7 +72,7 @@ def test_minibatch_sgd_keeps_its_one_step() -> None:
     [
         (({"calls": 6}, {"rounds": 2}), {"rounds": 2}),
         (({"rounds": 2}, {"calls": 6}), {"calls": 6}),
-        (({"rounds": 2}, {"rate": 1}, {"rounds": 3}), {"rounds": 3, "rate": 1}),
+        (({"rounds": 2}, {"learning_rate": 1}, {"rounds": 3}), {"rounds": 3, "learning_rate": 1}),
     ],
 )
 def test_rounds_and_calls_replace_each_other(layers: Any, merged: Any) -> None:

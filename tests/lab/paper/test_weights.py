@@ -26,7 +26,7 @@ SWEEP = make_sweep(
             "eval_every": 2,
         },
         "lines": [
-            {"label": "FedAvg", "aggregator": "fedavg", "max_loss": 0.0},
+            {"label": "FedAvg", "aggregator": "fedavg", "divergence_factor": 0.0},
             {"label": "RFA", "aggregator": "rfa", "budget": 9},
         ],
     },

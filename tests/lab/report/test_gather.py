@@ -261,7 +261,7 @@ def test_uploads_count_the_questions_that_a_device_answers() -> None:
         {
             "settings": TINY | {"rho": 0.2},
             "axes": ["uploads"],
-            "lines": [{"label": "plain"}, {"label": "parts", "weiszfeld": "sub-cohorts"}],
+            "lines": [{"label": "plain"}, {"label": "parts", "schedule": "sub-cohorts"}],
         },
     )
     found = by_seed(sweep, lambda _: {0: 0.1, 10: 0.5, 20: 0.6})

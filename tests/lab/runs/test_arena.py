@@ -51,8 +51,8 @@ def test_no_corruption_is_the_same_run_at_every_level() -> None:
 
 
 def test_only_what_can_be_summed_defends_under_the_secure_sum() -> None:
-    assert usual_defenses({"secure": "ring"}) == [name for name in SUMMED if name != "sgd"]
-    assert {cell.line for cell in runs(settings={"secure": "ring"})} < set(SUMMED)
+    assert usual_defenses({"secure": "unmasked"}) == [name for name in SUMMED if name != "sgd"]
+    assert {cell.line for cell in runs(settings={"secure": "unmasked"})} < set(SUMMED)
 
 
 def test_several_tasks_share_the_attacks_that_all_have() -> None:
@@ -90,7 +90,10 @@ def test_a_defense_has_settings_of_its_own() -> None:
         ({"defenses": ["rfa,iid=perhaps"]}, "iid must be yes or no"),
         ({"defenses": ["rfa,speed=3"]}, "no setting is called 'speed'"),
         ({"defenses": ["rfa,rho=0.3"]}, "cannot have its own rho"),
-        ({"defenses": ["krum"], "settings": {"secure": "ring"}}, "krum must see single updates"),
+        (
+            {"defenses": ["krum"], "settings": {"secure": "unmasked"}},
+            "krum must see single updates",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_named(change: dict[str, Any], text: str) -> None:

@@ -71,8 +71,16 @@ def test_settings_from_a_file_and_to_a_file(tmp_path: Path) -> None:
         (["run", "tests.tiny:flip"], 2, "must be an rfa.lab.tasks.task.Task"),
         (["run", "glyphs-linear", "--rho", "0.2"], 2, "rho=0.2 needs a corruption"),
         (["run", "glyphs-linear", "--aggregator", "mean"], 2, "is not one of"),
-        (["run", "glyphs-linear", "--rate", "-1"], 2, "rate must be a positive number"),
-        (["run", "glyphs-linear", "--rate", "nan"], 2, "rate must be a positive number"),
+        (
+            ["run", "glyphs-linear", "--learning-rate", "-1"],
+            2,
+            "learning_rate must be a positive number",
+        ),
+        (
+            ["run", "glyphs-linear", "--learning-rate", "nan"],
+            2,
+            "learning_rate must be a positive number",
+        ),
         (["run", "glyphs-linear", "--seed", "9" * 20], 2, "seed must be at most"),
         (["run", "glyphs-linear", "--workers", "0"], 2, "0 is not in the range"),
         (["run", "--config", "missing.toml"], 2, "missing.toml cannot be read"),
@@ -82,13 +90,17 @@ def test_settings_from_a_file_and_to_a_file(tmp_path: Path) -> None:
         ([*TINY, "--devices-per-round", "99"], 2, "devices_per_round=99 of 24 devices"),
         ([*TINY, "--secure", "maybe"], 2, "is not one of"),
         ([*TINY, "--secure", "on", "--aggregator", "multi-krum"], 2, "must see single updates"),
-        ([*TINY, "--dropouts", "0.1"], 2, "needs secure=ring or secure=on"),
+        ([*TINY, "--dropout-rate", "0.1"], 2, "needs secure=unmasked or secure=on"),
         ([*TINY, "--secure", "on", "--devices-per-round", "2"], 2, "2 devices are too few"),
         ([*TINY, "--out", "setup.cfg/x"], 1, "cannot be used"),
         (["runs", "--out", "nowhere"], 1, "there are no results in nowhere"),
         (["runs", "show", "x", "--out", "nowhere"], 1, "there are no results in nowhere"),
-        (["tune", "tests.tiny:TASK", "--rates", "a,b"], 2, "is not a list of numbers"),
-        (["tune", "tests.tiny:TASK", "--rates", "0"], 2, "rate must be a positive number"),
+        (["tune", "tests.tiny:TASK", "--learning-rates", "a,b"], 2, "is not a list of numbers"),
+        (
+            ["tune", "tests.tiny:TASK", "--learning-rates", "0"],
+            2,
+            "learning_rate must be a positive number",
+        ),
         (["tune", "tests.tiny:TASK", "--corruption", "data"], 2, "without corruption"),
     ],
 )
@@ -101,7 +113,7 @@ def test_mistakes_end_in_one_line(
 ) -> None:
     (tmp_path / "setup.cfg").write_text("")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [str(Path(__file__).parents[2]), *sys.path])
+    monkeypatch.setattr(sys, "path", [str(Path(__file__).parents[3]), *sys.path])
     result = rfa(*arguments)
     assert result.exit_code == code, result.output
     assert says in " ".join(result.output.replace("│", " ").split())
@@ -146,14 +158,23 @@ def test_exports_can_be_read_back(tmp_path: Path, table: str) -> None:
 
 
 def test_tuning_finds_the_better_rate_on_held_out_data(tmp_path: Path) -> None:
-    arguments = ["--rates", "0.0001,0.1", "--decays", "1", "--rounds", "8", "--out", str(tmp_path)]
+    arguments = [
+        "--learning-rates",
+        "0.0001,0.1",
+        "--lr-decays",
+        "1",
+        "--rounds",
+        "8",
+        "--out",
+        str(tmp_path),
+    ]
     result = rfa("tune", "tests.tiny:TASK", "--json", "--workers", "1", *arguments)
     found = json.loads(result.stdout)
-    assert found["best"]["rate"] == 0.1
+    assert found["best"]["learning_rate"] == 0.1
     assert [trial["settings"]["holdout"] for trial in found["trials"]] == [0.2, 0.2]
     assert [trial["aggregator"] for trial in found["trials"]] == ["fedavg", "fedavg"]
     shown = rfa("tune", "tests.tiny:TASK", *arguments)
-    assert "rfa run tests.tiny:TASK --rounds 8 --rate 0.1 --decay 1" in shown.output
+    assert "rfa run tests.tiny:TASK --rounds 8 --learning-rate 0.1 --lr-decay 1" in shown.output
 
 
 def test_the_tasks_are_listed() -> None:
@@ -215,10 +236,10 @@ def test_a_changed_attack_is_noticed_and_its_prints_stay_out_of_the_json(
 
 
 def test_a_secure_run_says_so(tmp_path: Path) -> None:
-    how = ["--secure", "ring", "--devices-per-round", "8", "--start", "zero", "--nu", "0.1"]
-    result = rfa(*TINY, *how, "--dropouts", "0.15", "--rounds", "6", "--out", str(tmp_path))
+    how = ["--secure", "unmasked", "--devices-per-round", "8", "--start", "current", "--nu", "0.1"]
+    result = rfa(*TINY, *how, "--dropout-rate", "0.15", "--rounds", "6", "--out", str(tmp_path))
     assert result.exit_code == 0, result.output
     assert "largest share" in result.output
     assert "stopped rounds" in result.output
     listed = rfa("runs", "--out", str(tmp_path)).output
-    assert "(ring)" in listed
+    assert "(unmasked)" in listed

@@ -91,7 +91,7 @@ def test_what_a_run_leaves(tmp_path: Path) -> None:
     [
         {"corruption": "gaussian", "rho": 0.2},
         {"personalize": True},
-        {"server": "adam", "server_rate": 0.05, "server_momentum": 0.9},
+        {"server_optimizer": "adam", "server_learning_rate": 0.05, "server_momentum": 0.9},
         {"server_momentum": 0.5, "aggregator": "fedavg", "tail_average": True},
     ],
 )
@@ -199,12 +199,19 @@ def test_a_locked_run_is_named(tmp_path: Path) -> None:
 
 
 def test_a_run_that_diverges_ends_early(tmp_path: Path) -> None:
-    by_loss = do(tmp_path, aggregator="fedavg", corruption="omniscient", rho=0.2, rate=2.0)
+    by_loss = do(tmp_path, aggregator="fedavg", corruption="omniscient", rho=0.2, learning_rate=2.0)
     assert by_loss["status"] == "diverged"
     assert by_loss["rounds"] < 12
     by_norm = do(tmp_path, max_norm=1e-6, max_rejected=3)
     assert (by_norm["status"], by_norm["rounds"], by_norm["rejected_rounds"]) == ("diverged", 3, 3)
-    told = do(tmp_path, aggregator="fedavg", corruption="omniscient", rho=0.2, rate=2.0, max_loss=0)
+    told = do(
+        tmp_path,
+        aggregator="fedavg",
+        corruption="omniscient",
+        rho=0.2,
+        learning_rate=2.0,
+        divergence_factor=0,
+    )
     assert told["status"] == "finished"
 
 
@@ -272,22 +279,22 @@ def test_runs_with_masks_and_without_are_the_same_to_the_bit(
 ) -> None:
     how: dict[str, Any] = {
         "aggregator": aggregator,
-        "start": "zero",
+        "start": "current",
         "nu": 0.1,
         "rounds": 6,
         "devices_per_round": 8,
-        "dropouts": 0.08,
+        "dropout_rate": 0.08,
         "eval_every": 2,
     }
-    rows = {kind: do(tmp_path, secure=kind, **how) for kind in ("ring", "on")}
-    assert rows["ring"]["run"] != rows["on"]["run"]
+    rows = {kind: do(tmp_path, secure=kind, **how) for kind in ("unmasked", "on")}
+    assert rows["unmasked"]["run"] != rows["on"]["run"]
     for name in ("model_sha256", "test_accuracy", "oracle_calls", "stopped_rounds", "certificate"):
-        assert rows["ring"][name] == rows["on"][name]
+        assert rows["unmasked"][name] == rows["on"][name]
     assert 0 < rows["on"]["certificate"] < 1
 
 
 def test_a_secure_run_goes_on_to_the_same_bits(tmp_path: Path) -> None:
-    how: dict[str, Any] = {"secure": "on", "dropouts": 0.1, "rounds": 6, "devices_per_round": 8}
+    how: dict[str, Any] = {"secure": "on", "dropout_rate": 0.1, "rounds": 6, "devices_per_round": 8}
     whole = do(tmp_path / "whole", checkpoint_every=2, **how)
     with pytest.raises(KeyboardInterrupt):
         do(tmp_path / "parts", Silent(stop=3), checkpoint_every=2, **how)

@@ -24,15 +24,20 @@ from rfa.lab.simulation.server_optimizer import ServerState
 def test_the_papers_settings_are_the_defaults() -> None:
     emnist = resolve({"task": "emnist-linear", "aggregator": "fedavg"})
     assert (emnist.devices_per_round, emnist.batch_size, emnist.local_epochs) == (100, 50, 5)
-    assert (emnist.rate, emnist.rounds, emnist.budget) == (0.08, 6000, 3)
+    assert (emnist.learning_rate, emnist.rounds, emnist.budget) == (0.08, 6000, 3)
     assert resolve({"task": "emnist-linear"}).rounds == 2000
     lstm = resolve({"task": "shakespeare-lstm", "aggregator": "rfa"})
-    assert (lstm.devices_per_round, lstm.batch_size, lstm.rate) == (50, 10, 0.64)
-    assert (lstm.decay, lstm.decay_every, lstm.rounds) == (0.5, 50, 200)
+    assert (lstm.devices_per_round, lstm.batch_size, lstm.learning_rate) == (50, 10, 0.64)
+    assert (lstm.lr_decay, lstm.lr_decay_every, lstm.rounds) == (0.5, 50, 200)
     sgd = resolve({"task": "emnist-convnet", "aggregator": "sgd"})
-    assert (sgd.rate, sgd.batch_share, sgd.local_steps, sgd.rounds) == (0.2, 0.1, 1, 2000)
-    sent = resolve({"task": "sent140-linear", "aggregator": "rfa", "rate": 1})
-    assert (sent.devices_per_round, sent.rounds, sent.rate) == (50, 1000, 1.0)
+    assert (sgd.learning_rate, sgd.batch_fraction, sgd.local_steps, sgd.rounds) == (
+        0.2,
+        0.1,
+        1,
+        2000,
+    )
+    sent = resolve({"task": "sent140-linear", "aggregator": "rfa", "learning_rate": 1})
+    assert (sent.devices_per_round, sent.rounds, sent.learning_rate) == (50, 1000, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +48,10 @@ def test_the_papers_settings_are_the_defaults() -> None:
         ({"task": "emnist-linear", "speed": 3}, "no setting is called 'speed'"),
         ({"task": "emnist-linear", "rounds": 2.5}, "rounds must be a whole number, not 2.5"),
         ({"task": "emnist-linear", "rounds": True}, "rounds must be a whole number, not True"),
-        ({"task": "emnist-linear", "rate": "fast"}, "rate must be a number, not 'fast'"),
+        (
+            {"task": "emnist-linear", "learning_rate": "fast"},
+            "learning_rate must be a number, not 'fast'",
+        ),
         ({"task": "emnist-linear", "iid": 1}, "iid must be true or false"),
         ({"task": "emnist-linear", "aggregator": "x"}, "aggregator must be one of"),
         ({"task": "emnist-linear", "aggregator": []}, "aggregator must be text"),
@@ -61,7 +69,7 @@ def test_settings_survive_a_file(tmp_path: Path) -> None:
     )
     write_toml(settings, tmp_path / "deep" / "run.toml")
     assert resolve(read_toml(tmp_path / "deep" / "run.toml")) == settings
-    assert "# The share of the training data" in (tmp_path / "deep" / "run.toml").read_text()
+    assert "# The fraction of the training data" in (tmp_path / "deep" / "run.toml").read_text()
 
 
 @pytest.mark.parametrize("content", [b"rounds = ", b"\xff\xfe", b"[a]\nb"])
@@ -77,7 +85,7 @@ def test_files_that_are_no_settings(tmp_path: Path, content: bytes) -> None:
 def test_the_name_of_a_run_is_decided_by_its_settings() -> None:
     one = Settings("emnist-linear")
     assert run_name(one) == run_name(Settings("emnist-linear"))
-    for name, value in (("seed", 2), ("rounds", 3), ("rate", 0.2), ("compute", "cuda")):
+    for name, value in (("seed", 2), ("rounds", 3), ("learning_rate", 0.2), ("device", "cuda")):
         assert run_name(dataclasses.replace(one, **{name: value})) != run_name(one)
     assert ":" not in run_name(Settings("tests.tiny:TASK"))
 

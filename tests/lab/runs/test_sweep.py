@@ -51,13 +51,13 @@ def test_lines_win_over_panels_and_panels_over_settings() -> None:
     sweep = make_sweep(
         "s",
         {
-            "settings": CLEAN | {"rate": 0.1, "nu": 0.5},
-            "panels": [{"rate": 0.2, "budget": 4}],
+            "settings": CLEAN | {"learning_rate": 0.1, "nu": 0.5},
+            "panels": [{"learning_rate": 0.2, "budget": 4}],
             "lines": [{"budget": 5}],
         },
     )
     (cell,) = cells(sweep)
-    assert (cell.settings.rate, cell.settings.nu, cell.settings.budget) == (0.2, 0.5, 5)
+    assert (cell.settings.learning_rate, cell.settings.nu, cell.settings.budget) == (0.2, 0.5, 5)
 
 
 @pytest.mark.parametrize(

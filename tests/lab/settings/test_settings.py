@@ -15,35 +15,35 @@ from rfa.lab.simulation.server_optimizer import TAU, ServerState, server_step
     ("values", "says"),
     [
         ({"aggregator": "mean"}, "aggregator must be one of fedavg, rfa"),
-        ({"start": "median"}, "start must be one of mean, zero"),
-        ({"server": "adagrad"}, "server must be one of sgd, adam"),
-        ({"compute": "tpu"}, "compute must be one of cpu, cuda"),
+        ({"start": "median"}, "start must be one of mean, current"),
+        ({"server_optimizer": "adagrad"}, "server_optimizer must be one of sgd, adam"),
+        ({"device": "tpu"}, "device must be one of cpu, cuda"),
         ({"rho": 0.25}, "rho=0.25 needs a corruption"),
         ({"rho": 1.0, "corruption": "data"}, "rho must be below 1"),
         ({"rho": -0.1, "corruption": "data"}, "rho must be a number from 0 on"),
         ({"rho": float("nan"), "corruption": "data"}, "rho must be a number from 0 on"),
         ({"rounds": 0}, "rounds must be a whole number from 1 on"),
         ({"seed": -1}, "seed must be a whole number from 0 on"),
-        ({"rate": 0.0}, "rate must be a positive number"),
-        ({"rate": float("inf")}, "rate must be a positive number"),
+        ({"learning_rate": 0.0}, "learning_rate must be a positive number"),
+        ({"learning_rate": float("inf")}, "learning_rate must be a positive number"),
         ({"nu": -1.0}, "nu must be a number from 0 on"),
         ({"budget": 1, "start": "mean"}, "budget=1 leaves no Weiszfeld step"),
-        ({"weiszfeld": "quick"}, "weiszfeld must be one of plain, accelerated, sub-cohorts"),
-        ({"weiszfeld": "accelerated", "aggregator": "krum"}, "is for rfa, not for krum"),
-        ({"weiszfeld": "sub-cohorts", "start": "mean"}, "sub-cohorts start at the current model"),
-        ({"weiszfeld": "sub-cohorts", "groups": 3}, "in groups or in sub-cohorts, not both"),
+        ({"schedule": "quick"}, "schedule must be one of plain, accelerated, sub-cohorts"),
+        ({"schedule": "accelerated", "aggregator": "krum"}, "is for rfa, not for krum"),
+        ({"schedule": "sub-cohorts", "start": "mean"}, "sub-cohorts start at the current model"),
+        ({"schedule": "sub-cohorts", "groups": 3}, "in groups or in sub-cohorts, not both"),
         ({"groups": 3, "aggregator": "fedavg"}, "groups=3 is for rfa, rfa-one-step, bucketing"),
         ({"groups": 101}, "100 devices a round make no 101 parts"),
         ({"budget": 0}, "budget must be a whole number from 1 on"),
         ({"aggregator": "sgd"}, "sgd takes one local step a round"),
-        ({"clip": 1.5}, "clip is a quantile"),
-        ({"trim": 0.5}, "trim must be below 0.5"),
+        ({"clip_quantile": 1.5}, "clip_quantile must be from above 0 to 1"),
+        ({"trim_fraction": 0.5}, "trim_fraction must be below 0.5"),
         ({"max_norm": -1.0}, "max_norm must be a number from 0 on"),
         ({"server_momentum": 1.0}, "server_momentum must be below 1"),
         ({"holdout": 1.0}, "holdout must be below 1"),
         (
             {"aggregator": "trimmed-mean", "rho": 0.5, "corruption": "data"},
-            "trimmed-mean cannot cut 0.5",
+            "trimmed-mean cannot trim 0.5",
         ),
     ],
 )
@@ -53,7 +53,7 @@ def test_values_without_a_meaning(values: dict[str, Any], says: str) -> None:
 
 
 def test_a_budget_of_one_is_enough_from_the_current_model() -> None:
-    assert Settings("emnist-linear", budget=1, start="zero").budget == 1
+    assert Settings("emnist-linear", budget=1, start="current").budget == 1
     assert Settings("emnist-linear", budget=1, aggregator="fedavg").budget == 1
 
 
@@ -72,7 +72,7 @@ def step(aggregates: list[Any], **values: Any) -> Any:
 
 def test_plain_sgd_adds_the_aggregate() -> None:
     assert step([[1, 2], [3, 4]]).tolist() == [4, 6]
-    assert step([[1, 2]], server_rate=0.5).tolist() == [0.5, 1]
+    assert step([[1, 2]], server_learning_rate=0.5).tolist() == [0.5, 1]
 
 
 def test_momentum() -> None:
@@ -80,7 +80,9 @@ def test_momentum() -> None:
 
 
 def test_adam() -> None:
-    found = step([[1, 0.1], [1, 0.1]], server="adam", server_rate=0.1, server_momentum=0.9)
+    found = step(
+        [[1, 0.1], [1, 0.1]], server_optimizer="adam", server_learning_rate=0.1, server_momentum=0.9
+    )
     model, m, s = np.zeros(2), np.zeros(2), np.zeros(2)
     for g in [np.array([1, 0.1])] * 2:
         m, s = 0.9 * m + 0.1 * g, 0.99 * s + 0.01 * g**2

@@ -100,7 +100,7 @@ def test_defenses_expect_the_corrupted_share_as_far_as_they_can() -> None:
         "nnm": NearestNeighborMixing(5, TrimmedMean(5 / 12)),
     }
     for name, aggregator in expected.items():
-        found = aggregate(updates, weights, settings(aggregator=name, krum_share=0.4))
+        found = aggregate(updates, weights, settings(aggregator=name, assumed_corrupted=0.4))
         assert np.array_equal(found.point, aggregator(updates, weights).point)
 
 
@@ -126,14 +126,15 @@ def test_a_round_of_fedavg_by_hand() -> None:
 
 
 def test_minibatch_sgd_takes_one_step_on_a_tenth() -> None:
-    devices = tiny_devices(aggregator="sgd", batch_share=0.1)
+    devices = tiny_devices(aggregator="sgd", batch_fraction=0.1)
     plan: Plan = devices._plan(0, 2, "batches", 40, keep=True)  # pyright: ignore[reportPrivateUsage]
     assert [len(batch) for batch in plan.batches] == [4]
 
 
 def test_the_schedule_of_the_learning_rate() -> None:
-    chosen = settings(rate=0.64, decay=0.5, decay_every=50)
-    assert [chosen.rate_in(t) for t in (0, 49, 50, 149, 150)] == [0.64, 0.64, 0.32, 0.16, 0.08]
+    chosen = settings(learning_rate=0.64, lr_decay=0.5, lr_decay_every=50)
+    rates = [chosen.learning_rate_in(t) for t in (0, 49, 50, 149, 150)]
+    assert rates == [0.64, 0.64, 0.32, 0.16, 0.08]
 
 
 def test_local_steps_go_on_through_the_same_batches() -> None:

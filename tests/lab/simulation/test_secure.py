@@ -29,28 +29,33 @@ def settings(**values: Any) -> Settings:
 
 
 @pytest.mark.parametrize("aggregator", SUMMED)
-@pytest.mark.parametrize("start", ["mean", "zero"])
+@pytest.mark.parametrize("start", ["mean", "current"])
 def test_secure_sums_give_the_plain_aggregate_up_to_rounding(aggregator: str, start: str) -> None:
     updates, weights = cloud()
     groups = 3 if aggregator == "bucketing" else 0
     how: dict[str, Any] = {"aggregator": aggregator, "start": start, "nu": 0.5, "groups": groups}
     plain = aggregate(updates, weights, settings(**how), 3)
-    ours = aggregate_securely(updates, weights, settings(secure="ring", **how), 3)
+    ours = aggregate_securely(updates, weights, settings(secure="unmasked", **how), 3)
     assert np.linalg.norm(ours.point - plain.point) < 2e-5 * np.linalg.norm(plain.point)
     assert (ours.calls, ours.steps) == (plain.calls, plain.steps)
     assert ours.certificate is not None
     assert ours.certificate < 1
 
 
-@pytest.mark.parametrize("trust", ["curious", "lying"])
+@pytest.mark.parametrize("server_model", ["semi-honest", "malicious"])
 @pytest.mark.parametrize("limit", [0.0, 0.9])
-def test_ring_and_protocol_give_the_same_bits(trust: str, limit: float) -> None:
+def test_ring_and_protocol_give_the_same_bits(server_model: str, limit: float) -> None:
     updates, weights = cloud()
     for t in range(4):
-        how: dict[str, Any] = {"trust": trust, "weight_limit": limit, "dropouts": 0.1, "nu": 1.0}
-        how["aggregator"] = "rfa" if trust == "curious" else "rfa-one-step"
+        how: dict[str, Any] = {
+            "server_model": server_model,
+            "max_share": limit,
+            "dropout_rate": 0.1,
+            "nu": 1.0,
+        }
+        how["aggregator"] = "rfa" if server_model == "semi-honest" else "rfa-one-step"
         found: list[Any] = []
-        for kind in ("ring", "on"):
+        for kind in ("unmasked", "on"):
             try:
                 found.append(aggregate_securely(updates, weights, settings(secure=kind, **how), t))
             except OracleStoppedError as error:
@@ -73,7 +78,7 @@ def test_updates_that_are_not_finite_abstain() -> None:
     mean = weights[keep] @ updates[keep] / weights[keep].sum()
     assert np.allclose(ours.point, mean, atol=1e-4)
     with pytest.raises(NothingToAggregateError):
-        aggregate_securely(updates * np.float32(np.nan), weights, settings(secure="ring"), 0)
+        aggregate_securely(updates * np.float32(np.nan), weights, settings(secure="unmasked"), 0)
 
 
 def test_a_mean_without_a_step_after_it_is_no_aggregate(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,17 +90,19 @@ def test_a_mean_without_a_step_after_it_is_no_aggregate(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(secure, "draw_losses", lost)
     with pytest.raises(OracleStoppedError, match="1 devices left"):
-        aggregate_securely(updates, weights, settings(secure="ring", start="mean"), 0)
-    ours = aggregate_securely(updates, weights, settings(secure="ring", start="zero"), 0)
+        aggregate_securely(updates, weights, settings(secure="unmasked", start="mean"), 0)
+    ours = aggregate_securely(updates, weights, settings(secure="unmasked", start="current"), 0)
     assert (ours.calls, ours.steps) == (2, 1)
-    one = aggregate_securely(updates, weights, settings(secure="ring", start="zero", budget=1), 0)
+    one = aggregate_securely(
+        updates, weights, settings(secure="unmasked", start="current", budget=1), 0
+    )
     assert np.array_equal(ours.point, one.point)
 
 
 def test_a_mean_cuts_updates_to_the_radius() -> None:
     updates, weights = cloud()
     updates[0] *= 1e4
-    how: dict[str, Any] = {"secure": "ring", "aggregator": "fedavg", "radius": 20.0}
+    how: dict[str, Any] = {"secure": "unmasked", "aggregator": "fedavg", "clip_norm": 20.0}
     ours = aggregate_securely(updates, weights, settings(**how), 0)
     clipped = updates.astype(np.float64)
     clipped[0] *= 20 / np.linalg.norm(clipped[0])
@@ -111,21 +118,33 @@ def test_aggregators_that_see_single_updates_refuse(aggregator: str) -> None:
 @pytest.mark.parametrize(
     ("values", "says"),
     [
-        ({"secure": "yes"}, "secure must be one of off, ring, on"),
-        ({"trust": "blind"}, "trust must be one of curious, lying"),
-        ({"dropouts": 0.1}, "dropouts=0.1 needs secure=ring or secure=on"),
-        ({"dropouts": 1.0, "secure": "on"}, "dropouts must be below 1"),
-        ({"dropouts": 0.5, "secure": "on"}, "dropouts=0.5 exceeds max_dropouts=0.2"),
-        ({"trust": "lying"}, "trust=lying needs secure=ring or secure=on"),
-        ({"weight_limit": 0.5}, "weight_limit=0.5 needs secure=ring or secure=on"),
-        ({"trust": "lying", "secure": "on"}, "promises nothing for the 3 questions"),
-        ({"weight_limit": 0.01, "secure": "on"}, "12 devices: give 0.084 or more"),
+        ({"secure": "yes"}, "secure must be one of off, unmasked, on"),
+        ({"server_model": "blind"}, "server_model must be one of semi-honest, malicious"),
+        ({"dropout_rate": 0.1}, "dropout_rate=0.1 needs secure=unmasked or secure=on"),
+        ({"dropout_rate": 1.0, "secure": "on"}, "dropout_rate must be below 1"),
+        (
+            {"dropout_rate": 0.5, "secure": "on"},
+            "dropout_rate=0.5 exceeds max_dropout_fraction=0.2",
+        ),
+        (
+            {"server_model": "malicious"},
+            "server_model=malicious needs secure=unmasked or secure=on",
+        ),
+        ({"max_share": 0.5}, "max_share=0.5 needs secure=unmasked or secure=on"),
+        ({"server_model": "malicious", "secure": "on"}, "promises nothing for the 3 questions"),
+        ({"max_share": 0.01, "secure": "on"}, "12 devices: give 0.084 or more"),
         ({"budget": 257, "secure": "on"}, "budget=257 takes 257 secure sums"),
-        ({"radius": 1e300, "secure": "on", "start": "mean"}, "radius must be from 1e-12 to 1e.09"),
-        ({"radius": 0.0, "secure": "on"}, "radius must be a positive number"),
+        (
+            {"clip_norm": 1e300, "secure": "on", "start": "mean"},
+            "clip_norm must be from 1e-12 to 1e.09",
+        ),
+        ({"clip_norm": 0.0, "secure": "on"}, "clip_norm must be a positive number"),
         ({"secure": "on", "devices_per_round": 2}, "2 devices are too few"),
-        ({"secure": "on", "colluders": 0.6, "max_dropouts": 0.6}, "at most 1 together"),
-        ({"secure": "on", "colluders": 0.6, "max_dropouts": 0.35}, "8 colluders"),
+        (
+            {"secure": "on", "colluder_fraction": 0.6, "max_dropout_fraction": 0.6},
+            "at most 1 together",
+        ),
+        ({"secure": "on", "colluder_fraction": 0.6, "max_dropout_fraction": 0.35}, "8 colluders"),
     ],
 )
 def test_settings_that_cannot_be_secure(values: dict[str, Any], says: str) -> None:
@@ -138,21 +157,22 @@ def test_a_run_with_masks_ends_as_one_without_and_near_that_of_floats(aggregator
     how: dict[str, Any] = {
         "aggregator": aggregator,
         "nu": 0.1,
-        "start": "zero",
+        "start": "current",
         "devices_per_round": 8,
         "early_stop": 0.0,
     }
     models = {
-        kind: play(tiny_devices(secure=kind, **how), 5)[0].model for kind in ("off", "ring", "on")
+        kind: play(tiny_devices(secure=kind, **how), 5)[0].model
+        for kind in ("off", "unmasked", "on")
     }
-    assert np.array_equal(models["ring"], models["on"])
+    assert np.array_equal(models["unmasked"], models["on"])
     moved = np.linalg.norm(models["off"] - tiny_devices(**how).initial())
-    assert np.linalg.norm(models["ring"] - models["off"]) < 1e-4 * moved
+    assert np.linalg.norm(models["unmasked"] - models["off"]) < 1e-4 * moved
 
 
 def test_rounds_that_stop_keep_the_model_and_are_not_rejected() -> None:
-    how: dict[str, Any] = {"start": "mean", "dropouts": 0.3, "max_dropouts": 0.3}
-    devices = tiny_devices(secure="ring", devices_per_round=12, **how)
+    how: dict[str, Any] = {"start": "mean", "dropout_rate": 0.3, "max_dropout_fraction": 0.3}
+    devices = tiny_devices(secure="unmasked", devices_per_round=12, **how)
     state, facts, _ = play(devices, 6)
     assert state.stopped >= 3
     assert state.rejected == 0
@@ -162,7 +182,7 @@ def test_rounds_that_stop_keep_the_model_and_are_not_rejected() -> None:
 
 
 def test_drop_outs_are_those_of_the_seed() -> None:
-    how: dict[str, Any] = {"secure": "ring", "dropouts": 0.15, "aggregator": "rfa-one-step"}
+    how: dict[str, Any] = {"secure": "unmasked", "dropout_rate": 0.15, "aggregator": "rfa-one-step"}
     runs = [play(tiny_devices(devices_per_round=12, seed=seed, **how), 4) for seed in (1, 1, 2)]
     lost = [[fact.lost for fact in facts] for _, facts, _ in runs]
     assert lost[0] == lost[1] != lost[2]
@@ -176,12 +196,12 @@ def test_robust_and_private_at_once() -> None:
         devices = tiny_devices(
             aggregator=aggregator,
             secure="on",
-            start="zero",
+            start="current",
             nu=0.1,
             corruption="tests.tiny:backwards",
             rho=0.25,
             devices_per_round=12,
-            rate=0.5,
+            learning_rate=0.5,
         )
         state, _, engine = play(devices, 10)
         accuracies[aggregator] = evaluate(state, engine).test_accuracy
@@ -190,7 +210,7 @@ def test_robust_and_private_at_once() -> None:
 
 def test_settings_that_only_look_odd_are_accepted() -> None:
     for count in (12, 49, 98, 103):
-        assert settings(secure="ring", devices_per_round=count, weight_limit=1 / count)
-    assert settings(secure="ring", aggregator="fedavg", nu=1e-300)
-    assert settings(secure="ring", aggregator="rfa-one-step", radius=1e300)
-    assert settings(secure="ring", aggregator="rfa-one-step", trust="lying")
+        assert settings(secure="unmasked", devices_per_round=count, max_share=1 / count)
+    assert settings(secure="unmasked", aggregator="fedavg", nu=1e-300)
+    assert settings(secure="unmasked", aggregator="rfa-one-step", clip_norm=1e300)
+    assert settings(secure="unmasked", aggregator="rfa-one-step", server_model="malicious")

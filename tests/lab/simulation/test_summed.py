@@ -20,8 +20,8 @@ from tests.lab.simulation.lab import play, tiny_devices
 
 WAYS: list[dict[str, Any]] = [
     {},
-    {"weiszfeld": "accelerated", "budget": 4},
-    {"weiszfeld": "sub-cohorts"},
+    {"schedule": "accelerated", "budget": 4},
+    {"schedule": "sub-cohorts"},
     {"groups": 3},
     {"groups": 3, "aggregator": "rfa-one-step"},
     {"aggregator": "bucketing", "groups": 3},
@@ -47,7 +47,7 @@ def test_in_the_clear_in_the_ring_and_by_the_protocol(way: dict[str, Any]) -> No
     plain = aggregate(updates, weights, settings(**way), 5, 0.4)
     ring, real = (
         aggregate_securely(updates, weights, settings(secure=secure, **way), 5, 0.4)
-        for secure in ("ring", "on")
+        for secure in ("unmasked", "on")
     )
     assert np.array_equal(ring.point, real.point)
     assert np.linalg.norm(ring.point - plain.point) < 2e-5 * np.linalg.norm(plain.point)
@@ -55,7 +55,7 @@ def test_in_the_clear_in_the_ring_and_by_the_protocol(way: dict[str, Any]) -> No
 
 
 def test_parts_are_disjoint_and_differ_from_round_to_round() -> None:
-    how = settings(weiszfeld="sub-cohorts", budget=5)
+    how = settings(schedule="sub-cohorts", budget=5)
     first, second = split_cohort(24, how, 0), split_cohort(24, how, 1)
     assert sorted(row for part in first for row in part) == list(range(24))
     assert [len(part) for part in first] == [5, 5, 5, 5, 4]
@@ -94,14 +94,16 @@ def test_means_in_groups_are_cut_in_the_ring_only() -> None:
     updates, weights = cohort()
     plain = aggregate(1000 * updates, weights, settings(aggregator="bucketing"))
     ring = aggregate_securely(
-        1000 * updates, weights, settings(aggregator="bucketing", secure="ring"), 0
+        1000 * updates, weights, settings(aggregator="bucketing", secure="unmasked"), 0
     )
     assert np.linalg.norm(ring.point) < 101 < np.linalg.norm(plain.point)
 
 
 def test_devices_of_sub_cohorts_answer_once_so_that_a_lying_server_is_allowed() -> None:
     updates, weights = cohort()
-    how = settings(secure="on", trust="lying", weiszfeld="sub-cohorts", colluders=0.0)
+    how = settings(
+        secure="on", server_model="malicious", schedule="sub-cohorts", colluder_fraction=0.0
+    )
     assert how.questions == 1
     assert aggregate_securely(updates, weights, how, 0, 0.4).calls == 3
 
@@ -112,7 +114,7 @@ def test_a_group_that_is_lost_does_not_end_the_round(
 ) -> None:
     """Seven of its eight devices never join, or leave when they are asked."""
     updates, weights = cohort()
-    how = settings(secure="ring", groups=3)
+    how = settings(secure="unmasked", groups=3)
     groups = split_cohort(24, how, 0)
 
     def lost(count: int) -> None:
@@ -141,7 +143,7 @@ def test_the_radius_becomes_half_the_median_distance() -> None:
 @functools.cache
 def accuracy(corruption: str = "none", **values: Any) -> float:
     rho = 0.0 if corruption == "none" else 0.25
-    how: dict[str, Any] = {"devices_per_round": 24, "rate": 0.02, **values}
+    how: dict[str, Any] = {"devices_per_round": 24, "learning_rate": 0.02, **values}
     devices = tiny_devices(corruption=corruption, rho=rho, **how)
     state, _, engine = play(devices, 20)
     return evaluate(state, engine).test_accuracy

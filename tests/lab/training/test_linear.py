@@ -146,5 +146,5 @@ def test_cuda_where_there_is_none_is_refused() -> None:
     torch: Any = pytest.importorskip("torch")
     if torch.cuda.is_available():
         pytest.skip("this machine has a CUDA device")
-    with pytest.raises(ValueError, match="compute='cuda' asks for a CUDA device"):
+    with pytest.raises(ValueError, match="device='cuda' asks for a CUDA device"):
         emnist.linear("cuda")

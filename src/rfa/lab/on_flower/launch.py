@@ -103,8 +103,8 @@ def check(settings: Settings, where: Where) -> None:
     Raises:
         LaunchError, ValueError: if not.
     """
-    if settings.secure == "ring":
-        msg = "secure=ring is arithmetic in one process: on Flower give secure=on, or off"
+    if settings.secure == "unmasked":
+        msg = "secure=unmasked is arithmetic in one process: on Flower give secure=on, or off"
         raise InvalidValueError(msg)
     if importlib.util.find_spec("flwr") is None:
         msg = "Flower is not installed: pip install 'rfa[flower]'"

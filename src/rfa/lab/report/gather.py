@@ -30,7 +30,7 @@ LABELS = {
     "certificate": "largest share of a device in a step, proven (%)",
     "nu": "radius nu",
     "rho": "corruption level",
-    "rate": "learning rate",
+    "learning_rate": "learning rate",
     "devices_per_round": "devices in a round",
 }
 SHARES = ("test_accuracy", "median_device", "worst_tenth", "backdoor", "certificate")

@@ -55,8 +55,8 @@ def seconds(settings: Settings) -> float:
     """How long a run takes on one processor, about; tasks of the user's own count as linear."""
     cost = COSTS.get(settings.task, LINEAR)
     size = settings.batch_size
-    if settings.batch_share:
-        size = max(1, round(settings.batch_share * cost.examples))
+    if settings.batch_fraction:
+        size = max(1, round(settings.batch_fraction * cost.examples))
     size = min(size, cost.examples)
     steps = settings.local_steps or settings.local_epochs * math.ceil(cost.examples / size)
     steps *= 2 if settings.personalize else 1

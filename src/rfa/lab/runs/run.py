@@ -257,7 +257,7 @@ class _Journey:
         settings = self.devices.settings
         if state.rejected >= settings.max_rejected:
             return "diverged"
-        if settings.max_loss and self._lost(state):
+        if settings.divergence_factor and self._lost(state):
             return "diverged"
         return "finished" if state.round >= settings.rounds else ""
 
@@ -265,7 +265,7 @@ class _Journey:
         """Whether the evaluation after this round shows a loss that is too large, or NaN."""
         if self.last is None or not 0 < self.last.round == state.round:
             return False
-        return not self.last.train_loss <= self.devices.settings.max_loss * self.first_loss
+        return not self.last.train_loss <= self.devices.settings.divergence_factor * self.first_loss
 
     def _save(self, state: State, engine: Engine, done: str) -> None:
         """First the results, then the checkpoint: what is between is done again, and alike."""

@@ -142,8 +142,8 @@ def cells(sweep: Sweep) -> Iterator[Cell]:
 def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of several layers, of which the later win; rounds and calls replace each other.
 
-    >>> merge({"calls": 600, "rate": 0.1}, {"rounds": 20})
-    {'rate': 0.1, 'rounds': 20}
+    >>> merge({"calls": 600, "learning_rate": 0.1}, {"rounds": 20})
+    {'learning_rate': 0.1, 'rounds': 20}
     """
     merged: dict[str, Any] = {}
     for layer in layers:

@@ -14,7 +14,7 @@ from rfa.errors import InvalidValueError
 from rfa.lab.settings.settings import FIELDS, SECURE_ONLY, Settings
 from rfa.lab.tasks.registry import find_task
 
-LATER = ("secure", *SECURE_ONLY, "weiszfeld", "groups", "attackers")
+LATER = ("secure", *SECURE_ONLY, "schedule", "groups", "attackers")
 """Settings that came later: at their defaults they leave a run the name that it had before."""
 
 

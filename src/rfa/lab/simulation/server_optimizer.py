@@ -36,7 +36,7 @@ def server_step(
     model: Floats32, aggregate: Floats32, state: ServerState, settings: Settings
 ) -> tuple[Floats32, ServerState]:
     """The next model and what the optimizer keeps."""
-    if settings.server == "adam":
+    if settings.server_optimizer == "adam":
         return _adam(model, aggregate, state, settings)
     step = aggregate
     if settings.server_momentum:
@@ -61,4 +61,6 @@ def _adam(
 
 
 def _add(model: Floats32, step: Floats32, settings: Settings) -> Floats32:
-    return (model + np.float32(settings.server_step) * step).astype(np.float32, copy=False)
+    return (model + np.float32(settings.effective_server_learning_rate) * step).astype(
+        np.float32, copy=False
+    )

@@ -14,7 +14,7 @@ def draw_batches(count: int, settings: Settings, rng: np.random.Generator) -> li
     """The batches of a device with so many examples, one for each local step.
 
     The examples are shuffled once and cut into batches, the last of which may be smaller; every
-    epoch goes through the same batches. With `batch_share`, there is one batch: a random share.
+    epoch goes through the same batches. With `batch_fraction`, there is one batch, at random.
 
     >>> from rfa.lab.randomness import stream
     >>> settings = Settings("emnist-linear", batch_size=2, local_epochs=2)
@@ -22,8 +22,8 @@ def draw_batches(count: int, settings: Settings, rng: np.random.Generator) -> li
     [2, 2, 1, 2, 2, 1]
     """
     order = rng.permutation(count)
-    if settings.batch_share:
-        size = max(1, round(settings.batch_share * count))
+    if settings.batch_fraction:
+        size = max(1, round(settings.batch_fraction * count))
         once = [order[:size]]
     else:
         once = [order[i : i + settings.batch_size] for i in range(0, count, settings.batch_size)]

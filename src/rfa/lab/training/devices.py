@@ -66,7 +66,7 @@ class Devices:
     def __init__(self, settings: Settings, task: Task, population: Population) -> None:
         self.settings, self.task, self.population = settings, task, population
         self.count = _count(settings, task, population)
-        self.learner = task.learner(settings.compute)
+        self.learner = task.learner(settings.device)
         self.dim = self.learner.dim
         self._initial = self.learner.initial(stream(settings.seed, "initial"))
         self.starts = population.offsets[: self.count]
@@ -161,7 +161,7 @@ class Devices:
     def _plan(self, t: int, device: int, purpose: str, count: int, *, keep: bool) -> Plan:
         rng = stream(self.settings.seed, purpose, t, device)
         batches = draw_batches(count, self.settings, rng)
-        rate, tail = self.settings.rate_in(t), self.settings.tail_average
+        rate, tail = self.settings.learning_rate_in(t), self.settings.tail_average
         return Plan(batches, rate, tail, key=device if keep else None)
 
     @np.errstate(over="ignore", invalid="ignore")  # a model that diverged has no finite loss

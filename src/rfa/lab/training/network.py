@@ -24,19 +24,19 @@ BLOCK = 256
 class NetworkLearner(Learner):
     """A torch module with the multinomial logistic loss, trained by plain SGD."""
 
-    def __init__(self, make: Callable[[Any], Any], classes: int, compute: str = "cpu") -> None:
+    def __init__(self, make: Callable[[Any], Any], classes: int, device: str = "cpu") -> None:
         """Take a function that, given torch, makes the module."""
         torch = lab_module("torch")
-        if compute == "cuda" and not torch.cuda.is_available():
-            msg = "compute='cuda' asks for a CUDA device, and torch finds none: use compute='cpu'"
+        if device == "cuda" and not torch.cuda.is_available():
+            msg = "device='cuda' asks for a CUDA device, and torch finds none: use device='cpu'"
             raise InvalidValueError(msg)
-        self._torch, self._compute = torch, compute
-        self._module = make(torch).to(compute)
+        self._torch, self._device = torch, device
+        self._module = make(torch).to(device)
         self._parameters = [p for p in self._module.parameters() if p.requires_grad]
         self._loss = torch.nn.functional.cross_entropy
         self.classes = classes
         self.dim = sum(parameter.numel() for parameter in self._parameters)
-        self._flat = torch.empty(self.dim, device=compute)
+        self._flat = torch.empty(self.dim, device=device)
         self._share_memory()
 
     def initial(self, rng: np.random.Generator) -> Floats32:
@@ -80,7 +80,7 @@ class NetworkLearner(Learner):
 
     def _tensor(self, array: Any) -> Any:
         own = array if array.flags.writeable else array.copy()  # torch would warn
-        return self._torch.from_numpy(np.ascontiguousarray(own)).to(self._compute)
+        return self._torch.from_numpy(np.ascontiguousarray(own)).to(self._device)
 
 
 def _glorot(shape: tuple[int, ...], rng: np.random.Generator) -> Floats32:

@@ -64,39 +64,39 @@ def convnet_module(torch: Any) -> Any:
     )
 
 
-def linear(compute: str) -> Learner:
+def linear(device: str) -> Learner:
     """Softmax regression: by hand, or with torch where CUDA is asked for."""
-    if compute == "cpu":
+    if device == "cpu":
         return LinearLearner(SIDE * SIDE, CLASSES)
-    return NetworkLearner(linear_module, CLASSES, compute)
+    return NetworkLearner(linear_module, CLASSES, device)
 
 
-def convnet(compute: str) -> Learner:
+def convnet(device: str) -> Learner:
     """The ConvNet."""
-    return NetworkLearner(convnet_module, CLASSES, compute)
+    return NetworkLearner(convnet_module, CLASSES, device)
 
 
 LINEAR_DEFAULTS = {
     "devices_per_round": 100,
     "batch_size": 50,
     "local_epochs": 5,
-    "rate": 0.08,
+    "learning_rate": 0.08,
     "rounds": 6000,
     "eval_every": 10,
 }
 LINEAR_PER_AGGREGATOR = {
     "rfa": {"rounds": 2000},
-    "sgd": {"batch_share": 0.1, "local_steps": 1, "rate": 0.08},
+    "sgd": {"batch_fraction": 0.1, "local_steps": 1, "learning_rate": 0.08},
 }
 CONVNET_DEFAULTS = LINEAR_DEFAULTS | {
-    "rate": 0.05,
-    "decay": 0.5,
-    "decay_every": 100,
+    "learning_rate": 0.05,
+    "lr_decay": 0.5,
+    "lr_decay_every": 100,
     "rounds": 2000,
 }
 CONVNET_PER_AGGREGATOR = {
     "rfa": {"rounds": 1000},
-    "sgd": {"batch_share": 0.1, "local_steps": 1, "rate": 0.2},
+    "sgd": {"batch_fraction": 0.1, "local_steps": 1, "learning_rate": 0.2},
 }
 
 TASKS = (

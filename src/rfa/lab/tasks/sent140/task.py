@@ -46,11 +46,11 @@ def logistic_module(torch: Any) -> Any:
     return Logistic(FEATURES, 1, bias=False)
 
 
-def logistic(compute: str) -> Learner:
+def logistic(device: str) -> Learner:
     """Logistic regression: by hand, or with torch where CUDA is asked for."""
-    if compute == "cpu":
+    if device == "cpu":
         return LinearLearner(FEATURES, CLASSES, binary=True)
-    return NetworkLearner(logistic_module, CLASSES, compute)
+    return NetworkLearner(logistic_module, CLASSES, device)
 
 
 TASKS = (
@@ -70,11 +70,11 @@ TASKS = (
             "devices_per_round": 50,
             "batch_size": 10,
             "local_epochs": 1,
-            "rate": 0.005,
+            "learning_rate": 0.005,
             "rounds": 3000,
             "eval_every": 50,
         },
-        per_aggregator={"rfa": {"rounds": 1000}, "sgd": {"batch_share": 0.1, "local_steps": 1}},
+        per_aggregator={"rfa": {"rounds": 1000}, "sgd": {"batch_fraction": 0.1, "local_steps": 1}},
         note=note,
     ),
 )

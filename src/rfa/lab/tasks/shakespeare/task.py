@@ -64,9 +64,9 @@ class CharacterLearner(NetworkLearner):
         return w
 
 
-def lstm(compute: str) -> Learner:
+def lstm(device: str) -> Learner:
     """The LSTM."""
-    return CharacterLearner(lstm_module, CLASSES, compute)
+    return CharacterLearner(lstm_module, CLASSES, device)
 
 
 TASKS = (
@@ -86,15 +86,15 @@ TASKS = (
             "devices_per_round": 50,
             "batch_size": 10,
             "local_epochs": 1,
-            "rate": 0.64,
-            "decay": 0.5,
-            "decay_every": 50,
+            "learning_rate": 0.64,
+            "lr_decay": 0.5,
+            "lr_decay_every": 50,
             "rounds": 600,
             "eval_every": 20,
         },
         per_aggregator={
             "rfa": {"rounds": 200},
-            "sgd": {"batch_share": 0.1, "local_steps": 1, "rate": 1.0},
+            "sgd": {"batch_fraction": 0.1, "local_steps": 1, "learning_rate": 1.0},
         },
     ),
 )
