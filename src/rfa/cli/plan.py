@@ -8,8 +8,10 @@ from typing import Any
 import click
 from rich.console import Console
 
-from rfa.cli.run import user_errors
 from rfa.lab.settings.settings import WEISZFELD
+from rfa.planning import Wish, table
+from rfa.planning import plan as make_plan
+from rfa.secagg.security.parameters import Terms, Trust
 
 
 @click.command("plan")
@@ -50,24 +52,17 @@ def plan(as_json: bool, **options: Any) -> None:
     theorem and by the exact law of the draw; the neighbors and thresholds of the secure sum; bytes
     up and down; how many drop-outs are survived.
     """
-    from rfa.planning import plan as make  # noqa: PLC0415
-    from rfa.planning import table  # noqa: PLC0415
-
-    with user_errors():
-        wish = _wish(options)
-        found = make(wish)
+    wish = _wish(options)
+    made = make_plan(wish)
     if as_json:
-        click.echo(json.dumps(found.report()))
+        click.echo(json.dumps(made.report()))
         return
     console = Console(markup=False, highlight=False)
-    for name, value in table(wish, found):
+    for name, value in table(wish, made):
         console.print(f"{name:<22} {value}", soft_wrap=True)
 
 
-def _wish(options: dict[str, Any]) -> Any:
-    from rfa.planning import Wish  # noqa: PLC0415
-    from rfa.secagg.security.parameters import Terms, Trust  # noqa: PLC0415
-
+def _wish(options: dict[str, Any]) -> Wish:
     colluders, dropouts = options.pop("colluders"), options.pop("max_dropouts")
     honest = max(0.0, min(0.25, 1 - colluders - dropouts))
     trust = Trust[options.pop("trust").upper()]

@@ -101,7 +101,7 @@ def test_mistakes_end_in_one_line(
 ) -> None:
     (tmp_path / "setup.cfg").write_text("")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [str(Path(__file__).parents[2]), *sys.path])
+    monkeypatch.setattr(sys, "path", [str(Path(__file__).parents[3]), *sys.path])
     result = rfa(*arguments)
     assert result.exit_code == code, result.output
     assert says in " ".join(result.output.replace("│", " ").split())

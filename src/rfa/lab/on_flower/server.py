@@ -14,13 +14,13 @@ import numpy as np
 from flwr.app import Context, Message, RecordDict
 from flwr.serverapp import Grid, ServerApp
 
-from rfa.cli.run import report
 from rfa.flower import records as wire
 from rfa.flower.oracles import GridSums, RoundSkippedError
 from rfa.flower.transport import GridExchange, Letter, send
 from rfa.lab.on_flower import records as letters
 from rfa.lab.on_flower.launch import DONE, FAILED
 from rfa.lab.runs.run import Options, run
+from rfa.lab.runs.store import row_to_json
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.aggregation import aggregate
 from rfa.lab.simulation.outcome import Outcome
@@ -58,7 +58,7 @@ def main(grid: Grid, context: Context) -> None:
     except Exception as error:
         print(FAILED + json.dumps(f"{error}"), flush=True)
         raise
-    print(DONE + json.dumps(report(row), allow_nan=False), flush=True)
+    print(DONE + json.dumps(row_to_json(row), allow_nan=False), flush=True)
 
 
 class Log:
