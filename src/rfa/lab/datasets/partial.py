@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from rfa._files import put_in_place
 from rfa.lab.datasets.dataset import DataError
 from rfa.lab.lock import hold_lock
 
@@ -82,9 +82,7 @@ class Part:
 
     def finish(self, target: Path) -> None:
         """Move the whole file into place."""
-        with self.path.open("rb+") as file:
-            os.fsync(file.fileno())
-        self.path.replace(target)
+        put_in_place(self.path, target)
         self._note.unlink(missing_ok=True)
 
 

@@ -1,10 +1,8 @@
-"""Checkpoints: all that a run needs to go on, in one file that is replaced as a whole."""
+"""Checkpoints: all that a run needs to go on, in one file."""
 
 from __future__ import annotations
 
 import dataclasses
-import io
-import os
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rfa._files import replace_file
 from rfa.aggregators.adaptive_radius import Radius
 from rfa.lab.errors import LabError
 from rfa.lab.simulation.rounds import State
@@ -45,7 +44,11 @@ class Checkpoint:
 
 
 def save(checkpoint: Checkpoint, path: Path) -> None:
-    """Write a checkpoint; whoever is killed meanwhile leaves the old one."""
+    """Write a checkpoint; whoever is killed meanwhile leaves the old one.
+
+    Raises:
+        CheckpointError: naming the file, if it cannot be written.
+    """
     state = checkpoint.state
     arrays: dict[str, Any] = {
         "model": state.model,
@@ -62,9 +65,12 @@ def save(checkpoint: Checkpoint, path: Path) -> None:
         "places": checkpoint.places,
     }
     arrays |= {name: array for name, array in optional.items() if array is not None}
-    buffer = io.BytesIO()
-    np.savez(buffer, **arrays)
-    write_whole(path, buffer.getbuffer())
+    try:
+        with replace_file(path) as file:
+            np.savez(file, **arrays)
+    except OSError as error:
+        msg = f"{path} cannot be written: {error}"
+        raise CheckpointError(msg) from None
 
 
 def load(path: Path) -> Checkpoint | None:
@@ -81,24 +87,6 @@ def load(path: Path) -> Checkpoint | None:
         return None
     except (OSError, ValueError, KeyError, IndexError, EOFError, zipfile.BadZipFile) as error:
         msg = f"the checkpoint {path} cannot be read ({error}): start anew with --fresh"
-        raise CheckpointError(msg) from None
-
-
-def write_whole(path: Path, content: Any) -> None:
-    """Write a file so that there is the old content or the new, and never a part.
-
-    Raises:
-        CheckpointError: naming the file, if it cannot be written.
-    """
-    part = path.with_name(path.name + ".part")
-    try:
-        with part.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except OSError as error:
-        msg = f"{path} cannot be written: {error}"
         raise CheckpointError(msg) from None
 
 

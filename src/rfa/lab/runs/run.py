@@ -307,9 +307,8 @@ class _Journey:
 
 
 def _forget(folder: Path) -> None:
-    for path in (folder / CHECKPOINT, folder / PERSONAL):
-        with contextlib.suppress(FileNotFoundError):
-            path.unlink()
+    for path in (*folder.glob(f"{CHECKPOINT}*"), folder / PERSONAL):  # also what a kill left of one
+        path.unlink(missing_ok=True)
 
 
 def _digest(population: Population, devices: Devices) -> str:
