@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from rfa.lab.simulation.summed import Witness, split_cohort
 
 from rfa import PlainOracle, Radius, Sum, SumOracle, center_of_groups, one_step, theory
 from rfa._types import Floats
 from rfa.aggregators.weiszfeld import weiszfeld
 from rfa.cli.main import main
 from rfa.lab.settings.settings import Settings
-from rfa.lab.simulation.summed import Witness, split_cohort
 from rfa.planning import Wish, plan
 from rfa.secagg import Contribution, Device, InProcess, Policy, Profile, SecureOracle, Terms, Trust
 from rfa.secagg.crypto.keys import identity_of

@@ -15,14 +15,17 @@
     │   └── AppFailedError          the app failed; its text stays on the device
     └── LabError                    rfa.lab
         ├── DataError               data that is missing or damaged
-        │   └── DownloadError
+        │   └── DownloadError       a file that could not be downloaded
+        ├── PassingError            a request that may well succeed the next time
         ├── AttackError             an attack that fails
-        │   └── NoSuchAttackError
+        │   └── NoSuchAttackError   no attack has that name; also an InvalidValueError
         ├── NothingToAggregateError no device of a cohort sent a finite update
         ├── CheckpointError         a checkpoint that cannot be read or written
         ├── StoreError              a store that cannot be read or written
         ├── LockedError             another process is doing this run
-        ├── WorkerError             a worker process died
+        ├── WorkerError             a worker process died, or failed
+        ├── LaunchError             a run on Flower could not be started, or failed
+        ├── AbsentError             results that a statement of the paper needs
         └── ExhibitError            results that cannot be shown
 
 Each message names the value that was wrong and what would be right.

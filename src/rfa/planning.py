@@ -185,7 +185,7 @@ class FederationPlan:
     def report(self) -> dict[str, Any]:
         """As plain values."""
         values = dataclasses.asdict(self)
-        values["parameters"]["trust"] = self.parameters.trust.name.lower()
+        values["parameters"]["server_model"] = _server_model(self.parameters.trust)
         values["parameters"]["survivors"] = self.parameters.survivors
         return values
 
@@ -271,7 +271,10 @@ def table(request: PlanRequest, found: FederationPlan) -> list[tuple[str, str]]:
         ("the error grows by", f"C_theta = {found.c_theta:.1f}"),
         *_part_lines(found),
         ("colluders, drop-outs", f"{p.colluders} and {p.dropouts} are withstood{each}"),
-        ("neighbors, threshold", f"k = {p.degree}, t = {p.threshold} ({p.trust.name.lower()})"),
+        (
+            "neighbors, threshold",
+            f"k = {p.degree}, t = {p.threshold} ({_server_model(p.trust)} server)",
+        ),
         ("least in a sum", f"{p.survivors} devices, {p.honest} of them honest"),
         ("exchanges, per device", f"{1 + cost.exchanges} a round, with the one for training"),
         ("up, per device", f"{_size(cost.up)} ({cost.up / found.fedavg:.2f} times FedAvg's)"),
@@ -296,6 +299,10 @@ def _part_lines(found: FederationPlan) -> list[tuple[str, str]]:
         ),
         ("liars inside of a sum", f"{found.liars} are withstood"),
     ]
+
+
+def _server_model(trust: Trust) -> str:
+    return "malicious" if trust == Trust.LYING else "semi-honest"
 
 
 def _size(count: int) -> str:

@@ -15,6 +15,7 @@ import pytest
 pytest.importorskip("flwr", reason="needs Flower: pip install 'rfa[flower]'")
 
 from rfa.aggregators.summed import rfa
+
 from rfa.aggregators.weiszfeld import one_step
 from rfa.flower import Terms, create_identity
 from rfa.numerics.plain_oracle import PlainOracle

@@ -17,10 +17,10 @@ pytest.importorskip("flwr", reason="needs Flower: pip install 'rfa[flower]'")
 
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp.strategy import Result
+from rfa.aggregators.summed import rfa, secure_mean, sub_cohorts
 
 from rfa.aggregators.accelerated import accelerated
 from rfa.aggregators.adaptive_radius import Radius
-from rfa.aggregators.summed import rfa, secure_mean, sub_cohorts
 from rfa.flower import RFA, OneStepRFA, SecureFedAvg, Terms, Trust
 from rfa.flower.checkpoint import load_checkpoint
 from rfa.flower.oracles import split

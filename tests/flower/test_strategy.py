@@ -13,8 +13,8 @@ pytest.importorskip("flwr", reason="needs Flower: pip install 'rfa[flower]'")
 
 from flwr.app import ArrayRecord, Error, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import Result
-
 from rfa.aggregators.summed import rfa
+
 from rfa.flower import RFA, OneStepRFA, SecureFedAvg, Terms, Trust
 from rfa.numerics.plain_oracle import PlainOracle
 from tests.flower.grid import LocalGrid

@@ -11,10 +11,17 @@ from typing import Any
 import click
 from rich.console import Console
 
-from rfa.cli.options import given, settings_options_without
-from rfa.cli.run import user_errors
-from rfa.cli.sweep import do_runs, many_runs_options, need_lab, out_option
-from rfa.lab.runs.arena import LEVELS, TAKEN
+from rfa.cli.options import given, many_runs_options, out_option, settings_options_without
+from rfa.cli.running import do_runs, need_lab
+from rfa.lab.datasets.cache import data_dir, locate
+from rfa.lab.report.arena import bouts, gather_arena
+from rfa.lab.report.gather import find_results
+from rfa.lab.report.report import keep
+from rfa.lab.report.terminal_table import leaders, to_plain
+from rfa.lab.runs.arena import LEVELS, TAKEN, arena_plan, usual_rounds
+from rfa.lab.runs.store import Store
+from rfa.lab.runs.sweep import Cell, Sweep, cells, make_sweep
+from rfa.lab.tasks.registry import find_task
 
 
 def _seeds(_context: Any, _option: Any, text: str) -> list[int]:
@@ -68,36 +75,20 @@ def arena(task: str, out: Path, as_json: bool, **options: Any) -> None:
       rfa arena glyphs-linear --attack omniscient --attack mine:attack --level 0.2
           --defense fedavg --defense rfa --defense "rfa,nu=0.5,label=wide RFA"
     """  # noqa: D301 click reads the backspace
-    from rfa.lab.runs.arena import arena_plan, usual_rounds  # noqa: PLC0415
-    from rfa.lab.runs.sweep import cells, make_sweep  # noqa: PLC0415
-
-    with user_errors():
-        name = f"arena-{task.replace(':', '-')}"
-        values = {key: list(options[key]) for key in ("attacks", "defenses", "levels", "seeds")}
-        settings = {"rounds": usual_rounds(task)} | given(options)
-        about = {"title": f"Attacks and defenses: {task}", "tasks": {task: task}}
-        plan = make_sweep(name, arena_plan(name, values | about | {"settings": settings}))
-        runs = list(cells(plan))
-        if not options["dry_run"]:
-            need_lab()
-            _need_data(task, options["data_dir"])
-        problems = do_runs([cell.settings for cell in runs], out, options)
-        if not options["dry_run"]:
-            _show(plan, runs, out, _command(task, values, settings), as_json=as_json)
+    name = f"arena-{task.replace(':', '-')}"
+    values = {key: list(options[key]) for key in ("attacks", "defenses", "levels", "seeds")}
+    settings = {"rounds": usual_rounds(task)} | given(options)
+    about = {"title": f"Attacks and defenses: {task}", "tasks": {task: task}}
+    plan = make_sweep(name, arena_plan(name, values | about | {"settings": settings}))
+    runs = list(cells(plan))
+    if not options["dry_run"]:
+        need_lab()
+        locate(find_task(task).reader, data_dir(options["data_dir"]))  # or all runs would fail
+    problems = do_runs([cell.settings for cell in runs], out, options)
+    if not options["dry_run"]:
+        _show(plan, runs, out, _command(task, values, settings), as_json=as_json)
     if problems:
         sys.exit(1)
-
-
-def _need_data(task: str, data: Path | None) -> None:
-    """Refuse to begin without the data: all runs would fail alike.
-
-    Raises:
-        DataError: saying what to get.
-    """
-    from rfa.lab.datasets.cache import data_dir, locate  # noqa: PLC0415
-    from rfa.lab.tasks.registry import find_task  # noqa: PLC0415
-
-    locate(find_task(task).reader, data_dir(data))
 
 
 def _command(task: str, values: dict[str, Any], settings: dict[str, Any]) -> str:
@@ -115,25 +106,19 @@ def _command(task: str, values: dict[str, Any], settings: dict[str, Any]) -> str
     return shlex.join(words)
 
 
-def _show(plan: Any, runs: list[Any], out: Path, command: str, *, as_json: bool) -> None:
-    from rfa.lab.report.arena import bouts, gather_arena  # noqa: PLC0415
-    from rfa.lab.report.gather import find_results  # noqa: PLC0415
-    from rfa.lab.report.report import keep  # noqa: PLC0415
-    from rfa.lab.report.terminal_table import leaders, to_plain  # noqa: PLC0415
-    from rfa.lab.runs.store import Store  # noqa: PLC0415
-
+def _show(plan: Sweep, runs: list[Cell], out: Path, command: str, *, as_json: bool) -> None:
     with Store(out) as store:
         results = find_results(store, runs)
     absent = len(runs) - len(results)
     missing = [f"{absent} of {len(runs)} runs are not done"] if absent else []
     pictures = keep(gather_arena(plan, results, command=command, missing=missing), out)
-    found = bouts(plan, results)
+    levels = bouts(plan, results)
     if as_json:
-        whole = {"task": runs[0].settings.task, "levels": [to_plain(bout) for bout in found]}
-        click.echo(json.dumps(whole, allow_nan=False))
+        content = {"task": runs[0].settings.task, "levels": [to_plain(bout) for bout in levels]}
+        click.echo(json.dumps(content, allow_nan=False))
         return
     console = Console(markup=False, highlight=False)
-    for bout in found:
+    for bout in levels:
         console.print(leaders(bout, console.width))
     for picture in pictures:
         console.print(f"Picture: {picture}", soft_wrap=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,14 +22,22 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from rfa.cli.options import data_option
+from rfa.lab.datasets import fetch
+from rfa.lab.datasets.cache import data_dir as resolve_data_dir
+from rfa.lab.datasets.cache import load
 from rfa.lab.datasets.catalog import CATALOG, Counts, DataSet
-from rfa.lab.datasets.dataset import DataError, Reader
+from rfa.lab.datasets.dataset import DataError, Reader, arrange
+from rfa.lab.tasks.emnist.reader import Emnist
+from rfa.lab.tasks.glyphs.reader import Glyphs
+from rfa.lab.tasks.sent140.reader import Sent140
+from rfa.lab.tasks.shakespeare.reader import Shakespeare
 
-READERS = {
-    "emnist": ("rfa.lab.tasks.emnist.reader", "Emnist"),
-    "shakespeare": ("rfa.lab.tasks.shakespeare.reader", "Shakespeare"),
-    "sent140": ("rfa.lab.tasks.sent140.reader", "Sent140"),
-    "glyphs": ("rfa.lab.tasks.glyphs.reader", "Glyphs"),
+READERS: dict[str, type[Reader]] = {
+    "emnist": Emnist,
+    "shakespeare": Shakespeare,
+    "sent140": Sent140,
+    "glyphs": Glyphs,
 }
 
 
@@ -68,17 +75,12 @@ def describe(dataset: DataSet, directory: Path | None) -> Facts:
             return Facts(dataset, missing)
         if dataset.name not in READERS:
             return Facts(dataset)
-        module, name = READERS[dataset.name]
-        reader = getattr(importlib.import_module(module), name)()
-        return Facts(dataset, found=_count(reader, directory))
+        return Facts(dataset, found=_count(READERS[dataset.name](), directory))
     except (DataError, OSError, ImportError) as error:
         return Facts(dataset, problem=str(error))
 
 
 def _count(reader: Reader, directory: Path | None) -> Counts:
-    from rfa.lab.datasets.cache import load  # noqa: PLC0415
-    from rfa.lab.datasets.dataset import arrange  # noqa: PLC0415
-
     if reader.files:
         population = load(reader, directory)
         offsets, train, y = population.offsets, population.train, population.y
@@ -97,21 +99,8 @@ def _count(reader: Reader, directory: Path | None) -> Counts:
     )
 
 
-def _directory(given: Path | None) -> Path | None:
-    from rfa.lab.datasets.cache import data_dir  # noqa: PLC0415
-
-    return data_dir(given)
-
-
-_data_dir = click.option(
-    "--data-dir",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Where the data sets are.  [default: what RFA_DATA says]",
-)
-
-
 @click.group(invoke_without_command=True)
-@_data_dir
+@data_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.pass_context
 def data(context: click.Context, data_dir: Path | None, as_json: bool) -> None:
@@ -119,7 +108,7 @@ def data(context: click.Context, data_dir: Path | None, as_json: bool) -> None:
     context.obj = data_dir
     if context.invoked_subcommand is not None:
         return
-    directory = _directory(data_dir)
+    directory = resolve_data_dir(data_dir)
     facts: list[Facts] = []
     with Console(stderr=True, markup=False).status("Looking") as status:
         for dataset in CATALOG.values():
@@ -202,12 +191,10 @@ def _numbers(counts: Counts | None) -> list[str]:
 
 @data.command()
 @click.argument("name")
-@_data_dir
+@data_option
 @click.pass_obj
 def get(outer: Path | None, name: str, data_dir: Path | None) -> None:
     """Download the data set NAME; what is there already is left alone."""
-    from rfa.lab.datasets import fetch  # noqa: PLC0415
-
     if name not in CATALOG:
         msg = f"there is no data set {name!r}: choose one of {', '.join(CATALOG)}"
         raise click.ClickException(msg)
@@ -215,15 +202,12 @@ def get(outer: Path | None, name: str, data_dir: Path | None) -> None:
     if not dataset.files:
         console.print(f"{name} is made on the spot: there is nothing to download.")
         return
-    directory = _directory(data_dir or outer)
+    directory = resolve_data_dir(data_dir or outer)
     if directory is None:
         msg = "where should it go? Name a directory by --data-dir or RFA_DATA"
         raise click.ClickException(msg)
-    try:
-        with _bars() as bars:
-            came = fetch.get(dataset, directory, _Bars(bars))
-    except DataError as error:
-        raise click.ClickException(str(error)) from None
+    with _bars() as bars:
+        came = fetch.get(dataset, directory, _Bars(bars))
     for path in came:
         console.print(f"{path} ({path.stat().st_size / 1e6:,.1f} MB)", soft_wrap=True)
     if not came:

@@ -1,67 +1,58 @@
-"""The command line. Mistakes of the user end in one line, not in a traceback."""
+"""The command `rfa`: a group that imports a command's module when that command is asked for."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import importlib
+from typing import Any
 
 import click
-from rich.console import Console
 
-from rfa.cli.arena import arena
-from rfa.cli.data import data
-from rfa.cli.plan import plan
-from rfa.cli.report import report
-from rfa.cli.reproduce import reproduce
-from rfa.cli.run import run, tasks, user_errors
-from rfa.cli.runs import runs
-from rfa.cli.sweep import sweep
-from rfa.cli.tune import tune
+from rfa.cli.errors import user_errors
+
+COMMANDS = {
+    "run": "Train TASK across devices, some of them corrupted.",
+    "tasks": "List the tasks and their settings in the paper.",
+    "tune": "Search the learning rate of TASK on held-out training data, without corruption.",
+    "runs": "List the runs in a folder of results; `show` one, or `export` all.",
+    "data": "List the data sets: what is here, how large it is, and where it comes from.",
+    "sweep": "Do the runs that FILE describes, several at once, and draw them.",
+    "arena": "Let attacks on TASK meet defenses, and draw who stands.",
+    "report": "Write one HTML page with the results in a folder: all, or RUNS.",
+    "reproduce": "Reproduce the paper: all of its figures and tables, or those NAMED.",
+    "plan": "Tell how many devices a round takes, what it withstands, and what it costs.",
+    "demo": "Show FedAvg breaking and RFA standing, on data that needs no download.",
+}
+"""Each command, in the module of its name, with the first line of its help."""
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class LazyGroup(click.Group):
+    """The commands of `COMMANDS`; their mistakes and failures end in one line and an exit code."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of all commands."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of a name, from its module."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        return getattr(importlib.import_module(f"rfa.cli.{cmd_name}"), cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command: the one place where errors become messages."""
+        with user_errors():
+            return super().invoke(ctx)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="rfa")
 def main() -> None:
     """Robust and private aggregation for federated learning."""
-
-
-main.add_command(run)
-main.add_command(tasks)
-main.add_command(tune)
-main.add_command(runs)
-main.add_command(data)
-main.add_command(sweep)
-main.add_command(arena)
-main.add_command(report)
-main.add_command(reproduce)
-main.add_command(plan)
-
-
-@main.command()
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("out/demo"),
-    show_default=True,
-    help="Where the picture and the results go.",
-)
-@click.option("--fresh", is_flag=True, help="Do the runs again, even if they are done.")
-def demo(out: Path, fresh: bool) -> None:
-    """Show FedAvg breaking and RFA standing, on data that needs no download."""
-    from rfa.lab import demo as show  # noqa: PLC0415
-
-    console = Console(markup=False)
-    with user_errors():
-        if not show.can_draw():
-            msg = "the demo draws its data and its picture: pip install 'rfa[lab]'"
-            raise click.ClickException(msg)
-        curves = show.learn(out, fresh=fresh)
-        console.print(show.tabulate(curves))
-        console.print(
-            f"Data: {curves[0].note}. RFA aggregates by the geometric median, which holds where "
-            "the mean is dragged away, and which the server computes from sums over devices "
-            "alone. One-step RFA costs no more communication than FedAvg."
-        )
-        picture = out / "demo.png"
-        show.draw(curves, picture)
-    console.print(f"Picture: {picture}", soft_wrap=True)
-    console.print(f"Results: rfa runs --out {out}", soft_wrap=True)

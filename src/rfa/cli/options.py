@@ -1,31 +1,30 @@
-"""The options of the command line that are settings, made from the settings themselves."""
+"""The options that several commands have: of settings, made from the settings, and of running."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from rfa.aggregators.partition import ALL_SCHEDULES
+from rfa.aggregators.rfa import STARTS
 from rfa.lab.settings.settings import (
-    AGGREGATORS,
     ATTACKERS,
     DEVICE_KINDS,
     FIELDS,
-    SCHEDULES,
     SECURE,
     SERVER_MODELS,
     SERVER_OPTIMIZERS,
-    STARTS,
 )
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _CHOICES = {
-    "aggregator": tuple(AGGREGATORS),
     "attackers": ATTACKERS,
     "start": STARTS,
-    "schedule": SCHEDULES,
+    "schedule": ALL_SCHEDULES,
     "server_optimizer": SERVER_OPTIMIZERS,
     "device": DEVICE_KINDS,
     "secure": SECURE,
@@ -46,6 +45,58 @@ PAPERS = (
 )
 """Settings whose default is the task's, from the paper."""
 
+out_option = click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("out"),
+    show_default=True,
+    help="The folder of results: runs.sqlite, and checkpoints.",
+)
+data_option = click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The folder of data sets.  [default: RFA_DATA]",
+)
+_RUNNING = [
+    data_option,
+    out_option,
+    click.option(
+        "--workers",
+        type=click.IntRange(1),
+        help="Worker processes; the numbers do not depend on it.  [default: one a processor]",
+    ),
+    click.option(
+        "--checkpoint-every",
+        type=click.IntRange(1),
+        default=10,
+        show_default=True,
+        help="Rounds between two checkpoints: what a kill can cost.",
+    ),
+    click.option("--fresh", is_flag=True, help="Start anew, whatever is there."),
+]
+_MANY_RUNS = [
+    click.option("-j", "--jobs", type=click.IntRange(1), help="Runs at once.  [default: cores]"),
+    data_option,
+    click.option("--fresh", is_flag=True, help="Do runs anew that are done already."),
+    click.option("--dry-run", is_flag=True, help="Say how long it takes, and do nothing."),
+]
+
+
+def running_options(command: Command) -> Command:
+    """Give a command the options of how to do a run, which make no difference to the numbers."""
+    return _with(_RUNNING, command)
+
+
+def many_runs_options(command: Command) -> Command:
+    """Give a command the options of how to do many runs."""
+    return _with(_MANY_RUNS, command)
+
+
+def _with(options: Sequence[Callable[[Command], Command]], command: Command) -> Command:
+    for option in reversed(options):
+        command = option(command)
+    return command
+
 
 def settings_options(command: Command) -> Command:
     """Give a command one option for each setting but the task; what is not given is None."""
@@ -54,13 +105,8 @@ def settings_options(command: Command) -> Command:
 
 def settings_options_without(*left_out: str) -> Callable[[Command], Command]:
     """The same for a command that has its own way with some of the settings."""
-
-    def give(command: Command) -> Command:
-        for name in reversed([name for name in FIELDS if name not in left_out]):
-            command = _option(name)(command)
-        return command
-
-    return give
+    options: list[Callable[[Any], Any]] = [_option(name) for name in FIELDS if name not in left_out]
+    return lambda command: _with(options, command)
 
 
 def given(options: dict[str, Any]) -> dict[str, Any]:

@@ -8,29 +8,33 @@ from typing import Any
 import click
 from rich.console import Console
 
-from rfa.cli.run import user_errors
-from rfa.lab.settings.settings import SCHEDULES, SERVER_MODELS
+from rfa.lab.settings.settings import SERVER_MODELS
+from rfa.planning import PlanRequest, table
+from rfa.planning import plan as make_plan
+from rfa.secagg.security.parameters import Terms, Trust
 
 
 @click.command("plan")
 @click.option("--rho", default=0.1, show_default=True, help="The fraction of corrupted devices.")
 @click.option("--rounds", default=100, show_default=True, help="Rounds of communication T.")
 @click.option("--confidence", default=0.95, show_default=True, help="That all rounds hold.")
-@click.option("--theta", type=float, help="What a round is to bear.  [default: amid rho and 1/2]")
+@click.option(
+    "--theta",
+    type=float,
+    help="Fraction of corrupted devices that a round withstands.  [default: between rho and 1/2]",
+)
 @click.option("--devices", default=1000, show_default=True, help="Devices in all.")
 @click.option(
     "--devices-per-round", default=0, help="Devices a round.  [default: as many as it takes]"
 )
 @click.option("--dim", default=1_000_000, show_default=True, help="Parameters of the model.")
-@click.option("--budget", default=3, show_default=True, help="Secure sums a round; 1 for FedAvg.")
 @click.option(
-    "--schedule",
-    type=click.Choice(SCHEDULES),
-    default="plain",
+    "--aggregator",
+    default="rfa",
     show_default=True,
-    help="How the sums are spent; with sub-cohorts, devices answer once.",
+    help="A private aggregator with its parameters, as in rfa:budget=4, rfa:schedule=sub-cohorts, "
+    "rfa-one-step:groups=7, or your own module:NAME.",
 )
-@click.option("--groups", default=0, help="Groups of a cohort with sums of their own.")
 @click.option("--metrics", default=1, show_default=True, help="Numbers summed beside the update.")
 @click.option(
     "--nu-share", default=0.5, show_default=True, help="nu, as a share of the typical distance."
@@ -62,28 +66,21 @@ def plan(as_json: bool, **options: Any) -> None:
     theorem and by the exact law of the draw; the neighbors and thresholds of the secure sum; bytes
     up and down; how many drop-outs are survived.
     """
-    from rfa.planning import plan as make  # noqa: PLC0415
-    from rfa.planning import table  # noqa: PLC0415
-
-    with user_errors():
-        wish = _wish(options)
-        found = make(wish)
+    request = _request(options)
+    made = make_plan(request)
     if as_json:
-        click.echo(json.dumps(found.report()))
+        click.echo(json.dumps(made.report()))
         return
     console = Console(markup=False, highlight=False)
-    for name, value in table(wish, found):
+    for name, value in table(request, made):
         console.print(f"{name:<22} {value}", soft_wrap=True)
 
 
-def _wish(options: dict[str, Any]) -> Any:
-    from rfa.planning import Wish  # noqa: PLC0415
-    from rfa.secagg.security.parameters import Terms, Trust  # noqa: PLC0415
-
+def _request(options: dict[str, Any]) -> PlanRequest:
     colluders = options.pop("colluder_fraction")
     dropouts = options.pop("max_dropout_fraction")
     honest = max(0.0, min(0.25, 1 - colluders - dropouts))
     trust = Trust.LYING if options.pop("server_model") == "malicious" else Trust.CURIOUS
     terms = Terms(colluders, dropouts, honest, trust)
     population, devices = options.pop("devices"), options.pop("devices_per_round")
-    return Wish(population=population, devices=devices, terms=terms, **options)
+    return PlanRequest(population=population, devices=devices, terms=terms, **options)

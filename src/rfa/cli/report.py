@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
-from rfa.cli.run import user_errors
-from rfa.cli.runs import find_run, folder_option, open_store
+from rfa.cli.options import out_option
+from rfa.lab.report.exhibit import Exhibit
+from rfa.lab.report.report import find_exhibits, known_exhibits, write_report
+from rfa.lab.report.runs import show_runs
+from rfa.lab.runs.store import Store, find_run
 
 
 @click.command()
 @click.argument("runs", nargs=-1)
-@folder_option
+@out_option
 @click.option(
     "--to",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -26,17 +28,10 @@ def report(runs: tuple[str, ...], out: Path, to: Path | None) -> None:
     `rfa runs` lists them. Without any, the page shows all experiments, or all runs where there are
     no experiments. The page is one file that needs no network.
     """
-    from rfa.lab.report.report import write_report  # noqa: PLC0415
-
-    with user_errors():
-        path = write_report(out, _choose(runs, out), to)
-    click.echo(path)
+    click.echo(write_report(out, _choose(runs, out), to))
 
 
-def _choose(names: tuple[str, ...], out: Path) -> list[Any]:
-    from rfa.lab.report.report import find_exhibits, known_exhibits  # noqa: PLC0415
-    from rfa.lab.report.runs import show_runs  # noqa: PLC0415
-
+def _choose(names: tuple[str, ...], out: Path) -> list[Exhibit]:
     known = known_exhibits(out)
     wanted = [name for name in names if name in known] if names else list(known)
     exhibits = find_exhibits(out, wanted)
@@ -44,7 +39,7 @@ def _choose(names: tuple[str, ...], out: Path) -> list[Any]:
     if not single and (names or exhibits):
         return exhibits
     _check_folder(out)
-    with open_store(out) as store:
+    with Store(out, create=False) as store:
         rows = store.runs()
         chosen = [find_run(rows, name) for name in single] if single else rows
         chosen = [row for row in chosen if row["test_accuracy"] is not None]

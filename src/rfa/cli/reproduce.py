@@ -9,8 +9,12 @@ from typing import Any
 import click
 from rich.console import Console
 
-from rfa.cli.run import user_errors
-from rfa.cli.sweep import do_runs, many_runs_options, need_lab
+from rfa.cli.options import many_runs_options
+from rfa.cli.running import do_runs, need_lab
+from rfa.lab.paper.page import check_page, collect, statements, write_page
+from rfa.lab.paper.reproduce import PLACES, Experiment, all_runs, find_experiments
+from rfa.lab.report.exhibit import Exhibit, ExhibitError
+from rfa.lab.report.report import find_exhibits, keep, known_exhibits, write_report
 
 
 @click.command()
@@ -45,39 +49,34 @@ def reproduce(names: tuple[str, ...], scale: str, **options: Any) -> None:
     one page that shows them all go to the folder of results. Where data is missing it says what to
     get; with --quick, drawn characters stand in for it.
     """
-    from rfa.lab.paper.page import check_page  # noqa: PLC0415
-    from rfa.lab.paper.reproduce import PLACES, all_runs, find_experiments  # noqa: PLC0415
-
-    with user_errors():
-        places = [options["folder"]] if options["folder"] else PLACES
-        known = find_experiments((), scale, options["data_dir"], places)
-        chosen = find_experiments(names, scale, options["data_dir"], places)
-        if options["listing"]:
-            everything = find_experiments(names, scale, options["data_dir"], places, beyond=True)
-            for one in everything:
-                click.echo(f"{one.name:<16} {one.plan.get('paper') or one.plan['title']}")
-            return
-        if options["page"]:
-            check_page(options["page"])
-        if not options["dry_run"]:
-            need_lab()
-        out = options["out"] or Path("out") / scale
-        waiting = [one for one in chosen if one.seconds and not _done(one, out, options["fresh"])]
-        more = sum(one.seconds for one in waiting)
-        problems = do_runs(list(all_runs(chosen)), out, options, more=more)
-        if not options["dry_run"]:
-            shown = _show(chosen, out, scale, fresh=options["fresh"])
-            _conclude(known, shown, out, options["page"])
+    folders = [options["folder"]] if options["folder"] else PLACES
+    known = find_experiments((), scale, options["data_dir"], folders)
+    chosen = find_experiments(names, scale, options["data_dir"], folders)
+    if options["listing"]:
+        for each in find_experiments(names, scale, options["data_dir"], folders, beyond=True):
+            click.echo(f"{each.name:<16} {each.plan.get('paper') or each.plan['title']}")
+        return
+    if options["page"]:
+        check_page(options["page"])
+    if not options["dry_run"]:
+        need_lab()
+    out = options["out"] or Path("out") / scale
+    waiting = [each for each in chosen if each.seconds and not _done(each, out, options["fresh"])]
+    more = sum(each.seconds for each in waiting)
+    problems = do_runs(list(all_runs(chosen)), out, options, more=more)
+    if not options["dry_run"]:
+        shown = _show(chosen, out, scale, fresh=options["fresh"])
+        _conclude(known, shown, out, options["page"])
     if problems:
         sys.exit(1)
 
 
-def _show(experiments: list[Any], out: Path, scale: str, *, fresh: bool) -> list[Any]:
+def _show(
+    experiments: list[Experiment], out: Path, scale: str, *, fresh: bool
+) -> list[tuple[Exhibit, list[Path]]]:
     """Keep what each experiment shows, and draw it: exhibits, with their pictures."""
-    from rfa.lab.report.report import keep  # noqa: PLC0415
-
     flag = {"short": "", "quick": " --quick", "full": " --full"}.get(scale, f" --scale {scale}")
-    shown: list[Any] = []
+    shown: list[tuple[Exhibit, list[Path]]] = []
     for experiment in experiments:
         exhibit = _done(experiment, out, fresh) if experiment.seconds else None
         exhibit = exhibit or experiment.show(out, f"rfa reproduce {experiment.name}{flag}")
@@ -90,11 +89,13 @@ def _show(experiments: list[Any], out: Path, scale: str, *, fresh: bool) -> list
     return shown
 
 
-def _conclude(known: list[Any], shown: list[Any], out: Path, page: Path | None) -> None:
+def _conclude(
+    known: list[Experiment],
+    shown: list[tuple[Exhibit, list[Path]]],
+    out: Path,
+    page: Path | None,
+) -> None:
     """Judge the paper's statements by all that there is, and write the pages."""
-    from rfa.lab.paper.page import collect, statements, write_page  # noqa: PLC0415
-    from rfa.lab.report.report import find_exhibits, keep, write_report  # noqa: PLC0415
-
     scale = known[0].scale.words
     verdicts = statements(collect(known, find_exhibits(out), out), scale)
     keep(verdicts, out)
@@ -104,11 +105,8 @@ def _conclude(known: list[Any], shown: list[Any], out: Path, page: Path | None) 
     _say(f"Report: {write_report(out)}")
 
 
-def _done(experiment: Any, out: Path, fresh: bool) -> Any:
+def _done(experiment: Experiment, out: Path, fresh: bool) -> Exhibit | None:
     """What was shown before of an experiment, if it is still right."""
-    from rfa.lab.report.exhibit import ExhibitError  # noqa: PLC0415
-    from rfa.lab.report.report import find_exhibits, known_exhibits  # noqa: PLC0415
-
     if fresh or experiment.name not in known_exhibits(out):
         return None
     try:

@@ -11,9 +11,11 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from rfa.cli.run import OUT, percent, report, show, user_errors
+from rfa.cli.options import out_option
+from rfa.cli.show import percent, show_run
 from rfa.errors import InvalidValueError
-from rfa.lab.settings.settings import AGGREGATORS
+from rfa.lab.datasets.dataset import lab_module
+from rfa.lab.runs.store import Store, current_status, find_run, row_to_json
 
 STATUS = ("running", "finished", "diverged", "interrupted")
 FILTERS = ("task", "aggregator", "corruption", "rho", "seed")
@@ -21,20 +23,12 @@ EVALUATIONS = ("round", "oracle_calls", "test_accuracy", "train_loss", "median_d
 SHORT = 10
 """How many evaluations are shown of a run."""
 
-folder_option = click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=OUT,
-    show_default=True,
-    help="The folder of results.",
-)
-
 
 @click.group(invoke_without_command=True)
-@folder_option
+@out_option
 @click.option("--task", help="Only runs of this task.")
 @click.option(
-    "--aggregator", type=click.Choice(tuple(AGGREGATORS)), help="Only runs with this aggregator."
+    "--aggregator", help="Only runs with this aggregator, with its parameters if it has any."
 )
 @click.option("--corruption", help="Only runs with this corruption.")
 @click.option("--rho", type=float, help="Only runs at this corruption level.")
@@ -46,13 +40,13 @@ def runs(context: click.Context, out: Path, **options: Any) -> None:
     """List the runs in a folder of results; `show` one, or `export` all."""
     if context.invoked_subcommand:
         return
-    with user_errors():
-        wanted = options["status"]
-        rows = open_store(out).runs(**{name: options[name] for name in FILTERS})
-        rows = [row | {"status": _status(out, row)} for row in rows]
-        rows = [row for row in rows if wanted in (None, row["status"])]
+    wanted = options["status"]
+    with Store(out, create=False) as store:
+        rows = store.runs(**{name: options[name] for name in FILTERS})
+    rows = [row | {"status": current_status(out, row)} for row in rows]
+    rows = [row for row in rows if wanted in (None, row["status"])]
     if options["as_json"]:
-        click.echo(json.dumps([report(row) for row in rows]))
+        click.echo(json.dumps([row_to_json(row) for row in rows]))
         return
     if not rows:
         click.echo("no run fits")
@@ -60,21 +54,20 @@ def runs(context: click.Context, out: Path, **options: Any) -> None:
     Console(markup=False).print(_table(rows))
 
 
-@runs.command(name="show")
+@runs.command()
 @click.argument("name")
-@folder_option
+@out_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def show_run(name: str, out: Path, as_json: bool) -> None:
+def show(name: str, out: Path, as_json: bool) -> None:
     """Show one run: NAME, or the beginning or end of it that fits no other."""
-    with user_errors():
-        store = open_store(out)
+    with Store(out, create=False) as store:
         row = find_run(store.runs(), name)
-        row["status"] = _status(out, row)
+        row["status"] = current_status(out, row)
         evaluations = store.table("evaluations", run=row["run"])
     if as_json:
-        click.echo(json.dumps(report(row) | {"evaluations": [_brief(e) for e in evaluations]}))
+        click.echo(json.dumps(row_to_json(row) | {"evaluations": [_brief(e) for e in evaluations]}))
         return
-    show(row)
+    show_run(row)
     table = Table(title=f"the last {min(SHORT, len(evaluations))} evaluations")
     for column in EVALUATIONS:
         table.add_column(column.replace("_", " "), justify="right")
@@ -94,58 +87,20 @@ def show_run(name: str, out: Path, as_json: bool) -> None:
     show_default=True,
     help="What to export.",
 )
-@folder_option
+@out_option
 def export(file: Path, table: str, out: Path) -> None:
     """Write a table of results to FILE, which ends in .csv or .parquet."""
-    with user_errors():
-        rows = open_store(out).table(table, order="run" if table == "runs" else "run, round")
-        if not rows:
-            msg = f"there is nothing to export: {table} is empty"
-            raise InvalidValueError(msg)
-        writers = {".csv": _write_csv, ".parquet": _write_parquet}
-        if file.suffix not in writers:
-            msg = f"{file} must end in .csv or .parquet"
-            raise click.UsageError(msg)
-        writers[file.suffix](rows, file)
-    click.echo(f"{len(rows)} rows of {table} written to {file}", err=True)
-
-
-def open_store(out: Path) -> Any:
-    """The store of a folder of results that is there already."""
-    from rfa.lab.runs.store import Store  # noqa: PLC0415
-
-    return Store(out, create=False)
-
-
-def _status(out: Path, row: dict[str, Any]) -> str:
-    """The status of a run; one that nobody is running is interrupted."""
-    from rfa.lab.runs.lock import LockedError, only_one  # noqa: PLC0415
-
-    lock = out / row["run"] / "lock"
-    if row["status"] != "running" or not lock.exists():
-        return row["status"]
-    try:
-        with only_one(lock, row["run"]):
-            return "interrupted"
-    except LockedError:
-        return "running"
-
-
-def find_run(rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
-    """The one run whose name this is, or the beginning or end of it.
-
-    Raises:
-        ValueError: if none fits, or several do.
-    """
-    exact = [row for row in rows if row["run"] == name]
-    fitting = exact or [
-        row for row in rows if row["run"].startswith(name) or row["run"].endswith(name)
-    ]
-    if len(fitting) != 1:
-        found = "no run" if not fitting else f"{len(fitting)} runs"
-        msg = f"{found} fit {name!r}: `rfa runs` lists them"
+    with Store(out, create=False) as store:
+        rows = store.table(table, order="run" if table == "runs" else "run, round")
+    if not rows:
+        msg = f"there is nothing to export: {table} is empty"
         raise InvalidValueError(msg)
-    return fitting[0]
+    writers = {".csv": _write_csv, ".parquet": _write_parquet}
+    if file.suffix not in writers:
+        msg = f"{file} must end in .csv or .parquet"
+        raise click.UsageError(msg)
+    writers[file.suffix](rows, file)
+    click.echo(f"{len(rows)} rows of {table} written to {file}", err=True)
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:
@@ -192,8 +147,6 @@ def _write_csv(rows: list[dict[str, Any]], file: Path) -> None:
 
 
 def _write_parquet(rows: list[dict[str, Any]], file: Path) -> None:
-    from rfa.lab.datasets.dataset import lab_module  # noqa: PLC0415
-
     arrow, parquet = lab_module("pyarrow"), lab_module("pyarrow.parquet")
     file.parent.mkdir(parents=True, exist_ok=True)
     parquet.write_table(arrow.Table.from_pylist(rows), file)

@@ -14,8 +14,13 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from rfa.cli.options import given, settings_options
-from rfa.cli.run import do, percent, report, running_options, user_errors
+from rfa.cli.options import given, running_options, settings_options
+from rfa.cli.running import do_run
+from rfa.cli.show import percent
+from rfa.lab.runs.store import row_to_json
+from rfa.lab.settings.config import resolve
+from rfa.lab.settings.settings import FIELDS
+from rfa.lab.tasks.registry import find_task
 
 HOLDOUT = 0.2
 STEPS = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -50,30 +55,21 @@ def tune(task: str, learning_rates: list[float], lr_decays: list[float], **optio
 
     Every trial is a run of its own: kept in the store, and taken up again after an interruption.
     """
-    from rfa.lab.settings import config  # noqa: PLC0415
-    from rfa.lab.settings.settings import FIELDS  # noqa: PLC0415
-    from rfa.lab.tasks.registry import find_task  # noqa: PLC0415
-
     values = {"aggregator": "fedavg", "holdout": HOLDOUT} | given(options) | {"task": task}
-    with user_errors():
-        if values.get("corruption", "none") != "none":
-            msg = "the learning rate is tuned without corruption: leave --corruption away"
-            raise click.UsageError(msg)
-        horizon = find_task(task).settings_for("rfa").get("rounds")  # the one the authors tuned for
-        values = {"rounds": horizon or FIELDS["rounds"].default} | values
-        paper = config.resolve(values)
-        grid = list(
-            itertools.product(
-                learning_rates or [round(paper.learning_rate * step, 6) for step in STEPS],
-                lr_decays or [1.0, 0.5],
-            )
-        )
-        trials: list[dict[str, Any]] = []
-        for number, (rate, decay) in enumerate(grid, start=1):
-            settings = config.resolve(values | {"learning_rate": rate, "lr_decay": decay})
-            label = f"{number}/{len(grid)} learning rate {rate:g}, decay {decay:g}"
-            row = do(settings, options, quiet=options["as_json"], label=label)
-            trials.append(report(row) | {"learning_rate": rate, "lr_decay": decay})
+    if values.get("corruption", "none") != "none":
+        msg = "the learning rate is tuned without corruption: leave --corruption away"
+        raise click.UsageError(msg)
+    horizon = find_task(task).settings_for("rfa").get("rounds")  # the one the authors tuned for
+    values = {"rounds": horizon or FIELDS["rounds"].default} | values
+    usual = resolve(values).learning_rate
+    rates = learning_rates or [round(usual * step, 6) for step in STEPS]
+    grid = list(itertools.product(rates, lr_decays or [1.0, 0.5]))
+    trials: list[dict[str, Any]] = []
+    for number, (rate, decay) in enumerate(grid, start=1):
+        settings = resolve(values | {"learning_rate": rate, "lr_decay": decay})
+        label = f"{number}/{len(grid)} learning rate {rate:g}, decay {decay:g}"
+        row = do_run(settings, options, quiet=options["as_json"], label=label)
+        trials.append(row_to_json(row) | {"learning_rate": rate, "lr_decay": decay})
     best = max(trials, key=lambda trial: (not trial["diverged"], trial["test_accuracy"] or 0))
     if options["as_json"]:
         click.echo(json.dumps({"task": task, "best": best, "trials": trials}))
@@ -82,7 +78,7 @@ def tune(task: str, learning_rates: list[float], lr_decays: list[float], **optio
 
 
 def _show(
-    task: str, trials: list[dict[str, Any]], best: dict[str, Any], own: dict[str, Any]
+    task: str, trials: list[dict[str, Any]], best: dict[str, Any], chosen: dict[str, Any]
 ) -> None:
     table = Table(title=f"{task}: accuracy on held-out training data")
     for column in ("learning rate", "decay", "rounds", "accuracy", ""):
@@ -93,7 +89,7 @@ def _show(
         table.add_row(*numbers, percent(trial["test_accuracy"]), mark)
     console = Console(markup=False)
     console.print(table)
-    kept = {name: value for name, value in own.items() if name not in TUNED}
+    kept = {name: value for name, value in chosen.items() if name not in TUNED}
     options = "".join(f" --{name.replace('_', '-')} {value}" for name, value in kept.items())
-    found = f" --learning-rate {best['learning_rate']:g} --lr-decay {best['lr_decay']:g}"
-    console.print(f"rfa run {task}{options}{found}", soft_wrap=True)
+    options += f" --learning-rate {best['learning_rate']:g} --lr-decay {best['lr_decay']:g}"
+    console.print(f"rfa run {task}{options}", soft_wrap=True)

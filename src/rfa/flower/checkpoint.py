@@ -1,4 +1,4 @@
-"""Where a server was, in a file that is replaced as a whole: a restart goes on from there."""
+"""Where a server was, in one file: a restart goes on from there."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, MetricRecord
 from flwr.serverapp.strategy import Result
 
+from rfa._files import replace_file
 from rfa.aggregators import SumAggregator
 from rfa.aggregators.base import pack_state, unpack_state
 from rfa.errors import InvalidValueError
@@ -61,12 +62,8 @@ def save_checkpoint(path: Path | None, state: Checkpoint) -> None:
     }
     values |= {CARRIED + name: array for name, array in pack_state(state.aggregator).items()}
     path.parent.mkdir(parents=True, exist_ok=True)
-    whole = path.with_name(f"{path.name}.{os.getpid()}")
-    with whole.open("wb") as file:
+    with replace_file(path) as file:
         np.savez(file, about=np.array(json.dumps(about, default=float)), **values)
-        file.flush()
-        os.fsync(file.fileno())
-    whole.replace(path)
 
 
 def load_checkpoint(

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 from flwr.app import Context
 
+from rfa._files import replace_file
 from rfa._types import Floats32
 from rfa.flower.arrays import ArraysError
 from rfa.secagg.cohort import Identities
@@ -150,10 +151,5 @@ def read_personal(path: Path, dim: int) -> Floats32:
 def write_personal(path: Path, u: Floats32) -> None:
     """Keep personal parameters, all of them or the ones before."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    whole = path.with_name(f"{path.name}.{os.getpid()}")
-    with whole.open("wb") as file:
-        os.fchmod(file.fileno(), 0o600)
+    with replace_file(path, mode=0o600) as file:
         file.write(u.tobytes())
-        file.flush()
-        os.fsync(file.fileno())
-    whole.replace(path)

@@ -13,6 +13,7 @@ from typing import Any
 
 from rich.table import Table
 
+from rfa.lab.datasets.dataset import lab_module
 from rfa.lab.runs.progress import Bar
 from rfa.lab.runs.run import Options, run
 from rfa.lab.runs.store import Store
@@ -108,9 +109,7 @@ def can_draw() -> bool:
 
 def draw(curves: list[Curve], path: Path) -> None:
     """A picture of accuracy per round, one panel for each corruption."""
-    from matplotlib.figure import Figure  # noqa: PLC0415
-
-    figure: Any = Figure(figsize=(11, 4.6), layout="constrained")
+    figure = lab_module("matplotlib.figure").Figure(figsize=(11, 4.6), layout="constrained")
     panels = figure.subplots(1, len(CORRUPTIONS), sharey=True)
     for axes, (corruption, name) in zip(panels, CORRUPTIONS.items(), strict=True):
         for curve in curves:

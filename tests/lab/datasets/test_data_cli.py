@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from rfa.cli import data as cli
-from rfa.lab.datasets import cache as store
+from rfa.cli.main import main
 from rfa.lab.datasets import fetch
 from rfa.lab.datasets.catalog import CATALOG, DataSet, Source
 from rfa.lab.datasets.dataset import DataError
@@ -37,7 +37,7 @@ def server() -> Iterator[Server]:
 
 
 def run(*arguments: str | Path) -> Result:
-    result = CliRunner().invoke(cli.data, [str(argument) for argument in arguments])
+    result = CliRunner().invoke(main, ["data", *map(str, arguments)])
     assert result.exception is None or isinstance(result.exception, SystemExit)
     assert "Traceback" not in result.output
     return result
@@ -82,8 +82,8 @@ def rows(path: Path) -> Any:
 
 
 def test_the_catalog_names_the_files_that_are_read() -> None:
-    for name, (module, reader) in cli.READERS.items():
-        assert CATALOG[name].files == getattr(importlib.import_module(module), reader).files
+    for name, reader in cli.READERS.items():
+        assert CATALOG[name].files == reader.files
     for each in CATALOG.values():
         assert [source.file for source in each.sources] == [
             entry.split("|")[0] for entry in each.files
@@ -142,7 +142,7 @@ def test_a_cache_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         raise DataError(msg)
 
     (tmp_path / "femnist.parquet").touch()
-    monkeypatch.setattr(store, "load", fail)
+    monkeypatch.setattr(cli, "load", fail)
     assert listing("--data-dir", tmp_path)["emnist"]["problem"] == "the cache is full"
 
 

@@ -15,9 +15,9 @@ import pytest
 
 from rfa.lab.datasets.cache import load
 from rfa.lab.datasets.dataset import DataError
+from rfa.lab.lock import LockedError, hold_lock
 from rfa.lab.runs import run as running
 from rfa.lab.runs.checkpoint import CheckpointError
-from rfa.lab.runs.lock import only_one
 from rfa.lab.runs.store import Store
 from rfa.lab.settings.config import resolve
 
@@ -186,7 +186,7 @@ def test_two_processes_with_the_same_run_do_not_harm_each_other(tmp_path: Path) 
 def test_a_locked_run_is_named(tmp_path: Path) -> None:
     do(tmp_path, rounds=1)
     name = Store(tmp_path).runs()[0]["run"]
-    with only_one(tmp_path / name / "lock", name):
+    with hold_lock(tmp_path / name / "lock", LockedError(name)):
         done = subprocess.run(  # noqa: S603
             [*COMMAND, "--rounds", "1", "--out", str(tmp_path)],
             check=False,

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rfa.lab.lock import LockedError, hold_lock
 from rfa.lab.runs.checkpoint import Checkpoint, CheckpointError, load, save
-from rfa.lab.runs.lock import LockedError, only_one
 from rfa.lab.runs.store import Store, StoreError
 from rfa.lab.settings.config import ConfigError, read_toml, resolve, run_name, write_toml
 from rfa.lab.settings.settings import Settings
@@ -135,8 +135,8 @@ def test_a_checkpoint_that_is_not_whole_is_named(tmp_path: Path, cut: int) -> No
 def test_only_one_process_holds_a_lock(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     code = (
-        "import sys, pathlib\nfrom rfa.lab.runs.lock import only_one\n"
-        "with only_one(pathlib.Path(sys.argv[1]), 'it'):\n"
+        "import sys, pathlib\nfrom rfa.lab.lock import LockedError, hold_lock\n"
+        "with hold_lock(pathlib.Path(sys.argv[1]), LockedError()):\n"
         "    print('held', flush=True); sys.stdin.read()\n"
     )
     holder = subprocess.Popen(  # noqa: S603
@@ -146,13 +146,14 @@ def test_only_one_process_holds_a_lock(tmp_path: Path) -> None:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
         with (
-            pytest.raises(LockedError, match="it is being run by another process"),
-            only_one(path, "it"),
+            pytest.raises(LockedError, match="it is busy"),
+            hold_lock(path, LockedError("it is busy")),
         ):
             pass
         holder.kill()
-    with only_one(path, "it"):
-        pass
+    with hold_lock(path, LockedError("it is busy")):
+        assert path.exists()
+    assert not path.exists()
 
 
 def test_a_store_that_is_none(tmp_path: Path) -> None:

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rfa.lab.simulation.summed import Witness, split_cohort
 
 from rfa.errors import OracleStoppedError
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.aggregation import aggregate
 from rfa.lab.simulation.rounds import evaluate
 from rfa.lab.simulation.secure import aggregate_securely
-from rfa.lab.simulation.summed import Witness, split_cohort
 from rfa.numerics.plain_oracle import PlainOracle
 from rfa.oracle import Sum
 from tests.lab.simulation.lab import play, tiny_devices

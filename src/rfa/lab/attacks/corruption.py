@@ -25,6 +25,7 @@ import numpy as np
 
 from rfa._plugins import describe_failure
 from rfa._types import Floats, Floats32, Ints
+from rfa.errors import InvalidValueError
 from rfa.lab.errors import LabError
 from rfa.lab.randomness import stream
 from rfa.lab.training.learner import is_finite
@@ -152,7 +153,7 @@ class AttackError(LabError):
     """A corruption fails, or does not return what it should."""
 
 
-class NoSuchAttackError(AttackError):
+class NoSuchAttackError(AttackError, InvalidValueError):
     """No corruption has that name."""
 
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
+from rfa._files import put_in_place
 from rfa.lab.datasets.catalog import DataSet, Source
 from rfa.lab.datasets.dataset import lab_module
 from rfa.lab.datasets.download import Progress, download
@@ -136,11 +137,14 @@ def _unpack(archive: Path, member: str, target: Path, progress: Progress | None)
 
 @contextmanager
 def _replacing(target: Path) -> Generator[Path]:
-    """A place to write to, which becomes `target` if all goes well, and vanishes if not."""
+    """A path to write to, which becomes `target` if all goes well, and vanishes if not.
+
+    Its name is the same each time, since the lock is held: what a kill left is written over.
+    """
     new = target.with_name(f"{target.name}.new")
     try:
         yield new
-        new.replace(target)
+        put_in_place(new, target)
     finally:
         new.unlink(missing_ok=True)
 

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from rfa._files import put_in_place
 from rfa.lab.datasets.dataset import DataError
-
-if sys.platform == "win32":
-    import msvcrt
-else:
-    import fcntl
+from rfa.lab.lock import hold_lock
 
 
 class DownloadError(DataError):
@@ -88,52 +82,15 @@ class Part:
 
     def finish(self, target: Path) -> None:
         """Move the whole file into place."""
-        with self.path.open("rb+") as file:
-            os.fsync(file.fileno())
-        self.path.replace(target)
+        put_in_place(self.path, target)
         self._note.unlink(missing_ok=True)
 
 
-@contextmanager
-def locked(target: Path) -> Generator[None]:
-    """Hold the lock of `target`. The system lets go of it when a process ends, however it ends.
+def locked(target: Path) -> AbstractContextManager[None]:
+    """Hold the lock of `target`, in `<target>.lock`, while the block runs.
 
     Raises:
         DownloadError: if another process holds it.
     """
-    path = target.with_name(f"{target.name}.lock")
-    file = _acquire(path)
-    if file is None:
-        msg = f"{target} is being downloaded by another process; wait until it is done"
-        raise DownloadError(msg)
-    try:
-        yield
-    finally:
-        # Removed while it is held, so that nobody's fresh lock is removed. Windows refuses that.
-        with suppress(OSError):
-            path.unlink()
-        file.close()
-
-
-def _acquire(path: Path) -> BinaryIO | None:
-    while True:
-        file = path.open("ab")
-        if not _try_lock(file):
-            file.close()
-            return None
-        # The one who held it may have removed the file between our opening and our locking.
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
-                return file
-        file.close()
-
-
-def _try_lock(file: BinaryIO) -> bool:
-    try:
-        if sys.platform == "win32":
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-        else:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
-        return False
-    return True
+    msg = f"{target} is being downloaded by another process; wait until it is done"
+    return hold_lock(target.with_name(f"{target.name}.lock"), DownloadError(msg))

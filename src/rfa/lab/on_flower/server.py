@@ -14,7 +14,6 @@ import numpy as np
 from flwr.app import Context, Message
 from flwr.serverapp import Grid, ServerApp
 
-from rfa.cli.run import report
 from rfa.flower import records as wire
 from rfa.flower.oracles import RoundSkippedError
 from rfa.flower.transport import Letter, send
@@ -22,6 +21,7 @@ from rfa.lab.on_flower import records as lab_records
 from rfa.lab.on_flower.launch import DONE, FAILED
 from rfa.lab.on_flower.strategy import LabStrategy
 from rfa.lab.runs.run import Options, run
+from rfa.lab.runs.store import row_to_json
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.aggregation import aggregate, outcome_of
 from rfa.lab.simulation.outcome import Outcome
@@ -52,7 +52,7 @@ def main(grid: Grid, context: Context) -> None:
     except Exception as error:
         print(FAILED + json.dumps(f"{error}"), flush=True)
         raise
-    print(DONE + json.dumps(report(row), allow_nan=False), flush=True)
+    print(DONE + json.dumps(row_to_json(row), allow_nan=False), flush=True)
 
 
 class Log:

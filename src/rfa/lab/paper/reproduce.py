@@ -11,7 +11,7 @@ from typing import Any
 
 from rfa.lab.datasets.cache import data_dir, locate
 from rfa.lab.datasets.dataset import DataError
-from rfa.lab.paper import calls, datatable, frozen, weights
+from rfa.lab.paper import calls, datatable, frozen, theorem, weights
 from rfa.lab.paper.byzantine import byzantine_table
 from rfa.lab.paper.scale import Scale, read_scales, scaled_cells
 from rfa.lab.report.arena import gather_arena
@@ -101,8 +101,6 @@ class Experiment:
 
     def _show(self, out: Path) -> Exhibit:
         if self.kind == "theorem":
-            from rfa.lab.paper import theorem  # noqa: PLC0415
-
             return theorem.exhibits(self.scale.theorem)
         if self.kind == "data":
             return datatable.exhibit({**self.plan, "name": self.name}, self.data)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rfa.lab.datasets.dataset import lab_module
 from rfa.lab.report.exhibit import Exhibit, Line, Panel
 from rfa.lab.report.heat import heat_figure
 from rfa.lab.report.style import COLORS, looks
@@ -34,12 +35,12 @@ def draw(exhibit: Exhibit, folder: Path) -> list[Path]:
 
 
 def _figure(panels: Sequence[Panel], numbers: dict[str, int]) -> Any:
-    from matplotlib.figure import Figure  # noqa: PLC0415
-
     columns = min(COLUMNS, len(panels))
     rows = math.ceil(len(panels) / columns)
     size = (3.1 * columns + 0.5, 2.7 * rows + 0.6)
-    figure: Any = Figure(figsize=size if columns > 1 else (5.4, 4.0), layout="constrained")
+    figure = lab_module("matplotlib.figure").Figure(
+        figsize=size if columns > 1 else (5.4, 4.0), layout="constrained"
+    )
     places = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes, panel in zip(places, panels, strict=False):
         _panel(axes, panel, numbers)
@@ -67,8 +68,6 @@ def _legend_columns(labels: list[str], width: float) -> int:
 
 
 def _panel(axes: Any, panel: Panel, numbers: dict[str, int]) -> None:
-    from matplotlib import ticker  # noqa: PLC0415
-
     for line in panel.lines:
         _line(axes, line, numbers[line.label], panel)
     axes.set_title(textwrap.fill(panel.title, WIDTH), fontsize=9)
@@ -78,7 +77,7 @@ def _panel(axes: Any, panel: Panel, numbers: dict[str, int]) -> None:
     axes.grid(alpha=0.25)
     if panel.log_x:
         axes.set_xscale("log")
-        axes.xaxis.set_minor_formatter(ticker.NullFormatter())
+        axes.xaxis.set_minor_formatter(lab_module("matplotlib.ticker").NullFormatter())
     notes = [f"{line.label}: {line.note}" for line in panel.lines if line.note]
     if notes:
         text = textwrap.fill("; ".join(notes), 2 * WIDTH)

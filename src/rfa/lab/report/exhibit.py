@@ -8,12 +8,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
+from rfa._files import replace_file
 from rfa.errors import InvalidTypeError, InvalidValueError
 from rfa.lab.errors import LabError
 
@@ -180,9 +180,8 @@ def save(exhibit: Exhibit, path: Path) -> None:
     """Write an exhibit as JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(to_json(exhibit), indent=1, ensure_ascii=False, allow_nan=False)
-    whole = path.with_name(f"{path.name}.{os.getpid()}")
-    whole.write_text(text + "\n", encoding="utf-8")
-    whole.replace(path)  # all of it or nothing, whenever it is killed
+    with replace_file(path) as file:
+        file.write(f"{text}\n".encode())
 
 
 def load(path: Path) -> Exhibit:

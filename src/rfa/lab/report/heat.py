@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
+from rfa.lab.datasets.dataset import lab_module
 from rfa.lab.report.exhibit import Entry, Matrix
 from rfa.lab.report.style import DEEP, SHADES, Shading, shading
 
@@ -26,13 +27,13 @@ GAP = 0.25
 
 def heat_figure(matrices: Sequence[Matrix]) -> Any:
     """A figure with a matrix after the other, and the scale of the shades."""
-    from matplotlib.figure import Figure  # noqa: PLC0415
-
     beside = len(matrices) if max(len(matrix.columns) for matrix in matrices) <= WIDE else 1
     rows = math.ceil(len(matrices) / beside)
     width = max(SQUARE[0] * len(matrix.columns) for matrix in matrices) + MARGIN[0]
     height = max(SQUARE[1] * len(matrix.rows) for matrix in matrices) + MARGIN[1]
-    figure: Any = Figure(figsize=(beside * width, rows * height + 0.5), layout="constrained")
+    figure = lab_module("matplotlib.figure").Figure(
+        figsize=(beside * width, rows * height + 0.5), layout="constrained"
+    )
     places = figure.subplots(rows, beside, squeeze=False).ravel()
     shades = shading(matrices)
     for axes, matrix in zip(places, matrices, strict=True):
@@ -82,9 +83,9 @@ def _square(axes: Any, x: int, y: float, entry: Entry, shades: Shading) -> None:
 def _patch(
     x: float, y: float, color: str, width: float = 0.96, height: float = 0.92, **look: Any
 ) -> Any:
-    from matplotlib.patches import Rectangle  # noqa: PLC0415
-
-    return Rectangle((x - width / 2, y - height / 2), width, height, facecolor=color, **look)
+    corner = x - width / 2, y - height / 2
+    patches = lab_module("matplotlib.patches")
+    return patches.Rectangle(corner, width, height, facecolor=color, **look)
 
 
 def _groups(axes: Any, matrix: Matrix, bottom: float) -> int:
@@ -105,11 +106,10 @@ def _groups(axes: Any, matrix: Matrix, bottom: float) -> int:
 
 
 def _scale(figure: Any, places: list[Any], label: str, shades: Shading) -> None:
-    from matplotlib.cm import ScalarMappable  # noqa: PLC0415
-    from matplotlib.colors import ListedColormap, Normalize  # noqa: PLC0415
-
-    colors = ScalarMappable(Normalize(shades.low, shades.high), ListedColormap(SHADES))
-    bar = figure.colorbar(colors, ax=places, shrink=0.6, aspect=30, pad=0.02)
+    colors = lab_module("matplotlib.colors")
+    scale = colors.Normalize(shades.low, shades.high), colors.ListedColormap(SHADES)
+    mapped = lab_module("matplotlib.cm").ScalarMappable(*scale)
+    bar = figure.colorbar(mapped, ax=places, shrink=0.6, aspect=30, pad=0.02)
     bar.set_label(label, fontsize=8)
     bar.ax.tick_params(labelsize=8)
     bar.outline.set_visible(False)

@@ -7,6 +7,7 @@ import importlib.metadata
 from collections.abc import Sequence
 from pathlib import Path
 
+from rfa._files import replace_file
 from rfa.lab.report.draw import draw
 from rfa.lab.report.exhibit import Exhibit, ExhibitError, load, save
 from rfa.lab.report.html import page
@@ -51,5 +52,6 @@ def write_report(
     made = f"Made on {datetime.date.today():%d %B %Y} with rfa {importlib.metadata.version('rfa')}."
     paper = any(exhibit.paper for exhibit in shown)
     title = "rfa: the paper, reproduced" if paper else "rfa: results"
-    path.write_text(page(shown, title=title, made=made), encoding="utf-8")
+    with replace_file(path) as file:
+        file.write(page(shown, title=title, made=made).encode())
     return path

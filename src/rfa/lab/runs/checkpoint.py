@@ -1,9 +1,7 @@
-"""Checkpoints: all that a run needs to go on, in one file that is replaced as a whole."""
+"""Checkpoints: all that a run needs to go on, in one file."""
 
 from __future__ import annotations
 
-import io
-import os
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rfa._files import replace_file
 from rfa.aggregators.base import SumAggregator, pack_state, unpack_state
 from rfa.aggregators.registry import Aggregator
 from rfa.lab.errors import LabError
@@ -48,7 +47,11 @@ class Checkpoint:
 
 
 def save(checkpoint: Checkpoint, path: Path) -> None:
-    """Write a checkpoint; whoever is killed meanwhile leaves the old one."""
+    """Write a checkpoint; whoever is killed meanwhile leaves the old one.
+
+    Raises:
+        CheckpointError: naming the file, if it cannot be written.
+    """
     state = checkpoint.state
     arrays: dict[str, Any] = {
         "model": state.model,
@@ -65,9 +68,12 @@ def save(checkpoint: Checkpoint, path: Path) -> None:
     }
     arrays |= {name: array for name, array in optional.items() if array is not None}
     arrays |= {CARRIED + name: array for name, array in pack_state(state.aggregator).items()}
-    buffer = io.BytesIO()
-    np.savez(buffer, **arrays)
-    write_whole(path, buffer.getbuffer())
+    try:
+        with replace_file(path) as file:
+            np.savez(file, **arrays)
+    except OSError as error:
+        msg = f"{path} cannot be written: {error}"
+        raise CheckpointError(msg) from None
 
 
 def load(path: Path, aggregator: Aggregator) -> Checkpoint | None:
@@ -84,24 +90,6 @@ def load(path: Path, aggregator: Aggregator) -> Checkpoint | None:
         return None
     except (OSError, ValueError, KeyError, IndexError, EOFError, zipfile.BadZipFile) as error:
         msg = f"the checkpoint {path} cannot be read ({error}): start anew with --fresh"
-        raise CheckpointError(msg) from None
-
-
-def write_whole(path: Path, content: Any) -> None:
-    """Write a file so that there is the old content or the new, and never a part.
-
-    Raises:
-        CheckpointError: naming the file, if it cannot be written.
-    """
-    part = path.with_name(path.name + ".part")
-    try:
-        with part.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except OSError as error:
-        msg = f"{path} cannot be written: {error}"
         raise CheckpointError(msg) from None
 
 

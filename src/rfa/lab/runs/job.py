@@ -12,34 +12,19 @@ import json
 import os
 import queue
 import signal
+import sqlite3
 import sys
 import threading
 from pathlib import Path
 from typing import Any, TextIO
 
-from rfa.lab.attacks.corruption import AttackError
-from rfa.lab.datasets.dataset import DataError
-from rfa.lab.runs.checkpoint import CheckpointError
-from rfa.lab.runs.lock import LockedError
+from rfa.errors import RfaError
 from rfa.lab.runs.run import Options, run
-from rfa.lab.runs.store import StoreError
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.rounds import Evaluation, Facts, State
 from rfa.lab.training.devices import Devices
-from rfa.lab.training.pool import WorkerError
 
-FAILURES = (
-    CheckpointError,
-    AttackError,
-    DataError,
-    LockedError,
-    StoreError,
-    WorkerError,
-    ImportError,
-    KeyboardInterrupt,
-    OSError,
-    ValueError,
-)
+FAILURES = (RfaError, ImportError, OSError, sqlite3.Error)
 """What can go wrong with a run, each with a message for the user."""
 
 

@@ -25,10 +25,10 @@ from rfa._specs import parse_spec
 from rfa._threads import cores
 from rfa.lab.datasets.cache import data_dir, load
 from rfa.lab.datasets.dataset import Population
+from rfa.lab.lock import LockedError, hold_lock
 from rfa.lab.runs import checkpoint as checkpoints
 from rfa.lab.runs.checkpoint import Checkpoint, CheckpointError
-from rfa.lab.runs.lock import only_one
-from rfa.lab.runs.store import Store
+from rfa.lab.runs.store import LOCK, Store
 from rfa.lab.settings.config import run_name
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.rounds import (
@@ -46,7 +46,7 @@ from rfa.lab.training.personal import PersonalFile, Places
 from rfa.lab.training.pool import Crew, hire
 
 VERSION = importlib.metadata.version("rfa")
-CHECKPOINT, PERSONAL, LOCK = "checkpoint.npz", "personal.f32", "lock"
+CHECKPOINT, PERSONAL = "checkpoint.npz", "personal.f32"
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,8 @@ def run(
     devices = Devices(settings, task, population)
     with Store(options.out) as store:
         folder.mkdir(parents=True, exist_ok=True)
-        with only_one(folder / LOCK, name):
+        busy = f"{name} is being run by another process: wait for it, or give another --out"
+        with hold_lock(folder / LOCK, LockedError(busy)):
             if options.fresh:
                 _forget(folder)
             journey = _Journey(name, folder, devices, store, options, watcher, elsewhere)
@@ -307,9 +308,8 @@ class _Journey:
 
 
 def _forget(folder: Path) -> None:
-    for path in (folder / CHECKPOINT, folder / PERSONAL):
-        with contextlib.suppress(FileNotFoundError):
-            path.unlink()
+    for path in (*folder.glob(f"{CHECKPOINT}*"), folder / PERSONAL):  # also what a kill left of one
+        path.unlink(missing_ok=True)
 
 
 def _digest(population: Population, devices: Devices) -> str:

@@ -10,16 +10,19 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import math
 import sqlite3
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
+from rfa.errors import InvalidValueError
 from rfa.lab.errors import LabError
+from rfa.lab.lock import LockedError, hold_lock
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.rounds import Evaluation, Facts
 
-FILE = "runs.sqlite"
+FILE, LOCK = "runs.sqlite", "lock"
 BUSY = 60.0
 """Seconds to wait for another process that is writing."""
 SCHEMA = """
@@ -174,6 +177,47 @@ class Store:
         changes = ", ".join(f"{name} = :{name}" for name in update)
         query = f"UPDATE runs SET {changes} WHERE run = :run"  # noqa: S608
         self._connection.execute(query, {**update, "run": run})
+
+
+def find_run(rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    """The one run whose name this is, or the beginning or end of it.
+
+    Raises:
+        InvalidValueError: if none fits, or several do.
+    """
+    exact = [row for row in rows if row["run"] == name]
+    fitting = exact or [
+        row for row in rows if row["run"].startswith(name) or row["run"].endswith(name)
+    ]
+    if len(fitting) != 1:
+        count = "no run" if not fitting else f"{len(fitting)} runs"
+        msg = f"{count} fit {name!r}: `rfa runs` lists them"
+        raise InvalidValueError(msg)
+    return fitting[0]
+
+
+def current_status(out: Path, row: dict[str, Any]) -> str:
+    """The status of a run; one that is said to be running, but by nobody, is interrupted."""
+    lock = out / row["run"] / LOCK
+    if row["status"] != "running":
+        return row["status"]
+    if not lock.exists():
+        return "interrupted"
+    try:
+        with hold_lock(lock, LockedError(row["run"])):
+            return "interrupted"
+    except LockedError:
+        return "running"
+
+
+def row_to_json(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of the table of runs as `rfa run --json` prints it."""
+    finite = {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in row.items()
+    }
+    settings = json.loads(row["settings"])
+    return finite | {"diverged": row["status"] == "diverged", "settings": settings}
 
 
 _SHOWN = ("task", "aggregator", "corruption", "rho", "seed")

@@ -1,0 +1,46 @@
+"""Errors as the user sees them: one line, and an exit code."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import sys
+from collections.abc import Generator
+
+import click
+
+from rfa.errors import PluginError, RfaError
+from rfa.lab.lock import LockedError
+
+DIVERGED, LOCKED, INTERRUPTED = 3, 4, 130
+EPILOG = """\b
+Exit codes:
+  0    the run finished
+  1    it failed; the message says why, and starting it again goes on
+  2    the command line makes no sense
+  3    the run diverged (its results are kept)
+  4    another process is doing this very run
+  130  it was interrupted; starting it again goes on
+"""
+
+
+@contextlib.contextmanager
+def user_errors() -> Generator[None]:
+    """Turn the errors that a user can do something about into one line and an exit code.
+
+    An invalid value (each is a ValueError, too) and a module:NAME that cannot be loaded are
+    mistakes on the command line. Any other exception is a mistake of ours: it keeps its traceback.
+    """
+    try:
+        yield
+    except LockedError as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(LOCKED)
+    except RfaError as error:
+        kind = click.UsageError if isinstance(error, ValueError | PluginError) else None
+        raise (kind or click.ClickException)(str(error)) from None
+    except (OSError, ImportError, sqlite3.Error) as error:
+        raise click.ClickException(str(error)) from None
+    except KeyboardInterrupt:
+        click.echo("interrupted: start it again to go on", err=True)
+        sys.exit(INTERRUPTED)

@@ -1,0 +1,86 @@
+"""Do runs for a command: one with a bar, one on Flower, or many at once."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rfa.lab.datasets.cache import data_dir
+from rfa.lab.datasets.dataset import lab_module
+from rfa.lab.on_flower.launch import LOCAL, Where, launch
+from rfa.lab.runs.jobs import do_work, plan_work
+from rfa.lab.runs.overview import Overview
+from rfa.lab.runs.progress import Bar
+from rfa.lab.runs.run import Options, run
+from rfa.lab.settings.settings import Settings
+
+
+def do_run(
+    settings: Settings, options: dict[str, Any], *, quiet: bool, label: str = ""
+) -> dict[str, Any]:
+    """Do a run with a progress bar, and return its row of the store."""
+    how = Options(
+        out=options["out"],
+        data=options["data_dir"],
+        workers=options["workers"] or 0,
+        checkpoint_every=options["checkpoint_every"],
+        fresh=options["fresh"],
+    )
+    bar = Bar(label or settings.aggregator, quiet=quiet)
+    with bar, contextlib.redirect_stdout(sys.stderr):  # the user's own code may print
+        row = run(settings, how, bar)
+    if not bar.began:
+        click.echo(f"{row['run']} was done before: --fresh does it again", err=True)
+    return row
+
+
+def do_run_on_flower(settings: Settings, options: dict[str, Any]) -> dict[str, Any]:
+    """Do a run on Flower, with its log on standard error, and return its row of the store."""
+    federation, data = options["federation"] or LOCAL, options["data_dir"]
+    where = Where(
+        options["out"] / "flower",
+        data_dir(data) if federation == LOCAL else data,
+        federation,
+        fresh=options["fresh"],
+    )
+    row = launch(settings, where, lambda line: click.echo(line, err=True))
+    return row | {"settings": json.dumps(row["settings"])}
+
+
+def do_runs(
+    runs: list[Settings], out: Path, options: dict[str, Any], *, more: float = 0.0
+) -> dict[str, str]:
+    """Say how long runs take, and do them; return the problems of those that failed, by name.
+
+    Args:
+        runs: the settings of the runs.
+        out: the folder of results.
+        options: how to do them.
+        more: seconds for what comes after them.
+    """
+    how = Options(out, options["data_dir"], checkpoint_every=50, fresh=options["fresh"])
+    work = plan_work(runs, how, options["jobs"] or 0)
+    work = dataclasses.replace(work, seconds=work.seconds + more)
+    with Overview(work) as overview:
+        todo = work.todo and not options["dry_run"]
+        problems = do_work(work, how, overview) if todo else {}
+    if problems:
+        count = f"{len(problems)} run{'s' if len(problems) > 1 else ''}"
+        click.echo(f"{count} failed, for the reasons above; the others are done", err=True)
+    return problems
+
+
+def need_lab() -> None:
+    """Check, before many runs begin, that what they need and what draws them is installed.
+
+    Raises:
+        DataError: saying what to install.
+    """
+    for name in ("threadpoolctl", "matplotlib"):
+        lab_module(name)

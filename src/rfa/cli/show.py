@@ -1,0 +1,58 @@
+"""One run on the terminal: the closing summary."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rich.console import Console
+
+from rfa.aggregators import RFA
+from rfa.lab.settings.settings import Settings
+
+
+def show_run(row: dict[str, Any]) -> None:
+    """Print the summary of a run, from its row of the store."""
+    console = Console(markup=False, highlight=False)
+    console.print(f"{row['run']}  {row['status']} after {row['rounds']} rounds")
+    if row["note"]:
+        console.print(f"  data             {row['note']}")
+    settings = json.loads(row["settings"])
+    anew = ", drawn anew each round" if settings.get("attackers") == "random" else ""
+    lines = {
+        "corruption": f"{row['corruption']}, rho {row['rho']:g}: "
+        f"{row['corrupted_devices']} of {row['devices']} devices{anew}",
+        "oracle calls": f"{row['oracle_calls']}",
+        "test accuracy": percent(row["test_accuracy"]),
+        "  median device": percent(row["median_device"]),
+        "  worst tenth": f"{percent(row['worst_tenth'])} (mean of the worst tenth of the devices)",
+        "train loss": "-" if row["train_loss"] is None else f"{row['train_loss']:.4f}",
+        "dropped updates": f"{row['dropped_updates']}",
+        "rejected rounds": f"{row['rejected_rounds']}",
+        "time": f"{row['seconds']:.1f} s",
+    }
+    if row["backdoor"] is not None:
+        lines["backdoor"] = f"{percent(row['backdoor'])} of other classes fall for the trigger"
+    if settings.get("secure", "off") != "off":
+        lines |= _secure_lines(row, settings)
+    for name, value in lines.items():
+        console.print(f"  {name:<16} {value}")
+
+
+def _secure_lines(row: dict[str, Any], settings: dict[str, Any]) -> dict[str, str]:
+    """What the secure sum adds to a summary: rounds without a sum, why, and the certificate."""
+    lines = {"stopped rounds": f"{row['stopped_rounds']}"}
+    if row["stopped"]:
+        lines["stopped rounds"] += f" (the last: {row['stopped']})"
+        aggregation = Settings(**settings).aggregation
+        if isinstance(aggregation, RFA) and aggregation.start == "mean":
+            lines["  remedy"] = "--start current keeps the steps before; rfa-one-step asks once"
+    if row["certificate"] is not None:
+        share = min(row["certificate"], settings["max_share"] or 1.0)
+        lines["largest share"] = f"at most {percent(share)} of the last step"
+    return lines
+
+
+def percent(value: float | None) -> str:
+    """A share as a percentage, or a dash."""
+    return "-" if value is None else f"{value:.1%}"
