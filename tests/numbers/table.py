@@ -62,6 +62,7 @@ def play(entry: Entry, out: Path) -> Entry:
 def call(entry: Entry) -> Entry:
     """The numbers of what the library makes of the points."""
     import rfa  # noqa: PLC0415
+    from rfa.aggregators import clear  # noqa: PLC0415
     from rfa.lab.training.pool import one_blas_thread  # noqa: PLC0415
 
     def make(spec: Entry) -> Any:
@@ -70,7 +71,7 @@ def call(entry: Entry) -> Entry:
             name: make(cast("Entry", value)) if isinstance(value, dict) else value
             for name, value in spec["options"].items()
         }
-        named = getattr(rfa, spec["call"])
+        named = getattr(rfa if hasattr(rfa, spec["call"]) else clear, spec["call"])
         return named(**options) if isinstance(named, type) else functools.partial(named, **options)
 
     rows, dim, kind = entry["points"]
