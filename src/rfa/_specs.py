@@ -93,7 +93,7 @@ def spec_of_own(value: Any) -> Spec:
     Raises:
         PluginError: if other processes could not make it again from such a name.
     """
-    kind = type(value)
+    kind: Any = type(value)
     module = sys.modules.get(kind.__module__)
     for name, other in vars(module).items() if module else ():
         if other is value:

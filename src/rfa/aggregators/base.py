@@ -200,7 +200,7 @@ def unpack_state(aggregator: SumAggregator[State], arrays: Mapping[str, Array]) 
     """
     first: Any = aggregator.init()
     if not arrays or first is None:
-        return first
+        return cast("State", first)
     names = {field.name for field in dataclasses.fields(first)}
     if set(arrays) != names:
         msg = f"{sorted(arrays)} is no state of {aggregator!r}, which has {sorted(names)}"

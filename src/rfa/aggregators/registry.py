@@ -133,7 +133,7 @@ def build(
         PluginError: if a module:NAME cannot be loaded.
     """
     if isinstance(text, SumAggregator | ClearAggregator):
-        return cast("Aggregator", text)
+        return text
     if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         msg = f"an aggregator is a value such as RFA(), or a text such as 'rfa', not {text!r}"
         raise InvalidTypeError(msg)
@@ -165,7 +165,7 @@ def build_private(text: str | Aggregator, **options: Any) -> SumAggregator[Any]:
         msg = f"{text} must see single updates, and secure sums show none to the server: "
         msg += f"give one of {names}, or a SumAggregator of your own"
         raise InvalidValueError(msg)
-    return cast("SumAggregator[Any]", aggregator)
+    return aggregator
 
 
 def spec_of(aggregator: Aggregator) -> Spec:
@@ -205,12 +205,12 @@ def _own_entry(name: str) -> Entry:
     kinds = (SumAggregator, ClearAggregator)
     wanted = "a SumAggregator or a ClearAggregator, or a class of them"
     loaded: Any = load_plugin(name, (type, *kinds), wanted)
-    kind: type[Any] = loaded if isinstance(loaded, type) else type(loaded)
+    kind: Any = loaded if isinstance(loaded, type) else type(loaded)
     if not issubclass(kind, kinds):
         msg = f"{name!r} must be {wanted}, but it is the class {kind.__name__}"
         raise InvalidValueError(msg)
     make = loaded if isinstance(loaded, type) else lambda: loaded
-    return Entry(name, f"your own: {kind.__name__}", make, kind)
+    return Entry(name, f"your own: {kind.__name__}", make, cast("type[Any]", kind))
 
 
 def _fedavg(context: Context, clip_norm: float = 0) -> Mean:

@@ -166,7 +166,9 @@ def gaussian(attack: UpdateAttack, *, scale: float = 1.0) -> Floats32:
 @corrupts_updates
 def gaussian_replace(attack: UpdateAttack, *, scale: float = 1.0) -> Floats32:
     """Noise alone, of `scale` times the deviation of the components of the update."""
-    return np.float32(scale) * _noise(attack)
+    noise = _noise(attack)
+    noise *= np.float32(scale)
+    return noise
 
 
 @corrupts_updates

@@ -10,7 +10,7 @@ import dataclasses
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from rfa._checks import check_choice, check_count, check_number
 from rfa.aggregators import ClearAggregator, Layout, SumAggregator
@@ -149,7 +149,7 @@ class Settings:
         """Check each value, and that they go together."""
         aggregator: Any = self.aggregator
         if isinstance(aggregator, SumAggregator | ClearAggregator):
-            object.__setattr__(self, "aggregator", str(spec_of(aggregator)))
+            object.__setattr__(self, "aggregator", str(spec_of(cast("Aggregator", aggregator))))
         self._check_names()
         self._check_sizes()
         self._check_numbers()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -82,12 +82,11 @@ def _of_finite(
     if not isinstance(aggregator, SumAggregator):
         seen = aggregator(updates, weights)
         return Outcome(seen.point, calls=1, weights=seen.weights), state
-    private = cast("SumAggregator[Any]", aggregator)
-    outcome = shortcut(private, updates, weights)
+    outcome = shortcut(aggregator, updates, weights)
     if outcome is not None:
         return outcome, state
     rows = split_cohort(len(updates), settings, t)
-    return _from_sums(updates, weights / weights.max(), private, rows, state)
+    return _from_sums(updates, weights / weights.max(), aggregator, rows, state)
 
 
 def _from_sums(
