@@ -13,7 +13,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from rfa.errors import InvalidValueError, PluginError, RfaError
 
@@ -93,7 +93,7 @@ def spec_of_own(value: Any) -> Spec:
     Raises:
         PluginError: if other processes could not make it again from such a name.
     """
-    kind: Any = type(value)
+    kind = cast("type[Any]", type(value))
     module = sys.modules.get(kind.__module__)
     for name, other in vars(module).items() if module else ():
         if other is value:

@@ -160,15 +160,13 @@ class NoSuchAttackError(AttackError, InvalidValueError):
 @corrupts_updates
 def gaussian(attack: UpdateAttack, *, scale: float = 1.0) -> Floats32:
     """The device's own update plus noise of `scale` times the deviation of its components."""
-    return attack.updates[attack.corrupted] + np.float32(scale) * _noise(attack)
+    return attack.updates[attack.corrupted] + _noise(attack, scale)
 
 
 @corrupts_updates
 def gaussian_replace(attack: UpdateAttack, *, scale: float = 1.0) -> Floats32:
     """Noise alone, of `scale` times the deviation of the components of the update."""
-    noise = _noise(attack)
-    noise *= np.float32(scale)
-    return noise
+    return _noise(attack, scale)
 
 
 @corrupts_updates
@@ -249,10 +247,11 @@ def poison(corruption: DataCorruption, x: Any, y: Any, attack: DataAttack) -> tu
     return new_x.astype(x.dtype, copy=False), new_y
 
 
-def _noise(attack: UpdateAttack) -> Floats32:
+def _noise(attack: UpdateAttack, scale: float) -> Floats32:
     updates = attack.updates[attack.corrupted]
     noise = attack.rng.standard_normal(updates.shape, np.float32)
     noise *= updates.std(axis=1, keepdims=True)
+    noise *= np.float32(scale)
     return noise
 
 
