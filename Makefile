@@ -29,11 +29,12 @@ peers: $(BENCH_READY) ## compare the numbers of the aggregators with byzfl's
 	@$(VENV)-bench/bin/python $(PIP) pytest hypothesis
 	@$(VENV)-bench/bin/python -m pytest tests/peers
 
-check: $(READY) ## check format, lint and types of code and tests
-	@echo "== checking format, lint and types"
+check: $(READY) ## check format, lint, types and the direction of imports
+	@echo "== checking format, lint, types and imports"
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/pyright
+	@$(BIN)/lint-imports --no-cache
 
 format: $(READY) ## format the code and apply the safe lint fixes
 	@$(BIN)/ruff format .
