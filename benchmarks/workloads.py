@@ -25,7 +25,7 @@ from rfa.lab.tasks.task import Task
 from rfa.lab.training.batches import draw_batches
 from rfa.lab.training.devices import Devices
 from rfa.lab.training.learner import Batch
-from rfa.lab.training.pool import Crew, hire
+from rfa.lab.training.pool import WorkerPool, open_pool
 
 WORKERS = 2
 
@@ -131,14 +131,14 @@ def open_devices(task: Task, **settings: Any) -> Devices:
 class Simulation:
     """A run of rfa: each call plays the next round."""
 
-    def __init__(self, devices: Devices, crew: Crew) -> None:
-        self.devices, self.crew = devices, crew
+    def __init__(self, devices: Devices, pool: WorkerPool) -> None:
+        self.devices, self.pool = devices, pool
         self.state = State(0, devices.initial())
 
     def __call__(self) -> None:
         """Play a round."""
         self.state, facts = play_round(
-            self.state, self.devices, LocalEngine(self.devices, self.crew)
+            self.state, self.devices, LocalEngine(self.devices, self.pool)
         )
         assert not facts.rejected
         assert not facts.dropped
@@ -151,7 +151,7 @@ def simulations(task: Task, **settings: Sequence[Any]) -> Generator[list[Simulat
         runs: list[Simulation] = []
         for values in zip(*settings.values(), strict=True):
             devices = open_devices(task, **dict(zip(settings, values, strict=True)))
-            runs.append(Simulation(devices, stack.enter_context(hire(devices, WORKERS))))
+            runs.append(Simulation(devices, stack.enter_context(open_pool(devices, WORKERS))))
         yield runs
 
 

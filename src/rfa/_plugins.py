@@ -1,4 +1,4 @@
-"""Things of the user's own, named on the command line as module:name."""
+"""What users write themselves, named as module:NAME."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from rfa.errors import PluginError
 
 
 def load_plugin(name: str, kinds: type | tuple[type, ...], wanted: str) -> Any:
-    """What a module of the user's has under a name.
+    """Load what a user's module has under a name.
 
     Args:
-        name: module:name; the module is looked for in the working directory first.
+        name: module:NAME; the module is looked for in the working directory first.
         kinds: what it must be.
         wanted: the same in words, for the error.
 
@@ -27,15 +27,15 @@ def load_plugin(name: str, kinds: type | tuple[type, ...], wanted: str) -> Any:
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:
-        found = getattr(importlib.import_module(module), attribute, None)
+        value = getattr(importlib.import_module(module), attribute, None)
     except (Exception, SystemExit) as error:
         msg = f"{name!r}: {module} cannot be imported: {describe_failure(error)}"
         raise PluginError(msg) from error
-    if not isinstance(found, kinds):
-        what = "there is no such name" if found is None else f"it is a {type(found).__name__}"
+    if not isinstance(value, kinds):
+        what = "there is no such name" if value is None else f"it is a {type(value).__name__}"
         msg = f"{name!r} must be {wanted}, but {what}"
         raise PluginError(msg)
-    return found
+    return value
 
 
 def plugin_source(name: str) -> bytes:

@@ -16,7 +16,7 @@
     └── LabError                    rfa.lab
         ├── DataError               data that is missing or damaged
         │   └── DownloadError       a file that could not be downloaded
-        ├── PassingError            a request that may well succeed the next time
+        ├── TransientError          a request that may well succeed the next time
         ├── AttackError             an attack that fails
         │   └── NoSuchAttackError   no attack has that name; also an InvalidValueError
         ├── NothingToAggregateError no device of a cohort sent a finite update

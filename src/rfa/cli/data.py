@@ -48,13 +48,13 @@ class Facts:
     Attributes:
         dataset: the data set.
         missing: its files that are not there.
-        found: how large it is here; None if it cannot be counted.
+        counts: how large it is here; None if it cannot be counted.
         problem: why it cannot be read although no file is missing.
     """
 
     dataset: DataSet
     missing: tuple[str, ...] = ()
-    found: Counts | None = None
+    counts: Counts | None = None
     problem: str | None = None
 
     @property
@@ -75,7 +75,7 @@ def describe(dataset: DataSet, directory: Path | None) -> Facts:
             return Facts(dataset, missing)
         if dataset.name not in READERS:
             return Facts(dataset)
-        return Facts(dataset, found=_count(READERS[dataset.name](), directory))
+        return Facts(dataset, counts=_count(READERS[dataset.name](), directory))
     except (DataError, OSError, ImportError) as error:
         return Facts(dataset, problem=str(error))
 
@@ -130,7 +130,7 @@ def _as_json(facts: list[Facts], directory: Path | None) -> dict[str, Any]:
                 "there": fact.there,
                 "missing": fact.missing,
                 "problem": fact.problem,
-                "found": None if fact.found is None else asdict(fact.found),
+                "counts": None if fact.counts is None else asdict(fact.counts),
                 "paper": None if fact.dataset.paper is None else asdict(fact.dataset.paper),
                 "origin": fact.dataset.origin,
                 "license": fact.dataset.license,
@@ -147,7 +147,7 @@ def _show(facts: list[Facts], directory: Path | None) -> None:
     for name in ("devices", "train", "test", "median", "max", "min"):
         table.add_column(name, justify="right")
     for fact in facts:
-        table.add_row(fact.dataset.name, _state(fact), *_numbers(fact.found))
+        table.add_row(fact.dataset.name, _state(fact), *_numbers(fact.counts))
         if fact.dataset.paper is not None:
             table.add_row("", "paper", *_numbers(fact.dataset.paper))
     console.print(table)
@@ -185,8 +185,8 @@ def _state(fact: Facts) -> str:
 def _numbers(counts: Counts | None) -> list[str]:
     if counts is None:
         return []
-    whole = (counts.devices, counts.train, counts.test, counts.median, counts.max, counts.min)
-    return [f"{number:,.10g}" for number in whole]
+    numbers = (counts.devices, counts.train, counts.test, counts.median, counts.max, counts.min)
+    return [f"{number:,.10g}" for number in numbers]
 
 
 @data.command()

@@ -85,13 +85,13 @@ def learn(out: Path, *, fresh: bool = False, **changes: Any) -> list[Curve]:
 
 def tabulate(curves: list[Curve]) -> Table:
     """The accuracies at the end."""
-    found = {(curve.aggregator, curve.corruption): curve for curve in curves}
+    by_case = {(curve.aggregator, curve.corruption): curve for curve in curves}
     table = Table(title="Test accuracy, a quarter of the data corrupted")
     table.add_column("")
     for corruption in (CLEAN, *CORRUPTIONS):
         table.add_column(CORRUPTIONS.get(corruption, "no corruption"), justify="right")
     for aggregator, name in NAMES.items():
-        cells = [found.get((aggregator, corruption)) for corruption in (CLEAN, *CORRUPTIONS)]
+        cells = [by_case.get((aggregator, corruption)) for corruption in (CLEAN, *CORRUPTIONS)]
         table.add_row(name, *(_cell(curve) for curve in cells))
     return table
 

@@ -12,7 +12,7 @@ from rfa.lab.datasets.cache import load
 from rfa.lab.settings.config import resolve, run_name
 from rfa.lab.simulation.rounds import LocalEngine, State, play_round
 from rfa.lab.training.devices import Devices
-from rfa.lab.training.pool import hire
+from rfa.lab.training.pool import open_pool
 from tests import tiny
 from tests.lab.runs.test_run import Silent, do, results
 from tests.lab.simulation.lab import play, tiny_devices
@@ -67,8 +67,8 @@ def test_workers_agree_with_one_process(corruption: str) -> None:
     settings = resolve({"task": "tests.tiny:TASK", "corruption": corruption, **RANDOM})
     devices = Devices(settings, tiny.TASK, load(tiny.TASK.reader, None))
     wanted, _, local = play(devices, 3)
-    with hire(devices, 2) as crew:
-        engine = LocalEngine(devices, crew)
+    with open_pool(devices, 2) as pool:
+        engine = LocalEngine(devices, pool)
         state = State(0, devices.initial())
         for _ in range(3):
             state, _ = play_round(state, devices, engine)

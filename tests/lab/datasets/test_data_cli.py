@@ -96,10 +96,10 @@ def test_without_a_directory_everything_is_missing_but_what_is_made() -> None:
     assert listed["at"] is None
     assert listed["sent140"]["missing"] == ["sent140.parquet", "glove.6B.50d.txt"]
     assert listed["emnist"]["paper"]["devices"] == 1000
-    assert listed["emnist"]["found"] is None
+    assert listed["emnist"]["counts"] is None
     assert not listed["emnist"]["there"]
     assert listed["glyphs"]["there"]
-    assert listed["glyphs"]["found"]["devices"] == 1000
+    assert listed["glyphs"]["counts"]["devices"] == 1000
     assert "No data directory is set" in run().output
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from rfa.lab.datasets.dataset import DataError
 from rfa.lab.datasets.download import DownloadError
-from rfa.lab.datasets.partial import Part, locked
+from rfa.lab.datasets.partial import PartialFile, locked
 from tests.lab.datasets.server import (
     BODY,
     HALF,
@@ -137,7 +137,7 @@ def test_a_part_of_another_address_or_without_a_note_is_not_continued(
     server: Server, target: Path
 ) -> None:
     target.parent.mkdir()
-    part = Part(target)
+    part = PartialFile(target)
     server.script = honest({"/file": BODY})
     for note in (json.dumps({"url": "http://else", "validator": TAG}), "{", "[]", "{}"):
         part.path.write_bytes(OTHER[:HALF])
@@ -152,7 +152,7 @@ def test_a_part_of_another_address_or_without_a_note_is_not_continued(
 
 def test_a_whole_part_needs_no_request(server: Server, target: Path) -> None:
     target.parent.mkdir()
-    with Part(target).begin(server.url(), TAG, len(BODY)) as out:
+    with PartialFile(target).begin(server.url(), TAG, len(BODY)) as out:
         out.write(BODY)
     fetch(server, target)
     assert target.read_bytes() == BODY
@@ -228,7 +228,7 @@ def test_an_interrupt_leaves_a_part_to_go_on_from(server: Server, target: Path) 
     with pytest.raises(KeyboardInterrupt):
         fetch(server, target, on_progress=interrupt)
     assert leftovers(target) == ["file.bin.part", "file.bin.part.json"]
-    begun = Part(target).size()
+    begun = PartialFile(target).size()
     assert begun > 0
     fetch(server, target)
     assert target.read_bytes() == BODY

@@ -13,7 +13,7 @@ import pytest
 
 from rfa.lab.datasets import web
 from rfa.lab.datasets.download import DownloadError, download
-from rfa.lab.datasets.partial import Part
+from rfa.lab.datasets.partial import PartialFile
 from tests.lab.datasets.server import (
     BODY,
     HALF,
@@ -124,7 +124,7 @@ def test_a_full_disk(server: Server, target: Path, monkeypatch: pytest.MonkeyPat
         raise OSError(errno.ENOSPC, "No space left on device")
 
     server.play(whole(BODY))
-    monkeypatch.setattr(Part, "begin", full)
+    monkeypatch.setattr(PartialFile, "begin", full)
     said = refused(server, target)
     assert "No space left" in said
     assert str(target) in said
@@ -139,5 +139,5 @@ def test_a_place_that_cannot_be_written(server: Server, tmp_path: Path) -> None:
 
 
 def test_only_http_is_known_to_the_opener() -> None:
-    with pytest.raises(web.PassingError, match="unknown url type"):
+    with pytest.raises(web.TransientError, match="unknown url type"):
         web.ask("file:///etc/hostname", {}, 1.0)

@@ -81,9 +81,9 @@ def ending(
         rounds=ROUNDS,
         max_norm=0,
     )
-    state, _, crew = play(devices, ROUNDS)
+    state, _, engine = play(devices, ROUNDS)
     share = devices.weights[devices.is_corrupted].sum() / devices.weights.sum()
-    return Ending(evaluate(state, crew).test_accuracy, state.model, state.dropped, float(share))
+    return Ending(evaluate(state, engine).test_accuracy, state.model, state.dropped, float(share))
 
 
 def off(seed: int, aggregator: str, corruption: str, rho: float = RHO) -> float:

@@ -23,7 +23,7 @@ from tests.lab.runs.test_run import Silent
 
 
 class Notes:
-    """An overseer that remembers."""
+    """An observer that remembers."""
 
     def __init__(self) -> None:
         self.begun: list[str] = []

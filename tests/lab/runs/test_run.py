@@ -25,7 +25,7 @@ COMMAND = [sys.executable, "-m", "rfa", "run", "tests.tiny:TASK", "--json", "--w
 
 
 class Silent:
-    """A watcher that keeps what it sees, and may stop the run."""
+    """An observer that keeps what it sees, and may stop the run."""
 
     def __init__(self, stop: int = -1) -> None:
         self.stop, self.rounds, self.evaluations = stop, list[int](), list[Any]()
@@ -45,11 +45,11 @@ class Silent:
         self.evaluations.append(evaluation)
 
 
-def do(out: Path, watcher: Silent | None = None, **values: Any) -> dict[str, Any]:
+def do(out: Path, observer: Silent | None = None, **values: Any) -> dict[str, Any]:
     how = {name: values.pop(name) for name in ("fresh", "checkpoint_every") if name in values}
     settings = resolve({"task": "tests.tiny:TASK", **values})
     options = running.Options(out=out, workers=1, **how)
-    return running.run(settings, options, watcher or Silent())
+    return running.run(settings, options, observer or Silent())
 
 
 def results(out: Path, run: str) -> list[Any]:
@@ -64,13 +64,13 @@ def results(out: Path, run: str) -> list[Any]:
 
 
 def test_what_a_run_leaves(tmp_path: Path) -> None:
-    watcher = Silent()
+    observer = Silent()
     authors: dict[str, Any] = {"nu": 1e-6, "start": "mean"}
-    row = do(tmp_path, watcher, corruption="omniscient", rho=0.2, rounds=10, **authors)
+    row = do(tmp_path, observer, corruption="omniscient", rho=0.2, rounds=10, **authors)
     assert (row["status"], row["rounds"], row["oracle_calls"]) == ("finished", 10, 30)
     assert row["corrupted_devices"] > 0
-    assert [evaluation.round for evaluation in watcher.evaluations] == [0, 4, 8, 10]
-    assert row["test_accuracy"] == watcher.evaluations[-1].test_accuracy
+    assert [evaluation.round for evaluation in observer.evaluations] == [0, 4, 8, 10]
+    assert row["test_accuracy"] == observer.evaluations[-1].test_accuracy
     with Store(tmp_path) as store:
         rounds = store.table("rounds", run=row["run"])
         evaluations = store.table("evaluations", run=row["run"])
@@ -102,9 +102,9 @@ def test_interrupted_and_gone_on_with_is_the_same_to_the_bit(
     for stop in (1, 5, 8, 11):
         with pytest.raises(KeyboardInterrupt):
             do(tmp_path / "parts", Silent(stop), checkpoint_every=3, **values)
-    watcher = Silent()
-    again = do(tmp_path / "parts", watcher, checkpoint_every=3, **values)
-    assert watcher.rounds[0] == 10  # from the checkpoint after round 9
+    observer = Silent()
+    again = do(tmp_path / "parts", observer, checkpoint_every=3, **values)
+    assert observer.rounds[0] == 10  # from the checkpoint after round 9
     assert again["model_sha256"] == whole["model_sha256"]
     assert results(tmp_path / "parts", again["run"]) == results(tmp_path / "whole", whole["run"])
 
@@ -158,11 +158,11 @@ def _workers_of(folder: Path) -> list[str]:
 
 def test_a_run_that_is_done_is_not_done_again(tmp_path: Path) -> None:
     first = do(tmp_path, rounds=3)
-    watcher = Silent()
-    assert do(tmp_path, watcher, rounds=3) == first
-    assert watcher.rounds == []
-    fresh = do(tmp_path, watcher, rounds=3, fresh=True)
-    assert watcher.rounds == [1, 2, 3]
+    observer = Silent()
+    assert do(tmp_path, observer, rounds=3) == first
+    assert observer.rounds == []
+    fresh = do(tmp_path, observer, rounds=3, fresh=True)
+    assert observer.rounds == [1, 2, 3]
     assert fresh["model_sha256"] == first["model_sha256"]
 
 

@@ -45,8 +45,8 @@ def tiny_devices(**values: Any) -> Devices:
 
 
 def play(devices: Devices, rounds: int) -> tuple[State, list[Any], LocalEngine]:
-    crew: Any = InProcess(devices)
-    engine = LocalEngine(devices, crew)
+    pool: Any = InProcess(devices)
+    engine = LocalEngine(devices, pool)
     state = State(0, devices.initial())
     facts: list[Any] = []
     for _ in range(rounds):

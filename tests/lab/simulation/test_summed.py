@@ -135,7 +135,7 @@ def test_a_group_that_is_lost_does_not_end_the_round(
 def test_the_radius_becomes_half_the_median_distance() -> None:
     devices = tiny_devices(aggregator="rfa-one-step", devices_per_round=24)
     state, _, engine = play(devices, 25)
-    updates = engine.crew.train(state.model, state.round, devices.sample(state.round))
+    updates = engine.pool.train(state.model, state.round, devices.sample(state.round))
     half = float(np.median(np.linalg.norm(updates, axis=1))) / 2
     assert 0.7 < state.radius.nu / half < 1.4
 

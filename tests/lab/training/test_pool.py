@@ -10,17 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rfa.lab.processes import WorkerError
 from rfa.lab.simulation.rounds import LocalEngine, State, evaluate, play_round
 from rfa.lab.training.personal import NEVER, PersonalFile, Places
-from rfa.lab.training.pool import WorkerError, hire
+from rfa.lab.training.pool import open_pool
 from tests.lab.simulation.lab import play, tiny_devices
 
 
 def play_with(devices: Any, workers: int, rounds: int, personal: Path | None = None) -> Any:
     state = State(0, devices.initial())
     places = Places.none(devices.count) if personal else None
-    with hire(devices, workers, personal=personal) as crew:
-        engine = LocalEngine(devices, crew, places)
+    with open_pool(devices, workers, personal=personal) as pool:
+        engine = LocalEngine(devices, pool, places)
         for _ in range(rounds):
             state, _ = play_round(state, devices, engine)
         return state, evaluate(state, engine)
@@ -67,13 +68,13 @@ def test_a_corruption_that_fails_is_named(corruption: str, says: str) -> None:
 def test_a_worker_that_is_killed_is_named() -> None:
     devices = tiny_devices()
     state = State(0, devices.initial())
-    with hire(devices, 2) as crew:
-        victim: Any = crew._free.get()  # pyright: ignore[reportPrivateUsage]
-        crew._free.put(victim)  # pyright: ignore[reportPrivateUsage]
-        crew._free.get()  # the other one: the dead one has all the work to do  # pyright: ignore[reportPrivateUsage]
+    with open_pool(devices, 2) as pool:
+        victim: Any = pool._free.get()  # pyright: ignore[reportPrivateUsage]
+        pool._free.put(victim)  # pyright: ignore[reportPrivateUsage]
+        pool._free.get()  # the other one: the dead one has all the work to do  # pyright: ignore[reportPrivateUsage]
         os.kill(victim._process.pid, signal.SIGKILL)
         with pytest.raises(WorkerError, match="was killed by signal 9: start the run again"):
-            play_round(state, devices, LocalEngine(devices, crew))
+            play_round(state, devices, LocalEngine(devices, pool))
 
 
 def test_no_file_is_left_behind_and_no_process(
@@ -81,8 +82,8 @@ def test_no_file_is_left_behind_and_no_process(
 ) -> None:
     monkeypatch.setattr("rfa.lab.training.pool.SHARED_MEMORY", tmp_path)
     devices = tiny_devices()
-    with hire(devices, 2) as crew:
-        workers: list[Any] = [crew._free.get() for _ in range(2)]  # pyright: ignore[reportPrivateUsage]
+    with open_pool(devices, 2) as pool:
+        workers: list[Any] = [pool._free.get() for _ in range(2)]  # pyright: ignore[reportPrivateUsage]
         assert not list(tmp_path.iterdir())
     assert all(worker._process.returncode is not None for worker in workers)
 
@@ -110,8 +111,8 @@ def test_what_a_checkpoint_uses_is_never_written_to(tmp_path: Path) -> None:
 
 def test_the_work_is_shared_out_evenly() -> None:
     devices = tiny_devices()
-    with hire(devices, 2) as crew:
-        parts: list[list[int]] = crew._share_out(range(24))  # pyright: ignore[reportPrivateUsage]
+    with open_pool(devices, 2) as pool:
+        parts: list[list[int]] = pool._share_out(range(24))  # pyright: ignore[reportPrivateUsage]
     assert sorted(device for part in parts for device in part) == list(range(24))
     costs = [sum(devices.cost(device) for device in part) for part in parts]
     assert max(costs) < 2 * sum(costs) / len(costs)

@@ -21,7 +21,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from rfa.lab.datasets.dataset import DataError, Index, Plan, Population, Reader, arrange
+from rfa.lab.datasets.dataset import Arrangement, DataError, Index, Population, Reader, arrange
 
 Progress: TypeAlias = Callable[[str], None]
 
@@ -57,12 +57,12 @@ def locate(reader: Reader, directory: Path | None) -> dict[str, Path]:
     if directory is None:
         msg = f"no data directory is set, so {_list(reader.files)} cannot be found: {remedy}"
         raise DataError(msg)
-    found = {entry: _first(directory, entry) for entry in reader.files}
-    missing = [entry for entry, path in found.items() if path is None]
+    paths = {entry: _first(directory, entry) for entry in reader.files}
+    missing = [entry for entry, path in paths.items() if path is None]
     if missing:
         msg = f"{directory} has no {_list(missing)}: {remedy}"
         raise DataError(msg)
-    return {entry: path for entry, path in found.items() if path is not None}
+    return {entry: path for entry, path in paths.items() if path is not None}
 
 
 def load(
@@ -142,20 +142,20 @@ def _open(reader: Reader, entry: Path) -> Population | None:
     except (OSError, ValueError, EOFError):
         return None
     sizes = np.diff(offsets)
-    whole = (
+    complete = (
         len(names) == len(sizes) == len(train)
         and x.shape == (offsets[-1], *reader.shape)
         and x.dtype == np.dtype(reader.dtype)
         and y.shape == (offsets[-1],)
         and bool(((train > 0) & (train < sizes)).all())
     )
-    return Population(names, x, y, offsets, train) if whole else None
+    return Population(names, x, y, offsets, train) if complete else None
 
 
 def _build(
     reader: Reader, paths: Mapping[str, Path], entry: Path, iid: bool, tell: Progress
 ) -> None:
-    with _workshop(entry.parent) as folder:
+    with _building_folder(entry.parent) as folder:
         tell(f"{reader.name}: looking for the devices")
         index = reader.index(paths)
         plan = arrange(reader, index, iid=iid)
@@ -167,7 +167,7 @@ def _build(
 
 
 def _write(
-    reader: Reader, paths: Mapping[str, Path], index: Index, plan: Plan, folder: Path
+    reader: Reader, paths: Mapping[str, Path], index: Index, plan: Arrangement, folder: Path
 ) -> None:
     shape = (plan.total, *reader.shape)
     x = np.lib.format.open_memmap(folder / "x.npy", "w+", np.dtype(reader.dtype), shape)
@@ -183,7 +183,7 @@ def _write(
 
 
 @contextmanager
-def _workshop(root: Path) -> Generator[Path, None, None]:
+def _building_folder(root: Path) -> Generator[Path, None, None]:
     """A folder beside the entries, for one that is being built; gone at the end."""
     folder = root / f".building-{uuid.uuid4().hex}"
     try:
@@ -196,7 +196,7 @@ def _workshop(root: Path) -> Generator[Path, None, None]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _check_space(reader: Reader, plan: Plan, folder: Path) -> None:
+def _check_space(reader: Reader, plan: Arrangement, folder: Path) -> None:
     """Refuse to begin what the disk cannot hold: a full one would kill who writes to a map."""
     needed = plan.total * (int(np.prod(reader.shape)) * np.dtype(reader.dtype).itemsize + 8)
     free = shutil.disk_usage(folder).free
@@ -212,7 +212,7 @@ def _place(reader: Reader, folder: Path, entry: Path) -> None:
     """Move what was built into place, unless somebody was faster; what is damaged goes."""
     if _open(reader, entry) is not None:
         return
-    with _workshop(entry.parent) as away:
+    with _building_folder(entry.parent) as away:
         with suppress(FileNotFoundError):
             entry.rename(away / entry.name)
         try:

@@ -112,7 +112,7 @@ class Population:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Arrangement:
     """Which devices of a source are kept, and where their examples shall lie.
 
     Attributes:
@@ -133,7 +133,7 @@ class Plan:
         return int(self.offsets[-1])
 
 
-def arrange(reader: Reader, index: Index, *, iid: bool = False) -> Plan:
+def arrange(reader: Reader, index: Index, *, iid: bool = False) -> Arrangement:
     """Put the devices that are large enough in a random order, and the examples within each.
 
     The order is the same for everybody, and does not follow the source's order of devices, so
@@ -158,7 +158,7 @@ def arrange(reader: Reader, index: Index, *, iid: bool = False) -> Plan:
     offsets = np.concatenate([[0], np.cumsum(sizes[kept])]).astype(np.int64)
     train = np.rint(reader.train_share * sizes[kept]).astype(np.int64)
     names = [index.names[int(d)] for d in kept]
-    return Plan(names, offsets, np.clip(train, 1, sizes[kept] - 1), dest)
+    return Arrangement(names, offsets, np.clip(train, 1, sizes[kept] - 1), dest)
 
 
 def lab_module(name: str) -> Any:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
 from rfa.lab.datasets import web
-from rfa.lab.datasets.partial import DownloadError, Part, Version, locked
+from rfa.lab.datasets.partial import DownloadError, PartialFile, Version, locked
 
 __all__ = ["Check", "DownloadError", "Progress", "download"]
 
@@ -30,7 +30,7 @@ CHUNK = 1 << 18
 @dataclass(frozen=True)
 class _Job:
     url: str
-    part: Part
+    part: PartialFile
     size: int | None
     timeout: float
     on_progress: Progress | None
@@ -69,11 +69,11 @@ def download(  # noqa: PLR0913
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with locked(target):
-            job = _Job(url, Part(target), size, timeout, on_progress)
+            job = _Job(url, PartialFile(target), size, timeout, on_progress)
             _transfer(job, attempts, pause)
             _verify(job, sha256, check)
             job.part.finish(target)
-    except OSError as error:  # those of the network have become PassingError
+    except OSError as error:  # those of the network have become TransientError
         hint = "Make room there, or choose another place; the same call again then goes on"
         msg = f"{url} cannot be written to {target}: {error}. {hint}"
         raise DownloadError(msg) from error
@@ -83,8 +83,8 @@ def _transfer(job: _Job, attempts: int, pause: Callable[[float], None]) -> None:
     for attempt in range(1, attempts + 1):
         try:
             _attempt(job)
-        except web.PassingError as error:
-            if error.anew:
+        except web.TransientError as error:
+            if error.restart:
                 job.part.drop()
             if attempt == attempts:
                 msg = f"{job.url} failed {attempts} times, at last because {error}. {_kept(job)}"
@@ -112,7 +112,7 @@ def _attempt(job: _Job) -> None:
         if response.status == HTTPStatus.PARTIAL_CONTENT:
             total = _continued(response, version, done)
             _refuse_size(job, total)
-            out = job.part.go_on()
+            out = job.part.append()
         else:
             done, total = 0, web.number(response.headers.get("Content-Length"))
             _refuse_size(job, total)
@@ -131,7 +131,7 @@ def _continued(response: Any, version: Version | None, done: int) -> int | None:
     )
     if not same or start != done:
         msg = "the server went on with another file, or at another place, than asked for"
-        raise web.PassingError(msg, 0.0, anew=True)
+        raise web.TransientError(msg, 0.0, restart=True)
     return total
 
 
@@ -151,7 +151,7 @@ def _receive(job: _Job, response: Any, out: BinaryIO, so_far: tuple[int, int | N
             job.on_progress(done, total)
     if total is not None and done < total:
         msg = f"the connection ended after {done} of {total} bytes"
-        raise web.PassingError(msg)
+        raise web.TransientError(msg)
 
 
 def _read(response: Any, done: int) -> bytes:
@@ -159,7 +159,7 @@ def _read(response: Any, done: int) -> bytes:
         return response.read1(CHUNK)
     except (OSError, http.client.HTTPException) as error:
         msg = f"the connection broke after {done} bytes ({web.name_of(error)})"
-        raise web.PassingError(msg) from error
+        raise web.TransientError(msg) from error
 
 
 def _verify(job: _Job, sha256: str | None, check: Check | None) -> None:

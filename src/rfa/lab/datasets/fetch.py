@@ -176,15 +176,15 @@ def _listed(source: Source, split: str, path: Path) -> Sequence[str]:
     download(source.url, path)
     try:
         listing: Any = json.loads(path.read_text("utf-8"))
-        found: list[Any] = [config[split] for config in listing.values() if split in config]
+        splits: list[Any] = [config[split] for config in listing.values() if split in config]
     except (ValueError, AttributeError, TypeError):
-        found = []
+        splits = []
     path.unlink()
-    urls = cast("list[Any]", found[0]) if len(found) == 1 and isinstance(found[0], list) else []
+    urls = cast("list[Any]", splits[0]) if len(splits) == 1 and isinstance(splits[0], list) else []
     if not urls or not all(isinstance(url, str) for url in urls):
         msg = (
             f"{source.url} should list the parquet files of one split {split!r}, but lists "
-            f"{len(found)} such splits. Get {source.file} by hand: see the page of the data set"
+            f"{len(splits)} such splits. Get {source.file} by hand: see the page of the data set"
         )
         raise DownloadError(msg)
     return urls

@@ -32,7 +32,7 @@ class Version:
     total: int | None
 
 
-class Part:
+class PartialFile:
     """The part of `target` that has arrived, in `<target>.part`; `<target>.part.json` says of what.
 
     The note is written before the first byte, and after the bytes of any other version are gone,
@@ -71,7 +71,7 @@ class Part:
             self._note.write_text(json.dumps(asdict(Version(url, validator, total))), "utf-8")
         return self.path.open("wb")
 
-    def go_on(self) -> BinaryIO:
+    def append(self) -> BinaryIO:
         """Open for what follows after what has arrived."""
         return self.path.open("ab")
 

@@ -1,4 +1,4 @@
-"""Ask a web server for a file, and sort its failures into those that pass and those that stay."""
+"""Ask a web server for a file, and tell failures that pass from those that stay."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rfa.lab.datasets.partial import DownloadError
 from rfa.lab.errors import LabError
 
 LONGEST_PAUSE = 60.0
-PASSING = {
+TRANSIENT = {
     HTTPStatus.REQUEST_TIMEOUT,
     HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
     HTTPStatus.TOO_MANY_REQUESTS,
@@ -28,18 +28,18 @@ PASSING = {
 }
 
 
-class PassingError(LabError):
+class TransientError(LabError):
     """It failed, but may well succeed the next time.
 
     Attributes:
         pause: how many seconds to wait before; None for as long as usual.
-        anew: whether what has arrived so far is of no use.
+        restart: whether what has arrived so far is of no use.
     """
 
-    def __init__(self, reason: str, pause: float | None = None, *, anew: bool = False) -> None:
+    def __init__(self, reason: str, pause: float | None = None, *, restart: bool = False) -> None:
         super().__init__(reason)
         self.pause = pause
-        self.anew = anew
+        self.restart = restart
 
 
 def check_url(url: str) -> None:
@@ -82,7 +82,7 @@ def ask(url: str, headers: dict[str, str], timeout: float) -> Any:
     """The server's answer: 200 or 206, with the file or a part of it, as it is.
 
     Raises:
-        PassingError: if it may work the next time.
+        TransientError: if it may work the next time.
         DownloadError: if it will not.
     """
     request = urllib.request.Request(url, headers=headers)  # noqa: S310 (the opener knows no other)
@@ -121,22 +121,22 @@ def _opener() -> urllib.request.OpenerDirector:
 
 def _status_failure(url: str, error: urllib.error.HTTPError) -> Exception:
     said = f"the server answered {error.code} {error.reason}".replace("\n", " ")
-    if error.code not in PASSING:
+    if error.code not in TRANSIENT:
         hint = "The file may have moved, or need an account: see the page of the data set"
         return DownloadError(f"{url}: {said}. {hint}")
     if error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
-        return PassingError(said, 0.0, anew=True)
+        return TransientError(said, 0.0, restart=True)
     wait = _retry_after(error.headers.get("Retry-After"))
     if wait is not None and wait > LONGEST_PAUSE:
         return DownloadError(f"{url}: {said} and asks to come back in {wait:.0f} s")
-    return PassingError(said, wait)
+    return TransientError(said, wait)
 
 
 def _connection_failure(url: str, reason: object) -> Exception:
     if isinstance(reason, ssl.SSLCertVerificationError):
         hint = "Check the clock and the certificates of this computer"
         return DownloadError(f"{url} cannot be trusted: {reason}. {hint}")
-    return PassingError(f"the server cannot be reached or does not answer ({name_of(reason)})")
+    return TransientError(f"the server cannot be reached or does not answer ({name_of(reason)})")
 
 
 def _retry_after(value: str | None) -> float | None:
@@ -170,10 +170,10 @@ def web_page(url: str) -> DownloadError:
 def content_range(response: Any) -> tuple[int | None, int | None]:
     """Where the part that came starts, and how large the whole file is."""
     value = response.headers.get("Content-Range", "").strip()
-    found = re.fullmatch(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)", value)
-    if found is None:
+    match = re.fullmatch(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)", value)
+    if match is None:
         return None, None
-    start, last, total = found.groups()
+    start, last, total = match.groups()
     return int(start), int(last) + 1 if total == "*" else int(total)
 
 

@@ -27,7 +27,7 @@ from rfa.lab.simulation.aggregation import aggregate, outcome_of
 from rfa.lab.simulation.outcome import Outcome
 from rfa.lab.simulation.rounds import Evaluation, Facts, State
 from rfa.lab.training.devices import Devices, Tally
-from rfa.lab.training.pool import Crew
+from rfa.lab.training.pool import WorkerPool
 
 LOG = logging.getLogger("flwr")
 app = ServerApp()
@@ -47,7 +47,7 @@ def main(grid: Grid, context: Context) -> None:
                 fresh=bool(config["fresh"]),
             ),
             Log(),
-            lambda devices, crew: FlowerEngine(devices, crew, grid, float(config["timeout"])),
+            lambda devices, pool: FlowerEngine(devices, pool, grid, float(config["timeout"])),
         )
     except Exception as error:
         print(FAILED + json.dumps(f"{error}"), flush=True)
@@ -82,13 +82,13 @@ class FlowerEngine:
 
     Attributes:
         devices: the devices of the lab.
-        crew: workers on the server's machine, which evaluate a model without u_i.
+        pool: workers on the server's machine, which evaluate a model without u_i.
         grid: Flower's grid.
         timeout: seconds to wait for an answer.
     """
 
     devices: Devices
-    crew: Crew
+    pool: WorkerPool
     grid: Grid
     timeout: float
 
@@ -106,7 +106,7 @@ class FlowerEngine:
         """How well the model serves each device: here, or where their u_i are."""
         everyone = list(range(self.devices.count))
         if not self.devices.settings.personalize:
-            return self.crew.evaluate(state.model)
+            return self.pool.evaluate(state.model)
         found: dict[int, Tally] = {}
         homes = self._homes(everyone)
         shares = {

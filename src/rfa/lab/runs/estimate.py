@@ -76,9 +76,9 @@ def pace(rows: Sequence[Mapping[str, Any]]) -> float:
 
     Runs whose settings this version does not know are left out.
     """
-    known = [_ratio(row) for row in rows if row["status"] == "finished"]
-    found = [ratio for ratio in known if ratio is not None]
-    return statistics.median(found) if found else 1.0
+    ratios = [_ratio(row) for row in rows if row["status"] == "finished"]
+    known = [ratio for ratio in ratios if ratio is not None]
+    return statistics.median(known) if known else 1.0
 
 
 def in_words(total: float) -> str:

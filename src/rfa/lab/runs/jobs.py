@@ -9,27 +9,23 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
-import os
 import queue
-import subprocess
-import sys
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from rfa._threads import cores
 from rfa.lab.datasets.cache import load
 from rfa.lab.datasets.dataset import DataError
+from rfa.lab.processes import AskedProcess, WorkerError
 from rfa.lab.runs.estimate import pace, seconds
 from rfa.lab.runs.run import Digest, Options, begin_digest, finish_digest
 from rfa.lab.runs.store import Store
 from rfa.lab.settings.config import run_name
 from rfa.lab.settings.settings import Settings
 from rfa.lab.tasks.registry import find_task
-from rfa.lab.training.pool import ONE_THREAD
 
 DONE = ("finished", "diverged")
 
@@ -78,8 +74,8 @@ class _SameData:
         return self._begun[key]
 
 
-class Overseer(Protocol):
-    """Whoever wants to know how many runs go."""
+class SweepObserver(Protocol):
+    """What is told how many runs go."""
 
     def on_begin(self, settings: Settings) -> None:
         """A run begins."""
@@ -110,23 +106,28 @@ def plan_work(runs: Iterable[Settings], options: Options, at_once: int = 0) -> W
     return Work(todo, len(unique) - len(todo), total, slots)
 
 
-def do_work(work: Work, options: Options, overseer: Overseer) -> dict[str, str]:
-    """Do all runs; the problems of those that could not be done, by their names."""
+def do_work(work: Work, options: Options, observer: SweepObserver) -> dict[str, str]:
+    """Do all runs, and return the problems of those that could not be done, by their names."""
     waiting: queue.SimpleQueue[Settings] = queue.SimpleQueue()
     for settings in work.todo:
         waiting.put(settings)
     problems: dict[str, str] = {}
     workers = max(1, cores() // work.at_once)
-    order = {
+    how = {
         "out": str(options.out),
         "data": options.data and str(options.data),
         "workers": options.workers or workers,
         "checkpoint_every": options.checkpoint_every,
         "fresh": options.fresh,
     }
-    with _processes(work.at_once) as processes, ThreadPoolExecutor(work.at_once) as threads:
+    with contextlib.ExitStack() as stack:
+        processes = [
+            stack.enter_context(AskedProcess("rfa.lab.runs.job", "its process"))
+            for _ in range(work.at_once)
+        ]
+        threads = stack.enter_context(ThreadPoolExecutor(work.at_once))
         loops = [
-            threads.submit(_serve, process, waiting, order, overseer, problems)
+            threads.submit(_feed, process, waiting, how, observer, problems)
             for process in processes
         ]
         try:
@@ -139,94 +140,29 @@ def do_work(work: Work, options: Options, overseer: Overseer) -> dict[str, str]:
     return problems
 
 
-def _serve(
-    process: _Process,
+def _feed(
+    process: AskedProcess,
     waiting: queue.SimpleQueue[Settings],
-    order: Mapping[str, Any],
-    overseer: Overseer,
+    how: Mapping[str, Any],
+    observer: SweepObserver,
     problems: dict[str, str],
 ) -> None:
-    """Give one process run after run until none waits."""
-    while True:
+    """Give a process run after run until none waits; one that dies is started again."""
+    while not process.ended:
         try:
             settings = waiting.get_nowait()
         except queue.Empty:
             return
-        overseer.on_begin(settings)
-        whole = {**order, "settings": dataclasses.asdict(settings)}
-        problem = process.do(whole, lambda done, s=settings: overseer.on_progress(s, done))
+        observer.on_begin(settings)
+        problem = ""
+        try:
+            process.ask(
+                {**how, "settings": dataclasses.asdict(settings)},
+                lambda done, settings=settings: observer.on_progress(settings, done),
+            )
+        except WorkerError as error:
+            problem = problems[run_name(settings)] = str(error)
         if process.ended:
             return
-        if problem:
-            problems[run_name(settings)] = problem
-        overseer.on_end(settings, problem)
-
-
-@dataclass
-class _Process:
-    """One process that does runs."""
-
-    process: subprocess.Popen[str]
-    ended: bool = False
-
-    def do(self, order: Mapping[str, Any], tell: Callable[[float], None]) -> str:
-        """Give an order and follow it to its end; what was the problem, if any."""
-        rounds = order["settings"]["rounds"]
-        with contextlib.suppress(OSError, ValueError):  # it died, or was ended meanwhile
-            stdin, stdout = self.process.stdin, self.process.stdout
-            if stdin is not None and stdout is not None:
-                stdin.write(json.dumps(order) + "\n")
-                stdin.flush()
-                for line in stdout:
-                    answer = cast("dict[str, Any]", json.loads(line))
-                    if "round" in answer:
-                        tell(answer["round"] / rounds)
-                    if "done" in answer:
-                        return ""
-                    if "error" in answer:
-                        return str(answer["error"])
-        if not self.ended:
-            self.process.kill()  # it is gone, or says what nobody understands
-            code = self.process.wait()
-            self._close()
-            self.process = _start()
-            return f"its process ended with code {code}: start again to go on"
-        return "ended"
-
-    def end(self) -> None:
-        """End the process, whatever it is doing."""
-        self.ended = True
-        self.process.kill()
-        self.process.wait()
-
-    def close(self) -> None:
-        """End the process, and its streams, which nobody may be using."""
-        self.end()
-        self._close()
-
-    def _close(self) -> None:
-        for stream in (self.process.stdin, self.process.stdout):
-            if stream is not None:
-                with contextlib.suppress(OSError):
-                    stream.close()
-
-
-@contextlib.contextmanager
-def _processes(count: int) -> Generator[list[_Process]]:
-    processes = [_Process(_start()) for _ in range(count)]
-    try:
-        yield processes
-    finally:
-        for process in processes:
-            process.close()
-
-
-def _start() -> subprocess.Popen[str]:
-    path = os.pathsep.join(part or str(Path.cwd()) for part in sys.path)
-    return subprocess.Popen(
-        [sys.executable, "-m", "rfa.lab.runs.job"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | ONE_THREAD | {"PYTHONPATH": path},
-    )
+        process.restart_if_dead()
+        observer.on_end(settings, problem)

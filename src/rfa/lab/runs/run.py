@@ -43,7 +43,7 @@ from rfa.lab.simulation.rounds import (
 from rfa.lab.tasks.registry import find_task
 from rfa.lab.training.devices import Devices
 from rfa.lab.training.personal import PersonalFile, Places
-from rfa.lab.training.pool import Crew, hire
+from rfa.lab.training.pool import WorkerPool, open_pool
 
 VERSION = importlib.metadata.version("rfa")
 CHECKPOINT, PERSONAL = "checkpoint.npz", "personal.f32"
@@ -84,8 +84,8 @@ class Digest(Protocol):
         ...
 
 
-class Watcher(Protocol):
-    """Whoever wants to know how a run goes."""
+class RunObserver(Protocol):
+    """What is told how a run goes."""
 
     def on_status(self, text: str) -> None:
         """Something that takes time begins."""
@@ -104,19 +104,22 @@ class Watcher(Protocol):
         ...
 
 
-MakeEngine = Callable[[Devices, Crew], Engine]
+MakeEngine = Callable[[Devices, WorkerPool], Engine]
 
 
 def run(
-    settings: Settings, options: Options, watcher: Watcher, elsewhere: MakeEngine | None = None
+    settings: Settings,
+    options: Options,
+    observer: RunObserver,
+    make_engine: MakeEngine | None = None,
 ) -> dict[str, Any]:
     """Do a run, or what is left of it, and return its row of the store.
 
     Args:
         settings: the settings.
         options: how it is done.
-        watcher: who is told how it goes.
-        elsewhere: makes the engine, if devices train elsewhere than in the workers here.
+        observer: what is told how it goes.
+        make_engine: makes the engine, if devices train elsewhere than in the workers here.
 
     Raises:
         DataError, AttackError, CheckpointError, StoreError, WorkerError, LockedError: each
@@ -127,7 +130,7 @@ def run(
     folder = options.out / name
     task = find_task(settings.task)
     directory = data_dir(options.data)
-    population = load(task.reader, directory, iid=settings.iid, on_progress=watcher.on_status)
+    population = load(task.reader, directory, iid=settings.iid, on_progress=observer.on_status)
     devices = Devices(settings, task, population)
     with Store(options.out) as store:
         folder.mkdir(parents=True, exist_ok=True)
@@ -135,22 +138,22 @@ def run(
         with hold_lock(folder / LOCK, LockedError(busy)):
             if options.fresh:
                 _forget(folder)
-            journey = _Journey(name, folder, devices, store, options, watcher, elsewhere)
-            journey.go(_digest(population, devices), task.note(population.names), directory)
+            loop = RunLoop(name, folder, devices, store, options, observer, make_engine)
+            loop.run(_digest(population, devices), task.note(population.names), directory)
         return store.runs(run=name)[0]
 
 
 @dataclass
-class _Journey:
-    """A run on its way."""
+class RunLoop:
+    """The rounds of a run, with its evaluations, checkpoints and results."""
 
     name: str
     folder: Path
     devices: Devices
     store: Store
     options: Options
-    watcher: Watcher
-    elsewhere: MakeEngine | None
+    observer: RunObserver
+    make_engine: MakeEngine | None
     rounds: list[Facts] = field(default_factory=list[Facts])
     evaluations: list[tuple[Evaluation, float]] = field(
         default_factory=list[tuple[Evaluation, float]]
@@ -162,8 +165,8 @@ class _Journey:
     data: str = ""
     last: Evaluation | None = None
 
-    def go(self, data: str, note: str, directory: Path | None) -> None:
-        """From where the last checkpoint is to the end."""
+    def run(self, data: str, note: str, directory: Path | None) -> None:
+        """Play the rounds from the last checkpoint to the end."""
         self.data = data
         saved = checkpoints.load(self.folder / CHECKPOINT, self.devices.settings.aggregation)
         if saved is not None and saved.data != data:
@@ -178,20 +181,20 @@ class _Journey:
                 msg = f"{self.name} was begun by version {known[0]['version']}: "
                 msg += "go on with that one, or start anew with --fresh"
                 raise CheckpointError(msg)
-            self._take_up(saved)
+            self._resume(saved)
         else:
             saved = None
             _forget(self.folder)
             self.store.begin(self.name, self.devices.settings, self._about(note))
-        if self.devices.settings.personalize and not self.elsewhere and self.places is None:
+        if self.devices.settings.personalize and not self.make_engine and self.places is None:
             self.places = Places.none(self.devices.count)
         with self._engine(directory) as engine:
             self.began = time.perf_counter()
             state = saved.state if saved else self._start(engine)
-            self.watcher.on_begin(self.devices.settings, self.devices, state)
-            self._travel(state, engine)
+            self.observer.on_begin(self.devices.settings, self.devices, state)
+            self._play_rounds(state, engine)
 
-    def _take_up(self, saved: Checkpoint) -> None:
+    def _resume(self, saved: Checkpoint) -> None:
         path = self.folder / PERSONAL
         size = PersonalFile.size(self.devices.count, self.devices.dim)
         if saved.places is not None and not (path.exists() and path.stat().st_size == size):
@@ -214,14 +217,14 @@ class _Journey:
 
     @contextlib.contextmanager
     def _engine(self, directory: Path | None) -> Generator[Engine]:
-        self.watcher.on_status("starting the workers")
+        self.observer.on_status("starting the workers")
         workers = self.options.workers or cores()
         personal = self.folder / PERSONAL if self.places else None
-        with hire(self.devices, workers, data_dir=directory, personal=personal) as crew:
-            if self.elsewhere:
-                yield self.elsewhere(self.devices, crew)
+        with open_pool(self.devices, workers, data_dir=directory, personal=personal) as pool:
+            if self.make_engine:
+                yield self.make_engine(self.devices, pool)
             else:
-                yield LocalEngine(self.devices, crew, self.places)
+                yield LocalEngine(self.devices, pool, self.places)
 
     def _start(self, engine: Engine) -> State:
         """The state before the first round, evaluated."""
@@ -230,7 +233,7 @@ class _Journey:
         self.first_loss = self.evaluations[-1][0].train_loss
         return state
 
-    def _travel(self, state: State, engine: Engine) -> None:
+    def _play_rounds(self, state: State, engine: Engine) -> None:
         settings = self.devices.settings
         while True:
             done = self._done(state)
@@ -243,7 +246,7 @@ class _Journey:
                 return
             state, facts = play_round(state, self.devices, engine)
             self.rounds.append(facts)
-            self.watcher.on_round(state, facts)
+            self.observer.on_round(state, facts)
             if state.round % settings.eval_every == 0:
                 self._evaluate(state, engine)
 
@@ -251,7 +254,7 @@ class _Journey:
         evaluation = evaluate(state, engine)
         self.evaluations.append((evaluation, self._seconds()))
         self.last = evaluation
-        self.watcher.on_evaluation(evaluation)
+        self.observer.on_evaluation(evaluation)
 
     def _done(self, state: State) -> str:
         """How the run has ended, or nothing."""

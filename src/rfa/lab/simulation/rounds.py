@@ -26,7 +26,7 @@ from rfa.lab.simulation.secure import aggregate_securely
 from rfa.lab.simulation.server_optimizer import ServerState, server_step
 from rfa.lab.training.devices import Devices, Tally
 from rfa.lab.training.personal import Places
-from rfa.lab.training.pool import Crew
+from rfa.lab.training.pool import WorkerPool
 
 
 @dataclass(frozen=True)
@@ -146,21 +146,21 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class LocalEngine:
-    """Devices in the worker processes of a crew.
+    """Devices in the worker processes of a pool.
 
     Attributes:
         devices: the devices.
-        crew: the workers.
+        pool: the workers.
         places: where the u_i are, if devices have such.
     """
 
     devices: Devices
-    crew: Crew
+    pool: WorkerPool
     places: Places | None = None
 
     def collect(self, state: State, chosen: list[int]) -> tuple[Outcome, Any]:
         """Train, corrupt and aggregate."""
-        updates = self.crew.train(state.model, state.round, chosen, self.places)
+        updates = self.pool.train(state.model, state.round, chosen, self.places)
         corrupt(updates, chosen, state, self.devices)
         settings, weights, when = self.devices.settings, self.devices.weights, state.round
         if settings.secure == "off":
@@ -170,11 +170,11 @@ class LocalEngine:
 
     def evaluate(self, state: State) -> Sequence[Tally]:
         """How well the model serves each device."""
-        return self.crew.evaluate(state.model, self.places)
+        return self.pool.evaluate(state.model, self.places)
 
     def flush(self) -> None:
         """Make sure that the u_i are on disk."""
-        self.crew.flush()
+        self.pool.flush()
 
 
 def play_round(state: State, devices: Devices, engine: Engine) -> tuple[State, Facts]:

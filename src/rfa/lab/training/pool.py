@@ -8,39 +8,31 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import os
 import queue
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Generator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from rfa._types import Floats32
 from rfa.lab.datasets.dataset import lab_module
-from rfa.lab.errors import LabError
+from rfa.lab.processes import AskedProcess
 from rfa.lab.training.devices import Devices, Tally
 from rfa.lab.training.personal import PersonalFile, Places
 from rfa.lab.training.worker import Scratch
 
 PIECES = 6
 """Jobs for each worker in a round: more share the work out better, fewer cost less."""
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
 
 
-class WorkerError(LabError):
-    """A worker died or failed."""
-
-
 @contextlib.contextmanager
-def hire(
+def open_pool(
     devices: Devices, workers: int, *, data_dir: Path | None = None, personal: Path | None = None
-) -> Generator[Crew]:
+) -> Generator[WorkerPool]:
     """Start so many workers for the devices of a run, and end them at the end.
 
     Args:
@@ -50,7 +42,7 @@ def hire(
         personal: the file of the u_i, if there are such.
     """
     settings = devices.settings
-    order = {
+    begin = {
         "do": "begin",
         "settings": dataclasses.asdict(settings),
         "data_dir": data_dir and str(data_dir),
@@ -59,29 +51,32 @@ def hire(
     with contextlib.ExitStack() as stack:
         stack.enter_context(one_blas_thread())
         threads = stack.enter_context(ThreadPoolExecutor(workers))
-        processes = [stack.enter_context(_Process(number)) for number in range(workers)]
+        processes = [
+            stack.enter_context(AskedProcess("rfa.lab.training.worker", f"worker {number}"))
+            for number in range(workers)
+        ]
         with _scratch_file(Scratch.rows(settings) * devices.dim * 4) as path:
             scratch = Scratch.open(path, settings, devices.dim)
-            begin = order | {"scratch": str(path)}
-            list(threads.map(_Process.ask, processes, [begin] * workers))
-        yield Crew(devices, scratch, processes, threads, personal)
+            begin |= {"scratch": str(path)}
+            list(threads.map(AskedProcess.ask, processes, [begin] * workers))
+        yield WorkerPool(devices, scratch, processes, threads, personal)
 
 
-class Crew:
-    """Workers that train and evaluate the devices of a run; `hire` gets them."""
+class WorkerPool:
+    """Workers that train and evaluate the devices of a run; `open_pool` starts them."""
 
     def __init__(
         self,
         devices: Devices,
         scratch: Scratch,
-        workers: list[_Process],
+        workers: list[AskedProcess],
         threads: Executor,
         personal: Path | None,
     ) -> None:
         self._devices, self._scratch, self._threads = devices, scratch, threads
         self._personal = personal and PersonalFile(personal, devices.count, devices.dim)
         self._pieces = PIECES * len(workers)
-        self._free: queue.SimpleQueue[_Process] = queue.SimpleQueue()
+        self._free: queue.SimpleQueue[AskedProcess] = queue.SimpleQueue()
         for worker in workers:
             self._free.put(worker)
 
@@ -157,53 +152,6 @@ class Crew:
 def _current(places: Places | None, devices: list[int]) -> list[int]:
     """Where the u_i of devices are."""
     return [int(places.current[device]) if places else 0 for device in devices]
-
-
-class _Process:
-    """One worker process."""
-
-    def __init__(self, number: int) -> None:
-        self._number = number
-        path = os.pathsep.join(part or str(Path.cwd()) for part in sys.path)
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "rfa.lab.training.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=os.environ | ONE_THREAD | {"PYTHONPATH": path},
-        )
-
-    def ask(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Give an order and wait for the answer."""
-        stdin, stdout = self._process.stdin, self._process.stdout
-        line = ""
-        if stdin is not None and stdout is not None:
-            with contextlib.suppress(OSError, ValueError):  # it died, or was closed meanwhile
-                stdin.write(json.dumps(order) + "\n")
-                stdin.flush()
-                line = stdout.readline()
-        if not line:
-            code = self._process.wait()
-            how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
-            msg = f"worker {self._number} {how}: start the run again to go on from its checkpoint"
-            raise WorkerError(msg)
-        answer = cast("dict[str, Any]", json.loads(line))
-        if "error" in answer:
-            raise WorkerError(answer["error"])
-        return answer
-
-    def __enter__(self) -> _Process:
-        """Begin to use it."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """End the process, whatever it is doing."""
-        self._process.kill()
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                with contextlib.suppress(OSError):
-                    stream.close()
-        self._process.wait()
 
 
 def one_blas_thread() -> contextlib.AbstractContextManager[Any]:

@@ -1,28 +1,23 @@
 """A worker: a process with one thread that does the work of devices, asked line by line.
 
-`python -m rfa.lab.training.worker` reads one JSON object a line from standard input and answers
-each with one. The model, the updates and the u_i lie in memory-mapped files that it shares with the
-process that asks. It ends when its input does, also when the asking process was killed.
+`python -m rfa.lab.training.worker` answers requests as `rfa.lab.processes` has it. The model, the
+updates and the u_i lie in memory-mapped files that it shares with the process that asks.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
-import signal
-import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 
-from rfa.lab.attacks.corruption import AttackError
+from rfa.errors import RfaError
 from rfa.lab.datasets.cache import load
-from rfa.lab.datasets.dataset import DataError
+from rfa.lab.processes import ERROR, Answer, Request, Tell, serve
 from rfa.lab.settings.settings import Settings
 from rfa.lab.tasks.registry import find_task
 from rfa.lab.training.devices import Devices
@@ -56,30 +51,30 @@ class Scratch:
         with path.open("ab") as file:
             if file.tell() != rows * dim * 4:
                 file.truncate(rows * dim * 4)
-        whole: Any = np.memmap(path, np.float32, "r+", shape=(rows, dim))
-        return cls(whole[0], whole[1 : 1 + m], whole[1 + m :])
+        vectors: Any = np.memmap(path, np.float32, "r+", shape=(rows, dim))
+        return cls(vectors[0], vectors[1 : 1 + m], vectors[1 + m :])
 
 
 class Worker:
     """What a worker knows of a run, and the jobs that it does."""
 
-    def __init__(self, order: dict[str, Any]) -> None:
-        settings = Settings(**order["settings"])
+    def __init__(self, request: Request) -> None:
+        settings = Settings(**request["settings"])
         task = find_task(settings.task)
-        directory = order["data_dir"]
+        directory = request["data_dir"]
         population = load(task.reader, directory and Path(directory), iid=settings.iid)
         self.devices = Devices(settings, task, population)
-        self.scratch = Scratch.open(Path(order["scratch"]), settings, self.devices.dim)
+        self.scratch = Scratch.open(Path(request["scratch"]), settings, self.devices.dim)
         self.personal = None
         if settings.personalize:
-            path = Path(order["personal"])
+            path = Path(request["personal"])
             self.personal = PersonalFile(path, self.devices.count, self.devices.dim)
 
-    def train(self, order: dict[str, Any]) -> dict[str, Any]:
+    def train(self, request: Request) -> Answer:
         """Train devices; what comes of it goes to their rows of the shared memory."""
-        w, t = np.array(self.scratch.model), int(order["round"])
+        w, t = np.array(self.scratch.model), int(request["round"])
         for device, row, place in zip(
-            order["devices"], order["rows"], order["places"], strict=True
+            request["devices"], request["rows"], request["places"], strict=True
         ):
             if self.personal is None:
                 update = self.devices.train(w, t, device)
@@ -89,11 +84,11 @@ class Worker:
             self.scratch.updates[row] = update
         return {}
 
-    def evaluate(self, order: dict[str, Any]) -> dict[str, Any]:
+    def evaluate(self, request: Request) -> Answer:
         """Evaluate the model on devices, with their u_i where they have such."""
         shared = np.array(self.scratch.model)
         tallies: list[Any] = []
-        for device, place in zip(order["devices"], order["places"], strict=True):
+        for device, place in zip(request["devices"], request["places"], strict=True):
             w = shared
             if self.personal is not None:
                 w = shared + self.personal.read(device, place)
@@ -101,37 +96,27 @@ class Worker:
         return {"tallies": tallies}
 
 
-def serve(orders: TextIO, answers: TextIO) -> None:
-    """Answer until there is nothing more to read."""
-    jobs: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {}
-    for line in orders:
-        order = json.loads(line)
+class Jobs:
+    """The worker of the run that began last, and what it can be asked."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, Callable[[Request], Answer]] = {"begin": self._begin}
+
+    def answer(self, request: Request, tell: Tell) -> Answer:
+        """Do a job, and say what came of it, or why nothing did."""
+        del tell
         try:
-            if order["do"] == "begin":
-                worker = Worker(order)
-                jobs = {"train": worker.train, "evaluate": worker.evaluate}
-                answer: dict[str, Any] = {}
-            else:
-                answer = jobs[order["do"]](order)
-        except (AttackError, DataError, ValueError, ImportError) as error:
-            answer = {"error": str(error)}
+            return self._jobs[request["do"]](request)
+        except (RfaError, ValueError, ImportError) as error:
+            return {ERROR: str(error)}
         except Exception:  # noqa: BLE001 the process that asks shall know what happened
-            answer = {"error": f"a worker failed:\n{traceback.format_exc()}"}
-        try:
-            answers.write(json.dumps(answer) + "\n")
-            answers.flush()
-        except BrokenPipeError:  # nobody is waiting any more
-            return
+            return {ERROR: f"a worker failed:\n{traceback.format_exc()}"}
 
-
-def main() -> None:
-    """Serve on standard input and output; what others print goes to standard error."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that asks decides
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    sys.stdout = sys.stderr
-    serve(sys.stdin, answers)
+    def _begin(self, request: Request) -> Answer:
+        worker = Worker(request)
+        self._jobs |= {"train": worker.train, "evaluate": worker.evaluate}
+        return {}
 
 
 if __name__ == "__main__":
-    main()
+    serve(Jobs().answer)

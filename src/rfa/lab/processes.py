@@ -1,0 +1,156 @@
+"""Python processes that are asked by lines of JSON, and answer by lines of JSON.
+
+`AskedProcess` is the side that asks, `serve` the side that answers. An answer may be preceded by
+lines that tell progress. A process ends when it is told to, or when nobody is left to ask it,
+also if who asked was killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+from rfa.lab.errors import LabError
+
+PROGRESS, ERROR = "progress", "error"
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+"""The environment of a process beside others: libraries take one thread, not one a processor."""
+Request: TypeAlias = dict[str, Any]
+Answer: TypeAlias = dict[str, Any]
+Tell: TypeAlias = Callable[[Any], None]
+
+
+class WorkerError(LabError):
+    """A worker process died or failed."""
+
+
+class AskedProcess:
+    """A process that runs a module of ours, which calls `serve`."""
+
+    def __init__(self, module: str, name: str) -> None:
+        """Start the process.
+
+        Args:
+            module: the module to run.
+            name: what an error calls the process.
+        """
+        self._module, self._name = module, name
+        self._process = self._start()
+        self.ended = False
+
+    def ask(self, request: Request, on_progress: Tell | None = None) -> Answer:
+        """Send a request, and wait for the answer.
+
+        Args:
+            request: what is asked.
+            on_progress: is told the progress that comes before the answer.
+
+        Raises:
+            WorkerError: if the process answers with an error, or dies. A dead process needs
+                `restart` before it can be asked again.
+        """
+        answer = self._exchange(request, on_progress)
+        if answer is None:
+            self._process.kill()  # it is gone already, or says what nobody understands
+            code = self._process.wait()
+            how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+            msg = f"{self._name} {how}: start the run again to go on from its checkpoint"
+            raise WorkerError(msg)
+        if ERROR in answer:
+            raise WorkerError(answer[ERROR])
+        return answer
+
+    def restart_if_dead(self) -> None:
+        """Start the process again if it died, but not if it was ended on purpose."""
+        if self._process.poll() is not None and not self.ended:
+            self._close_pipes()
+            self._process = self._start()
+
+    def end(self) -> None:
+        """End the process, whatever it is doing; another thread may be asking it."""
+        self.ended = True
+        self._process.kill()
+        self._process.wait()
+
+    def __enter__(self) -> AskedProcess:
+        """Begin to use it."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End it, and close its pipes, which nobody may be using."""
+        self.end()
+        self._close_pipes()
+
+    def _exchange(self, request: Request, on_progress: Tell | None) -> Answer | None:
+        """The answer to a request, or None if the process died or was ended meanwhile."""
+        stdin, stdout = self._process.stdin, self._process.stdout
+        if stdin is None or stdout is None:
+            return None
+        with contextlib.suppress(OSError, ValueError):
+            stdin.write(json.dumps(request) + "\n")
+            stdin.flush()
+            for line in stdout:
+                answer = cast("Answer", json.loads(line))
+                if PROGRESS not in answer:
+                    return answer
+                if on_progress is not None:
+                    on_progress(answer[PROGRESS])
+        return None
+
+    def _start(self) -> subprocess.Popen[str]:
+        path = os.pathsep.join(part or str(Path.cwd()) for part in sys.path)
+        return subprocess.Popen(  # noqa: S603 our own module
+            [sys.executable, "-m", self._module],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | ONE_THREAD | {"PYTHONPATH": path},
+        )
+
+    def _close_pipes(self) -> None:
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+
+
+def serve(answer: Callable[[Request, Tell], Answer]) -> None:
+    """Answer the requests on standard input until it ends; what others print goes to stderr.
+
+    An interruption is the affair of who asks. When nobody is left to ask, the process ends at
+    once, in the middle of a request if need be.
+
+    Args:
+        answer: is called with a request and with what tells progress; returns the answer.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    requests: queue.SimpleQueue[str] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(requests,), daemon=True).start()
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as replies:
+        os.dup2(2, 1)  # the user's own code, and what it starts, may print
+        sys.stdout = sys.stderr
+
+        def send(reply: Answer) -> None:
+            try:
+                print(json.dumps(reply), file=replies, flush=True)
+            except BrokenPipeError:
+                os._exit(0)
+
+        while True:
+            request = json.loads(requests.get())
+            send(answer(request, lambda progress: send({PROGRESS: progress})))
+
+
+def _listen(requests: queue.SimpleQueue[str]) -> None:
+    for line in sys.stdin:
+        requests.put(line)
+    os._exit(0)  # who asked is gone, and nobody waits for the answer
