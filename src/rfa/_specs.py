@@ -60,12 +60,6 @@ def parse_spec(text: str) -> Spec:
     return Spec(":".join(names), dict(_parameter(part, text) for part in last.split(",")))
 
 
-def spec_source(text: str) -> str:
-    """The module:NAME that a text names, or nothing."""
-    spec = parse_spec(text)
-    return spec.name if spec.is_plugin else ""
-
-
 def call_with(make: Callable[..., Made], values: Mapping[str, Any], name: str) -> Made:
     """What a class or function makes of parameters that a user gave.
 
