@@ -67,9 +67,9 @@ def test_a_fraction_is_the_count_to_the_bit(kind: Any, fraction: float, weighted
         if kind is Bulyan:
             count = min(count, Bulyan.max_corrupted(m))
         assert by_fraction.count_corrupted(m) == count
-        found, expected = by_fraction(points, weights), kind(count)(points, weights)
-        assert found.point.tobytes() == expected.point.tobytes()
-        np.testing.assert_array_equal(found.weights, expected.weights)
+        result, expected = by_fraction(points, weights), kind(count)(points, weights)
+        assert result.point.tobytes() == expected.point.tobytes()
+        np.testing.assert_array_equal(result.weights, expected.weights)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
