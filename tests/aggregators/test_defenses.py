@@ -104,7 +104,9 @@ CASES: dict[str, tuple[Callable[[NDArray[Any]], ClearAggregator], Reference]] = 
     ),
 }
 NAMES = list(CASES)
-EQUIVARIANT = [name for name in NAMES if "clipping" not in name and name != "mixing, complete vectors"]
+EQUIVARIANT = [
+    name for name in NAMES if "clipping" not in name and name != "mixing, complete vectors"
+]
 UNORDERED = [name for name in NAMES if name != "bucketing"]
 
 
