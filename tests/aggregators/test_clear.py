@@ -303,38 +303,6 @@ def test_the_callers_points_are_left_alone(aggregator: ClearAggregator) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "options", "message"),
-    [
-        *(
-            (TrimmedMean, {"fraction": x}, f"fraction must be .* not {x}")
-            for x in (-0.1, 0.5, True, None)
-        ),
-        (TrimmedMean, {"fraction": np.nan}, "fraction must be a number from 0 on, not nan"),
-        (NormClipping, {}, "one of clip_norm and quantile, not None and None"),
-        (
-            NormClipping,
-            {"clip_norm": 1.0, "quantile": 0.5},
-            "not 1.0 and 0.5",
-        ),
-        *(
-            (NormClipping, {"clip_norm": x}, f"a positive number, not {x}")
-            for x in (0, -2.0, np.inf)
-        ),
-        (NormClipping, {"quantile": 0.0}, "quantile must be a positive number, not 0.0"),
-        (NormClipping, {"quantile": 1.5}, "quantile must be at most 1, not 1.5"),
-        *((Krum, {"corrupted": x}, f"from 0 on, not {x}") for x in (-1, 1.0, True)),
-        (Krum, {"corrupted": 1, "neighbors": 0}, "neighbors must be .* from 1 on, not 0"),
-        (MultiKrum, {"corrupted": -1}, "corrupted must be .* from 0 on, not -1"),
-        (MultiKrum, {"corrupted": 1, "neighbors": 2.0}, "neighbors must be .* not 2.0"),
-        (MultiKrum, {"corrupted": 1, "keep": 0}, "keep must be .* from 1 on, not 0"),
-    ],
-)
-def test_parameters_without_a_meaning(kind: Any, options: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        kind(**options)
-
-
-@pytest.mark.parametrize(
     ("aggregator", "message"),
     [
         (Krum(3), "corrupted=3 of 6 points is too many for Krum: give at most 2"),
