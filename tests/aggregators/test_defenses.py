@@ -92,7 +92,7 @@ CASES: dict[str, tuple[Callable[[NDArray[Any]], ClearAggregator], Reference]] = 
         lambda _: NearestNeighborMixing(F, TrimmedMean(F / M)),
         lambda p, w: TrimmedMean(F / M)(slow_mixed(p, w), w).point,
     ),
-    "mixing, whole": (
+    "mixing, complete vectors": (
         lambda _: NearestNeighborMixing(F, NormClipping(quantile=0.5)),
         lambda p, w: NormClipping(quantile=0.5)(slow_mixed(p, w), w).point,
     ),
@@ -104,7 +104,9 @@ CASES: dict[str, tuple[Callable[[NDArray[Any]], ClearAggregator], Reference]] = 
     ),
 }
 NAMES = list(CASES)
-EQUIVARIANT = [name for name in NAMES if "clipping" not in name and name != "mixing, whole"]
+EQUIVARIANT = [
+    name for name in NAMES if "clipping" not in name and name != "mixing, complete vectors"
+]
 UNORDERED = [name for name in NAMES if name != "bucketing"]
 
 
@@ -120,10 +122,10 @@ def test_like_a_slow_reference(name: str, weighted: bool, d: int, dtype: Any) ->
     points = cloud(d, dtype)
     weights = np.random.default_rng(1).integers(1, 6, M).astype(float) if weighted else np.ones(M)
     make, reference = CASES[name]
-    found = make(points)(points, weights).point
-    assert found.dtype == points.dtype
+    result = make(points)(points, weights).point
+    assert result.dtype == points.dtype
     expected = reference(points.astype(np.float64), weights)
-    np.testing.assert_allclose(found, expected, atol=20 * float(np.finfo(dtype).eps))
+    np.testing.assert_allclose(result, expected, atol=20 * float(np.finfo(dtype).eps))
 
 
 @pytest.mark.parametrize("name", UNORDERED)
@@ -131,22 +133,22 @@ def test_the_order_of_the_points_does_not_matter(name: str) -> None:
     points, weights = cloud(LARGE, np.float32), np.arange(1.0, M + 1)
     order = np.random.default_rng(2).permutation(M)
     aggregator = CASES[name][0](points)
-    found = aggregator(points[order], weights[order]).point
-    np.testing.assert_allclose(found, aggregator(points, weights).point, atol=2e-6)
+    result = aggregator(points[order], weights[order]).point
+    np.testing.assert_allclose(result, aggregator(points, weights).point, atol=2e-6)
 
 
 @pytest.mark.parametrize("name", EQUIVARIANT)
 def test_moved_points_give_the_moved_aggregate(name: str) -> None:
     points = cloud(LARGE)
     aggregator = CASES[name][0](points)
-    found = aggregator(points + 100, np.arange(1, M + 1)).point
-    np.testing.assert_allclose(found, aggregator(points, np.arange(1, M + 1)).point + 100)
+    result = aggregator(points + 100, np.arange(1, M + 1)).point
+    np.testing.assert_allclose(result, aggregator(points, np.arange(1, M + 1)).point + 100)
 
 
 def test_clipping_moves_with_its_start() -> None:
     points, start = cloud(LARGE), cloud(LARGE)[0]
-    found = CenteredClipping(20.0, 2, start + 100)(points + 100).point
-    np.testing.assert_allclose(found, CenteredClipping(20.0, 2, start)(points).point + 100)
+    result = CenteredClipping(20.0, 2, start + 100)(points + 100).point
+    np.testing.assert_allclose(result, CenteredClipping(20.0, 2, start)(points).point + 100)
 
 
 @pytest.mark.parametrize("name", [*EQUIVARIANT, "clipping"])
@@ -160,8 +162,8 @@ def test_huge_points_do_not_carry_the_aggregate_away(
     honest = points[F:].astype(np.float64)
     points[:F] = huge if together else huge * np.array([[1], [-1]])
     reach = max(float(np.linalg.norm(a - b)) for a in honest for b in honest)
-    found = CASES[name][0](points)(points).point.astype(np.float64)
-    assert np.linalg.norm(found - honest.mean(axis=0)) < reach
+    result = CASES[name][0](points)(points).point.astype(np.float64)
+    assert np.linalg.norm(result - honest.mean(axis=0)) < reach
 
 
 @pytest.mark.parametrize("m", [3, 4, 11])
@@ -183,17 +185,17 @@ def test_nothing_is_corrupted_nothing_is_left_out(m: int) -> None:
         CenteredClipping(1.0, steps=4),
         CenteredClipping(1.0, steps=4, start=np.full(SMALL, 9.0)),
     ],
-    ids=lambda one: type(one).__name__,
+    ids=lambda aggregator: type(aggregator).__name__,
 )
 def test_weights_add_up_to_the_aggregate(aggregator: ClearAggregator) -> None:
     points = cloud(SMALL)
     points[4] = np.nan
-    found = aggregator(points, np.arange(1, M + 1), on_bad="drop")
-    assert found.weights is not None
-    assert found.weights[4] == 0
+    result = aggregator(points, np.arange(1, M + 1), on_bad="drop")
+    assert result.weights is not None
+    assert result.weights[4] == 0
     start = 9.0 if getattr(aggregator, "start", None) is not None else 0.0
-    rest = start * (1 - found.weights.sum())
-    np.testing.assert_allclose(found.weights @ np.nan_to_num(points) + rest, found.point)
+    rest = start * (1 - result.weights.sum())
+    np.testing.assert_allclose(result.weights @ np.nan_to_num(points) + rest, result.point)
 
 
 def test_a_seed_repeats_the_order_and_a_generator_goes_on() -> None:
@@ -217,7 +219,7 @@ def test_copies_of_a_point_are_chosen_and_mixed() -> None:
 @pytest.mark.parametrize(
     "aggregator",
     [MeaMed(5), Bulyan(5), NearestNeighborMixing(5, TrimmedMean(0.2))],
-    ids=lambda one: type(one).__name__,
+    ids=lambda aggregator: type(aggregator).__name__,
 )
 def test_the_points_are_not_copied(aggregator: ClearAggregator) -> None:
     points = np.random.default_rng(0).standard_normal((25, 800_000), dtype=np.float32)

@@ -51,8 +51,8 @@ def test_an_anchor_does_not_hold_the_poisoned_mean(start: str | None) -> None:
     points, poisoned = anchored(100, 25)
     assert np.linalg.norm(points.mean(axis=0) - poisoned) < 0.05
     median = geometric_median(points).point
-    found = geometric_median(points, steps=3, start=start).point
-    assert np.linalg.norm(found - median) < 0.4 * np.linalg.norm(poisoned - median)
+    result = geometric_median(points, steps=3, start=start).point
+    assert np.linalg.norm(result - median) < 0.4 * np.linalg.norm(poisoned - median)
     held = geometric_median(points, nu=1e-6, steps=3, start="mean").point
     assert np.linalg.norm(held - poisoned) < 0.05 * np.linalg.norm(median - poisoned)
 
@@ -70,9 +70,9 @@ def test_whole_models_far_from_zero_need_no_other_start() -> None:
     points[:10] += 1e4
     for form in (points, points.astype(np.float32)):
         median = geometric_median(form).point
-        found = geometric_median(form, steps=3)
-        assert np.linalg.norm(found.point - median) < 0.1
-        assert found.steps == 3
+        result = geometric_median(form, steps=3)
+        assert np.linalg.norm(result.point - median) < 0.1
+        assert result.steps == 3
 
 
 @pytest.mark.parametrize("size", [1.0, 1e4, 1e8])
@@ -100,9 +100,9 @@ def test_just_under_half_of_the_weight_in_few_dimensions(seed: int, size: float)
     share = weights[:4].sum() / weights.sum()
     center = points[4:].mean(axis=0)
     radius = np.linalg.norm(points[4:] - center, axis=1).max()
-    found = geometric_median(points, weights)
-    assert found.converged
-    assert np.linalg.norm(found.point - center) <= 2 * (1 - share) / (1 - 2 * share) * radius
+    result = geometric_median(points, weights)
+    assert result.converged
+    assert np.linalg.norm(result.point - center) <= 2 * (1 - share) / (1 - 2 * share) * radius
 
 
 def test_more_than_half_of_the_weight_takes_it_over() -> None:

@@ -166,9 +166,9 @@ def test_the_rate_of_convergence(cloud: Points, nu: float) -> None:
             cloud.points, cloud.alpha, nu, smoothed
         )
         away = float(np.linalg.norm(start - smoothed))
-        told = theory.weiszfeld_gap_along(away, nu, bends, clear=True)
+        told = theory.weiszfeld_gap_along(away, nu, bends, separated=True)
         assert gap <= told + slack(cloud)
-        assert told <= theory.weiszfeld_gap(away, least, r, clear=True) * (1 + 1e-9)
+        assert told <= theory.weiszfeld_gap(away, least, r, separated=True) * (1 + 1e-9)
         gap = ref.g(cloud.points, cloud.alpha, path[r]) - ref.g(cloud.points, cloud.alpha, true)
         away = float(np.linalg.norm(start - true))
         assert gap <= theory.weiszfeld_gap_along(away, nu, bends) + slack(cloud)
@@ -188,7 +188,7 @@ def test_the_faster_rates_away_from_the_points(cloud: Points) -> None:
         for r in range(1, STEPS + 1):
             least = min(float(etas(cloud, nu, v).min()) for v in path[:r])
             gap = ref.g(cloud.points, cloud.alpha, path[r]) - best
-            told = theory.weiszfeld_gap(away, min(least, tilde), r, clear=True)
+            told = theory.weiszfeld_gap(away, min(least, tilde), r, separated=True)
             assert gap <= told + slack(cloud)
 
 

@@ -76,8 +76,8 @@ def test_median_is_that_of_the_slow_reference(dtype: Any, pairs: Pairs) -> None:
 def test_trimmed_mean_is_that_of_the_slow_reference(dtype: Any, pairs: Pairs, cut: int) -> None:
     rows, weights = split(pairs, dtype)
     expected = float(slow_trimmed_mean(pairs, Fraction(cut, 24)))
-    found = column_trimmed_mean(rows, weights, cut / 24)[0]
-    assert found == pytest.approx(expected, abs=8 * float(np.finfo(dtype).eps) * 5)
+    result = column_trimmed_mean(rows, weights, cut / 24)[0]
+    assert result == pytest.approx(expected, abs=8 * float(np.finfo(dtype).eps) * 5)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -90,17 +90,17 @@ def test_mean_near_the_median_is_that_of_the_slow_reference(
     rows, weights = split(pairs, dtype)
     count = data.draw(st.integers(1, len(pairs)))
     expected = float(slow_mean_near_median(pairs, count))
-    found = column_mean_near_median(rows, weights, count)[0]
-    assert found == pytest.approx(expected, abs=8 * float(np.finfo(dtype).eps) * 5)
+    result = column_mean_near_median(rows, weights, count)[0]
+    assert result == pytest.approx(expected, abs=8 * float(np.finfo(dtype).eps) * 5)
 
 
 @pytest.mark.parametrize("m", [1, 2, 3, 4, 9, 10, 100, columns.SELECT, columns.SELECT + 1, 258])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_median_with_equal_weights_is_numpys(m: int, dtype: Any) -> None:
     rows = cloud(m, 50, dtype)
-    found = column_median(rows, np.full(m, 1 / m))
-    assert found.dtype == dtype
-    np.testing.assert_array_equal(found, np.median(rows, axis=0))
+    result = column_median(rows, np.full(m, 1 / m))
+    assert result.dtype == dtype
+    np.testing.assert_array_equal(result, np.median(rows, axis=0))
 
 
 @pytest.mark.parametrize("m", range(2, 40, 2))
@@ -110,17 +110,17 @@ def test_unequal_weights_that_balance_give_the_midpoint_in_spite_of_rounding(m: 
     lower = np.linspace(0.1, 0.9, 50, dtype=np.float32)
     upper = np.nextafter(lower, np.float32(1))  # no float is between: the even one must win
     rows = np.array([lower] * (m // 2) + [upper] * (m // 2))
-    found = column_median(rows, weights / weights.sum())
-    np.testing.assert_array_equal(found, np.median([lower, upper], axis=0))
+    result = column_median(rows, weights / weights.sum())
+    np.testing.assert_array_equal(result, np.median([lower, upper], axis=0))
 
 
 @pytest.mark.parametrize("weights", [[1.0, 1.0, 1.0, 1.0], [0.1, 0.2, 0.2, 0.1]])
 def test_median_of_integers_is_the_lower_one_and_exact(weights: list[float]) -> None:
     big = 2**53
     rows = np.array([[big + 1, 0], [big + 3, 1], [big + 5, 0], [big + 7, 1]])
-    found = column_median(rows, np.array(weights))
-    assert found.dtype == np.int64
-    assert found.tolist() == [big + 3, 0]
+    result = column_median(rows, np.array(weights))
+    assert result.dtype == np.int64
+    assert result.tolist() == [big + 3, 0]
 
 
 def test_median_of_flags_is_the_weighted_majority() -> None:
@@ -136,10 +136,10 @@ def test_weighted_median_is_one_of_the_values_to_the_last_bit() -> None:
     rows = np.random.default_rng(1).permuted(np.tile(values[:, None], 300), axis=0)
     weights = np.random.default_rng(2).random(values.size)
     weights /= weights.sum()
-    for found, column in zip(column_median(rows, weights), rows.T, strict=True):
+    for result, column in zip(column_median(rows, weights), rows.T, strict=True):
         order = np.argsort(column)
         below = np.cumsum(weights[order])
-        assert found == column[order[np.searchsorted(below, 1 / 2)]]
+        assert result == column[order[np.searchsorted(below, 1 / 2)]]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -170,9 +170,9 @@ def test_blocks_do_not_change_the_answer(
         lambda: column_trimmed_mean(rows, weights, 0.2),
         lambda: column_mean_near_median(rows, weights, 8),
     )
-    whole = [statistic() for statistic in statistics]
+    full = [statistic() for statistic in statistics]
     monkeypatch.setattr(columns, "BLOCK", 7 * 11 * 4)
-    np.testing.assert_array_equal([statistic() for statistic in statistics], whole)
+    np.testing.assert_array_equal([statistic() for statistic in statistics], full)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -202,8 +202,8 @@ def test_trimming_leaves_no_trace_of_huge_values(m: int, weighted: bool) -> None
             weights = np.ones(m)
             weights[[0, -1]] = 0.9, 1.1
         share = weights[:f].sum() / weights.sum()
-        found = column_trimmed_mean(rows, weights / weights.sum(), share)
-        assert found == pytest.approx(1, rel=1e-6)
+        result = column_trimmed_mean(rows, weights / weights.sum(), share)
+        assert result == pytest.approx(1, rel=1e-6)
 
 
 def test_a_share_just_below_half_gives_the_median() -> None:
@@ -212,14 +212,14 @@ def test_a_share_just_below_half_gives_the_median() -> None:
         rows = cloud(m, 20, np.float64)
         weights = np.random.default_rng(m).random(m)
         for chosen in (weights, np.ones(m)):
-            found = column_trimmed_mean(rows, chosen, share)
-            np.testing.assert_allclose(found, column_median(rows, chosen), rtol=1e-4)
+            result = column_trimmed_mean(rows, chosen, share)
+            np.testing.assert_allclose(result, column_median(rows, chosen), rtol=1e-4)
 
 
 def test_trimmed_mean_of_equal_points_is_the_point_but_for_rounding() -> None:
     rows = np.tile(cloud(1, 100), (37, 1))
-    found = column_trimmed_mean(rows, np.ones(37), 0.2)
-    np.testing.assert_allclose(found, rows[0], rtol=4 * float(np.finfo(np.float32).eps))
+    result = column_trimmed_mean(rows, np.ones(37), 0.2)
+    np.testing.assert_allclose(result, rows[0], rtol=4 * float(np.finfo(np.float32).eps))
 
 
 def test_midpoint_of_huge_values_does_not_overflow() -> None:
@@ -236,9 +236,9 @@ def test_inner_products_in_all_blocks(m: int, widths: tuple[int, ...]) -> None:
     exact -= exact[-1]
     expected = exact @ exact.T
     for dtype, close in ((np.float32, 1e-6), (np.float64, 1e-14)):
-        found = inner_products(read_points(models), dtype)
-        np.testing.assert_allclose(found, expected, atol=close * expected.max())
-        np.testing.assert_array_equal(found, found.T)
+        result = inner_products(read_points(models), dtype)
+        np.testing.assert_allclose(result, expected, atol=close * expected.max())
+        np.testing.assert_array_equal(result, result.T)
 
 
 def test_inner_products_are_added_up_in_double_precision() -> None:

@@ -36,35 +36,35 @@ def model(row: Any) -> list[Any]:
 
 def test_a_sequence_of_vectors() -> None:
     for points in (list(POINTS), tuple(POINTS), POINTS.tolist(), [r.tolist() for r in POINTS]):
-        found = geometric_median(points).point
-        assert isinstance(found, np.ndarray)
-        assert found == pytest.approx(MEDIAN)
+        result = geometric_median(points).point
+        assert isinstance(result, np.ndarray)
+        assert result == pytest.approx(MEDIAN)
 
 
 def test_arrays_of_more_dimensions_keep_their_shape() -> None:
-    found = geometric_median(POINTS.reshape(7, 2, 5)).point
-    assert found == pytest.approx(MEDIAN.reshape(2, 5))
-    found = geometric_median(list(POINTS.reshape(7, 2, 5))).point
-    assert found == pytest.approx(MEDIAN.reshape(2, 5))
+    result = geometric_median(POINTS.reshape(7, 2, 5)).point
+    assert result == pytest.approx(MEDIAN.reshape(2, 5))
+    result = geometric_median(list(POINTS.reshape(7, 2, 5))).point
+    assert result == pytest.approx(MEDIAN.reshape(2, 5))
 
 
 def test_models_as_lists_and_tuples() -> None:
     for kind in (list, tuple):
-        found = geometric_median([kind(model(row)) for row in POINTS])
-        assert found.point.__class__ is kind
-        assert [leaf.shape for leaf in leaves(found.point)] == [(2, 3), (3,), ()]
-        flat = np.concatenate([leaf.reshape(-1) for leaf in leaves(found.point)])
+        result = geometric_median([kind(model(row)) for row in POINTS])
+        assert result.point.__class__ is kind
+        assert [leaf.shape for leaf in leaves(result.point)] == [(2, 3), (3,), ()]
+        flat = np.concatenate([leaf.reshape(-1) for leaf in leaves(result.point)])
         assert flat == pytest.approx(MEDIAN)
-        assert found.weights == pytest.approx(geometric_median(POINTS).weights)
+        assert result.weights == pytest.approx(geometric_median(POINTS).weights)
 
 
 def test_models_as_dicts_in_any_order_of_keys() -> None:
     models = [dict(zip("abc", model(row), strict=True)) for row in POINTS]
     models[3] = dict(reversed(models[3].items()))
-    found = geometric_median(models).point
-    assert list(found) == ["a", "b", "c"]
-    assert found["a"] == pytest.approx(MEDIAN[:6].reshape(2, 3))
-    assert found["c"] == pytest.approx(MEDIAN[9])
+    result = geometric_median(models).point
+    assert list(result) == ["a", "b", "c"]
+    assert result["a"] == pytest.approx(MEDIAN[:6].reshape(2, 3))
+    assert result["c"] == pytest.approx(MEDIAN[9])
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.longdouble])
@@ -135,26 +135,26 @@ def test_state_dicts_load_back() -> None:
             state[key] = value + torch.randn_like(value) if value.is_floating_point() else value
         state["1.num_batches_tracked"] = torch.tensor(count)
         states.append(state)
-    found = geometric_median(states).point
-    assert found.__class__ is OrderedDict
-    assert found["1.num_batches_tracked"].dtype == torch.int64
-    assert found["1.num_batches_tracked"].item() == 5
-    net.load_state_dict(found)
+    result = geometric_median(states).point
+    assert result.__class__ is OrderedDict
+    assert result["1.num_batches_tracked"].dtype == torch.int64
+    assert result["1.num_batches_tracked"].item() == 5
+    net.load_state_dict(result)
 
 
 def test_integer_buffers_have_no_part_in_the_distances() -> None:
     models = [[row, np.array([i, 7 * i])] for i, row in enumerate(POINTS)]
-    found = geometric_median(models)
-    assert found.point[0] == pytest.approx(MEDIAN)
-    assert found.point[1].tolist() == [3, 21]
+    result = geometric_median(models)
+    assert result.point[0] == pytest.approx(MEDIAN)
+    assert result.point[1].tolist() == [3, 21]
     weighted = geometric_median(models, [1, 1, 1, 1, 1, 1, 10])
     assert weighted.point[1].tolist() == [6, 42]
 
 
 def test_integer_points_are_numbers() -> None:
-    found = geometric_median([[0, 0], [1, 1], [5, 5]]).point
-    assert found.dtype == np.float64
-    assert found.tolist() == [1, 1]
+    result = geometric_median([[0, 0], [1, 1], [5, 5]]).point
+    assert result.dtype == np.float64
+    assert result.tolist() == [1, 1]
     assert geometric_median(torch.tensor([[0, 0], [1, 1], [5, 5]])).point.dtype == torch.float64
 
 
@@ -162,8 +162,8 @@ def test_a_start_in_the_form_of_the_points() -> None:
     flat = geometric_median(POINTS, nu=0.1, steps=2, start=POINTS[0]).point
     models = [model(row) for row in POINTS]
     for start in (models[0], POINTS[0], torch.from_numpy(POINTS[0])):
-        found = geometric_median(models, nu=0.1, steps=2, start=start).point
-        assert found[0].reshape(-1) == pytest.approx(flat[:6])
+        result = geometric_median(models, nu=0.1, steps=2, start=start).point
+        assert result[0].reshape(-1) == pytest.approx(flat[:6])
 
 
 def test_bad_points_are_named_or_dropped() -> None:
@@ -172,13 +172,13 @@ def test_bad_points_are_named_or_dropped() -> None:
         for form in (points, list(points), torch.from_numpy(points)):
             with pytest.raises(ValueError, match=r"points \[2, 5\] are not finite.*on_bad='drop'"):
                 geometric_median(form)
-            found = geometric_median(form, on_bad="drop")
-            assert found.dropped == (2, 5)
+            result = geometric_median(form, on_bad="drop")
+            assert result.dropped == (2, 5)
             kept = np.delete(points, [2, 5], axis=0)
             expected = geometric_median(kept).point
-            assert np.asarray(found.point) == pytest.approx(expected, rel=1e-5, abs=1e-6)
-            assert found.weights[[2, 5]].tolist() == [0, 0]
-            assert len(found.weights) == len(points)
+            assert np.asarray(result.point) == pytest.approx(expected, rel=1e-5, abs=1e-6)
+            assert result.weights[[2, 5]].tolist() == [0, 0]
+            assert len(result.weights) == len(points)
     with pytest.raises(ValueError, match="no finite point with a positive weight is left of 3"):
         geometric_median(np.full((3, 2), np.nan), on_bad="drop")
     with pytest.raises(ValueError, match="no finite point with a positive weight is left of 2"):

@@ -78,10 +78,10 @@ def test_steps_have_the_same_digits(offset: float) -> None:
         v = np.zeros(4000)
         for _ in range(3):
             v = ref.weiszfeld_step(exact, np.ones(20), 0.5 * spread, v)
-        found = geometric_median(points, nu=0.5 * spread, steps=3, start=start)
+        result = geometric_median(points, nu=0.5 * spread, steps=3, start=start)
         rounding = 1e-7 * float(np.linalg.norm(start))  # of the answer to float32
-        assert np.linalg.norm(found.point - start - v) <= 1e-6 * spread + rounding
-        ours = found.weights @ exact
+        assert np.linalg.norm(result.point - start - v) <= 1e-6 * spread + rounding
+        ours = result.weights @ exact
         assert np.linalg.norm(ours - v) <= 1e-6 * spread
 
 
@@ -106,8 +106,8 @@ def test_float64_points_keep_float64_digits() -> None:
     points = rng.standard_normal((30, 2000))
     points[:8] *= 1e8
     center, rest = ref.far_median(points, np.ones(30))
-    found = geometric_median(points, tol=1e-14).point
-    assert np.linalg.norm(found - center - rest) <= 1e-11 * np.sqrt(2000)
+    result = geometric_median(points, tol=1e-14).point
+    assert np.linalg.norm(result - center - rest) <= 1e-11 * np.sqrt(2000)
 
 
 def test_small_clouds_are_computed_in_float64() -> None:
@@ -118,7 +118,7 @@ def test_small_clouds_are_computed_in_float64() -> None:
 
 
 def test_large_clouds_are_shared_out_to_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the number of processors; and bad rows are found there too."""
+    """Whatever the number of processors; and bad rows are noticed there too."""
     points, spread = cloud((30, 3000), 1e6, "quarter", 1e3, alike=False)
     monkeypatch.setattr("rfa.numerics.streaming.LARGE", 0)
     monkeypatch.setattr("rfa.numerics.streaming.BLOCK", 30 * 128)
