@@ -278,88 +278,37 @@ def _assuming(kind: Callable[..., ClearAggregator]) -> Callable[..., ClearAggreg
     return make
 
 
+_CLEAR = "; sees single updates"
 ENTRIES = {
     entry.name: entry
     for entry in (
         Entry("fedavg", "the weighted mean (FedAvg)", _fedavg, Mean),
-        Entry(
-            "rfa",
-            "the geometric median by smoothed Weiszfeld steps (Algorithms 1 and 2)",
-            _rfa,
-            RFA,
-        ),
-        Entry(
-            "rfa-one-step",
-            "one Weiszfeld step from the current model (Algorithm 3)",
-            _one_step,
-            OneStepRFA,
-        ),
-        Entry(
-            "sgd",
-            "minibatch SGD: one local step on a fraction of the data, then the mean",
-            _fedavg,
-            Mean,
-            local_steps=1,
-            defends=False,
-        ),
+        Entry("rfa", "the geometric median by Weiszfeld steps (Algorithms 1 and 2)", _rfa, RFA),
+        Entry("rfa-one-step", "one Weiszfeld step (Algorithm 3)", _one_step, OneStepRFA),
+        Entry("sgd", "minibatch SGD: one local step, then the mean", _fedavg, Mean, 1, False),
         Entry(
             "centered-clipping",
-            "steps by the mean of the clipped differences from the last one",
+            "steps by the mean of clipped differences",
             _centered_clipping,
             CenteredClipping,
         ),
-        Entry(
-            "adaptive-clipping",
-            "the mean of the updates, clipped to a length that is learned from sums",
-            _adaptive_clipping,
-            Mean,
-        ),
+        Entry("adaptive-clipping", "the mean, clipped to a learned norm", _adaptive_clipping, Mean),
         Entry("bucketing", "the geometric median of the means of groups", _bucketing, Groups),
         Entry(
             "coordinate-median",
-            "the median of each coordinate; sees single updates",
+            f"the median of each coordinate{_CLEAR}",
             CoordinateMedian,
             CoordinateMedian,
         ),
-        Entry(
-            "trimmed-mean",
-            "the mean of each coordinate without its extremes; sees single updates",
-            _trimmed_mean,
-            TrimmedMean,
-        ),
-        Entry(
-            "norm-clipping",
-            "the mean of updates clipped to a quantile of their norms; sees single updates",
-            _norm_clipping,
-            NormClipping,
-        ),
-        Entry(
-            "krum",
-            "the update with the nearest neighbors; sees single updates",
-            _assuming(Krum),
-            Krum,
-        ),
-        Entry(
-            "multi-krum",
-            "the mean of the updates with the nearest neighbors; sees single updates",
-            _assuming(MultiKrum),
-            MultiKrum,
-        ),
-        Entry(
-            "meamed",
-            "the mean of each coordinate's values near its median; sees single updates",
-            _assuming(MeaMed),
-            MeaMed,
-        ),
-        Entry(
-            "bulyan",
-            "the same of updates that Krum chose one by one; sees single updates",
-            _assuming(Bulyan),
-            Bulyan,
-        ),
+        Entry("trimmed-mean", f"coordinates without extremes{_CLEAR}", _trimmed_mean, TrimmedMean),
+        Entry("norm-clipping", f"the mean, clipped{_CLEAR}", _norm_clipping, NormClipping),
+        Entry("krum", f"the update with the nearest neighbors{_CLEAR}", _assuming(Krum), Krum),
+        Entry("multi-krum", f"the mean of such updates{_CLEAR}", _assuming(MultiKrum), MultiKrum),
+        Entry("meamed", f"the mean around the median{_CLEAR}", _assuming(MeaMed), MeaMed),
+        Entry("bulyan", f"the same of what Krum chooses{_CLEAR}", _assuming(Bulyan), Bulyan),
         Entry(
             "nnm",
-            "nearest-neighbor mixing, then the trimmed mean; sees single updates",
+            f"nearest-neighbor mixing, then the trimmed mean{_CLEAR}",
             _assuming(NearestNeighborMixing),
             NearestNeighborMixing,
         ),

@@ -12,6 +12,7 @@ from rfa.cli.errors import user_errors
 COMMANDS = {
     "run": "Train TASK across devices, some of them corrupted.",
     "tasks": "List the tasks and their settings in the paper.",
+    "aggregators": "List the aggregators, and the parameters that can follow a name.",
     "tune": "Search the learning rate of TASK on held-out training data, without corruption.",
     "runs": "List the runs in a folder of results; `show` one, or `export` all.",
     "data": "List the data sets: what is here, how large it is, and where it comes from.",
