@@ -13,14 +13,12 @@ import numpy as np
 
 from benchmarks import flower_secagg
 from benchmarks.flower_secagg import DIMS, REPEATS, SERVER, Meter, median, show, update_of
-from benchmarks.measure import extra_memory, times
+from benchmarks.measure import extra_memory
 from benchmarks.peers import load_flower
-from rfa._threads import cores
 from rfa._types import Floats32
 from rfa.secagg.cohort import as_numbers, in_order, leaf_of
 from rfa.secagg.crypto import graph, shares
 from rfa.secagg.crypto.keys import identity_of
-from rfa.secagg.crypto.masks import WORD, add_masks
 from rfa.secagg.device.machine import Device
 from rfa.secagg.device.profile import Identity, Profile
 from rfa.secagg.fixed_point import Contribution
@@ -30,7 +28,6 @@ from rfa.secagg.oracle import open_round
 from rfa.secagg.security import odds
 from rfa.secagg.security.parameters import Parameters, Terms, Trust, derive
 from rfa.secagg.server.machine import Outbox, Server
-from rfa.secagg.workers import Workers
 
 PICTURE = Path(__file__).parent.parent / "docs" / "secagg-cost.png"
 COHORT = 50
@@ -204,24 +201,6 @@ class Alone:
         return messages.Roster(opening.session, numbers, nonce, order, entries)
 
 
-def all_cores() -> Iterator[str]:
-    """Masks of many devices, taken off by one process and by one a core."""
-    words, masks = np.zeros(LARGE, WORD), [(os.urandom(32), True) for _ in range(1000)]
-    with Workers() as workers:
-        workers.add_masks(words, [0], masks)  # starts them
-        workers.add_masks(words, [0], masks)
-        calls = {
-            "one": lambda: add_masks(words, [0], masks),
-            "all": lambda: workers.add_masks(words, [0], masks),
-        }
-        taken = times(calls, rounds=REPEATS)
-    yield (
-        f"The self-masks of 1,000 devices at {LARGE:,} coordinates take {taken['one']:,.0f} ms to"
-        f" expand in one process, and {taken['all']:,.0f} ms in one a core ({cores()})."
-    )
-    yield ""
-
-
 def memory() -> Iterator[str]:
     """The extra memory of a device that masks."""
     mine = Contribution(update_of(LARGE))
@@ -318,6 +297,5 @@ def run() -> Iterator[str]:
     yield from flower_secagg.table(play, GRAPHS)
     yield from later_steps()
     yield from by_itself()
-    yield from all_cores()
     yield from memory()
     yield from picture()

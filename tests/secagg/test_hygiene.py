@@ -70,8 +70,7 @@ def faults(tree: ast.AST) -> Iterator[str]:
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
 def test_sources_hold_nothing_that_is_unsafe(path: Path) -> None:
-    allowed = {"use of .stdout"} if path.name == "workers.py" else set[str]()  # their pipes
-    assert not set(faults(ast.parse(path.read_text("utf-8")))) - allowed
+    assert not set(faults(ast.parse(path.read_text("utf-8"))))
 
 
 def test_all_sources_are_looked_at() -> None:

@@ -34,7 +34,6 @@ from rfa.secagg.security.parameters import Parameters, Terms, Trust, derive
 from rfa.secagg.security.policy import Policy
 from rfa.secagg.server.machine import Outbox, Server
 from rfa.secagg.unmasked import RingOracle
-from rfa.secagg.workers import Workers
 
 __all__ = [
     "AbortError",
@@ -61,7 +60,6 @@ __all__ = [
     "Total",
     "Trust",
     "VaultError",
-    "Workers",
     "derive",
     "identity_of",
     "open_round",

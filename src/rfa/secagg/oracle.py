@@ -11,7 +11,6 @@ from rfa._checks import check_count, check_number
 from rfa._types import Vector
 from rfa.oracle import Sum
 from rfa.secagg.cohort import Identities
-from rfa.secagg.crypto.masks import Expand, add_masks
 from rfa.secagg.device.machine import IN_TURN, PLACES, Device
 from rfa.secagg.device.vault import DurableDevice
 from rfa.secagg.errors import AbortError, ParameterError, SecAggError
@@ -121,8 +120,6 @@ class SecureOracle:
         devices: Iterable[int],
         exchange: Exchange,
         identities: Identities | None = None,
-        *,
-        expand: Expand = add_masks,
     ) -> None:
         """Open a round with these devices, and form the cohort.
 
@@ -132,7 +129,6 @@ class SecureOracle:
             devices: whom to ask.
             exchange: carries the messages.
             identities: the public identities of the devices, where they do not trust the server.
-            expand: adds masks; that of `Workers` uses all cores.
 
         Raises:
             AbortError: if too few devices join.
@@ -140,7 +136,7 @@ class SecureOracle:
         self._opening = opening
         self._exchange = exchange
         self._ended = Ended(exchange)
-        self.server = Server(opening, terms, identities, expand=expand)
+        self.server = Server(opening, terms, identities)
         self.last: Total | None = None
         with self._ended.watch():
             self._carry(self.server.open(devices))

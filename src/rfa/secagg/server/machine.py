@@ -14,7 +14,6 @@ from typing import Any
 
 from rfa._checks import check_number
 from rfa.secagg.cohort import Identities, as_numbers, check_entry, form, in_order, leaf_of
-from rfa.secagg.crypto.masks import Expand, add_masks
 from rfa.secagg.crypto.shares import SHARE_SIZE
 from rfa.secagg.errors import (
     AbortError,
@@ -71,8 +70,6 @@ class Server:
         opening: Open,
         terms: Terms,
         identities: Identities | None = None,
-        *,
-        expand: Expand = add_masks,
     ) -> None:
         """A server that opens a round.
 
@@ -80,7 +77,6 @@ class Server:
             opening: the round: session, number, steps, coordinates, metrics, limit, trust.
             terms: what is offered to the devices.
             identities: the public identities of the devices, where they do not trust the server.
-            expand: adds masks; that of `Workers` uses all cores.
         """
         if opening.trust != terms.trust:
             msg = f"a round of trust {opening.trust} cannot be held under {terms}"
@@ -88,7 +84,6 @@ class Server:
         self._opening = opening
         self._terms = terms
         self._identities = identities or {}
-        self._expand = expand
         self._entries: dict[int, Entry] = {}
         self._keys: set[bytes] = set()
         self._table: Table | None = None
@@ -201,7 +196,7 @@ class Server:
         """
         now = self._turn()
         require_enough(self.parameters, frozenset(now.opened), "opened the sum")
-        total = now.total(self._expand)
+        total = now.total()
         self._before, self._ready = now.survivors, frozenset(now.opened)
         self._mass, self._now = total.mass, None
         return total

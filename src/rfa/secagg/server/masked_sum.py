@@ -10,7 +10,7 @@ import numpy as np
 from rfa.secagg.cohort import Cohort, Identities, agreed_survivors, pair_mask, point_of, self_mask
 from rfa.secagg.crypto.graph import rank
 from rfa.secagg.crypto.keys import agree, is_signed, public_of
-from rfa.secagg.crypto.masks import TAIL, WORD, Expand, Mask
+from rfa.secagg.crypto.masks import TAIL, WORD, Mask, add_masks
 from rfa.secagg.crypto.shares import recover
 from rfa.secagg.errors import (
     BadShareError,
@@ -138,13 +138,13 @@ class Turn:
                 self._shares.setdefault(dealer, {})[self._rank(place, dealer)] = share
         self.opened.add(place)
 
-    def total(self, expand: Expand) -> Total:
+    def total(self) -> Total:
         """Take the masks off, and decode the sum.
 
         Raises:
             AbortError: if that cannot be done.
         """
-        expand(self._words, self._tail, self._masks())
+        add_masks(self._words, self._tail, self._masks())
         encoding = Encoding(self._table.cohort.parameters.cohort)
         total = encoding.total(self._words, self._tail)
         if total.sum.count != len(self.survivors):
