@@ -16,18 +16,20 @@ from benchmarks.flower_secagg import DIMS, REPEATS, SERVER, Meter, median, show,
 from benchmarks.measure import extra_memory
 from benchmarks.peers import load_flower
 from rfa._types import Floats32
-from rfa.secagg.cohort import as_numbers, in_order, leaf_of
 from rfa.secagg.crypto import graph, shares
 from rfa.secagg.crypto.keys import identity_of
 from rfa.secagg.device.machine import Device
 from rfa.secagg.device.profile import Identity, Profile
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.messages import round as messages
-from rfa.secagg.messages.round import Entry, Message, Open, decode_as, write_bitmap
+from rfa.secagg.messages.round import DeviceKeys, Message, Open, decode_as, write_bitmap
 from rfa.secagg.oracle import open_round
 from rfa.secagg.security import odds
-from rfa.secagg.security.parameters import Parameters, Terms, Trust, derive
+from rfa.secagg.security.cohort import in_order
+from rfa.secagg.security.parameters import Parameters, Trust, derive
+from rfa.secagg.security.terms import Terms
 from rfa.secagg.server.machine import Outbox, Server
+from rfa.secagg.transcript import leaf_of
 
 PICTURE = Path(__file__).parent.parent / "docs" / "secagg-cost.png"
 COHORT = 50
@@ -165,7 +167,7 @@ class Alone:
         self.meter, self.device = Meter(), Device(self.mine, Profile(0))
         opening = open_round(1, Fixed(exact=self.exact), steps=1, dim=len(self.mine.update))
         everyone = write_bitmap(range(self.exact.cohort), self.exact.cohort)
-        own = decode_as(messages.Advertise, self.ask(opening)).entry
+        own = decode_as(messages.Advertise, self.ask(opening)).keys
         self.ask(roster := self._roster(opening, own))
         self.roster = len(roster.encode())
         self.before = self.device.memory
@@ -188,17 +190,16 @@ class Alone:
         """The most expensive answer once more, from where the device was before."""
         return Device(self.mine, Profile(0), memory=self.before).receive(self.question.encode())
 
-    def _roster(self, opening: Open, own: Entry) -> messages.Roster:
+    def _roster(self, opening: Open, own: DeviceKeys) -> messages.Roster:
         others = range(1, self.exact.cohort)
-        made_up = [(number, os.urandom(32), (os.urandom(32),), b"") for number in others]
-        listed = {leaf_of(opening, entry): entry for entry in (own, *made_up)}
+        made_up = [DeviceKeys(number, os.urandom(32), (os.urandom(32),)) for number in others]
+        listed = {leaf_of(opening, keys): keys for keys in (own, *made_up)}
         nonce = os.urandom(16)
         order = in_order(nonce, list(listed))
         here = order.index(leaf_of(opening, own))
         others = sorted(graph.neighbors(here, self.exact.cohort, self.exact.degree))
-        entries = tuple(listed[order[other]] for other in others)
-        numbers = as_numbers(self.exact)
-        return messages.Roster(opening.session, numbers, nonce, order, entries)
+        keys = tuple(listed[order[other]] for other in others)
+        return messages.Roster(opening.session, self.exact.numbers, nonce, order, keys)
 
 
 def memory() -> Iterator[str]:

@@ -16,7 +16,8 @@ from rfa._checks import check_count, check_number
 from rfa.errors import InvalidValueError
 from rfa.lab.settings.settings import WEISZFELD
 from rfa.secagg.messages.sizes import Traffic, traffic
-from rfa.secagg.security.parameters import Parameters, Terms, Trust
+from rfa.secagg.security.parameters import Parameters, Trust
+from rfa.secagg.security.terms import Terms
 from rfa.theory import (
     c_theta,
     devices_needed,

@@ -19,7 +19,7 @@ from rfa.aggregators.weiszfeld import one_step
 from rfa.flower import Terms, create_identity
 from rfa.numerics.plain_oracle import PlainOracle
 from rfa.secagg import Contribution, RingOracle, open_round
-from rfa.secagg.oracle import question_place
+from rfa.secagg.messages.stages import Moment, Stage
 from tests.flower.deployment.deployed import numbers
 from tests.flower.deployment.deployed.numbers import CAP, DIM, NU, Model
 from tests.flower.federation import Federation
@@ -47,7 +47,7 @@ def weight(partition: int) -> float:
     return numbers.examples(partition) / CAP
 
 
-def ring_round(w: Model, t: int, lost: dict[int, int]) -> Model:
+def ring_round(w: Model, t: int, lost: dict[int, Moment]) -> Model:
     """The model after a round of the sum without masks, where some are lost."""
     parts = {i: Contribution(update(w, i, t), weight(i)) for i in range(NODES)}
     opening = open_round(t, Terms(), steps=BUDGET, dim=DIM)
@@ -111,7 +111,7 @@ def test_a_supernode_is_killed_in_the_middle_of_a_stage(tmp_path: Path) -> None:
 
         found = json.loads(result.read_text())
         others = [i for i in range(NODES) if i != VICTIM]
-        w = ring_round(numbers.first_model(), 1, {VICTIM: question_place(0)})
+        w = ring_round(numbers.first_model(), 1, {VICTIM: Moment(0, Stage.SUM)})
         assert distance(found["w"], ring_round(w, 2, {})) < 1e-6
         check_sums(found, 1, others, BUDGET)
         check_sums(found, 2, range(NODES), BUDGET)

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rfa.secagg.cohort import leaf_of
 from rfa.secagg.device.machine import Device
 from rfa.secagg.messages.round import (
     Advertise,
+    DeviceKeys,
     Message,
     Open,
     Question,
@@ -22,8 +22,10 @@ from rfa.secagg.messages.round import (
     decode,
     decode_as,
 )
-from rfa.secagg.security.parameters import Terms, Trust
+from rfa.secagg.security.parameters import Trust
+from rfa.secagg.security.terms import Terms
 from rfa.secagg.server.machine import Outbox, Server
+from rfa.secagg.transcript import leaf_of
 from tests.secagg.party import Party, contributions, party
 
 NU = 1.5
@@ -95,16 +97,19 @@ def at_stage(
     return table, table.devices[victim], box[victim]
 
 
-def adverts(table: Party) -> list[Any]:
-    return [decode_as(Advertise, device.memory.advert).entry for device in table.devices.values()]
+def adverts(table: Party) -> list[DeviceKeys]:
+    return [decode_as(Advertise, device.memory.advert).keys for device in table.devices.values()]
 
 
-def own_leaf(table: Party) -> bytes:
-    entry = next(one for one in adverts(table) if one[0] == victim_of(table))
-    return leaf_of(table.opening, entry)
+def victim_keys(table: Party) -> DeviceKeys:
+    return next(keys for keys in adverts(table) if keys.device == victim_of(table))
 
 
-def own_place(table: Party) -> int:
+def victim_leaf(table: Party) -> bytes:
+    return leaf_of(table.opening, victim_keys(table))
+
+
+def victim_position(table: Party) -> int:
     """The position of the victim in its cohort."""
     roster = decode_as(Roster, table.devices[victim_of(table)].memory.roster)
-    return roster.leaves.index(own_leaf(table))
+    return roster.leaves.index(victim_leaf(table))

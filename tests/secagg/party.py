@@ -12,10 +12,12 @@ from rfa.secagg.crypto.keys import identity_of
 from rfa.secagg.device.machine import Device
 from rfa.secagg.device.profile import Identity, Profile
 from rfa.secagg.fixed_point import Contribution, Total
+from rfa.secagg.in_process import InProcess, Losses
 from rfa.secagg.messages.round import Masked, Open, decode
-from rfa.secagg.oracle import InProcess, Losses, SecureOracle, open_round
-from rfa.secagg.security.parameters import Parameters, Terms, Trust
+from rfa.secagg.oracle import SecureOracle, open_round
+from rfa.secagg.security.parameters import Parameters, Trust
 from rfa.secagg.security.policy import Policy
+from rfa.secagg.security.terms import Terms
 from rfa.secagg.server.machine import Outbox
 from rfa.secagg.unmasked import RingOracle
 

@@ -17,18 +17,18 @@ def span(start: int, size: int) -> bytes:
 
 
 SESSION = span(0, 16)
-ENTRY: m.Entry = (258, span(1, 32), (span(2, 32), span(3, 32)), span(4, 64))
-UNSIGNED: m.Entry = (7, span(5, 32), (span(6, 32),), b"")
+SIGNED = m.DeviceKeys(258, span(1, 32), (span(2, 32), span(3, 32)), span(4, 64))
+UNSIGNED = m.DeviceKeys(7, span(5, 32), (span(6, 32),))
 
 SAMPLES: list[m.Message] = [
     m.Open(SESSION, 3, 2, 1000, 1, 0.25, 2),
-    m.Advertise(SESSION, ENTRY),
+    m.Advertise(SESSION, SIGNED),
     m.Roster(
         SESSION,
         (9, 1, 2, 3, 6, 3, 1, 0),
         span(17, 16),
         (span(7, 32), span(8, 32)),
-        (ENTRY, UNSIGNED),
+        (SIGNED, UNSIGNED),
     ),
     m.Deal(SESSION, (span(9, 32),), (span(10, 82), span(11, 82))),
     m.Question(
@@ -78,7 +78,7 @@ def several(strategy: st.SearchStrategy[Any], most: int = 3) -> st.SearchStrateg
 
 
 session, key = exactly(16), exactly(32)
-entry = st.tuples(u64, key, several(key), st.binary(max_size=64))
+device_keys = st.builds(m.DeviceKeys, u64, key, several(key), st.binary(max_size=64))
 bitmap = st.binary(max_size=9)
 sealed = exactly(m.SEALED_SIZE)
 floats = hnp.arrays("<f4", st.integers(0, 5))
@@ -86,14 +86,14 @@ words = hnp.arrays("<u4", st.integers(0, 5))
 
 KINDS: dict[type[m.Message], st.SearchStrategy[m.Message]] = {
     m.Open: st.builds(m.Open, session, u64, u32, u32, u32, real, u8),
-    m.Advertise: st.builds(m.Advertise, session, entry),
+    m.Advertise: st.builds(m.Advertise, session, device_keys),
     m.Roster: st.builds(
         m.Roster,
         session,
         st.tuples(*[u32] * 6, u8, u8),
         exactly(16),
         several(key),
-        several(entry, 2),
+        several(device_keys, 2),
     ),
     m.Deal: st.builds(m.Deal, session, several(key), several(sealed, 2)),
     m.Question: st.builds(

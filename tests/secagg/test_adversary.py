@@ -23,17 +23,15 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from rfa.secagg.cohort import Cohort, agreed_survivors, as_numbers, form, in_order, leaf_of
 from rfa.secagg.crypto.graph import rank
 from rfa.secagg.crypto.keys import sign
-from rfa.secagg.device.machine import IN_TURN, PLACES
 from rfa.secagg.errors import ParameterError, SecAggError
 from rfa.secagg.messages.round import (
     SEALED_SIZE,
     Advertise,
     Consent,
     Deal,
-    Entry,
+    DeviceKeys,
     Message,
     Open,
     Question,
@@ -44,7 +42,11 @@ from rfa.secagg.messages.round import (
     read_bitmap,
     write_bitmap,
 )
-from rfa.secagg.security.parameters import Terms, Trust
+from rfa.secagg.messages.stages import Stage
+from rfa.secagg.security.cohort import Cohort, form_cohort, in_order
+from rfa.secagg.security.parameters import Trust
+from rfa.secagg.security.terms import Terms
+from rfa.secagg.transcript import leaf_of, survivors_statement
 from tests.secagg.party import Party, contributions, party
 from tests.secagg.view import broken, determined
 
@@ -76,7 +78,7 @@ class Server(RuleBasedStateMachine):
         self.table: Party = party(contributions(COUNT, 1), TERMS[self.TRUST], steps=2)
         self.names = sorted(self.table.devices)
         self.colluder = self.names[0]
-        self.entries: dict[int, Entry] = {}
+        self.keys: dict[int, DeviceKeys] = {}
         self.cohorts: list[Cohort] = []
         self.told: dict[int, Cohort] = {}
         self.deals: dict[int, Deal] = {}
@@ -100,7 +102,7 @@ class Server(RuleBasedStateMachine):
         for device in self.names:
             reply = self.send(device, self.table.opening)
             assert reply is not None
-            self.entries[device] = decode_as(Advertise, reply).entry
+            self.keys[device] = decode_as(Advertise, reply).keys
         self.cohorts = [self._cohort(set(self.names))]
         for left_out in self.names:
             try:
@@ -111,17 +113,17 @@ class Server(RuleBasedStateMachine):
     def _cohort(self, members: set[int]) -> Cohort:
         opening = self.table.opening
         nonce = bytes([len(members)]) * 16
-        leaves = [leaf_of(opening, self.entries[device]) for device in members]
+        leaves = [leaf_of(opening, self.keys[device]) for device in members]
         order = in_order(nonce, list(leaves))
-        return form(opening, self.table.terms.parameters(len(leaves)), nonce, order)
+        return form_cohort(opening, self.table.terms.parameters(len(leaves)), nonce, order)
 
     def _member(self, cohort: Cohort, place: int) -> int:
         """The device at a position of a cohort."""
         leaf = cohort.leaves[place]
         return next(
             device
-            for device, entry in self.entries.items()
-            if leaf_of(self.table.opening, entry) == leaf
+            for device, keys in self.keys.items()
+            if leaf_of(self.table.opening, keys) == leaf
         )
 
     @rule(which=choices(COUNT), where=choices(2))
@@ -132,54 +134,53 @@ class Server(RuleBasedStateMachine):
     def go_on(self, which: list[int], where: list[int]) -> None:
         """Ask each device what is due."""
         for device, choice, at in zip(self.names, which, where, strict=True):
-            due = self.table.devices[device].memory.due
-            kind = due if due < PLACES[Question] else PLACES[Question] + (due - 2) % IN_TURN
-            self._ask_for(kind, device, choice, at)
+            stage = self.table.devices[device].memory.due.stage
+            self._ask_for(stage, device, choice, at)
 
     @rule()
     def go_on_honestly(self) -> None:
         """Ask each device what is due, the same of all."""
         self.go_on([0] * COUNT, [0] * COUNT)
 
-    @rule(kind=st.integers(1, 4), which=choices(COUNT), where=choices(2))
-    def anything(self, kind: int, which: list[int], where: list[int]) -> None:
+    @rule(stage=st.integers(1, 4).map(Stage), which=choices(COUNT), where=choices(2))
+    def anything(self, stage: Stage, which: list[int], where: list[int]) -> None:
         """Ask each device the same kind of thing, whether it is due or not."""
         for device, choice, at in zip(self.names, which, where, strict=True):
-            self._ask_for(kind, device, choice, at)
+            self._ask_for(stage, device, choice, at)
 
-    def _ask_for(self, kind: int, device: int, choice: int, at: int) -> None:
-        if kind == PLACES[Roster]:
+    def _ask_for(self, stage: Stage, device: int, choice: int, at: int) -> None:
+        if stage == Stage.ROSTER:
             self._send_roster(device, choice)
         elif device not in self.told:
             return
-        elif kind == PLACES[Question]:
+        elif stage == Stage.SUM:
             self._send_question(device, choice, at)
-        elif kind == PLACES[Survivors]:
+        elif stage == Stage.SURVIVORS:
             self._send_survivors(device, choice)
         else:
             self._send_unmask(device, choice)
 
     def _send_roster(self, device: int, choice: int) -> None:
         cohort = self.cohorts[choice]
-        leaf = leaf_of(self.table.opening, self.entries[device])
+        leaf = leaf_of(self.table.opening, self.keys[device])
         if leaf not in cohort.leaves:
             return
         wanted = cohort.neighbors(cohort.leaves.index(leaf))
         places = range(len(cohort.leaves)) if self.TRUST == Trust.LYING else wanted
-        entries = tuple(self.entries[self._member(cohort, place)] for place in sorted(places))
-        numbers = as_numbers(cohort.parameters)
+        keys = tuple(self.keys[self._member(cohort, place)] for place in sorted(places))
+        numbers = cohort.parameters.numbers
         reply = self.send(
             device,
-            Roster(self.table.opening.session, numbers, cohort.nonce, cohort.leaves, entries),
+            Roster(self.table.opening.session, numbers, cohort.nonce, cohort.leaves, keys),
         )
         if reply is not None:
             self.deals[device], self.told[device] = decode_as(Deal, reply), cohort
 
     def _turn(self, device: int) -> int:
-        return max(0, self.table.devices[device].memory.due - PLACES[Question]) // IN_TURN
+        return self.table.devices[device].memory.due.masked_sum
 
-    def _place(self, device: int) -> int:
-        leaf = leaf_of(self.table.opening, self.entries[device])
+    def _position(self, device: int) -> int:
+        leaf = leaf_of(self.table.opening, self.keys[device])
         return self.told[device].leaves.index(leaf)
 
     def _send_question(self, device: int, choice: int, at: int) -> None:
@@ -196,7 +197,7 @@ class Server(RuleBasedStateMachine):
 
     def _ask(self, device: int, alive: frozenset[int], at: int) -> None:
         cohort, turn = self.told[device], self._turn(device)
-        here, sizes = self._place(device), cohort.parameters
+        here, sizes = self._position(device), cohort.parameters
         sealed = tuple(
             self._sealed(self._member(cohort, other), rank(here, other, sizes.cohort, sizes.degree))
             for other in cohort.neighbors(here)
@@ -232,15 +233,15 @@ class Server(RuleBasedStateMachine):
         claim = Survivors(self.table.opening.session, self._turn(device), bitmap)
         reply = self.send(device, claim)
         if reply is not None:
-            statement = agreed_survivors(self.table.devices[device].memory.context, bitmap)
+            statement = survivors_statement(self.table.devices[device].memory.context, bitmap)
             signatures = self.signed.setdefault(statement, {})
-            signatures[self._place(device)] = decode_as(Consent, reply).signature
+            signatures[self._position(device)] = decode_as(Consent, reply).signature
 
     def _send_unmask(self, device: int, choice: int) -> None:
         bitmap = self._bitmap(device, choice)
-        statement = agreed_survivors(self.table.devices[device].memory.context, bitmap)
+        statement = survivors_statement(self.table.devices[device].memory.context, bitmap)
         signatures = dict(self.signed.get(statement, {}))
-        leaf = leaf_of(self.table.opening, self.entries[self.colluder])
+        leaf = leaf_of(self.table.opening, self.keys[self.colluder])
         if leaf in self.told[device].leaves:
             forged = sign(self.table.identities[self.colluder], statement)
             signatures[self.told[device].leaves.index(leaf)] = forged

@@ -6,26 +6,29 @@ import dataclasses
 import itertools
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from rfa.secagg import transcript as hashing
-from rfa.secagg.cohort import (
-    Cohort,
-    agreed_survivors,
-    form,
-    in_order,
-    leaf_of,
-    pair_mask,
-    point_of,
-    self_mask,
-)
 from rfa.secagg.crypto.masks import keystream
 from rfa.secagg.errors import CohortError, DuplicateKeyError
-from rfa.secagg.messages.round import Entry, Open, Question
+from rfa.secagg.messages.round import DeviceKeys, Open, Question
+from rfa.secagg.security.cohort import Cohort, form_cohort, in_order
 from rfa.secagg.security.parameters import Parameters, Trust, derive
+from rfa.secagg.transcript import (
+    commitment_to,
+    context_of,
+    leaf_of,
+    pair_mask_key,
+    point_of,
+    sealing_key,
+    self_mask_key,
+    share_binding,
+    survivors_statement,
+)
 
 OPENING = Open(bytes(16), round=7, steps=3, dim=2, metrics=1, limit=0.5, trust=1)
 PARAMETERS = Parameters(9, 1, 2, 3, 6, 3)
@@ -70,7 +73,7 @@ def made(
 ) -> Cohort:
     """The cohort of these leaves, put in order."""
     order = in_order(nonce, list(leaves))
-    return form(opening, parameters, nonce, order)
+    return form_cohort(opening, parameters, nonce, order)
 
 
 def cohorts() -> dict[str, Cohort]:
@@ -90,7 +93,7 @@ def cohorts() -> dict[str, Cohort]:
 
 
 def context(cohort: Cohort, question: Question = QUESTION) -> bytes:
-    return cohort.context(question, point_of(question.v, question.nu))
+    return context_of(cohort.digest, question, point_of(question.v, question.nu))
 
 
 def contexts() -> dict[str, bytes]:
@@ -124,20 +127,20 @@ def test_the_context_of_a_turn_is_bound_to_all_of_it() -> None:
 
 
 def test_masks_are_bound_to_the_context_and_the_pair() -> None:
-    found = {name: pair_mask(AGREED, one, 2, 5) for name, one in contexts().items()}
+    found = {name: pair_mask_key(AGREED, one, 2, 5) for name, one in contexts().items()}
     same = contexts()["same"]
     for one, other in ((2, 4), (3, 5), (1, 5), (0, 7)):
-        found[f"pair {one} {other}"] = pair_mask(AGREED, same, one, other)
-    found["secret"] = pair_mask(SEED, same, 2, 5)
-    found |= {f"own {name}": self_mask(SEED, one) for name, one in contexts().items()}
-    found["own of the agreed secret"] = self_mask(AGREED, same)
+        found[f"pair {one} {other}"] = pair_mask_key(AGREED, same, one, other)
+    found["secret"] = pair_mask_key(SEED, same, 2, 5)
+    found |= {f"own {name}": self_mask_key(SEED, one) for name, one in contexts().items()}
+    found["own of the agreed secret"] = self_mask_key(AGREED, same)
     assert_all_differ(found)
     assert_all_differ({name: keystream(key).update(bytes(16)) for name, key in found.items()})
 
 
 def test_both_devices_of_a_pair_have_the_same_mask() -> None:
     same = contexts()["same"]
-    assert pair_mask(AGREED, same, 2, 5) == pair_mask(AGREED, same, 5, 2)
+    assert pair_mask_key(AGREED, same, 2, 5) == pair_mask_key(AGREED, same, 5, 2)
 
 
 def test_statistical_parameters_are_part_of_the_cohort() -> None:
@@ -148,49 +151,49 @@ def test_statistical_parameters_are_part_of_the_cohort() -> None:
 
 
 def test_seals_are_bound_to_the_cohort_source_target_and_turn() -> None:
-    found = {name: cohort.binding(2, 5, 1) for name, cohort in cohorts().items()}
+    found = {name: share_binding(cohort.digest, 2, 5, 1) for name, cohort in cohorts().items()}
     same = cohorts()["same"]
     for source, target, turn in ((5, 2, 1), (2, 4, 1), (3, 5, 1), (2, 5, 0), (2, 5, 2), (1, 5, 2)):
-        found[f"{source} {target} {turn}"] = same.binding(source, target, turn)
+        found[f"{source} {target} {turn}"] = share_binding(same.digest, source, target, turn)
     assert_all_differ(found)
 
 
 def test_keys_of_seals_are_bound_to_the_cohort_and_the_direction() -> None:
-    found = {name: cohort.seal_key(AGREED, 2, 5) for name, cohort in cohorts().items()}
+    found = {name: sealing_key(AGREED, cohort.digest, 2, 5) for name, cohort in cohorts().items()}
     same = cohorts()["same"]
-    found["back"] = same.seal_key(AGREED, 5, 2)
-    found["other"] = same.seal_key(AGREED, 2, 4)
-    found["secret"] = same.seal_key(SEED, 2, 5)
+    found["back"] = sealing_key(AGREED, same.digest, 5, 2)
+    found["other"] = sealing_key(AGREED, same.digest, 2, 4)
+    found["secret"] = sealing_key(SEED, same.digest, 2, 5)
     assert_all_differ(found)
 
 
 def test_commitments_are_bound_to_the_cohort_the_device_and_the_turn() -> None:
-    found = {name: cohort.commitment(2, 1, SEED) for name, cohort in cohorts().items()}
+    found = {name: commitment_to(SEED, cohort.digest, 2, 1) for name, cohort in cohorts().items()}
     same = cohorts()["same"]
-    found["position"] = same.commitment(1, 1, SEED)
-    found["turn"] = same.commitment(2, 2, SEED)
-    found["swapped"] = same.commitment(1, 2, SEED)
-    found["seed"] = same.commitment(2, 1, SEED[:31] + b"\0")
+    found["position"] = commitment_to(SEED, same.digest, 1, 1)
+    found["turn"] = commitment_to(SEED, same.digest, 2, 2)
+    found["swapped"] = commitment_to(SEED, same.digest, 1, 2)
+    found["seed"] = commitment_to(SEED[:31] + b"\0", same.digest, 2, 1)
     assert_all_differ(found)
 
 
 def test_consent_is_bound_to_the_context_and_the_survivors() -> None:
-    found = {name: agreed_survivors(one, b"\xff\x01") for name, one in contexts().items()}
-    found["survivors"] = agreed_survivors(contexts()["same"], b"\xff\x00")
+    found = {name: survivors_statement(one, b"\xff\x01") for name, one in contexts().items()}
+    found["survivors"] = survivors_statement(contexts()["same"], b"\xff\x00")
     assert_all_differ(found)
 
 
 def test_leaves_are_bound_to_the_opening_and_all_keys() -> None:
-    entry: Entry = (3, b"\1" * 32, (b"\2" * 32, b"\3" * 32), b"")
-    found = {"same": leaf_of(OPENING, entry)}
+    keys = DeviceKeys(3, b"\1" * 32, (b"\2" * 32, b"\3" * 32))
+    found = {"same": leaf_of(OPENING, keys)}
     for name, value in OPENINGS.items():
-        found[name] = leaf_of(dataclasses.replace(OPENING, **{name: value}), entry)
-    found["device"] = leaf_of(OPENING, (4, *entry[1:]))
-    found["sealing"] = leaf_of(OPENING, (3, b"\4" * 32, *entry[2:]))
-    found["order"] = leaf_of(OPENING, (3, entry[1], entry[2][::-1], b""))
-    found["fewer"] = leaf_of(OPENING, (3, entry[1], entry[2][:1], b""))
+        found[name] = leaf_of(dataclasses.replace(OPENING, **{name: value}), keys)
+    found["device"] = leaf_of(OPENING, replace(keys, device=4))
+    found["sealing"] = leaf_of(OPENING, replace(keys, sealing_key=b"\4" * 32))
+    found["order"] = leaf_of(OPENING, replace(keys, mask_keys=keys.mask_keys[::-1]))
+    found["fewer"] = leaf_of(OPENING, replace(keys, mask_keys=keys.mask_keys[:1]))
     assert_all_differ(found)
-    assert leaf_of(OPENING, (*entry[:3], b"\5" * 64)) == found["same"]
+    assert leaf_of(OPENING, replace(keys, signature=b"\5" * 64)) == found["same"]
 
 
 def test_a_point_is_bound_to_every_bit_of_v_and_nu() -> None:
@@ -206,26 +209,35 @@ def test_a_point_is_bound_to_every_bit_of_v_and_nu() -> None:
     assert_all_differ(found)
 
 
+def bound(context_before: bytes, cohort: Cohort) -> set[bytes]:
+    """Keys and digests of all kinds."""
+    return {
+        pair_mask_key(AGREED, context_before, 2, 5),
+        self_mask_key(SEED, context_before),
+        sealing_key(AGREED, cohort.digest, 2, 5),
+        share_binding(cohort.digest, 2, 5, 1),
+        commitment_to(SEED, cohort.digest, 2, 1),
+        context(cohort),
+    }
+
+
 def test_everything_is_bound_to_the_version(monkeypatch: pytest.MonkeyPatch) -> None:
     before, cohort = contexts()["same"], cohorts()["same"]
-    keys = pair_mask(AGREED, before, 2, 5), self_mask(SEED, before), cohort.seal_key(AGREED, 2, 5)
-    digests = cohort.binding(2, 5, 1), cohort.commitment(2, 1, SEED), context(cohort)
+    keys_and_digests = bound(before, cohort)
     monkeypatch.setattr(hashing, "PROTOCOL", b"rfa secure sum 2")
-    again = pair_mask(AGREED, before, 2, 5), self_mask(SEED, before), cohort.seal_key(AGREED, 2, 5)
-    newer = cohort.binding(2, 5, 1), cohort.commitment(2, 1, SEED), context(cohort)
-    assert not {*keys, *digests} & {*again, *newer}
+    assert not keys_and_digests & bound(before, cohort)
     assert made(OPENING, PARAMETERS, LEAVES).digest != cohort.digest
 
 
 def test_leaves_are_one_for_each_device_in_the_order_of_the_nonce() -> None:
     order = made(OPENING, PARAMETERS, LEAVES).leaves
     with pytest.raises(CohortError, match="of 9 devices, and 8 are listed"):
-        form(OPENING, PARAMETERS, NONCE, order[:8])
+        form_cohort(OPENING, PARAMETERS, NONCE, order[:8])
     swapped = (order[1], order[0], *order[2:])
     doubled = (order[0], *order[:8])
     for leaves in (swapped, doubled, tuple(sorted(order))):
         with pytest.raises(DuplicateKeyError, match="not in order, or a device is in it twice"):
-            form(OPENING, PARAMETERS, NONCE, leaves)
+            form_cohort(OPENING, PARAMETERS, NONCE, leaves)
 
 
 def test_nobody_chooses_a_place_before_the_nonce_is_known() -> None:

@@ -73,6 +73,34 @@ def test_sources_hold_nothing_that_is_unsafe(path: Path) -> None:
     assert not set(faults(ast.parse(path.read_text("utf-8"))))
 
 
+SEAM = {"rfa._checks", "rfa._types", "rfa.errors", "rfa.oracle"}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
+def test_sources_import_nothing_of_rfa_but_the_seam(path: Path) -> None:
+    nodes = ast.walk(ast.parse(path.read_text("utf-8")))
+    modules = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
+    ours = {module for module in modules if module.partition(".")[0] == "rfa"}
+    assert {module for module in ours if not module.startswith("rfa.secagg")} <= SEAM
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
+def test_digests_and_keys_are_made_in_the_transcript_only(path: Path) -> None:
+    """So that all labels are in one place, and no two are the same."""
+    tree = ast.parse(path.read_text("utf-8"))
+    made = [
+        call.args
+        for call in ast.walk(tree)
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") in {"digest", "derive_key"}
+    ]
+    if path.name != "transcript.py":
+        assert not made
+        assert not {"hashlib", "HKDF"} & {getattr(node, "id", "") for node in ast.walk(tree)}
+        return
+    labels = [arg.value for args in made for arg in args[:2] if isinstance(arg, ast.Constant)]
+    assert len(made) == len(labels) == len(set(labels)) == 14
+
+
 def test_all_sources_are_looked_at() -> None:
     assert {"machine.py", "vault.py", "masks.py", "fixed_point.py"} < {
         path.name for path in SOURCES
@@ -169,8 +197,8 @@ SECRET = {
 }
 """The fields that no repr shows."""
 PUBLIC = {
-    *("session", "round", "steps", "dim", "metrics", "limit", "trust", "entry", "parameters"),
-    *("nonce", "leaves", "entries", "commitments", "turn", "vector", "nu", "mass", "alive"),
+    *("session", "round", "steps", "dim", "metrics", "limit", "trust", "keys", "parameters"),
+    *("nonce", "leaves", "commitments", "turn", "vector", "nu", "mass", "alive"),
     "survivors",
     *("signature", "signatures", "device", "due", "opening", "advert", "roster", "context"),
     *("asked", "signed", "request"),

@@ -20,6 +20,7 @@ from rfa.secagg.errors import (
     UnknownVersionError,
 )
 from rfa.secagg.messages import round as m
+from rfa.secagg.messages.stages import Moment, Stage
 from tests.secagg.samples import KINDS, SAMPLES, SESSION, same
 
 HEAD = b"rfa\x01"
@@ -189,8 +190,8 @@ def test_lists_have_their_caps() -> None:
     """More turns, metrics or neighbors than there may be, though the bytes are all there."""
     turns, around, tail = (bytes(32),) * 257, (bytes(33),) * ((1 << 14) + 1), (0,) * 265
     for message in (
-        m.Advertise(SESSION, (1, bytes(32), turns, b"")),
-        m.Advertise(SESSION, (1, bytes(32), (), bytes(65))),
+        m.Advertise(SESSION, m.DeviceKeys(1, bytes(32), turns)),
+        m.Advertise(SESSION, m.DeviceKeys(1, bytes(32), (), bytes(65))),
         m.Deal(SESSION, turns, ()),
         m.Masked(SESSION, 1, tail, np.zeros(0, "<u4")),
         m.Opened(SESSION, 1, around),
@@ -236,7 +237,7 @@ some = st.binary(max_size=20)
 memories = st.builds(
     Memory,
     round=st.integers(0, 2**64 - 1),
-    due=st.integers(0, 2**32 - 1),
+    due=st.integers(0, 2**32 - 1).map(Moment.numbered),
     opening=some,
     advert=some,
     roster=some,
@@ -264,7 +265,9 @@ def test_a_memory_is_read_as_it_was_written(memory: Memory) -> None:
 
 
 def test_a_damaged_memory_is_refused() -> None:
-    data = Memory(round=3, due=4, opening=b"opening", masks=(bytes(range(32)),)).encode()
+    data = Memory(
+        round=3, due=Moment(0, Stage.UNMASK), opening=b"opening", masks=(bytes(range(32)),)
+    ).encode()
     damaged = [data[:size] for size in range(len(data))] + [data + b"\0", b"\0" + data]
     for bit in range(8 * len(data)):
         value = int.from_bytes(data, "big") ^ (1 << bit)

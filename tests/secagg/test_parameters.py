@@ -15,8 +15,9 @@ from rfa.secagg.device.profile import Profile
 from rfa.secagg.errors import ParameterError
 from rfa.secagg.oracle import open_round
 from rfa.secagg.security import odds
-from rfa.secagg.security.parameters import LARGEST_COHORT, Parameters, Terms, Trust, derive
+from rfa.secagg.security.parameters import LARGEST_COHORT, Parameters, Trust, derive
 from rfa.secagg.security.policy import Policy
+from rfa.secagg.security.terms import Terms
 
 CURIOUS, LYING = Trust.CURIOUS, Trust.LYING
 

@@ -19,7 +19,8 @@ from rfa.secagg.device.profile import Profile
 from rfa.secagg.errors import ImplausibleSumError, SecAggError
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.messages.round import Advertise, Masked, Question, decode
-from rfa.secagg.security.parameters import Terms, derive
+from rfa.secagg.security.parameters import derive
+from rfa.secagg.security.terms import Terms
 from rfa.secagg.server.machine import Outbox, Server
 from tests.secagg.attack import altered, reach
 from tests.secagg.party import LYING, SMALL, Party, contributions, exactly, masked, party
@@ -124,7 +125,7 @@ def test_keys_are_fresh_in_every_session_and_every_turn() -> None:
         table_opening = party({1: part}, steps=2).opening
         reply = decode(Device(part, Profile(1)).receive(table_opening.encode()))
         assert isinstance(reply, Advertise)
-        seen.update([reply.entry[1], *reply.entry[2]])
+        seen.update(reply.keys.all_keys)
     assert len(seen) == 3000
     assert max(seen.values()) == 1
 

@@ -12,15 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rfa.errors import OracleStoppedError
-from rfa.secagg.errors import (
-    ParameterError,
-    SurvivorsChangedError,
-    TooFewDevicesError,
-)
+from rfa.secagg.errors import ParameterError, SurvivorsChangedError, TooFewDevicesError
 from rfa.secagg.fixed_point import Contribution, Encoding, Total
+from rfa.secagg.in_process import Losses
 from rfa.secagg.messages.round import Masked, decode, decode_as
-from rfa.secagg.oracle import Losses, SecureOracle
-from rfa.secagg.security.parameters import Terms
+from rfa.secagg.messages.stages import START, Moment, Stage
+from rfa.secagg.oracle import SecureOracle
+from rfa.secagg.security.terms import Terms
 from rfa.secagg.server.machine import Outbox
 from tests.secagg.party import LYING, SMALL, Party, contributions, masked, party, same
 from tests.secagg.view import broken, determined
@@ -95,9 +93,9 @@ def check_sum(
 
 @pytest.mark.parametrize("count", [2, 3, 4])
 def test_every_way_of_losing_devices_of_a_small_cohort(count: int) -> None:
-    """Each of up to four devices is lost at any place, or never."""
+    """Each of up to four devices is lost at any moment, or never."""
     sums = 0
-    for when in itertools.product([0, 1, 2, 4, 99], repeat=count):
+    for when in itertools.product(map(Moment.numbered, [0, 1, 2, 4, 99]), repeat=count):
         devices = sorted(contributions(count, 3))
         sums += check_round(count, TINY, dict(zip(devices, when, strict=True)))
     assert sums or count == 2  # too few for two shares of a secret
@@ -107,18 +105,19 @@ def test_every_way_of_losing_devices_of_a_small_cohort(count: int) -> None:
 def test_every_subset_of_five_at_every_stage(terms: Terms) -> None:
     devices = sorted(contributions(5, 3))
     sums = 0
-    for place in (0, 1, 2, 3, 4):
+    for stage in list(Stage)[:5]:
         for size in range(6):
             for gone in itertools.combinations(devices, size):
-                sums += check_round(5, terms, dict.fromkeys(gone, place))
+                sums += check_round(5, terms, dict.fromkeys(gone, Moment(0, stage)))
     assert sums > 10
 
 
 @pytest.mark.parametrize("terms", [SMALL, LYING], ids=["curious", "lying"])
 def test_every_mix_of_stages_for_five(terms: Terms) -> None:
-    """Two steps: five devices are lost at any mix of places."""
+    """Two steps: five devices are lost at any mix of moments."""
     devices = sorted(contributions(5, 3))
-    for when in itertools.combinations_with_replacement([0, 1, 2, 4, 5, 7, 99], 5):
+    moments = map(Moment.numbered, [0, 1, 2, 4, 5, 7, 99])
+    for when in itertools.combinations_with_replacement(moments, 5):
         check_round(5, terms, dict(zip(devices, when, strict=True)), steps=2)
 
 
@@ -128,7 +127,7 @@ def test_every_mix_of_stages_for_five(terms: Terms) -> None:
 def test_random_drop_outs_of_thirty(terms: Terms, data: st.DataObject) -> None:
     devices = sorted(contributions(30, 3))
     gone = data.draw(st.lists(st.sampled_from(devices), unique=True, max_size=12))
-    lost = {device: data.draw(st.integers(0, 10)) for device in gone}
+    lost = {device: Moment.numbered(data.draw(st.integers(0, 10))) for device in gone}
     check_round(30, terms, lost, steps=3)
 
 
@@ -159,9 +158,9 @@ def test_a_device_over_the_limit_refuses_and_the_round_stops() -> None:
 
 def test_a_drop_out_between_steps_ends_the_round_and_the_sum_before_stands() -> None:
     devices = sorted(contributions(10, 3))
-    table = party(10, steps=3, lost={devices[0]: 5})
+    table = party(10, steps=3, lost={devices[0]: Moment(1, Stage.SUM)})
     assert len(play(table, 3)) == 1
-    table = party(10, steps=3, lost={devices[0]: 4})
+    table = party(10, steps=3, lost={devices[0]: Moment(0, Stage.UNMASK)})
     assert len(play(table, 3)) == 1, "it opened nothing, but was in the first sum"
 
 
@@ -169,7 +168,7 @@ def test_many_who_leave_together_do_not_end_the_round() -> None:
     """h + c devices or more leave between two steps: h of them are honest."""
     terms = Terms(colluders=0.0, dropouts=0.5, honest=0.2)
     devices = sorted(contributions(20, 3))
-    few, many = (dict.fromkeys(devices[:count], 5) for count in (3, 4))
+    few, many = (dict.fromkeys(devices[:count], Moment(1, Stage.SUM)) for count in (3, 4))
     assert len(play(party(20, terms, steps=2, lost=few), 2)) == 1
     assert len(play(party(20, terms, steps=2, lost=many), 2)) == 2
     assert not broken(determined((t := party(20, terms, steps=2, lost=many)).said, t.known), 4)
@@ -215,7 +214,7 @@ def test_the_server_refuses_questions_without_a_meaning() -> None:
 
 
 def test_nobody_joins() -> None:
-    table = party(3, lost=dict.fromkeys(contributions(3, 3), 0))
+    table = party(3, lost=dict.fromkeys(contributions(3, 3), START))
     with pytest.raises(TooFewDevicesError, match="0 devices joined the round"):
         table.oracle()
 
@@ -225,7 +224,9 @@ def test_nobody_may_leave_between_the_scalars_and_the_vectors_of_a_step() -> Non
     terms = Terms(colluders=0.0, dropouts=0.5, honest=0.25)
     devices = sorted(contributions(12, 3))
     for gone in (1, 6):
-        table = party(12, terms, limit=0.9, lost=dict.fromkeys(devices[:gone], 5))
+        table = party(
+            12, terms, limit=0.9, lost=dict.fromkeys(devices[:gone], Moment(1, Stage.SUM))
+        )
         assert play(table, 1) == []
         with pytest.raises(SurvivorsChangedError):
             party(12, terms, limit=0.9, lost=table.exchange.lost).ring()(np.zeros(3), NU)
@@ -234,7 +235,7 @@ def test_nobody_may_leave_between_the_scalars_and_the_vectors_of_a_step() -> Non
 def test_after_an_abort_no_sum_comes_any_more() -> None:
     devices = sorted(contributions(10, 3))
     for make in (Party.oracle, Party.ring):
-        ask = make(party(10, steps=3, lost={devices[0]: 5}))
+        ask = make(party(10, steps=3, lost={devices[0]: Moment(1, Stage.SUM)}))
         ask(np.zeros(3), NU)
         with pytest.raises(SurvivorsChangedError):
             ask(np.zeros(3), NU)

@@ -28,10 +28,10 @@ from tests.secagg.attack import (
     TERMS,
     altered,
     at_stage,
-    own_place,
     reach,
     refuses,
     victim_of,
+    victim_position,
 )
 from tests.secagg.party import LYING, contributions, party
 
@@ -66,9 +66,9 @@ def alive_without(request: bytes, *gone: int) -> bytes:
 
 def test_it_refuses_a_turn_without_itself_or_with_too_many_drop_outs() -> None:
     table, device, request = at_stage(Question)
-    own = own_place(table)
-    others = [place for place in range(10) if place != own]
-    refuses(device, alive_without(request, own), errors.SurvivorsError, "cannot be")
+    victim = victim_position(table)
+    others = [place for place in range(10) if place != victim]
+    refuses(device, alive_without(request, victim), errors.SurvivorsError, "cannot be")
     refuses(device, alive_without(request, *others[:3]), errors.TooManyDropoutsError, "at most 2")
     refuses(device, altered(request, alive=b"\xff\xff"), errors.NotCanonicalError)
     refuses(device, altered(request, sealed=()), errors.NotCanonicalError, "sealed shares")
@@ -80,8 +80,7 @@ def test_nobody_comes_back_in_a_later_turn() -> None:
     box = reach(table, Unmask)
     victim = victim_of(table)
     device = table.devices[victim]
-    own = own_place(table)
-    gone = (own + 5) % 10
+    gone = (victim_position(table) + 5) % 10
     device.receive(altered(box[victim], survivors=write_bitmap({*range(10)} - {gone}, 10)))
     everyone = Question(
         table.opening.session, 1, 1, NU, 0, write_bitmap(range(10), 10), (), np.ones(3, "<f4")
@@ -117,8 +116,8 @@ def test_it_opens_one_set_of_shares_a_turn_so_never_both_kinds() -> None:
     """The second request asks for the other kind of share of a neighbor."""
     table, device, request = at_stage(Unmask)
     reply = device.receive(request)
-    own = own_place(table)
-    flipped = write_bitmap({*range(10)} - {(own + 1) % 10}, 10)
+    victim = victim_position(table)
+    flipped = write_bitmap({*range(10)} - {(victim + 1) % 10}, 10)
     refuses(device, altered(request, survivors=flipped), errors.AskedTwiceError)
     assert device.receive(request) == reply
     assert len(set(decode_as(Opened, reply).shares)) == len(decode_as(Opened, reply).shares)
@@ -126,12 +125,12 @@ def test_it_opens_one_set_of_shares_a_turn_so_never_both_kinds() -> None:
 
 def test_it_refuses_survivors_who_cannot_be() -> None:
     table, device, request = at_stage(Unmask)
-    own = own_place(table)
-    others = [place for place in range(10) if place != own]
+    victim = victim_position(table)
+    others = [place for place in range(10) if place != victim]
     for members, error in [
         (others, errors.SurvivorsError),
-        ([own, *others[3:]], errors.TooManyDropoutsError),
-        ([own], errors.TooManyDropoutsError),
+        ([victim, *others[3:]], errors.TooManyDropoutsError),
+        ([victim], errors.TooManyDropoutsError),
         ([], errors.SurvivorsError),
     ]:
         refuses(device, altered(request, survivors=write_bitmap(members, 10)), error)
@@ -140,9 +139,9 @@ def test_it_refuses_survivors_who_cannot_be() -> None:
 
 def test_a_change_of_survivors_between_steps_is_not_opened() -> None:
     table, device, request = at_stage(Unmask, turn=1)
-    own = own_place(table)
+    victim = victim_position(table)
     for size in (1, 2):
-        gone = {(own + 1 + index) % 10 for index in range(size)}
+        gone = {(victim + 1 + index) % 10 for index in range(size)}
         changed = altered(request, survivors=write_bitmap({*range(10)} - gone, 10))
         refuses(device, changed, errors.SurvivorsError, f"{size} devices left")
     device.receive(request)
@@ -160,8 +159,8 @@ def test_a_lying_server_needs_a_quorum_under_the_same_survivors() -> None:
     refuses(device, altered(request, signatures=strangers), errors.DisagreementError)
     forged = tuple((place, os.urandom(64)) for place, _ in unmask.signatures)
     refuses(device, altered(request, signatures=forged), errors.DisagreementError)
-    own = own_place(table)
-    others = altered(request, survivors=write_bitmap({*range(10)} - {(own + 1) % 10}, 10))
+    victim = victim_position(table)
+    others = altered(request, survivors=write_bitmap({*range(10)} - {(victim + 1) % 10}, 10))
     refuses(device, others, errors.DisagreementError, "that this device signed")
     device.receive(request)
 
@@ -172,8 +171,8 @@ def test_it_signs_survivors_once_and_opens_nothing_unsigned() -> None:
     early = Unmask(message.session, 0, message.survivors, ()).encode()
     refuses(device, early, errors.OutOfStageError)
     reply = device.receive(request)
-    own = own_place(table)
-    other = write_bitmap({*range(10)} - {(own + 1) % 10}, 10)
+    victim = victim_position(table)
+    other = write_bitmap({*range(10)} - {(victim + 1) % 10}, 10)
     refuses(device, altered(request, survivors=other), errors.AskedTwiceError)
     assert device.receive(request) == reply
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from rfa.secagg.crypto.graph import neighbors
-from rfa.secagg.device.position import Place
+from rfa.secagg.device.membership import Membership
 from rfa.secagg.errors import DisagreementError, SecAggError
 from rfa.secagg.messages.round import Survivors, Unmask, write_bitmap
 from rfa.secagg.security.parameters import Parameters, Trust, derive
@@ -114,7 +114,7 @@ def test_the_check_of_consistency_stops_it() -> None:
 
 def test_without_the_check_the_victim_is_exposed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Same parameters, same limits on drop-outs; only the quorum is not asked for."""
-    monkeypatch.setattr(Place, "check_quorum", _no_check)
+    monkeypatch.setattr(Membership, "check_quorum", _no_check)
     _, known, victim, refused = attack(lying())
     assert not refused
     assert frozenset({victim}) in [one.members for one in known]

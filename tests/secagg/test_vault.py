@@ -24,10 +24,13 @@ from rfa.secagg.errors import (
     WeightLimitError,
 )
 from rfa.secagg.fixed_point import Contribution
+from rfa.secagg.in_process import InProcess
 from rfa.secagg.messages.round import Open, Question, Unmask
-from rfa.secagg.oracle import InProcess, SecureOracle
-from rfa.secagg.security.parameters import Terms, Trust
+from rfa.secagg.messages.stages import START, Moment, Stage
+from rfa.secagg.oracle import SecureOracle
+from rfa.secagg.security.parameters import Trust
 from rfa.secagg.security.policy import Policy
+from rfa.secagg.security.terms import Terms
 from rfa.secagg.server.machine import Outbox
 from tests.secagg.attack import altered, reach
 from tests.secagg.party import LYING, SMALL, Party, contributions, party
@@ -288,7 +291,7 @@ def test_a_store_belongs_to_one_device_and_to_its_owner(tmp_path: Path) -> None:
     path.touch(mode=0o644)
     with DurableDevice(str(path), Profile(1)) as device:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        assert device.due == 0
+        assert device.due == START
     with pytest.raises(VaultError, match="not that of device 2"):
         DurableDevice(path, Profile(2))
 
@@ -296,7 +299,7 @@ def test_a_store_belongs_to_one_device_and_to_its_owner(tmp_path: Path) -> None:
 def test_durable_devices_serve_in_one_process_and_from_any_thread(tmp_path: Path) -> None:
     table = party(contributions(6, 3))
     devices = durable(table, tmp_path)
-    exchange = InProcess(devices, lost={5: 2})
+    exchange = InProcess(devices, lost={5: Moment(0, Stage.SUM)})
 
     def in_threads(outbox: Outbox) -> Iterable[tuple[int, bytes]]:
         def carry(sent: tuple[int, bytes]) -> list[tuple[int, bytes]]:

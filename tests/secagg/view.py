@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from rfa.secagg.cohort import Cohort, Identities, accept, leaf_of, point_of
+from rfa.secagg.device.membership import accept_roster
 from rfa.secagg.messages.round import (
     NO_SHARE,
     Advertise,
@@ -27,6 +27,8 @@ from rfa.secagg.messages.round import (
     decode,
     read_bitmap,
 )
+from rfa.secagg.security.cohort import Cohort, Identities
+from rfa.secagg.transcript import context_of, leaf_of, point_of
 
 Said = Iterable[tuple[int, bytes, bytes | None]]
 """What was said: device, request, reply."""
@@ -78,12 +80,12 @@ def seats(said: Said, identities: Identities) -> dict[int, Seat]:
 
 
 def _seat(roster: Roster, opening: Open, advert: Advertise, identities: Identities) -> Seat:
-    cohort, position, _ = accept(roster, opening, advert.entry, identities)
-    return Seat(cohort, position)
+    member = accept_roster(roster, opening, advert.keys, identities)
+    return Seat(member.cohort, member.position)
 
 
 def _note_part(seat: Seat, question: Question) -> None:
-    context = seat.cohort.context(question, point_of(question.v, question.nu))
+    context = context_of(seat.cohort.digest, question, point_of(question.v, question.nu))
     alive = read_bitmap(question.alive, seat.cohort.parameters.cohort)
     known = seat.asked.setdefault(question.turn, (context, alive))
     assert known[0] == context, "a device sent two parts for one turn"
@@ -126,7 +128,7 @@ def _leaves(said: Said) -> dict[int, bytes]:
     for device, request, reply in said:
         asked, answer = decode(request), decode(reply) if reply else None
         if isinstance(asked, Open) and isinstance(answer, Advertise):
-            found[device] = leaf_of(asked, answer.entry)
+            found[device] = leaf_of(asked, answer.keys)
     return found
 
 

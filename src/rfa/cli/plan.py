@@ -66,7 +66,8 @@ def plan(as_json: bool, **options: Any) -> None:
 
 def _wish(options: dict[str, Any]) -> Any:
     from rfa.planning import Wish  # noqa: PLC0415
-    from rfa.secagg.security.parameters import Terms, Trust  # noqa: PLC0415
+    from rfa.secagg.security.parameters import Trust  # noqa: PLC0415
+    from rfa.secagg.security.terms import Terms  # noqa: PLC0415
 
     colluders, dropouts = options.pop("colluders"), options.pop("max_dropouts")
     honest = max(0.0, min(0.25, 1 - colluders - dropouts))

@@ -9,8 +9,9 @@ from rfa._checks import check_count, check_number
 from rfa.errors import InvalidValueError
 from rfa.flower import records as wire
 from rfa.lab.settings.settings import RADII, STARTS, WEISZFELD
-from rfa.secagg.security.parameters import Terms, Trust
+from rfa.secagg.security.parameters import Trust
 from rfa.secagg.security.policy import STEPS
+from rfa.secagg.security.terms import Terms
 
 if TYPE_CHECKING:
     from rfa.flower.strategy import RFA

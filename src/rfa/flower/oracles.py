@@ -23,11 +23,11 @@ from rfa.flower.metrics import Layout
 from rfa.flower.transport import GridExchange, Letter, send
 from rfa.lab.simulation.summed import Witness
 from rfa.oracle import REACH, Sum, stopped_oracle
-from rfa.secagg.cohort import Identities
 from rfa.secagg.errors import RefusalError
 from rfa.secagg.messages.round import MOST_METRICS
 from rfa.secagg.oracle import SecureOracle, open_round
-from rfa.secagg.security.parameters import Terms
+from rfa.secagg.security.cohort import Identities
+from rfa.secagg.security.terms import Terms
 
 LOG = logging.getLogger("flwr")
 

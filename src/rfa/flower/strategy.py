@@ -34,8 +34,8 @@ from rfa.flower.oracles import GridSums, RoundSkippedError, Sums, mean_metrics, 
 from rfa.flower.transport import GridExchange, SteadyGrid, letters_of
 from rfa.lab.simulation.summed import nearness
 from rfa.oracle import SumOracle
-from rfa.secagg.cohort import Identities
-from rfa.secagg.security.parameters import Terms
+from rfa.secagg.security.cohort import Identities
+from rfa.secagg.security.terms import Terms
 
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 LOG = logging.getLogger("flwr")

@@ -9,7 +9,8 @@ docs/threat-model.md for what is promised to whom.
     >>> devices = {name: Device(part, Profile(name)) for name, part in parts.items()}
     >>> terms = Terms(colluders=0.1, dropouts=0.25)
     >>> opening = open_round(1, terms, steps=1, dim=2)
-    >>> ask = SecureOracle(opening, terms, devices, InProcess(devices, lost={4: 2}))
+    >>> lost = {4: Moment(0, Stage.SUM)}
+    >>> ask = SecureOracle(opening, terms, devices, InProcess(devices, lost))
     >>> total = ask(np.zeros(2), 10.0)
     >>> total.count, (10 * total.push / total.weight).round(4)
     (5, array([3.4, 3.4]))
@@ -29,9 +30,12 @@ from rfa.secagg.errors import (
     VaultError,
 )
 from rfa.secagg.fixed_point import Contribution, Encoding, Total
-from rfa.secagg.oracle import Exchange, InProcess, SecureOracle, open_round
-from rfa.secagg.security.parameters import Parameters, Terms, Trust, derive
+from rfa.secagg.in_process import InProcess
+from rfa.secagg.messages.stages import Moment, Stage
+from rfa.secagg.oracle import Exchange, SecureOracle, open_round
+from rfa.secagg.security.parameters import Parameters, Trust, derive
 from rfa.secagg.security.policy import Policy
+from rfa.secagg.security.terms import Terms
 from rfa.secagg.server.machine import Outbox, Server
 from rfa.secagg.unmasked import RingOracle
 
@@ -45,6 +49,7 @@ __all__ = [
     "Identity",
     "InProcess",
     "MessageError",
+    "Moment",
     "NotFiniteError",
     "Outbox",
     "ParameterError",
@@ -56,6 +61,7 @@ __all__ = [
     "SecAggError",
     "SecureOracle",
     "Server",
+    "Stage",
     "Terms",
     "Total",
     "Trust",

@@ -5,27 +5,20 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Generator, Iterable, Mapping
-from dataclasses import dataclass, field
 
 from rfa._checks import check_count, check_number
 from rfa._types import Vector
 from rfa.oracle import Sum
-from rfa.secagg.cohort import Identities
-from rfa.secagg.device.machine import IN_TURN, PLACES, Device
-from rfa.secagg.device.vault import DurableDevice
 from rfa.secagg.errors import AbortError, ParameterError, SecAggError
 from rfa.secagg.fixed_point import Total
-from rfa.secagg.messages.round import MOST_METRICS, Open, Question, Unmask
-from rfa.secagg.security.parameters import MOST_TURNS, Terms, Trust, insist
+from rfa.secagg.messages.round import MOST_METRICS, Open
+from rfa.secagg.security.cohort import Identities
+from rfa.secagg.security.parameters import MOST_TURNS, Trust, insist
+from rfa.secagg.security.terms import Terms
 from rfa.secagg.server.machine import Outbox, Server
 
 Exchange = Callable[[Outbox], Iterable[tuple[int, bytes]]]
 """Sends requests, and brings the replies that come, by device."""
-Losses = Mapping[int, int]
-"""A fault plan: for each device that is lost, the place in the round of the first request that it
-does not answer. 0 is Open, 1 the roster; turn r begins at 2 + 3 r with the question, then come the
-survivors and the opening."""
-NEVER = 1 << 62
 
 
 def open_round(  # noqa: PLR0913
@@ -113,7 +106,7 @@ class SecureOracle:
         last: the last total, with the sums of the metrics.
     """
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
         opening: Open,
         terms: Terms,
@@ -165,41 +158,3 @@ class SecureOracle:
     def _carry(self, outbox: Outbox) -> None:
         for device, reply in self._exchange(outbox):
             self.server.take(device, reply)
-
-
-@dataclass
-class InProcess:
-    """An exchange with devices in this process, some of which are lost on the way.
-
-    Attributes:
-        devices: the devices, by number.
-        lost: who stops to answer, and when.
-        refused: the errors with which devices refused requests.
-    """
-
-    devices: Mapping[int, Device] | Mapping[int, DurableDevice]
-    lost: Losses = field(default_factory=dict[int, int])
-    refused: dict[int, SecAggError] = field(default_factory=dict[int, SecAggError])
-
-    def __call__(self, outbox: Outbox) -> Iterable[tuple[int, bytes]]:
-        """Bring each request to its device, and its answer back."""
-        for device, request in outbox:
-            self.refused.pop(device, None)
-            try:
-                if self.devices[device].due >= self.lost.get(device, NEVER):
-                    continue
-                reply = self.devices[device].receive(request)
-            except SecAggError as error:
-                self.refused[device] = error
-            else:
-                yield device, reply
-
-
-def question_place(turn: int) -> int:
-    """The place in the round of the question of a turn."""
-    return PLACES[Question] + IN_TURN * turn
-
-
-def opening_place(turn: int) -> int:
-    """The place in the round of the opening of a turn."""
-    return PLACES[Unmask] + IN_TURN * turn

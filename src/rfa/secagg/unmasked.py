@@ -34,11 +34,13 @@ from rfa.secagg.fixed_point import (
     as_sent,
     weighs_more,
 )
+from rfa.secagg.in_process import Losses, answers
 from rfa.secagg.messages.round import Open
-from rfa.secagg.oracle import NEVER, Ended, Losses, opening_place, question_place
-from rfa.secagg.security.parameters import Terms
+from rfa.secagg.messages.stages import START, Moment, Stage
+from rfa.secagg.oracle import Ended
 from rfa.secagg.security.rules import Members, agree_on, require_enough, require_same
-from rfa.secagg.transcript import derive_key, number
+from rfa.secagg.security.terms import Terms
+from rfa.secagg.transcript import rounding_key
 
 
 class RingOracle:
@@ -72,10 +74,12 @@ class RingOracle:
         """
         self._opening = opening
         self._lost = lost or {}
-        joined = {one: part for one, part in parts.items() if part and self._answers(one, 0)}
+        joined = {one: part for one, part in parts.items() if part and self._answers(one, START)}
         self._parts = joined
         self._rounding = rounding or {device: os.urandom(32) for device in joined}
-        self._alive = frozenset(device for device in joined if self._answers(device, 1))
+        self._alive = frozenset(
+            device for device in joined if self._answers(device, Moment(0, Stage.ROSTER))
+        )
         self._before: Members | None = None
         self._turns = 0
         self._ended = Ended()
@@ -107,10 +111,10 @@ class RingOracle:
         tail = [0] * (METRICS + self._opening.metrics)
         encoding, survivors = Encoding(self.parameters.cohort), set[int]()
         for device in sorted(self._alive):
-            key = derive_key(self._rounding[device], b"rounding", number(turn))
+            key = rounding_key(self._rounding[device], turn)
             part = encoding.part(self._parts[device], sent, nu, key, vector=vector)
             heavy = mass and weighs_more(part.tail[MASS], mass, self._opening.limit)
-            if self._answers(device, question_place(turn)) and not heavy:
+            if self._answers(device, Moment(turn, Stage.SUM)) and not heavy:
                 survivors.add(device)
                 words += part.words
                 tail = [(a + b) % TAIL for a, b in zip(tail, part.tail, strict=True)]
@@ -123,9 +127,9 @@ class RingOracle:
         same = self._opening.is_second(turn)
         require_same(self.parameters, self._before, survivors, same_step=same)
         self._before = survivors
-        opened = opening_place(turn)
+        opened = Moment(turn, Stage.UNMASK)
         self._alive = frozenset(one for one in survivors if self._answers(one, opened))
         require_enough(self.parameters, self._alive, "opened the sum")
 
-    def _answers(self, device: int, place: int) -> bool:
-        return place < self._lost.get(device, NEVER)
+    def _answers(self, device: int, moment: Moment) -> bool:
+        return answers(device, moment, self._lost)

@@ -29,9 +29,9 @@ from rfa.lab.simulation.secure import draw_losses
 from rfa.lab.simulation.summed import ask_for_outcome, split_cohort
 from rfa.lab.training.devices import Devices, Tally
 from rfa.lab.training.pool import Crew
-from rfa.secagg.device.machine import IN_TURN, PLACES
+from rfa.secagg.in_process import Losses
 from rfa.secagg.messages.round import decode
-from rfa.secagg.oracle import NEVER, Losses
+from rfa.secagg.messages.stages import LEFT, Moment, moment_of
 from rfa.secagg.security.parameters import Trust
 from rfa.secagg.server.machine import Outbox
 
@@ -94,14 +94,14 @@ class LabExchange(GridExchange):
 
     homes: dict[int, int] = field(default_factory=dict[int, int])
     order: letters.Order = field(default_factory=lambda: letters.Order(0, 0, ()))
-    lost: Losses = field(default_factory=dict[int, int])
+    lost: Losses = field(default_factory=dict[int, Moment])
 
     def __call__(self, outbox: Outbox) -> Iterator[tuple[int, bytes]]:
         """Ask those that have not dropped out."""
         return super().__call__(
             (device, request)
             for device, request in outbox
-            if device not in self.lost or _place(request) < self.lost[device]
+            if device not in self.lost or _moment(request) < self.lost[device]
         )
 
     def letter(self, node: int, content: RecordDict) -> Message:
@@ -217,10 +217,9 @@ class FlowerEngine:
         return Message(content, dst_node_id=node, message_type=letters.TALLY)
 
 
-def _place(request: bytes) -> int:
-    """The place of a request in the round."""
-    message = decode(request, len(request))
-    return PLACES.get(type(message), NEVER) + IN_TURN * getattr(message, "turn", 0)
+def _moment(request: bytes) -> Moment:
+    """The moment of a request in the round."""
+    return moment_of(decode(request, len(request))) or LEFT
 
 
 def _tallies(reply: Message) -> list[Tally]:

@@ -16,7 +16,7 @@ from rfa._checks import check_count, check_number
 from rfa.errors import InvalidValueError
 
 if TYPE_CHECKING:
-    from rfa.secagg.security.parameters import Terms
+    from rfa.secagg.security.terms import Terms
 
 AGGREGATORS = {
     "fedavg": "the weighted mean (FedAvg)",
@@ -271,7 +271,8 @@ class Settings:
     @property
     def terms(self) -> Terms:
         """What the secure sum offers to devices."""
-        from rfa.secagg.security.parameters import Terms, Trust  # noqa: PLC0415 the command line starts fast
+        from rfa.secagg.security.parameters import Trust  # noqa: PLC0415 the command line starts fast
+        from rfa.secagg.security.terms import Terms  # noqa: PLC0415 the command line starts fast
 
         return Terms(
             colluders=self.colluders,

@@ -25,8 +25,10 @@ from rfa.secagg.device.machine import Device
 from rfa.secagg.device.profile import Identity, Profile
 from rfa.secagg.errors import NotFiniteError
 from rfa.secagg.fixed_point import Contribution
+from rfa.secagg.in_process import InProcess, Losses
 from rfa.secagg.messages.round import Open
-from rfa.secagg.oracle import InProcess, Losses, SecureOracle, open_round, opening_place
+from rfa.secagg.messages.stages import Moment, Stage
+from rfa.secagg.oracle import SecureOracle, open_round
 from rfa.secagg.security.policy import Policy
 from rfa.secagg.unmasked import RingOracle
 
@@ -95,8 +97,8 @@ def draw_losses(count: int, settings: Settings, t: int) -> Losses:
     turns = settings.questions * (2 if settings.weight_limit else 1)
     rng = stream(settings.seed, "lost", t)
     gone = np.flatnonzero(rng.random(count) < settings.dropouts)
-    when = rng.integers(0, opening_place(turns - 1) + 1, len(gone))
-    return {int(row): int(place) for row, place in zip(gone, when, strict=True)}
+    when = rng.integers(0, Moment(turns - 1, Stage.UNMASK).number + 1, len(gone))
+    return {int(row): Moment.numbered(int(number)) for row, number in zip(gone, when, strict=True)}
 
 
 def rounding_key(settings: Settings, t: int, row: int) -> bytes:

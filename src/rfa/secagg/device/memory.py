@@ -15,7 +15,6 @@ from rfa.secagg.crypto.shares import SHARE_SIZE
 from rfa.secagg.messages.codec import (
     KEY,
     LARGEST,
-    U32,
     U64,
     blob,
     many,
@@ -23,8 +22,9 @@ from rfa.secagg.messages.codec import (
     rows,
     write_message,
 )
+from rfa.secagg.messages.stages import MOMENT, START, Moment
 from rfa.secagg.security.parameters import LARGEST_DEGREE, MOST_TURNS
-from rfa.secagg.transcript import digest
+from rfa.secagg.transcript import memory_digest
 
 GONE = bytes(32)
 """What stands for a secret that is no longer needed."""
@@ -37,7 +37,7 @@ class Memory:
 
     Attributes:
         round: the number of the last round that it joined; 0 for none.
-        due: which message it waits for: 0 Open, 1 Roster, then three places a turn.
+        due: the moment of the request that it waits for.
         opening, advert, roster: the messages that it accepted, and its own keys between them.
         sealing: its secret for sealing shares.
         masks, seeds: its secrets for masks and the seeds of its self-masks, one a turn.
@@ -52,7 +52,7 @@ class Memory:
     """
 
     round: int = 0
-    due: int = 0
+    due: Moment = START
     opening: bytes = b""
     advert: bytes = b""
     roster: bytes = b""
@@ -73,7 +73,7 @@ class Memory:
     def encode(self) -> bytes:
         """Its bytes, with a digest of them."""
         body = write_message(KIND, _LAYOUT, tuple(getattr(self, name) for name in _NAMES))
-        return digest(b"memory", body) + body
+        return memory_digest(body) + body
 
 
 def read_memory(data: bytes) -> Memory:
@@ -84,7 +84,7 @@ def read_memory(data: bytes) -> Memory:
         ValueError: if they are damaged.
     """
     body = data[32:]
-    if digest(b"memory", body) != data[:32]:
+    if memory_digest(body) != data[:32]:
         msg = "the memory of a round is damaged"
         raise InvalidValueError(msg)
     _, values = read_message(body, {KIND: _LAYOUT})
@@ -100,7 +100,7 @@ _NAMES = [item.name for item in dataclasses.fields(Memory)]
 _blob = blob(LARGEST)
 _FIELDS: dict[str, Any] = {
     "round": U64,
-    "due": U32,
+    "due": MOMENT,
     "sealing": KEY,
     "masks": rows(32, MOST_TURNS),
     "seeds": rows(32, MOST_TURNS),

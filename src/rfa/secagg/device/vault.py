@@ -1,4 +1,4 @@
-"""A device whose secrets and place in the round are in a file of its own, and survive restarts.
+"""A device whose secrets and progress in the round are in a file of its own, and survive restarts.
 
 Each request is one transaction: the memory is read, the answer is made, the new memory is on the
 disk, and only then the answer is returned. Whatever is killed in between, the device goes on from
@@ -23,8 +23,9 @@ from rfa.secagg.errors import MessageError, ParameterError, VaultError, WeightLi
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.messages.codec import REAL, U8, array, many, read_message, write_message
 from rfa.secagg.messages.round import MOST_METRICS, Open, decode_as
+from rfa.secagg.messages.stages import START, Moment
 from rfa.secagg.security.parameters import Trust
-from rfa.secagg.transcript import SIZE, digest
+from rfa.secagg.transcript import SIZE, request_digest, update_digest
 
 _KIND = 201
 _LAYOUT = (U8, REAL, many(REAL, MOST_METRICS), array("<f4"))
@@ -108,8 +109,8 @@ class DurableDevice:
         self.close()
 
     @property
-    def due(self) -> int:
-        """The place in the round of the message that the device waits for."""
+    def due(self) -> Moment:
+        """The moment of the request that the device waits for."""
         with self._transaction():
             return self._memory().due
 
@@ -140,7 +141,7 @@ class DurableDevice:
         """
         with self._transaction():
             memory = self._memory()
-            if memory.request == digest(b"request", request):
+            if memory.request == request_digest(request):
                 return memory.reply
             mine = self._mine()
             device = Device(
@@ -174,7 +175,7 @@ class DurableDevice:
         with self._transaction():
             memory = self._memory()
             later = number is not None and memory.round > number
-            if later or (memory.round == number and not memory.due):  # a new update is there
+            if later or (memory.round == number and memory.due == START):  # a new update is there
                 return
             self._keep("memory", Memory(round=memory.round).encode())
             self._store.execute("DELETE FROM kept WHERE name = 'mine'")
@@ -184,9 +185,9 @@ class DurableDevice:
         self._store.close()
 
     def _mark(self, mine: Contribution) -> str:
-        """Under what it is kept that an update was asked about; the salt keeps it from guesses."""
+        """Under what it is kept that an update was asked about."""
         salt = self._find("salt", self._marks) or b""
-        return "spent " + digest(b"update", salt, mine.update.tobytes()).hex()
+        return "spent " + update_digest(salt, mine.update).hex()
 
     def _memory(self) -> Memory:
         found = self._find("memory")

@@ -8,6 +8,7 @@ encoding of each message, and decoding anything else raises a `MessageError`.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import struct
 from collections.abc import Callable
@@ -161,6 +162,17 @@ def group(*fields: Field) -> Field:
         return tuple(field.read(reader) for field in fields)
 
     return Field(write, read, sum(field.width for field in fields))
+
+
+def record(kind: type[Any], *fields: Field) -> Field:
+    """A dataclass, field by field."""
+    row = group(*fields)
+    names = [item.name for item in dataclasses.fields(kind)]
+    return Field(
+        lambda value: row.write(tuple(getattr(value, name) for name in names)),
+        lambda reader: kind(*row.read(reader)),
+        row.width,
+    )
 
 
 def array(kind: str) -> Field:

@@ -43,6 +43,7 @@ from rfa.secagg.messages.codec import (
     group,
     many,
     read_message,
+    record,
     rows,
     write_message,
 )
@@ -98,38 +99,57 @@ class Open(Message):
         return bool(self.limit) and turn % 2 == 1
 
 
-Entry: TypeAlias = tuple[int, bytes, tuple[bytes, ...], bytes]
-"""A device, its key for sealing, its keys for masks, one a turn, and its signature, if any."""
-_SIGNATURE = blob(SIGNATURE_SIZE)
-_ENTRY = group(U64, KEY, rows(32, MOST_TURNS), _SIGNATURE)
+@dataclass(frozen=True)
+class DeviceKeys:
+    """The public keys of a device in a round.
+
+    Attributes:
+        device: its number.
+        sealing_key: its key for sealing shares.
+        mask_keys: its keys for masks, one a turn.
+        signature: its signature under them where the server is not trusted; else empty.
+    """
+
+    device: int
+    sealing_key: bytes
+    mask_keys: tuple[bytes, ...]
+    signature: bytes = b""
+
+    @property
+    def all_keys(self) -> tuple[bytes, ...]:
+        """All of its keys, which are different ones."""
+        return self.sealing_key, *self.mask_keys
+
+
+_DEVICE_KEYS = record(DeviceKeys, U64, KEY, rows(32, MOST_TURNS), blob(SIGNATURE_SIZE))
 
 
 @dataclass(frozen=True)
 class Advertise(Message):
-    """A device joins: its entry for the roster."""
+    """A device joins: its keys for the roster."""
 
     KIND = 2
-    LAYOUT = (_ENTRY,)
+    LAYOUT = (_DEVICE_KEYS,)
 
-    entry: Entry
+    keys: DeviceKeys
 
 
 @dataclass(frozen=True)
 class Roster(Message):
-    """The cohort: parameters, the digests of all entries in order, and entries themselves.
+    """The cohort: parameters, the digests of all devices' keys in order, and keys themselves.
 
-    The order is that of a nonce, drawn when all entries are there, so that nobody chooses a place.
-    An honest but curious server sends each device the entries of its neighbors; one that is not
+    The order is that of a nonce, drawn when all keys are there, so that nobody chooses a position.
+    An honest but curious server sends each device the keys of its neighbors; one that is not
     trusted must send all.
     """
 
     KIND = 3
-    LAYOUT = (group(U32, U32, U32, U32, U32, U32, U8, U8), fixed(16), rows(32), many(_ENTRY))
+    LAYOUT = (group(U32, U32, U32, U32, U32, U32, U8, U8), fixed(16), rows(32), many(_DEVICE_KEYS))
 
     parameters: tuple[int, int, int, int, int, int, int, int]
     nonce: bytes
     leaves: tuple[bytes, ...]
-    entries: tuple[Entry, ...]
+    keys: tuple[DeviceKeys, ...]
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from rfa.secagg.messages.round import (
     Advertise,
     Consent,
     Deal,
-    Entry,
+    DeviceKeys,
     Masked,
     Message,
     Open,
@@ -86,11 +86,12 @@ Pair = tuple[Message, Message]
 def _forming(opening: Open, parameters: Parameters) -> Iterator[Pair]:
     """Keys, and shares."""
     lying = parameters.trust == Trust.LYING
-    entry: Entry = (1, _KEY, (_KEY,) * opening.turns, bytes(SIGNATURE_SIZE) if lying else b"")
-    yield opening, Advertise(_SESSION, entry)
+    signature = bytes(SIGNATURE_SIZE) if lying else b""
+    keys = DeviceKeys(1, _KEY, (_KEY,) * opening.turns, signature)
+    yield opening, Advertise(_SESSION, keys)
     shown = parameters.cohort if lying else parameters.degree
     leaves = (_KEY,) * parameters.cohort
-    roster = Roster(_SESSION, (0, 0, 0, 0, 0, 0, 0, 0), bytes(16), leaves, (entry,) * shown)
+    roster = Roster(_SESSION, (0, 0, 0, 0, 0, 0, 0, 0), bytes(16), leaves, (keys,) * shown)
     shares = (bytes(SEALED_SIZE),) * (parameters.degree * opening.turns)
     yield roster, Deal(_SESSION, (_KEY,) * opening.turns, shares)
 
@@ -110,6 +111,8 @@ def _turn(opening: Open, parameters: Parameters, turn: int, *, zero: bool) -> It
     signatures: tuple[tuple[int, bytes], ...] = ()
     if parameters.trust == Trust.LYING:
         yield Survivors(_SESSION, turn, bitmap), Consent(_SESSION, turn, bytes(SIGNATURE_SIZE))
-        signatures = tuple((place, bytes(SIGNATURE_SIZE)) for place in range(parameters.cohort))
+        signatures = tuple(
+            (position, bytes(SIGNATURE_SIZE)) for position in range(parameters.cohort)
+        )
     shares = (bytes(SHARE_SIZE),) * degree
     yield Unmask(_SESSION, turn, bitmap, signatures), Opened(_SESSION, turn, shares)

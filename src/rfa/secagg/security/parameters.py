@@ -18,18 +18,15 @@ grows with the logarithm of n (`odds`).
 from __future__ import annotations
 
 import enum
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rfa._checks import check_count, check_number
+from rfa._checks import check_count
 from rfa.secagg.errors import ParameterError
 from rfa.secagg.security import odds
 
 LARGEST_COHORT = 1 << 20
 LARGEST_DEGREE = 1 << 14
-SMALL = 1 << 10
-"""Below how many devices a cohort is looked for that terms allow."""
 MOST_TURNS = 256
 """The most masked sums of a round."""
 LEAST_HONEST = 3
@@ -125,75 +122,26 @@ class Parameters:
         """The least number of devices in a sum."""
         return self.cohort - self.dropouts
 
+    @property
+    def numbers(self) -> tuple[int, int, int, int, int, int, int, int]:
+        """The parameters as they travel."""
+        return (
+            self.cohort,
+            self.colluders,
+            self.dropouts,
+            self.honest,
+            self.degree,
+            self.threshold,
+            int(self.trust),
+            int(self.statistical),
+        )
+
     def __str__(self) -> str:
         """The parameters by their letters."""
         return (
             f"n={self.cohort} c={self.colluders} f={self.dropouts} h={self.honest} "
             f"k={self.degree} t={self.threshold} ({self.trust.name.lower()} server)"
         )
-
-
-@dataclass(frozen=True)
-class Terms:
-    """What a server offers whatever the number of devices, as shares of them.
-
-    Attributes:
-        colluders: the share of devices that may tell the server all they know.
-        dropouts: the share of devices that may drop out in a round.
-        honest: the least share of honest devices in any sum.
-        trust: what the server is trusted with.
-        statistical: for large cohorts in random order.
-    """
-
-    colluders: float = 0.1
-    dropouts: float = 0.2
-    honest: float = 0.25
-    trust: Trust = Trust.CURIOUS
-    statistical: bool = False
-
-    def __post_init__(self) -> None:
-        """Refuse what is no share."""
-        for name in ("colluders", "dropouts", "honest"):
-            insist(check_number, name, getattr(self, name))
-        if self.colluders + self.dropouts + self.honest > 1:
-            shares = f"colluders={self.colluders}, dropouts={self.dropouts}, honest={self.honest}"
-            msg = f"{shares}: these are shares of a cohort, at most 1 together"
-            raise ParameterError(msg)
-        if self.trust not in tuple(Trust):
-            msg = f"trust must be Trust.CURIOUS or Trust.LYING, not {self.trust!r}"
-            raise ParameterError(msg)
-
-    def parameters(self, cohort: int) -> Parameters:
-        """The parameters for a cohort of this size.
-
-        Raises:
-            ParameterError: if there are none.
-        """
-        return derive(
-            cohort,
-            colluders=math.ceil(self.colluders * cohort),
-            dropouts=math.floor(self.dropouts * cohort),
-            honest=max(LEAST_HONEST, math.floor(self.honest * cohort)),
-            trust=self.trust,
-            statistical=self.statistical,
-        )
-
-    def smallest(self) -> int:
-        """The smallest cohort that the terms allow.
-
-        Raises:
-            ParameterError: if there is none of reasonable size.
-        """
-        for count in range(LEAST_HONEST, SMALL):
-            try:
-                self.parameters(count)
-            except ParameterError:
-                continue
-            return count
-        msg = (
-            f"no cohort below {SMALL} devices can hold {self}: expect fewer colluders or drop-outs"
-        )
-        raise ParameterError(msg)
 
 
 def derive(  # noqa: PLR0913

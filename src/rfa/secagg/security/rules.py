@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from rfa.secagg.errors import ParameterError, SurvivorsChangedError, TooFewDevicesError
-from rfa.secagg.security.parameters import LEAST_HONEST, Parameters, Terms
+from rfa.secagg.security.parameters import LEAST_HONEST, Parameters
+from rfa.secagg.security.terms import Terms
 
 Members = frozenset[int]
 

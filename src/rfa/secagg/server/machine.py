@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from rfa._checks import check_number
-from rfa.secagg.cohort import Identities, as_numbers, check_entry, form, in_order, leaf_of
 from rfa.secagg.crypto.shares import SHARE_SIZE
 from rfa.secagg.errors import (
     AbortError,
@@ -35,7 +34,7 @@ from rfa.secagg.messages.round import (
     Advertise,
     Consent,
     Deal,
-    Entry,
+    DeviceKeys,
     Masked,
     Message,
     Open,
@@ -47,9 +46,12 @@ from rfa.secagg.messages.round import (
     decode,
     write_bitmap,
 )
-from rfa.secagg.security.parameters import Parameters, Terms, Trust
+from rfa.secagg.security.cohort import Identities, check_device_keys, form_cohort, in_order
+from rfa.secagg.security.parameters import Parameters, Trust
 from rfa.secagg.security.rules import Members, agree_on, require_enough
+from rfa.secagg.security.terms import Terms
 from rfa.secagg.server.masked_sum import Table, Turn
+from rfa.secagg.transcript import leaf_of
 
 Outbox = Iterator[tuple[int, bytes]]
 """What to send to which device, made as it is sent."""
@@ -84,10 +86,10 @@ class Server:
         self._opening = opening
         self._terms = terms
         self._identities = identities or {}
-        self._entries: dict[int, Entry] = {}
-        self._keys: set[bytes] = set()
+        self._joined: dict[int, DeviceKeys] = {}
+        self._taken: set[bytes] = set()
         self._table: Table | None = None
-        self._places: dict[int, int] = {}
+        self._positions: dict[int, int] = {}
         self._before: Members | None = None
         self._ready: Members = frozenset()
         self._now: Turn | None = None
@@ -116,15 +118,15 @@ class Server:
         Raises:
             AbortError: if too few devices joined.
         """
-        leaves = {leaf_of(self._opening, entry): entry for entry in self._entries.values()}
+        leaves = {leaf_of(self._opening, keys): keys for keys in self._joined.values()}
         parameters = self._agree(len(leaves))
         nonce = os.urandom(16)
         order = in_order(nonce, list(leaves))
-        cohort = form(self._opening, parameters, nonce, order)
+        cohort = form_cohort(self._opening, parameters, nonce, order)
         self._table = Table(cohort, [leaves[leaf] for leaf in order], {})
-        self._places = {entry[0]: place for place, entry in enumerate(self._table.entries)}
+        self._positions = {keys.device: position for position, keys in enumerate(self._table.keys)}
         size = self._opening.turns * (32 + SEALED_SIZE * parameters.degree)
-        self._expect(Deal, SLACK + size, self._places)
+        self._expect(Deal, SLACK + size, self._positions)
         return self._rosters(self._table)
 
     def ask(self, v: Any, nu: float) -> Outbox:
@@ -158,7 +160,7 @@ class Server:
         self._now = Turn(table, question, alive)
         self.turn += 1
         self._expect(Masked, SLACK + self._now.reply_size, self._devices(alive))
-        return ((table.entries[place][0], each) for place, each in self._now.questions())
+        return ((table.keys[position].device, each) for position, each in self._now.questions())
 
     def survivors(self) -> Outbox:
         """Say whose parts came, to be signed; only where the server is not trusted.
@@ -230,15 +232,15 @@ class Server:
             raise OutOfStageError(msg)
         match message:
             case Advertise():
-                self._take_entry(device, message.entry)
+                self._take_keys(device, message.keys)
             case Deal():
                 self._take_deal(device, message)
             case Masked():
-                self._turn().take_masked(self._places[device], message)
+                self._turn().take_masked(self._positions[device], message)
             case Consent():
-                self._turn().take_consent(self._places[device], message, self._identities)
+                self._turn().take_consent(self._positions[device], message, self._identities)
             case Opened():
-                self._turn().take_opened(self._places[device], message)
+                self._turn().take_opened(self._positions[device], message)
             case _:  # never wanted
                 raise AssertionError
 
@@ -253,26 +255,26 @@ class Server:
             msg = f"{error}; {len(self.faults)} did not, the first because {first}"
             raise TooFewDevicesError(msg) from None
 
-    def _take_entry(self, device: int, entry: Entry) -> None:
-        if entry[0] != device:
-            msg = f"device {device} calls itself {entry[0]}"
+    def _take_keys(self, device: int, keys: DeviceKeys) -> None:
+        if keys.device != device:
+            msg = f"device {device} calls itself {keys.device}"
             raise NotCanonicalError(msg)
-        check_entry(entry, self._opening, self._identities)
-        keys = {entry[1], *entry[2]}
-        if len(keys) <= self._opening.turns or keys & self._keys:
+        check_device_keys(keys, self._opening, self._identities)
+        offered = set(keys.all_keys)
+        if len(offered) <= self._opening.turns or offered & self._taken:
             msg = f"device {device} has a key that is taken"
             raise DuplicateKeyError(msg)
-        self._keys |= keys
-        self._entries[device] = entry
+        self._taken |= offered
+        self._joined[device] = keys
 
     def _take_deal(self, device: int, deal: Deal) -> None:
         turns, degree = self._opening.turns, self.parameters.degree
         if len(deal.commitments) != turns or len(deal.sealed) != turns * degree:
             wanted = f"{turns} commitments and {turns * degree} shares"
-            found = f"{len(deal.commitments)} and {len(deal.sealed)}"
-            msg = f"device {device} dealt {found} instead of {wanted}"
+            dealt = f"{len(deal.commitments)} and {len(deal.sealed)}"
+            msg = f"device {device} dealt {dealt} instead of {wanted}"
             raise WrongDimensionError(msg)
-        self._formed().deals[self._places[device]] = deal
+        self._formed().deals[self._positions[device]] = deal
 
     def _expect(self, wanted: type[Message], largest: int, devices: Iterable[int]) -> None:
         self._wanted, self._largest, self._asked = wanted, largest, set(devices)
@@ -286,19 +288,19 @@ class Server:
         return ((device, encoded) for device in devices)
 
     def _devices(self, members: Members) -> list[int]:
-        entries = self._formed().entries
-        return [entries[place][0] for place in sorted(members)]
+        keys = self._formed().keys
+        return [keys[position].device for position in sorted(members)]
 
     def _rosters(self, table: Table) -> Outbox:
-        """The roster for each device: entries of its neighbors, or of all if it trusts nobody."""
+        """The roster for each device: keys of its neighbors, or of all if it trusts nobody."""
         cohort = table.cohort
         everyone = self._opening.trust == Trust.LYING
-        for place, (device, *_) in enumerate(table.entries):
-            wanted = range(len(table.entries)) if everyone else sorted(cohort.neighbors(place))
-            entries = tuple(table.entries[other] for other in wanted)
-            numbers = as_numbers(cohort.parameters)
-            roster = Roster(self._opening.session, numbers, cohort.nonce, cohort.leaves, entries)
-            yield device, roster.encode()
+        numbers = cohort.parameters.numbers
+        for position, addressee in enumerate(table.keys):
+            wanted = range(len(table.keys)) if everyone else sorted(cohort.neighbors(position))
+            keys = tuple(table.keys[other] for other in wanted)
+            roster = Roster(self._opening.session, numbers, cohort.nonce, cohort.leaves, keys)
+            yield addressee.device, roster.encode()
 
     def _formed(self) -> Table:
         if self._table is None:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from rfa.secagg.cohort import Cohort, Identities, agreed_survivors, pair_mask, point_of, self_mask
 from rfa.secagg.crypto.graph import rank
 from rfa.secagg.crypto.keys import agree, is_signed, public_of
 from rfa.secagg.crypto.masks import TAIL, WORD, Mask, add_masks
@@ -23,14 +22,23 @@ from rfa.secagg.fixed_point import METRICS, Encoding, Total
 from rfa.secagg.messages.round import (
     Consent,
     Deal,
-    Entry,
+    DeviceKeys,
     Masked,
     Opened,
     Question,
     read_share,
     write_bitmap,
 )
+from rfa.secagg.security.cohort import Cohort, Identities
 from rfa.secagg.security.rules import Members, require_enough, require_same
+from rfa.secagg.transcript import (
+    commitment_to,
+    context_of,
+    pair_mask_key,
+    point_of,
+    self_mask_key,
+    survivors_statement,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,12 +47,12 @@ class Table:
 
     Attributes:
         cohort: the cohort.
-        entries: the public keys of its members.
+        keys: the public keys of its members.
         deals: the sealed shares and commitments of those who dealt.
     """
 
     cohort: Cohort
-    entries: list[Entry]
+    keys: list[DeviceKeys]
     deals: dict[int, Deal]
 
 
@@ -61,7 +69,7 @@ class Turn:
 
     def __init__(self, table: Table, question: Question, alive: Members) -> None:
         self._table = table
-        self._context = table.cohort.context(question, point_of(question.v, question.nu))
+        self._context = context_of(table.cohort.digest, question, point_of(question.v, question.nu))
         self._words = np.zeros(table.cohort.opening.dim if question.vector else 0, WORD)
         self._tail = [0] * (METRICS + table.cohort.opening.metrics)
         self._shares: dict[int, dict[int, int]] = {}
@@ -86,14 +94,14 @@ class Turn:
     def questions(self) -> Iterator[tuple[int, bytes]]:
         """For each device that is asked, the question with what its neighbors dealt to it."""
         turns, turn = self._table.cohort.opening.turns, self.question.turn
-        for place in sorted(self.alive):
+        for position in sorted(self.alive):
             sealed = tuple(
-                self._table.deals[dealer].sealed[turns * (self._rank(place, dealer) - 1) + turn]
-                for dealer in self._dealers(place)
+                self._table.deals[dealer].sealed[turns * (self._rank(position, dealer) - 1) + turn]
+                for dealer in self._dealers(position)
             )
-            yield place, dataclasses.replace(self.question, sealed=sealed).encode()
+            yield position, dataclasses.replace(self.question, sealed=sealed).encode()
 
-    def take_masked(self, place: int, masked: Masked) -> None:
+    def take_masked(self, position: int, masked: Masked) -> None:
         """Add a device's masked part to the total."""
         self._check_turn(masked.turn)
         if len(masked.words) != len(self._words) or len(masked.tail) != len(self._tail):
@@ -101,7 +109,7 @@ class Turn:
             raise WrongDimensionError(msg)
         self._words += masked.words
         self._tail = [(a + b) % TAIL for a, b in zip(self._tail, masked.tail, strict=True)]
-        self.arrived.add(place)
+        self.arrived.add(position)
 
     def close(self, before: Members | None) -> None:
         """Fix the survivors.
@@ -115,28 +123,28 @@ class Turn:
         same = cohort.opening.is_second(self.question.turn)
         require_same(cohort.parameters, before, self.survivors, same_step=same)
 
-    def take_consent(self, place: int, consent: Consent, identities: Identities) -> None:
+    def take_consent(self, position: int, consent: Consent, identities: Identities) -> None:
         """Take a device's signature under the survivors."""
         self._check_turn(consent.turn)
-        device = self._table.entries[place][0]
-        statement = agreed_survivors(self._context, self.bitmap)
+        device = self._table.keys[position].device
+        statement = survivors_statement(self._context, self.bitmap)
         if not is_signed(identities[device], statement, consent.signature):
             msg = f"device {device} did not sign the survivors"
             raise SignatureError(msg)
-        self.signatures[place] = consent.signature
+        self.signatures[position] = consent.signature
 
-    def take_opened(self, place: int, opened: Opened) -> None:
+    def take_opened(self, position: int, opened: Opened) -> None:
         """Take the shares that a device opens."""
         self._check_turn(opened.turn)
-        dealers = self._dealers(place)
+        dealers = self._dealers(position)
         if len(opened.shares) != len(dealers):
             msg = f"{len(opened.shares)} shares were opened instead of {len(dealers)}"
             raise WrongDimensionError(msg)
-        found = [read_share(share) for share in opened.shares]
-        for dealer, share in zip(dealers, found, strict=True):
+        shares = [read_share(share) for share in opened.shares]
+        for dealer, share in zip(dealers, shares, strict=True):
             if share is not None:
-                self._shares.setdefault(dealer, {})[self._rank(place, dealer)] = share
-        self.opened.add(place)
+                self._shares.setdefault(dealer, {})[self._rank(position, dealer)] = share
+        self.opened.add(position)
 
     def total(self) -> Total:
         """Take the masks off, and decode the sum.
@@ -154,48 +162,54 @@ class Turn:
 
     def _masks(self) -> list[Mask]:
         """The masks that are still on the total: self-masks, and those shared with drop-outs."""
-        masks = [(self_mask(self._seed(place), self._context), False) for place in self.survivors]
-        for place in self.alive - self.survivors:
-            masks += self._masks_with(place)
+        masks = [
+            (self_mask_key(self._seed(position), self._context), False)
+            for position in self.survivors
+        ]
+        for position in self.alive - self.survivors:
+            masks += self._masks_with(position)
         return masks
 
-    def _seed(self, place: int) -> bytes:
+    def _seed(self, position: int) -> bytes:
         """The seed of a survivor's self-mask, which is what it committed to."""
-        turn, cohort = self.question.turn, self._table.cohort
-        promised = self._table.deals[place].commitments[turn]
-        return self._recover(place, lambda seed: cohort.commitment(place, turn, seed) == promised)
+        turn, cohort = self.question.turn, self._table.cohort.digest
+        promised = self._table.deals[position].commitments[turn]
+        return self._recover(
+            position, lambda seed: commitment_to(seed, cohort, position, turn) == promised
+        )
 
-    def _masks_with(self, place: int) -> list[Mask]:
+    def _masks_with(self, position: int) -> list[Mask]:
         """The masks that survivors share with a device that dropped out."""
-        turn, entries = self.question.turn, self._table.entries
-        public = entries[place][2][turn]
-        secret = self._recover(place, lambda found: public_of(found) == public)
-        others = [one for one in self._table.cohort.neighbors(place) if one in self.survivors]
-        agreed = agree(secret, [entries[other][2][turn] for other in others])
+        publics = [keys.mask_keys[self.question.turn] for keys in self._table.keys]
+        secret = self._recover(position, lambda secret: public_of(secret) == publics[position])
+        others = [
+            other for other in self._table.cohort.neighbors(position) if other in self.survivors
+        ]
+        agreed = agree(secret, [publics[other] for other in others])
         return [
-            (pair_mask(shared, self._context, place, other), place < other)
+            (pair_mask_key(shared, self._context, position, other), position < other)
             for other, shared in zip(others, agreed, strict=True)
         ]
 
-    def _recover(self, place: int, is_secret: Callable[[bytes], bool]) -> bytes:
+    def _recover(self, position: int, is_secret: Callable[[bytes], bool]) -> bytes:
         """A secret of a device, from the shares of holders who gave no reason for doubt first."""
-        holders = self._table.cohort.neighbors(place)
+        holders = self._table.cohort.neighbors(position)
         threshold = self._table.cohort.parameters.threshold
-        given = self._shares.get(place, {})
-        order = sorted(given, key=lambda one: (holders[one - 1] in self._doubted, one))
-        shares = {one: given[one] for one in order}
+        given = self._shares.get(position, {})
+        order = sorted(given, key=lambda rank: (holders[rank - 1] in self._doubted, rank))
+        shares = {rank: given[rank] for rank in order}
         try:
             secret, used = recover(shares, threshold=threshold, is_secret=is_secret)
         except BadShareError as error:
-            device = self._table.entries[place][0]
+            device = self._table.keys[position].device
             msg = f"a secret of device {device} cannot be opened: {error}; it, or neighbors, lie"
             raise BadShareError(msg) from None
-        self._doubted |= {holders[one - 1] for one in order[:threshold] if one not in used}
+        self._doubted |= {holders[rank - 1] for rank in order[:threshold] if rank not in used}
         return secret
 
-    def _dealers(self, place: int) -> list[int]:
+    def _dealers(self, position: int) -> list[int]:
         """Whose shares a device holds in this turn."""
-        return [other for other in self._table.cohort.neighbors(place) if other in self.alive]
+        return [other for other in self._table.cohort.neighbors(position) if other in self.alive]
 
     def _rank(self, holder: int, dealer: int) -> int:
         parameters = self._table.cohort.parameters

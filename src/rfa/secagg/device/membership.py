@@ -1,38 +1,53 @@
-"""Where a device stands in the cohort of its round, and what it accepts to be told there."""
+"""A device's membership in the cohort of its round, and what it accepts to be told there."""
 
 from __future__ import annotations
 
 import functools
 import itertools
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from rfa.secagg.cohort import Cohort, Identities, agreed_survivors
 from rfa.secagg.crypto.keys import is_signed
 from rfa.secagg.device.memory import Memory
 from rfa.secagg.errors import (
     AskedTwiceError,
+    CohortError,
     DisagreementError,
+    DuplicateKeyError,
     NotCanonicalError,
     OutOfStageError,
+    OwnKeyError,
+    ParameterError,
     SurvivorsError,
     TooManyDropoutsError,
+    WeakTermsError,
     WrongDimensionError,
 )
 from rfa.secagg.fixed_point import FRACTION
-from rfa.secagg.messages.round import Entry, Open, Question, Unmask, read_bitmap
+from rfa.secagg.messages.round import DeviceKeys, Open, Question, Roster, Unmask, read_bitmap
+from rfa.secagg.security.cohort import Cohort, Identities, check_device_keys, form_cohort
+from rfa.secagg.security.parameters import Parameters, Trust
 from rfa.secagg.security.rules import Members, are_enough, may_follow
+from rfa.secagg.transcript import leaf_of, survivors_statement
 
 
 @dataclass(frozen=True)
-class Place:
-    """A device's place: the round as it was opened, the cohort, its position, others' entries."""
+class Membership:
+    """A device in a cohort.
+
+    Attributes:
+        opening: the round as it was opened.
+        cohort: the cohort.
+        position: its position.
+        keys: the keys of others that it was sent, by position.
+    """
 
     opening: Open
     cohort: Cohort
     position: int
-    entries: dict[int, Entry]
+    keys: dict[int, DeviceKeys]
 
     @functools.cached_property
     def neighbors(self) -> list[int]:
@@ -102,16 +117,16 @@ class Place:
         if unmask.survivors != memory.signed:
             msg = "the survivors are not those that this device signed"
             raise DisagreementError(msg)
-        statement = agreed_survivors(memory.context, unmask.survivors)
+        statement = survivors_statement(memory.context, unmask.survivors)
         survivors = self.members(unmask.survivors)
-        places = [position for position, _ in unmask.signatures]
-        if any(first >= second for first, second in itertools.pairwise(places)):
+        positions = [position for position, _ in unmask.signatures]
+        if any(first >= second for first, second in itertools.pairwise(positions)):
             msg = "signatures must be in the order of the cohort, one for each device"
             raise NotCanonicalError(msg)
         signers, quorum = {self.position}, self.cohort.parameters.quorum
         for position, signature in unmask.signatures:
             if len(signers) < quorum and position in survivors and position not in signers:
-                public = known[self.entries[position][0]]
+                public = known[self.keys[position].device]
                 if is_signed(public, statement, signature):
                     signers.add(position)
         if len(signers) < quorum:
@@ -140,3 +155,67 @@ class Place:
                 f"have dropped out, and at most {parameters.dropouts} may"
             )
             raise TooManyDropoutsError(msg)
+
+
+def accept_roster(
+    roster: Roster, opening: Open, keys: DeviceKeys, identities: Identities | None
+) -> Membership:
+    """The membership that a roster gives to the device with these keys.
+
+    Raises:
+        CohortError, WeakTermsError: saying what the device does not accept.
+    """
+    cohort = form_cohort(opening, _parameters(roster, opening), roster.nonce, roster.leaves)
+    leaf = leaf_of(opening, keys)
+    if leaf not in roster.leaves:
+        msg = f"the keys of device {keys.device} are not in the cohort, or were changed"
+        raise OwnKeyError(msg)
+    position = roster.leaves.index(leaf)
+    everyone = opening.trust == Trust.LYING
+    wanted = range(len(roster.leaves)) if everyone else cohort.neighbors(position)
+    sent = {leaf_of(opening, listed): listed for listed in roster.keys}
+    sent.pop(leaf, None)
+    others = {other: sent[roster.leaves[other]] for other in wanted if roster.leaves[other] in sent}
+    if len(others) != len(wanted) - everyone or len(others) != len(sent):
+        msg = (
+            f"keys of {len(sent)} other devices were sent, {len(others)} of which the cohort "
+            f"lists where they belong, and {len(wanted) - everyone} are wanted"
+        )
+        raise CohortError(msg)
+    _check_all([keys, *others.values()], opening, identities)
+    return Membership(opening, cohort, position, others)
+
+
+def _check_all(listed: list[DeviceKeys], opening: Open, identities: Identities | None) -> None:
+    """Refuse keys that no cohort may have.
+
+    Raises:
+        CohortError: naming the device.
+    """
+    _check_unique("device", (keys.device for keys in listed), str)
+    _check_unique("key", (key for keys in listed for key in keys.all_keys), bytes.hex)
+    for keys in listed:
+        check_device_keys(keys, opening, identities)
+
+
+def _check_unique(what: str, values: Iterable[object], show: Callable[..., str]) -> None:
+    seen: set[object] = set()
+    for value in values:
+        if value in seen:
+            msg = f"the {what} {show(value)} is in the cohort twice"
+            raise DuplicateKeyError(msg)
+        seen.add(value)
+
+
+def _parameters(roster: Roster, opening: Open) -> Parameters:
+    """The parameters of a roster, which the device proves to be safe for itself."""
+    n, c, f, h, k, t, trust, statistical = roster.parameters
+    try:
+        parameters = Parameters(n, c, f, h, k, t, Trust(trust), bool(statistical))
+    except (ParameterError, ValueError) as error:
+        msg = f"the parameters are not safe: {error}"
+        raise WeakTermsError(msg) from None
+    if parameters.numbers != roster.parameters or parameters.trust != opening.trust:
+        msg = f"the parameters are not those of the opening: {parameters}"
+        raise WeakTermsError(msg)
+    return parameters
