@@ -230,7 +230,7 @@ def test_no_device_shows_its_secrets() -> None:
     profile = Profile(1, identity=identity)
     device = Device(mine, profile, rounding=CANARY, entropy=lambda size: (CANARY * 3)[:size])
     device.receive(Open(bytes(16), 1, 1, 8, 1, 0.0, 1).encode())
-    part = Encoding(3).part(mine, np.zeros(0, np.float32), 1.0, CANARY)
+    part = Encoding(3).encode(mine, np.zeros(0, np.float32), 1.0, CANARY)
     assert device.memory.masks == (CANARY,)
     secrets = [str(value) for value in (*part.tail, *part.words.tolist()) if value > 9999]
     for one in (device, device.memory, identity, profile, mine, part):

@@ -113,7 +113,7 @@ def run_encoding(given: Vector) -> Vector:
     update = np.array(given["update"], np.float32)
     mine = Contribution(update, given["weight"], tuple(given["metrics"]))
     v = np.array(given["v"], np.float32)
-    part = Encoding(given["cohort"]).part(mine, v, given["nu"], raw(given["rounding"]))
+    part = Encoding(given["cohort"]).encode(mine, v, given["nu"], raw(given["rounding"]))
     return {"words": plain(part.words), "tail": [str(value) for value in part.tail]}
 
 

@@ -26,8 +26,6 @@ from rfa.oracle import Sum
 from rfa.secagg.crypto.masks import TAIL, WORD
 from rfa.secagg.errors import AbortError
 from rfa.secagg.fixed_point import (
-    MASS,
-    METRICS,
     Contribution,
     Encoding,
     Total,
@@ -40,6 +38,7 @@ from rfa.secagg.messages.stages import START, Moment, Stage
 from rfa.secagg.oracle import Ended
 from rfa.secagg.security.rules import Members, agree_on, require_enough, require_same
 from rfa.secagg.security.terms import Terms
+from rfa.secagg.statistics import POSITIONS, STATISTICS
 from rfa.secagg.transcript import rounding_key
 
 
@@ -108,18 +107,18 @@ class RingOracle:
             raise AbortError(msg)
         self._turns += 1
         words = np.zeros(self._opening.dim if vector else 0, WORD)
-        tail = [0] * (METRICS + self._opening.metrics)
+        tail = [0] * (len(STATISTICS) + self._opening.metrics)
         encoding, survivors = Encoding(self.parameters.cohort), set[int]()
         for device in sorted(self._alive):
             key = rounding_key(self._rounding[device], turn)
-            part = encoding.part(self._parts[device], sent, nu, key, vector=vector)
-            heavy = mass and weighs_more(part.tail[MASS], mass, self._opening.limit)
+            part = encoding.encode(self._parts[device], sent, nu, key, vector=vector)
+            heavy = mass and weighs_more(part.tail[POSITIONS["mass"]], mass, self._opening.limit)
             if self._answers(device, Moment(turn, Stage.SUM)) and not heavy:
                 survivors.add(device)
                 words += part.words
                 tail = [(a + b) % TAIL for a, b in zip(tail, part.tail, strict=True)]
         self._close(frozenset(survivors), turn)
-        return encoding.total(words, tail)
+        return encoding.decode(words, tail)
 
     def _close(self, survivors: Members, turn: int) -> None:
         """Keep the rules on those who survive a turn, and on those who open it."""

@@ -32,9 +32,10 @@ from rfa.secagg.crypto.masks import TAIL
 from rfa.secagg.device.machine import Device
 from rfa.secagg.device.profile import Identity, Profile
 from rfa.secagg.errors import ImplausibleSumError
-from rfa.secagg.fixed_point import MASS, SQUARE, Contribution, Encoding, Part
+from rfa.secagg.fixed_point import Contribution, EncodedInput, Encoding
 from rfa.secagg.messages.round import Question
 from rfa.secagg.security.policy import Policy
+from rfa.secagg.statistics import POSITIONS
 from tests.lab.simulation.lab import play, tiny_devices
 from tests.secagg.party import Party, party
 
@@ -225,20 +226,20 @@ class Rogue(Device):
     others: tuple[Contribution, ...] = ()
     left: int = 0
 
-    def _part(self, place: Any, question: Question) -> Part:
+    def _part(self, place: Any, question: Question) -> EncodedInput:
         part = super()._part(place, question)
         if question.turn < STEPS - 1:
             return part
         return self._forge(part, question)
 
-    def _forge(self, part: Part, question: Question) -> Part:
+    def _forge(self, part: EncodedInput, question: Question) -> EncodedInput:
         """Take away the mass of the others, up to a rest."""
         tail = list(part.tail)
         tails = [
-            Encoding(COHORT).part(one, question.v, question.nu, bytes(32)).tail
+            Encoding(COHORT).encode(one, question.v, question.nu, bytes(32)).tail
             for one in self.others
         ]
-        for place in (MASS, SQUARE):
+        for place in (POSITIONS["mass"], POSITIONS["squares"]):
             tail[place] = (self.left - sum(other[place] for other in tails)) % TAIL
         return dataclasses.replace(part, tail=tail)
 
@@ -246,7 +247,7 @@ class Rogue(Device):
 class Blind(Rogue):
     """A device that adds a random vector of the ring, without a thought."""
 
-    def _forge(self, part: Part, question: Question) -> Part:
+    def _forge(self, part: EncodedInput, question: Question) -> EncodedInput:
         rng = np.random.default_rng(9)
         words = rng.integers(0, 2**32, len(part.words), np.uint32)
         return dataclasses.replace(part, words=part.words + words)

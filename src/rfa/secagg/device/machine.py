@@ -24,7 +24,7 @@ from rfa.secagg.errors import (
     SignatureError,
     WeightLimitError,
 )
-from rfa.secagg.fixed_point import MASS, Contribution, Encoding, Part, weighs_more
+from rfa.secagg.fixed_point import Contribution, EncodedInput, Encoding, weighs_more
 from rfa.secagg.messages.round import (
     NO_SHARE,
     Abstain,
@@ -46,6 +46,7 @@ from rfa.secagg.messages.round import (
 from rfa.secagg.messages.stages import LEFT, START, Moment, Stage, moment_of
 from rfa.secagg.security.parameters import Trust
 from rfa.secagg.security.rules import Members
+from rfa.secagg.statistics import POSITIONS
 from rfa.secagg.transcript import (
     SIZE,
     commitment_to,
@@ -279,17 +280,17 @@ class Device:
         )
         return after, Masked(question.session, turn, tuple(part.tail), part.words)
 
-    def _part(self, member: Membership, question: Question) -> Part:
+    def _part(self, member: Membership, question: Question) -> EncodedInput:
         """What the device adds, if that is no more than the limit on weights allows."""
         if self._mine is None:
             msg = "a device that abstained has nothing to add"
             raise OutOfStageError(msg)
         rounding = rounding_key(self.memory.rounding, question.turn)
-        part = Encoding(member.cohort.parameters.cohort).part(
+        part = Encoding(member.cohort.parameters.cohort).encode(
             self._mine, question.v, question.nu, rounding, vector=bool(question.vector)
         )
         limit = min(member.opening.limit, self._policy.limit)
-        if question.mass and weighs_more(part.tail[MASS], question.mass, limit):
+        if question.mass and weighs_more(part.tail[POSITIONS["mass"]], question.mass, limit):
             msg = f"this device would weigh more than {limit} in the step"
             raise WeightLimitError(msg)
         return part

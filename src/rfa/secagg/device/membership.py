@@ -25,11 +25,11 @@ from rfa.secagg.errors import (
     WeakTermsError,
     WrongDimensionError,
 )
-from rfa.secagg.fixed_point import FRACTION
 from rfa.secagg.messages.round import DeviceKeys, Open, Question, Roster, Unmask, read_bitmap
 from rfa.secagg.security.cohort import Cohort, Identities, check_device_keys, form_cohort
 from rfa.secagg.security.parameters import Parameters, Trust
 from rfa.secagg.security.rules import Members, are_enough, may_follow
+from rfa.secagg.statistics import MASS_BITS
 from rfa.secagg.transcript import leaf_of, survivors_statement
 
 
@@ -76,7 +76,7 @@ class Membership:
             raise NotCanonicalError(msg)
         self._check_phase(question, point, memory)
         alive = self.members(question.alive)
-        if question.mass > len(alive) << FRACTION:
+        if question.mass > len(alive) << MASS_BITS:
             msg = f"{len(alive)} devices cannot have the total mass that is claimed"
             raise NotCanonicalError(msg)
         before = self._before(memory)

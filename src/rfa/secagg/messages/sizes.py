@@ -14,7 +14,6 @@ import numpy as np
 
 from rfa.secagg.crypto.masks import WORD
 from rfa.secagg.crypto.shares import SHARE_SIZE
-from rfa.secagg.fixed_point import METRICS
 from rfa.secagg.messages.round import (
     SEALED_SIZE,
     SIGNATURE_SIZE,
@@ -32,6 +31,7 @@ from rfa.secagg.messages.round import (
     Unmask,
 )
 from rfa.secagg.security.parameters import Parameters, Trust
+from rfa.secagg.statistics import STATISTICS
 
 _SESSION, _KEY = bytes(16), bytes(32)
 
@@ -102,7 +102,7 @@ def _turn(opening: Open, parameters: Parameters, turn: int, *, zero: bool) -> It
     vector = not opening.limit or opening.is_second(turn)
     v = np.zeros(0 if zero else opening.dim, "<f4")
     sealed = (bytes(SEALED_SIZE),) * degree
-    tail = (0,) * (METRICS + opening.metrics)
+    tail = (0,) * (len(STATISTICS) + opening.metrics)
     words = np.zeros(opening.dim if vector else 0, WORD)
     yield (
         Question(_SESSION, turn, int(vector), 1.0, 0, bitmap, sealed, v),

@@ -18,7 +18,7 @@ from rfa.secagg.errors import (
     SignatureError,
     WrongDimensionError,
 )
-from rfa.secagg.fixed_point import METRICS, Encoding, Total
+from rfa.secagg.fixed_point import Encoding, Total
 from rfa.secagg.messages.round import (
     Consent,
     Deal,
@@ -31,6 +31,7 @@ from rfa.secagg.messages.round import (
 )
 from rfa.secagg.security.cohort import Cohort, Identities
 from rfa.secagg.security.rules import Members, require_enough, require_same
+from rfa.secagg.statistics import STATISTICS
 from rfa.secagg.transcript import (
     commitment_to,
     context_of,
@@ -71,7 +72,7 @@ class Turn:
         self._table = table
         self._context = context_of(table.cohort.digest, question, point_of(question.v, question.nu))
         self._words = np.zeros(table.cohort.opening.dim if question.vector else 0, WORD)
-        self._tail = [0] * (METRICS + table.cohort.opening.metrics)
+        self._tail = [0] * (len(STATISTICS) + table.cohort.opening.metrics)
         self._shares: dict[int, dict[int, int]] = {}
         self._doubted: set[int] = set()
         self.question = question
@@ -154,7 +155,7 @@ class Turn:
         """
         add_masks(self._words, self._tail, self._masks())
         encoding = Encoding(self._table.cohort.parameters.cohort)
-        total = encoding.total(self._words, self._tail)
+        total = encoding.decode(self._words, self._tail)
         if total.sum.count != len(self.survivors):
             msg = f"{total.sum.count} devices are in a sum over {len(self.survivors)}"
             raise ImplausibleSumError(msg)
