@@ -16,7 +16,7 @@ from rfa._checks import check_count, check_number
 from rfa.errors import InvalidValueError
 from rfa.lab.settings.settings import WEISZFELD
 from rfa.secagg.messages.sizes import Traffic, traffic
-from rfa.secagg.security.parameters import Parameters, Trust
+from rfa.secagg.security.parameters import Parameters, ServerModel
 from rfa.secagg.security.terms import Terms
 from rfa.theory import (
     c_theta,
@@ -97,7 +97,7 @@ class Wish:
                 f"each: give devices-per-round={least} or more, or fewer parts"
             )
             raise InvalidValueError(msg)
-        if self.terms.trust == Trust.LYING and self.questions > 1:
+        if self.terms.server_model == ServerModel.MALICIOUS and self.questions > 1:
             msg = (
                 f"trust=lying promises nothing for {self.questions} questions a round: "
                 "give budget=1, or weiszfeld=sub-cohorts"
@@ -158,7 +158,7 @@ class Plan:
     def report(self) -> dict[str, Any]:
         """As plain values."""
         values = dataclasses.asdict(self)
-        values["parameters"]["trust"] = self.parameters.trust.name.lower()
+        values["parameters"]["server_model"] = self.parameters.server_model.label
         values["parameters"]["survivors"] = self.parameters.survivors
         return values
 
@@ -211,7 +211,7 @@ def _traffic(wish: Wish, m: int) -> Traffic:
     """Of a device in the largest part, and not in the first of sub-cohorts, which starts at 0."""
     return traffic(
         wish.terms.parameters(math.ceil(m / wish.parts)),
-        steps=wish.questions,
+        queries=wish.questions,
         dim=wish.dim,
         metrics=wish.metrics,
         from_zero=wish.parts == 1 or wish.weiszfeld != "sub-cohorts",
@@ -241,9 +241,9 @@ def table(wish: Wish, found: Plan) -> list[tuple[str, str]]:
         ),
         ("the error grows by", f"C_theta = {found.c_theta:.1f}"),
         *_part_lines(found),
-        ("colluders, drop-outs", f"{p.colluders} and {p.dropouts} are withstood{each}"),
-        ("neighbors, threshold", f"k = {p.degree}, t = {p.threshold} ({p.trust.name.lower()})"),
-        ("least in a sum", f"{p.survivors} devices, {p.honest} of them honest"),
+        ("colluders, drop-outs", f"{p.num_colluders} and {p.num_dropouts} are withstood{each}"),
+        ("neighbors, threshold", f"k = {p.degree}, t = {p.threshold} ({p.server_model.label})"),
+        ("least in a sum", f"{p.survivors} devices, {p.min_honest} of them honest"),
         ("exchanges, per device", f"{1 + cost.exchanges} a round, with the one for training"),
         ("up, per device", f"{_size(cost.up)} ({cost.up / found.fedavg:.2f} times FedAvg's)"),
         ("down, per device", f"{_size(cost.down)}, beside the model"),

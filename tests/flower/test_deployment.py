@@ -18,7 +18,7 @@ from rfa.aggregators.summed import rfa
 from rfa.aggregators.weiszfeld import one_step
 from rfa.flower import Terms, create_identity
 from rfa.numerics.plain_oracle import PlainOracle
-from rfa.secagg import Contribution, RingOracle, open_round
+from rfa.secagg import Contribution, UnmaskedOracle, open_round
 from rfa.secagg.messages.stages import Moment, Stage
 from tests.flower.deployment.deployed import numbers
 from tests.flower.deployment.deployed.numbers import CAP, DIM, NU, Model
@@ -35,8 +35,8 @@ BUDGET = 3
 VICTIM = 2
 STAGE_TIMEOUT = 40.0
 """Seconds that a dead SuperNode costs; one that lives answers in 10, or 20 on a busy machine."""
-TURN_STAGES = [f"{stage} {turn}" for turn in range(BUDGET) for stage in ("Question", "Unmask")]
-STAGES = ["Work", "Open", "Roster", *TURN_STAGES]
+TURN_STAGES = [f"{stage} {turn}" for turn in range(BUDGET) for stage in ("SumRequest", "Unmask")]
+STAGES = ["Work", "OpenRound", "Roster", *TURN_STAGES]
 
 
 def update(w: Model, partition: int, t: int) -> Model:
@@ -50,8 +50,8 @@ def weight(partition: int) -> float:
 def ring_round(w: Model, t: int, lost: dict[int, Moment]) -> Model:
     """The model after a round of the sum without masks, where some are lost."""
     parts = {i: Contribution(update(w, i, t), weight(i)) for i in range(NODES)}
-    opening = open_round(t, Terms(), steps=BUDGET, dim=DIM)
-    ask = RingOracle(opening, Terms(), parts, lost=lost)
+    opening = open_round(t, Terms(), queries=BUDGET, dim=DIM)
+    ask = UnmaskedOracle(opening, Terms(), parts, lost=lost)
     step = rfa(ask, DIM, nu=NU, budget=BUDGET, start="zero", radius=1.0)
     return (w + step).astype(np.float32)
 
@@ -90,14 +90,14 @@ def check_devices(federation: Federation) -> None:
         assert {entry["state"] for entry in entries} == {0}
         (store,) = federation.home(i).glob(f"flower/*/{node}.train")
         assert "memory" in kept(store)
-        assert "mine" not in kept(store)
+        assert "contribution" not in kept(store)
 
 
 def test_a_supernode_is_killed_in_the_middle_of_a_stage(tmp_path: Path) -> None:
     """One that was asked the first question is lost to the round; its successor joins the next."""
     result, reached = tmp_path / "result.json", tmp_path / "reached"
     environments: list[dict[str, str]] = [{} for _ in range(NODES)]
-    environments[VICTIM] = {"RFA_TEST_HANG": f"Question 0@{reached}"}
+    environments[VICTIM] = {"RFA_TEST_HANG": f"SumRequest 0@{reached}"}
     with Federation(tmp_path, NODES, environments=environments) as federation:
         run = federation.start(
             APP, result=str(result), rounds=2, budget=BUDGET, stage_timeout=STAGE_TIMEOUT
@@ -150,7 +150,7 @@ def test_tls_and_authentication(tmp_path: Path) -> None:
         ask = PlainOracle(np.array([update(w, i, 1) for i in range(NODES)]), weights)
         assert distance(found["w"], (w + one_step(ask, DIM, nu=NU)).astype(np.float32)) < 1e-6
         check_sums(found, 1, range(NODES), 1)
-        stages = ["Work", "Open", "Roster", "Question 0", "Survivors 0", "Unmask 0"]
+        stages = ["Work", "OpenRound", "Roster", "SumRequest 0", "SurvivorList 0", "Unmask 0"]
         for i in range(NODES):
             assert [entry["name"] for entry in diary(federation, i)] == stages
         check_devices(federation)

@@ -25,8 +25,8 @@ from rfa.flower import (
     Policy,
     RobustMod,
     SecureFedAvg,
+    ServerModel,
     Terms,
-    Trust,
     create_identity,
     read_identities,
 )
@@ -117,7 +117,7 @@ def test_a_model_is_evaluated_in_one_sum(tmp_path: Path) -> None:
 
 def test_a_device_that_does_not_trust_the_server_says_how_it_is_weighted(tmp_path: Path) -> None:
     """One that tells others a huge cap would make them count for nothing."""
-    wary = RobustMod(Policy(trust=Trust.LYING), tmp_path, cap=200.0)
+    wary = RobustMod(Policy(server_model=ServerModel.MALICIOUS), tmp_path, cap=200.0)
     for cap, fine in ((200.0, True), (1e20, False)):
         if fine:
             wary.check_work(wire.Work("train", cap, "num-examples"))
@@ -231,7 +231,7 @@ def test_an_app_without_the_weight_says_so(tmp_path: Path) -> None:
 
 
 def test_a_device_insists_on_its_policy(tmp_path: Path) -> None:
-    strict = Policy(nu=1.0)
+    strict = Policy(min_nu=1.0)
     apps = {node: app(node, tmp_path, policy=strict) for node in range(101, 109)}
     result = OneStepRFA(**options(nu=0.5)).start(LocalGrid(apps), model(), num_rounds=1)
     assert not result.arrays["w"].numpy().any()
@@ -247,15 +247,17 @@ def test_devices_that_do_not_trust_the_server_sign_their_keys(tmp_path: Path) ->
         (tmp_path / str(node) / "identities.json").write_text(listed)
     known = read_identities(tmp_path / "101" / "identities.json")
     apps = {node: app(node, tmp_path / str(node)) for node in names}
-    strategy = OneStepRFA(terms=Terms(trust=Trust.LYING), identities=known, **options())
+    strategy = OneStepRFA(
+        terms=Terms(server_model=ServerModel.MALICIOUS), identities=known, **options()
+    )
     result = strategy.start(LocalGrid(apps), model(), num_rounds=1)
     assert np.linalg.norm(result.arrays["w"].numpy() - TARGET) < 0.5
     other = {**known, 103: bytes.fromhex(create_identity(tmp_path / "other"))}
     (tmp_path / "103" / "identity").write_text((tmp_path / "other" / "identity").read_text())
     grid = LocalGrid(apps)
-    OneStepRFA(terms=Terms(trust=Trust.LYING), identities=other, **options()).start(
-        grid, model(), num_rounds=1
-    )
+    OneStepRFA(
+        terms=Terms(server_model=ServerModel.MALICIOUS), identities=other, **options()
+    ).start(grid, model(), num_rounds=1)
     reasons = {str(reply.error.reason) for _, _, reply in grid.seen if reply.has_error()}
     assert any("sign" in reason for reason in reasons)
 

@@ -1,7 +1,7 @@
 """A server that may send anything to anyone: what its view determines, computed from what was said.
 
 The machine plays an arbitrary server, which colludes with a device, against honest devices: cohorts
-that differ, questions that differ, survivors that differ from device to device, in any order, with
+that differ, queries that differ, survivors that differ from device to device, in any order, with
 replays. Where the server is not trusted, no sum over fewer honest devices than promised may follow
 from its view. The same machine finds the split-view attack on devices that trust it.
 """
@@ -28,15 +28,15 @@ from rfa.secagg.crypto.keys import sign
 from rfa.secagg.errors import ParameterError, SecAggError
 from rfa.secagg.messages.round import (
     SEALED_SIZE,
-    Advertise,
-    Consent,
-    Deal,
+    AdvertiseKeys,
     DeviceKeys,
     Message,
-    Open,
-    Question,
+    OpenRound,
     Roster,
-    Survivors,
+    ShareKeys,
+    SumRequest,
+    SurvivorList,
+    SurvivorSignature,
     Unmask,
     decode_as,
     read_bitmap,
@@ -44,14 +44,22 @@ from rfa.secagg.messages.round import (
 )
 from rfa.secagg.messages.stages import Stage
 from rfa.secagg.security.cohort import Cohort, form_cohort, in_order
-from rfa.secagg.security.parameters import Trust
+from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.security.terms import Terms
 from rfa.secagg.transcript import leaf_of, survivors_statement
 from tests.secagg.party import Party, contributions, party
 from tests.secagg.view import broken, determined
 
 COUNT = 6
-TERMS = {trust: Terms(colluders=1 / 6, dropouts=0.2, honest=0.5, trust=trust) for trust in Trust}
+TERMS = {
+    server_model: Terms(
+        colluder_fraction=1 / 6,
+        max_dropout_fraction=0.2,
+        min_honest_fraction=0.5,
+        server_model=server_model,
+    )
+    for server_model in ServerModel
+}
 HONEST = 3
 """What the terms promise a cohort of six: at least three honest devices in a sum."""
 
@@ -71,23 +79,23 @@ def choices(most: int) -> st.SearchStrategy[list[int]]:
 class Server(RuleBasedStateMachine):
     """A server without scruples."""
 
-    TRUST = Trust.LYING
+    TRUST = ServerModel.MALICIOUS
 
     def __init__(self) -> None:
         super().__init__()
-        self.table: Party = party(contributions(COUNT, 1), TERMS[self.TRUST], steps=2)
+        self.table: Party = party(contributions(COUNT, 1), TERMS[self.TRUST], queries=2)
         self.names = sorted(self.table.devices)
         self.colluder = self.names[0]
         self.keys: dict[int, DeviceKeys] = {}
         self.cohorts: list[Cohort] = []
         self.told: dict[int, Cohort] = {}
-        self.deals: dict[int, Deal] = {}
+        self.deals: dict[int, ShareKeys] = {}
         self.parts: dict[int, tuple[bytes, int]] = {}
         self.signed: dict[bytes, dict[int, bytes]] = {}
 
     def send(self, device: int, message: Message | bytes) -> bytes | None:
         """Ask a device; its reply, unless it refuses. The colluder's part the server plays."""
-        if device == self.colluder and not isinstance(message, Open):
+        if device == self.colluder and not isinstance(message, OpenRound):
             return None
         request = message if isinstance(message, bytes) else message.encode()
         try:
@@ -102,7 +110,7 @@ class Server(RuleBasedStateMachine):
         for device in self.names:
             reply = self.send(device, self.table.opening)
             assert reply is not None
-            self.keys[device] = decode_as(Advertise, reply).keys
+            self.keys[device] = decode_as(AdvertiseKeys, reply).keys
         self.cohorts = [self._cohort(set(self.names))]
         for left_out in self.names:
             try:
@@ -166,7 +174,7 @@ class Server(RuleBasedStateMachine):
         if leaf not in cohort.leaves:
             return
         wanted = cohort.neighbors(cohort.leaves.index(leaf))
-        places = range(len(cohort.leaves)) if self.TRUST == Trust.LYING else wanted
+        places = range(len(cohort.leaves)) if self.TRUST == ServerModel.MALICIOUS else wanted
         keys = tuple(self.keys[self._member(cohort, place)] for place in sorted(places))
         numbers = cohort.parameters.numbers
         reply = self.send(
@@ -174,9 +182,9 @@ class Server(RuleBasedStateMachine):
             Roster(self.table.opening.session, numbers, cohort.nonce, cohort.leaves, keys),
         )
         if reply is not None:
-            self.deals[device], self.told[device] = decode_as(Deal, reply), cohort
+            self.deals[device], self.told[device] = decode_as(ShareKeys, reply), cohort
 
-    def _turn(self, device: int) -> int:
+    def _masked_sum(self, device: int) -> int:
         return self.table.devices[device].memory.due.masked_sum
 
     def _position(self, device: int) -> int:
@@ -196,16 +204,16 @@ class Server(RuleBasedStateMachine):
         return honest or other == self.colluder
 
     def _ask(self, device: int, alive: frozenset[int], at: int) -> None:
-        cohort, turn = self.told[device], self._turn(device)
+        cohort, masked_sum = self.told[device], self._masked_sum(device)
         here, sizes = self._position(device), cohort.parameters
         sealed = tuple(
             self._sealed(self._member(cohort, other), rank(here, other, sizes.cohort, sizes.degree))
             for other in cohort.neighbors(here)
             if other in alive
         )
-        question = Question(
+        sum_request = SumRequest(
             session=self.table.opening.session,
-            turn=turn,
+            masked_sum=masked_sum,
             vector=1,
             nu=1.0,
             mass=0,
@@ -213,14 +221,14 @@ class Server(RuleBasedStateMachine):
             sealed=sealed,
             v=np.full(1, at + 1, "<f4"),
         )
-        self.send(device, question)
+        self.send(device, sum_request)
 
     def _sealed(self, dealer: int, place: int) -> bytes:
         """What a dealer dealt to its neighbor at a place; of the colluder, nothing."""
         if dealer not in self.deals:
             return bytes(SEALED_SIZE)
-        turn = min(self._turn(dealer), 1)
-        return self.deals[dealer].sealed[2 * (place - 1) + turn]
+        masked_sum = min(self._masked_sum(dealer), 1)
+        return self.deals[dealer].sealed[2 * (place - 1) + masked_sum]
 
     def _bitmap(self, device: int, choice: int) -> bytes:
         """Those who were said to be alive, but for one."""
@@ -230,12 +238,12 @@ class Server(RuleBasedStateMachine):
 
     def _send_survivors(self, device: int, choice: int) -> None:
         bitmap = self._bitmap(device, choice)
-        claim = Survivors(self.table.opening.session, self._turn(device), bitmap)
+        claim = SurvivorList(self.table.opening.session, self._masked_sum(device), bitmap)
         reply = self.send(device, claim)
         if reply is not None:
             statement = survivors_statement(self.table.devices[device].memory.context, bitmap)
             signatures = self.signed.setdefault(statement, {})
-            signatures[self._position(device)] = decode_as(Consent, reply).signature
+            signatures[self._position(device)] = decode_as(SurvivorSignature, reply).signature
 
     def _send_unmask(self, device: int, choice: int) -> None:
         bitmap = self._bitmap(device, choice)
@@ -246,7 +254,9 @@ class Server(RuleBasedStateMachine):
             forged = sign(self.table.identities[self.colluder], statement)
             signatures[self.told[device].leaves.index(leaf)] = forged
         listed = tuple(sorted(signatures.items()))
-        self.send(device, Unmask(self.table.opening.session, self._turn(device), bitmap, listed))
+        self.send(
+            device, Unmask(self.table.opening.session, self._masked_sum(device), bitmap, listed)
+        )
 
     @rule(data=st.data())
     def replay(self, data: st.DataObject) -> None:
@@ -261,7 +271,7 @@ class Server(RuleBasedStateMachine):
 
 
 class TrustedServer(Server):
-    TRUST = Trust.CURIOUS
+    TRUST = ServerModel.SEMI_HONEST
 
 
 RUNS = int(os.environ.get("RFA_ADVERSARY_RUNS", "1000"))

@@ -15,9 +15,9 @@ import pytest
 from rfa.secagg import transcript as hashing
 from rfa.secagg.crypto.masks import keystream
 from rfa.secagg.errors import CohortError, DuplicateKeyError
-from rfa.secagg.messages.round import DeviceKeys, Open, Question
+from rfa.secagg.messages.round import DeviceKeys, OpenRound, SumRequest
 from rfa.secagg.security.cohort import Cohort, form_cohort, in_order
-from rfa.secagg.security.parameters import Parameters, Trust, derive
+from rfa.secagg.security.parameters import Parameters, ServerModel, derive
 from rfa.secagg.transcript import (
     commitment_to,
     context_of,
@@ -30,33 +30,33 @@ from rfa.secagg.transcript import (
     survivors_statement,
 )
 
-OPENING = Open(bytes(16), round=7, steps=3, dim=2, metrics=1, limit=0.5, trust=1)
+OPENING = OpenRound(bytes(16), round=7, queries=3, dim=2, metrics=1, max_share=0.5, server_model=1)
 PARAMETERS = Parameters(9, 1, 2, 3, 6, 3)
 LEAVES = tuple(bytes([index]) * 32 for index in range(9))
 V = np.array([1.0, 2.0], np.float32)
-QUESTION = Question(bytes(16), 1, 1, 0.5, 10**20, b"\xff\x01", (), V)
+QUESTION = SumRequest(bytes(16), 1, 1, 0.5, 10**20, b"\xff\x01", (), V)
 AGREED, SEED = bytes(range(32)), bytes(range(32, 64))
 
 OPENINGS: dict[str, Any] = {
     "session": b"\1" + bytes(15),
     "round": 8,
-    "steps": 4,
+    "queries": 4,
     "dim": 3,
     "metrics": 2,
-    "limit": 0.25,
-    "trust": 2,
+    "max_share": 0.25,
+    "server_model": 2,
 }
 OTHER_PARAMETERS = {
     "cohort": Parameters(10, 1, 2, 3, 6, 3),
-    "colluders": Parameters(9, 0, 2, 3, 6, 3),
-    "dropouts": Parameters(9, 1, 1, 3, 6, 3),
-    "honest": Parameters(9, 1, 2, 4, 6, 3),
+    "num_colluders": Parameters(9, 0, 2, 3, 6, 3),
+    "num_dropouts": Parameters(9, 1, 1, 3, 6, 3),
+    "min_honest": Parameters(9, 1, 2, 4, 6, 3),
     "degree": Parameters(9, 1, 2, 3, 8, 3),
     "threshold": Parameters(9, 1, 2, 3, 6, 4),
-    "trust": Parameters(9, 1, 1, 3, 6, 5, Trust.LYING),
+    "server_model": Parameters(9, 1, 1, 3, 6, 5, ServerModel.MALICIOUS),
 }
 QUESTIONS: dict[str, Any] = {
-    "turn": 2,
+    "masked_sum": 2,
     "vector": 0,
     "mass": 10**20 + 1,
     "alive": b"\xfe\x01",
@@ -69,7 +69,7 @@ NONCE = bytes(range(16))
 
 
 def made(
-    opening: Open, parameters: Parameters, leaves: Iterable[bytes], nonce: bytes = NONCE
+    opening: OpenRound, parameters: Parameters, leaves: Iterable[bytes], nonce: bytes = NONCE
 ) -> Cohort:
     """The cohort of these leaves, put in order."""
     order = in_order(nonce, list(leaves))
@@ -92,16 +92,16 @@ def cohorts() -> dict[str, Cohort]:
     return found
 
 
-def context(cohort: Cohort, question: Question = QUESTION) -> bytes:
-    return context_of(cohort.digest, question, point_of(question.v, question.nu))
+def context(cohort: Cohort, sum_request: SumRequest = QUESTION) -> bytes:
+    return context_of(cohort.digest, sum_request, point_of(sum_request.v, sum_request.nu))
 
 
 def contexts() -> dict[str, bytes]:
-    """The context of a turn, and of turns that differ in one thing."""
+    """The context of a masked sum, and of masked sums that differ in one thing."""
     found = {name: context(cohort) for name, cohort in cohorts().items()}
     for name, value in QUESTIONS.items():
-        question = dataclasses.replace(QUESTION, **{name: value})
-        found[f"question {name}"] = context(cohorts()["same"], question)
+        sum_request = dataclasses.replace(QUESTION, **{name: value})
+        found[f"request {name}"] = context(cohorts()["same"], sum_request)
     return found
 
 
@@ -112,10 +112,10 @@ def assert_all_differ(found: dict[str, bytes]) -> None:
 
 def test_the_variations_are_of_every_field() -> None:
     """So that a field that is added must be varied too."""
-    assert [field.name for field in dataclasses.fields(Open)] == list(OPENINGS)
+    assert [field.name for field in dataclasses.fields(OpenRound)] == list(OPENINGS)
     names = {field.name for field in dataclasses.fields(Parameters)}
     assert names - {"statistical"} == set(OTHER_PARAMETERS)
-    asked = {field.name for field in dataclasses.fields(Question)}
+    asked = {field.name for field in dataclasses.fields(SumRequest)}
     assert asked - {"session", "sealed"} == set(QUESTIONS)
 
 
@@ -153,8 +153,17 @@ def test_statistical_parameters_are_part_of_the_cohort() -> None:
 def test_seals_are_bound_to_the_cohort_source_target_and_turn() -> None:
     found = {name: share_binding(cohort.digest, 2, 5, 1) for name, cohort in cohorts().items()}
     same = cohorts()["same"]
-    for source, target, turn in ((5, 2, 1), (2, 4, 1), (3, 5, 1), (2, 5, 0), (2, 5, 2), (1, 5, 2)):
-        found[f"{source} {target} {turn}"] = share_binding(same.digest, source, target, turn)
+    for source, target, masked_sum in (
+        (5, 2, 1),
+        (2, 4, 1),
+        (3, 5, 1),
+        (2, 5, 0),
+        (2, 5, 2),
+        (1, 5, 2),
+    ):
+        found[f"{source} {target} {masked_sum}"] = share_binding(
+            same.digest, source, target, masked_sum
+        )
     assert_all_differ(found)
 
 
@@ -171,7 +180,7 @@ def test_commitments_are_bound_to_the_cohort_the_device_and_the_turn() -> None:
     found = {name: commitment_to(SEED, cohort.digest, 2, 1) for name, cohort in cohorts().items()}
     same = cohorts()["same"]
     found["position"] = commitment_to(SEED, same.digest, 1, 1)
-    found["turn"] = commitment_to(SEED, same.digest, 2, 2)
+    found["masked_sum"] = commitment_to(SEED, same.digest, 2, 2)
     found["swapped"] = commitment_to(SEED, same.digest, 1, 2)
     found["seed"] = commitment_to(SEED[:31] + b"\0", same.digest, 2, 1)
     assert_all_differ(found)
@@ -244,7 +253,7 @@ def test_nobody_chooses_a_place_before_the_nonce_is_known() -> None:
     """The order under another nonce has nothing to do with that under the first."""
     leaves = [os.urandom(32) for _ in range(400)]
     orders = [
-        made(OPENING, derive(400, colluders=1, dropouts=1), leaves, os.urandom(16)).leaves
+        made(OPENING, derive(400, num_colluders=1, num_dropouts=1), leaves, os.urandom(16)).leaves
         for _ in range(2)
     ]
     places = [[order.index(leaf) for leaf in sorted(leaves)] for order in orders]

@@ -69,10 +69,10 @@ def test_updates_are_vectors_of_float32(update: Any) -> None:
 
 
 def test_what_a_device_brings_is_in_no_repr() -> None:
-    mine = Contribution(with_canary(1.0), 0.123456, (CANARY,))
-    part = Encoding(2).encode(mine, np.empty(0, np.float32), 1e6, bytes(32))
+    contribution = Contribution(with_canary(1.0), 0.123456, (CANARY,))
+    part = Encoding(2).encode(contribution, np.empty(0, np.float32), 1e6, bytes(32))
     secrets = [str(number) for number in (*part.tail, *part.words.tolist()) if number > 9]
-    for text in (repr(mine), str(mine), repr(part), str(part)):
+    for text in (repr(contribution), str(contribution), repr(part), str(part)):
         assert "123456" not in text
         assert not any(secret in text for secret in secrets)
 
@@ -165,12 +165,12 @@ def test_points_that_cannot_travel_are_refused(v: Any) -> None:
 
 
 @given(st.integers(0, 2**97), st.integers(1, 2**117), st.floats(0, 1))
-def test_weights_are_compared_exactly(mass: int, total: int, limit: float) -> None:
-    most = Fraction(limit) * total
+def test_weights_are_compared_exactly(mass: int, total: int, max_share: float) -> None:
+    most = Fraction(max_share) * total
     whole = most.numerator // most.denominator
-    assert not weighs_more(whole, total, limit)
-    assert weighs_more(whole + 1, total, limit)
-    assert weighs_more(mass, total, limit) == (mass > whole)
+    assert not weighs_more(whole, total, max_share)
+    assert weighs_more(whole + 1, total, max_share)
+    assert weighs_more(mass, total, max_share) == (mass > whole)
 
 
 @pytest.mark.parametrize("update", [None, [1.0, 2.0], "abc", 3.0])

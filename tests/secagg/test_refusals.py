@@ -13,10 +13,10 @@ from rfa.secagg import errors
 from rfa.secagg.crypto.keys import LOW_ORDER, public_of
 from rfa.secagg.device.machine import Device
 from rfa.secagg.device.profile import Identity, Profile
-from rfa.secagg.messages.round import Open, Roster, decode_as
+from rfa.secagg.messages.round import OpenRound, Roster, decode_as
 from rfa.secagg.messages.stages import START
 from rfa.secagg.security.cohort import in_order
-from rfa.secagg.security.parameters import Parameters, Trust
+from rfa.secagg.security.parameters import Parameters, ServerModel
 from rfa.secagg.security.policy import Policy
 from rfa.secagg.transcript import leaf_of
 from tests.secagg.attack import (
@@ -28,29 +28,29 @@ from tests.secagg.attack import (
     victim_leaf,
     victim_of,
 )
-from tests.secagg.party import LYING, Party, contributions, exactly, party
+from tests.secagg.party import MALICIOUS, Party, contributions, exactly, party
 
 
 def test_it_refuses_more_steps_than_its_cap() -> None:
-    _, device, request = at_stage(Open, policy=Policy(steps=2))
-    refuses(device, altered(request, steps=3), errors.TooManyStepsError, "at most 2")
-    refuses(device, altered(request, steps=0), errors.TooManyStepsError)
-    refuses(device, altered(request, metrics=2**20), errors.TooManyStepsError)
+    _, device, request = at_stage(OpenRound, policy=Policy(max_queries=2))
+    refuses(device, altered(request, queries=3), errors.TooManyQueriesError, "at most 2")
+    refuses(device, altered(request, queries=0), errors.TooManyQueriesError)
+    refuses(device, altered(request, metrics=2**20), errors.TooManyQueriesError)
     device.receive(request)
 
 
 def test_it_refuses_another_number_of_coordinates_or_metrics() -> None:
-    _, device, request = at_stage(Open)
+    _, device, request = at_stage(OpenRound)
     refuses(device, altered(request, dim=4), errors.WrongDimensionError, "this device has 3 and 1")
     refuses(device, altered(request, metrics=2), errors.WrongDimensionError)
 
 
 def test_a_lying_server_gets_one_question_a_round_unless_the_device_says_more() -> None:
-    """Two questions that it chooses can differ by one device's part (test_questions.py)."""
-    table, device, request = at_stage(Open, terms=LYING, policy=Policy())
-    refuses(device, request, errors.TooManyStepsError, "at most 1")
-    device.receive(altered(request, steps=1))
-    _, device, request = at_stage(Open, policy=Policy())
+    """Two queries that it chooses can differ by one device's part (test_questions.py)."""
+    table, device, request = at_stage(OpenRound, terms=MALICIOUS, policy=Policy())
+    refuses(device, request, errors.TooManyQueriesError, "at most 1")
+    device.receive(altered(request, queries=1))
+    _, device, request = at_stage(OpenRound, policy=Policy())
     device.receive(request)
     assert len(table.devices) == 10
 
@@ -61,19 +61,21 @@ def test_no_identity_stands_for_two_devices() -> None:
 
 
 def test_it_refuses_weaker_terms_than_its_own() -> None:
-    strict = Policy(trust=Trust.LYING, limit=0.5, steps=2)
-    _, device, request = at_stage(Open, policy=strict)
-    refuses(device, altered(request, limit=0.5), errors.WeakTermsError, "trust")
-    refuses(device, altered(request, trust=2), errors.WeakTermsError, "limit")
-    refuses(device, altered(request, trust=2, limit=0.6), errors.WeakTermsError, "limit")
-    refuses(device, altered(request, trust=7, limit=0.5), errors.WeakTermsError)
-    device.receive(altered(request, trust=2, limit=0.5))
+    strict = Policy(server_model=ServerModel.MALICIOUS, max_share=0.5, max_queries=2)
+    _, device, request = at_stage(OpenRound, policy=strict)
+    refuses(device, altered(request, max_share=0.5), errors.WeakTermsError, "server_model")
+    refuses(device, altered(request, server_model=2), errors.WeakTermsError, "max_share")
+    refuses(
+        device, altered(request, server_model=2, max_share=0.6), errors.WeakTermsError, "max_share"
+    )
+    refuses(device, altered(request, server_model=7, max_share=0.5), errors.WeakTermsError)
+    device.receive(altered(request, server_model=2, max_share=0.5))
 
 
 def test_it_joins_no_round_twice_and_none_that_is_not_newer() -> None:
-    table, device, request = at_stage(Open, number=7)
+    table, device, request = at_stage(OpenRound, number=7)
     device.receive(request)
-    refuses(device, altered(request, steps=1), errors.AskedTwiceError)
+    refuses(device, altered(request, queries=1), errors.AskedTwiceError)
     refuses(device, altered(request, session=os.urandom(16)), errors.OtherSessionError)
     after = dataclasses.replace(device.memory, due=START, opening=b"", request=bytes(32))
     part = table.parts[victim_of(table)]
@@ -83,8 +85,8 @@ def test_it_joins_no_round_twice_and_none_that_is_not_newer() -> None:
 
 
 def test_it_signs_nothing_without_an_identity() -> None:
-    table = party(contributions(10, 3), LYING)
-    box = reach(table, Open)
+    table = party(contributions(10, 3), MALICIOUS)
+    box = reach(table, OpenRound)
     device = Device(table.parts[5], Profile(5))
     refuses(device, box[5], errors.SignatureError, "no identity to sign with")
 
@@ -99,9 +101,9 @@ def test_a_device_that_abstained_answers_nothing_more() -> None:
 
 def test_it_refuses_a_cohort_below_its_minimum_or_with_too_few_honest() -> None:
     for policy, error in [
-        (Policy(cohort=11), errors.SmallCohortError),
-        (Policy(honest=4), errors.WeakTermsError),
-        (Policy(colluders=2), errors.WeakTermsError),
+        (Policy(min_cohort=11), errors.SmallCohortError),
+        (Policy(min_honest=4), errors.WeakTermsError),
+        (Policy(num_colluders=2), errors.WeakTermsError),
     ]:
         _, device, request = at_stage(Roster, policy=policy)
         refuses(device, request, error, "this device wants")
@@ -109,16 +111,16 @@ def test_it_refuses_a_cohort_below_its_minimum_or_with_too_few_honest() -> None:
 
 def test_it_refuses_parameters_that_are_not_safe_whoever_derived_them() -> None:
     _, device, request = at_stage(Roster)
-    n, c, f, h, k, t, trust, statistical = decode_as(Roster, request).parameters
+    n, c, f, h, k, t, server_model, statistical = decode_as(Roster, request).parameters
     for numbers in [
-        (n, c, f, h, k, c, trust, statistical),
-        (n, c, f, h, c + f - 1, t, trust, statistical),
-        (n, c, n - c - h + 1, h, k, t, trust, statistical),
+        (n, c, f, h, k, c, server_model, statistical),
+        (n, c, f, h, c + f - 1, t, server_model, statistical),
+        (n, c, n - c - h + 1, h, k, t, server_model, statistical),
         (n, c, f, h, k, t, 2, statistical),
         (n, c, f, h, k, t, 9, statistical),
-        (n, c, f, h, k, t, trust, 1),
-        (n, c, f, h, k, t, trust, 2),
-        (n, c, f, h, 2, 2, trust, 1),
+        (n, c, f, h, k, t, server_model, 1),
+        (n, c, f, h, k, t, server_model, 2),
+        (n, c, f, h, 2, 2, server_model, 1),
     ]:
         refuses(device, altered(request, parameters=numbers), errors.WeakTermsError)
 
@@ -133,7 +135,7 @@ def test_it_refuses_a_cohort_that_was_shrunk_or_reordered() -> None:
     refuses(device, altered(request, keys=roster.keys[1:]), errors.CohortError, "wanted")
 
 
-def with_keys(request: bytes, opening: Open, index: int, **changes: Any) -> bytes:
+def with_keys(request: bytes, opening: OpenRound, index: int, **changes: Any) -> bytes:
     """A roster in which the keys of one device are others, and its leaf with them."""
     roster = decode_as(Roster, request)
     listed = list(roster.keys)
@@ -181,7 +183,7 @@ def test_it_refuses_a_cohort_without_its_own_keys_or_with_changed_ones() -> None
     others = {*roster.leaves} - {victim_leaf(table)} | {b"\xff" * 32}
     order = in_order(roster.nonce, list(others))
     missing = altered(request, leaves=order)
-    refuses(device, missing, errors.OwnKeyError, "not in the cohort")
+    refuses(device, missing, errors.MissingKeysError, "not in the cohort")
     wrong = replace(roster.keys[0], sealing_key=public_of(os.urandom(32)))
     refuses(device, altered(request, keys=(wrong, *roster.keys[1:])), errors.CohortError)
 
@@ -190,11 +192,11 @@ def test_it_refuses_keys_for_the_wrong_number_of_turns() -> None:
     table, device, request = complete()
     masks = decode_as(Roster, request).keys[0].mask_keys
     changed = with_keys(request, table.opening, 0, mask_keys=masks[:1])
-    refuses(device, changed, errors.CohortError, "keys for 1 turns")
+    refuses(device, changed, errors.CohortError, "keys for 1 masked sums")
 
 
 def test_a_lying_server_cannot_swap_keys_or_invent_devices() -> None:
-    table, device, request = at_stage(Roster, terms=LYING)
+    table, device, request = at_stage(Roster, terms=MALICIOUS)
     listed = decode_as(Roster, request).keys
     index = next(i for i, keys in enumerate(listed) if keys.device != victim_of(table))
     other = public_of(os.urandom(32))
@@ -205,7 +207,7 @@ def test_a_lying_server_cannot_swap_keys_or_invent_devices() -> None:
 
 
 def test_a_lying_server_must_send_the_keys_of_all() -> None:
-    table, device, request = at_stage(Roster, terms=LYING)
+    table, device, request = at_stage(Roster, terms=MALICIOUS)
     listed = decode_as(Roster, request).keys
     first = next(keys for keys in listed if keys.device != victim_of(table))
     fewer = tuple(keys for keys in listed if keys != first)

@@ -24,12 +24,13 @@ from rfa.secagg.statistics import (
 )
 
 ROWS = (*STATISTICS, METRIC)
-facts = st.builds(
-    lambda weight, share, near: LocalFacts(weight, weight * share, near),
-    st.floats(0, 1, exclude_min=True),
-    st.floats(0, 1),
-    st.booleans(),
-)
+
+
+def facts_of(weight: float, share: float, near: bool) -> LocalFacts:
+    return LocalFacts(weight, weight * share, near)
+
+
+facts = st.builds(facts_of, st.floats(0, 1, exclude_min=True), st.floats(0, 1), st.booleans())
 
 
 @given(facts)

@@ -29,7 +29,7 @@ from rfa.secagg.crypto.keys import (
 from rfa.secagg.crypto.masks import keystream
 from rfa.secagg.crypto.shares import PRIME, SHARE_SIZE, combine, split
 from rfa.secagg.fixed_point import Contribution, Encoding
-from rfa.secagg.messages.round import DeviceKeys, Open, Question, decode, read_share
+from rfa.secagg.messages.round import DeviceKeys, OpenRound, SumRequest, decode, read_share
 from rfa.secagg.security.cohort import form_cohort, in_order
 from rfa.secagg.security.parameters import Parameters
 from rfa.secagg.transcript import (
@@ -111,14 +111,14 @@ def run_shares(given: Vector) -> Vector:
 
 def run_encoding(given: Vector) -> Vector:
     update = np.array(given["update"], np.float32)
-    mine = Contribution(update, given["weight"], tuple(given["metrics"]))
+    contribution = Contribution(update, given["weight"], tuple(given["metrics"]))
     v = np.array(given["v"], np.float32)
-    part = Encoding(given["cohort"]).encode(mine, v, given["nu"], raw(given["rounding"]))
+    part = Encoding(given["cohort"]).encode(contribution, v, given["nu"], raw(given["rounding"]))
     return {"words": plain(part.words), "tail": [str(value) for value in part.tail]}
 
 
 def run_sealed(given: Vector) -> Vector:
-    sealed = seal(raw(given["key"]), given["turn"], raw(given["plain"]), raw(given["bound"]))
+    sealed = seal(raw(given["key"]), given["masked_sum"], raw(given["plain"]), raw(given["bound"]))
     return {"sealed": sealed.hex()}
 
 
@@ -129,19 +129,19 @@ def run_signature(given: Vector) -> Vector:
 
 
 def run_cohort(given: Vector) -> Vector:
-    opening, question = decode(raw(given["opening"])), decode(raw(given["question"]))
-    assert isinstance(opening, Open)
-    assert isinstance(question, Question)
+    opening, sum_request = decode(raw(given["opening"])), decode(raw(given["sum_request"]))
+    assert isinstance(opening, OpenRound)
+    assert isinstance(sum_request, SumRequest)
     nonce = raw(given["nonce"])
     order = in_order(nonce, list(raws(given["leaves"])))
     cohort = form_cohort(opening, Parameters(*given["parameters"]), nonce, order)
-    point = point_of(question.v, question.nu)
+    point = point_of(sum_request.v, sum_request.nu)
     found = {
         "leaf": leaf_of(opening, UNSIGNED),
         "first": order[0],
         "digest": cohort.digest,
         "point": point,
-        "context": context_of(cohort.digest, question, point),
+        "context": context_of(cohort.digest, sum_request, point),
         "commitment": commitment_to(raw(given["seed"]), cohort.digest, 1, 2),
         "binding": share_binding(cohort.digest, 1, 2, 0),
         "seal_key": sealing_key(raw(given["seed"]), cohort.digest, 1, 2),
@@ -223,7 +223,7 @@ def test_seals_and_signatures_are_accepted(name: str, case: Vector) -> None:
     given, expected = case["given"], case["expected"]
     if name == "sealed":
         opened = unseal(
-            raw(given["key"]), given["turn"], raw(expected["sealed"]), raw(given["bound"])
+            raw(given["key"]), given["masked_sum"], raw(expected["sealed"]), raw(given["bound"])
         )
         assert opened == raw(given["plain"])
     else:
@@ -273,12 +273,12 @@ def givens() -> dict[str, list[Vector]]:
             {**update, "cohort": n, "v": v, "nu": nu, "rounding": seed}
             for n, v, nu in ((1, [], 1.0), (100, [0.1, -2.5, 0.0, 2e30], 1e30), (1000, [], 1e32))
         ],
-        "sealed": [{"key": seed, "turn": 3, "plain": span(7, 66), "bound": context}],
+        "sealed": [{"key": seed, "masked_sum": 3, "plain": span(7, 66), "bound": context}],
         "signature": [{"secret": seed, "statement": context}],
         "cohort": [
             {
                 "opening": SAMPLES[0].encode(),
-                "question": asked.encode(),
+                "sum_request": asked.encode(),
                 "parameters": [4, 0, 0, 3, 2, 2],
                 "nonce": span(4, 16),
                 "leaves": [span(start, 32) for start in (1, 2, 3, 4)],

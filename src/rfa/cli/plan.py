@@ -66,12 +66,13 @@ def plan(as_json: bool, **options: Any) -> None:
 
 def _wish(options: dict[str, Any]) -> Any:
     from rfa.planning import Wish  # noqa: PLC0415
-    from rfa.secagg.security.parameters import Trust  # noqa: PLC0415
+    from rfa.secagg.security.parameters import ServerModel  # noqa: PLC0415
     from rfa.secagg.security.terms import Terms  # noqa: PLC0415
 
     colluders, dropouts = options.pop("colluders"), options.pop("max_dropouts")
     honest = max(0.0, min(0.25, 1 - colluders - dropouts))
-    trust = Trust[options.pop("trust").upper()]
-    terms = Terms(colluders, dropouts, honest, trust)
+    malicious = options.pop("trust") == "lying"
+    server_model = ServerModel.MALICIOUS if malicious else ServerModel.SEMI_HONEST
+    terms = Terms(colluders, dropouts, honest, server_model)
     population, devices = options.pop("devices"), options.pop("devices_per_round")
     return Wish(population=population, devices=devices, terms=terms, **options)

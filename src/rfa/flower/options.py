@@ -9,8 +9,8 @@ from rfa._checks import check_count, check_number
 from rfa.errors import InvalidValueError
 from rfa.flower import records as wire
 from rfa.lab.settings.settings import RADII, STARTS, WEISZFELD
-from rfa.secagg.security.parameters import Trust
-from rfa.secagg.security.policy import STEPS
+from rfa.secagg.security.parameters import ServerModel
+from rfa.secagg.security.policy import MAX_QUERIES
 from rfa.secagg.security.terms import Terms
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ def _reasons(strategy: RFA) -> Iterator[str]:
     for name, radius in (("nu", strategy.nu), ("radius", strategy.radius)):
         if radius is not None and not RADII[0] <= radius <= RADII[1]:
             yield f"{name} must be from {RADII[0]:g} to {RADII[1]:g}"
-    if strategy.budget > STEPS:
-        yield f"budget={strategy.budget}: devices answer at most {STEPS} sums a round"
+    if strategy.budget > MAX_QUERIES:
+        yield f"budget={strategy.budget}: devices answer at most {MAX_QUERIES} sums a round"
     if wire.KEY in (strategy.arrayrecord_key, strategy.configrecord_key):
         yield f"{wire.KEY!r} is the key of rfa's own record: give another"
     if strategy.personal and not wire.NAME.fullmatch(str(strategy.personal)):
@@ -62,7 +62,7 @@ def _algorithm_reasons(strategy: RFA) -> Iterator[str]:
 
 
 def _trust_reasons(strategy: RFA) -> Iterator[str]:
-    if strategy.terms.trust != Trust.LYING:
+    if strategy.terms.server_model != ServerModel.MALICIOUS:
         return
     if strategy.sums > 1:
         yield (
@@ -85,7 +85,7 @@ def check_usual(usual: dict[str, Any], terms: Terms, strategy: RFA) -> None:
             msg = f"{name} would need the metrics of single nodes, and there are only sums of them"
             raise InvalidValueError(msg)
     if not isinstance(terms, Terms):  # pyright: ignore[reportUnnecessaryIsInstance]
-        msg = f"terms must be Terms(...), such as Terms(trust=Trust.LYING), not {terms!r}"
+        msg = f"terms must be Terms(...), such as Terms(max_dropout_fraction=0.3), not {terms!r}"
         raise InvalidValueError(msg)
     for name in ("fraction_train", "fraction_evaluate"):
         check_number(name, usual.get(name, 1.0))

@@ -24,7 +24,7 @@ from rfa.flower.transport import GridExchange, Letter, send
 from rfa.lab.simulation.summed import Witness
 from rfa.oracle import REACH, Sum, stopped_oracle
 from rfa.secagg.errors import RefusalError
-from rfa.secagg.messages.round import MOST_METRICS
+from rfa.secagg.messages.round import MAX_METRICS
 from rfa.secagg.oracle import SecureOracle, open_round
 from rfa.secagg.security.cohort import Identities
 from rfa.secagg.security.terms import Terms
@@ -199,12 +199,12 @@ class GridSums:
             OracleStoppedError: if there are too few devices, or none that can be asked.
         """
         metrics = cohort.layout.count
-        if metrics > MOST_METRICS:
-            msg = f"nodes have {metrics} metrics, and at most {MOST_METRICS} are summed"
+        if metrics > MAX_METRICS:
+            msg = f"nodes have {metrics} metrics, and at most {MAX_METRICS} are summed"
             raise RoundSkippedError(msg)
         number = time.time_ns() // 1000
         opening = open_round(
-            number, self.terms, steps=steps, dim=cohort.dim, metrics=metrics, limit=limit
+            number, self.terms, queries=steps, dim=cohort.dim, metrics=metrics, max_share=limit
         )
         sums: Sums | None = None
         try:

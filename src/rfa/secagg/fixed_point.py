@@ -205,9 +205,9 @@ def as_sent(v: Any, dim: int) -> Floats32:
     return sent if sent.any() else sent[:0]
 
 
-def weighs_more(mass: int, total: int, limit: float) -> bool:
+def weighs_more(mass: int, total: int, max_share: float) -> bool:
     """Whether a mass exceeds a share of the total mass, exactly."""
-    return Fraction(mass) > Fraction(limit) * total
+    return Fraction(mass) > Fraction(max_share) * total
 
 
 def _distance(update: Floats32, v: Floats32) -> float:

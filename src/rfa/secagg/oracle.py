@@ -11,9 +11,9 @@ from rfa._types import Vector
 from rfa.oracle import Sum
 from rfa.secagg.errors import AbortError, ParameterError, SecAggError
 from rfa.secagg.fixed_point import Total
-from rfa.secagg.messages.round import MOST_METRICS, Open
+from rfa.secagg.messages.round import MAX_METRICS, OpenRound
 from rfa.secagg.security.cohort import Identities
-from rfa.secagg.security.parameters import MOST_TURNS, Trust, insist
+from rfa.secagg.security.parameters import MAX_MASKED_SUMS, ServerModel, insist
 from rfa.secagg.security.terms import Terms
 from rfa.secagg.server.machine import Outbox, Server
 
@@ -25,41 +25,41 @@ def open_round(  # noqa: PLR0913
     number: int,
     terms: Terms,
     *,
-    steps: int,
+    queries: int,
     dim: int,
     metrics: int = 0,
-    limit: float = 0.0,
-) -> Open:
+    max_share: float = 0.0,
+) -> OpenRound:
     """A round to begin, under a session of its own.
 
     Args:
         number: the number of the round, greater than that of any round before.
         terms: what is offered to the devices.
-        steps: how many sums may be asked for, R.
+        queries: how many sums may be asked for, R.
         dim: the number of coordinates d.
         metrics: how many further numbers of each device are summed.
-        limit: the largest share of any device in a step, which each device checks for itself after
-            a phase that sums the scalars alone; 0 for none.
+        max_share: the largest share of any device in a sum, which each device checks for itself
+            after a phase that sums the scalars alone; 0 for none.
 
     Raises:
-        ParameterError: if there are too many turns or metrics.
+        ParameterError: if there are too many masked sums or metrics.
     """
     for name, value, least in (
         ("the number of the round", number, 1),
-        ("steps", steps, 1),
+        ("queries", queries, 1),
         ("dim", dim, 1),
         ("metrics", metrics, 0),
     ):
         insist(check_count, name, value, least=least)
-    insist(check_number, "limit", limit)
-    sizes = (int(number), int(steps), int(dim), int(metrics))
-    opening = Open(os.urandom(16), *sizes, float(limit), int(terms.trust))
-    large = opening.turns > MOST_TURNS or metrics > MOST_METRICS or number >= 1 << 64
-    if large or limit > 1 or dim >= 1 << 32:
+    insist(check_number, "max_share", max_share)
+    sizes = (int(number), int(queries), int(dim), int(metrics))
+    opening = OpenRound(os.urandom(16), *sizes, float(max_share), int(terms.server_model))
+    large = opening.masked_sums > MAX_MASKED_SUMS or metrics > MAX_METRICS or number >= 1 << 64
+    if large or max_share > 1 or dim >= 1 << 32:
         msg = (
-            f"a round has at most {MOST_TURNS} turns, {MOST_METRICS} metrics, 2^32 - 1 coordinates "
-            f"and a limit of 1, and a number below 2^64: not {opening.turns}, {metrics}, {dim}, "
-            f"{limit} and {number}"
+            f"a round has at most {MAX_MASKED_SUMS} masked sums, {MAX_METRICS} metrics, 2^32 - 1 "
+            "coordinates and a max_share of 1, and a number below 2^64: not "
+            f"{opening.masked_sums}, {metrics}, {dim}, {max_share} and {number}"
         )
         raise ParameterError(msg)
     return opening
@@ -108,7 +108,7 @@ class SecureOracle:
 
     def __init__(
         self,
-        opening: Open,
+        opening: OpenRound,
         terms: Terms,
         devices: Iterable[int],
         exchange: Exchange,
@@ -121,7 +121,7 @@ class SecureOracle:
             terms: what is offered to the devices.
             devices: whom to ask.
             exchange: carries the messages.
-            identities: the public identities of the devices, where they do not trust the server.
+            identities: the public identities of the devices, where the server is malicious.
 
         Raises:
             AbortError: if too few devices join.
@@ -143,14 +143,14 @@ class SecureOracle:
         """
         self._ended.check()
         with self._ended.watch():
-            if self._opening.limit:
-                self._turn(v, nu)
-            self.last = self._turn(v, nu)
+            if self._opening.max_share:
+                self._masked_sum(v, nu)
+            self.last = self._masked_sum(v, nu)
         return self.last.sum
 
-    def _turn(self, v: Vector, nu: float) -> Total:
+    def _masked_sum(self, v: Vector, nu: float) -> Total:
         self._carry(self.server.ask(v, nu))
-        if self._opening.trust == Trust.LYING:
+        if self._opening.server_model == ServerModel.MALICIOUS:
             self._carry(self.server.survivors())
         self._carry(self.server.unmask())
         return self.server.total()

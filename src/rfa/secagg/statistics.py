@@ -86,23 +86,23 @@ class Statistic:
 
 STATISTICS = (
     # Rounded down, so that a certificate, which divides by it, errs to the safe side.
-    Statistic("mass", lambda own: own.mass * (1 - SLACK), 1.0, 96, math.floor, "weight"),
+    Statistic("mass", lambda local: local.mass * (1 - SLACK), 1.0, 96, math.floor, "weight"),
     # Rounded up, for the same reason.
     Statistic(
         "squares",
-        lambda own: (own.mass * (1 + SLACK)) ** 2,
+        lambda local: (local.mass * (1 + SLACK)) ** 2,
         (1 + SLACK) ** 2,
         96,
         math.ceil,
         "mass",
     ),
-    Statistic("weight", lambda own: own.weight, 1.0, 96, math.floor, "count"),
-    Statistic("near", lambda own: own.near, 1.0, 0, math.floor, "count", positive=False),
+    Statistic("weight", lambda local: local.weight, 1.0, 96, math.floor, "count"),
+    Statistic("near", lambda local: local.near, 1.0, 0, math.floor, "count", positive=False),
     Statistic("count", lambda _: 1.0, 1.0, 0, math.floor),
 )
 """What every sum holds, in the order in which it travels; the device's metrics follow."""
 METRIC = Statistic("metric", lambda _: 0.0, 2.0**32, 64, round, least=-(2.0**32))
-"""What a device may add of its own: as many as the round says, which no other total bounds."""
+"""What a device may add of its local: as many as the round says, which no other total bounds."""
 POSITIONS = {row.name: position for position, row in enumerate(STATISTICS)}
 """Where in the tail of a sum a statistic is."""
 MASS_BITS = STATISTICS[POSITIONS["mass"]].bits

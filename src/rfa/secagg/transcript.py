@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from rfa._types import Floats32
-from rfa.secagg.messages.round import Bitmap, DeviceKeys, Open, Question
+from rfa.secagg.messages.round import Bitmap, DeviceKeys, OpenRound, SumRequest
 from rfa.secagg.security.parameters import Parameters
 
 PROTOCOL = b"rfa secure sum 1"
@@ -42,13 +42,13 @@ def _number(value: int) -> bytes:
     return value.to_bytes(8, "big")
 
 
-def leaf_of(opening: Open, keys: DeviceKeys) -> bytes:
+def leaf_of(opening: OpenRound, keys: DeviceKeys) -> bytes:
     """The digest of a device's keys, which it signs, and which gives it its position."""
     parts = (_number(keys.device), *keys.all_keys)
     return digest(b"keys", opening.encode(), *parts)
 
 
-def cohort_digest(opening: Open, parameters: Parameters, nonce: bytes, leaves: bytes) -> bytes:
+def cohort_digest(opening: OpenRound, parameters: Parameters, nonce: bytes, leaves: bytes) -> bytes:
     """The digest of a cohort: what all that follows in a round is bound to."""
     numbers = b"".join(map(_number, parameters.numbers))
     return digest(b"cohort", opening.encode(), numbers, nonce, leaves)
@@ -59,27 +59,27 @@ def point_of(v: Floats32, nu: float) -> bytes:
     return digest(b"point", struct.pack("<d", nu), v.data.cast("B"))
 
 
-def context_of(cohort: bytes, question: Question, point: bytes) -> bytes:
-    """The digest of a turn: masks that are not made for the same turn do not cancel."""
+def context_of(cohort: bytes, sum_request: SumRequest, point: bytes) -> bytes:
+    """The digest of a masked sum: masks that are not made for the same masked sum do not cancel."""
     return digest(
         b"turn",
         cohort,
-        _number(question.turn),
-        _number(question.vector),
-        question.mass.to_bytes(16, "little"),
-        question.alive,
+        _number(sum_request.masked_sum),
+        _number(sum_request.vector),
+        sum_request.mass.to_bytes(16, "little"),
+        sum_request.alive,
         point,
     )
 
 
-def commitment_to(seed: bytes, cohort: bytes, position: int, turn: int) -> bytes:
+def commitment_to(seed: bytes, cohort: bytes, position: int, masked_sum: int) -> bytes:
     """What a device commits to of the seed of its self-mask."""
-    return digest(b"commitment", cohort, _number(position), _number(turn), seed)
+    return digest(b"commitment", cohort, _number(position), _number(masked_sum), seed)
 
 
-def share_binding(cohort: bytes, source: int, target: int, turn: int) -> bytes:
+def share_binding(cohort: bytes, source: int, target: int, masked_sum: int) -> bytes:
     """What a sealed share is bound to."""
-    return digest(b"share", cohort, _number(source), _number(target), _number(turn))
+    return digest(b"share", cohort, _number(source), _number(target), _number(masked_sum))
 
 
 def survivors_statement(context: bytes, survivors: Bitmap) -> bytes:
@@ -108,16 +108,16 @@ def sealing_key(agreed: bytes, cohort: bytes, source: int, target: int) -> bytes
 
 
 def pair_mask_key(agreed: bytes, context: bytes, position: int, other: int) -> bytes:
-    """The key of the mask that two devices share in a turn."""
+    """The key of the mask that two devices share in a masked sum."""
     low, high = sorted((position, other))
     return derive_key(agreed, b"pair mask", context, _number(low), _number(high))
 
 
 def self_mask_key(seed: bytes, context: bytes) -> bytes:
-    """The key of a device's own mask in a turn."""
+    """The key of a device's own mask in a masked sum."""
     return derive_key(seed, b"self mask", context)
 
 
-def rounding_key(secret: bytes, turn: int) -> bytes:
-    """The key of a device's random choices in rounding, in a turn."""
-    return derive_key(secret, b"rounding", _number(turn))
+def rounding_key(secret: bytes, masked_sum: int) -> bytes:
+    """The key of a device's random choices in rounding, in a masked sum."""
+    return derive_key(secret, b"rounding", _number(masked_sum))

@@ -33,7 +33,7 @@ from rfa.secagg.device.machine import Device
 from rfa.secagg.device.profile import Identity, Profile
 from rfa.secagg.errors import ImplausibleSumError
 from rfa.secagg.fixed_point import Contribution, EncodedInput, Encoding
-from rfa.secagg.messages.round import Question
+from rfa.secagg.messages.round import SumRequest
 from rfa.secagg.security.policy import Policy
 from rfa.secagg.statistics import POSITIONS
 from tests.lab.simulation.lab import play, tiny_devices
@@ -226,13 +226,13 @@ class Rogue(Device):
     others: tuple[Contribution, ...] = ()
     left: int = 0
 
-    def _part(self, place: Any, question: Question) -> EncodedInput:
+    def _part(self, place: Any, question: SumRequest) -> EncodedInput:
         part = super()._part(place, question)
-        if question.turn < STEPS - 1:
+        if question.masked_sum < STEPS - 1:
             return part
         return self._forge(part, question)
 
-    def _forge(self, part: EncodedInput, question: Question) -> EncodedInput:
+    def _forge(self, part: EncodedInput, question: SumRequest) -> EncodedInput:
         """Take away the mass of the others, up to a rest."""
         tail = list(part.tail)
         tails = [
@@ -247,7 +247,7 @@ class Rogue(Device):
 class Blind(Rogue):
     """A device that adds a random vector of the ring, without a thought."""
 
-    def _forge(self, part: EncodedInput, question: Question) -> EncodedInput:
+    def _forge(self, part: EncodedInput, question: SumRequest) -> EncodedInput:
         rng = np.random.default_rng(9)
         words = rng.integers(0, 2**32, len(part.words), np.uint32)
         return dataclasses.replace(part, words=part.words + words)
@@ -256,7 +256,7 @@ class Blind(Rogue):
 def with_rogue(kind: type[Rogue], left: int = 0) -> Party:
     parts = devices_of()
     table = party(parts, steps=STEPS)
-    profile = Profile(LIAR, Policy(steps=16), Identity(table.identities[LIAR], table.known))
+    profile = Profile(LIAR, Policy(max_queries=16), Identity(table.identities[LIAR], table.known))
     rogue = kind(parts[LIAR], profile, rounding=table.rounding[LIAR])
     rogue.others = tuple(part for device, part in parts.items() if part and device != LIAR)
     rogue.left = left

@@ -32,7 +32,7 @@ from rfa.lab.training.pool import Crew
 from rfa.secagg.in_process import Losses
 from rfa.secagg.messages.round import decode
 from rfa.secagg.messages.stages import LEFT, Moment, moment_of
-from rfa.secagg.security.parameters import Trust
+from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.server.machine import Outbox
 
 LOG = logging.getLogger("flwr")
@@ -180,7 +180,7 @@ class FlowerEngine:
         """Aggregate by secure sums."""
         settings, chosen = self.devices.settings, order.others
         identities = None
-        if settings.terms.trust == Trust.LYING:
+        if settings.terms.server_model == ServerModel.MALICIOUS:
             identities = letters.identities(settings.seed, chosen)
         sums = GridSums(self.grid, settings.terms, identities)
         work = wire.Work(wire.TRAIN, float(self.devices.weights.max()), letters.EXAMPLES)

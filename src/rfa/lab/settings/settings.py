@@ -224,7 +224,7 @@ class Settings:
 
     def _reasons(self) -> Iterator[str]:
         """Why secure sums under these settings would give nothing, or promise nothing."""
-        from rfa.secagg.security.parameters import MOST_TURNS  # noqa: PLC0415
+        from rfa.secagg.security.parameters import MAX_MASKED_SUMS  # noqa: PLC0415
 
         if self.trust == "lying" and self.questions > 1:
             yield (
@@ -241,8 +241,8 @@ class Settings:
                 f"give {least} or more"
             )
         turns = self.questions * (2 if self.weight_limit else 1)
-        if turns > MOST_TURNS:
-            yield f"budget={self.budget} takes {turns} secure sums a round, more than {MOST_TURNS}"
+        if turns > MAX_MASKED_SUMS:
+            yield f"budget={self.budget} takes {turns} sums a round, more than {MAX_MASKED_SUMS}"
         means = self.aggregator in ("fedavg", "sgd", "bucketing") or self.takes_mean
         low, high = RADII
         if means and not low <= self.radius <= high:
@@ -271,14 +271,16 @@ class Settings:
     @property
     def terms(self) -> Terms:
         """What the secure sum offers to devices."""
-        from rfa.secagg.security.parameters import Trust  # noqa: PLC0415 the command line starts fast
+        from rfa.secagg.security.parameters import ServerModel  # noqa: PLC0415
         from rfa.secagg.security.terms import Terms  # noqa: PLC0415 the command line starts fast
 
         return Terms(
-            colluders=self.colluders,
-            dropouts=self.max_dropouts,
-            honest=max(0.0, min(0.25, 1 - self.colluders - self.max_dropouts)),
-            trust=Trust[self.trust.upper()],
+            colluder_fraction=self.colluders,
+            max_dropout_fraction=self.max_dropouts,
+            min_honest_fraction=max(0.0, min(0.25, 1 - self.colluders - self.max_dropouts)),
+            server_model=ServerModel.MALICIOUS
+            if self.trust == "lying"
+            else ServerModel.SEMI_HONEST,
         )
 
     @property

@@ -26,11 +26,11 @@ from rfa.secagg.device.profile import Identity, Profile
 from rfa.secagg.errors import NotFiniteError
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.in_process import InProcess, Losses
-from rfa.secagg.messages.round import Open
+from rfa.secagg.messages.round import OpenRound
 from rfa.secagg.messages.stages import Moment, Stage
 from rfa.secagg.oracle import SecureOracle, open_round
 from rfa.secagg.security.policy import Policy
-from rfa.secagg.unmasked import RingOracle
+from rfa.secagg.unmasked import UnmaskedOracle
 
 Parts = dict[int, Contribution | None]
 
@@ -59,9 +59,9 @@ def aggregate_securely(
     opening = open_round(
         t + 1,
         settings.terms,
-        steps=settings.questions,
+        queries=settings.questions,
         dim=updates.shape[1],
-        limit=settings.weight_limit,
+        max_share=settings.weight_limit,
     )
     lost = draw_losses(len(parts), settings, t)
     asks = [
@@ -78,10 +78,10 @@ def aggregate_securely(
 def device_policy(settings: Settings) -> Policy:
     """What a device insists on that was told of the settings."""
     return Policy(
-        nu=min(settings.nu or LEAST, settings.radius),
-        steps=settings.questions,
-        trust=settings.terms.trust,
-        limit=settings.weight_limit or 1.0,
+        min_nu=min(settings.nu or LEAST, settings.radius),
+        max_queries=settings.questions,
+        server_model=settings.terms.server_model,
+        max_share=settings.weight_limit or 1.0,
     )
 
 
@@ -107,7 +107,7 @@ def rounding_key(settings: Settings, t: int, row: int) -> bytes:
 
 
 def _part_oracle(
-    parts: Parts, opening: Open, settings: Settings, lost: Losses, t: int
+    parts: Parts, opening: OpenRound, settings: Settings, lost: Losses, t: int
 ) -> SumOracle:
     """An oracle over a part of the cohort; one that gives no sum if too few of it are there."""
     try:
@@ -118,10 +118,12 @@ def _part_oracle(
         return stopped_oracle(error)
 
 
-def _oracle(parts: Parts, opening: Open, settings: Settings, lost: Losses, t: int) -> SumOracle:
+def _oracle(
+    parts: Parts, opening: OpenRound, settings: Settings, lost: Losses, t: int
+) -> SumOracle:
     rounding = {row: rounding_key(settings, t, row) for row in parts}
     if settings.secure == "ring":
-        return RingOracle(opening, settings.terms, parts, rounding=rounding, lost=lost)
+        return UnmaskedOracle(opening, settings.terms, parts, rounding=rounding, lost=lost)
     secrets = {row: os.urandom(32) for row in parts}
     known = {row: identity_of(secret) for row, secret in secrets.items()}
     policy = device_policy(settings)

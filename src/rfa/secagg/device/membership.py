@@ -16,18 +16,18 @@ from rfa.secagg.errors import (
     CohortError,
     DisagreementError,
     DuplicateKeyError,
+    MissingKeysError,
     NotCanonicalError,
     OutOfStageError,
-    OwnKeyError,
     ParameterError,
     SurvivorsError,
     TooManyDropoutsError,
     WeakTermsError,
     WrongDimensionError,
 )
-from rfa.secagg.messages.round import DeviceKeys, Open, Question, Roster, Unmask, read_bitmap
+from rfa.secagg.messages.round import DeviceKeys, OpenRound, Roster, SumRequest, Unmask, read_bitmap
 from rfa.secagg.security.cohort import Cohort, Identities, check_device_keys, form_cohort
-from rfa.secagg.security.parameters import Parameters, Trust
+from rfa.secagg.security.parameters import Parameters, ServerModel
 from rfa.secagg.security.rules import Members, are_enough, may_follow
 from rfa.secagg.statistics import MASS_BITS
 from rfa.secagg.transcript import leaf_of, survivors_statement
@@ -44,7 +44,7 @@ class Membership:
         keys: the keys of others that it was sent, by position.
     """
 
-    opening: Open
+    opening: OpenRound
     cohort: Cohort
     position: int
     keys: dict[int, DeviceKeys]
@@ -62,54 +62,58 @@ class Membership:
         """Those of its neighbors who are among these."""
         return [other for other in self.neighbors if other in members]
 
-    def check_question(self, question: Question, point: bytes, memory: Memory) -> Members:
-        """Who takes part in a turn that asks about a point.
+    def check_request(self, sum_request: SumRequest, point: bytes, memory: Memory) -> Members:
+        """Who takes part in a masked sum that asks about a point.
 
         Raises:
-            RefusalError, MessageError: if the round does not allow the question.
+            RefusalError, MessageError: if the round does not allow the request.
         """
-        if len(question.v) not in (0, self.opening.dim):
-            msg = f"v has {len(question.v)} coordinates, and the round is about {self.opening.dim}"
+        if len(sum_request.v) not in (0, self.opening.dim):
+            msg = (
+                f"v has {len(sum_request.v)} coordinates, and the round is about {self.opening.dim}"
+            )
             raise WrongDimensionError(msg)
-        if len(question.v) and not (np.isfinite(question.v).all() and question.v.any()):
+        if len(sum_request.v) and not (np.isfinite(sum_request.v).all() and sum_request.v.any()):
             msg = "v must be finite, and empty where it is zero"
             raise NotCanonicalError(msg)
-        self._check_phase(question, point, memory)
-        alive = self.members(question.alive)
-        if question.mass > len(alive) << MASS_BITS:
+        self._check_phase(sum_request, point, memory)
+        alive = self.members(sum_request.alive)
+        if sum_request.mass > len(alive) << MASS_BITS:
             msg = f"{len(alive)} devices cannot have the total mass that is claimed"
             raise NotCanonicalError(msg)
         before = self._before(memory)
         if self.position not in alive or not (before is None or alive <= before):
-            msg = f"those who are said to be alive in turn {question.turn} cannot be"
+            msg = f"those who are said to be alive in masked sum {sum_request.masked_sum} cannot be"
             raise SurvivorsError(msg)
         self._check_enough(alive)
-        if len(question.sealed) != len(self.among(alive)):
-            msg = f"{len(question.sealed)} sealed shares do not match the neighbors who are alive"
+        if len(sum_request.sealed) != len(self.among(alive)):
+            msg = (
+                f"{len(sum_request.sealed)} sealed shares do not match the neighbors who are alive"
+            )
             raise NotCanonicalError(msg)
         return alive
 
-    def check_survivors(self, bitmap: bytes, turn: int, memory: Memory) -> Members:
-        """Who survived a turn.
+    def check_survivors(self, bitmap: bytes, masked_sum: int, memory: Memory) -> Members:
+        """Who survived a masked sum.
 
         Raises:
             RefusalError: if they cannot have, are too few, or would tell on those who left.
         """
         survivors = self.members(bitmap)
         if self.position not in survivors or not survivors <= self.members(memory.alive):
-            msg = "those who are said to have survived the turn cannot have"
+            msg = "those who are said to have survived the masked sum cannot have"
             raise SurvivorsError(msg)
         self._check_enough(survivors)
         before = self._before(memory)
-        same = self.opening.is_second(turn)
-        if not may_follow(self.cohort.parameters, before, survivors, same_step=same):
+        same = self.opening.is_second(masked_sum)
+        if not may_follow(self.cohort.parameters, before, survivors, same_query=same):
             gone = len(before or ()) - len(survivors)
-            msg = f"{gone} devices left since the last step: their parts could be told apart"
+            msg = f"{gone} devices left since the last query: their parts could be told apart"
             raise SurvivorsError(msg)
         return survivors
 
     def check_quorum(self, unmask: Unmask, memory: Memory, known: Identities) -> None:
-        """Refuse to open a sum unless a quorum signed the same survivors of the same turn.
+        """Refuse to open a sum unless a quorum signed the same survivors of the same masked sum.
 
         Raises:
             DisagreementError: if none did.
@@ -133,15 +137,15 @@ class Membership:
             msg = f"{len(signers)} devices signed these survivors, and {quorum} are needed"
             raise DisagreementError(msg)
 
-    def _check_phase(self, question: Question, point: bytes, memory: Memory) -> None:
-        """With a limit, a step is a turn for the scalars and then one for the vectors."""
-        second = self.opening.is_second(question.turn)
-        vector = second or not self.opening.limit
-        if question.vector != vector or bool(question.mass) != second:
-            msg = f"turn {question.turn} asks for the wrong phase of a step"
+    def _check_phase(self, sum_request: SumRequest, point: bytes, memory: Memory) -> None:
+        """With a limit, a query is a masked sum for the scalars and then one for the vectors."""
+        second = self.opening.is_second(sum_request.masked_sum)
+        vector = second or not self.opening.max_share
+        if sum_request.vector != vector or bool(sum_request.mass) != second:
+            msg = f"masked sum {sum_request.masked_sum} asks for the wrong phase of a query"
             raise OutOfStageError(msg)
         if second and point != memory.asked:
-            msg = f"v or nu changed within a step, at turn {question.turn}"
+            msg = f"v or nu changed within a query, at masked sum {sum_request.masked_sum}"
             raise AskedTwiceError(msg)
 
     def _before(self, memory: Memory) -> Members | None:
@@ -152,13 +156,13 @@ class Membership:
         if not are_enough(parameters, members):
             msg = (
                 f"{parameters.cohort - len(members)} of {parameters.cohort} devices are said to "
-                f"have dropped out, and at most {parameters.dropouts} may"
+                f"have dropped out, and at most {parameters.num_dropouts} may"
             )
             raise TooManyDropoutsError(msg)
 
 
 def accept_roster(
-    roster: Roster, opening: Open, keys: DeviceKeys, identities: Identities | None
+    roster: Roster, opening: OpenRound, keys: DeviceKeys, identities: Identities | None
 ) -> Membership:
     """The membership that a roster gives to the device with these keys.
 
@@ -169,9 +173,9 @@ def accept_roster(
     leaf = leaf_of(opening, keys)
     if leaf not in roster.leaves:
         msg = f"the keys of device {keys.device} are not in the cohort, or were changed"
-        raise OwnKeyError(msg)
+        raise MissingKeysError(msg)
     position = roster.leaves.index(leaf)
-    everyone = opening.trust == Trust.LYING
+    everyone = opening.server_model == ServerModel.MALICIOUS
     wanted = range(len(roster.leaves)) if everyone else cohort.neighbors(position)
     sent = {leaf_of(opening, listed): listed for listed in roster.keys}
     sent.pop(leaf, None)
@@ -186,7 +190,7 @@ def accept_roster(
     return Membership(opening, cohort, position, others)
 
 
-def _check_all(listed: list[DeviceKeys], opening: Open, identities: Identities | None) -> None:
+def _check_all(listed: list[DeviceKeys], opening: OpenRound, identities: Identities | None) -> None:
     """Refuse keys that no cohort may have.
 
     Raises:
@@ -207,15 +211,15 @@ def _check_unique(what: str, values: Iterable[object], show: Callable[..., str])
         seen.add(value)
 
 
-def _parameters(roster: Roster, opening: Open) -> Parameters:
+def _parameters(roster: Roster, opening: OpenRound) -> Parameters:
     """The parameters of a roster, which the device proves to be safe for itself."""
-    n, c, f, h, k, t, trust, statistical = roster.parameters
+    n, c, f, h, k, t, server_model, statistical = roster.parameters
     try:
-        parameters = Parameters(n, c, f, h, k, t, Trust(trust), bool(statistical))
+        parameters = Parameters(n, c, f, h, k, t, ServerModel(server_model), bool(statistical))
     except (ParameterError, ValueError) as error:
         msg = f"the parameters are not safe: {error}"
         raise WeakTermsError(msg) from None
-    if parameters.numbers != roster.parameters or parameters.trust != opening.trust:
+    if parameters.numbers != roster.parameters or parameters.server_model != opening.server_model:
         msg = f"the parameters are not those of the opening: {parameters}"
         raise WeakTermsError(msg)
     return parameters

@@ -23,7 +23,7 @@ from rfa.secagg.messages.codec import (
     write_message,
 )
 from rfa.secagg.messages.stages import MOMENT, START, Moment
-from rfa.secagg.security.parameters import LARGEST_DEGREE, MOST_TURNS
+from rfa.secagg.security.parameters import LARGEST_DEGREE, MAX_MASKED_SUMS
 from rfa.secagg.transcript import memory_digest
 
 GONE = bytes(32)
@@ -40,14 +40,14 @@ class Memory:
         due: the moment of the request that it waits for.
         opening, advert, roster: the messages that it accepted, and its own keys between them.
         sealing: its secret for sealing shares.
-        masks, seeds: its secrets for masks and the seeds of its self-masks, one a turn.
+        masks, seeds: its secrets for masks and the seeds of its self-masks, one a masked sum.
         rounding: the key of the random choices in rounding.
         incoming: the keys that open what its neighbors sealed for it.
-        shares: what they dealt to it for the current turn: two shares each, or nothing.
-        context: the digest of the current turn.
-        asked: the digest of the point and radius of the current turn.
-        alive, survivors: who is in the current turn, and who was in the last one opened.
-        signed: the survivors that it signed in the current turn.
+        shares: what they dealt to it for the current masked sum: two shares each, or nothing.
+        context: the digest of the current masked sum.
+        asked: the digest of the point and radius of the current masked sum.
+        alive, survivors: who is in the current masked sum, and who was in the last one opened.
+        signed: the survivors that it signed in the current masked sum.
         request, reply: the digest of the last request, and the answer that it got.
     """
 
@@ -91,9 +91,9 @@ def read_memory(data: bytes) -> Memory:
     return Memory(**dict(zip(_NAMES, values, strict=True)))
 
 
-def forget(secrets: tuple[bytes, ...], turn: int) -> tuple[bytes, ...]:
-    """Secrets without that of a turn."""
-    return (*secrets[:turn], GONE, *secrets[turn + 1 :])
+def forget(secrets: tuple[bytes, ...], masked_sum: int) -> tuple[bytes, ...]:
+    """Secrets without that of a masked sum."""
+    return (*secrets[:masked_sum], GONE, *secrets[masked_sum + 1 :])
 
 
 _NAMES = [item.name for item in dataclasses.fields(Memory)]
@@ -102,8 +102,8 @@ _FIELDS: dict[str, Any] = {
     "round": U64,
     "due": MOMENT,
     "sealing": KEY,
-    "masks": rows(32, MOST_TURNS),
-    "seeds": rows(32, MOST_TURNS),
+    "masks": rows(32, MAX_MASKED_SUMS),
+    "seeds": rows(32, MAX_MASKED_SUMS),
     "rounding": KEY,
     "incoming": rows(32, LARGEST_DEGREE),
     "shares": many(blob(2 * SHARE_SIZE), LARGEST_DEGREE),

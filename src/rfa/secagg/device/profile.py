@@ -37,7 +37,7 @@ class Profile:
     Attributes:
         device: its number.
         policy: what it insists on.
-        identity: its identity, where the server is not trusted.
+        identity: its identity, where the server is malicious.
     """
 
     device: int

@@ -56,12 +56,12 @@ class Reader:
 
     def count(self, most: int, width: int) -> int:
         """A count of entries of some width, checked against what is left."""
-        found = int.from_bytes(self.take(4), "little")
-        _check_most(found, most)
-        if found * width > self.left:
-            msg = f"a message ends too soon: {found} entries of {width} bytes do not fit"
+        count = int.from_bytes(self.take(4), "little")
+        _check_most(count, most)
+        if count * width > self.left:
+            msg = f"a message ends too soon: {count} entries of {width} bytes do not fit"
             raise TruncatedError(msg)
-        return found
+        return count
 
 
 Buffer = bytes | memoryview
@@ -84,7 +84,7 @@ class Field:
     pieces: Callable[[Any], list[Buffer]] | None = None
 
 
-def whole(size: int) -> Field:
+def integer(size: int) -> Field:
     """A whole number of some bytes."""
     return Field(
         lambda value: value.to_bytes(size, "little"),
@@ -198,7 +198,7 @@ def _read_real(reader: Reader) -> float:
     return value
 
 
-U8, U32, U64, U128 = whole(1), whole(4), whole(8), whole(16)
+U8, U32, U64, U128 = integer(1), integer(4), integer(8), integer(16)
 REAL = Field(lambda value: struct.pack("<d", value + 0.0), _read_real, 8)
 KEY = fixed(32)
 

@@ -6,8 +6,8 @@ import enum
 from dataclasses import dataclass
 
 from rfa.secagg.messages.codec import U32, Field
-from rfa.secagg.messages.round import Message, Open, Question, Roster, Survivors, Unmask
-from rfa.secagg.security.parameters import MOST_TURNS
+from rfa.secagg.messages.round import Message, OpenRound, Roster, SumRequest, SurvivorList, Unmask
+from rfa.secagg.security.parameters import MAX_MASKED_SUMS
 
 
 class Stage(enum.IntEnum):
@@ -62,16 +62,16 @@ class Moment:
 _EACH = len((Stage.SUM, Stage.SURVIVORS, Stage.UNMASK))
 _LEFT = (1 << 32) - 1
 START = Moment(0, Stage.OPEN)
-LEFT = Moment(MOST_TURNS, Stage.LEFT)
+LEFT = Moment(MAX_MASKED_SUMS, Stage.LEFT)
 """After all others."""
 MOMENT = Field(
     lambda moment: U32.write(moment.number), lambda reader: Moment.numbered(U32.read(reader)), 4
 )
 _STAGES: dict[type[Message], Stage] = {
-    Open: Stage.OPEN,
+    OpenRound: Stage.OPEN,
     Roster: Stage.ROSTER,
-    Question: Stage.SUM,
-    Survivors: Stage.SURVIVORS,
+    SumRequest: Stage.SUM,
+    SurvivorList: Stage.SURVIVORS,
     Unmask: Stage.UNMASK,
 }
 
@@ -79,4 +79,4 @@ _STAGES: dict[type[Message], Stage] = {
 def moment_of(message: Message) -> Moment | None:
     """The moment in a round at which a message is a request; None if it is a reply."""
     stage = _STAGES.get(type(message))
-    return None if stage is None else Moment(getattr(message, "turn", 0), stage)
+    return None if stage is None else Moment(getattr(message, "masked_sum", 0), stage)

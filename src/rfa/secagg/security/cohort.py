@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from rfa.secagg.crypto.graph import neighbors
 from rfa.secagg.crypto.keys import check_point, is_signed
 from rfa.secagg.errors import CohortError, DuplicateKeyError, SignatureError
-from rfa.secagg.messages.round import DeviceKeys, Open
-from rfa.secagg.security.parameters import Parameters, Trust
+from rfa.secagg.messages.round import DeviceKeys, OpenRound
+from rfa.secagg.security.parameters import Parameters, ServerModel
 from rfa.secagg.transcript import SIZE, cohort_digest, leaf_of
 
 Identities = Mapping[int, bytes]
@@ -32,7 +32,7 @@ class Cohort:
         digest: the digest of all of it.
     """
 
-    opening: Open
+    opening: OpenRound
     parameters: Parameters
     nonce: bytes
     leaves: tuple[bytes, ...]
@@ -44,7 +44,7 @@ class Cohort:
 
 
 def form_cohort(
-    opening: Open, parameters: Parameters, nonce: bytes, leaves: tuple[bytes, ...]
+    opening: OpenRound, parameters: Parameters, nonce: bytes, leaves: tuple[bytes, ...]
 ) -> Cohort:
     """The cohort of these leaves.
 
@@ -78,19 +78,21 @@ def _order_keys(nonce: bytes, leaves: bytes) -> NDArray[np.uint64]:
     return np.frombuffer(cipher.update(halves), ">u8").astype(np.uint64).reshape(-1, 2)
 
 
-def check_device_keys(keys: DeviceKeys, opening: Open, identities: Identities | None) -> None:
+def check_device_keys(keys: DeviceKeys, opening: OpenRound, identities: Identities | None) -> None:
     """Refuse keys that are too few or too many, of low order, or not signed.
 
     Raises:
         CohortError: naming the device.
     """
     device, count = keys.device, len(keys.mask_keys)
-    if count != opening.turns:
-        msg = f"device {device} has keys for {count} turns, and there are {opening.turns}"
+    if count != opening.masked_sums:
+        msg = (
+            f"device {device} has keys for {count} masked sums, and there are {opening.masked_sums}"
+        )
         raise CohortError(msg)
     for key in keys.all_keys:
         check_point(key)
-    if opening.trust != Trust.LYING:
+    if opening.server_model != ServerModel.MALICIOUS:
         return
     known = (identities or {}).get(device)
     if known is None:

@@ -22,22 +22,24 @@ LARGEST_DEGREE = 400
 
 
 @functools.cache
-def exposed(cohort: int, colluders: int, dropouts: int, degree: int, threshold: int) -> float:
+def exposed(
+    cohort: int, num_colluders: int, num_dropouts: int, degree: int, threshold: int
+) -> float:
     """A bound on the probability that a secret can be opened, or the sum split."""
-    opened = _tail(cohort - 1, colluders, degree, threshold)
+    opened = _tail(cohort - 1, num_colluders, degree, threshold)
     half = degree // 2
-    split = _tail(cohort, min(colluders + dropouts, cohort), half, half)
+    split = _tail(cohort, min(num_colluders + num_dropouts, cohort), half, half)
     return min(1.0, cohort * (opened + split))
 
 
 @functools.cache
-def blocked(cohort: int, dropouts: int, degree: int, threshold: int) -> float:
+def blocked(cohort: int, num_dropouts: int, degree: int, threshold: int) -> float:
     """A bound on the probability that some secret can no longer be opened."""
-    return min(1.0, cohort * _tail(cohort - 1, dropouts, degree, degree - threshold + 1))
+    return min(1.0, cohort * _tail(cohort - 1, num_dropouts, degree, degree - threshold + 1))
 
 
 @functools.cache
-def smallest(cohort: int, colluders: int, dropouts: int) -> tuple[int, int] | None:
+def smallest(cohort: int, num_colluders: int, num_dropouts: int) -> tuple[int, int] | None:
     """The smallest (k, t) whose failures are acceptable; None if there are none below n - 1.
 
     >>> smallest(1000, 100, 100)
@@ -47,9 +49,9 @@ def smallest(cohort: int, colluders: int, dropouts: int) -> tuple[int, int] | No
         threshold = 2 + bisect.bisect_left(
             range(2, degree + 1),
             True,
-            key=lambda t: exposed(cohort, colluders, dropouts, degree, t) <= EXPOSED,
+            key=lambda t: exposed(cohort, num_colluders, num_dropouts, degree, t) <= EXPOSED,
         )
-        if threshold <= degree and blocked(cohort, dropouts, degree, threshold) <= BLOCKED:
+        if threshold <= degree and blocked(cohort, num_dropouts, degree, threshold) <= BLOCKED:
             return degree, threshold
     return None
 

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 
 from rfa._checks import check_number
 from rfa.secagg.errors import ParameterError
-from rfa.secagg.security.parameters import LEAST_HONEST, Parameters, Trust, derive, insist
+from rfa.secagg.security.parameters import (
+    LEAST_HONEST,
+    Parameters,
+    ServerModel,
+    check_server_model,
+    derive,
+    insist,
+)
 
 SMALL = 1 << 10
 """Below how many devices a cohort is looked for that terms allow."""
@@ -15,33 +22,33 @@ SMALL = 1 << 10
 
 @dataclass(frozen=True)
 class Terms:
-    """What a server offers whatever the number of devices, as shares of them.
+    """What a server offers whatever the number of devices, as fractions of a cohort.
 
     Attributes:
-        colluders: the share of devices that may tell the server all they know.
-        dropouts: the share of devices that may drop out in a round.
-        honest: the least share of honest devices in any sum.
-        trust: what the server is trusted with.
+        colluder_fraction: the devices that may tell the server all they know.
+        max_dropout_fraction: the devices that may drop out in a round, at most.
+        min_honest_fraction: the honest devices in any sum, at least.
+        server_model: what the server may do.
         statistical: for large cohorts in random order.
     """
 
-    colluders: float = 0.1
-    dropouts: float = 0.2
-    honest: float = 0.25
-    trust: Trust = Trust.CURIOUS
+    colluder_fraction: float = 0.1
+    max_dropout_fraction: float = 0.2
+    min_honest_fraction: float = 0.25
+    server_model: ServerModel = ServerModel.SEMI_HONEST
     statistical: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what is no share."""
-        for name in ("colluders", "dropouts", "honest"):
-            insist(check_number, name, getattr(self, name))
-        if self.colluders + self.dropouts + self.honest > 1:
-            shares = f"colluders={self.colluders}, dropouts={self.dropouts}, honest={self.honest}"
-            msg = f"{shares}: these are shares of a cohort, at most 1 together"
+        """Check that these are fractions, and that they leave room for each other."""
+        names = ("colluder_fraction", "max_dropout_fraction", "min_honest_fraction")
+        fractions = {name: getattr(self, name) for name in names}
+        for name, value in fractions.items():
+            insist(check_number, name, value)
+        if sum(fractions.values()) > 1:
+            listed = ", ".join(f"{name}={value}" for name, value in fractions.items())
+            msg = f"{listed}: these are fractions of a cohort, at most 1 together"
             raise ParameterError(msg)
-        if self.trust not in tuple(Trust):
-            msg = f"trust must be Trust.CURIOUS or Trust.LYING, not {self.trust!r}"
-            raise ParameterError(msg)
+        insist(check_server_model, "server_model", self.server_model)
 
     def parameters(self, cohort: int) -> Parameters:
         """The parameters for a cohort of this size.
@@ -51,10 +58,10 @@ class Terms:
         """
         return derive(
             cohort,
-            colluders=math.ceil(self.colluders * cohort),
-            dropouts=math.floor(self.dropouts * cohort),
-            honest=max(LEAST_HONEST, math.floor(self.honest * cohort)),
-            trust=self.trust,
+            num_colluders=math.ceil(self.colluder_fraction * cohort),
+            num_dropouts=math.floor(self.max_dropout_fraction * cohort),
+            min_honest=max(LEAST_HONEST, math.floor(self.min_honest_fraction * cohort)),
+            server_model=self.server_model,
             statistical=self.statistical,
         )
 

@@ -20,12 +20,12 @@ from rfa.secagg.errors import (
 )
 from rfa.secagg.fixed_point import Encoding, Total
 from rfa.secagg.messages.round import (
-    Consent,
-    Deal,
     DeviceKeys,
-    Masked,
-    Opened,
-    Question,
+    MaskedInput,
+    ShareKeys,
+    SumRequest,
+    SurvivorSignature,
+    UnmaskShares,
     read_share,
     write_bitmap,
 )
@@ -44,7 +44,7 @@ from rfa.secagg.transcript import (
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """What the server knows of the cohort when its turns begin, by position.
+    """What the server knows of the cohort when its masked sums begin, by position.
 
     Attributes:
         cohort: the cohort.
@@ -54,28 +54,30 @@ class Table:
 
     cohort: Cohort
     keys: list[DeviceKeys]
-    deals: dict[int, Deal]
+    deals: dict[int, ShareKeys]
 
 
-class Turn:
+class MaskedSum:
     """A masked sum on its way.
 
     Attributes:
-        question: what is asked, without the sealed shares.
+        sum_request: what is asked, without the sealed shares.
         alive: who is asked.
-        survivors: whose parts came, once that is fixed.
+        survivors: whose inputs came, once that is fixed.
         signatures: who signed them.
         opened: who opened shares.
     """
 
-    def __init__(self, table: Table, question: Question, alive: Members) -> None:
+    def __init__(self, table: Table, sum_request: SumRequest, alive: Members) -> None:
         self._table = table
-        self._context = context_of(table.cohort.digest, question, point_of(question.v, question.nu))
-        self._words = np.zeros(table.cohort.opening.dim if question.vector else 0, WORD)
+        self._context = context_of(
+            table.cohort.digest, sum_request, point_of(sum_request.v, sum_request.nu)
+        )
+        self._words = np.zeros(table.cohort.opening.dim if sum_request.vector else 0, WORD)
         self._tail = [0] * (len(STATISTICS) + table.cohort.opening.metrics)
         self._shares: dict[int, dict[int, int]] = {}
         self._doubted: set[int] = set()
-        self.question = question
+        self.sum_request = sum_request
         self.alive = alive
         self.arrived: set[int] = set()
         self.survivors: Members = frozenset()
@@ -92,19 +94,24 @@ class Turn:
         """The survivors as they travel."""
         return write_bitmap(self.survivors, self._table.cohort.parameters.cohort)
 
-    def questions(self) -> Iterator[tuple[int, bytes]]:
-        """For each device that is asked, the question with what its neighbors dealt to it."""
-        turns, turn = self._table.cohort.opening.turns, self.question.turn
+    def sum_requests(self) -> Iterator[tuple[int, bytes]]:
+        """For each device that is asked, the request with what its neighbors dealt to it."""
+        masked_sums, masked_sum = (
+            self._table.cohort.opening.masked_sums,
+            self.sum_request.masked_sum,
+        )
         for position in sorted(self.alive):
             sealed = tuple(
-                self._table.deals[dealer].sealed[turns * (self._rank(position, dealer) - 1) + turn]
+                self._table.deals[dealer].sealed[
+                    masked_sums * (self._rank(position, dealer) - 1) + masked_sum
+                ]
                 for dealer in self._dealers(position)
             )
-            yield position, dataclasses.replace(self.question, sealed=sealed).encode()
+            yield position, dataclasses.replace(self.sum_request, sealed=sealed).encode()
 
-    def take_masked(self, position: int, masked: Masked) -> None:
-        """Add a device's masked part to the total."""
-        self._check_turn(masked.turn)
+    def take_masked(self, position: int, masked: MaskedInput) -> None:
+        """Add a device's masked input to the total."""
+        self._check_masked_sum(masked.masked_sum)
         if len(masked.words) != len(self._words) or len(masked.tail) != len(self._tail):
             msg = f"a part of {len(masked.words)} coordinates instead of {len(self._words)}"
             raise WrongDimensionError(msg)
@@ -120,13 +127,15 @@ class Turn:
         """
         self.survivors = frozenset(self.arrived)
         cohort = self._table.cohort
-        require_enough(cohort.parameters, self.survivors, "sent their parts")
-        same = cohort.opening.is_second(self.question.turn)
-        require_same(cohort.parameters, before, self.survivors, same_step=same)
+        require_enough(cohort.parameters, self.survivors, "sent their inputs")
+        same = cohort.opening.is_second(self.sum_request.masked_sum)
+        require_same(cohort.parameters, before, self.survivors, same_query=same)
 
-    def take_consent(self, position: int, consent: Consent, identities: Identities) -> None:
+    def take_consent(
+        self, position: int, consent: SurvivorSignature, identities: Identities
+    ) -> None:
         """Take a device's signature under the survivors."""
-        self._check_turn(consent.turn)
+        self._check_masked_sum(consent.masked_sum)
         device = self._table.keys[position].device
         statement = survivors_statement(self._context, self.bitmap)
         if not is_signed(identities[device], statement, consent.signature):
@@ -134,9 +143,9 @@ class Turn:
             raise SignatureError(msg)
         self.signatures[position] = consent.signature
 
-    def take_opened(self, position: int, opened: Opened) -> None:
+    def take_opened(self, position: int, opened: UnmaskShares) -> None:
         """Take the shares that a device opens."""
-        self._check_turn(opened.turn)
+        self._check_masked_sum(opened.masked_sum)
         dealers = self._dealers(position)
         if len(opened.shares) != len(dealers):
             msg = f"{len(opened.shares)} shares were opened instead of {len(dealers)}"
@@ -173,15 +182,15 @@ class Turn:
 
     def _seed(self, position: int) -> bytes:
         """The seed of a survivor's self-mask, which is what it committed to."""
-        turn, cohort = self.question.turn, self._table.cohort.digest
-        promised = self._table.deals[position].commitments[turn]
+        masked_sum, cohort = self.sum_request.masked_sum, self._table.cohort.digest
+        promised = self._table.deals[position].commitments[masked_sum]
         return self._recover(
-            position, lambda seed: commitment_to(seed, cohort, position, turn) == promised
+            position, lambda seed: commitment_to(seed, cohort, position, masked_sum) == promised
         )
 
     def _masks_with(self, position: int) -> list[Mask]:
         """The masks that survivors share with a device that dropped out."""
-        publics = [keys.mask_keys[self.question.turn] for keys in self._table.keys]
+        publics = [keys.mask_keys[self.sum_request.masked_sum] for keys in self._table.keys]
         secret = self._recover(position, lambda secret: public_of(secret) == publics[position])
         others = [
             other for other in self._table.cohort.neighbors(position) if other in self.survivors
@@ -209,14 +218,15 @@ class Turn:
         return secret
 
     def _dealers(self, position: int) -> list[int]:
-        """Whose shares a device holds in this turn."""
+        """Whose shares a device holds in this masked sum."""
         return [other for other in self._table.cohort.neighbors(position) if other in self.alive]
 
     def _rank(self, holder: int, dealer: int) -> int:
         parameters = self._table.cohort.parameters
         return rank(holder, dealer, parameters.cohort, parameters.degree)
 
-    def _check_turn(self, turn: int) -> None:
-        if turn != self.question.turn:
-            msg = f"a reply is about turn {turn}, and this is turn {self.question.turn}"
+    def _check_masked_sum(self, masked_sum: int) -> None:
+        if masked_sum != self.sum_request.masked_sum:
+            current = self.sum_request.masked_sum
+            msg = f"a reply is about masked sum {masked_sum}, and this is masked sum {current}"
             raise OutOfStageError(msg)
