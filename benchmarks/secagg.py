@@ -151,7 +151,7 @@ def by_itself() -> Iterator[str]:
 
 def statistical(cohort: int) -> Parameters:
     """The parameters for a tenth of colluders and a tenth of drop-outs in random order."""
-    return derive(cohort, num_colluders=cohort // 10, num_dropouts=cohort // 10, statistical=True)
+    return derive(cohort, num_colluders=cohort // 10, num_dropouts=cohort // 10)
 
 
 @dataclass

@@ -97,7 +97,7 @@ def test_a_plan_as_a_table_and_as_json() -> None:
     assert "times FedAvg's" in said.output
     found = json.loads(CliRunner().invoke(main, ["plan", "--json", "--budget", "1"]).output)
     assert found["theorem"] > found["exact"] == found["devices"]
-    assert found["parameters"]["trust"] == "curious"
+    assert found["parameters"]["server_model"] == "semi-honest"
     assert found["traffic"]["up"] == pytest.approx(found["fedavg"], rel=0.01)
 
 

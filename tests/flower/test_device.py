@@ -52,7 +52,7 @@ def test_after_a_round_the_update_is_gone_and_the_context_is_empty(tmp_path: Pat
     files = sorted((tmp_path / "flower" / "7").iterdir())
     assert len(files) == 2 * len(grid.apps)
     for path in files:
-        assert "mine" not in kept(path)
+        assert "contribution" not in kept(path)
         assert path.stat().st_mode & 0o777 == 0o600
     assert all(not context.state for context in grid.contexts.values())
 
@@ -66,7 +66,7 @@ def test_after_a_round_that_ends_early_the_update_is_gone(tmp_path: Path) -> Non
     result = RFA(fraction_evaluate=0.0, **options()).start(grid, model(), num_rounds=1)
     assert not result.arrays["w"].numpy().any()
     for path in (tmp_path / "flower" / "7").iterdir():
-        assert "mine" not in kept(path)
+        assert "contribution" not in kept(path)
 
 
 def test_the_word_that_a_round_is_over_ends_no_later_one(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_the_word_that_a_round_is_over_ends_no_later_one(tmp_path: Path) -> None
     late = wire.Over("train", numbers[0]).content()
     for each in (content, late):
         grid.send_and_receive([Message(each, dst_node_id=107, message_type="train")])
-    assert "mine" in kept(tmp_path / "flower" / "7" / "107.train")
+    assert "contribution" in kept(tmp_path / "flower" / "7" / "107.train")
 
 
 def test_a_device_gives_nothing_in_the_clear(tmp_path: Path) -> None:

@@ -28,12 +28,12 @@ SEMI_HONEST, MALICIOUS = ServerModel.SEMI_HONEST, ServerModel.MALICIOUS
 def test_large_cohorts_need_few_neighbors(
     cohort: int, marked: int, expected: tuple[int, int]
 ) -> None:
-    found = derive(cohort, num_colluders=marked, num_dropouts=marked, statistical=True)
+    found = derive(cohort, num_colluders=marked, num_dropouts=marked)
     assert (found.degree, found.threshold) == expected
     assert found.statistical
     assert odds.exposed(cohort, marked, marked, *expected) <= 2.0**-40
     assert odds.blocked(cohort, marked, *expected) <= 2.0**-30
-    certain = derive(cohort, num_colluders=marked, num_dropouts=marked)
+    certain = derive(cohort, num_colluders=marked, num_dropouts=marked, failure_bits=None)
     assert certain.degree >= 2 * marked + 1 > found.degree
 
 
@@ -179,12 +179,12 @@ def test_counts_are_whole_numbers_and_large_enough(
         Parameters(*values)
 
 
-@pytest.mark.parametrize("statistical", [False, True])
+@pytest.mark.parametrize("failure_bits", [None, 40])
 @pytest.mark.parametrize("server_model", ServerModel)
 def test_terms_give_safe_parameters_from_some_size_on(
-    server_model: ServerModel, statistical: bool
+    server_model: ServerModel, failure_bits: int | None
 ) -> None:
-    terms = Terms(server_model=server_model, statistical=statistical)
+    terms = Terms(server_model=server_model, failure_bits=failure_bits)
     given_for: list[int] = []
     for n in range(2, 61):
         try:
@@ -199,6 +199,35 @@ def test_terms_give_safe_parameters_from_some_size_on(
         assert found.min_honest == max(3, n // 4)
     assert given_for == list(range(given_for[0], 61))
     assert given_for[0] <= 8
+
+
+@pytest.mark.parametrize("cohort", [100, 153, 154, 400, 5000])
+def test_terms_take_parameters_by_odds_where_they_are_cheaper(cohort: int) -> None:
+    certain, default = Terms(failure_bits=None).parameters(cohort), Terms().parameters(cohort)
+    assert not certain.statistical
+    assert default.statistical == (cohort > 153)
+    assert default == certain if cohort <= 153 else default.degree < certain.degree
+    strict = Terms(failure_bits=80).parameters(cohort)
+    assert default.degree <= strict.degree <= certain.degree
+    assert strict.holds_with(80)
+    assert default.holds_with(40)
+    assert default.holds_with(None) == (cohort <= 153)
+    assert certain.holds_with(None)
+
+
+def test_a_malicious_server_gets_certain_parameters_only() -> None:
+    terms = Terms(0.1, 0.1, server_model=MALICIOUS)
+    assert not terms.parameters(1000).statistical
+    assert terms.parameters(1000) == Terms(
+        0.1, 0.1, server_model=MALICIOUS, failure_bits=None
+    ).parameters(1000)
+
+
+@pytest.mark.parametrize("bits", [39, 0, -1, 40.5, "40", True])
+def test_failures_more_probable_than_2_to_the_minus_40_are_not_offered(bits: Any) -> None:
+    for make in (Terms, Policy):
+        with pytest.raises(ParameterError, match="failure_bits must be a whole number from 40 on"):
+            make(failure_bits=bits)
 
 
 @pytest.mark.parametrize("shares", [(0.5, 0.4, 0.2), (-0.1, 0, 0), (0, math.nan, 0), (0, 0, 1.1)])

@@ -249,3 +249,11 @@ def test_after_an_abort_no_sum_comes_any_more() -> None:
 def test_rounds_have_a_number_of_turns_that_everyone_accepts(queries: int) -> None:
     with pytest.raises(ParameterError, match=r"from 1 on|at most 256 masked sums"):
         party(6, queries=queries)
+
+
+def test_a_large_cohort_under_parameters_by_odds_gives_the_same_sum() -> None:
+    """By default, with a tenth of the devices lost in the middle of the sum."""
+    devices = sorted(contributions(160, 3))
+    lost = dict.fromkeys(devices[::10], Moment(0, Stage.SUM))
+    assert Terms().parameters(160).statistical
+    assert check_round(160, Terms(), lost) == 1

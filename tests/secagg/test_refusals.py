@@ -16,7 +16,7 @@ from rfa.secagg.device.profile import Identity, Profile
 from rfa.secagg.messages.round import OpenRound, Roster, decode_as
 from rfa.secagg.messages.stages import START
 from rfa.secagg.security.cohort import in_order
-from rfa.secagg.security.parameters import Parameters, ServerModel
+from rfa.secagg.security.parameters import Parameters, ServerModel, derive
 from rfa.secagg.security.policy import Policy
 from rfa.secagg.transcript import leaf_of
 from tests.secagg.attack import (
@@ -123,6 +123,37 @@ def test_it_refuses_parameters_that_are_not_safe_whoever_derived_them() -> None:
         (n, c, f, h, 2, 2, server_model, 1),
     ]:
         refuses(device, altered(request, parameters=numbers), errors.WeakTermsError)
+
+
+BY_ODDS = derive(200, num_colluders=20, num_dropouts=20)
+
+
+def large(policy: Policy) -> tuple[Device, bytes]:
+    """A device that is sent a roster with parameters by odds."""
+    table = party(contributions(200, 1), exactly(BY_ODDS), policy=policy)
+    box = reach(table, Roster)
+    return table.devices[min(box)], box[min(box)]
+
+
+def test_it_finds_the_odds_of_a_large_cohort_for_itself() -> None:
+    assert BY_ODDS.statistical
+    device, request = large(Policy())
+    n, c, f, h, k, t, *_ = decode_as(Roster, request).parameters
+    for claimed in [
+        (n, c, f, h, k, t - 1, 1, 1),
+        (n, c, f, h, k - 2, t, 1, 1),
+        (n, c + 10, f, h, k, t, 1, 1),
+        (n, c, f, h, k, t, 1, 0),
+        (n, c, f, h, k, t, 2, 1),
+    ]:
+        refuses(device, altered(request, parameters=claimed), errors.WeakTermsError, "not safe")
+    device.receive(request)
+
+
+@pytest.mark.parametrize(("bits", "wanted"), [(None, "certain ones"), (60, "below 2.-60")])
+def test_it_refuses_odds_that_its_policy_does_not_accept(bits: int | None, wanted: str) -> None:
+    device, request = large(Policy(failure_bits=bits))
+    refuses(device, request, errors.WeakTermsError, wanted)
 
 
 def test_it_refuses_a_cohort_that_was_shrunk_or_reordered() -> None:

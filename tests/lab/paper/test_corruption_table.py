@@ -255,7 +255,7 @@ class Blind(Rogue):
 
 def with_rogue(kind: type[Rogue], left: int = 0) -> Party:
     parts = devices_of()
-    table = party(parts, steps=STEPS)
+    table = party(parts, queries=STEPS)
     profile = Profile(LIAR, Policy(max_queries=16), Identity(table.identities[LIAR], table.known))
     rogue = kind(parts[LIAR], profile, rounding=table.rounding[LIAR])
     rogue.others = tuple(part for device, part in parts.items() if part and device != LIAR)
@@ -272,7 +272,7 @@ def test_row_5_byzantine_in_the_secure_sum_a_fixed_vector_moves_little() -> None
     rows = np.array([part.update for part in devices_of().values() if part])
     center = geometric_median(rows).point
     for size in (1e1, 1e10, 1e30):
-        found = secure_median(party(devices_of(np.full(DIM, size, np.float32)), steps=STEPS))
+        found = secure_median(party(devices_of(np.full(DIM, size, np.float32)), queries=STEPS))
         assert np.linalg.norm(found - center) < 1
 
 

@@ -242,7 +242,7 @@ class Settings:
             )
         turns = self.questions * (2 if self.weight_limit else 1)
         if turns > MAX_MASKED_SUMS:
-            yield f"budget={self.budget} takes {turns} sums a round, more than {MAX_MASKED_SUMS}"
+            yield f"budget={self.budget} takes {turns} secure sums, more than {MAX_MASKED_SUMS}"
         means = self.aggregator in ("fedavg", "sgd", "bucketing") or self.takes_mean
         low, high = RADII
         if means and not low <= self.radius <= high:
@@ -296,7 +296,7 @@ class Settings:
     def _smallest_group(self) -> int:
         """The smallest that a secure sum takes; one that may lose a device, where any is lost."""
         count = self.terms.smallest()
-        while self.max_dropouts and self.terms.parameters(count).dropouts < 1:
+        while self.max_dropouts and self.terms.parameters(count).num_dropouts < 1:
             count += 1
         return count
 

@@ -14,8 +14,8 @@ import bisect
 import functools
 import math
 
-EXPOSED = 2.0**-40
-"""The probability that is accepted of learning more than the sum."""
+FAILURE_BITS = 40
+"""The least b such that a probability of 2^-b of learning more than the sum is accepted."""
 BLOCKED = 2.0**-30
 """The probability that is accepted of learning nothing, though few enough dropped out."""
 LARGEST_DEGREE = 400
@@ -39,17 +39,25 @@ def blocked(cohort: int, num_dropouts: int, degree: int, threshold: int) -> floa
 
 
 @functools.cache
-def smallest(cohort: int, num_colluders: int, num_dropouts: int) -> tuple[int, int] | None:
-    """The smallest (k, t) whose failures are acceptable; None if there are none below n - 1.
+def smallest(
+    cohort: int,
+    num_colluders: int,
+    num_dropouts: int,
+    *,
+    failure_bits: int = FAILURE_BITS,
+    below: int = LARGEST_DEGREE,
+) -> tuple[int, int] | None:
+    """The smallest (k, t), with k below a bound, whose failures are acceptable; None if none are.
 
     >>> smallest(1000, 100, 100)
     (52, 28)
     """
-    for degree in range(2, min(LARGEST_DEGREE, cohort - 2) + 1, 2):
+    accepted = 2.0**-failure_bits
+    for degree in range(2, min(below, LARGEST_DEGREE + 1, cohort - 1), 2):
         threshold = 2 + bisect.bisect_left(
             range(2, degree + 1),
             True,
-            key=lambda t: exposed(cohort, num_colluders, num_dropouts, degree, t) <= EXPOSED,
+            key=lambda t: exposed(cohort, num_colluders, num_dropouts, degree, t) <= accepted,
         )
         if threshold <= degree and blocked(cohort, num_dropouts, degree, threshold) <= BLOCKED:
             return degree, threshold

@@ -2,17 +2,20 @@
 
 With n devices, of which c may tell the server what they know and f may drop out:
 
-    semi-honest server   k > c + f,        c < t <= k - f
-    malicious server         2 t > k + c also, signed identities, and a quorum of devices that
-                                sign the same survivors
+    semi-honest server   k > c + f, c < t <= k - f
+    malicious server     2 t > k + c also, signed identities, and a quorum of devices that sign the
+                         same survivors
 
-where every device shares masks with k neighbors, t of whom can open its secrets. For large cohorts
-in random order, colluders and drop-outs are not all neighbors of one device: the smallest (k, t)
-that expose a device with probability below 2^-40 serve a semi-honest server at a cost that
-grows with the logarithm of n (`odds`).
+where every device shares masks with k neighbors, t of whom can open its secrets. These hold with
+certainty. In a large cohort in random order, colluders and drop-outs are not all neighbors of one
+device: with a semi-honest server, who draws the order, fewer neighbors then do, but for a
+probability of 2^-40 (`odds`). They are taken where they are fewer; their number grows with the
+logarithm of n.
 
-    >>> print(derive(100, num_colluders=10, num_dropouts=20))
-    n=100 c=10 f=20 h=25 k=32 t=11 (semi-honest server)
+    >>> print(derive(1000, num_colluders=100, num_dropouts=200))
+    n=1000 c=100 f=200 h=250 k=74 t=33 (semi-honest server, by odds)
+    >>> print(derive(1000, num_colluders=100, num_dropouts=200, failure_bits=None))
+    n=1000 c=100 f=200 h=250 k=302 t=101 (semi-honest server)
 """
 
 from __future__ import annotations
@@ -55,8 +58,10 @@ class Parameters:
     Formal guarantees, for a cohort of n devices of which at most c collude with the server:
         a sum is opened only over at least n - f devices, so over at least h honest ones;
         no c colluders hold the t shares that open a secret;
-        no f devices that drop out can keep a sum from being opened (in a
-        statistical setting, but for probabilities of 2^-40, 2^-40 and 2^-30 in a round).
+        no f devices that drop out can keep a sum from being opened.
+    Parameters by odds hold for a random order of the cohort, but for probabilities of 2^-40 (that
+    a secret is opened, or a sum split) and 2^-30 (that it cannot be opened) in a round. Whoever
+    makes this value, a device from what the server sent, has computed these for itself.
 
     Attributes:
         cohort: the number of devices n.
@@ -66,7 +71,7 @@ class Parameters:
         degree: the neighbors k of a device.
         threshold: the shares t that open a secret.
         server_model: what the server may do.
-        statistical: whether the guarantees are for a random order of the cohort.
+        statistical: whether they are parameters by odds.
     """
 
     cohort: int
@@ -124,11 +129,24 @@ class Parameters:
         broken = next((reason for holds, reason in checks if not holds), "")
         if broken or certain:
             return broken
-        if odds.exposed(n, c, f, k, t) > odds.EXPOSED:
-            return "a device could be exposed with probability above 2^-40"
+        if not self.holds_with(odds.FAILURE_BITS):
+            return f"a device could be exposed with probability above 2^-{odds.FAILURE_BITS}"
         if odds.blocked(n, f, k, t) > odds.BLOCKED:
             return "drop-outs could block it with probability above 2^-30"
         return ""
+
+    def holds_with(self, failure_bits: int | None) -> bool:
+        """Whether no more than the sums is learned, but with a probability of at most 2^-bits.
+
+        Args:
+            failure_bits: the bits; None to ask for certainty.
+        """
+        if not self.statistical:
+            return True
+        if failure_bits is None:
+            return False
+        sizes = self.cohort, self.num_colluders, self.num_dropouts
+        return odds.exposed(*sizes, self.degree, self.threshold) <= 2.0**-failure_bits
 
     @property
     def quorum(self) -> int:
@@ -158,7 +176,8 @@ class Parameters:
         """The parameters by their letters."""
         return (
             f"n={self.cohort} c={self.num_colluders} f={self.num_dropouts} h={self.min_honest} "
-            f"k={self.degree} t={self.threshold} ({self.server_model.label} server)"
+            f"k={self.degree} t={self.threshold} ({self.server_model.label} server"
+            f"{', by odds' if self.statistical else ''})"
         )
 
 
@@ -169,7 +188,7 @@ def derive(  # noqa: PLR0913
     num_dropouts: int,
     min_honest: int | None = None,
     server_model: ServerModel = ServerModel.SEMI_HONEST,
-    statistical: bool = False,
+    failure_bits: int | None = odds.FAILURE_BITS,
 ) -> Parameters:
     """The cheapest safe parameters.
 
@@ -179,8 +198,8 @@ def derive(  # noqa: PLR0913
         num_dropouts: how many of them may drop out in a round.
         min_honest: the least number of honest devices in a sum; a quarter of the cohort by default.
         server_model: what the server may do.
-        statistical: accept a failure with probability 2^-40 over the random order of a large
-            cohort, for a semi-honest server.
+        failure_bits: accept a failure with probability 2^-bits over the random order of the cohort
+            where that takes fewer neighbors, for a semi-honest server; None for certainty only.
 
     Raises:
         ParameterError: if no parameters are safe; the message says what to change.
@@ -191,10 +210,13 @@ def derive(  # noqa: PLR0913
     least = max(LEAST_HONEST, cohort // 4) if min_honest is None else min_honest
     degree, threshold = _certain(num_colluders, num_dropouts, server_model)
     by_odds = False
-    if statistical and server_model == ServerModel.SEMI_HONEST:
-        likely = odds.smallest(cohort, num_colluders, num_dropouts) or (degree, threshold)
-        by_odds = likely[0] < degree
-        degree, threshold = likely if by_odds else (degree, threshold)
+    check_failure_bits("failure_bits", failure_bits)
+    if failure_bits is not None and server_model == ServerModel.SEMI_HONEST:
+        likely = odds.smallest(
+            cohort, num_colluders, num_dropouts, failure_bits=failure_bits, below=degree
+        )
+        by_odds = likely is not None
+        degree, threshold = likely or (degree, threshold)
     if degree >= cohort:
         msg = (
             f"{cohort} devices are too few to withstand {num_colluders} colluders and "
@@ -218,6 +240,16 @@ def _certain(num_colluders: int, num_dropouts: int, server_model: ServerModel) -
         return max(2, num_colluders + 2 * num_dropouts + 1), threshold
     threshold = max(2, num_colluders + 1)
     return threshold + num_dropouts, threshold
+
+
+def check_failure_bits(name: str, value: object) -> None:
+    """Refuse a probability of failure that is too large.
+
+    Raises:
+        ParameterError: naming the value.
+    """
+    if value is not None:
+        insist(check_count, name, value, least=odds.FAILURE_BITS)
 
 
 def check_server_model(name: str, value: object) -> None:

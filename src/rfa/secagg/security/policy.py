@@ -13,10 +13,12 @@ from rfa.secagg.errors import (
     WrongDimensionError,
 )
 from rfa.secagg.messages.round import MAX_METRICS, OpenRound
+from rfa.secagg.security.odds import FAILURE_BITS
 from rfa.secagg.security.parameters import (
     MAX_MASKED_SUMS,
     Parameters,
     ServerModel,
+    check_failure_bits,
     check_server_model,
 )
 
@@ -40,6 +42,8 @@ class Policy:
         server_model: what the server may do, at least; SEMI_HONEST accepts both.
         max_share: the most that the device's share of a query's sum may be; 1 for any.
         max_message_bytes: the most bytes of a message beside its vector.
+        failure_bits: parameters by odds are accepted if the device finds that they expose it with
+            a probability of at most 2^-bits; 40 bits at least, None for certain ones only.
     """
 
     min_cohort: int = 3
@@ -50,6 +54,7 @@ class Policy:
     server_model: ServerModel = ServerModel.SEMI_HONEST
     max_share: float = 1.0
     max_message_bytes: int = 1 << 24
+    failure_bits: int | None = FAILURE_BITS
 
     def __post_init__(self) -> None:
         """Check each demand by itself."""
@@ -65,6 +70,7 @@ class Policy:
         for name in ("min_nu", "max_share"):
             check_number(name, getattr(self, name), positive=True)
         check_server_model("server_model", self.server_model)
+        check_failure_bits("failure_bits", self.failure_bits)
 
     def check_opening(self, opening: OpenRound, dim: int, metrics: int) -> None:
         """Refuse a round that asks too much.
@@ -113,6 +119,11 @@ class Policy:
         if parameters.num_colluders < self.num_colluders:
             count, wanted = parameters.num_colluders, self.num_colluders
             msg = f"c={count} colluders are withstood: this device wants {wanted}"
+            raise WeakTermsError(msg)
+        if not parameters.holds_with(self.failure_bits):
+            bits = self.failure_bits
+            wanted = "certain ones" if bits is None else f"a probability below 2^-{bits}"
+            msg = f"{parameters} hold by odds only: this device wants {wanted}"
             raise WeakTermsError(msg)
 
     def check_radius(self, nu: float) -> None:

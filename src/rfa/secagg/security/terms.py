@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 from rfa._checks import check_number
 from rfa.secagg.errors import ParameterError
+from rfa.secagg.security.odds import FAILURE_BITS
 from rfa.secagg.security.parameters import (
     LEAST_HONEST,
     Parameters,
     ServerModel,
+    check_failure_bits,
     check_server_model,
     derive,
     insist,
@@ -29,14 +31,16 @@ class Terms:
         max_dropout_fraction: the devices that may drop out in a round, at most.
         min_honest_fraction: the honest devices in any sum, at least.
         server_model: what the server may do.
-        statistical: for large cohorts in random order.
+        failure_bits: accept, where that takes fewer neighbors and the server is semi-honest, that
+            more than the sums is learned with a probability of 2^-bits over the random order of
+            the cohort. More bits are safer, 40 the least; None is the safest: certainty only.
     """
 
     colluder_fraction: float = 0.1
     max_dropout_fraction: float = 0.2
     min_honest_fraction: float = 0.25
     server_model: ServerModel = ServerModel.SEMI_HONEST
-    statistical: bool = False
+    failure_bits: int | None = FAILURE_BITS
 
     def __post_init__(self) -> None:
         """Check that these are fractions, and that they leave room for each other."""
@@ -49,6 +53,7 @@ class Terms:
             msg = f"{listed}: these are fractions of a cohort, at most 1 together"
             raise ParameterError(msg)
         insist(check_server_model, "server_model", self.server_model)
+        check_failure_bits("failure_bits", self.failure_bits)
 
     def parameters(self, cohort: int) -> Parameters:
         """The parameters for a cohort of this size.
@@ -62,7 +67,7 @@ class Terms:
             num_dropouts=math.floor(self.max_dropout_fraction * cohort),
             min_honest=max(LEAST_HONEST, math.floor(self.min_honest_fraction * cohort)),
             server_model=self.server_model,
-            statistical=self.statistical,
+            failure_bits=self.failure_bits,
         )
 
     def smallest(self) -> int:
