@@ -13,30 +13,31 @@ import numpy as np
 
 from benchmarks import flower_secagg
 from benchmarks.flower_secagg import DIMS, REPEATS, SERVER, Meter, median, show, update_of
-from benchmarks.measure import extra_memory, times
+from benchmarks.measure import extra_memory
 from benchmarks.peers import load_flower
-from rfa._threads import cores
 from rfa._types import Floats32
-from rfa.secagg.cohort import as_numbers, in_order, leaf_of
 from rfa.secagg.crypto import graph, shares
 from rfa.secagg.crypto.keys import identity_of
-from rfa.secagg.crypto.masks import WORD, add_masks
 from rfa.secagg.device.machine import Device
 from rfa.secagg.device.profile import Identity, Profile
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.messages import round as messages
-from rfa.secagg.messages.round import Entry, Message, Open, decode_as, write_bitmap
+from rfa.secagg.messages.round import DeviceKeys, Message, OpenRound, decode_as, write_bitmap
 from rfa.secagg.oracle import open_round
 from rfa.secagg.security import odds
-from rfa.secagg.security.parameters import Parameters, Terms, Trust, derive
+from rfa.secagg.security.cohort import in_order
+from rfa.secagg.security.parameters import Parameters, ServerModel, derive
+from rfa.secagg.security.terms import Terms
 from rfa.secagg.server.machine import Outbox, Server
-from rfa.secagg.workers import Workers
+from rfa.secagg.transcript import leaf_of
 
 PICTURE = Path(__file__).parent.parent / "docs" / "secagg-cost.png"
 COHORT = 50
 SMALL, LARGE = DIMS
-RING = Parameters(COHORT, colluders=4, dropouts=5, honest=3, degree=10, threshold=5)
-COMPLETE = Parameters(COHORT, colluders=20, dropouts=20, honest=3, degree=49, threshold=26)
+RING = Parameters(COHORT, num_colluders=4, num_dropouts=5, min_honest=3, degree=10, threshold=5)
+COMPLETE = Parameters(
+    COHORT, num_colluders=20, num_dropouts=20, min_honest=3, degree=49, threshold=26
+)
 GRAPHS = [("ring", RING, 11), ("complete", COMPLETE, 50)]
 """Graphs: our parameters, and Flower's number of shares, which counts the device itself."""
 COHORTS = [30, 50, 100, 200, 300, 500, 1000, 2000, 3000, 5000, 10_000]
@@ -59,7 +60,7 @@ class Fixed(Terms):
 def play(exact: Parameters, update: Floats32, gone: int = 0, v: Floats32 | None = None) -> Meter:
     """A round of one sum in which all have the same update, and some leave after the deal."""
     forget()
-    terms, dim = Fixed(trust=exact.trust, exact=exact), len(update)
+    terms, dim = Fixed(server_model=exact.server_model, exact=exact), len(update)
     secrets = {number: os.urandom(32) for number in range(exact.cohort)}
     known = {number: identity_of(secret) for number, secret in secrets.items()}
     mine = Contribution(update)
@@ -67,14 +68,14 @@ def play(exact: Parameters, update: Floats32, gone: int = 0, v: Floats32 | None 
         number: Device(mine, Profile(number, identity=Identity(secret, known)))
         for number, secret in secrets.items()
     }
-    server = Server(open_round(1, terms, steps=1, dim=dim), terms, known)
+    server = Server(open_round(1, terms, queries=1, dim=dim), terms, known)
     meter, point = Meter(gone=frozenset(range(gone))), np.zeros(dim) if v is None else v
     _carry(meter, server, devices, lambda: server.open(devices))
     _carry(meter, server, devices, server.roster)
     for number in meter.gone:
         del devices[number]
     _carry(meter, server, devices, lambda: server.ask(point, RADIUS))
-    if exact.trust == Trust.LYING:
+    if exact.server_model == ServerModel.MALICIOUS:
         _carry(meter, server, devices, server.survivors)
     _carry(meter, server, devices, server.unmask)
     found = meter.charge(SERVER, server.total).sum
@@ -128,13 +129,18 @@ def by_itself() -> Iterator[str]:
     yield ""
     yield "| devices | server | k | t | device, ms | server, ms | upload / 4 d | download, kB |"
     yield "|---|---|---|---|---|---|---|---|"
-    lying = derive(COHORT, colluders=COHORT // 10, dropouts=COHORT // 10, trust=Trust.LYING)
+    lying = derive(
+        COHORT,
+        num_colluders=COHORT // 10,
+        num_dropouts=COHORT // 10,
+        server_model=ServerModel.MALICIOUS,
+    )
     for exact in (statistical(100), statistical(1000), lying):
         rounds = REPEATS if exact.cohort < 1000 else 1
         meters = [play(exact, update_of(SMALL)) for _ in range(rounds)]
         device, server = (show(median(meters, cost)) for cost in ("device", "server"))
         upload, download = (median(meters, cost) for cost in ("upload", "download"))
-        trust = "may lie" if exact.trust == Trust.LYING else "curious"
+        trust = "may lie" if exact.server_model == ServerModel.MALICIOUS else "curious"
         yield (
             f"| {exact.cohort} | {trust} | {exact.degree} | {exact.threshold} | {device} | {server}"
             f" | {upload / (4 * SMALL):.3f} | {download / 1e3:.1f} |"
@@ -145,7 +151,7 @@ def by_itself() -> Iterator[str]:
 
 def statistical(cohort: int) -> Parameters:
     """The parameters for a tenth of colluders and a tenth of drop-outs in random order."""
-    return derive(cohort, colluders=cohort // 10, dropouts=cohort // 10, statistical=True)
+    return derive(cohort, num_colluders=cohort // 10, num_dropouts=cohort // 10)
 
 
 @dataclass
@@ -166,15 +172,15 @@ class Alone:
         """Let it go through the round."""
         forget()
         self.meter, self.device = Meter(), Device(self.mine, Profile(0))
-        opening = open_round(1, Fixed(exact=self.exact), steps=1, dim=len(self.mine.update))
+        opening = open_round(1, Fixed(exact=self.exact), queries=1, dim=len(self.mine.update))
         everyone = write_bitmap(range(self.exact.cohort), self.exact.cohort)
-        own = decode_as(messages.Advertise, self.ask(opening)).entry
+        own = decode_as(messages.AdvertiseKeys, self.ask(opening)).keys
         self.ask(roster := self._roster(opening, own))
         self.roster = len(roster.encode())
         self.before = self.device.memory
         sealed = tuple(os.urandom(messages.SEALED_SIZE) for _ in range(self.exact.degree))
         asked = 0, 1, RADIUS, 0, everyone, sealed, np.zeros(0, np.float32)
-        self.question = messages.Question(opening.session, *asked)
+        self.question = messages.SumRequest(opening.session, *asked)
         self.ask(self.question)
         self.ask(messages.Unmask(opening.session, 0, everyone, ()))
         self.keys = self.meter.cost("upload") - self.mine.update.nbytes
@@ -191,35 +197,16 @@ class Alone:
         """The most expensive answer once more, from where the device was before."""
         return Device(self.mine, Profile(0), memory=self.before).receive(self.question.encode())
 
-    def _roster(self, opening: Open, own: Entry) -> messages.Roster:
+    def _roster(self, opening: OpenRound, own: DeviceKeys) -> messages.Roster:
         others = range(1, self.exact.cohort)
-        made_up = [(number, os.urandom(32), (os.urandom(32),), b"") for number in others]
-        listed = {leaf_of(opening, entry): entry for entry in (own, *made_up)}
+        made_up = [DeviceKeys(number, os.urandom(32), (os.urandom(32),)) for number in others]
+        listed = {leaf_of(opening, keys): keys for keys in (own, *made_up)}
         nonce = os.urandom(16)
         order = in_order(nonce, list(listed))
         here = order.index(leaf_of(opening, own))
         others = sorted(graph.neighbors(here, self.exact.cohort, self.exact.degree))
-        entries = tuple(listed[order[other]] for other in others)
-        numbers = as_numbers(self.exact)
-        return messages.Roster(opening.session, numbers, nonce, order, entries)
-
-
-def all_cores() -> Iterator[str]:
-    """Masks of many devices, taken off by one process and by one a core."""
-    words, masks = np.zeros(LARGE, WORD), [(os.urandom(32), True) for _ in range(1000)]
-    with Workers() as workers:
-        workers.add_masks(words, [0], masks)  # starts them
-        workers.add_masks(words, [0], masks)
-        calls = {
-            "one": lambda: add_masks(words, [0], masks),
-            "all": lambda: workers.add_masks(words, [0], masks),
-        }
-        taken = times(calls, rounds=REPEATS)
-    yield (
-        f"The self-masks of 1,000 devices at {LARGE:,} coordinates take {taken['one']:,.0f} ms to"
-        f" expand in one process, and {taken['all']:,.0f} ms in one a core ({cores()})."
-    )
-    yield ""
+        keys = tuple(listed[order[other]] for other in others)
+        return messages.Roster(opening.session, self.exact.numbers, nonce, order, keys)
 
 
 def memory() -> Iterator[str]:
@@ -318,6 +305,5 @@ def run() -> Iterator[str]:
     yield from flower_secagg.table(play, GRAPHS)
     yield from later_steps()
     yield from by_itself()
-    yield from all_cores()
     yield from memory()
     yield from picture()

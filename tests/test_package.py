@@ -58,7 +58,7 @@ def test_the_public_names() -> None:
 
 
 def test_the_public_names_of_the_secure_sum() -> None:
-    assert len(secagg.__all__) == len(set(secagg.__all__)) == 28
+    assert len(secagg.__all__) == len(set(secagg.__all__)) == 29
     assert sorted(secagg.__all__) == secagg.__all__
     assert all(hasattr(secagg, name) for name in secagg.__all__)
 

@@ -17,7 +17,16 @@ from rfa.aggregators.weiszfeld import weiszfeld
 from rfa.cli.main import main
 from rfa.lab.settings.settings import Settings
 from rfa.planning import Wish, plan
-from rfa.secagg import Contribution, Device, InProcess, Policy, Profile, SecureOracle, Terms, Trust
+from rfa.secagg import (
+    Contribution,
+    Device,
+    InProcess,
+    Policy,
+    Profile,
+    SecureOracle,
+    ServerModel,
+    Terms,
+)
 from rfa.secagg.crypto.keys import identity_of
 from rfa.secagg.device.profile import Identity
 from rfa.secagg.messages.sizes import traffic
@@ -45,24 +54,24 @@ class Scale:
         return replies
 
 
-@pytest.mark.parametrize("trust", Trust)
+@pytest.mark.parametrize("trust", ServerModel)
 @pytest.mark.parametrize(("count", "steps", "limit"), [(6, 2, 0.0), (11, 1, 0.9)])
 @pytest.mark.parametrize("from_zero", [True, False])
 def test_the_traffic_is_that_of_the_protocol(
-    trust: Trust, count: int, steps: int, limit: float, from_zero: bool
+    trust: ServerModel, count: int, steps: int, limit: float, from_zero: bool
 ) -> None:
     rng = np.random.default_rng(5)
     secrets = {name: bytes([name]) * 32 for name in range(count)}
     known = {name: identity_of(secret) for name, secret in secrets.items()}
-    terms = Terms(0.1, 0.15, trust=trust)
+    terms = Terms(0.1, 0.15, server_model=trust)
     devices = {
         name: Device(
             Contribution(rng.standard_normal(7).astype(np.float32), 1.0, (0.5,)),
-            Profile(name, Policy(steps=steps), Identity(secrets[name], known)),
+            Profile(name, Policy(max_queries=steps), Identity(secrets[name], known)),
         )
         for name in range(count)
     }
-    opening = open_round(1, terms, steps=steps, dim=7, metrics=1, limit=limit)
+    opening = open_round(1, terms, queries=steps, dim=7, metrics=1, max_share=limit)
     scale = Scale(devices)
     ask = SecureOracle(opening, terms, devices, scale, known)
     v = np.zeros(7) if from_zero else np.ones(7)
@@ -71,10 +80,10 @@ def test_the_traffic_is_that_of_the_protocol(
         v = v + 0.1
     wanted = traffic(
         terms.parameters(count),
-        steps=steps,
+        queries=steps,
         dim=7,
         metrics=1,
-        limit=limit,
+        max_share=limit,
         from_zero=from_zero,
     )
     assert set(scale.down.values()) == {wanted.down}
@@ -141,7 +150,7 @@ def test_parts_and_questions_are_those_of_the_lab(how: dict[str, Any]) -> None:
     assert found.parts == len(sizes)
     assert found.parameters.cohort == min(sizes)
     worst = [
-        traffic(Terms().parameters(size), steps=settings.questions, dim=1000, metrics=1)
+        traffic(Terms().parameters(size), queries=settings.questions, dim=1000, metrics=1)
         for size in sizes
     ]
     assert found.traffic.up == max(each.up for each in worst)

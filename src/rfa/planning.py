@@ -17,7 +17,8 @@ from rfa.aggregators import RFA, Layout, SumAggregator
 from rfa.aggregators.registry import build_private
 from rfa.errors import InvalidValueError
 from rfa.secagg.messages.sizes import Traffic, traffic
-from rfa.secagg.security.parameters import MOST_TURNS, Parameters, Terms, Trust
+from rfa.secagg.security.parameters import MAX_MASKED_SUMS, Parameters, ServerModel
+from rfa.secagg.security.terms import Terms
 from rfa.theory import (
     c_theta,
     devices_needed,
@@ -96,13 +97,20 @@ class PlanRequest:
         return self.layout.parts * self.terms.smallest()
 
 
+def make_terms(colluder_fraction: float, max_dropout_fraction: float, server_model: str) -> Terms:
+    """Terms in the words of the command line, with a quarter of honest devices or what is left."""
+    left = 1 - colluder_fraction - max_dropout_fraction
+    model = ServerModel[server_model.upper().replace("-", "_")]
+    return Terms(colluder_fraction, max_dropout_fraction, max(0.0, min(0.25, left)), model)
+
+
 def check_fit(
     aggregator: SumAggregator[Any],
     terms: Terms,
     *,
     devices: int | None = None,
     max_share: float = 0.0,
-    max_queries: int = MOST_TURNS,
+    max_queries: int = MAX_MASKED_SUMS,
 ) -> None:
     """Check that secure sums under some terms are enough for an aggregator, and promise something.
 
@@ -119,16 +127,16 @@ def check_fit(
     aggregator.check_secure()
     layout = aggregator.layout(devices or terms.smallest())
     masked_sums = layout.queries * (2 if max_share else 1)
-    if terms.trust == Trust.LYING and layout.queries > 1:
+    if terms.server_model == ServerModel.MALICIOUS and layout.queries > 1:
         msg = "a malicious server is promised against with one query a device, not with "
         msg += f"{layout.queries}: take rfa-one-step, or RFA in sub-cohorts"
         raise InvalidValueError(msg)
     if layout.queries > max_queries:
         msg = f"budget={layout.queries}: devices answer at most {max_queries} queries a round"
         raise InvalidValueError(msg)
-    if masked_sums > MOST_TURNS:
+    if masked_sums > MAX_MASKED_SUMS:
         msg = f"{layout.queries} queries take {masked_sums} secure sums a round, more than "
-        raise InvalidValueError(msg + f"{MOST_TURNS}: give a smaller budget")
+        raise InvalidValueError(msg + f"{MAX_MASKED_SUMS}: give a smaller budget")
     if devices is None:
         return
     if layout.parts > devices:
@@ -185,7 +193,7 @@ class FederationPlan:
     def report(self) -> dict[str, Any]:
         """As plain values."""
         values = dataclasses.asdict(self)
-        values["parameters"]["server_model"] = _server_model(self.parameters.trust)
+        values["parameters"]["server_model"] = self.parameters.server_model.label
         values["parameters"]["survivors"] = self.parameters.survivors
         return values
 
@@ -240,7 +248,7 @@ def _traffic(request: PlanRequest, m: int) -> Traffic:
     """Of a device in the largest part, and not in the first of sub-cohorts, which starts at 0."""
     return traffic(
         request.terms.parameters(math.ceil(m / request.layout.parts)),
-        steps=request.layout.queries,
+        queries=request.layout.queries,
         dim=request.dim,
         metrics=request.metrics,
         from_zero=not request.layout.sequential,
@@ -270,12 +278,12 @@ def table(request: PlanRequest, found: FederationPlan) -> list[tuple[str, str]]:
         ),
         ("the error grows by", f"C_theta = {found.c_theta:.1f}"),
         *_part_lines(found),
-        ("colluders, drop-outs", f"{p.colluders} and {p.dropouts} are withstood{each}"),
+        ("colluders, drop-outs", f"{p.num_colluders} and {p.num_dropouts} are withstood{each}"),
         (
             "neighbors, threshold",
-            f"k = {p.degree}, t = {p.threshold} ({_server_model(p.trust)} server)",
+            f"k = {p.degree}, t = {p.threshold} ({p.server_model.label} server)",
         ),
-        ("least in a sum", f"{p.survivors} devices, {p.honest} of them honest"),
+        ("least in a sum", f"{p.survivors} devices, {p.min_honest} of them honest"),
         ("exchanges, per device", f"{1 + cost.exchanges} a round, with the one for training"),
         ("up, per device", f"{_size(cost.up)} ({cost.up / found.fedavg:.2f} times FedAvg's)"),
         ("down, per device", f"{_size(cost.down)}, beside the model"),
@@ -299,10 +307,6 @@ def _part_lines(found: FederationPlan) -> list[tuple[str, str]]:
         ),
         ("liars inside of a sum", f"{found.liars} are withstood"),
     ]
-
-
-def _server_model(trust: Trust) -> str:
-    return "malicious" if trust == Trust.LYING else "semi-honest"
 
 
 def _size(count: int) -> str:

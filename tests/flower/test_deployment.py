@@ -19,7 +19,7 @@ from rfa.aggregators.summed import rfa
 from rfa.aggregators.weiszfeld import one_step
 from rfa.flower import Terms, create_identity
 from rfa.numerics.plain_oracle import PlainOracle
-from rfa.secagg import Contribution, RingOracle, open_round
+from rfa.secagg import Contribution, UnmaskedOracle, open_round
 from rfa.secagg.oracle import question_place
 from tests.flower.deployment.deployed import numbers
 from tests.flower.deployment.deployed.numbers import CAP, DIM, NU, Model
@@ -51,8 +51,8 @@ def weight(partition: int) -> float:
 def ring_round(w: Model, t: int, lost: dict[int, int]) -> Model:
     """The model after a round of the sum without masks, where some are lost."""
     parts = {i: Contribution(update(w, i, t), weight(i)) for i in range(NODES)}
-    opening = open_round(t, Terms(), steps=BUDGET, dim=DIM)
-    ask = RingOracle(opening, Terms(), parts, lost=lost)
+    opening = open_round(t, Terms(), queries=BUDGET, dim=DIM)
+    ask = UnmaskedOracle(opening, Terms(), parts, lost=lost)
     step = rfa(ask, DIM, nu=NU, budget=BUDGET, start="current", radius=1.0)
     return (w + step).astype(np.float32)
 
@@ -91,7 +91,7 @@ def check_devices(federation: Federation) -> None:
         assert {entry["state"] for entry in entries} == {0}
         (store,) = federation.home(i).glob(f"flower/*/{node}.train")
         assert "memory" in kept(store)
-        assert "mine" not in kept(store)
+        assert "contribution" not in kept(store)
 
 
 def test_a_supernode_is_killed_in_the_middle_of_a_stage(tmp_path: Path) -> None:

@@ -25,8 +25,8 @@ from rfa.flower import (
     Policy,
     RobustMod,
     SecureFedAvg,
+    ServerModel,
     Terms,
-    Trust,
     create_identity,
     read_identities,
 )
@@ -52,7 +52,7 @@ def test_after_a_round_the_update_is_gone_and_the_context_is_empty(tmp_path: Pat
     files = sorted((tmp_path / "flower" / "7").iterdir())
     assert len(files) == 2 * len(grid.apps)
     for path in files:
-        assert "mine" not in kept(path)
+        assert "contribution" not in kept(path)
         assert path.stat().st_mode & 0o777 == 0o600
     assert all(not context.state for context in grid.contexts.values())
 
@@ -66,7 +66,7 @@ def test_after_a_round_that_ends_early_the_update_is_gone(tmp_path: Path) -> Non
     result = RFA(fraction_evaluate=0.0, **options()).start(grid, model(), num_rounds=1)
     assert not result.arrays["w"].numpy().any()
     for path in (tmp_path / "flower" / "7").iterdir():
-        assert "mine" not in kept(path)
+        assert "contribution" not in kept(path)
 
 
 def test_the_word_that_a_round_is_over_ends_no_later_one(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_the_word_that_a_round_is_over_ends_no_later_one(tmp_path: Path) -> None
     late = wire.Over("train", numbers[0]).content()
     for each in (content, late):
         grid.send_and_receive([Message(each, dst_node_id=107, message_type="train")])
-    assert "mine" in kept(tmp_path / "flower" / "7" / "107.train")
+    assert "contribution" in kept(tmp_path / "flower" / "7" / "107.train")
 
 
 def test_a_device_gives_nothing_in_the_clear(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_a_model_is_evaluated_in_one_sum(tmp_path: Path) -> None:
 
 def test_a_device_that_does_not_trust_the_server_says_how_it_is_weighted(tmp_path: Path) -> None:
     """One that tells others a huge cap would make them count for nothing."""
-    wary = RobustMod(Policy(trust=Trust.LYING), tmp_path, cap=200.0)
+    wary = RobustMod(Policy(server_model=ServerModel.MALICIOUS), tmp_path, cap=200.0)
     for cap, fine in ((200.0, True), (1e20, False)):
         if fine:
             wary.check_work(wire.Work("train", cap, "num-examples"))
@@ -231,7 +231,7 @@ def test_an_app_without_the_weight_says_so(tmp_path: Path) -> None:
 
 
 def test_a_device_insists_on_its_policy(tmp_path: Path) -> None:
-    strict = Policy(nu=1.0)
+    strict = Policy(min_nu=1.0)
     apps = {node: app(node, tmp_path, policy=strict) for node in range(101, 109)}
     result = OneStepRFA(**options(nu=0.5)).start(LocalGrid(apps), model(), num_rounds=1)
     assert not result.arrays["w"].numpy().any()
@@ -247,15 +247,17 @@ def test_devices_that_do_not_trust_the_server_sign_their_keys(tmp_path: Path) ->
         (tmp_path / str(node) / "identities.json").write_text(listed)
     known = read_identities(tmp_path / "101" / "identities.json")
     apps = {node: app(node, tmp_path / str(node)) for node in names}
-    strategy = OneStepRFA(terms=Terms(trust=Trust.LYING), identities=known, **options())
+    strategy = OneStepRFA(
+        terms=Terms(server_model=ServerModel.MALICIOUS), identities=known, **options()
+    )
     result = strategy.start(LocalGrid(apps), model(), num_rounds=1)
     assert np.linalg.norm(result.arrays["w"].numpy() - TARGET) < 0.5
     other = {**known, 103: bytes.fromhex(create_identity(tmp_path / "other"))}
     (tmp_path / "103" / "identity").write_text((tmp_path / "other" / "identity").read_text())
     grid = LocalGrid(apps)
-    OneStepRFA(terms=Terms(trust=Trust.LYING), identities=other, **options()).start(
-        grid, model(), num_rounds=1
-    )
+    OneStepRFA(
+        terms=Terms(server_model=ServerModel.MALICIOUS), identities=other, **options()
+    ).start(grid, model(), num_rounds=1)
     reasons = {str(reply.error.reason) for _, _, reply in grid.seen if reply.has_error()}
     assert any("sign" in reason for reason in reasons)
 

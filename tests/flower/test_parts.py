@@ -21,13 +21,13 @@ from rfa.aggregators.summed import rfa, secure_mean, sub_cohorts
 
 from rfa.aggregators.accelerated import accelerated
 from rfa.aggregators.adaptive_radius import Radius
-from rfa.flower import RFA, OneStepRFA, SecureFedAvg, Terms, Trust
+from rfa.flower import RFA, OneStepRFA, SecureFedAvg, ServerModel, Terms
 from rfa.flower.checkpoint import load_checkpoint
 from rfa.flower.oracles import split
 from rfa.median import geometric_median
 from rfa.numerics.plain_oracle import PlainOracle
 from rfa.secagg.fixed_point import Encoding
-from rfa.secagg.messages.round import Masked, Question, decode
+from rfa.secagg.messages.round import MaskedInput, SumRequest, decode
 from tests.flower.grid import LocalGrid, Spoil
 from tests.flower.toy import DIM, TARGET, app, model, options, step_of
 
@@ -83,7 +83,7 @@ def losing(*lost: int) -> Spoil:
 
     def spoil(node: int, request: Message, reply: Message) -> Message | None:
         asked = bytes_in(request, "request")
-        gone = node in lost and asked and isinstance(decode(asked), Question)
+        gone = node in lost and asked and isinstance(decode(asked), SumRequest)
         return None if gone else reply
 
     return spoil
@@ -98,9 +98,9 @@ def lying(liar: int, cohort: int) -> Spoil:
     def spoil(node: int, request: Message, reply: Message) -> Message:
         answer = bytes_in(reply, "reply")
         said = decode(answer) if answer and node == liar else None
-        if not isinstance(said, Masked):
+        if not isinstance(said, MaskedInput):
             return reply
-        told = Masked(said.session, said.turn, said.tail, said.words + more).encode()
+        told = MaskedInput(said.session, said.masked_sum, said.tail, said.words + more).encode()
         return Message(RecordDict({"rfa": ConfigRecord({"reply": told})}), reply_to=request)
 
     return spoil
@@ -165,7 +165,7 @@ def test_in_sub_cohorts_every_node_answers_one_question(tmp_path: Path) -> None:
     wanted = sub_cohorts([oracle(part) for part in PARTS], np.zeros(DIM), nu=0.5)
     assert np.linalg.norm(w_of(found) - wanted) < 1e-5
     asked = [(node, bytes_in(request, "request")) for node, request, _ in grid.seen]
-    questions = [node for node, ask in asked if ask and isinstance(decode(ask), Question)]
+    questions = [node for node, ask in asked if ask and isinstance(decode(ask), SumRequest)]
     assert sorted(questions) == NAMES
     assert len(grid.seen) == len(NAMES) * 5
 
@@ -232,7 +232,7 @@ def test_metrics_are_those_over_all_parts(tmp_path: Path) -> None:
         assert other["loss"] == pytest.approx(found[0]["loss"], rel=1e-9)
 
 
-LYING = Terms(trust=Trust.LYING)
+LYING = Terms(server_model=ServerModel.MALICIOUS)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from flwr.app import ArrayRecord, Error, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import Result
 from rfa.aggregators.summed import rfa
 
-from rfa.flower import RFA, OneStepRFA, SecureFedAvg, Terms, Trust
+from rfa.flower import RFA, OneStepRFA, SecureFedAvg, ServerModel, Terms
 from rfa.numerics.plain_oracle import PlainOracle
 from tests.flower.grid import LocalGrid
 from tests.flower.toy import DIM, FIRST, NODES, TARGET, Lie, app, model, nodes, options, step_of
@@ -317,7 +317,7 @@ def test_personal_parameters_stay_on_the_device(tmp_path: Path) -> None:
         ({"nu": 1e12}, "nu must be from"),
         ({"start": "middle"}, "start must be one of"),
         ({"budget": 17}, "at most 16 sums"),
-        ({"terms": Trust.LYING}, "terms must be Terms"),
+        ({"terms": ServerModel.MALICIOUS}, "terms must be Terms"),
         ({"min_available_nodes": None}, "min_available_nodes"),
         ({"stage_timeout": 0}, "stage_timeout"),
         ({"fraction_train": 2.0}, "fraction_train must be at most 1"),
@@ -328,8 +328,8 @@ def test_personal_parameters_stay_on_the_device(tmp_path: Path) -> None:
         ({"personal": "../x"}, "personal must be letters"),
         ({"min_available_nodes": 2}, "min_available_nodes=2: .* needs 4"),
         ({"train_metrics_aggr_fn": print}, "only sums"),
-        ({"terms": Terms(trust=Trust.LYING)}, "one question a round"),
-        ({"terms": Terms(trust=Trust.LYING), "budget": 1}, "give identities"),
+        ({"terms": Terms(server_model=ServerModel.MALICIOUS)}, "one question a round"),
+        ({"terms": Terms(server_model=ServerModel.MALICIOUS), "budget": 1}, "give identities"),
     ],
 )
 def test_options_without_a_meaning_are_refused(wrong: dict[str, Any], what: str) -> None:

@@ -9,33 +9,35 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rfa.secagg.cohort import leaf_of
 from rfa.secagg.device.machine import Device
 from rfa.secagg.messages.round import (
-    Advertise,
+    AdvertiseKeys,
+    DeviceKeys,
     Message,
-    Open,
-    Question,
+    OpenRound,
     Roster,
-    Survivors,
+    SumRequest,
+    SurvivorList,
     Unmask,
     decode,
     decode_as,
 )
-from rfa.secagg.security.parameters import Terms, Trust
+from rfa.secagg.security.parameters import ServerModel
+from rfa.secagg.security.terms import Terms
 from rfa.secagg.server.machine import Outbox, Server
+from rfa.secagg.transcript import leaf_of
 from tests.secagg.party import Party, contributions, party
 
 NU = 1.5
-TERMS = Terms(colluders=0.1, dropouts=0.2, honest=0.3)
-STAGES = (Open, Roster, Question, Survivors, Unmask)
+TERMS = Terms(colluder_fraction=0.1, max_dropout_fraction=0.2, min_honest_fraction=0.3)
+STAGES = (OpenRound, Roster, SumRequest, SurvivorList, Unmask)
 
 
-def reach(table: Party, stage: type[Message], turn: int = 0) -> dict[int, bytes]:
+def reach(table: Party, stage: type[Message], masked_sum: int = 0) -> dict[int, bytes]:
     """Play honestly up to a stage: the requests of an honest server there, not yet delivered."""
     server = Server(table.opening, table.terms, table.known)
     box = dict(server.open(table.devices))
-    if stage is Open:
+    if stage is OpenRound:
         return box
     box = deliver(table, server, box, server.roster)
     if stage is Roster:
@@ -43,14 +45,14 @@ def reach(table: Party, stage: type[Message], turn: int = 0) -> dict[int, bytes]
     at = 0
     while True:
         box = deliver(table, server, box, lambda: server.ask(np.ones(table.opening.dim), NU))
-        if stage is Question and at == turn:
+        if stage is SumRequest and at == masked_sum:
             return box
-        if table.opening.trust == Trust.LYING:
+        if table.opening.server_model == ServerModel.MALICIOUS:
             box = deliver(table, server, box, server.survivors)
-            if stage is Survivors and at == turn:
+            if stage is SurvivorList and at == masked_sum:
                 return box
         box = deliver(table, server, box, server.unmask)
-        if stage is Unmask and at == turn:
+        if stage is Unmask and at == masked_sum:
             return box
         for device, request in box.items():
             assert server.take(device, table.devices[device].receive(request))
@@ -85,26 +87,31 @@ def victim_of(table: Party) -> int:
 
 
 def at_stage(
-    stage: type[Message], *, terms: Terms = TERMS, turn: int = 0, **how: Any
+    stage: type[Message], *, terms: Terms = TERMS, masked_sum: int = 0, **how: Any
 ) -> tuple[Party, Device, bytes]:
     """A party at a stage, its victim, and the honest request that the victim would get."""
-    options: dict[str, Any] = {"steps": 2} | how
+    options: dict[str, Any] = {"queries": 2} | how
     table = party(contributions(10, 3), terms, **options)
-    box = reach(table, stage, turn)
+    box = reach(table, stage, masked_sum)
     victim = victim_of(table)
     return table, table.devices[victim], box[victim]
 
 
-def adverts(table: Party) -> list[Any]:
-    return [decode_as(Advertise, device.memory.advert).entry for device in table.devices.values()]
+def adverts(table: Party) -> list[DeviceKeys]:
+    return [
+        decode_as(AdvertiseKeys, device.memory.advert).keys for device in table.devices.values()
+    ]
 
 
-def own_leaf(table: Party) -> bytes:
-    entry = next(one for one in adverts(table) if one[0] == victim_of(table))
-    return leaf_of(table.opening, entry)
+def victim_keys(table: Party) -> DeviceKeys:
+    return next(keys for keys in adverts(table) if keys.device == victim_of(table))
 
 
-def own_place(table: Party) -> int:
+def victim_leaf(table: Party) -> bytes:
+    return leaf_of(table.opening, victim_keys(table))
+
+
+def victim_position(table: Party) -> int:
     """The position of the victim in its cohort."""
     roster = decode_as(Roster, table.devices[victim_of(table)].memory.roster)
-    return roster.leaves.index(own_leaf(table))
+    return roster.leaves.index(victim_leaf(table))

@@ -12,16 +12,23 @@ from rfa.secagg.crypto.keys import identity_of
 from rfa.secagg.device.machine import Device
 from rfa.secagg.device.profile import Identity, Profile
 from rfa.secagg.fixed_point import Contribution, Total
-from rfa.secagg.messages.round import Masked, Open, decode
-from rfa.secagg.oracle import InProcess, Losses, SecureOracle, open_round
-from rfa.secagg.security.parameters import Parameters, Terms, Trust
+from rfa.secagg.in_process import InProcess, Losses
+from rfa.secagg.messages.round import MaskedInput, OpenRound, decode
+from rfa.secagg.oracle import SecureOracle, open_round
+from rfa.secagg.security.parameters import Parameters, ServerModel
 from rfa.secagg.security.policy import Policy
+from rfa.secagg.security.terms import Terms
 from rfa.secagg.server.machine import Outbox
-from rfa.secagg.unmasked import RingOracle
+from rfa.secagg.unmasked import UnmaskedOracle
 
-SMALL = Terms(colluders=0.2, dropouts=0.2, honest=0.3)
+SMALL = Terms(colluder_fraction=0.2, max_dropout_fraction=0.2, min_honest_fraction=0.3)
 """Terms that let small cohorts lose many."""
-LYING = Terms(colluders=0.1, dropouts=0.2, honest=0.3, trust=Trust.LYING)
+MALICIOUS = Terms(
+    colluder_fraction=0.1,
+    max_dropout_fraction=0.2,
+    min_honest_fraction=0.3,
+    server_model=ServerModel.MALICIOUS,
+)
 
 
 @dataclass(frozen=True)
@@ -37,7 +44,7 @@ class Exactly(Terms):
 
 
 def exactly(parameters: Parameters) -> Exactly:
-    return Exactly(trust=parameters.trust, fixed=parameters)
+    return Exactly(server_model=parameters.server_model, fixed=parameters)
 
 
 def drawn(seed: str) -> Callable[[int], bytes]:
@@ -61,7 +68,7 @@ class Party:
         said: (device, request, reply) in order; the reply is None if the device refused.
     """
 
-    opening: Open
+    opening: OpenRound
     terms: Terms
     parts: Mapping[int, Contribution | None]
     rounding: dict[int, bytes]
@@ -87,8 +94,8 @@ class Party:
     def oracle(self) -> SecureOracle:
         return SecureOracle(self.opening, self.terms, self.parts, self.carry, self.known)
 
-    def ring(self) -> RingOracle:
-        return RingOracle(
+    def ring(self) -> UnmaskedOracle:
+        return UnmaskedOracle(
             self.opening,
             self.terms,
             self.parts,
@@ -115,8 +122,8 @@ def party(
     parts: Mapping[int, Contribution | None] | int,
     terms: Terms = SMALL,
     *,
-    steps: int = 1,
-    limit: float = 0.0,
+    queries: int = 1,
+    max_share: float = 0.0,
     lost: Losses | None = None,
     policy: Policy | None = None,
     number: int = 1,
@@ -126,14 +133,16 @@ def party(
         parts = contributions(parts, 3)
     some = next(part for part in parts.values() if part)
     dim, metrics = len(some.update), len(some.metrics)
-    opening = open_round(number, terms, steps=steps, dim=dim, metrics=metrics, limit=limit)
+    opening = open_round(
+        number, terms, queries=queries, dim=dim, metrics=metrics, max_share=max_share
+    )
     rounding = {device: hashlib.sha256(b"%d" % device).digest() for device in parts}
     secrets = {device: hashlib.sha256(b"identity %d" % device).digest() for device in parts}
     known = {device: identity_of(secret) for device, secret in secrets.items()}
     devices = {
         device: Device(
             part,
-            Profile(device, policy or Policy(steps=16), Identity(secrets[device], known)),
+            Profile(device, policy or Policy(max_queries=16), Identity(secrets[device], known)),
             rounding=rounding[device],
         )
         for device, part in parts.items()
@@ -142,16 +151,16 @@ def party(
     return Party(opening, terms, parts, rounding, secrets, devices, exchange)
 
 
-def places(steps: int, *, limit: bool = False) -> Iterator[int]:
+def places(queries: int, *, max_share: bool = False) -> Iterator[int]:
     """All places in a round at which a device can be lost."""
-    return iter(range(2 + 3 * steps * (2 if limit else 1)))
+    return iter(range(2 + 3 * queries * (2 if max_share else 1)))
 
 
 def masked(table: Party) -> list[tuple[int, bytes, bytes]]:
     return [
         (device, request, reply)
         for device, request, reply in table.said
-        if reply is not None and isinstance(decode(reply), Masked)
+        if reply is not None and isinstance(decode(reply), MaskedInput)
     ]
 
 

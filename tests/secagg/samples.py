@@ -17,21 +17,21 @@ def span(start: int, size: int) -> bytes:
 
 
 SESSION = span(0, 16)
-ENTRY: m.Entry = (258, span(1, 32), (span(2, 32), span(3, 32)), span(4, 64))
-UNSIGNED: m.Entry = (7, span(5, 32), (span(6, 32),), b"")
+SIGNED = m.DeviceKeys(258, span(1, 32), (span(2, 32), span(3, 32)), span(4, 64))
+UNSIGNED = m.DeviceKeys(7, span(5, 32), (span(6, 32),))
 
 SAMPLES: list[m.Message] = [
-    m.Open(SESSION, 3, 2, 1000, 1, 0.25, 2),
-    m.Advertise(SESSION, ENTRY),
+    m.OpenRound(SESSION, 3, 2, 1000, 1, 0.25, 2),
+    m.AdvertiseKeys(SESSION, SIGNED),
     m.Roster(
         SESSION,
         (9, 1, 2, 3, 6, 3, 1, 0),
         span(17, 16),
         (span(7, 32), span(8, 32)),
-        (ENTRY, UNSIGNED),
+        (SIGNED, UNSIGNED),
     ),
-    m.Deal(SESSION, (span(9, 32),), (span(10, 82), span(11, 82))),
-    m.Question(
+    m.ShareKeys(SESSION, (span(9, 32),), (span(10, 82), span(11, 82))),
+    m.SumRequest(
         SESSION,
         1,
         1,
@@ -41,11 +41,11 @@ SAMPLES: list[m.Message] = [
         (span(12, 82),),
         np.array([1.5, -2.0, 1e-40], "<f4"),
     ),
-    m.Masked(SESSION, 1, (0, 2**128 - 1, 5), np.array([0, 2**32 - 1, 77], "<u4")),
-    m.Survivors(SESSION, 1, b"\xfe\x01"),
-    m.Consent(SESSION, 1, span(13, 64)),
+    m.MaskedInput(SESSION, 1, (0, 2**128 - 1, 5), np.array([0, 2**32 - 1, 77], "<u4")),
+    m.SurvivorList(SESSION, 1, b"\xfe\x01"),
+    m.SurvivorSignature(SESSION, 1, span(13, 64)),
     m.Unmask(SESSION, 1, b"\xfe\x01", ((1, span(14, 64)), (8, span(15, 64)))),
-    m.Opened(SESSION, 1, (span(16, 33), m.NO_SHARE)),
+    m.UnmaskShares(SESSION, 1, (span(16, 33), m.NO_SHARE)),
     m.Abstain(SESSION, 2**64 - 1),
 ]
 
@@ -78,32 +78,32 @@ def several(strategy: st.SearchStrategy[Any], most: int = 3) -> st.SearchStrateg
 
 
 session, key = exactly(16), exactly(32)
-entry = st.tuples(u64, key, several(key), st.binary(max_size=64))
+device_keys = st.builds(m.DeviceKeys, u64, key, several(key), st.binary(max_size=64))
 bitmap = st.binary(max_size=9)
 sealed = exactly(m.SEALED_SIZE)
 floats = hnp.arrays("<f4", st.integers(0, 5))
 words = hnp.arrays("<u4", st.integers(0, 5))
 
 KINDS: dict[type[m.Message], st.SearchStrategy[m.Message]] = {
-    m.Open: st.builds(m.Open, session, u64, u32, u32, u32, real, u8),
-    m.Advertise: st.builds(m.Advertise, session, entry),
+    m.OpenRound: st.builds(m.OpenRound, session, u64, u32, u32, u32, real, u8),
+    m.AdvertiseKeys: st.builds(m.AdvertiseKeys, session, device_keys),
     m.Roster: st.builds(
         m.Roster,
         session,
         st.tuples(*[u32] * 6, u8, u8),
         exactly(16),
         several(key),
-        several(entry, 2),
+        several(device_keys, 2),
     ),
-    m.Deal: st.builds(m.Deal, session, several(key), several(sealed, 2)),
-    m.Question: st.builds(
-        m.Question, session, u32, u8, real, u128, bitmap, several(sealed, 2), floats
+    m.ShareKeys: st.builds(m.ShareKeys, session, several(key), several(sealed, 2)),
+    m.SumRequest: st.builds(
+        m.SumRequest, session, u32, u8, real, u128, bitmap, several(sealed, 2), floats
     ),
-    m.Masked: st.builds(m.Masked, session, u32, several(u128), words),
-    m.Survivors: st.builds(m.Survivors, session, u32, bitmap),
-    m.Consent: st.builds(m.Consent, session, u32, exactly(64)),
+    m.MaskedInput: st.builds(m.MaskedInput, session, u32, several(u128), words),
+    m.SurvivorList: st.builds(m.SurvivorList, session, u32, bitmap),
+    m.SurvivorSignature: st.builds(m.SurvivorSignature, session, u32, exactly(64)),
     m.Unmask: st.builds(m.Unmask, session, u32, bitmap, several(st.tuples(u32, exactly(64)), 2)),
-    m.Opened: st.builds(m.Opened, session, u32, several(exactly(33))),
+    m.UnmaskShares: st.builds(m.UnmaskShares, session, u32, several(exactly(33))),
     m.Abstain: st.builds(m.Abstain, session, u64),
 }
 """Strategies for every kind of message."""

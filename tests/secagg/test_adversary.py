@@ -1,7 +1,7 @@
 """A server that may send anything to anyone: what its view determines, computed from what was said.
 
 The machine plays an arbitrary server, which colludes with a device, against honest devices: cohorts
-that differ, questions that differ, survivors that differ from device to device, in any order, with
+that differ, queries that differ, survivors that differ from device to device, in any order, with
 replays. Where the server is not trusted, no sum over fewer honest devices than promised may follow
 from its view. The same machine finds the split-view attack on devices that trust it.
 """
@@ -23,33 +23,43 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from rfa.secagg.cohort import Cohort, agreed_survivors, as_numbers, form, in_order, leaf_of
 from rfa.secagg.crypto.graph import rank
 from rfa.secagg.crypto.keys import sign
-from rfa.secagg.device.machine import IN_TURN, PLACES
 from rfa.secagg.errors import ParameterError, SecAggError
 from rfa.secagg.messages.round import (
     SEALED_SIZE,
-    Advertise,
-    Consent,
-    Deal,
-    Entry,
+    AdvertiseKeys,
+    DeviceKeys,
     Message,
-    Open,
-    Question,
+    OpenRound,
     Roster,
-    Survivors,
+    ShareKeys,
+    SumRequest,
+    SurvivorList,
+    SurvivorSignature,
     Unmask,
     decode_as,
     read_bitmap,
     write_bitmap,
 )
-from rfa.secagg.security.parameters import Terms, Trust
+from rfa.secagg.messages.stages import Stage
+from rfa.secagg.security.cohort import Cohort, form_cohort, in_order
+from rfa.secagg.security.parameters import ServerModel
+from rfa.secagg.security.terms import Terms
+from rfa.secagg.transcript import leaf_of, survivors_statement
 from tests.secagg.party import Party, contributions, party
 from tests.secagg.view import broken, determined
 
 COUNT = 6
-TERMS = {trust: Terms(colluders=1 / 6, dropouts=0.2, honest=0.5, trust=trust) for trust in Trust}
+TERMS = {
+    server_model: Terms(
+        colluder_fraction=1 / 6,
+        max_dropout_fraction=0.2,
+        min_honest_fraction=0.5,
+        server_model=server_model,
+    )
+    for server_model in ServerModel
+}
 HONEST = 3
 """What the terms promise a cohort of six: at least three honest devices in a sum."""
 
@@ -69,23 +79,23 @@ def choices(most: int) -> st.SearchStrategy[list[int]]:
 class Server(RuleBasedStateMachine):
     """A server without scruples."""
 
-    TRUST = Trust.LYING
+    TRUST = ServerModel.MALICIOUS
 
     def __init__(self) -> None:
         super().__init__()
-        self.table: Party = party(contributions(COUNT, 1), TERMS[self.TRUST], steps=2)
+        self.table: Party = party(contributions(COUNT, 1), TERMS[self.TRUST], queries=2)
         self.names = sorted(self.table.devices)
         self.colluder = self.names[0]
-        self.entries: dict[int, Entry] = {}
+        self.keys: dict[int, DeviceKeys] = {}
         self.cohorts: list[Cohort] = []
         self.told: dict[int, Cohort] = {}
-        self.deals: dict[int, Deal] = {}
+        self.deals: dict[int, ShareKeys] = {}
         self.parts: dict[int, tuple[bytes, int]] = {}
         self.signed: dict[bytes, dict[int, bytes]] = {}
 
     def send(self, device: int, message: Message | bytes) -> bytes | None:
         """Ask a device; its reply, unless it refuses. The colluder's part the server plays."""
-        if device == self.colluder and not isinstance(message, Open):
+        if device == self.colluder and not isinstance(message, OpenRound):
             return None
         request = message if isinstance(message, bytes) else message.encode()
         try:
@@ -100,7 +110,7 @@ class Server(RuleBasedStateMachine):
         for device in self.names:
             reply = self.send(device, self.table.opening)
             assert reply is not None
-            self.entries[device] = decode_as(Advertise, reply).entry
+            self.keys[device] = decode_as(AdvertiseKeys, reply).keys
         self.cohorts = [self._cohort(set(self.names))]
         for left_out in self.names:
             try:
@@ -111,17 +121,17 @@ class Server(RuleBasedStateMachine):
     def _cohort(self, members: set[int]) -> Cohort:
         opening = self.table.opening
         nonce = bytes([len(members)]) * 16
-        leaves = [leaf_of(opening, self.entries[device]) for device in members]
+        leaves = [leaf_of(opening, self.keys[device]) for device in members]
         order = in_order(nonce, list(leaves))
-        return form(opening, self.table.terms.parameters(len(leaves)), nonce, order)
+        return form_cohort(opening, self.table.terms.parameters(len(leaves)), nonce, order)
 
     def _member(self, cohort: Cohort, place: int) -> int:
         """The device at a position of a cohort."""
         leaf = cohort.leaves[place]
         return next(
             device
-            for device, entry in self.entries.items()
-            if leaf_of(self.table.opening, entry) == leaf
+            for device, keys in self.keys.items()
+            if leaf_of(self.table.opening, keys) == leaf
         )
 
     @rule(which=choices(COUNT), where=choices(2))
@@ -132,54 +142,53 @@ class Server(RuleBasedStateMachine):
     def go_on(self, which: list[int], where: list[int]) -> None:
         """Ask each device what is due."""
         for device, choice, at in zip(self.names, which, where, strict=True):
-            due = self.table.devices[device].memory.due
-            kind = due if due < PLACES[Question] else PLACES[Question] + (due - 2) % IN_TURN
-            self._ask_for(kind, device, choice, at)
+            stage = self.table.devices[device].memory.due.stage
+            self._ask_for(stage, device, choice, at)
 
     @rule()
     def go_on_honestly(self) -> None:
         """Ask each device what is due, the same of all."""
         self.go_on([0] * COUNT, [0] * COUNT)
 
-    @rule(kind=st.integers(1, 4), which=choices(COUNT), where=choices(2))
-    def anything(self, kind: int, which: list[int], where: list[int]) -> None:
+    @rule(stage=st.integers(1, 4).map(Stage), which=choices(COUNT), where=choices(2))
+    def anything(self, stage: Stage, which: list[int], where: list[int]) -> None:
         """Ask each device the same kind of thing, whether it is due or not."""
         for device, choice, at in zip(self.names, which, where, strict=True):
-            self._ask_for(kind, device, choice, at)
+            self._ask_for(stage, device, choice, at)
 
-    def _ask_for(self, kind: int, device: int, choice: int, at: int) -> None:
-        if kind == PLACES[Roster]:
+    def _ask_for(self, stage: Stage, device: int, choice: int, at: int) -> None:
+        if stage == Stage.ROSTER:
             self._send_roster(device, choice)
         elif device not in self.told:
             return
-        elif kind == PLACES[Question]:
+        elif stage == Stage.SUM:
             self._send_question(device, choice, at)
-        elif kind == PLACES[Survivors]:
+        elif stage == Stage.SURVIVORS:
             self._send_survivors(device, choice)
         else:
             self._send_unmask(device, choice)
 
     def _send_roster(self, device: int, choice: int) -> None:
         cohort = self.cohorts[choice]
-        leaf = leaf_of(self.table.opening, self.entries[device])
+        leaf = leaf_of(self.table.opening, self.keys[device])
         if leaf not in cohort.leaves:
             return
         wanted = cohort.neighbors(cohort.leaves.index(leaf))
-        places = range(len(cohort.leaves)) if self.TRUST == Trust.LYING else wanted
-        entries = tuple(self.entries[self._member(cohort, place)] for place in sorted(places))
-        numbers = as_numbers(cohort.parameters)
+        places = range(len(cohort.leaves)) if self.TRUST == ServerModel.MALICIOUS else wanted
+        keys = tuple(self.keys[self._member(cohort, place)] for place in sorted(places))
+        numbers = cohort.parameters.numbers
         reply = self.send(
             device,
-            Roster(self.table.opening.session, numbers, cohort.nonce, cohort.leaves, entries),
+            Roster(self.table.opening.session, numbers, cohort.nonce, cohort.leaves, keys),
         )
         if reply is not None:
-            self.deals[device], self.told[device] = decode_as(Deal, reply), cohort
+            self.deals[device], self.told[device] = decode_as(ShareKeys, reply), cohort
 
-    def _turn(self, device: int) -> int:
-        return max(0, self.table.devices[device].memory.due - PLACES[Question]) // IN_TURN
+    def _masked_sum(self, device: int) -> int:
+        return self.table.devices[device].memory.due.masked_sum
 
-    def _place(self, device: int) -> int:
-        leaf = leaf_of(self.table.opening, self.entries[device])
+    def _position(self, device: int) -> int:
+        leaf = leaf_of(self.table.opening, self.keys[device])
         return self.told[device].leaves.index(leaf)
 
     def _send_question(self, device: int, choice: int, at: int) -> None:
@@ -195,16 +204,16 @@ class Server(RuleBasedStateMachine):
         return honest or other == self.colluder
 
     def _ask(self, device: int, alive: frozenset[int], at: int) -> None:
-        cohort, turn = self.told[device], self._turn(device)
-        here, sizes = self._place(device), cohort.parameters
+        cohort, masked_sum = self.told[device], self._masked_sum(device)
+        here, sizes = self._position(device), cohort.parameters
         sealed = tuple(
             self._sealed(self._member(cohort, other), rank(here, other, sizes.cohort, sizes.degree))
             for other in cohort.neighbors(here)
             if other in alive
         )
-        question = Question(
+        sum_request = SumRequest(
             session=self.table.opening.session,
-            turn=turn,
+            masked_sum=masked_sum,
             vector=1,
             nu=1.0,
             mass=0,
@@ -212,14 +221,14 @@ class Server(RuleBasedStateMachine):
             sealed=sealed,
             v=np.full(1, at + 1, "<f4"),
         )
-        self.send(device, question)
+        self.send(device, sum_request)
 
     def _sealed(self, dealer: int, place: int) -> bytes:
         """What a dealer dealt to its neighbor at a place; of the colluder, nothing."""
         if dealer not in self.deals:
             return bytes(SEALED_SIZE)
-        turn = min(self._turn(dealer), 1)
-        return self.deals[dealer].sealed[2 * (place - 1) + turn]
+        masked_sum = min(self._masked_sum(dealer), 1)
+        return self.deals[dealer].sealed[2 * (place - 1) + masked_sum]
 
     def _bitmap(self, device: int, choice: int) -> bytes:
         """Those who were said to be alive, but for one."""
@@ -229,23 +238,25 @@ class Server(RuleBasedStateMachine):
 
     def _send_survivors(self, device: int, choice: int) -> None:
         bitmap = self._bitmap(device, choice)
-        claim = Survivors(self.table.opening.session, self._turn(device), bitmap)
+        claim = SurvivorList(self.table.opening.session, self._masked_sum(device), bitmap)
         reply = self.send(device, claim)
         if reply is not None:
-            statement = agreed_survivors(self.table.devices[device].memory.context, bitmap)
+            statement = survivors_statement(self.table.devices[device].memory.context, bitmap)
             signatures = self.signed.setdefault(statement, {})
-            signatures[self._place(device)] = decode_as(Consent, reply).signature
+            signatures[self._position(device)] = decode_as(SurvivorSignature, reply).signature
 
     def _send_unmask(self, device: int, choice: int) -> None:
         bitmap = self._bitmap(device, choice)
-        statement = agreed_survivors(self.table.devices[device].memory.context, bitmap)
+        statement = survivors_statement(self.table.devices[device].memory.context, bitmap)
         signatures = dict(self.signed.get(statement, {}))
-        leaf = leaf_of(self.table.opening, self.entries[self.colluder])
+        leaf = leaf_of(self.table.opening, self.keys[self.colluder])
         if leaf in self.told[device].leaves:
             forged = sign(self.table.identities[self.colluder], statement)
             signatures[self.told[device].leaves.index(leaf)] = forged
         listed = tuple(sorted(signatures.items()))
-        self.send(device, Unmask(self.table.opening.session, self._turn(device), bitmap, listed))
+        self.send(
+            device, Unmask(self.table.opening.session, self._masked_sum(device), bitmap, listed)
+        )
 
     @rule(data=st.data())
     def replay(self, data: st.DataObject) -> None:
@@ -260,7 +271,7 @@ class Server(RuleBasedStateMachine):
 
 
 class TrustedServer(Server):
-    TRUST = Trust.CURIOUS
+    TRUST = ServerModel.SEMI_HONEST
 
 
 RUNS = int(os.environ.get("RFA_ADVERSARY_RUNS", "1000"))

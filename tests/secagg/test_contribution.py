@@ -12,21 +12,18 @@ from hypothesis import strategies as st
 
 from rfa.secagg.errors import ImplausibleSumError, ParameterError
 from rfa.secagg.fixed_point import (
-    COUNT,
-    MASS,
-    NEAR,
-    SQUARE,
-    WEIGHT,
     Contribution,
     Encoding,
     NotFiniteError,
     as_sent,
     weighs_more,
 )
+from rfa.secagg.statistics import POSITIONS, STATISTICS
 
 ONES = np.ones(3, np.float32)
 CANARY = 123456.789
 UNIT = 2**96
+MASS, SQUARES, WEIGHT, NEAR, COUNT = (POSITIONS[row.name] for row in STATISTICS)
 
 
 def with_canary(value: float) -> Any:
@@ -72,10 +69,10 @@ def test_updates_are_vectors_of_float32(update: Any) -> None:
 
 
 def test_what_a_device_brings_is_in_no_repr() -> None:
-    mine = Contribution(with_canary(1.0), 0.123456, (CANARY,))
-    part = Encoding(2).part(mine, np.empty(0, np.float32), 1e6, bytes(32))
+    contribution = Contribution(with_canary(1.0), 0.123456, (CANARY,))
+    part = Encoding(2).encode(contribution, np.empty(0, np.float32), 1e6, bytes(32))
     secrets = [str(number) for number in (*part.tail, *part.words.tolist()) if number > 9]
-    for text in (repr(mine), str(mine), repr(part), str(part)):
+    for text in (repr(contribution), str(contribution), repr(part), str(part)):
         assert "123456" not in text
         assert not any(secret in text for secret in secrets)
 
@@ -83,7 +80,7 @@ def test_what_a_device_brings_is_in_no_repr() -> None:
 def fine() -> list[int]:
     """The tail of a total of two devices, one of them near."""
     tail = [0] * 5
-    tail[MASS], tail[SQUARE], tail[WEIGHT] = UNIT, UNIT // 2, 2 * UNIT
+    tail[MASS], tail[SQUARES], tail[WEIGHT] = UNIT, UNIT // 2, 2 * UNIT
     tail[NEAR], tail[COUNT] = 1, 2
     return tail
 
@@ -95,7 +92,7 @@ def push_of(length: float) -> Any:
 
 
 def test_a_plausible_total_is_accepted() -> None:
-    total = Encoding(2).total(push_of(-0.9), fine())
+    total = Encoding(2).decode(push_of(-0.9), fine())
     assert total.sum.push == pytest.approx([0, 0, -0.9, 0], abs=1e-9)
     assert (total.sum.mass, total.sum.squares, total.sum.weight) == (1.0, 0.5, 2.0)
 
@@ -103,18 +100,18 @@ def test_a_plausible_total_is_accepted() -> None:
 @pytest.mark.parametrize(
     ("place", "value", "reason"),
     [
-        (COUNT, 0, "the count is 0 of 2"),
-        (COUNT, 3, "the count is 3 of 2"),
-        (COUNT, 2**128 - 1, "the count is -1 of 2"),
-        (MASS, 0, "the mass is 0.0 of"),
-        (MASS, 2**128 - UNIT, "the mass is -1.0 of"),
-        (MASS, 2 * UNIT + UNIT // 2**20, "the mass is 2.00000"),
-        (WEIGHT, 2 * UNIT + UNIT // 2**20, "the weight is 2.00000"),
-        (NEAR, 3, "3 of 2 are near"),
-        (NEAR, 2**128 - 1, "-1 of 2 are near"),
-        (SQUARE, UNIT + UNIT // 2**20, "the squares are 1.00000"),
-        (SQUARE, 0, "the squares are 0"),
-        (SQUARE, 2**128 - 1, "the squares are -"),
+        (COUNT, 0, "the total count is 0, of at most 2"),
+        (COUNT, 3, "the total count is 3, of at most 2"),
+        (COUNT, 2**128 - 1, "the total count is -1, of at most 2"),
+        (MASS, 0, "the total mass is 0.0, of"),
+        (MASS, 2**128 - UNIT, "the total mass is -1.0, of"),
+        (MASS, 2 * UNIT + UNIT // 2**20, "the total mass is 2.00000"),
+        (WEIGHT, 2 * UNIT + UNIT // 2**20, "the total weight is 2.00000"),
+        (NEAR, 3, "the total near is 3, of at most 2"),
+        (NEAR, 2**128 - 1, "the total near is -1, of at most 2"),
+        (SQUARES, UNIT + UNIT // 2**20, "the total squares is 1.00000"),
+        (SQUARES, 0, "the total squares is 0"),
+        (SQUARES, 2**128 - 1, "the total squares is -"),
     ],
 )
 def test_totals_that_no_honest_devices_have_are_refused(
@@ -123,17 +120,17 @@ def test_totals_that_no_honest_devices_have_are_refused(
     tail = fine()
     tail[place] = value
     with pytest.raises(ImplausibleSumError) as caught:
-        Encoding(2).total(push_of(0.5), tail)
+        Encoding(2).decode(push_of(0.5), tail)
     assert reason in str(caught.value)
 
 
 def test_a_push_that_is_longer_than_the_weights_is_refused() -> None:
     tail = fine()
     tail[WEIGHT] = UNIT
-    Encoding(2).total(push_of(1.0), tail)
+    Encoding(2).decode(push_of(1.0), tail)
     for length in (1.00001, -1.00001, 1.9):
         with pytest.raises(ImplausibleSumError, match=r"the push is 1.*long"):
-            Encoding(2).total(push_of(length), tail)
+            Encoding(2).decode(push_of(length), tail)
 
 
 def test_a_point_is_rounded_to_float32() -> None:
@@ -168,12 +165,12 @@ def test_points_that_cannot_travel_are_refused(v: Any) -> None:
 
 
 @given(st.integers(0, 2**97), st.integers(1, 2**117), st.floats(0, 1))
-def test_weights_are_compared_exactly(mass: int, total: int, limit: float) -> None:
-    most = Fraction(limit) * total
+def test_weights_are_compared_exactly(mass: int, total: int, max_share: float) -> None:
+    most = Fraction(max_share) * total
     whole = most.numerator // most.denominator
-    assert not weighs_more(whole, total, limit)
-    assert weighs_more(whole + 1, total, limit)
-    assert weighs_more(mass, total, limit) == (mass > whole)
+    assert not weighs_more(whole, total, max_share)
+    assert weighs_more(whole + 1, total, max_share)
+    assert weighs_more(mass, total, max_share) == (mass > whole)
 
 
 @pytest.mark.parametrize("update", [None, [1.0, 2.0], "abc", 3.0])

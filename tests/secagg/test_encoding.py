@@ -17,22 +17,18 @@ from rfa.secagg import fixed_point as module
 from rfa.secagg.crypto.masks import BLOCK, TAIL, WORD
 from rfa.secagg.errors import ImplausibleSumError, ParameterError
 from rfa.secagg.fixed_point import (
-    COUNT,
     LARGEST_COHORT,
-    MASS,
-    METRICS,
-    NEAR,
-    SQUARE,
-    WEIGHT,
     Contribution,
+    EncodedInput,
     Encoding,
-    Part,
     Total,
 )
+from rfa.secagg.statistics import POSITIONS, STATISTICS
 
 COHORTS = [1, 2, 3, 100, 2**20, LARGEST_COHORT]
 ZERO = np.empty(0, np.float32)
 UNIT = 2**96
+MASS, SQUARES, WEIGHT, NEAR, COUNT = (POSITIONS[row.name] for row in STATISTICS)
 KEY = bytes(range(32))
 RING = 2**32
 
@@ -49,7 +45,7 @@ def key_of(index: int) -> bytes:
     return index.to_bytes(32, "big")
 
 
-def add(parts: list[Part]) -> tuple[NDArray[np.uint32], list[int]]:
+def add(parts: list[EncodedInput]) -> tuple[NDArray[np.uint32], list[int]]:
     words = np.zeros(len(parts[0].words), WORD)
     for part in parts:
         words += part.words
@@ -57,8 +53,8 @@ def add(parts: list[Part]) -> tuple[NDArray[np.uint32], list[int]]:
     return words, [sum(column) % TAIL for column in columns]
 
 
-def total_of(parts: list[Part]) -> Total:
-    return Encoding(len(parts)).total(*add(parts))
+def total_of(parts: list[EncodedInput]) -> Total:
+    return Encoding(len(parts)).decode(*add(parts))
 
 
 def root(value: Fraction) -> Fraction:
@@ -72,10 +68,10 @@ def steps_of(update: Floats32, v: Floats32) -> list[Fraction]:
     return [Fraction(float(w)) - Fraction(float(a)) for w, a in zip(update, at, strict=True)]
 
 
-def exact_push(mine: Contribution, v: Floats32, nu: float) -> list[Fraction]:
-    steps = steps_of(mine.update, v)
-    reach = max(Fraction(nu), root(sum((step * step for step in steps), Fraction(0))))
-    return [Fraction(mine.weight) * step / reach for step in steps]
+def exact_push(contribution: Contribution, v: Floats32, nu: float) -> list[Fraction]:
+    queries = steps_of(contribution.update, v)
+    reach = max(Fraction(nu), root(sum((step * step for step in queries), Fraction(0))))
+    return [Fraction(contribution.weight) * step / reach for step in queries]
 
 
 @pytest.mark.parametrize("draw", [0, RING - 1])
@@ -90,9 +86,9 @@ def test_no_total_can_wrap_around(cohort: int, draw: int, monkeypatch: pytest.Mo
     code = Encoding(cohort)
     for size in (1e-45, 1e-3, 1.0, 3.0, 3.4e38):
         for sign in (-1, 1):
-            mine = Contribution(floats(0, sign * size, 0))
+            contribution = Contribution(floats(0, sign * size, 0))
             for nu in (1e-6, float(np.float32(size)), 1e38):
-                words = signed(code.part(mine, ZERO, nu, KEY).words)
+                words = signed(code.encode(contribution, ZERO, nu, KEY).words)
                 sums = [cohort * word for word in words]
                 assert max(map(abs, words)) <= code.scale + 1
                 assert all(-RING // 2 < value < RING // 2 for value in sums)
@@ -109,8 +105,8 @@ def test_the_scale_is_the_largest_that_is_safe(cohort: int) -> None:
 @pytest.mark.parametrize("cohort", [1, 2, 3, 100])
 def test_the_largest_total_is_decoded(cohort: int, sign: int) -> None:
     code = Encoding(cohort)
-    mine = Contribution(floats(sign * 1e20, 0))
-    parts = [code.part(mine, ZERO, 1.0, key_of(index)) for index in range(cohort)]
+    contribution = Contribution(floats(sign * 1e20, 0))
+    parts = [code.encode(contribution, ZERO, 1.0, key_of(index)) for index in range(cohort)]
     total = total_of(parts)
     assert total.sum.push.tolist() == [sign * cohort, 0]
     assert (total.sum.count, total.sum.weight, total.sum.near) == (cohort, cohort, 0)
@@ -118,17 +114,17 @@ def test_the_largest_total_is_decoded(cohort: int, sign: int) -> None:
 
 def test_a_mass_below_all_digits_ends_the_step() -> None:
     """All updates 2^96 times farther than nu: the step would divide by zero."""
-    part = Encoding(1).part(Contribution(floats(3e38)), ZERO, 1.0, KEY)
+    part = Encoding(1).encode(Contribution(floats(3e38)), ZERO, 1.0, KEY)
     assert part.tail[MASS] == 0
-    with pytest.raises(ImplausibleSumError, match="the mass is 0"):
+    with pytest.raises(ImplausibleSumError, match="the total mass is 0"):
         total_of([part])
 
 
 def test_a_liar_that_takes_the_weight_away_is_noticed() -> None:
-    """A mean would divide by zero, even where the mass is as small as the slack."""
-    part = Encoding(1).part(Contribution(floats(1e20)), ZERO, 1.0, KEY)
+    """A mean would divide by zero, even where the total mass is as small as the slack."""
+    part = Encoding(1).encode(Contribution(floats(1e20)), ZERO, 1.0, KEY)
     part.tail[WEIGHT] = 0
-    with pytest.raises(ImplausibleSumError, match="the weight is 0"):
+    with pytest.raises(ImplausibleSumError, match="the total weight is 0"):
         total_of([part])
 
 
@@ -145,57 +141,57 @@ radii = st.sampled_from([1e-6, 1e-3, 0.1, 1.0, 50.0, 1e30, 1e300])
 
 
 @st.composite
-def questions(draw: st.DrawFn) -> tuple[list[Contribution], Floats32, float]:
+def sum_requests(draw: st.DrawFn) -> tuple[list[Contribution], Floats32, float]:
     """Devices with duplicates among them, a point that may be one of them, and a radius."""
     dim, count = draw(st.integers(1, 5)), draw(st.integers(1, 6))
     vectors = st.lists(numbers, min_size=dim, max_size=dim)
     rows = draw(st.lists(vectors, min_size=count, max_size=count))
     rows[-1] = draw(st.sampled_from(rows))
-    mine = [Contribution(floats(*row), draw(weights)) for row in rows]
+    contribution = [Contribution(floats(*row), draw(weights)) for row in rows]
     v = draw(st.sampled_from([[], *rows, draw(vectors)]))
-    return mine, floats(*v), draw(radii)
+    return contribution, floats(*v), draw(radii)
 
 
-@given(questions(), st.binary(min_size=32, max_size=32))
+@given(sum_requests(), st.binary(min_size=32, max_size=32))
 def test_each_word_is_off_by_less_than_a_unit(
     asked: tuple[list[Contribution], Floats32, float], key: bytes
 ) -> None:
-    mine, v, nu = asked
+    contribution, v, nu = asked
     code = Encoding(100)
-    words = signed(code.part(mine[0], v, nu, key).words)
-    for word, push in zip(words, exact_push(mine[0], v, nu), strict=True):
+    words = signed(code.encode(contribution[0], v, nu, key).words)
+    for word, push in zip(words, exact_push(contribution[0], v, nu), strict=True):
         assert abs(word - code.scale * push) < 1
         assert word == 0 or word * push > 0 or abs(code.scale * push) < 1
 
 
-@given(questions())
+@given(sum_requests())
 def test_totals_are_those_of_the_devices(
     asked: tuple[list[Contribution], Floats32, float],
 ) -> None:
-    mine, v, nu = asked
-    cohort = len(mine)
+    contribution, v, nu = asked
+    cohort = len(contribution)
     code = Encoding(cohort)
     masses: list[Fraction] = []
     near = 0
-    for one in mine:
+    for one in contribution:
         square = sum((step * step for step in steps_of(one.update, v)), Fraction(0))
         reach = 2 * Fraction(nu)
         assume(not 0 < abs(square / reach**2 - 1) < 1e-12)
         near += square <= reach**2
         masses.append(Fraction(one.weight) * min(1, Fraction(nu) / max(root(square), Fraction(nu))))
     assume(sum(masses) > Fraction(2 * cohort, UNIT))
-    total = total_of([code.part(one, v, nu, key_of(i)) for i, one in enumerate(mine)])
+    total = total_of([code.encode(one, v, nu, key_of(i)) for i, one in enumerate(contribution)])
     slack = Fraction(1, 2**43)
     assert (total.sum.count, total.sum.near) == (cohort, near)
     assert total.mass / UNIT == total.sum.mass
-    weight = float(sum(Fraction(one.weight) for one in mine))
+    weight = float(sum(Fraction(one.weight) for one in contribution))
     assert total.sum.weight == pytest.approx(weight, rel=1e-15, abs=cohort * 2.0**-96)
     low = sum(masses) * (1 - slack) - Fraction(cohort, UNIT)
     assert low <= Fraction(total.mass, UNIT) <= sum(masses)
     squares = sum(mass * mass for mass in masses)
     high = squares * (1 + 2 * slack) + Fraction(cohort, UNIT)
     assert squares <= Fraction(total.sum.squares) <= high
-    pushes = [exact_push(one, v, nu) for one in mine]
+    pushes = [exact_push(one, v, nu) for one in contribution]
     for found, column in zip(total.sum.push, zip(*pushes, strict=True), strict=True):
         assert abs(Fraction(float(found)) - sum(column)) <= Fraction(cohort, code.scale)
 
@@ -214,21 +210,21 @@ def test_no_draw_rounds_by_more_than_a_unit(
     code = Encoding(cohort)
     for update in (floats(3, -4, 0, 1e-3), floats(-1, 1, 0.1, 7), floats(0, 0, 0, -2)):
         for nu in (1e-3, 1.0, 100.0):
-            mine = Contribution(update, 0.7)
-            words = signed(code.part(mine, ZERO, nu, KEY).words)
-            for word, push in zip(words, exact_push(mine, ZERO, nu), strict=True):
+            contribution = Contribution(update, 0.7)
+            words = signed(code.encode(contribution, ZERO, nu, KEY).words)
+            for word, push in zip(words, exact_push(contribution, ZERO, nu), strict=True):
                 assert abs(word - code.scale * push) <= 1 + Fraction(code.scale, 2**51)
 
 
 def test_an_update_at_twice_the_radius_is_near() -> None:
-    mine = Contribution(floats(6, -8))
+    contribution = Contribution(floats(6, -8))
     for nu, near in ((np.nextafter(5.0, 0), 0), (5.0, 1), (np.nextafter(5.0, 6), 1)):
-        assert Encoding(3).part(mine, ZERO, float(nu), KEY).tail[NEAR] == near
+        assert Encoding(3).encode(contribution, ZERO, float(nu), KEY).tail[NEAR] == near
 
 
 def test_blocks_are_rounded_independently() -> None:
     update = np.ones(2 * BLOCK, np.float32)
-    words = Encoding(50).part(Contribution(update), ZERO, 1.0, KEY).words
+    words = Encoding(50).encode(Contribution(update), ZERO, 1.0, KEY).words
     assert len(set(words.tolist())) == 2
     up = float((words > words.min()).mean())
     alike = float((words[:BLOCK] == words[BLOCK:]).mean())
@@ -238,10 +234,12 @@ def test_blocks_are_rounded_independently() -> None:
 def test_rounding_is_right_on_average() -> None:
     """Within 5 standard errors over 3000 rounding keys, for each coordinate."""
     code, trials = Encoding(7), 3000
-    mine = Contribution(np.random.default_rng(1).standard_normal(12).astype(np.float32), 0.7)
-    exact = [float(code.scale * push % 1) for push in exact_push(mine, ZERO, 2.0)]
-    floors = [math.floor(code.scale * push) for push in exact_push(mine, ZERO, 2.0)]
-    drawn = [signed(code.part(mine, ZERO, 2.0, key_of(i)).words) for i in range(trials)]
+    contribution = Contribution(
+        np.random.default_rng(1).standard_normal(12).astype(np.float32), 0.7
+    )
+    exact = [float(code.scale * push % 1) for push in exact_push(contribution, ZERO, 2.0)]
+    floors = [math.floor(code.scale * push) for push in exact_push(contribution, ZERO, 2.0)]
+    drawn = [signed(code.encode(contribution, ZERO, 2.0, key_of(i)).words) for i in range(trials)]
     above = np.array(drawn) - np.array(floors)
     assert set(above.flat) == {0, 1}
     for share, found in zip(exact, above.mean(axis=0), strict=True):
@@ -252,7 +250,7 @@ def test_the_error_of_a_total_is_as_stated() -> None:
     cohort, dim = 12, 20_000
     code, rng = Encoding(cohort), np.random.default_rng(2)
     updates = rng.standard_normal((cohort, dim)).astype(np.float32)
-    parts = [code.part(Contribution(w), ZERO, 1.0, key_of(i)) for i, w in enumerate(updates)]
+    parts = [code.encode(Contribution(w), ZERO, 1.0, key_of(i)) for i, w in enumerate(updates)]
     wide = updates.astype(np.float64)
     exact = (wide / np.linalg.norm(wide, axis=1)[:, None]).sum(axis=0)
     error = total_of(parts).sum.push - exact
@@ -264,23 +262,23 @@ def test_the_error_of_a_total_is_as_stated() -> None:
 
 @given(weights, st.sampled_from([1e-3, 1.0, 1e6]))
 def test_within_the_radius_mass_is_rounded_down_and_squares_up(weight: float, nu: float) -> None:
-    tail = Encoding(3).part(Contribution(floats(0, nu / 2), weight), ZERO, nu, KEY).tail
+    tail = Encoding(3).encode(Contribution(floats(0, nu / 2), weight), ZERO, nu, KEY).tail
     exact = Fraction(weight)
     assert exact * (1 - Fraction(1, 2**43)) - Fraction(1, UNIT) <= Fraction(tail[MASS], UNIT)
     assert Fraction(tail[MASS], UNIT) < exact
-    assert exact**2 < Fraction(tail[SQUARE], UNIT)
-    assert Fraction(tail[SQUARE], UNIT) <= exact**2 * (1 + Fraction(1, 2**42)) + Fraction(1, UNIT)
+    assert exact**2 < Fraction(tail[SQUARES], UNIT)
+    assert Fraction(tail[SQUARES], UNIT) <= exact**2 * (1 + Fraction(1, 2**42)) + Fraction(1, UNIT)
     assert Fraction(tail[WEIGHT], UNIT) <= exact < Fraction(tail[WEIGHT] + 1, UNIT)
-    assert (tail[NEAR], tail[COUNT], len(tail)) == (1, 1, METRICS)
+    assert (tail[NEAR], tail[COUNT], len(tail)) == (1, 1, len(STATISTICS))
 
 
 @given(weights, st.floats(1e-6, 4.9))
 def test_beyond_the_radius_mass_is_rounded_down_and_squares_up(weight: float, nu: float) -> None:
     """The distance is 5."""
-    tail = Encoding(3).part(Contribution(floats(3, -4), weight), ZERO, nu, KEY).tail
+    tail = Encoding(3).encode(Contribution(floats(3, -4), weight), ZERO, nu, KEY).tail
     exact = Fraction(weight) * Fraction(nu) / 5
     assert Fraction(tail[MASS], UNIT) <= exact
-    assert Fraction(tail[SQUARE], UNIT) >= exact**2
+    assert Fraction(tail[SQUARES], UNIT) >= exact**2
     assert tail[NEAR] == (2 * nu >= 5)
 
 
@@ -290,29 +288,29 @@ METRIC = st.floats(-(2.0**32), 2.0**32)
 @given(st.lists(st.tuples(METRIC, METRIC), min_size=1, max_size=5))
 def test_metrics_may_be_negative_and_fractional(rows: list[tuple[float, float]]) -> None:
     code = Encoding(len(rows))
-    parts = [code.part(Contribution(floats(1), 1, row), ZERO, 1.0, KEY) for row in rows]
+    parts = [code.encode(Contribution(floats(1), 1, row), ZERO, 1.0, KEY) for row in rows]
     for found, column in zip(total_of(parts).metrics, zip(*rows, strict=True), strict=True):
         exact = sum(map(Fraction, column))
         assert abs(Fraction(found) - exact) <= Fraction(len(rows), 2**65) + abs(exact) / 2**52
 
 
 @settings(max_examples=60)
-@given(questions())
+@given(sum_requests())
 def test_zero_may_travel_as_an_empty_vector(
     asked: tuple[list[Contribution], Floats32, float],
 ) -> None:
-    mine, _, nu = asked
+    contribution, _, nu = asked
     code = Encoding(5)
-    empty = code.part(mine[0], ZERO, nu, KEY)
-    explicit = code.part(mine[0], np.zeros_like(mine[0].update), nu, KEY)
+    empty = code.encode(contribution[0], ZERO, nu, KEY)
+    explicit = code.encode(contribution[0], np.zeros_like(contribution[0].update), nu, KEY)
     assert empty.words.tolist() == explicit.words.tolist()
     assert empty.tail == explicit.tail
 
 
 def test_a_phase_without_vectors_has_the_same_scalars() -> None:
-    code, mine = Encoding(4), Contribution(floats(3, 4), 0.25, (1.5,))
-    whole = code.part(mine, floats(1, 1), 0.5, KEY)
-    scalars = code.part(mine, floats(1, 1), 0.5, KEY, vector=False)
+    code, contribution = Encoding(4), Contribution(floats(3, 4), 0.25, (1.5,))
+    whole = code.encode(contribution, floats(1, 1), 0.5, KEY)
+    scalars = code.encode(contribution, floats(1, 1), 0.5, KEY, vector=False)
     assert (len(whole.words), len(scalars.words)) == (2, 0)
     assert scalars.tail == whole.tail
 
@@ -323,6 +321,6 @@ def test_long_vectors_are_as_short_ones(dim: int, seed: int) -> None:
     """Blocks follow on each other: every word is within a unit of its push."""
     update = np.random.default_rng(seed).standard_normal(dim).astype(np.float32)
     v, code = np.roll(update, 1), Encoding(50)
-    words = code.part(Contribution(update), v, 1.0, KEY).words.view(np.int32)
+    words = code.encode(Contribution(update), v, 1.0, KEY).words.view(np.int32)
     step = update.astype(np.float64) - v
     assert np.abs(words - code.scale * step / np.linalg.norm(step)).max() < 1

@@ -19,7 +19,7 @@ from rfa.secagg.device.memory import Memory
 from rfa.secagg.device.profile import Identity, Profile
 from rfa.secagg.fixed_point import Contribution, Encoding
 from rfa.secagg.messages import round as messages
-from rfa.secagg.messages.round import Open
+from rfa.secagg.messages.round import OpenRound
 from tests.secagg.samples import SAMPLES
 
 FOLDER = Path(errors.__file__).parent
@@ -70,8 +70,35 @@ def faults(tree: ast.AST) -> Iterator[str]:
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
 def test_sources_hold_nothing_that_is_unsafe(path: Path) -> None:
-    allowed = {"use of .stdout"} if path.name == "workers.py" else set[str]()  # their pipes
-    assert not set(faults(ast.parse(path.read_text("utf-8")))) - allowed
+    assert not set(faults(ast.parse(path.read_text("utf-8"))))
+
+
+SEAM = {"rfa._checks", "rfa._types", "rfa.errors", "rfa.oracle"}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
+def test_sources_import_nothing_of_rfa_but_the_seam(path: Path) -> None:
+    nodes = ast.walk(ast.parse(path.read_text("utf-8")))
+    modules = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
+    ours = {module for module in modules if module.partition(".")[0] == "rfa"}
+    assert {module for module in ours if not module.startswith("rfa.secagg")} <= SEAM
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
+def test_digests_and_keys_are_made_in_the_transcript_only(path: Path) -> None:
+    """So that all labels are in one place, and no two are the same."""
+    tree = ast.parse(path.read_text("utf-8"))
+    made = [
+        call.args
+        for call in ast.walk(tree)
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") in {"digest", "derive_key"}
+    ]
+    if path.name != "transcript.py":
+        assert not made
+        assert not {"hashlib", "HKDF"} & {getattr(node, "id", "") for node in ast.walk(tree)}
+        return
+    labels = [arg.value for args in made for arg in args[:2] if isinstance(arg, ast.Constant)]
+    assert len(made) == len(labels) == len(set(labels)) == 14
 
 
 def test_all_sources_are_looked_at() -> None:
@@ -123,11 +150,11 @@ def drawn_tree() -> list[tuple[str, str]]:
 def test_the_errors_are_those_that_are_drawn() -> None:
     """Each with its parent, in the same order; other parents are of other trees."""
     classes = [one for _, one in inspect.getmembers(errors, inspect.isclass)]
-    mine = [one for one in classes if one.__module__ == errors.__name__]
-    mine.sort(key=lambda one: inspect.getsourcelines(one)[1])
-    assert [(one.__name__, one.__bases__[0].__name__) for one in mine] == drawn_tree()
-    assert len(mine) == len(set(drawn_tree())) > 25
-    assert all(issubclass(one, errors.SecAggError) for one in mine)
+    contribution = [one for one in classes if one.__module__ == errors.__name__]
+    contribution.sort(key=lambda one: inspect.getsourcelines(one)[1])
+    assert [(one.__name__, one.__bases__[0].__name__) for one in contribution] == drawn_tree()
+    assert len(contribution) == len(set(drawn_tree())) > 25
+    assert all(issubclass(one, errors.SecAggError) for one in contribution)
 
 
 def test_every_error_says_what_it_is() -> None:
@@ -162,16 +189,26 @@ def canary_of(value: Any) -> Any:
 
 
 SECRET = {
-    "Deal": {"sealed"},
-    "Question": {"sealed", "v"},
-    "Masked": {"tail", "words"},
-    "Opened": {"shares"},
+    "ShareKeys": {"sealed"},
+    "SumRequest": {"sealed", "v"},
+    "MaskedInput": {"tail", "words"},
+    "UnmaskShares": {"shares"},
     "Memory": {"sealing", "masks", "seeds", "rounding", "incoming", "shares", "reply"},
 }
 """The fields that no repr shows."""
 PUBLIC = {
-    *("session", "round", "steps", "dim", "metrics", "limit", "trust", "entry", "parameters"),
-    *("nonce", "leaves", "entries", "commitments", "turn", "vector", "nu", "mass", "alive"),
+    *(
+        "session",
+        "round",
+        "queries",
+        "dim",
+        "metrics",
+        "max_share",
+        "server_model",
+        "keys",
+        "parameters",
+    ),
+    *("nonce", "leaves", "commitments", "masked_sum", "vector", "nu", "mass", "alive"),
     "survivors",
     *("signature", "signatures", "device", "due", "opening", "advert", "roster", "context"),
     *("asked", "signed", "request"),
@@ -194,19 +231,21 @@ def test_the_canary_is_seen_where_it_is_shown() -> None:
         assert shows(repr(shown))
     assert shows(repr(WORDS.view("<f4")))
     assert shows(repr(WORDS.view("<f4").tolist()))
-    assert shows(repr(messages.Consent(bytes(16), 1, CANARY * 2)))
+    assert shows(repr(messages.SurvivorSignature(bytes(16), 1, CANARY * 2)))
 
 
 def test_no_device_shows_its_secrets() -> None:
-    mine = Contribution(WORDS.view("<f4").copy(), 0.5, (12345.678,))
+    contribution = Contribution(WORDS.view("<f4").copy(), 0.5, (12345.678,))
     identity = Identity(CANARY, {1: bytes(32)})
     profile = Profile(1, identity=identity)
-    device = Device(mine, profile, rounding=CANARY, entropy=lambda size: (CANARY * 3)[:size])
-    device.receive(Open(bytes(16), 1, 1, 8, 1, 0.0, 1).encode())
-    part = Encoding(3).part(mine, np.zeros(0, np.float32), 1.0, CANARY)
+    device = Device(
+        contribution, profile, rounding=CANARY, entropy=lambda size: (CANARY * 3)[:size]
+    )
+    device.receive(OpenRound(bytes(16), 1, 1, 8, 1, 0.0, 1).encode())
+    part = Encoding(3).encode(contribution, np.zeros(0, np.float32), 1.0, CANARY)
     assert device.memory.masks == (CANARY,)
     secrets = [str(value) for value in (*part.tail, *part.words.tolist()) if value > 9999]
-    for one in (device, device.memory, identity, profile, mine, part):
+    for one in (device, device.memory, identity, profile, contribution, part):
         for text in (repr(one), str(one), f"{one}"):
             assert not shows(text)
             assert "12345" not in text

@@ -26,8 +26,8 @@ from rfa.secagg.device.machine import Device
 from rfa.secagg.device.profile import Profile
 from rfa.secagg.errors import LowOrderPointError
 from rfa.secagg.fixed_point import Contribution
-from rfa.secagg.messages.round import Open
-from rfa.secagg.transcript import derive_key, digest, number
+from rfa.secagg.messages.round import OpenRound
+from rfa.secagg.transcript import derive_key, digest
 
 FIELD = 2**255 - 19
 LOW = [
@@ -99,9 +99,9 @@ def test_agreement_is_that_of_the_standard() -> None:
 
 @given(secrets, secrets)
 def test_agreement_is_symmetric(one: bytes, other: bytes) -> None:
-    (mine,) = agree(one, [public_of(other)])
-    assert agree(other, [public_of(one), public_of(b"\5" * 32)])[0] == mine
-    assert len(mine) == 32
+    (contribution,) = agree(one, [public_of(other)])
+    assert agree(other, [public_of(one), public_of(b"\5" * 32)])[0] == contribution
+    assert len(contribution) == 32
 
 
 KEY, BOUND, PLAIN = bytes(range(32)), b"bound to", bytes(range(66))
@@ -123,7 +123,10 @@ def test_a_seal_does_not_open_with_another_key_binding_or_turn() -> None:
     assert all(
         unseal(KEY, 3, SEALED, bound) is None for bound in [*flips(BOUND), b"", BOUND + b"!"]
     )
-    assert all(unseal(KEY, turn, SEALED, BOUND) is None for turn in (0, 1, 2, 4, 259, 2**32 + 3))
+    assert all(
+        unseal(KEY, masked_sum, SEALED, BOUND) is None
+        for masked_sum in (0, 1, 2, 4, 259, 2**32 + 3)
+    )
 
 
 def test_a_seal_of_another_length_does_not_open() -> None:
@@ -132,7 +135,7 @@ def test_a_seal_of_another_length_does_not_open() -> None:
 
 
 def test_turns_are_sealed_differently() -> None:
-    assert len({seal(KEY, turn, PLAIN, BOUND)[:66] for turn in range(300)}) == 300
+    assert len({seal(KEY, masked_sum, PLAIN, BOUND)[:66] for masked_sum in range(300)}) == 300
 
 
 IDENTITY = b"\x0b" * 32
@@ -155,6 +158,11 @@ def test_garbage_is_no_signature_and_no_identity(size: int) -> None:
     assert not is_signed(b"\xa5" * size, b"a statement", sign(IDENTITY, b"a statement"))
 
 
+def framed(size: int) -> bytes:
+    """How the length of a part is written before it."""
+    return size.to_bytes(8, "big")
+
+
 PARTS = [
     (),
     (b"",),
@@ -167,10 +175,10 @@ PARTS = [
     (b"b", b"a"),
     (b"a\0",),
     (b"\0a",),
-    (number(1) + b"a",),
-    (number(0),),
+    (framed(1) + b"a",),
+    (framed(0),),
 ]
-LABELS = [b"", b"a", b"b", b"ab", number(1) + b"a"]
+LABELS = [b"", b"a", b"b", b"ab", framed(1) + b"a"]
 
 
 def test_digests_differ_by_label_part_and_boundary() -> None:
@@ -214,11 +222,11 @@ def test_a_view_has_the_digest_of_its_bytes(data: bytes) -> None:
 
 
 def test_no_key_comes_twice_in_1000_sessions() -> None:
-    """Sealing keys, mask keys and seeds, of every turn, and the keys of rounding."""
-    mine, seen = Contribution(np.ones(1, np.float32)), list[bytes]()
+    """Sealing keys, mask keys and seeds, of every masked sum, and the keys of rounding."""
+    contribution, seen = Contribution(np.ones(1, np.float32)), list[bytes]()
     for session in range(1000):
-        device = Device(mine, Profile(1))
-        device.receive(Open(os.urandom(16), session + 1, 2, 1, 0, 0.0, 1).encode())
+        device = Device(contribution, Profile(1))
+        device.receive(OpenRound(os.urandom(16), session + 1, 2, 1, 0, 0.0, 1).encode())
         memory = device.memory
         seen += [memory.sealing, *memory.masks, *memory.seeds, memory.rounding]
     assert len(seen) == 6 * 1000

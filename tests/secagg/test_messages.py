@@ -20,6 +20,7 @@ from rfa.secagg.errors import (
     UnknownVersionError,
 )
 from rfa.secagg.messages import round as m
+from rfa.secagg.messages.stages import Moment, Stage
 from tests.secagg.samples import KINDS, SAMPLES, SESSION, same
 
 HEAD = b"rfa\x01"
@@ -138,7 +139,8 @@ def test_numbers_are_finite_and_zero_is_positive(real: str) -> None:
     with pytest.raises(NotCanonicalError, match="a number must be finite"):
         m.decode(data[:-9] + bytes.fromhex(real) + data[-1:])
     assert (
-        m.Open(SESSION, 1, 1, 1, 0, -0.0, 1).encode() == m.Open(SESSION, 1, 1, 1, 0, 0, 1).encode()
+        m.OpenRound(SESSION, 1, 1, 1, 0, -0.0, 1).encode()
+        == m.OpenRound(SESSION, 1, 1, 1, 0, 0, 1).encode()
     )
 
 
@@ -149,14 +151,14 @@ def test_a_message_is_of_a_session(size: int) -> None:
 
 
 COUNTED = {
-    "Advertise": bytes(8 + 32),
+    "AdvertiseKeys": bytes(8 + 32),
     "Roster": bytes(26 + 16),
-    "Deal": b"",
-    "Question": bytes(4 + 1 + 8 + 16),
-    "Masked": bytes(4),
-    "Survivors": bytes(4),
+    "ShareKeys": b"",
+    "SumRequest": bytes(4 + 1 + 8 + 16),
+    "MaskedInput": bytes(4),
+    "SurvivorList": bytes(4),
     "Unmask": bytes(4),
-    "Opened": bytes(4),
+    "UnmaskShares": bytes(4),
 }
 """What comes before the first count of a message."""
 
@@ -178,7 +180,9 @@ def test_a_count_beyond_the_message_is_refused_before_anything_is_allocated(
     assert peak < 50_000
 
 
-@pytest.mark.parametrize(("kind", "size"), [("Question", 4 + 1 + 8 + 16 + 4 + 4), ("Masked", 8)])
+@pytest.mark.parametrize(
+    ("kind", "size"), [("SumRequest", 4 + 1 + 8 + 16 + 4 + 4), ("MaskedInput", 8)]
+)
 def test_a_vector_beyond_the_message_is_refused(kind: str, size: int) -> None:
     data = HEAD + bytes([getattr(m, kind).KIND]) + SESSION + bytes(size) + b"\xff" * 4 + bytes(96)
     with pytest.raises(TruncatedError, match="4294967295 entries of 4 bytes do not fit"):
@@ -186,15 +190,15 @@ def test_a_vector_beyond_the_message_is_refused(kind: str, size: int) -> None:
 
 
 def test_lists_have_their_caps() -> None:
-    """More turns, metrics or neighbors than there may be, though the bytes are all there."""
-    turns, around, tail = (bytes(32),) * 257, (bytes(33),) * ((1 << 14) + 1), (0,) * 265
+    """More masked sums, metrics or neighbors than there may be, though the bytes are all there."""
+    masked_sums, around, tail = (bytes(32),) * 257, (bytes(33),) * ((1 << 14) + 1), (0,) * 265
     for message in (
-        m.Advertise(SESSION, (1, bytes(32), turns, b"")),
-        m.Advertise(SESSION, (1, bytes(32), (), bytes(65))),
-        m.Deal(SESSION, turns, ()),
-        m.Masked(SESSION, 1, tail, np.zeros(0, "<u4")),
-        m.Opened(SESSION, 1, around),
-        m.Survivors(SESSION, 1, bytes((1 << 17) + 1)),
+        m.AdvertiseKeys(SESSION, m.DeviceKeys(1, bytes(32), masked_sums)),
+        m.AdvertiseKeys(SESSION, m.DeviceKeys(1, bytes(32), (), bytes(65))),
+        m.ShareKeys(SESSION, masked_sums, ()),
+        m.MaskedInput(SESSION, 1, tail, np.zeros(0, "<u4")),
+        m.UnmaskShares(SESSION, 1, around),
+        m.SurvivorList(SESSION, 1, bytes((1 << 17) + 1)),
     ):
         with pytest.raises(OversizedError, match="is longer than"):
             m.decode(message.encode())
@@ -236,7 +240,7 @@ some = st.binary(max_size=20)
 memories = st.builds(
     Memory,
     round=st.integers(0, 2**64 - 1),
-    due=st.integers(0, 2**32 - 1),
+    due=st.integers(0, 2**32 - 1).map(Moment.numbered),
     opening=some,
     advert=some,
     roster=some,
@@ -264,7 +268,9 @@ def test_a_memory_is_read_as_it_was_written(memory: Memory) -> None:
 
 
 def test_a_damaged_memory_is_refused() -> None:
-    data = Memory(round=3, due=4, opening=b"opening", masks=(bytes(range(32)),)).encode()
+    data = Memory(
+        round=3, due=Moment(0, Stage.UNMASK), opening=b"opening", masks=(bytes(range(32)),)
+    ).encode()
     damaged = [data[:size] for size in range(len(data))] + [data + b"\0", b"\0" + data]
     for bit in range(8 * len(data)):
         value = int.from_bytes(data, "big") ^ (1 << bit)

@@ -15,10 +15,11 @@ from rfa.secagg.device.profile import Profile
 from rfa.secagg.errors import ParameterError
 from rfa.secagg.oracle import open_round
 from rfa.secagg.security import odds
-from rfa.secagg.security.parameters import LARGEST_COHORT, Parameters, Terms, Trust, derive
+from rfa.secagg.security.parameters import LARGEST_COHORT, Parameters, ServerModel, derive
 from rfa.secagg.security.policy import Policy
+from rfa.secagg.security.terms import Terms
 
-CURIOUS, LYING = Trust.CURIOUS, Trust.LYING
+SEMI_HONEST, MALICIOUS = ServerModel.SEMI_HONEST, ServerModel.MALICIOUS
 
 
 @pytest.mark.parametrize(
@@ -27,12 +28,12 @@ CURIOUS, LYING = Trust.CURIOUS, Trust.LYING
 def test_large_cohorts_need_few_neighbors(
     cohort: int, marked: int, expected: tuple[int, int]
 ) -> None:
-    found = derive(cohort, colluders=marked, dropouts=marked, statistical=True)
+    found = derive(cohort, num_colluders=marked, num_dropouts=marked)
     assert (found.degree, found.threshold) == expected
     assert found.statistical
     assert odds.exposed(cohort, marked, marked, *expected) <= 2.0**-40
     assert odds.blocked(cohort, marked, *expected) <= 2.0**-30
-    certain = derive(cohort, colluders=marked, dropouts=marked)
+    certain = derive(cohort, num_colluders=marked, num_dropouts=marked, failure_bits=None)
     assert certain.degree >= 2 * marked + 1 > found.degree
 
 
@@ -40,15 +41,15 @@ def is_safe(found: Parameters) -> bool:
     """The inequalities of certain parameters, as the design states them."""
     n, c, f, k, t = (
         found.cohort,
-        found.colluders,
-        found.dropouts,
+        found.num_colluders,
+        found.num_dropouts,
         found.degree,
         found.threshold,
     )
-    curious = k > c + f and t > c and k - f >= t and n - f - c >= found.honest >= 3
+    semi_honest = k > c + f and t > c and k - f >= t and n - f - c >= found.min_honest >= 3
     shape = k == n - 1 or (k < n - 1 and k % 2 == 0)
-    lying = 2 * t > k + c and found.quorum <= n - f and 2 * found.quorum - n > c
-    return curious and shape and (found.trust == CURIOUS or lying)
+    malicious = 2 * t > k + c and found.quorum <= n - f and 2 * found.quorum - n > c
+    return semi_honest and shape and (found.server_model == SEMI_HONEST or malicious)
 
 
 @given(
@@ -56,38 +57,44 @@ def is_safe(found: Parameters) -> bool:
     st.integers(0, 30),
     st.integers(0, 30),
     st.sampled_from([None, 3, 4, 10]),
-    st.sampled_from(Trust),
+    st.sampled_from(ServerModel),
 )
 def test_certain_parameters_are_safe_or_refused(
-    n: int, c: int, f: int, h: int | None, trust: Trust
+    n: int, c: int, f: int, h: int | None, server_model: ServerModel
 ) -> None:
-    enough = n > (c + 2 * f + 1 if trust == LYING else max(2, c + 1) + f)
+    enough = n > (c + 2 * f + 1 if server_model == MALICIOUS else max(2, c + 1) + f)
     wanted = max(3, n // 4) if h is None else h
     try:
-        found = derive(n, colluders=c, dropouts=f, honest=h, trust=trust)
+        found = derive(n, num_colluders=c, num_dropouts=f, min_honest=h, server_model=server_model)
     except ParameterError as error:
         assert not (enough and n - f - c >= wanted and n > 2)
         told = str(error)
         assert "ask more devices" in told or "must be at least h" in told
     else:
         assert is_safe(found)
-        assert (found.cohort, found.colluders, found.dropouts) == (n, c, f)
-        assert (found.honest, found.trust, found.statistical) == (wanted, trust, False)
+        assert (found.cohort, found.num_colluders, found.num_dropouts) == (n, c, f)
+        assert (found.min_honest, found.server_model, found.statistical) == (
+            wanted,
+            server_model,
+            False,
+        )
         assert found.survivors == n - f
 
 
-@given(st.integers(2, 60), st.integers(0, 12), st.integers(0, 12), st.sampled_from(Trust))
-def test_derived_parameters_are_the_cheapest(n: int, c: int, f: int, trust: Trust) -> None:
+@given(st.integers(2, 60), st.integers(0, 12), st.integers(0, 12), st.sampled_from(ServerModel))
+def test_derived_parameters_are_the_cheapest(
+    n: int, c: int, f: int, server_model: ServerModel
+) -> None:
     """No smaller k is accepted with any t, and with this k no smaller t."""
     try:
-        found = derive(n, colluders=c, dropouts=f, honest=3, trust=trust)
+        found = derive(n, num_colluders=c, num_dropouts=f, min_honest=3, server_model=server_model)
     except ParameterError:
         return
     tried = [(k, t) for k in range(2, found.degree + 1) for t in range(2, k + 1)]
     for k, t in tried:
         if (k, t) < (found.degree, found.threshold):
             with pytest.raises(ParameterError):
-                Parameters(n, c, f, 3, k, t, trust)
+                Parameters(n, c, f, 3, k, t, server_model)
 
 
 @given(
@@ -98,11 +105,11 @@ def test_derived_parameters_are_the_cheapest(n: int, c: int, f: int, trust: Trus
         st.integers(2, 4),
         st.integers(2, 12),
         st.integers(2, 12),
-        st.sampled_from(Trust),
+        st.sampled_from(ServerModel),
     )
 )
 def test_exactly_the_safe_parameters_are_accepted(
-    values: tuple[int, int, int, int, int, int, Trust],
+    values: tuple[int, int, int, int, int, int, ServerModel],
 ) -> None:
     unchecked = object.__new__(Parameters)
     for name, value in zip(Parameters.__dataclass_fields__, (*values, False), strict=True):
@@ -122,14 +129,26 @@ def test_exactly_the_safe_parameters_are_accepted(
         ((10, 3, 4, 4, 8, 4), "n - f - c must be at least h"),
         ((10, 1, 1, 3, 5, 3), "k must be even, or n - 1"),
         ((10, 1, 1, 3, 10, 3), "k must be even, or n - 1"),
-        ((1000, 100, 100, 3, 52, 28, LYING, True), "a server that lies needs certain parameters"),
+        (
+            (1000, 100, 100, 3, 52, 28, MALICIOUS, True),
+            "a malicious server needs certain parameters",
+        ),
         ((10, 1, 1, 3, 4, 5), "t must be at most k"),
         ((10, 2, 1, 3, 8, 2), "t must exceed c"),
         ((10, 1, 3, 3, 6, 4), "k - f must be at least t"),
-        ((10, 1, 1, 3, 8, 4, LYING), "2 t must exceed k + c"),
-        ((1000, 100, 100, 3, 52, 27, CURIOUS, True), "a device could be exposed with probability"),
-        ((1000, 100, 100, 3, 20, 11, CURIOUS, True), "a device could be exposed with probability"),
-        ((1000, 100, 100, 3, 52, 45, CURIOUS, True), "drop-outs could block it with probability"),
+        ((10, 1, 1, 3, 8, 4, MALICIOUS), "2 t must exceed k + c"),
+        (
+            (1000, 100, 100, 3, 52, 27, SEMI_HONEST, True),
+            "a device could be exposed with probability",
+        ),
+        (
+            (1000, 100, 100, 3, 20, 11, SEMI_HONEST, True),
+            "a device could be exposed with probability",
+        ),
+        (
+            (1000, 100, 100, 3, 52, 45, SEMI_HONEST, True),
+            "drop-outs could block it with probability",
+        ),
     ],
 )
 def test_unsafe_parameters_are_refused_with_their_reason(
@@ -160,10 +179,12 @@ def test_counts_are_whole_numbers_and_large_enough(
         Parameters(*values)
 
 
-@pytest.mark.parametrize("statistical", [False, True])
-@pytest.mark.parametrize("trust", Trust)
-def test_terms_give_safe_parameters_from_some_size_on(trust: Trust, statistical: bool) -> None:
-    terms = Terms(trust=trust, statistical=statistical)
+@pytest.mark.parametrize("failure_bits", [None, 40])
+@pytest.mark.parametrize("server_model", ServerModel)
+def test_terms_give_safe_parameters_from_some_size_on(
+    server_model: ServerModel, failure_bits: int | None
+) -> None:
+    terms = Terms(server_model=server_model, failure_bits=failure_bits)
     given_for: list[int] = []
     for n in range(2, 61):
         try:
@@ -173,11 +194,40 @@ def test_terms_give_safe_parameters_from_some_size_on(trust: Trust, statistical:
             continue
         given_for.append(n)
         assert is_safe(found)
-        assert n * 0.1 <= found.colluders < n * 0.1 + 1
-        assert n * 0.2 - 1 < found.dropouts <= n * 0.2
-        assert found.honest == max(3, n // 4)
+        assert n * 0.1 <= found.num_colluders < n * 0.1 + 1
+        assert n * 0.2 - 1 < found.num_dropouts <= n * 0.2
+        assert found.min_honest == max(3, n // 4)
     assert given_for == list(range(given_for[0], 61))
     assert given_for[0] <= 8
+
+
+@pytest.mark.parametrize("cohort", [100, 153, 154, 400, 5000])
+def test_terms_take_parameters_by_odds_where_they_are_cheaper(cohort: int) -> None:
+    certain, default = Terms(failure_bits=None).parameters(cohort), Terms().parameters(cohort)
+    assert not certain.statistical
+    assert default.statistical == (cohort > 153)
+    assert default == certain if cohort <= 153 else default.degree < certain.degree
+    strict = Terms(failure_bits=80).parameters(cohort)
+    assert default.degree <= strict.degree <= certain.degree
+    assert strict.holds_with(80)
+    assert default.holds_with(40)
+    assert default.holds_with(None) == (cohort <= 153)
+    assert certain.holds_with(None)
+
+
+def test_a_malicious_server_gets_certain_parameters_only() -> None:
+    terms = Terms(0.1, 0.1, server_model=MALICIOUS)
+    assert not terms.parameters(1000).statistical
+    assert terms.parameters(1000) == Terms(
+        0.1, 0.1, server_model=MALICIOUS, failure_bits=None
+    ).parameters(1000)
+
+
+@pytest.mark.parametrize("bits", [39, 0, -1, 40.5, "40", True])
+def test_failures_more_probable_than_2_to_the_minus_40_are_not_offered(bits: Any) -> None:
+    for make in (Terms, Policy):
+        with pytest.raises(ParameterError, match="failure_bits must be a whole number from 40 on"):
+            make(failure_bits=bits)
 
 
 @pytest.mark.parametrize("shares", [(0.5, 0.4, 0.2), (-0.1, 0, 0), (0, math.nan, 0), (0, 0, 1.1)])
@@ -222,12 +272,12 @@ def test_odds_are_those_of_random_orders() -> None:
     assert (exposed > 0).mean() <= exact
 
 
-@pytest.mark.parametrize("trust", ["lying", 7, None])
-def test_trust_is_one_of_two(trust: Any) -> None:
-    with pytest.raises(ParameterError, match=r"trust must be Trust\.CURIOUS or"):
-        Terms(trust=trust)
-    with pytest.raises(ValueError, match=r"trust must be Trust\.CURIOUS or"):
-        Policy(trust=trust)
+@pytest.mark.parametrize("server_model", ["malicious", 7, None])
+def test_the_server_model_is_one_of_two(server_model: Any) -> None:
+    with pytest.raises(ParameterError, match=r"server_model must be ServerModel\.SEMI_HONEST or"):
+        Terms(server_model=server_model)
+    with pytest.raises(ValueError, match=r"server_model must be ServerModel\.SEMI_HONEST or"):
+        Policy(server_model=server_model)
 
 
 @pytest.mark.parametrize("device", [-1, 1 << 64, 1.5, "a", None])
@@ -238,9 +288,16 @@ def test_the_number_of_a_device_fits_a_message(device: Any) -> None:
 
 @pytest.mark.parametrize(
     "values",
-    [{"number": 0}, {"number": "a"}, {"steps": 1.5}, {"dim": 1 << 40}, {"limit": 2}, {"limit": -1}],
+    [
+        {"number": 0},
+        {"number": "a"},
+        {"queries": 1.5},
+        {"dim": 1 << 40},
+        {"max_share": 2},
+        {"max_share": -1},
+    ],
 )
 def test_rounds_without_a_meaning_are_refused(values: dict[str, Any]) -> None:
-    how: dict[str, Any] = {"number": 1, "steps": 1, "dim": 3, "limit": 0.0} | values
+    how: dict[str, Any] = {"number": 1, "queries": 1, "dim": 3, "max_share": 0.0} | values
     with pytest.raises(ParameterError):
         open_round(how.pop("number"), Terms(), **how)

@@ -18,11 +18,12 @@ from rfa.secagg.device.machine import Device
 from rfa.secagg.device.profile import Profile
 from rfa.secagg.errors import ImplausibleSumError, SecAggError
 from rfa.secagg.fixed_point import Contribution
-from rfa.secagg.messages.round import Advertise, Masked, Question, decode
-from rfa.secagg.security.parameters import Terms, derive
+from rfa.secagg.messages.round import AdvertiseKeys, MaskedInput, SumRequest, decode
+from rfa.secagg.security.parameters import derive
+from rfa.secagg.security.terms import Terms
 from rfa.secagg.server.machine import Outbox, Server
 from tests.secagg.attack import altered, reach
-from tests.secagg.party import LYING, SMALL, Party, contributions, exactly, masked, party
+from tests.secagg.party import MALICIOUS, SMALL, Party, contributions, exactly, masked, party
 from tests.secagg.view import determined
 
 NU = 1.5
@@ -35,7 +36,7 @@ def words_of(parts: Mapping[int, Contribution | None]) -> dict[int, bytes]:
     found: dict[int, bytes] = {}
     for device, _, reply in masked(table):
         message = decode(reply)
-        assert isinstance(message, Masked)
+        assert isinstance(message, MaskedInput)
         found[device] = message.words.tobytes()
     return found
 
@@ -62,7 +63,7 @@ def test_masked_scalars_are_uniform_whatever_the_input() -> None:
             table.oracle()(np.zeros(1), NU)
             for _, _, reply in masked(table):
                 message = decode(reply)
-                assert isinstance(message, Masked)
+                assert isinstance(message, MaskedInput)
                 sent += b"".join(value.to_bytes(16, "little") for value in message.tail)
         seen = np.frombuffer(sent, np.uint8)
         expected = len(seen) / 256
@@ -83,7 +84,7 @@ def test_two_inputs_that_differ_in_everything_look_alike() -> None:
 
 def test_lengths_of_messages_do_not_depend_on_weights_or_updates() -> None:
     def shape(parts: Mapping[int, Contribution | None]) -> list[tuple[int, str, int]]:
-        table = party(parts, steps=2)
+        table = party(parts, queries=2)
         ask = table.oracle()
         for _ in range(2):
             ask(np.ones(3), NU)
@@ -106,7 +107,7 @@ def test_weights_and_counts_are_in_no_message() -> None:
     weight = 0.7315926535
     parts = contributions(6, 3)
     parts[5] = Contribution(np.full(3, 2.5, np.float32), weight, (77.25,))
-    table = party(parts, steps=2)
+    table = party(parts, queries=2)
     table.oracle()(np.zeros(3), NU)
     said = b"".join(reply for _, _, reply in table.said if reply)
     fixed = int(weight * 2**96).to_bytes(16, "little")
@@ -121,10 +122,10 @@ def test_keys_are_fresh_in_every_session_and_every_turn() -> None:
     part = Contribution(np.zeros(1, np.float32))
     seen: Counter[bytes] = Counter()
     for _ in range(1000):
-        table_opening = party({1: part}, steps=2).opening
+        table_opening = party({1: part}, queries=2).opening
         reply = decode(Device(part, Profile(1)).receive(table_opening.encode()))
-        assert isinstance(reply, Advertise)
-        seen.update([reply.entry[1], *reply.entry[2]])
+        assert isinstance(reply, AdvertiseKeys)
+        seen.update(reply.keys.all_keys)
     assert len(seen) == 3000
     assert max(seen.values()) == 1
 
@@ -139,7 +140,7 @@ def test_devices_that_were_told_different_things_do_not_cancel(change: dict[str,
     def play(outbox: Outbox) -> None:
         for device, request in outbox:
             told = request
-            if device == victim and isinstance(decode(request), Question):
+            if device == victim and isinstance(decode(request), SumRequest):
                 told = altered(request, **change)
             for _, reply in table.carry(iter([(device, told)])):
                 assert server.take(device, reply)
@@ -166,7 +167,7 @@ def secrets_of(table: Party) -> list[bytes]:
     return [secret for secret in found if secret != bytes(SECRET_SIZE)]
 
 
-@pytest.mark.parametrize("terms", [SMALL, LYING], ids=["curious", "lying"])
+@pytest.mark.parametrize("terms", [SMALL, MALICIOUS], ids=["semi_honest", "malicious"])
 def test_secrets_are_in_no_repr_log_or_exception(
     terms: Terms, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -174,17 +175,19 @@ def test_secrets_are_in_no_repr_log_or_exception(
     canary = Contribution(np.full(3, CANARY, np.float32), 0.123456789, (CANARY,))
     parts[5] = canary
     text = io.StringIO()
-    table = party(parts, terms, steps=2)
-    for device, request in reach(table, Question).items():
+    table = party(parts, terms, queries=2)
+    for device, request in reach(table, SumRequest).items():
         one = table.devices[device]
-        for wrong in (altered(request, nu=0.0), altered(request, turn=1), request[:-3]):
+        for wrong in (altered(request, nu=0.0), altered(request, masked_sum=1), request[:-3]):
             try:
                 one.receive(wrong)
             except SecAggError:
                 traceback.print_exc(file=text)
         one.receive(request)
     for device in table.devices.values():
-        print(repr(device), repr(device.memory), repr(device.__dict__.get("_mine")), file=text)
+        print(
+            repr(device), repr(device.memory), repr(device.__dict__.get("_contribution")), file=text
+        )
         print(repr(decode(device.memory.reply)), repr(canary), file=text)
     captured = capsys.readouterr()
     shown = text.getvalue() + caplog.text + captured.out + captured.err
@@ -197,7 +200,7 @@ def test_secrets_are_in_no_repr_log_or_exception(
 
 
 def test_keys_are_dropped_when_they_are_used() -> None:
-    table = party(contributions(6, 3), steps=2)
+    table = party(contributions(6, 3), queries=2)
     ask = table.oracle()
     before = table.devices[5].memory
     ask(np.zeros(3), NU)
@@ -214,9 +217,9 @@ def test_the_memory_of_a_device_does_not_grow_with_its_neighbors(degree: int) ->
     dim = 1 << 20
     count = 42
     shared = Contribution(np.ones(dim, np.float32))
-    parameters = dataclasses.replace(derive(count, colluders=1, dropouts=1), degree=degree)
+    parameters = dataclasses.replace(derive(count, num_colluders=1, num_dropouts=1), degree=degree)
     table = party(dict.fromkeys(range(count), shared), exactly(parameters))
-    request = reach(table, Question)[3]
+    request = reach(table, SumRequest)[3]
     gc.collect()
     tracemalloc.start()
     table.devices[3].receive(request)

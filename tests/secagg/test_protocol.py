@@ -12,21 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rfa.errors import OracleStoppedError
-from rfa.secagg.errors import (
-    ParameterError,
-    SurvivorsChangedError,
-    TooFewDevicesError,
-)
+from rfa.secagg.errors import ParameterError, SurvivorsChangedError, TooFewDevicesError
 from rfa.secagg.fixed_point import Contribution, Encoding, Total
-from rfa.secagg.messages.round import Masked, decode, decode_as
-from rfa.secagg.oracle import Losses, SecureOracle
-from rfa.secagg.security.parameters import Terms
+from rfa.secagg.in_process import Losses
+from rfa.secagg.messages.round import MaskedInput, decode, decode_as
+from rfa.secagg.messages.stages import START, Moment, Stage
+from rfa.secagg.oracle import SecureOracle
+from rfa.secagg.security.terms import Terms
 from rfa.secagg.server.machine import Outbox
-from tests.secagg.party import LYING, SMALL, Party, contributions, masked, party, same
+from tests.secagg.party import MALICIOUS, SMALL, Party, contributions, masked, party, same
 from tests.secagg.view import broken, determined
 
 NU = 1.5
-TINY = Terms(colluders=0.0, dropouts=0.3, honest=0.3)
+TINY = Terms(colluder_fraction=0.0, max_dropout_fraction=0.3, min_honest_fraction=0.3)
 
 
 def outcome(ask: Callable[[], object]) -> str:
@@ -38,7 +36,7 @@ def outcome(ask: Callable[[], object]) -> str:
     return ""
 
 
-def play(at_table: Party, steps: int) -> list[tuple[Total | None, Total | None]]:
+def play(at_table: Party, queries: int) -> list[tuple[Total | None, Total | None]]:
     """The totals of the protocol and of the ring, step by step, at a v that moves."""
     made: list[tuple[Total | None, Total | None]] = []
     dim = at_table.opening.dim
@@ -47,7 +45,7 @@ def play(at_table: Party, steps: int) -> list[tuple[Total | None, Total | None]]
         return []
     secure, ring = at_table.oracle(), at_table.ring()
     assert ring.parameters == secure.server.parameters
-    for step in range(steps):
+    for step in range(queries):
         v = step * np.linspace(-1, 1, dim)
         ends = [outcome(functools.partial(ask, v, NU)) for ask in (secure, ring)]
         assert ends[0] == ends[1]
@@ -57,20 +55,20 @@ def play(at_table: Party, steps: int) -> list[tuple[Total | None, Total | None]]
     return made
 
 
-def check_round(count: int, terms: Terms, lost: Losses, steps: int = 1) -> int:
+def check_round(count: int, terms: Terms, lost: Losses, queries: int = 1) -> int:
     """Play a round with drop-outs; how many sums came of it."""
-    table = party(count, terms, steps=steps, lost=lost)
-    totals = play(table, steps)
+    table = party(count, terms, queries=queries, lost=lost)
+    totals = play(table, queries)
     assert all(same(*pair) for pair in totals)
-    known = sorted(determined(table.said, table.known), key=lambda one: one.turn)
+    known = sorted(determined(table.said, table.known), key=lambda one: one.masked_sum)
     assert not broken(known, 3)
     for one in known[len(totals) :]:  # too few opened it, but enough shares: the very sum, no more
-        assert one.turn == len(totals)
+        assert one.masked_sum == len(totals)
         assert len(one.members) >= table.terms.parameters(one.cohort).survivors
     for one, (total, _) in zip(known, totals, strict=False):
         assert total is not None
         assert len(one.members) == total.sum.count
-        check_sum(table.parts, one.members, total, one.turn)
+        check_sum(table.parts, one.members, total, one.masked_sum)
     return len(totals)
 
 
@@ -95,84 +93,87 @@ def check_sum(
 
 @pytest.mark.parametrize("count", [2, 3, 4])
 def test_every_way_of_losing_devices_of_a_small_cohort(count: int) -> None:
-    """Each of up to four devices is lost at any place, or never."""
+    """Each of up to four devices is lost at any moment, or never."""
     sums = 0
-    for when in itertools.product([0, 1, 2, 4, 99], repeat=count):
+    for when in itertools.product(map(Moment.numbered, [0, 1, 2, 4, 99]), repeat=count):
         devices = sorted(contributions(count, 3))
         sums += check_round(count, TINY, dict(zip(devices, when, strict=True)))
     assert sums or count == 2  # too few for two shares of a secret
 
 
-@pytest.mark.parametrize("terms", [SMALL, LYING], ids=["curious", "lying"])
+@pytest.mark.parametrize("terms", [SMALL, MALICIOUS], ids=["semi_honest", "malicious"])
 def test_every_subset_of_five_at_every_stage(terms: Terms) -> None:
     devices = sorted(contributions(5, 3))
     sums = 0
-    for place in (0, 1, 2, 3, 4):
+    for stage in list(Stage)[:5]:
         for size in range(6):
             for gone in itertools.combinations(devices, size):
-                sums += check_round(5, terms, dict.fromkeys(gone, place))
+                sums += check_round(5, terms, dict.fromkeys(gone, Moment(0, stage)))
     assert sums > 10
 
 
-@pytest.mark.parametrize("terms", [SMALL, LYING], ids=["curious", "lying"])
+@pytest.mark.parametrize("terms", [SMALL, MALICIOUS], ids=["semi_honest", "malicious"])
 def test_every_mix_of_stages_for_five(terms: Terms) -> None:
-    """Two steps: five devices are lost at any mix of places."""
+    """Two steps: five devices are lost at any mix of moments."""
     devices = sorted(contributions(5, 3))
-    for when in itertools.combinations_with_replacement([0, 1, 2, 4, 5, 7, 99], 5):
-        check_round(5, terms, dict(zip(devices, when, strict=True)), steps=2)
+    moments = map(Moment.numbered, [0, 1, 2, 4, 5, 7, 99])
+    for when in itertools.combinations_with_replacement(moments, 5):
+        check_round(5, terms, dict(zip(devices, when, strict=True)), queries=2)
 
 
-@pytest.mark.parametrize("terms", [SMALL, LYING, Terms()], ids=["curious", "lying", "default"])
+@pytest.mark.parametrize(
+    "terms", [SMALL, MALICIOUS, Terms()], ids=["semi_honest", "malicious", "default"]
+)
 @settings(max_examples=8, deadline=None)
 @given(data=st.data())
 def test_random_drop_outs_of_thirty(terms: Terms, data: st.DataObject) -> None:
     devices = sorted(contributions(30, 3))
     gone = data.draw(st.lists(st.sampled_from(devices), unique=True, max_size=12))
-    lost = {device: data.draw(st.integers(0, 10)) for device in gone}
-    check_round(30, terms, lost, steps=3)
+    lost = {device: Moment.numbered(data.draw(st.integers(0, 10))) for device in gone}
+    check_round(30, terms, lost, queries=3)
 
 
 def test_a_limit_on_weights_takes_two_turns_a_step_and_the_ring_agrees() -> None:
-    table = party(contributions(8, 4), limit=0.9, steps=2)
+    table = party(contributions(8, 4), max_share=0.9, queries=2)
     totals = play(table, 2)
     assert len(totals) == 2
     assert all(same(*pair) for pair in totals)
-    assert max(decode_as(Masked, reply).turn for _, _, reply in masked(table)) == 3
+    assert max(decode_as(MaskedInput, reply).masked_sum for _, _, reply in masked(table)) == 3
 
 
 def test_a_device_over_the_limit_refuses_and_the_round_stops() -> None:
-    """One device sits on v, the others are far: its share of the step is over the limit."""
+    """One device sits on v, the others are far: its share of the query is over the limit."""
     parts = contributions(10, 4)
     first = min(parts)
     parts[first] = Contribution(np.zeros(4, np.float32), 1.0, (1.0,))
     for device in parts:
         if device != first:
             parts[device] = Contribution(np.full(4, 1e3, np.float32), 1.0, (1.0,))
-    table = party(parts, limit=0.2)
+    table = party(parts, max_share=0.2)
     ask = table.oracle()
     with pytest.raises(SurvivorsChangedError):
         ask(np.zeros(4), 0.1)
-    assert type(table.exchange.refused[first]).__name__ == "WeightLimitError"
+    assert type(table.exchange.refused[first]).__name__ == "ShareLimitError"
     with pytest.raises(SurvivorsChangedError):
         table.ring()(np.zeros(4), 0.1)
 
 
 def test_a_drop_out_between_steps_ends_the_round_and_the_sum_before_stands() -> None:
     devices = sorted(contributions(10, 3))
-    table = party(10, steps=3, lost={devices[0]: 5})
+    table = party(10, queries=3, lost={devices[0]: Moment(1, Stage.SUM)})
     assert len(play(table, 3)) == 1
-    table = party(10, steps=3, lost={devices[0]: 4})
+    table = party(10, queries=3, lost={devices[0]: Moment(0, Stage.UNMASK)})
     assert len(play(table, 3)) == 1, "it opened nothing, but was in the first sum"
 
 
 def test_many_who_leave_together_do_not_end_the_round() -> None:
     """h + c devices or more leave between two steps: h of them are honest."""
-    terms = Terms(colluders=0.0, dropouts=0.5, honest=0.2)
+    terms = Terms(colluder_fraction=0.0, max_dropout_fraction=0.5, min_honest_fraction=0.2)
     devices = sorted(contributions(20, 3))
-    few, many = (dict.fromkeys(devices[:count], 5) for count in (3, 4))
-    assert len(play(party(20, terms, steps=2, lost=few), 2)) == 1
-    assert len(play(party(20, terms, steps=2, lost=many), 2)) == 2
-    assert not broken(determined((t := party(20, terms, steps=2, lost=many)).said, t.known), 4)
+    few, many = (dict.fromkeys(devices[:count], Moment(1, Stage.SUM)) for count in (3, 4))
+    assert len(play(party(20, terms, queries=2, lost=few), 2)) == 1
+    assert len(play(party(20, terms, queries=2, lost=many), 2)) == 2
+    assert not broken(determined((t := party(20, terms, queries=2, lost=many)).said, t.known), 4)
 
 
 def test_a_part_that_comes_after_its_device_was_declared_dead_stays_hidden() -> None:
@@ -182,7 +183,7 @@ def test_a_part_that_comes_after_its_device_was_declared_dead_stays_hidden() -> 
 
     def losing(outbox: Outbox):
         for device, reply in table.carry(outbox):
-            if device != late or not isinstance(decode(reply), Masked):
+            if device != late or not isinstance(decode(reply), MaskedInput):
                 yield device, reply
 
     ask = SecureOracle(table.opening, table.terms, table.parts, losing, table.known)
@@ -210,31 +211,33 @@ def test_the_server_refuses_questions_without_a_meaning() -> None:
     with pytest.raises(ValueError, match="nu must be a positive number"):
         ask(np.zeros(3), 0.0)
     assert ask(np.zeros(3), NU).count == 6
-    with pytest.raises(OracleStoppedError, match="all 1 turns"):
+    with pytest.raises(OracleStoppedError, match="all 1 masked sums"):
         ask(np.zeros(3), NU)
 
 
 def test_nobody_joins() -> None:
-    table = party(3, lost=dict.fromkeys(contributions(3, 3), 0))
+    table = party(3, lost=dict.fromkeys(contributions(3, 3), START))
     with pytest.raises(TooFewDevicesError, match="0 devices joined the round"):
         table.oracle()
 
 
 def test_nobody_may_leave_between_the_scalars_and_the_vectors_of_a_step() -> None:
-    """However many leave: shares of a step are of the mass that was found for all."""
-    terms = Terms(colluders=0.0, dropouts=0.5, honest=0.25)
+    """However many leave: shares of a query are of the mass that was found for all."""
+    terms = Terms(colluder_fraction=0.0, max_dropout_fraction=0.5, min_honest_fraction=0.25)
     devices = sorted(contributions(12, 3))
     for gone in (1, 6):
-        table = party(12, terms, limit=0.9, lost=dict.fromkeys(devices[:gone], 5))
+        table = party(
+            12, terms, max_share=0.9, lost=dict.fromkeys(devices[:gone], Moment(1, Stage.SUM))
+        )
         assert play(table, 1) == []
         with pytest.raises(SurvivorsChangedError):
-            party(12, terms, limit=0.9, lost=table.exchange.lost).ring()(np.zeros(3), NU)
+            party(12, terms, max_share=0.9, lost=table.exchange.lost).ring()(np.zeros(3), NU)
 
 
 def test_after_an_abort_no_sum_comes_any_more() -> None:
     devices = sorted(contributions(10, 3))
     for make in (Party.oracle, Party.ring):
-        ask = make(party(10, steps=3, lost={devices[0]: 5}))
+        ask = make(party(10, queries=3, lost={devices[0]: Moment(1, Stage.SUM)}))
         ask(np.zeros(3), NU)
         with pytest.raises(SurvivorsChangedError):
             ask(np.zeros(3), NU)
@@ -242,7 +245,15 @@ def test_after_an_abort_no_sum_comes_any_more() -> None:
             ask(np.zeros(3), NU)
 
 
-@pytest.mark.parametrize("steps", [0, 257])
-def test_rounds_have_a_number_of_turns_that_everyone_accepts(steps: int) -> None:
-    with pytest.raises(ParameterError, match=r"from 1 on|at most 256 turns"):
-        party(6, steps=steps)
+@pytest.mark.parametrize("queries", [0, 257])
+def test_rounds_have_a_number_of_turns_that_everyone_accepts(queries: int) -> None:
+    with pytest.raises(ParameterError, match=r"from 1 on|at most 256 masked sums"):
+        party(6, queries=queries)
+
+
+def test_a_large_cohort_under_parameters_by_odds_gives_the_same_sum() -> None:
+    """By default, with a tenth of the devices lost in the middle of the sum."""
+    devices = sorted(contributions(160, 3))
+    lost = dict.fromkeys(devices[::10], Moment(0, Stage.SUM))
+    assert Terms().parameters(160).statistical
+    assert check_round(160, Terms(), lost) == 1

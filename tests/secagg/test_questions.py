@@ -1,7 +1,7 @@
-"""What a server that may choose its questions learns from honest sums over many devices.
+"""What a server that may choose its queries learns from honest sums over many devices.
 
-Two questions at the same point, with radii between which one device lies, differ by that device's
-part alone. No mask helps against that: it is why devices answer one question a round of a server
+Two queries at the same point, with radii between which one device lies, differ by that device's
+part alone. No mask helps against that: it is why devices answer one request a round of a server
 that they do not trust, and why the threat model promises nothing more to those who answer more.
 """
 
@@ -13,7 +13,7 @@ import pytest
 from rfa.secagg.errors import TooFewDevicesError
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.security.policy import Policy
-from tests.secagg.party import LYING, party
+from tests.secagg.party import MALICIOUS, party
 
 
 def contributions() -> dict[int, Contribution]:
@@ -30,7 +30,7 @@ def contributions() -> dict[int, Contribution]:
 
 def test_two_chosen_questions_expose_the_nearest_device() -> None:
     parts = contributions()
-    ask = party(parts, LYING, steps=2, policy=Policy(steps=2)).oracle()
+    ask = party(parts, MALICIOUS, queries=2, policy=Policy(max_queries=2)).oracle()
     v, near, far = np.ones(50), 0.4, 1.5
     one, other = ask(v, near), ask(v, far)
     assert one.near == 0
@@ -40,8 +40,8 @@ def test_two_chosen_questions_expose_the_nearest_device() -> None:
 
 
 def test_devices_that_do_not_trust_the_server_answer_one_question() -> None:
-    table = party(contributions(), LYING, steps=2, policy=Policy())
+    table = party(contributions(), MALICIOUS, queries=2, policy=Policy())
     with pytest.raises(TooFewDevicesError, match="0 devices joined"):
         table.oracle()
     names = {type(error).__name__ for error in table.exchange.refused.values()}
-    assert names == {"TooManyStepsError"}
+    assert names == {"TooManyQueriesError"}

@@ -4,54 +4,53 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from rfa.secagg import errors
-from rfa.secagg.cohort import in_order, leaf_of
 from rfa.secagg.crypto.keys import LOW_ORDER, public_of
 from rfa.secagg.device.machine import Device
 from rfa.secagg.device.profile import Identity, Profile
-from rfa.secagg.messages.round import (
-    Open,
-    Roster,
-    decode_as,
-)
-from rfa.secagg.security.parameters import Parameters, Trust
+from rfa.secagg.messages.round import OpenRound, Roster, decode_as
+from rfa.secagg.messages.stages import START
+from rfa.secagg.security.cohort import in_order
+from rfa.secagg.security.parameters import Parameters, ServerModel, derive
 from rfa.secagg.security.policy import Policy
+from rfa.secagg.transcript import leaf_of
 from tests.secagg.attack import (
-    adverts,
     altered,
     at_stage,
-    own_leaf,
     reach,
     refuses,
+    victim_keys,
+    victim_leaf,
     victim_of,
 )
-from tests.secagg.party import LYING, Party, contributions, exactly, party
+from tests.secagg.party import MALICIOUS, Party, contributions, exactly, party
 
 
 def test_it_refuses_more_steps_than_its_cap() -> None:
-    _, device, request = at_stage(Open, policy=Policy(steps=2))
-    refuses(device, altered(request, steps=3), errors.TooManyStepsError, "at most 2")
-    refuses(device, altered(request, steps=0), errors.TooManyStepsError)
-    refuses(device, altered(request, metrics=2**20), errors.TooManyStepsError)
+    _, device, request = at_stage(OpenRound, policy=Policy(max_queries=2))
+    refuses(device, altered(request, queries=3), errors.TooManyQueriesError, "at most 2")
+    refuses(device, altered(request, queries=0), errors.TooManyQueriesError)
+    refuses(device, altered(request, metrics=2**20), errors.TooManyQueriesError)
     device.receive(request)
 
 
 def test_it_refuses_another_number_of_coordinates_or_metrics() -> None:
-    _, device, request = at_stage(Open)
+    _, device, request = at_stage(OpenRound)
     refuses(device, altered(request, dim=4), errors.WrongDimensionError, "this device has 3 and 1")
     refuses(device, altered(request, metrics=2), errors.WrongDimensionError)
 
 
 def test_a_lying_server_gets_one_question_a_round_unless_the_device_says_more() -> None:
-    """Two questions that it chooses can differ by one device's part (test_questions.py)."""
-    table, device, request = at_stage(Open, terms=LYING, policy=Policy())
-    refuses(device, request, errors.TooManyStepsError, "at most 1")
-    device.receive(altered(request, steps=1))
-    _, device, request = at_stage(Open, policy=Policy())
+    """Two queries that it chooses can differ by one device's part (test_questions.py)."""
+    table, device, request = at_stage(OpenRound, terms=MALICIOUS, policy=Policy())
+    refuses(device, request, errors.TooManyQueriesError, "at most 1")
+    device.receive(altered(request, queries=1))
+    _, device, request = at_stage(OpenRound, policy=Policy())
     device.receive(request)
     assert len(table.devices) == 10
 
@@ -62,21 +61,23 @@ def test_no_identity_stands_for_two_devices() -> None:
 
 
 def test_it_refuses_weaker_terms_than_its_own() -> None:
-    strict = Policy(trust=Trust.LYING, limit=0.5, steps=2)
-    _, device, request = at_stage(Open, policy=strict)
-    refuses(device, altered(request, limit=0.5), errors.WeakTermsError, "trust")
-    refuses(device, altered(request, trust=2), errors.WeakTermsError, "limit")
-    refuses(device, altered(request, trust=2, limit=0.6), errors.WeakTermsError, "limit")
-    refuses(device, altered(request, trust=7, limit=0.5), errors.WeakTermsError)
-    device.receive(altered(request, trust=2, limit=0.5))
+    strict = Policy(server_model=ServerModel.MALICIOUS, max_share=0.5, max_queries=2)
+    _, device, request = at_stage(OpenRound, policy=strict)
+    refuses(device, altered(request, max_share=0.5), errors.WeakTermsError, "server_model")
+    refuses(device, altered(request, server_model=2), errors.WeakTermsError, "max_share")
+    refuses(
+        device, altered(request, server_model=2, max_share=0.6), errors.WeakTermsError, "max_share"
+    )
+    refuses(device, altered(request, server_model=7, max_share=0.5), errors.WeakTermsError)
+    device.receive(altered(request, server_model=2, max_share=0.5))
 
 
 def test_it_joins_no_round_twice_and_none_that_is_not_newer() -> None:
-    table, device, request = at_stage(Open, number=7)
+    table, device, request = at_stage(OpenRound, number=7)
     device.receive(request)
-    refuses(device, altered(request, steps=1), errors.AskedTwiceError)
+    refuses(device, altered(request, queries=1), errors.AskedTwiceError)
     refuses(device, altered(request, session=os.urandom(16)), errors.OtherSessionError)
-    after = dataclasses.replace(device.memory, due=0, opening=b"", request=bytes(32))
+    after = dataclasses.replace(device.memory, due=START, opening=b"", request=bytes(32))
     part = table.parts[victim_of(table)]
     again = Device(part, Profile(victim_of(table)), memory=after)
     refuses(again, altered(request, session=os.urandom(16)), errors.ReplayedRoundError, "round 7")
@@ -84,8 +85,8 @@ def test_it_joins_no_round_twice_and_none_that_is_not_newer() -> None:
 
 
 def test_it_signs_nothing_without_an_identity() -> None:
-    table = party(contributions(10, 3), LYING)
-    box = reach(table, Open)
+    table = party(contributions(10, 3), MALICIOUS)
+    box = reach(table, OpenRound)
     device = Device(table.parts[5], Profile(5))
     refuses(device, box[5], errors.SignatureError, "no identity to sign with")
 
@@ -100,9 +101,9 @@ def test_a_device_that_abstained_answers_nothing_more() -> None:
 
 def test_it_refuses_a_cohort_below_its_minimum_or_with_too_few_honest() -> None:
     for policy, error in [
-        (Policy(cohort=11), errors.SmallCohortError),
-        (Policy(honest=4), errors.WeakTermsError),
-        (Policy(colluders=2), errors.WeakTermsError),
+        (Policy(min_cohort=11), errors.SmallCohortError),
+        (Policy(min_honest=4), errors.WeakTermsError),
+        (Policy(num_colluders=2), errors.WeakTermsError),
     ]:
         _, device, request = at_stage(Roster, policy=policy)
         refuses(device, request, error, "this device wants")
@@ -110,18 +111,49 @@ def test_it_refuses_a_cohort_below_its_minimum_or_with_too_few_honest() -> None:
 
 def test_it_refuses_parameters_that_are_not_safe_whoever_derived_them() -> None:
     _, device, request = at_stage(Roster)
-    n, c, f, h, k, t, trust, statistical = decode_as(Roster, request).parameters
+    n, c, f, h, k, t, server_model, statistical = decode_as(Roster, request).parameters
     for numbers in [
-        (n, c, f, h, k, c, trust, statistical),
-        (n, c, f, h, c + f - 1, t, trust, statistical),
-        (n, c, n - c - h + 1, h, k, t, trust, statistical),
+        (n, c, f, h, k, c, server_model, statistical),
+        (n, c, f, h, c + f - 1, t, server_model, statistical),
+        (n, c, n - c - h + 1, h, k, t, server_model, statistical),
         (n, c, f, h, k, t, 2, statistical),
         (n, c, f, h, k, t, 9, statistical),
-        (n, c, f, h, k, t, trust, 1),
-        (n, c, f, h, k, t, trust, 2),
-        (n, c, f, h, 2, 2, trust, 1),
+        (n, c, f, h, k, t, server_model, 1),
+        (n, c, f, h, k, t, server_model, 2),
+        (n, c, f, h, 2, 2, server_model, 1),
     ]:
         refuses(device, altered(request, parameters=numbers), errors.WeakTermsError)
+
+
+BY_ODDS = derive(200, num_colluders=20, num_dropouts=20)
+
+
+def large(policy: Policy) -> tuple[Device, bytes]:
+    """A device that is sent a roster with parameters by odds."""
+    table = party(contributions(200, 1), exactly(BY_ODDS), policy=policy)
+    box = reach(table, Roster)
+    return table.devices[min(box)], box[min(box)]
+
+
+def test_it_finds_the_odds_of_a_large_cohort_for_itself() -> None:
+    assert BY_ODDS.statistical
+    device, request = large(Policy())
+    n, c, f, h, k, t, *_ = decode_as(Roster, request).parameters
+    for claimed in [
+        (n, c, f, h, k, t - 1, 1, 1),
+        (n, c, f, h, k - 2, t, 1, 1),
+        (n, c + 10, f, h, k, t, 1, 1),
+        (n, c, f, h, k, t, 1, 0),
+        (n, c, f, h, k, t, 2, 1),
+    ]:
+        refuses(device, altered(request, parameters=claimed), errors.WeakTermsError, "not safe")
+    device.receive(request)
+
+
+@pytest.mark.parametrize(("bits", "wanted"), [(None, "certain ones"), (60, "below 2.-60")])
+def test_it_refuses_odds_that_its_policy_does_not_accept(bits: int | None, wanted: str) -> None:
+    device, request = large(Policy(failure_bits=bits))
+    refuses(device, request, errors.WeakTermsError, wanted)
 
 
 def test_it_refuses_a_cohort_that_was_shrunk_or_reordered() -> None:
@@ -131,18 +163,17 @@ def test_it_refuses_a_cohort_that_was_shrunk_or_reordered() -> None:
     refuses(device, altered(request, leaves=roster.leaves[::-1]), errors.DuplicateKeyError)
     twice = (roster.leaves[0], *roster.leaves[:-1])
     refuses(device, altered(request, leaves=twice), errors.DuplicateKeyError)
-    refuses(device, altered(request, entries=roster.entries[1:]), errors.CohortError, "wanted")
+    refuses(device, altered(request, keys=roster.keys[1:]), errors.CohortError, "wanted")
 
 
-def with_entry(request: bytes, opening: Open, index: int, entry: Any) -> bytes:
-    """A roster in which one entry is another, and its leaf with it."""
+def with_keys(request: bytes, opening: OpenRound, index: int, **changes: Any) -> bytes:
+    """A roster in which the keys of one device are others, and its leaf with them."""
     roster = decode_as(Roster, request)
-    old = leaf_of(opening, roster.entries[index])
-    changed = {*roster.leaves} - {old} | {leaf_of(opening, entry)}
-    leaves = in_order(roster.nonce, list(changed))
-    entries = list(roster.entries)
-    entries[index] = entry
-    return altered(request, leaves=leaves, entries=tuple(entries))
+    listed = list(roster.keys)
+    listed[index] = replace(listed[index], **changes)
+    old, new = (leaf_of(opening, keys[index]) for keys in (roster.keys, listed))
+    leaves = in_order(roster.nonce, list({*roster.leaves} - {old} | {new}))
+    return altered(request, leaves=leaves, keys=tuple(listed))
 
 
 def complete() -> tuple[Party, Device, bytes]:
@@ -152,66 +183,63 @@ def complete() -> tuple[Party, Device, bytes]:
 
 def test_it_refuses_keys_of_low_order_wherever_they_are() -> None:
     table, device, request = complete()
-    name, sealing, masks, _ = decode_as(Roster, request).entries[0]
+    masks = decode_as(Roster, request).keys[0].mask_keys
     for point in LOW_ORDER:
         high = point[:31] + bytes([point[31] | 0x80])
         for bad in (point, high):
-            for entry in [(name, bad, masks, b""), (name, sealing, (masks[0], bad), b"")]:
-                changed = with_entry(request, table.opening, 0, entry)
+            for changes in [{"sealing_key": bad}, {"mask_keys": (masks[0], bad)}]:
+                changed = with_keys(request, table.opening, 0, **changes)
                 refuses(device, changed, errors.LowOrderPointError, "low order")
 
 
 def test_it_refuses_duplicate_keys_and_devices() -> None:
     table, device, request = complete()
-    entries = decode_as(Roster, request).entries
-    first, second = entries[0], entries[1]
-    mine = next(entry for entry in adverts(table) if entry[0] == victim_of(table))
-    for entry in [
-        (first[0], second[1], first[2], b""),
-        (first[0], first[1], (second[2][0], first[2][1]), b""),
-        (first[0], first[1], (first[2][0], first[2][0]), b""),
-        (first[0], mine[1], first[2], b""),
-        (second[0], first[1], first[2], b""),
-        (victim_of(table), first[1], first[2], b""),
+    first, second, *_ = decode_as(Roster, request).keys
+    masks = first.mask_keys
+    for changes in [
+        {"sealing_key": second.sealing_key},
+        {"mask_keys": (second.mask_keys[0], masks[1])},
+        {"mask_keys": (masks[0], masks[0])},
+        {"sealing_key": victim_keys(table).sealing_key},
+        {"device": second.device},
+        {"device": victim_of(table)},
     ]:
-        changed = with_entry(request, table.opening, 0, entry)
+        changed = with_keys(request, table.opening, 0, **changes)
         refuses(device, changed, errors.DuplicateKeyError, "twice")
 
 
 def test_it_refuses_a_cohort_without_its_own_keys_or_with_changed_ones() -> None:
     table, device, request = complete()
     roster = decode_as(Roster, request)
-    others = {*roster.leaves} - {own_leaf(table)} | {b"\xff" * 32}
+    others = {*roster.leaves} - {victim_leaf(table)} | {b"\xff" * 32}
     order = in_order(roster.nonce, list(others))
     missing = altered(request, leaves=order)
-    refuses(device, missing, errors.OwnKeyError, "not in the cohort")
-    wrong = (roster.entries[0][0], public_of(os.urandom(32)), *roster.entries[0][2:])
-    refuses(device, altered(request, entries=(wrong, *roster.entries[1:])), errors.CohortError)
+    refuses(device, missing, errors.MissingKeysError, "not in the cohort")
+    wrong = replace(roster.keys[0], sealing_key=public_of(os.urandom(32)))
+    refuses(device, altered(request, keys=(wrong, *roster.keys[1:])), errors.CohortError)
 
 
 def test_it_refuses_keys_for_the_wrong_number_of_turns() -> None:
     table, device, request = complete()
-    name, sealing, masks, _ = decode_as(Roster, request).entries[0]
-    changed = with_entry(request, table.opening, 0, (name, sealing, masks[:1], b""))
-    refuses(device, changed, errors.CohortError, "keys for 1 turns")
+    masks = decode_as(Roster, request).keys[0].mask_keys
+    changed = with_keys(request, table.opening, 0, mask_keys=masks[:1])
+    refuses(device, changed, errors.CohortError, "keys for 1 masked sums")
 
 
 def test_a_lying_server_cannot_swap_keys_or_invent_devices() -> None:
-    table, device, request = at_stage(Roster, terms=LYING)
-    entries = decode_as(Roster, request).entries
-    index = next(place for place, one in enumerate(entries) if one[0] != victim_of(table))
-    name, _, masks, signature = entries[index]
-    swapped = (name, public_of(os.urandom(32)), masks, signature)
-    changed = with_entry(request, table.opening, index, swapped)
+    table, device, request = at_stage(Roster, terms=MALICIOUS)
+    listed = decode_as(Roster, request).keys
+    index = next(i for i, keys in enumerate(listed) if keys.device != victim_of(table))
+    other = public_of(os.urandom(32))
+    changed = with_keys(request, table.opening, index, sealing_key=other)
     refuses(device, changed, errors.SignatureError, "did not sign")
-    invented = (10**9, public_of(os.urandom(32)), masks, signature)
-    changed = with_entry(request, table.opening, index, invented)
+    changed = with_keys(request, table.opening, index, device=10**9, sealing_key=other)
     refuses(device, changed, errors.SignatureError, "no identity that is known")
 
 
 def test_a_lying_server_must_send_the_keys_of_all() -> None:
-    table, device, request = at_stage(Roster, terms=LYING)
-    entries = decode_as(Roster, request).entries
-    first = next(entry for entry in entries if entry[0] != victim_of(table))
-    fewer = tuple(entry for entry in entries if entry != first)
-    refuses(device, altered(request, entries=fewer), errors.CohortError, "wanted")
+    table, device, request = at_stage(Roster, terms=MALICIOUS)
+    listed = decode_as(Roster, request).keys
+    first = next(keys for keys in listed if keys.device != victim_of(table))
+    fewer = tuple(keys for keys in listed if keys != first)
+    refuses(device, altered(request, keys=fewer), errors.CohortError, "wanted")

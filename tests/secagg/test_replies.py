@@ -19,7 +19,7 @@ from rfa.secagg.errors import (
     OutOfStageError,
     TooFewDevicesError,
 )
-from rfa.secagg.messages.round import Masked, Opened, decode
+from rfa.secagg.messages.round import MaskedInput, UnmaskShares, decode
 from rfa.secagg.oracle import SecureOracle
 from rfa.secagg.security.parameters import derive
 from rfa.secagg.security.policy import Policy
@@ -79,21 +79,23 @@ def test_a_reply_that_comes_twice_or_unasked_changes_nothing() -> None:
 
 def test_replies_of_another_kind_session_or_turn_are_named() -> None:
     table, other = party(6), party(6)
-    mixed = dict(zip(sorted(table.devices), ["session", "kind", "turn"], strict=False))
+    mixed = dict(zip(sorted(table.devices), ["session", "kind", "masked_sum"], strict=False))
     other.oracle()(np.zeros(3), NU)
     replayed = {device: reply for device, _, reply in masked(other)}
 
     def mixing(outbox: Outbox):
         for device, reply in table.carry(outbox):
             message = decode(reply)
-            if isinstance(message, Masked) and device in mixed:
-                wrong = Masked(message.session, message.turn + 1, message.tail, message.words)
+            if isinstance(message, MaskedInput) and device in mixed:
+                wrong = MaskedInput(
+                    message.session, message.masked_sum + 1, message.tail, message.words
+                )
                 yield (
                     device,
                     {
                         "session": replayed[device],
-                        "kind": Opened(message.session, 0, ()).encode(),
-                        "turn": wrong.encode(),
+                        "kind": UnmaskShares(message.session, 0, ()).encode(),
+                        "masked_sum": wrong.encode(),
                     }[mixed[device]],
                 )
             else:
@@ -106,27 +108,27 @@ def test_replies_of_another_kind_session_or_turn_are_named() -> None:
     assert names == {
         "session": "OtherSessionError",
         "kind": "OutOfStageError",
-        "turn": "OutOfStageError",
+        "masked_sum": "OutOfStageError",
     }
 
 
 def corrupting(table: Party, liars: set[int]) -> SecureOracle:
     """Devices that open wrong shares."""
 
-    def lying(outbox: Outbox):
+    def malicious(outbox: Outbox):
         for device, reply in table.carry(outbox):
             message = decode(reply)
-            if isinstance(message, Opened) and device in liars:
+            if isinstance(message, UnmaskShares) and device in liars:
                 wrong = tuple(bytes([0]) + share[:0:-1] for share in message.shares)
-                yield device, Opened(message.session, message.turn, wrong).encode()
+                yield device, UnmaskShares(message.session, message.masked_sum, wrong).encode()
             else:
                 yield device, reply
 
-    return SecureOracle(table.opening, table.terms, table.parts, lying, table.known)
+    return SecureOracle(table.opening, table.terms, table.parts, malicious, table.known)
 
 
 def test_corrupted_shares_are_found_by_the_commitments_and_done_without() -> None:
-    parameters = derive(11, colluders=2, dropouts=4, honest=3)
+    parameters = derive(11, num_colluders=2, num_dropouts=4, min_honest=3)
     table = party(11, exactly(parameters))
     few, many = set(sorted(table.devices)[:2]), set(sorted(table.devices)[:7])
     ask, ring = corrupting(table, few), table.ring()
@@ -145,10 +147,10 @@ def test_a_part_that_counts_twice_is_noticed() -> None:
     def adding(outbox: Outbox):
         for device, reply in table.carry(outbox):
             message = decode(reply)
-            if isinstance(message, Masked) and device == liar:
+            if isinstance(message, MaskedInput) and device == liar:
                 tail = list(message.tail)
                 tail[4] = (tail[4] - 1) % (1 << 128)
-                yield device, Masked(message.session, 0, tuple(tail), message.words).encode()
+                yield device, MaskedInput(message.session, 0, tuple(tail), message.words).encode()
             else:
                 yield device, reply
 
@@ -159,7 +161,7 @@ def test_a_part_that_counts_twice_is_noticed() -> None:
 
 def test_a_dealer_of_numbers_that_are_no_shares_gets_nobody_else_blamed() -> None:
     """Honest holders do not pass them on, so nothing is held against them."""
-    table = party(6, steps=2)
+    table = party(6, queries=2)
     dealer = min(table.devices)
     honest = module.split
 
@@ -179,7 +181,7 @@ def test_a_dealer_of_numbers_that_are_no_shares_gets_nobody_else_blamed() -> Non
 
 
 def test_an_abort_tells_what_devices_in_this_process_refused() -> None:
-    table = party(6, policy=Policy(cohort=20))
+    table = party(6, policy=Policy(min_cohort=20))
     with pytest.raises(TooFewDevicesError, match=r"6 refused; device \d+ said: a cohort"):
         SecureOracle(table.opening, table.terms, table.parts, table.exchange, table.known)(
             np.zeros(3), NU
@@ -201,7 +203,7 @@ def test_what_is_no_bytes_is_no_reply(reply: Any) -> None:
 
 def test_a_liar_is_asked_last_once_it_was_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """One corrupted share costs one search, not one for each of the liar's neighbors."""
-    parameters = derive(40, colluders=8, dropouts=8)
+    parameters = derive(40, num_colluders=8, num_dropouts=8)
     table = party(40, exactly(parameters))
     liar = min(table.devices)
     tried: list[int] = []

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 from rfa.secagg.crypto.graph import neighbors
-from rfa.secagg.device.position import Place
+from rfa.secagg.device.membership import Membership
 from rfa.secagg.errors import DisagreementError, SecAggError
-from rfa.secagg.messages.round import Survivors, Unmask, write_bitmap
-from rfa.secagg.security.parameters import Parameters, Trust, derive
+from rfa.secagg.messages.round import SurvivorList, Unmask, write_bitmap
+from rfa.secagg.security.parameters import Parameters, ServerModel, derive
 from rfa.secagg.server.machine import Server
 from tests.secagg.party import Party, contributions, exactly, party
 from tests.secagg.view import Known, determined, seats
@@ -39,7 +39,7 @@ def rumors(parameters: Parameters, victim: int, colluders: set[int]) -> dict[int
     told: dict[int, set[int]] = {place: set() for place in size if place not in colluders}
     for target in targets:
         for _ in range(wanted[target]):
-            assert _augment(target, told, near, parameters.dropouts, set())
+            assert _augment(target, told, near, parameters.num_dropouts, set())
     return told
 
 
@@ -88,8 +88,8 @@ def attack(parameters: Parameters) -> tuple[Party, list[Known], int, list[SecAgg
     for place, gone in rumors(parameters, victim, colluders).items():
         bitmap = write_bitmap(set(range(COUNT)) - gone, COUNT)
         requests: list[Any] = [Unmask(table.opening.session, 0, bitmap, ())]
-        if parameters.trust == Trust.LYING:
-            requests.insert(0, Survivors(table.opening.session, 0, bitmap))
+        if parameters.server_model == ServerModel.MALICIOUS:
+            requests.insert(0, SurvivorList(table.opening.session, 0, bitmap))
         for message in requests:
             list(table.carry(iter([(at[place], message.encode())])))
         refused += [error for one, error in table.exchange.refused.items() if one == at[place]]
@@ -101,12 +101,18 @@ def _no_check(*_: object) -> None:
     """Where a device would ask for a quorum."""
 
 
-def lying() -> Parameters:
-    return derive(COUNT, colluders=COLLUDERS, dropouts=DROPOUTS, honest=10, trust=Trust.LYING)
+def malicious() -> Parameters:
+    return derive(
+        COUNT,
+        num_colluders=COLLUDERS,
+        num_dropouts=DROPOUTS,
+        min_honest=10,
+        server_model=ServerModel.MALICIOUS,
+    )
 
 
 def test_the_check_of_consistency_stops_it() -> None:
-    _, known, _, refused = attack(lying())
+    _, known, _, refused = attack(malicious())
     assert known == []
     assert len(refused) == COUNT - COLLUDERS
     assert all(isinstance(error, DisagreementError) for error in refused)
@@ -114,15 +120,15 @@ def test_the_check_of_consistency_stops_it() -> None:
 
 def test_without_the_check_the_victim_is_exposed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Same parameters, same limits on drop-outs; only the quorum is not asked for."""
-    monkeypatch.setattr(Place, "check_quorum", _no_check)
-    _, known, victim, refused = attack(lying())
+    monkeypatch.setattr(Membership, "check_quorum", _no_check)
+    _, known, victim, refused = attack(malicious())
     assert not refused
     assert frozenset({victim}) in [one.members for one in known]
 
 
 def test_devices_that_trust_the_server_are_exposed_by_a_server_that_lies() -> None:
     """Which is why the threat model claims nothing for them against such a server."""
-    parameters = derive(COUNT, colluders=COLLUDERS, dropouts=DROPOUTS, honest=10)
+    parameters = derive(COUNT, num_colluders=COLLUDERS, num_dropouts=DROPOUTS, min_honest=10)
     _, known, victim, refused = attack(parameters)
     assert not refused
     assert frozenset({victim}) in [one.members for one in known]

@@ -20,24 +20,27 @@ from rfa.secagg.errors import (
     AskedTwiceError,
     OutOfStageError,
     ReplayedRoundError,
+    ShareLimitError,
     VaultError,
-    WeightLimitError,
 )
 from rfa.secagg.fixed_point import Contribution
-from rfa.secagg.messages.round import Open, Question, Unmask
-from rfa.secagg.oracle import InProcess, SecureOracle
-from rfa.secagg.security.parameters import Terms, Trust
+from rfa.secagg.in_process import InProcess
+from rfa.secagg.messages.round import OpenRound, SumRequest, Unmask
+from rfa.secagg.messages.stages import START, Moment, Stage
+from rfa.secagg.oracle import SecureOracle
+from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.security.policy import Policy
+from rfa.secagg.security.terms import Terms
 from rfa.secagg.server.machine import Outbox
 from tests.secagg.attack import altered, reach
-from tests.secagg.party import LYING, SMALL, Party, contributions, party
+from tests.secagg.party import MALICIOUS, SMALL, Party, contributions, party
 
 NU = 1.5
 
 
 def profile(table: Party, device: int) -> Profile:
     known = Identity(table.identities[device], table.known)
-    return Profile(device, Policy(steps=2), known)
+    return Profile(device, Policy(max_queries=2), known)
 
 
 def durable(table: Party, folder: Path) -> dict[int, DurableDevice]:
@@ -51,12 +54,12 @@ def durable(table: Party, folder: Path) -> dict[int, DurableDevice]:
     return made
 
 
-@pytest.mark.parametrize("terms", [SMALL, LYING], ids=["curious", "lying"])
+@pytest.mark.parametrize("terms", [SMALL, MALICIOUS], ids=["semi_honest", "malicious"])
 def test_devices_that_restart_before_every_message_give_the_same_sum(
     terms: Terms, tmp_path: Path
 ) -> None:
     """Every request goes to a new process's worth of device, and comes twice."""
-    table = party(contributions(6, 3), terms, steps=2)
+    table = party(contributions(6, 3), terms, queries=2)
     for one in durable(table, tmp_path).values():
         one.close()
 
@@ -79,13 +82,13 @@ def test_devices_that_restart_before_every_message_give_the_same_sum(
 
 
 def question_for(table: Party, device: DurableDevice, name: int) -> bytes:
-    """Bring a durable device in the place of another to its first question."""
+    """Bring a durable device in the place of another to its first request."""
     table.devices[name] = device  # type: ignore[assignment]
-    return reach(table, Question)[name]
+    return reach(table, SumRequest)[name]
 
 
 def test_no_restart_takes_back_an_answer(tmp_path: Path) -> None:
-    table = party(contributions(6, 3), steps=2)
+    table = party(contributions(6, 3), queries=2)
     name = min(table.devices)
     device = durable(table, tmp_path)[name]
     request = question_for(table, device, name)
@@ -103,7 +106,7 @@ def test_a_failed_write_means_no_answer_and_no_change(
     table = party(contributions(6, 3))
     name = min(table.devices)
     device = durable(table, tmp_path)[name]
-    request = reach(table, Open)[name]
+    request = reach(table, OpenRound)[name]
 
     def full(*_: object) -> None:
         msg = "database or disk is full"
@@ -121,7 +124,7 @@ def test_a_round_that_was_joined_is_not_joined_again_after_it_ended(tmp_path: Pa
     table = party(contributions(6, 3), number=4)
     name = min(table.devices)
     device = durable(table, tmp_path)[name]
-    request = reach(table, Open)[name]
+    request = reach(table, OpenRound)[name]
     device.receive(request)
     device.end()
     with pytest.raises(VaultError, match="bring an update first"):
@@ -137,7 +140,7 @@ def test_one_update_serves_one_round(tmp_path: Path) -> None:
     table = party(contributions(6, 3), number=4)
     name = min(table.devices)
     device = durable(table, tmp_path)[name]
-    request = reach(table, Open)[name]
+    request = reach(table, OpenRound)[name]
     device.receive(request)
     with pytest.raises(AskedTwiceError):
         device.receive(altered(request, round=5))
@@ -156,7 +159,7 @@ def test_the_store_is_its_owners_and_secrets_leave_it(tmp_path: Path) -> None:
     device = durable(table, tmp_path)[5]
     path = tmp_path / "5"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    device.receive(reach(table, Open)[5])
+    device.receive(reach(table, OpenRound)[5])
     kept = sqlite3.connect(path).execute("SELECT value FROM kept WHERE name = 'memory'")
     secret = read_memory(kept.fetchone()[0]).sealing
     assert secret in path.read_bytes()
@@ -227,12 +230,12 @@ def test_two_processes_of_one_device_answer_once(tmp_path: Path) -> None:
 
 def test_a_refusal_by_the_limit_survives_a_restart(tmp_path: Path) -> None:
     """Or a restart would let the server ask again for the bit that it tells."""
-    table = party(contributions(6, 3), limit=0.9)
+    table = party(contributions(6, 3), max_share=0.9)
     name = min(table.devices)
     device = durable(table, tmp_path)[name]
     table.devices[name] = device  # type: ignore[assignment]
-    request = reach(table, Question, turn=1)[name]
-    with pytest.raises(WeightLimitError):
+    request = reach(table, SumRequest, masked_sum=1)[name]
+    with pytest.raises(ShareLimitError):
         device.receive(altered(request, mass=1))
     device.close()
     again = DurableDevice(tmp_path / f"{name}", profile(table, name))
@@ -240,25 +243,29 @@ def test_a_refusal_by_the_limit_survives_a_restart(tmp_path: Path) -> None:
         again.receive(request)
 
 
-@pytest.mark.parametrize("trust", Trust)
-def test_an_update_that_was_in_a_sum_is_not_brought_again(tmp_path: Path, trust: Trust) -> None:
+@pytest.mark.parametrize("server_model", ServerModel)
+def test_an_update_that_was_in_a_sum_is_not_brought_again(
+    tmp_path: Path, server_model: ServerModel
+) -> None:
     """A round that stopped, tried again with one device less, would tell on that device.
 
-    A server that lies could have the sum opened later; one that does not opens none after a stop.
+    A malicious server could have the sum opened later; one that does not opens none after a stop.
     """
-    table = party(contributions(6, 3), Terms(0, 0.2, trust=trust), steps=2)
+    table = party(contributions(6, 3), Terms(0, 0.2, server_model=server_model), queries=2)
     name = min(table.devices)
     device = durable(table, tmp_path)[name]
     table.devices[name] = device  # type: ignore[assignment]
-    device.receive(reach(table, Question)[name])
+    device.receive(reach(table, SumRequest)[name])
     device.end()
-    if trust == Trust.LYING:
+    if server_model == ServerModel.MALICIOUS:
         with pytest.raises(VaultError, match="in a sum with this very update before"):
             device.bring(table.parts[name])
         device.close()
         return
     device.bring(table.parts[name])  # no sum was opened
-    again = party(contributions(6, 3), Terms(0, 0.2, trust=trust), steps=2, number=2)
+    again = party(
+        contributions(6, 3), Terms(0, 0.2, server_model=server_model), queries=2, number=2
+    )
     again.devices[name] = device  # type: ignore[assignment]
     device.receive(reach(again, Unmask)[name])
     device.end()
@@ -288,7 +295,7 @@ def test_a_store_belongs_to_one_device_and_to_its_owner(tmp_path: Path) -> None:
     path.touch(mode=0o644)
     with DurableDevice(str(path), Profile(1)) as device:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        assert device.due == 0
+        assert device.due == START
     with pytest.raises(VaultError, match="not that of device 2"):
         DurableDevice(path, Profile(2))
 
@@ -296,7 +303,7 @@ def test_a_store_belongs_to_one_device_and_to_its_owner(tmp_path: Path) -> None:
 def test_durable_devices_serve_in_one_process_and_from_any_thread(tmp_path: Path) -> None:
     table = party(contributions(6, 3))
     devices = durable(table, tmp_path)
-    exchange = InProcess(devices, lost={5: 2})
+    exchange = InProcess(devices, lost={5: Moment(0, Stage.SUM)})
 
     def in_threads(outbox: Outbox) -> Iterable[tuple[int, bytes]]:
         def carry(sent: tuple[int, bytes]) -> list[tuple[int, bytes]]:

@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 from rfa.secagg import errors
-from rfa.secagg.cohort import form, in_order, leaf_of, pair_mask, point_of, self_mask
 from rfa.secagg.crypto.keys import (
     agree,
     check_point,
@@ -30,9 +29,22 @@ from rfa.secagg.crypto.keys import (
 from rfa.secagg.crypto.masks import keystream
 from rfa.secagg.crypto.shares import PRIME, SHARE_SIZE, combine, split
 from rfa.secagg.fixed_point import Contribution, Encoding
-from rfa.secagg.messages.round import Open, Question, decode, read_share
+from rfa.secagg.messages.round import DeviceKeys, OpenRound, SumRequest, decode, read_share
+from rfa.secagg.security.cohort import form_cohort, in_order
 from rfa.secagg.security.parameters import Parameters
-from rfa.secagg.transcript import PROTOCOL, derive_key, digest
+from rfa.secagg.transcript import (
+    PROTOCOL,
+    commitment_to,
+    context_of,
+    derive_key,
+    digest,
+    leaf_of,
+    pair_mask_key,
+    point_of,
+    sealing_key,
+    self_mask_key,
+    share_binding,
+)
 from tests.secagg.samples import SAMPLES, SESSION, UNSIGNED, span
 
 FILE = Path(__file__).with_name("vectors.json")
@@ -44,6 +56,8 @@ def plain(value: Any) -> Any:
     """A value for JSON: bytes in hexadecimal, whole numbers beyond 2^53 as text."""
     if isinstance(value, bytes):
         return value.hex()
+    if isinstance(value, DeviceKeys):
+        return plain(dataclasses.astuple(value))
     if isinstance(value, np.ndarray):
         return plain(value.tolist())
     if isinstance(value, tuple | list):
@@ -74,13 +88,13 @@ def run_digest(given: Vector) -> Vector:
 
 def run_pair(given: Vector) -> Vector:
     (agreed,) = agree(raw(given["secret"]), [raw(given["public"])])
-    key = pair_mask(agreed, raw(given["context"]), given["one"], given["other"])
+    key = pair_mask_key(agreed, raw(given["context"]), given["one"], given["other"])
     stream = keystream(key).update(bytes(32))
     return {"agreed": agreed.hex(), "key": key.hex(), "stream": stream.hex()}
 
 
 def run_self(given: Vector) -> Vector:
-    key = self_mask(raw(given["seed"]), raw(given["context"]))
+    key = self_mask_key(raw(given["seed"]), raw(given["context"]))
     return {"key": key.hex(), "stream": keystream(key).update(bytes(32)).hex()}
 
 
@@ -97,14 +111,14 @@ def run_shares(given: Vector) -> Vector:
 
 def run_encoding(given: Vector) -> Vector:
     update = np.array(given["update"], np.float32)
-    mine = Contribution(update, given["weight"], tuple(given["metrics"]))
+    contribution = Contribution(update, given["weight"], tuple(given["metrics"]))
     v = np.array(given["v"], np.float32)
-    part = Encoding(given["cohort"]).part(mine, v, given["nu"], raw(given["rounding"]))
+    part = Encoding(given["cohort"]).encode(contribution, v, given["nu"], raw(given["rounding"]))
     return {"words": plain(part.words), "tail": [str(value) for value in part.tail]}
 
 
 def run_sealed(given: Vector) -> Vector:
-    sealed = seal(raw(given["key"]), given["turn"], raw(given["plain"]), raw(given["bound"]))
+    sealed = seal(raw(given["key"]), given["masked_sum"], raw(given["plain"]), raw(given["bound"]))
     return {"sealed": sealed.hex()}
 
 
@@ -115,22 +129,22 @@ def run_signature(given: Vector) -> Vector:
 
 
 def run_cohort(given: Vector) -> Vector:
-    opening, question = decode(raw(given["opening"])), decode(raw(given["question"]))
-    assert isinstance(opening, Open)
-    assert isinstance(question, Question)
+    opening, sum_request = decode(raw(given["opening"])), decode(raw(given["sum_request"]))
+    assert isinstance(opening, OpenRound)
+    assert isinstance(sum_request, SumRequest)
     nonce = raw(given["nonce"])
     order = in_order(nonce, list(raws(given["leaves"])))
-    cohort = form(opening, Parameters(*given["parameters"]), nonce, order)
-    point = point_of(question.v, question.nu)
+    cohort = form_cohort(opening, Parameters(*given["parameters"]), nonce, order)
+    point = point_of(sum_request.v, sum_request.nu)
     found = {
         "leaf": leaf_of(opening, UNSIGNED),
         "first": order[0],
         "digest": cohort.digest,
         "point": point,
-        "context": cohort.context(question, point),
-        "commitment": cohort.commitment(1, 2, raw(given["seed"])),
-        "binding": cohort.binding(1, 2, 0),
-        "seal_key": cohort.seal_key(raw(given["seed"]), 1, 2),
+        "context": context_of(cohort.digest, sum_request, point),
+        "commitment": commitment_to(raw(given["seed"]), cohort.digest, 1, 2),
+        "binding": share_binding(cohort.digest, 1, 2, 0),
+        "seal_key": sealing_key(raw(given["seed"]), cohort.digest, 1, 2),
     }
     return {name: value.hex() for name, value in found.items()}
 
@@ -209,7 +223,7 @@ def test_seals_and_signatures_are_accepted(name: str, case: Vector) -> None:
     given, expected = case["given"], case["expected"]
     if name == "sealed":
         opened = unseal(
-            raw(given["key"]), given["turn"], raw(expected["sealed"]), raw(given["bound"])
+            raw(given["key"]), given["masked_sum"], raw(expected["sealed"]), raw(given["bound"])
         )
         assert opened == raw(given["plain"])
     else:
@@ -259,12 +273,12 @@ def givens() -> dict[str, list[Vector]]:
             {**update, "cohort": n, "v": v, "nu": nu, "rounding": seed}
             for n, v, nu in ((1, [], 1.0), (100, [0.1, -2.5, 0.0, 2e30], 1e30), (1000, [], 1e32))
         ],
-        "sealed": [{"key": seed, "turn": 3, "plain": span(7, 66), "bound": context}],
+        "sealed": [{"key": seed, "masked_sum": 3, "plain": span(7, 66), "bound": context}],
         "signature": [{"secret": seed, "statement": context}],
         "cohort": [
             {
                 "opening": SAMPLES[0].encode(),
-                "question": asked.encode(),
+                "sum_request": asked.encode(),
                 "parameters": [4, 0, 0, 3, 2, 2],
                 "nonce": span(4, 16),
                 "leaves": [span(start, 32) for start in (1, 2, 3, 4)],

@@ -1,11 +1,11 @@
 """What a server's view of a round determines: which sums, over which honest devices.
 
-A masked part is x_i + b_i + sum of +- p_ij. From all that was said, and what colluders know, the
+A masked input is x_i + b_i + sum of +- p_ij. From all that was said, and what colluders know, the
 secrets that can be put together are counted; the masks that they do not give are unknowns. Each is
 uniform and independent of everything else, so a linear combination of parts tells something exactly
 if all unknown masks in it cancel. Unknown self-masks never cancel; an unknown pair mask cancels
-only between the two parts that hold it, made for the same turn. So what is determined are the sums
-over connected components, where no mask leads out of the component.
+only between the two parts that hold it, made for the same masked sum. So what is determined are the
+sums over connected components, where no mask leads out of the component.
 """
 
 from __future__ import annotations
@@ -13,20 +13,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from rfa.secagg.cohort import Cohort, Identities, accept, leaf_of, point_of
+from rfa.secagg.device.membership import accept_roster
 from rfa.secagg.messages.round import (
     NO_SHARE,
-    Advertise,
-    Deal,
-    Masked,
-    Open,
-    Opened,
-    Question,
+    AdvertiseKeys,
+    MaskedInput,
+    OpenRound,
     Roster,
+    ShareKeys,
+    SumRequest,
     Unmask,
+    UnmaskShares,
     decode,
     read_bitmap,
 )
+from rfa.secagg.security.cohort import Cohort, Identities
+from rfa.secagg.transcript import context_of, leaf_of, point_of
 
 Said = Iterable[tuple[int, bytes, bytes | None]]
 """What was said: device, request, reply."""
@@ -41,61 +43,63 @@ class Seat:
     asked: dict[int, tuple[bytes, frozenset[int]]] = field(
         default_factory=dict[int, tuple[bytes, frozenset[int]]]
     )
-    """By turn: the context of the part that it sent, and who it was told takes part."""
+    """By masked sum: the context of the part that it sent, and who it was told takes part."""
     released: dict[tuple[int, bool], set[int]] = field(
         default_factory=dict[tuple[int, bool], set[int]]
     )
-    """By turn and kind (True for self-masks): whose share it released, by position."""
+    """By masked sum and kind (True for self-masks): whose share it released, by position."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """A sum that is determined: its turn, the honest devices in it, and the size of the cohort."""
+    """A sum that is determined: which, the honest devices in it, and the size of the cohort."""
 
-    turn: int
+    masked_sum: int
     members: frozenset[int]
     cohort: int
 
 
 def seats(said: Said, identities: Identities) -> dict[int, Seat]:
     """The devices that accepted a cohort, by number."""
-    openings: dict[int, Open] = {}
-    adverts: dict[int, Advertise] = {}
+    openings: dict[int, OpenRound] = {}
+    adverts: dict[int, AdvertiseKeys] = {}
     found: dict[int, Seat] = {}
     for device, request, reply in said:
         if reply is None:
             continue
         asked, answer = decode(request), decode(reply)
-        if isinstance(asked, Open) and isinstance(answer, Advertise):
+        if isinstance(asked, OpenRound) and isinstance(answer, AdvertiseKeys):
             openings[device], adverts[device] = asked, answer
-        elif isinstance(asked, Roster) and isinstance(answer, Deal):
+        elif isinstance(asked, Roster) and isinstance(answer, ShareKeys):
             found[device] = _seat(asked, openings[device], adverts[device], identities)
-        elif isinstance(asked, Question) and isinstance(answer, Masked):
+        elif isinstance(asked, SumRequest) and isinstance(answer, MaskedInput):
             _note_part(found[device], asked)
-        elif isinstance(asked, Unmask) and isinstance(answer, Opened):
+        elif isinstance(asked, Unmask) and isinstance(answer, UnmaskShares):
             _note_shares(found[device], asked, answer)
     return found
 
 
-def _seat(roster: Roster, opening: Open, advert: Advertise, identities: Identities) -> Seat:
-    cohort, position, _ = accept(roster, opening, advert.entry, identities)
-    return Seat(cohort, position)
+def _seat(
+    roster: Roster, opening: OpenRound, advert: AdvertiseKeys, identities: Identities
+) -> Seat:
+    member = accept_roster(roster, opening, advert.keys, identities)
+    return Seat(member.cohort, member.position)
 
 
-def _note_part(seat: Seat, question: Question) -> None:
-    context = seat.cohort.context(question, point_of(question.v, question.nu))
-    alive = read_bitmap(question.alive, seat.cohort.parameters.cohort)
-    known = seat.asked.setdefault(question.turn, (context, alive))
-    assert known[0] == context, "a device sent two parts for one turn"
+def _note_part(seat: Seat, sum_request: SumRequest) -> None:
+    context = context_of(seat.cohort.digest, sum_request, point_of(sum_request.v, sum_request.nu))
+    alive = read_bitmap(sum_request.alive, seat.cohort.parameters.cohort)
+    known = seat.asked.setdefault(sum_request.masked_sum, (context, alive))
+    assert known[0] == context, "a device sent two parts for one masked sum"
 
 
-def _note_shares(seat: Seat, unmask: Unmask, opened: Opened) -> None:
-    alive = seat.asked[unmask.turn][1]
+def _note_shares(seat: Seat, unmask: Unmask, opened: UnmaskShares) -> None:
+    alive = seat.asked[unmask.masked_sum][1]
     survivors = read_bitmap(unmask.survivors, seat.cohort.parameters.cohort)
     dealers = [one for one in seat.cohort.neighbors(seat.position) if one in alive]
     for dealer, share in zip(dealers, opened.shares, strict=True):
         if share != NO_SHARE:
-            seat.released.setdefault((unmask.turn, dealer in survivors), set()).add(dealer)
+            seat.released.setdefault((unmask.masked_sum, dealer in survivors), set()).add(dealer)
 
 
 def determined(
@@ -107,16 +111,18 @@ def determined(
     leaves = _leaves(listed)
     groups: dict[tuple[bytes, int], dict[int, Seat]] = {}
     for device, seat in found.items():
-        for turn, (context, _) in seat.asked.items():
-            groups.setdefault((context, turn), {})[device] = seat
+        for masked_sum, (context, _) in seat.asked.items():
+            groups.setdefault((context, masked_sum), {})[device] = seat
     known: list[Known] = []
-    for (_, turn), members in groups.items():
+    for (_, masked_sum), members in groups.items():
         cohort = next(iter(members.values())).cohort
         there = [one for one in colluders if leaves[one] in cohort.leaves]
         bad = {cohort.leaves.index(leaves[one]): one for one in there}
         table = _table(found, cohort.digest) | bad
-        opened = {kind: _opened(found, table, turn, kind) | colluders for kind in (True, False)}
-        known += _components(members, table, turn, opened)
+        opened = {
+            kind: _opened(found, table, masked_sum, kind) | colluders for kind in (True, False)
+        }
+        known += _components(members, table, masked_sum, opened)
     return known
 
 
@@ -125,8 +131,8 @@ def _leaves(said: Said) -> dict[int, bytes]:
     found: dict[int, bytes] = {}
     for device, request, reply in said:
         asked, answer = decode(request), decode(reply) if reply else None
-        if isinstance(asked, Open) and isinstance(answer, Advertise):
-            found[device] = leaf_of(asked, answer.entry)
+        if isinstance(asked, OpenRound) and isinstance(answer, AdvertiseKeys):
+            found[device] = leaf_of(asked, answer.keys)
     return found
 
 
@@ -135,7 +141,9 @@ def _table(found: dict[int, Seat], cohort: bytes) -> dict[int, int]:
     return {seat.position: one for one, seat in found.items() if seat.cohort.digest == cohort}
 
 
-def _opened(found: dict[int, Seat], table: dict[int, int], turn: int, kind: bool) -> frozenset[int]:
+def _opened(
+    found: dict[int, Seat], table: dict[int, int], masked_sum: int, kind: bool
+) -> frozenset[int]:
     """The honest devices of a cohort whose secrets of a kind can be put together.
 
     Colluders hold a share of each of their neighbors in whatever cohort lists them.
@@ -146,7 +154,8 @@ def _opened(found: dict[int, Seat], table: dict[int, int], turn: int, kind: bool
         seat = found[device]
         holders = [table[other] for other in seat.cohort.neighbors(place) if other in table]
         count = sum(
-            holder not in found or place in found[holder].released.get((turn, kind), set[int]())
+            holder not in found
+            or place in found[holder].released.get((masked_sum, kind), set[int]())
             for holder in holders
         )
         if count >= seat.cohort.parameters.threshold:
@@ -157,7 +166,7 @@ def _opened(found: dict[int, Seat], table: dict[int, int], turn: int, kind: bool
 def _components(
     members: dict[int, Seat],
     table: dict[int, int],
-    turn: int,
+    masked_sum: int,
     opened: dict[bool, frozenset[int]],
 ) -> list[Known]:
     """The components of the honest parts of one context, without those that stay closed."""
@@ -167,14 +176,16 @@ def _components(
         for place in seat.cohort.neighbors(seat.position):
             other = table.get(place)
             known = device in opened[False] or other in opened[False]
-            if place not in seat.asked[turn][1] or known:
+            if place not in seat.asked[masked_sum][1] or known:
                 continue
             if other in members:
                 edges[device].add(other)
             else:
                 closed.add(device)  # nobody has sent the other part that holds this mask
     size = next(iter(members.values())).cohort.parameters.cohort
-    return [Known(turn, frozenset(part), size) for part in _connected(edges) if not part & closed]
+    return [
+        Known(masked_sum, frozenset(part), size) for part in _connected(edges) if not part & closed
+    ]
 
 
 def _connected(edges: dict[int, set[int]]) -> list[set[int]]:
@@ -197,6 +208,10 @@ def broken(known: list[Known], honest: int) -> list[str]:
     for one in known:
         for other in known:
             apart = one.members ^ other.members
-            if one.turn < other.turn and one.members & other.members and 0 < len(apart) < honest:
+            if (
+                one.masked_sum < other.masked_sum
+                and one.members & other.members
+                and 0 < len(apart) < honest
+            ):
                 said.append(f"sums that differ by {set(apart)}")
     return said

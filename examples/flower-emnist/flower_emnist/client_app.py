@@ -5,9 +5,10 @@ from flwr.clientapp import ClientApp
 
 from flower_emnist.corruption import corrupt
 from flower_emnist.task import from_record, load_part, test_model, to_record, train_model
-from rfa.flower import Policy, RobustMod, Trust, robust_mod
+from rfa.flower import Policy, RobustMod, ServerModel, robust_mod
 
-wary_mod = RobustMod(Policy(trust=Trust.LYING), cap=10_000)  # the example_cap of the server
+# The cap is the example_cap of the server.
+wary_mod = RobustMod(Policy(server_model=ServerModel.MALICIOUS), cap=10_000)
 
 
 def mod(message, context, call_next):

@@ -7,7 +7,7 @@ from flwr.serverapp import ServerApp
 from flwr.serverapp.strategy import FedAvg
 
 from flower_emnist.task import first_model, from_record, load_part, test_model, to_record
-from rfa.flower import RFA, OneStepRFA, SecureFedAvg, Terms, Trust, read_identities
+from rfa.flower import RFA, OneStepRFA, SecureFedAvg, ServerModel, Terms, read_identities
 
 app = ServerApp()
 
@@ -44,7 +44,7 @@ def choose_strategy(config):
     usual |= {"checkpoint": config["checkpoint"] or None, "example_cap": 10_000}
     if config["identities"]:  # devices do not trust the server: they sign their keys
         usual["identities"] = read_identities(Path(config["identities"]))
-        usual["terms"] = Terms(trust=Trust.LYING)
+        usual["terms"] = Terms(server_model=ServerModel.MALICIOUS)
     nu = config["nu"] or None  # 0 stands for a radius that is learned
     match config["strategy"]:
         case "rfa":

@@ -9,9 +9,8 @@ import click
 from rich.console import Console
 
 from rfa.lab.settings.settings import SERVER_MODELS
-from rfa.planning import PlanRequest, table
+from rfa.planning import PlanRequest, make_terms, table
 from rfa.planning import plan as make_plan
-from rfa.secagg.security.parameters import Terms, Trust
 
 
 @click.command("plan")
@@ -77,10 +76,7 @@ def plan(as_json: bool, **options: Any) -> None:
 
 
 def _request(options: dict[str, Any]) -> PlanRequest:
-    colluders = options.pop("colluder_fraction")
-    dropouts = options.pop("max_dropout_fraction")
-    honest = max(0.0, min(0.25, 1 - colluders - dropouts))
-    trust = Trust.LYING if options.pop("server_model") == "malicious" else Trust.CURIOUS
-    terms = Terms(colluders, dropouts, honest, trust)
+    names = ("colluder_fraction", "max_dropout_fraction", "server_model")
+    terms = make_terms(*(options.pop(name) for name in names))
     population, devices = options.pop("devices"), options.pop("devices_per_round")
     return PlanRequest(population=population, devices=devices, terms=terms, **options)

@@ -17,8 +17,9 @@ if importlib.util.find_spec("flwr") is None:
 from rfa.flower.mod import RobustMod, robust_mod
 from rfa.flower.storage import create_identity, read_identities
 from rfa.flower.strategy import RFA, OneStepRFA, SecureFedAvg
-from rfa.secagg.security.parameters import Terms, Trust
+from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.security.policy import Policy
+from rfa.secagg.security.terms import Terms
 
 __all__ = [
     "RFA",
@@ -26,8 +27,8 @@ __all__ = [
     "Policy",
     "RobustMod",
     "SecureFedAvg",
+    "ServerModel",
     "Terms",
-    "Trust",
     "create_identity",
     "read_identities",
     "robust_mod",

@@ -29,7 +29,7 @@ from rfa.secagg.device.profile import Profile
 from rfa.secagg.device.vault import DurableDevice
 from rfa.secagg.errors import NotFiniteError, SecAggError
 from rfa.secagg.fixed_point import Contribution
-from rfa.secagg.security.parameters import Trust
+from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.security.policy import Policy
 
 Next = Callable[[Message, Context], Message]
@@ -124,7 +124,8 @@ class RobustMod:
 
     def check_work(self, work: wire.Work) -> None:
         """Where the server is not trusted, how updates are weighted is the device's to say."""
-        if self.policy.trust == Trust.LYING and (work.weight, work.cap) != (self.weight, self.cap):
+        malicious = self.policy.server_model == ServerModel.MALICIOUS
+        if malicious and (work.weight, work.cap) != (self.weight, self.cap):
             msg = (
                 f"updates are to be weighted by {work.weight!r} up to {work.cap:g}, and this "
                 f"device weighs by {self.weight!r} up to {self.cap:g}: say the same on both sides"

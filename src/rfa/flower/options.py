@@ -13,8 +13,9 @@ from rfa.aggregators import SumAggregator
 from rfa.errors import InvalidTypeError, InvalidValueError
 from rfa.flower import records
 from rfa.planning import check_fit
-from rfa.secagg.cohort import Identities
-from rfa.secagg.security.parameters import Terms, Trust
+from rfa.secagg.security.cohort import Identities
+from rfa.secagg.security.parameters import ServerModel
+from rfa.secagg.security.terms import Terms
 
 
 class StrategyOptions(TypedDict, total=False):
@@ -70,7 +71,8 @@ class SecureOptions:
     def __post_init__(self) -> None:
         """Check each option."""
         if not isinstance(self.terms, Terms):  # pyright: ignore[reportUnnecessaryIsInstance]
-            msg = f"terms must be Terms(...), such as Terms(trust=Trust.LYING), not {self.terms!r}"
+            msg = "terms must be Terms(...), such as Terms(server_model=ServerModel.MALICIOUS), "
+            msg += f"not {self.terms!r}"
             raise InvalidValueError(msg)
         for name in ("example_cap", "stage_timeout"):
             check_number(name, getattr(self, name), positive=True)
@@ -84,7 +86,9 @@ class SecureOptions:
             yield f"max_share is a fraction, from 0 to 1, not {self.max_share}"
         if self.personal and not records.NAME.fullmatch(str(self.personal)):
             yield f"personal must be letters, digits and _.-, not {self.personal!r}"
-        if self.terms.trust == Trust.LYING and not isinstance(self.identities, Mapping):
+        if self.terms.server_model == ServerModel.MALICIOUS and not isinstance(
+            self.identities, Mapping
+        ):
             yield "nodes that do not trust the server sign their keys: give identities, by node"
 
 

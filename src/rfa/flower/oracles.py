@@ -22,11 +22,11 @@ from rfa.flower import records as wire
 from rfa.flower.metrics import Layout
 from rfa.flower.transport import GridExchange, Letter, send
 from rfa.oracle import REACH, RecordingOracle, Sum, stopped_oracle
-from rfa.secagg.cohort import Identities
 from rfa.secagg.errors import RefusalError
-from rfa.secagg.messages.round import MOST_METRICS
+from rfa.secagg.messages.round import MAX_METRICS
 from rfa.secagg.oracle import SecureOracle, open_round
-from rfa.secagg.security.parameters import Terms
+from rfa.secagg.security.cohort import Identities
+from rfa.secagg.security.terms import Terms
 
 LOG = logging.getLogger("flwr")
 
@@ -198,12 +198,12 @@ class GridSums:
             OracleStoppedError: if there are too few devices, or none that can be asked.
         """
         metrics = cohort.layout.count
-        if metrics > MOST_METRICS:
-            msg = f"nodes have {metrics} metrics, and at most {MOST_METRICS} are summed"
+        if metrics > MAX_METRICS:
+            msg = f"nodes have {metrics} metrics, and at most {MAX_METRICS} are summed"
             raise RoundSkippedError(msg)
         number = time.time_ns() // 1000
         opening = open_round(
-            number, self.terms, steps=steps, dim=cohort.dim, metrics=metrics, limit=limit
+            number, self.terms, queries=steps, dim=cohort.dim, metrics=metrics, max_share=limit
         )
         sums: Sums | None = None
         try:

@@ -22,10 +22,10 @@ from flwr.app import Context
 from rfa._files import replace_file
 from rfa._types import Floats32
 from rfa.flower.arrays import ArraysError
-from rfa.secagg.cohort import Identities
 from rfa.secagg.crypto.keys import identity_of
 from rfa.secagg.device.profile import Identity
 from rfa.secagg.errors import VaultError
+from rfa.secagg.security.cohort import Identities
 
 VARIABLE, NODE_CONFIG = "RFA_HOME", "rfa-home"
 FORGOTTEN = 24 * 3600

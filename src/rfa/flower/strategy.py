@@ -30,7 +30,7 @@ from rfa.flower.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from rfa.flower.options import StrategyOptions, check_strategy, split_options
 from rfa.flower.oracles import GridSums, RoundSkippedError, mean_metrics, split
 from rfa.flower.transport import GridExchange, Letter, SteadyGrid, letters_of
-from rfa.secagg.security.policy import STEPS
+from rfa.secagg.security.policy import MAX_QUERIES
 
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 LOG = logging.getLogger("flwr")
@@ -67,7 +67,7 @@ class _Run:
 class SecureStrategy(FedAvg):
     """A private aggregator on Flower: every node needs `ClientApp(mods=[robust_mod])`."""
 
-    max_queries = STEPS
+    max_queries = MAX_QUERIES
     """The most queries a round that devices answer by default."""
 
     def __init__(

@@ -1,15 +1,16 @@
 """The secure sum: masked sums over devices, of which the server learns the total and no more.
 
 A device and a server are state machines without I/O; an exchange carries their bytes. Behind the
-seam stand `SecureOracle`, the real protocol, and `RingOracle`, the same numbers without masks. See
-docs/threat-model.md for what is promised to whom.
+seam stand `SecureOracle`, the real protocol, and `UnmaskedOracle`, the same numbers without masks.
+See docs/threat-model.md for what is promised to whom.
 
     >>> import numpy as np
-    >>> parts = {name: Contribution(np.full(2, name, np.float32)) for name in range(1, 7)}
-    >>> devices = {name: Device(part, Profile(name)) for name, part in parts.items()}
-    >>> terms = Terms(colluders=0.1, dropouts=0.25)
-    >>> opening = open_round(1, terms, steps=1, dim=2)
-    >>> ask = SecureOracle(opening, terms, devices, InProcess(devices, lost={4: 2}))
+    >>> updates = {name: np.full(2, name, np.float32) for name in range(1, 7)}
+    >>> devices = {name: Device(Contribution(w), Profile(name)) for name, w in updates.items()}
+    >>> terms = Terms(colluder_fraction=0.1, max_dropout_fraction=0.25)
+    >>> opening = open_round(1, terms, queries=1, dim=2)
+    >>> lost = {4: Moment(0, Stage.SUM)}
+    >>> ask = SecureOracle(opening, terms, devices, InProcess(devices, lost))
     >>> total = ask(np.zeros(2), 10.0)
     >>> total.count, (10 * total.push / total.weight).round(4)
     (5, array([3.4, 3.4]))
@@ -29,12 +30,14 @@ from rfa.secagg.errors import (
     VaultError,
 )
 from rfa.secagg.fixed_point import Contribution, Encoding, Total
-from rfa.secagg.oracle import Exchange, InProcess, SecureOracle, open_round
-from rfa.secagg.security.parameters import Parameters, Terms, Trust, derive
+from rfa.secagg.in_process import InProcess
+from rfa.secagg.messages.stages import Moment, Stage
+from rfa.secagg.oracle import Exchange, SecureOracle, open_round
+from rfa.secagg.security.parameters import Parameters, ServerModel, derive
 from rfa.secagg.security.policy import Policy
+from rfa.secagg.security.terms import Terms
 from rfa.secagg.server.machine import Outbox, Server
-from rfa.secagg.unmasked import RingOracle
-from rfa.secagg.workers import Workers
+from rfa.secagg.unmasked import UnmaskedOracle
 
 __all__ = [
     "AbortError",
@@ -46,6 +49,7 @@ __all__ = [
     "Identity",
     "InProcess",
     "MessageError",
+    "Moment",
     "NotFiniteError",
     "Outbox",
     "ParameterError",
@@ -53,15 +57,15 @@ __all__ = [
     "Policy",
     "Profile",
     "RefusalError",
-    "RingOracle",
     "SecAggError",
     "SecureOracle",
     "Server",
+    "ServerModel",
+    "Stage",
     "Terms",
     "Total",
-    "Trust",
+    "UnmaskedOracle",
     "VaultError",
-    "Workers",
     "derive",
     "identity_of",
     "open_round",

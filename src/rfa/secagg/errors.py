@@ -10,27 +10,27 @@
     │   ├── UnknownKindError        they are of no kind that is known
     │   └── NotCanonicalError       a value that a canonical message cannot hold
     ├── RefusalError                a device does not do what it was asked
-    │   ├── OutOfStageError         a message at the wrong time, or for the wrong step
+    │   ├── OutOfStageError         a message at the wrong time, or for the wrong masked sum
     │   ├── OtherSessionError       a message of another session
     │   ├── ReplayedRoundError      a round that is not newer than the last one it joined
     │   ├── AskedTwiceError         a second, different request where one is answered
     │   ├── WeakTermsError          less protection than the device insists on
-    │   ├── TooManyStepsError       more steps than its own cap
+    │   ├── TooManyQueriesError     more queries than its own cap
     │   ├── SmallRadiusError        a radius nu below its own floor
-    │   ├── WrongDimensionError     a question about another number of coordinates
+    │   ├── WrongDimensionError     a request about another number of coordinates
     │   ├── CohortError             a list of devices that it does not accept
     │   │   ├── DuplicateKeyError   a key, or a device, that is there twice
-    │   │   ├── OwnKeyError         its own keys are missing, or changed
+    │   │   ├── MissingKeysError    its own keys are missing, or changed
     │   │   ├── LowOrderPointError  a public key that would make every secret known
     │   │   ├── SmallCohortError    fewer devices than its own minimum
     │   │   └── SignatureError      keys or lists that their owner did not sign
     │   ├── TooManyDropoutsError    more drop-outs claimed than the parameters allow
-    │   ├── SurvivorsError          survivors who cannot be, or changed since the last step
+    │   ├── SurvivorsError          survivors who cannot be, or changed since the last query
     │   ├── DisagreementError       too few devices signed the same survivors
-    │   └── WeightLimitError        its weight in the sum would exceed the limit
+    │   └── ShareLimitError         its share of the sum would exceed max_share
     ├── AbortError                  the server ends the round; the sums before stand
     │   ├── TooFewDevicesError      fewer devices are left than the parameters ask for
-    │   ├── SurvivorsChangedError   the survivors changed between steps: v stays as it is
+    │   ├── SurvivorsChangedError   the survivors changed between queries: v stays as it is
     │   ├── BadShareError           a secret cannot be put together from its shares
     │   └── ImplausibleSumError     a total that no honest devices can have
     └── VaultError                  a device's own store cannot be used
@@ -85,7 +85,7 @@ class RefusalError(SecAggError):
 
 
 class OutOfStageError(RefusalError):
-    """A message at the wrong time, or for the wrong step."""
+    """A message at the wrong time, or for the wrong masked sum."""
 
 
 class OtherSessionError(RefusalError):
@@ -104,8 +104,8 @@ class WeakTermsError(RefusalError):
     """Less protection than the device insists on."""
 
 
-class TooManyStepsError(RefusalError):
-    """More steps than the device's own cap."""
+class TooManyQueriesError(RefusalError):
+    """More queries than the device's own cap."""
 
 
 class SmallRadiusError(RefusalError):
@@ -113,7 +113,7 @@ class SmallRadiusError(RefusalError):
 
 
 class WrongDimensionError(RefusalError):
-    """A question about another number of coordinates."""
+    """A request about another number of coordinates."""
 
 
 class CohortError(RefusalError):
@@ -124,7 +124,7 @@ class DuplicateKeyError(CohortError):
     """A key, or a device, that is there twice."""
 
 
-class OwnKeyError(CohortError):
+class MissingKeysError(CohortError):
     """The device's own keys are missing, or changed."""
 
 
@@ -145,15 +145,15 @@ class TooManyDropoutsError(RefusalError):
 
 
 class SurvivorsError(RefusalError):
-    """Survivors who cannot be, or who changed since the last step."""
+    """Survivors who cannot be, or who changed since the last query."""
 
 
 class DisagreementError(RefusalError):
     """Too few devices signed the same survivors."""
 
 
-class WeightLimitError(RefusalError):
-    """The device's weight in the sum would exceed the limit."""
+class ShareLimitError(RefusalError):
+    """The device's share of the sum would exceed max_share."""
 
 
 class AbortError(SecAggError, OracleStoppedError):
@@ -165,7 +165,7 @@ class TooFewDevicesError(AbortError):
 
 
 class SurvivorsChangedError(AbortError):
-    """The survivors changed between steps, so the next sum would tell on those who left."""
+    """The survivors changed between queries, so the next sum would tell on those who left."""
 
 
 class BadShareError(AbortError):

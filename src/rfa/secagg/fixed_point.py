@@ -1,8 +1,8 @@
 """What a device adds to a sum, in whole numbers that cannot wrap around.
 
-A device's part of a sum at (v, nu) is `push`, d words of 32 bits in two's complement, and a tail of
-whole numbers of 128 bits: the mass, its square, the weight, whether the update is near v, a one,
-and the device's metrics. Words are in units of 1/S with
+What a device adds to a sum at (v, nu) is `push`, d words of 32 bits in two's complement, and a tail
+of whole numbers of 128 bits: the statistics of the table in `statistics`, and the device's metrics.
+Words are in units of 1/S with
 
     S = floor((2^31 - 1) / n) - 1     for n devices,
 
@@ -23,8 +23,9 @@ Zero, where one-step RFA and secure means ask, travels as an empty vector.
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from numbers import Real
@@ -36,23 +37,24 @@ from numpy.typing import NDArray
 from rfa._types import Floats, Floats32
 from rfa.errors import InvalidValueError
 from rfa.oracle import REACH, Sum
-from rfa.secagg.crypto.masks import BLOCK, TAIL, WORD, Words, keystream, stream_words
+from rfa.secagg.crypto.masks import BLOCK, WORD, Words, keystream, stream_words
 from rfa.secagg.errors import ImplausibleSumError, NotFiniteError, ParameterError
+from rfa.secagg.statistics import (
+    METRIC,
+    POSITIONS,
+    STATISTICS,
+    LocalFacts,
+    decode_all,
+    encode_all,
+    implausible,
+)
 
 HALF = 1 << 31
 LARGEST_COHORT = (HALF - 1) // 4
 """More devices would leave no digits: the scale would be below 2."""
-FRACTION = 96
-"""Binary digits after the point of masses, squares and weights, which are at most 1."""
-METRIC_FRACTION = 64
-LARGEST_METRIC = 2.0**32
-"""The largest metric, so that a million devices cannot wrap around."""
-MASS, SQUARE, WEIGHT, NEAR, COUNT, METRICS = range(6)
-"""The places of the tail; metrics follow."""
 SHORT = 1 << 13
 _UNIFORM = 2.0**-32
-_SLACK = 2.0**-44
-"""More than the rounding errors of a mass, in parts of it, for up to a thousand million numbers."""
+_TOLD = [item.name for item in dataclasses.fields(Sum)]
 
 
 @dataclass(frozen=True)
@@ -86,14 +88,14 @@ class Contribution:
             msg = "a weight must be above 0 and at most 1: divide by the public cap"
             raise ParameterError(msg)
         for index, metric in enumerate(self.metrics):
-            if not abs(metric) <= LARGEST_METRIC:
+            if not METRIC.least <= metric <= METRIC.largest:
                 msg = f"metric {index} must be a number of at most 2^32 in size"
                 raise NotFiniteError(msg)
 
 
 @dataclass(frozen=True)
-class Part:
-    """What one device adds to a sum: secret until it is masked."""
+class EncodedInput:
+    """What one device adds to a sum, as whole numbers: secret until it is masked."""
 
     words: Words = field(repr=False)
     tail: list[int] = field(repr=False)
@@ -107,11 +109,13 @@ class Total:
         sum: the sum at (v, nu); its push is empty in a phase without vectors.
         metrics: the sums of the metrics.
         mass: the total mass in units of 2^-96, exactly.
+        statistics: the sums of all statistics by name, those of `sum` among them.
     """
 
     sum: Sum
     metrics: tuple[float, ...]
     mass: int
+    statistics: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -132,67 +136,59 @@ class Encoding:
             msg = f"a sum is over 1 to {LARGEST_COHORT} devices, not {self.cohort}"
             raise ParameterError(msg)
         object.__setattr__(self, "scale", (HALF - 1) // self.cohort - 1)
-        if self.cohort * (self.scale + 1) >= HALF:
-            msg = f"{self.cohort} words of {self.scale + 1} would wrap around"
+        fits = all(row.fits(self.cohort) for row in (*STATISTICS, METRIC))
+        if self.cohort * (self.scale + 1) >= HALF or not fits:
+            msg = f"sums over {self.cohort} devices could wrap around"
             raise ParameterError(msg)
 
-    def part(
-        self, mine: Contribution, v: Floats32, nu: float, rounding: bytes, *, vector: bool = True
-    ) -> Part:
+    def encode(
+        self,
+        contribution: Contribution,
+        v: Floats32,
+        nu: float,
+        rounding: bytes,
+        *,
+        vector: bool = True,
+    ) -> EncodedInput:
         """What a device adds at (v, nu).
 
         Args:
-            mine: the device's update, weight and metrics.
+            contribution: the device's update, weight and metrics.
             v: where it is asked, as it travels: empty for zero.
             nu: the radius, positive.
             rounding: the key of the random choices in rounding.
             vector: whether the push is asked for.
         """
-        distance = _distance(mine.update, v)
-        mass = mine.weight * min(1.0, nu / distance) if distance > 0 else mine.weight
-        words = np.empty(len(mine.update) if vector else 0, WORD)
+        update, weight = contribution.update, contribution.weight
+        distance = _distance(update, v)
+        mass = weight * min(1.0, nu / distance) if distance > 0 else weight
+        words = np.empty(len(update) if vector else 0, WORD)
         if vector:
-            factor = self.scale * mine.weight / max(nu, distance)
-            _fill(words.view(np.int32), mine.update, v, factor, rounding)
-        return Part(words, _tail(mine, mass, near=distance <= REACH * nu))
+            factor = self.scale * weight / max(nu, distance)
+            _fill(words.view(np.int32), update, v, factor, rounding)
+        local = LocalFacts(weight, mass, distance <= REACH * nu)
+        return EncodedInput(words, encode_all(local, contribution.metrics))
 
-    def total(self, words: Words, tail: Sequence[int]) -> Total:
+    def decode(self, words: Words, tail: Sequence[int]) -> Total:
         """What the devices add up to, from the totals modulo 2^32 and 2^128.
 
         Raises:
             ImplausibleSumError: if no honest devices can have such a total.
         """
-        numbers = [value - TAIL if value >= TAIL // 2 else value for value in tail]
-        unit = 1 << FRACTION
-        found = Sum(
-            push=words.view(np.int32) / self.scale,
-            mass=numbers[MASS] / unit,
-            weight=numbers[WEIGHT] / unit,
-            near=numbers[NEAR],
-            count=numbers[COUNT],
-            squares=numbers[SQUARE] / unit,
-        )
-        self._check(found)
-        metrics = tuple(value / (1 << METRIC_FRACTION) for value in numbers[METRICS:])
-        return Total(found, metrics, numbers[MASS])
-
-    def _check(self, found: Sum) -> None:
-        """Sanity: what holds for every sum of parts that are as they should be."""
-        slack = self.cohort * (math.sqrt(len(found.push)) / self.scale + 1e-9)
-        length = math.sqrt(sum(float(piece @ piece) for piece in _pieces(found.push)))
-        mass, weight = found.mass, found.weight
-        holds = {
-            f"the count is {found.count} of {self.cohort}": 1 <= found.count <= self.cohort,
-            f"the mass is {mass} of {weight}": 0 < mass <= weight + 1e-9,
-            f"the weight is {weight} of {found.count}": 0 < weight <= found.count + 1e-9,
-            f"{found.near} of {found.count} are near": 0 <= found.near <= found.count,
-            f"the squares are {found.squares}": 0 < found.squares <= mass + 1e-9,
-            f"the push is {length} long": length <= weight + slack,
-        }
-        wrong = [text for text, fine in holds.items() if not fine]
-        if wrong:
-            msg = f"the sum is not plausible: {wrong[0]}; some device lies, or all are far from v"
+        statistics, metrics = decode_all(tail)
+        told: dict[str, Any] = {name: statistics[name] for name in _TOLD if name in statistics}
+        total = Sum(push=words.view(np.int32) / self.scale, **told)
+        reason = implausible(statistics, self.cohort) or self._too_long(total)
+        if reason:
+            msg = f"the sum is not plausible: {reason}; some device lies, or all are far from v"
             raise ImplausibleSumError(msg)
+        return Total(total, metrics, tail[POSITIONS["mass"]], statistics)
+
+    def _too_long(self, total: Sum) -> str:
+        """Why a push cannot be, if it is longer than the weights allow."""
+        slack = self.cohort * (math.sqrt(len(total.push)) / self.scale + 1e-9)
+        length = math.sqrt(sum(float(piece @ piece) for piece in _pieces(total.push)))
+        return "" if length <= total.weight + slack else f"the push is {length} long"
 
 
 def as_sent(v: Any, dim: int) -> Floats32:
@@ -209,19 +205,19 @@ def as_sent(v: Any, dim: int) -> Floats32:
     return sent if sent.any() else sent[:0]
 
 
-def weighs_more(mass: int, total: int, limit: float) -> bool:
+def weighs_more(mass: int, total: int, max_share: float) -> bool:
     """Whether a mass exceeds a share of the total mass, exactly."""
-    return Fraction(mass) > Fraction(limit) * total
+    return Fraction(mass) > Fraction(max_share) * total
 
 
 def _distance(update: Floats32, v: Floats32) -> float:
     """|w - v| in float64, in products too short for a library to start threads for."""
     square = 0.0
     for start in range(0, len(update), SHORT):
-        place = slice(start, start + SHORT)
-        step = update[place].astype(np.float64)
+        span = slice(start, start + SHORT)
+        step = update[span].astype(np.float64)
         if len(v):
-            step -= v[place]
+            step -= v[span]
         square += float(step @ step)
     return math.sqrt(square)
 
@@ -238,22 +234,13 @@ def _fill(
     steps, chances = np.empty(size), np.empty(size)
     for start in range(0, len(words), BLOCK):
         block = words[start : start + BLOCK]
-        place, step = slice(start, start + len(block)), steps[: len(block)]
-        np.copyto(step, update[place])
+        span, step = slice(start, start + len(block)), steps[: len(block)]
+        np.copyto(step, update[span])
         if len(v):
-            np.subtract(step, v[place], out=step)
+            np.subtract(step, v[span], out=step)
         np.multiply(step, factor, out=step)
         chance = chances[: len(block)]
         np.multiply(stream_words(stream, len(block)), _UNIFORM, out=chance)
         np.add(step, chance, out=step)
         np.floor(step, out=step)
         np.copyto(block, step, casting="unsafe")
-
-
-def _tail(mine: Contribution, mass: float, *, near: bool) -> list[int]:
-    """The whole numbers of a device: the mass rounded down, its square rounded up."""
-    low = int(math.ldexp(mass * (1 - _SLACK), FRACTION))
-    high = math.ceil(math.ldexp((mass * (1 + _SLACK)) ** 2, FRACTION))
-    weight = int(math.ldexp(mine.weight, FRACTION))
-    metrics = [round(math.ldexp(metric, METRIC_FRACTION)) % TAIL for metric in mine.metrics]
-    return [low, high, weight, int(near), 1, *metrics]

@@ -5,69 +5,61 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Generator, Iterable, Mapping
-from dataclasses import dataclass, field
 
 from rfa._checks import check_count, check_number
 from rfa._types import Vector
 from rfa.oracle import Sum
-from rfa.secagg.cohort import Identities
-from rfa.secagg.crypto.masks import Expand, add_masks
-from rfa.secagg.device.machine import IN_TURN, PLACES, Device
-from rfa.secagg.device.vault import DurableDevice
 from rfa.secagg.errors import AbortError, ParameterError, SecAggError
 from rfa.secagg.fixed_point import Total
-from rfa.secagg.messages.round import MOST_METRICS, Open, Question, Unmask
-from rfa.secagg.security.parameters import MOST_TURNS, Terms, Trust, insist
+from rfa.secagg.messages.round import MAX_METRICS, OpenRound
+from rfa.secagg.security.cohort import Identities
+from rfa.secagg.security.parameters import MAX_MASKED_SUMS, ServerModel, insist
+from rfa.secagg.security.terms import Terms
 from rfa.secagg.server.machine import Outbox, Server
 
 Exchange = Callable[[Outbox], Iterable[tuple[int, bytes]]]
 """Sends requests, and brings the replies that come, by device."""
-Losses = Mapping[int, int]
-"""A fault plan: for each device that is lost, the place in the round of the first request that it
-does not answer. 0 is Open, 1 the roster; turn r begins at 2 + 3 r with the question, then come the
-survivors and the opening."""
-NEVER = 1 << 62
 
 
 def open_round(  # noqa: PLR0913
     number: int,
     terms: Terms,
     *,
-    steps: int,
+    queries: int,
     dim: int,
     metrics: int = 0,
-    limit: float = 0.0,
-) -> Open:
+    max_share: float = 0.0,
+) -> OpenRound:
     """A round to begin, under a session of its own.
 
     Args:
         number: the number of the round, greater than that of any round before.
         terms: what is offered to the devices.
-        steps: how many sums may be asked for, R.
+        queries: how many sums may be asked for, R.
         dim: the number of coordinates d.
         metrics: how many further numbers of each device are summed.
-        limit: the largest share of any device in a step, which each device checks for itself after
-            a phase that sums the scalars alone; 0 for none.
+        max_share: the largest share of any device in a sum, which each device checks for itself
+            after a phase that sums the scalars alone; 0 for none.
 
     Raises:
-        ParameterError: if there are too many turns or metrics.
+        ParameterError: if there are too many masked sums or metrics.
     """
     for name, value, least in (
         ("the number of the round", number, 1),
-        ("steps", steps, 1),
+        ("queries", queries, 1),
         ("dim", dim, 1),
         ("metrics", metrics, 0),
     ):
         insist(check_count, name, value, least=least)
-    insist(check_number, "limit", limit)
-    sizes = (int(number), int(steps), int(dim), int(metrics))
-    opening = Open(os.urandom(16), *sizes, float(limit), int(terms.trust))
-    large = opening.turns > MOST_TURNS or metrics > MOST_METRICS or number >= 1 << 64
-    if large or limit > 1 or dim >= 1 << 32:
+    insist(check_number, "max_share", max_share)
+    sizes = (int(number), int(queries), int(dim), int(metrics))
+    opening = OpenRound(os.urandom(16), *sizes, float(max_share), int(terms.server_model))
+    large = opening.masked_sums > MAX_MASKED_SUMS or metrics > MAX_METRICS or number >= 1 << 64
+    if large or max_share > 1 or dim >= 1 << 32:
         msg = (
-            f"a round has at most {MOST_TURNS} turns, {MOST_METRICS} metrics, 2^32 - 1 coordinates "
-            f"and a limit of 1, and a number below 2^64: not {opening.turns}, {metrics}, {dim}, "
-            f"{limit} and {number}"
+            f"a round has at most {MAX_MASKED_SUMS} masked sums, {MAX_METRICS} metrics, 2^32 - 1 "
+            "coordinates and a max_share of 1, and a number below 2^64: not "
+            f"{opening.masked_sums}, {metrics}, {dim}, {max_share} and {number}"
         )
         raise ParameterError(msg)
     return opening
@@ -114,15 +106,13 @@ class SecureOracle:
         last: the last total, with the sums of the metrics.
     """
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
-        opening: Open,
+        opening: OpenRound,
         terms: Terms,
         devices: Iterable[int],
         exchange: Exchange,
         identities: Identities | None = None,
-        *,
-        expand: Expand = add_masks,
     ) -> None:
         """Open a round with these devices, and form the cohort.
 
@@ -131,8 +121,7 @@ class SecureOracle:
             terms: what is offered to the devices.
             devices: whom to ask.
             exchange: carries the messages.
-            identities: the public identities of the devices, where they do not trust the server.
-            expand: adds masks; that of `Workers` uses all cores.
+            identities: the public identities of the devices, where the server is malicious.
 
         Raises:
             AbortError: if too few devices join.
@@ -140,7 +129,7 @@ class SecureOracle:
         self._opening = opening
         self._exchange = exchange
         self._ended = Ended(exchange)
-        self.server = Server(opening, terms, identities, expand=expand)
+        self.server = Server(opening, terms, identities)
         self.last: Total | None = None
         with self._ended.watch():
             self._carry(self.server.open(devices))
@@ -154,14 +143,14 @@ class SecureOracle:
         """
         self._ended.check()
         with self._ended.watch():
-            if self._opening.limit:
-                self._turn(v, nu)
-            self.last = self._turn(v, nu)
+            if self._opening.max_share:
+                self._masked_sum(v, nu)
+            self.last = self._masked_sum(v, nu)
         return self.last.sum
 
-    def _turn(self, v: Vector, nu: float) -> Total:
+    def _masked_sum(self, v: Vector, nu: float) -> Total:
         self._carry(self.server.ask(v, nu))
-        if self._opening.trust == Trust.LYING:
+        if self._opening.server_model == ServerModel.MALICIOUS:
             self._carry(self.server.survivors())
         self._carry(self.server.unmask())
         return self.server.total()
@@ -169,41 +158,3 @@ class SecureOracle:
     def _carry(self, outbox: Outbox) -> None:
         for device, reply in self._exchange(outbox):
             self.server.take(device, reply)
-
-
-@dataclass
-class InProcess:
-    """An exchange with devices in this process, some of which are lost on the way.
-
-    Attributes:
-        devices: the devices, by number.
-        lost: who stops to answer, and when.
-        refused: the errors with which devices refused requests.
-    """
-
-    devices: Mapping[int, Device] | Mapping[int, DurableDevice]
-    lost: Losses = field(default_factory=dict[int, int])
-    refused: dict[int, SecAggError] = field(default_factory=dict[int, SecAggError])
-
-    def __call__(self, outbox: Outbox) -> Iterable[tuple[int, bytes]]:
-        """Bring each request to its device, and its answer back."""
-        for device, request in outbox:
-            self.refused.pop(device, None)
-            try:
-                if self.devices[device].due >= self.lost.get(device, NEVER):
-                    continue
-                reply = self.devices[device].receive(request)
-            except SecAggError as error:
-                self.refused[device] = error
-            else:
-                yield device, reply
-
-
-def question_place(turn: int) -> int:
-    """The place in the round of the question of a turn."""
-    return PLACES[Question] + IN_TURN * turn
-
-
-def opening_place(turn: int) -> int:
-    """The place in the round of the opening of a turn."""
-    return PLACES[Unmask] + IN_TURN * turn

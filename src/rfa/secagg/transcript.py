@@ -1,14 +1,20 @@
-"""Digests and derived keys, each under a label of its own so that none stands for another.
+"""All digests and derived keys of the protocol, each under a label of its own.
 
-Parts are framed by their lengths, so that no two different lists of parts have the same digest.
+No digest stands for another: the labels differ, and parts are framed by their lengths, so that no
+two different lists of parts have the same digest. Labels are used here and nowhere else.
 """
 
 from __future__ import annotations
 
 import hashlib
+import struct
 
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from rfa._types import Floats32
+from rfa.secagg.messages.round import Bitmap, DeviceKeys, OpenRound, SumRequest
+from rfa.secagg.security.parameters import Parameters
 
 PROTOCOL = b"rfa secure sum 1"
 """The name and version of the protocol: part of every digest and every key."""
@@ -18,19 +24,100 @@ SIZE = 32
 
 def digest(label: bytes, *parts: bytes | memoryview) -> bytes:
     """SHA-256 of the parts, which are bytes, under a label."""
-    found = hashlib.sha256()
+    state = hashlib.sha256()
     for part in (PROTOCOL, label, *parts):
-        found.update(number(len(part)))
-        found.update(part)
-    return found.digest()
+        state.update(_number(len(part)))
+        state.update(part)
+    return state.digest()
 
 
 def derive_key(secret: bytes, label: bytes, *parts: bytes) -> bytes:
     """HKDF-SHA256: a key from a secret, for the use that the label and the parts name."""
-    framed = b"".join(number(len(part)) + part for part in (PROTOCOL, label, *parts))
+    framed = b"".join(_number(len(part)) + part for part in (PROTOCOL, label, *parts))
     return HKDF(hashes.SHA256(), SIZE, None, framed).derive(secret)
 
 
-def number(value: int) -> bytes:
+def _number(value: int) -> bytes:
     """A whole number as a part."""
     return value.to_bytes(8, "big")
+
+
+def leaf_of(opening: OpenRound, keys: DeviceKeys) -> bytes:
+    """The digest of a device's keys, which it signs, and which gives it its position."""
+    parts = (_number(keys.device), *keys.all_keys)
+    return digest(b"keys", opening.encode(), *parts)
+
+
+def cohort_digest(opening: OpenRound, parameters: Parameters, nonce: bytes, leaves: bytes) -> bytes:
+    """The digest of a cohort: what all that follows in a round is bound to."""
+    numbers = b"".join(map(_number, parameters.numbers))
+    return digest(b"cohort", opening.encode(), numbers, nonce, leaves)
+
+
+def point_of(v: Floats32, nu: float) -> bytes:
+    """The digest of what is asked: the point and the radius."""
+    return digest(b"point", struct.pack("<d", nu), v.data.cast("B"))
+
+
+def context_of(cohort: bytes, sum_request: SumRequest, point: bytes) -> bytes:
+    """The digest of a masked sum: masks that are not made for the same masked sum do not cancel."""
+    return digest(
+        b"turn",
+        cohort,
+        _number(sum_request.masked_sum),
+        _number(sum_request.vector),
+        sum_request.mass.to_bytes(16, "little"),
+        sum_request.alive,
+        point,
+    )
+
+
+def commitment_to(seed: bytes, cohort: bytes, position: int, masked_sum: int) -> bytes:
+    """What a device commits to of the seed of its self-mask."""
+    return digest(b"commitment", cohort, _number(position), _number(masked_sum), seed)
+
+
+def share_binding(cohort: bytes, source: int, target: int, masked_sum: int) -> bytes:
+    """What a sealed share is bound to."""
+    return digest(b"share", cohort, _number(source), _number(target), _number(masked_sum))
+
+
+def survivors_statement(context: bytes, survivors: Bitmap) -> bytes:
+    """The statement under which devices put their signatures before a sum is opened."""
+    return digest(b"survivors", context, survivors)
+
+
+def request_digest(request: bytes) -> bytes:
+    """By what a device knows a request that it has answered."""
+    return digest(b"request", request)
+
+
+def memory_digest(body: bytes) -> bytes:
+    """By what a device notices that its memory was damaged."""
+    return digest(b"memory", body)
+
+
+def update_digest(salt: bytes, update: Floats32) -> bytes:
+    """By what a device knows an update that was in a sum; the salt keeps it from guesses."""
+    return digest(b"update", salt, update.tobytes())
+
+
+def sealing_key(agreed: bytes, cohort: bytes, source: int, target: int) -> bytes:
+    """The key that seals shares from one device to another."""
+    return derive_key(agreed, b"seal", cohort, _number(source), _number(target))
+
+
+def pair_mask_key(agreed: bytes, context: bytes, position: int, other: int) -> bytes:
+    """The key of the mask that two devices share in a masked sum."""
+    low, high = sorted((position, other))
+    return derive_key(agreed, b"pair mask", context, _number(low), _number(high))
+
+
+def self_mask_key(seed: bytes, context: bytes) -> bytes:
+    """The key of a device's own mask in a masked sum."""
+    return derive_key(seed, b"self mask", context)
+
+
+def rounding_key(secret: bytes, masked_sum: int) -> bytes:
+    """The key of a device's random choices in rounding, in a masked sum."""
+    return derive_key(secret, b"rounding", _number(masked_sum))

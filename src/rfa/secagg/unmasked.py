@@ -5,10 +5,11 @@ rounding keys and drop-outs, and refuse the same (test_protocol.py). Large sweep
 
     >>> import numpy as np
     >>> from rfa.secagg.oracle import open_round
-    >>> parts = {7: Contribution(np.ones(3, np.float32)), 9: Contribution(np.zeros(3, np.float32))}
-    >>> terms = Terms(colluders=0, dropouts=0)
-    >>> opening = open_round(1, terms, steps=1, dim=3)
-    >>> ask = RingOracle(opening, terms, {**parts, 8: parts[7]})
+    >>> ones, zeros = np.ones(3, np.float32), np.zeros(3, np.float32)
+    >>> brought = {7: Contribution(ones), 9: Contribution(zeros)}
+    >>> terms = Terms(colluder_fraction=0, max_dropout_fraction=0)
+    >>> opening = open_round(1, terms, queries=1, dim=3)
+    >>> ask = UnmaskedOracle(opening, terms, {**brought, 8: brought[7]})
     >>> ask(np.zeros(3), 2.0).push.round(6)
     array([1., 1., 1.])
 """
@@ -26,22 +27,23 @@ from rfa.oracle import Sum
 from rfa.secagg.crypto.masks import TAIL, WORD
 from rfa.secagg.errors import AbortError
 from rfa.secagg.fixed_point import (
-    MASS,
-    METRICS,
     Contribution,
     Encoding,
     Total,
     as_sent,
     weighs_more,
 )
-from rfa.secagg.messages.round import Open
-from rfa.secagg.oracle import NEVER, Ended, Losses, opening_place, question_place
-from rfa.secagg.security.parameters import Terms
+from rfa.secagg.in_process import Losses, answers
+from rfa.secagg.messages.round import OpenRound
+from rfa.secagg.messages.stages import START, Moment, Stage
+from rfa.secagg.oracle import Ended
 from rfa.secagg.security.rules import Members, agree_on, require_enough, require_same
-from rfa.secagg.transcript import derive_key, number
+from rfa.secagg.security.terms import Terms
+from rfa.secagg.statistics import POSITIONS, STATISTICS
+from rfa.secagg.transcript import rounding_key
 
 
-class RingOracle:
+class UnmaskedOracle:
     """What the protocol computes, without its protection.
 
     Attributes:
@@ -51,9 +53,9 @@ class RingOracle:
 
     def __init__(
         self,
-        opening: Open,
+        opening: OpenRound,
         terms: Terms,
-        parts: Mapping[int, Contribution | None],
+        contributions: Mapping[int, Contribution | None],
         *,
         rounding: Mapping[int, bytes] | None = None,
         lost: Losses | None = None,
@@ -63,7 +65,7 @@ class RingOracle:
         Args:
             opening: the round.
             terms: what the parameters follow from.
-            parts: what each device brings.
+            contributions: what each device brings.
             rounding: the key of the random choices of each device, fresh by default.
             lost: who stops to answer, and when.
 
@@ -72,12 +74,18 @@ class RingOracle:
         """
         self._opening = opening
         self._lost = lost or {}
-        joined = {one: part for one, part in parts.items() if part and self._answers(one, 0)}
-        self._parts = joined
+        joined = {
+            device: contribution
+            for device, contribution in contributions.items()
+            if contribution and self._answers(device, START)
+        }
+        self._contributions = joined
         self._rounding = rounding or {device: os.urandom(32) for device in joined}
-        self._alive = frozenset(device for device in joined if self._answers(device, 1))
+        self._alive = frozenset(
+            device for device in joined if self._answers(device, Moment(0, Stage.ROSTER))
+        )
         self._before: Members | None = None
-        self._turns = 0
+        self._masked_sums = 0
         self._ended = Ended()
         self.parameters = agree_on(terms, len(joined))
         self.last: Total | None = None
@@ -91,41 +99,43 @@ class RingOracle:
         self._ended.check()
         check_number("nu", nu, positive=True)
         with self._ended.watch():
-            mass = self._turn(v, nu, vector=False).mass if self._opening.limit else 0
-            self.last = self._turn(v, nu, mass)
+            mass = self._masked_sum(v, nu, vector=False).mass if self._opening.max_share else 0
+            self.last = self._masked_sum(v, nu, mass)
         return self.last.sum
 
-    def _turn(self, v: Vector, nu: float, mass: int = 0, *, vector: bool = True) -> Total:
+    def _masked_sum(self, v: Vector, nu: float, mass: int = 0, *, vector: bool = True) -> Total:
         """One sum, over those who survive it."""
         require_enough(self.parameters, self._alive, "are left")
-        turn, sent = self._turns, as_sent(v, self._opening.dim)
-        if turn >= self._opening.turns:
-            msg = f"all {self._opening.turns} turns of the round are used up"
+        masked_sum, sent = self._masked_sums, as_sent(v, self._opening.dim)
+        if masked_sum >= self._opening.masked_sums:
+            msg = f"all {self._opening.masked_sums} masked sums of the round are used up"
             raise AbortError(msg)
-        self._turns += 1
+        self._masked_sums += 1
         words = np.zeros(self._opening.dim if vector else 0, WORD)
-        tail = [0] * (METRICS + self._opening.metrics)
+        tail = [0] * (len(STATISTICS) + self._opening.metrics)
         encoding, survivors = Encoding(self.parameters.cohort), set[int]()
         for device in sorted(self._alive):
-            key = derive_key(self._rounding[device], b"rounding", number(turn))
-            part = encoding.part(self._parts[device], sent, nu, key, vector=vector)
-            heavy = mass and weighs_more(part.tail[MASS], mass, self._opening.limit)
-            if self._answers(device, question_place(turn)) and not heavy:
+            key = rounding_key(self._rounding[device], masked_sum)
+            part = encoding.encode(self._contributions[device], sent, nu, key, vector=vector)
+            heavy = mass and weighs_more(
+                part.tail[POSITIONS["mass"]], mass, self._opening.max_share
+            )
+            if self._answers(device, Moment(masked_sum, Stage.SUM)) and not heavy:
                 survivors.add(device)
                 words += part.words
                 tail = [(a + b) % TAIL for a, b in zip(tail, part.tail, strict=True)]
-        self._close(frozenset(survivors), turn)
-        return encoding.total(words, tail)
+        self._close(frozenset(survivors), masked_sum)
+        return encoding.decode(words, tail)
 
-    def _close(self, survivors: Members, turn: int) -> None:
-        """Keep the rules on those who survive a turn, and on those who open it."""
-        require_enough(self.parameters, survivors, "sent their parts")
-        same = self._opening.is_second(turn)
-        require_same(self.parameters, self._before, survivors, same_step=same)
+    def _close(self, survivors: Members, masked_sum: int) -> None:
+        """Keep the rules on those who survive a masked sum, and on those who open it."""
+        require_enough(self.parameters, survivors, "sent their inputs")
+        same = self._opening.is_second(masked_sum)
+        require_same(self.parameters, self._before, survivors, same_query=same)
         self._before = survivors
-        opened = opening_place(turn)
-        self._alive = frozenset(one for one in survivors if self._answers(one, opened))
+        opened = Moment(masked_sum, Stage.UNMASK)
+        self._alive = frozenset(device for device in survivors if self._answers(device, opened))
         require_enough(self.parameters, self._alive, "opened the sum")
 
-    def _answers(self, device: int, place: int) -> bool:
-        return place < self._lost.get(device, NEVER)
+    def _answers(self, device: int, moment: Moment) -> bool:
+        return answers(device, moment, self._lost)

@@ -32,9 +32,10 @@ from rfa.secagg.crypto.masks import TAIL
 from rfa.secagg.device.machine import Device
 from rfa.secagg.device.profile import Identity, Profile
 from rfa.secagg.errors import ImplausibleSumError
-from rfa.secagg.fixed_point import MASS, SQUARE, Contribution, Encoding, Part
-from rfa.secagg.messages.round import Question
+from rfa.secagg.fixed_point import Contribution, EncodedInput, Encoding
+from rfa.secagg.messages.round import SumRequest
 from rfa.secagg.security.policy import Policy
+from rfa.secagg.statistics import POSITIONS
 from tests.lab.simulation.lab import play, tiny_devices
 from tests.secagg.party import Party, party
 
@@ -225,20 +226,20 @@ class Rogue(Device):
     others: tuple[Contribution, ...] = ()
     left: int = 0
 
-    def _part(self, place: Any, question: Question) -> Part:
+    def _part(self, place: Any, question: SumRequest) -> EncodedInput:
         part = super()._part(place, question)
-        if question.turn < STEPS - 1:
+        if question.masked_sum < STEPS - 1:
             return part
         return self._forge(part, question)
 
-    def _forge(self, part: Part, question: Question) -> Part:
+    def _forge(self, part: EncodedInput, question: SumRequest) -> EncodedInput:
         """Take away the mass of the others, up to a rest."""
         tail = list(part.tail)
         tails = [
-            Encoding(COHORT).part(one, question.v, question.nu, bytes(32)).tail
+            Encoding(COHORT).encode(one, question.v, question.nu, bytes(32)).tail
             for one in self.others
         ]
-        for place in (MASS, SQUARE):
+        for place in (POSITIONS["mass"], POSITIONS["squares"]):
             tail[place] = (self.left - sum(other[place] for other in tails)) % TAIL
         return dataclasses.replace(part, tail=tail)
 
@@ -246,7 +247,7 @@ class Rogue(Device):
 class Blind(Rogue):
     """A device that adds a random vector of the ring, without a thought."""
 
-    def _forge(self, part: Part, question: Question) -> Part:
+    def _forge(self, part: EncodedInput, question: SumRequest) -> EncodedInput:
         rng = np.random.default_rng(9)
         words = rng.integers(0, 2**32, len(part.words), np.uint32)
         return dataclasses.replace(part, words=part.words + words)
@@ -254,8 +255,8 @@ class Blind(Rogue):
 
 def with_rogue(kind: type[Rogue], left: int = 0) -> Party:
     parts = devices_of()
-    table = party(parts, steps=STEPS)
-    profile = Profile(LIAR, Policy(steps=16), Identity(table.identities[LIAR], table.known))
+    table = party(parts, queries=STEPS)
+    profile = Profile(LIAR, Policy(max_queries=16), Identity(table.identities[LIAR], table.known))
     rogue = kind(parts[LIAR], profile, rounding=table.rounding[LIAR])
     rogue.others = tuple(part for device, part in parts.items() if part and device != LIAR)
     rogue.left = left
@@ -271,7 +272,7 @@ def test_row_5_byzantine_in_the_secure_sum_a_fixed_vector_moves_little() -> None
     rows = np.array([part.update for part in devices_of().values() if part])
     center = geometric_median(rows).point
     for size in (1e1, 1e10, 1e30):
-        found = secure_median(party(devices_of(np.full(DIM, size, np.float32)), steps=STEPS))
+        found = secure_median(party(devices_of(np.full(DIM, size, np.float32)), queries=STEPS))
         assert np.linalg.norm(found - center) < 1
 
 

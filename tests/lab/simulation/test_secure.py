@@ -14,6 +14,7 @@ from rfa.lab.simulation.aggregation import aggregate
 from rfa.lab.simulation.outcome import NothingToAggregateError
 from rfa.lab.simulation.rounds import evaluate
 from rfa.lab.simulation.secure import aggregate_securely
+from rfa.secagg import Moment, Stage
 from tests.lab.simulation.lab import play, tiny_devices
 
 
@@ -85,8 +86,8 @@ def test_a_mean_without_a_step_after_it_is_no_aggregate(monkeypatch: pytest.Monk
     """A drop-out after the mean: what is known then is not robust. From zero every step is."""
     updates, weights = cloud()
 
-    def lost(*_: object) -> dict[int, int]:
-        return {0: 5}
+    def lost(*_: object) -> dict[int, Moment]:
+        return {0: Moment(1, Stage.SUM)}
 
     monkeypatch.setattr(secure, "draw_losses", lost)
     with pytest.raises(OracleStoppedError, match="1 devices left"):

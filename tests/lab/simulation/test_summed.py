@@ -16,6 +16,7 @@ from rfa.lab.simulation.rounds import evaluate
 from rfa.lab.simulation.secure import aggregate_securely
 from rfa.numerics.plain_oracle import PlainOracle
 from rfa.oracle import Sum
+from rfa.secagg import Moment, Stage
 from tests.lab.simulation.lab import play, tiny_devices
 
 WAYS: list[dict[str, Any]] = [
@@ -108,9 +109,9 @@ def test_devices_of_sub_cohorts_answer_once_so_that_a_lying_server_is_allowed() 
     assert aggregate_securely(updates, weights, how, 0, 0.4).calls == 3
 
 
-@pytest.mark.parametrize("place", [0, 2])
+@pytest.mark.parametrize("stage", [Stage.OPEN, Stage.SUM])
 def test_a_group_that_is_lost_does_not_end_the_round(
-    monkeypatch: pytest.MonkeyPatch, place: int
+    monkeypatch: pytest.MonkeyPatch, stage: Stage
 ) -> None:
     """Seven of its eight devices never join, or leave when they are asked."""
     updates, weights = cohort()
@@ -118,9 +119,10 @@ def test_a_group_that_is_lost_does_not_end_the_round(
     groups = split_cohort(24, how, 0)
 
     def lost(count: int) -> None:
-        gone = dict.fromkeys((row for group in groups[:count] for row in group[:7]), place)
+        rows = (row for group in groups[:count] for row in group[:7])
+        gone = dict.fromkeys(rows, Moment(0, stage))
 
-        def drawn(*_: object) -> dict[int, int]:
+        def drawn(*_: object) -> dict[int, Moment]:
             return gone
 
         monkeypatch.setattr("rfa.lab.simulation.secure.draw_losses", drawn)

@@ -32,7 +32,7 @@ from rfa.lab.training.devices import Devices
 from rfa.lab.training.pool import one_blas_thread
 from rfa.secagg.device.profile import Identity, Profile
 from rfa.secagg.device.vault import DurableDevice
-from rfa.secagg.security.parameters import Trust
+from rfa.secagg.security.parameters import ServerModel
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class LabMod(RobustMod):
         """The device, which rounds as in the lab."""
         settings, order = self.settings, letters.order_of(message)
         identity = None
-        if self.policy.trust == Trust.LYING:
+        if self.policy.server_model == ServerModel.MALICIOUS:
             known = letters.identities(settings.seed, order.others)
             identity = Identity(letters.secret_of(settings.seed, home.node), known)
         return DurableDevice(

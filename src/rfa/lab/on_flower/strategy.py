@@ -16,10 +16,10 @@ from rfa.lab.on_flower import records as lab_records
 from rfa.lab.simulation.aggregation import split_cohort
 from rfa.lab.simulation.secure import draw_losses
 from rfa.lab.training.devices import Devices
-from rfa.secagg.device.machine import IN_TURN, PLACES
+from rfa.secagg.in_process import Losses
 from rfa.secagg.messages.round import decode
-from rfa.secagg.oracle import NEVER, Losses
-from rfa.secagg.security.parameters import MOST_TURNS, Trust
+from rfa.secagg.messages.stages import LEFT, Moment, moment_of
+from rfa.secagg.security.parameters import MAX_MASKED_SUMS, ServerModel
 from rfa.secagg.server.machine import Outbox
 
 
@@ -35,14 +35,14 @@ class LabExchange(GridExchange):
 
     homes: dict[int, int] = field(default_factory=dict[int, int])
     order: lab_records.Order = field(default_factory=lambda: lab_records.Order(0, 0, ()))
-    lost: Losses = field(default_factory=dict[int, int])
+    lost: Losses = field(default_factory=dict[int, Moment])
 
     def __call__(self, outbox: Outbox) -> Iterator[tuple[int, bytes]]:
         """Ask those that have not dropped out."""
         return super().__call__(
             (device, request)
             for device, request in outbox
-            if device not in self.lost or _place(request) < self.lost[device]
+            if device not in self.lost or _moment(request) < self.lost[device]
         )
 
     def letter(self, node: int, content: RecordDict) -> Message:
@@ -55,7 +55,7 @@ class LabExchange(GridExchange):
 class LabStrategy(SecureStrategy):
     """The strategy that users run, with the lab's random parts, drop-outs and devices on nodes."""
 
-    max_queries = MOST_TURNS
+    max_queries = MAX_MASKED_SUMS
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class LabStrategy(SecureStrategy):
     ) -> None:
         """Take the devices of a run, their nodes, what a round tells them, and a time limit."""
         settings, identities = devices.settings, None
-        if settings.terms.trust == Trust.LYING:
+        if settings.terms.server_model == ServerModel.MALICIOUS:
             identities = lab_records.identities(settings.seed, order.others)
         super().__init__(
             build_private(settings.aggregation),
@@ -79,7 +79,7 @@ class LabStrategy(SecureStrategy):
         )
         self.settings, self.homes, self.order = settings, homes, order
         drawn = draw_losses(len(order.others), settings, order.round)
-        self.lost = {order.others[row]: place for row, place in drawn.items()}
+        self.lost = {order.others[row]: moment for row, moment in drawn.items()}
 
     def partition(self, devices: Sequence[int], parts: int, t: int) -> list[list[int]]:
         """The parts of a cohort, by the seed of the run."""
@@ -94,7 +94,6 @@ class LabStrategy(SecureStrategy):
         return LabExchange(grid, task, t, timeout, {}, self.homes, self.order, self.lost)
 
 
-def _place(request: bytes) -> int:
-    """The place of a request in the round."""
-    message = decode(request, len(request))
-    return PLACES.get(type(message), NEVER) + IN_TURN * getattr(message, "turn", 0)
+def _moment(request: bytes) -> Moment:
+    """The moment of a request in the round."""
+    return moment_of(decode(request, len(request))) or LEFT

@@ -26,8 +26,8 @@ from rfa.aggregators.registry import (
 )
 from rfa.aggregators.rfa import STARTS
 from rfa.errors import InvalidValueError
-from rfa.planning import check_fit
-from rfa.secagg.security.parameters import Terms, Trust
+from rfa.planning import check_fit, make_terms
+from rfa.secagg.security.terms import Terms
 
 ATTACKERS = ("fixed", "random")
 SERVER_OPTIMIZERS = ("sgd", "adam")
@@ -242,12 +242,8 @@ class Settings:
     @cached_property
     def terms(self) -> Terms:
         """What the secure sum offers to devices."""
-        return Terms(
-            colluders=self.colluder_fraction,
-            dropouts=self.max_dropout_fraction,
-            honest=max(0.0, min(0.25, 1 - self.colluder_fraction - self.max_dropout_fraction)),
-            trust=Trust.LYING if self.server_model == "malicious" else Trust.CURIOUS,
-        )
+        fractions = self.colluder_fraction, self.max_dropout_fraction
+        return make_terms(*fractions, self.server_model)
 
     @cached_property
     def aggregation(self) -> Aggregator:
@@ -276,7 +272,7 @@ class Settings:
     def _max_groups(self) -> int:
         """As many groups as have a secure sum each, which may lose a device, where any is lost."""
         count = self.terms.smallest()
-        while self.max_dropout_fraction and self.terms.parameters(count).dropouts < 1:
+        while self.max_dropout_fraction and self.terms.parameters(count).num_dropouts < 1:
             count += 1
         return max(1, self.devices_per_round // count)
 

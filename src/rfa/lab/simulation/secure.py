@@ -26,10 +26,12 @@ from rfa.secagg.device.machine import Device
 from rfa.secagg.device.profile import Identity, Profile
 from rfa.secagg.errors import NotFiniteError
 from rfa.secagg.fixed_point import Contribution
-from rfa.secagg.messages.round import Open
-from rfa.secagg.oracle import InProcess, Losses, SecureOracle, open_round, opening_place
+from rfa.secagg.in_process import InProcess, Losses
+from rfa.secagg.messages.round import OpenRound
+from rfa.secagg.messages.stages import Moment, Stage
+from rfa.secagg.oracle import SecureOracle, open_round
 from rfa.secagg.security.policy import Policy
-from rfa.secagg.unmasked import RingOracle
+from rfa.secagg.unmasked import UnmaskedOracle
 
 Parts = dict[int, Contribution | None]
 
@@ -61,9 +63,9 @@ def aggregate_securely(
     opening = open_round(
         t + 1,
         settings.terms,
-        steps=settings.layout.queries,
+        queries=settings.layout.queries,
         dim=updates.shape[1],
-        limit=settings.max_share,
+        max_share=settings.max_share,
     )
     lost = draw_losses(len(parts), settings, t)
     oracles = [
@@ -79,10 +81,10 @@ def aggregate_securely(
 def device_policy(settings: Settings) -> Policy:
     """What a device insists on that was told of the settings."""
     return Policy(
-        nu=build_private(settings.aggregation).min_nu,
-        steps=settings.layout.queries,
-        trust=settings.terms.trust,
-        limit=settings.max_share or 1.0,
+        min_nu=build_private(settings.aggregation).min_nu,
+        max_queries=settings.layout.queries,
+        server_model=settings.terms.server_model,
+        max_share=settings.max_share or 1.0,
     )
 
 
@@ -94,21 +96,21 @@ def _contribution(update: Floats32, weight: float) -> Contribution | None:
 
 
 def draw_losses(count: int, settings: Settings, t: int) -> Losses:
-    """Who drops out of a round, by its place in the cohort, each before a random message."""
-    turns = settings.layout.queries * (2 if settings.max_share else 1)
+    """Who drops out of a round, by its row in the cohort, each before a random message."""
+    masked_sums = settings.layout.queries * (2 if settings.max_share else 1)
     rng = stream(settings.seed, "lost", t)
     gone = np.flatnonzero(rng.random(count) < settings.dropout_rate)
-    when = rng.integers(0, opening_place(turns - 1) + 1, len(gone))
-    return {int(row): int(place) for row, place in zip(gone, when, strict=True)}
+    when = rng.integers(0, Moment(masked_sums - 1, Stage.UNMASK).number + 1, len(gone))
+    return {int(row): Moment.numbered(int(number)) for row, number in zip(gone, when, strict=True)}
 
 
 def rounding_key(settings: Settings, t: int, row: int) -> bytes:
-    """By what the device at a place in the cohort of round t rounds."""
+    """By what the device in a row of the cohort of round t rounds."""
     return stream(settings.seed, "rounding", t, row).bytes(32)
 
 
 def _part_oracle(
-    parts: Parts, opening: Open, settings: Settings, lost: Losses, t: int
+    parts: Parts, opening: OpenRound, settings: Settings, lost: Losses, t: int
 ) -> SumOracle:
     """An oracle over a part of the cohort; one that gives no sum if too few of it are there."""
     try:
@@ -119,10 +121,12 @@ def _part_oracle(
         return stopped_oracle(error)
 
 
-def _oracle(parts: Parts, opening: Open, settings: Settings, lost: Losses, t: int) -> SumOracle:
+def _oracle(
+    parts: Parts, opening: OpenRound, settings: Settings, lost: Losses, t: int
+) -> SumOracle:
     rounding = {row: rounding_key(settings, t, row) for row in parts}
     if settings.secure == "unmasked":
-        return RingOracle(opening, settings.terms, parts, rounding=rounding, lost=lost)
+        return UnmaskedOracle(opening, settings.terms, parts, rounding=rounding, lost=lost)
     secrets = {row: os.urandom(32) for row in parts}
     known = {row: identity_of(secret) for row, secret in secrets.items()}
     policy = device_policy(settings)

@@ -38,12 +38,12 @@ def agree(secret: bytes, publics: Iterable[bytes]) -> list[bytes]:
     Raises:
         LowOrderPointError: if one of them is of low order.
     """
-    mine = X25519PrivateKey.from_private_bytes(secret)
+    contribution = X25519PrivateKey.from_private_bytes(secret)
     agreed: list[bytes] = []
     for public in publics:
         check_point(public)
         try:
-            agreed.append(mine.exchange(X25519PublicKey.from_public_bytes(public)))
+            agreed.append(contribution.exchange(X25519PublicKey.from_public_bytes(public)))
         except ValueError:  # the library's own check of the agreed secret
             msg = f"no secret can be agreed with the public key {public.hex()}"
             raise LowOrderPointError(msg) from None
@@ -61,15 +61,15 @@ def check_point(public: bytes) -> None:
         raise LowOrderPointError(msg)
 
 
-def seal(key: bytes, turn: int, plain: bytes, bound: bytes) -> bytes:
-    """Encrypt and authenticate, with what it is bound to. A key seals once a turn."""
-    return ChaCha20Poly1305(key).encrypt(_nonce(turn), plain, bound)
+def seal(key: bytes, masked_sum: int, plain: bytes, bound: bytes) -> bytes:
+    """Encrypt and authenticate, with what it is bound to. A key seals once a masked sum."""
+    return ChaCha20Poly1305(key).encrypt(_nonce(masked_sum), plain, bound)
 
 
-def unseal(key: bytes, turn: int, sealed: bytes, bound: bytes) -> bytes | None:
+def unseal(key: bytes, masked_sum: int, sealed: bytes, bound: bytes) -> bytes | None:
     """What was sealed; None if it was not sealed so."""
     try:
-        return ChaCha20Poly1305(key).decrypt(_nonce(turn), sealed, bound)
+        return ChaCha20Poly1305(key).decrypt(_nonce(masked_sum), sealed, bound)
     except InvalidTag:
         return None
 
@@ -93,5 +93,5 @@ def is_signed(public: bytes, statement: bytes, signature: bytes) -> bool:
     return True
 
 
-def _nonce(turn: int) -> bytes:
-    return turn.to_bytes(12, "little")
+def _nonce(masked_sum: int) -> bytes:
+    return masked_sum.to_bytes(12, "little")

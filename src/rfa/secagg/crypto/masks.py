@@ -6,7 +6,7 @@ bytes from the start on mask the words, and those from the block 2^64 on the tai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,9 +16,6 @@ from numpy.typing import NDArray
 Words: TypeAlias = NDArray[np.uint32]
 Mask: TypeAlias = tuple[bytes, bool]
 """A key, and whether its stream is added (or else subtracted)."""
-
-Expand: TypeAlias = Callable[[Words, list[int], Sequence[Mask]], None]
-"""Adds masks to words and tail: `add_masks`, or several processes that do the same."""
 
 WORD = np.dtype("<u4")
 BLOCK = 1 << 15
@@ -48,15 +45,15 @@ def add_masks(words: Words, tail: list[int], masks: Sequence[Mask]) -> None:
 
     The memory needed beside the vector does not depend on its length or on the number of masks.
     """
-    add_to_words(words, masks)
-    add_to_tail(tail, masks)
+    _add_to_words(words, masks)
+    _add_to_tail(tail, masks)
 
 
-def add_to_words(words: Words, masks: Sequence[Mask], start: int = 0) -> None:
-    """Add the streams to words from a place on, which is a multiple of 4."""
+def _add_to_words(words: Words, masks: Sequence[Mask]) -> None:
+    """Add the streams to words."""
     for first in range(0, len(masks), GROUP):
         streams = [
-            (keystream(key, start=start // 4), np.add if plus else np.subtract)
+            (keystream(key), np.add if plus else np.subtract)
             for key, plus in masks[first : first + GROUP]
         ]
         _add_streams(words, streams)
@@ -74,7 +71,7 @@ def _add_streams(words: Words, streams: list[tuple[CipherContext, Any]]) -> None
             combine(block, mask[: len(block)], out=block)
 
 
-def add_to_tail(tail: list[int], masks: Sequence[Mask]) -> None:
+def _add_to_tail(tail: list[int], masks: Sequence[Mask]) -> None:
     """Add the streams to a tail."""
     for key, plus in masks:
         drawn = keystream(key, start=TAIL_START).update(bytes(len(tail) * TAIL_BYTES))

@@ -15,7 +15,6 @@ from rfa.secagg.crypto.shares import SHARE_SIZE
 from rfa.secagg.messages.codec import (
     KEY,
     LARGEST,
-    U32,
     U64,
     blob,
     many,
@@ -23,8 +22,9 @@ from rfa.secagg.messages.codec import (
     rows,
     write_message,
 )
-from rfa.secagg.security.parameters import LARGEST_DEGREE, MOST_TURNS
-from rfa.secagg.transcript import digest
+from rfa.secagg.messages.stages import MOMENT, START, Moment
+from rfa.secagg.security.parameters import LARGEST_DEGREE, MAX_MASKED_SUMS
+from rfa.secagg.transcript import memory_digest
 
 GONE = bytes(32)
 """What stands for a secret that is no longer needed."""
@@ -37,22 +37,22 @@ class Memory:
 
     Attributes:
         round: the number of the last round that it joined; 0 for none.
-        due: which message it waits for: 0 Open, 1 Roster, then three places a turn.
+        due: the moment of the request that it waits for.
         opening, advert, roster: the messages that it accepted, and its own keys between them.
         sealing: its secret for sealing shares.
-        masks, seeds: its secrets for masks and the seeds of its self-masks, one a turn.
+        masks, seeds: its secrets for masks and the seeds of its self-masks, one a masked sum.
         rounding: the key of the random choices in rounding.
         incoming: the keys that open what its neighbors sealed for it.
-        shares: what they dealt to it for the current turn: two shares each, or nothing.
-        context: the digest of the current turn.
-        asked: the digest of the point and radius of the current turn.
-        alive, survivors: who is in the current turn, and who was in the last one opened.
-        signed: the survivors that it signed in the current turn.
+        shares: what they dealt to it for the current masked sum: two shares each, or nothing.
+        context: the digest of the current masked sum.
+        asked: the digest of the point and radius of the current masked sum.
+        alive, survivors: who is in the current masked sum, and who was in the last one opened.
+        signed: the survivors that it signed in the current masked sum.
         request, reply: the digest of the last request, and the answer that it got.
     """
 
     round: int = 0
-    due: int = 0
+    due: Moment = START
     opening: bytes = b""
     advert: bytes = b""
     roster: bytes = b""
@@ -73,7 +73,7 @@ class Memory:
     def encode(self) -> bytes:
         """Its bytes, with a digest of them."""
         body = write_message(KIND, _LAYOUT, tuple(getattr(self, name) for name in _NAMES))
-        return digest(b"memory", body) + body
+        return memory_digest(body) + body
 
 
 def read_memory(data: bytes) -> Memory:
@@ -84,26 +84,26 @@ def read_memory(data: bytes) -> Memory:
         ValueError: if they are damaged.
     """
     body = data[32:]
-    if digest(b"memory", body) != data[:32]:
+    if memory_digest(body) != data[:32]:
         msg = "the memory of a round is damaged"
         raise InvalidValueError(msg)
     _, values = read_message(body, {KIND: _LAYOUT})
     return Memory(**dict(zip(_NAMES, values, strict=True)))
 
 
-def forget(secrets: tuple[bytes, ...], turn: int) -> tuple[bytes, ...]:
-    """Secrets without that of a turn."""
-    return (*secrets[:turn], GONE, *secrets[turn + 1 :])
+def forget(secrets: tuple[bytes, ...], masked_sum: int) -> tuple[bytes, ...]:
+    """Secrets without that of a masked sum."""
+    return (*secrets[:masked_sum], GONE, *secrets[masked_sum + 1 :])
 
 
 _NAMES = [item.name for item in dataclasses.fields(Memory)]
 _blob = blob(LARGEST)
 _FIELDS: dict[str, Any] = {
     "round": U64,
-    "due": U32,
+    "due": MOMENT,
     "sealing": KEY,
-    "masks": rows(32, MOST_TURNS),
-    "seeds": rows(32, MOST_TURNS),
+    "masks": rows(32, MAX_MASKED_SUMS),
+    "seeds": rows(32, MAX_MASKED_SUMS),
     "rounding": KEY,
     "incoming": rows(32, LARGEST_DEGREE),
     "shares": many(blob(2 * SHARE_SIZE), LARGEST_DEGREE),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rfa._checks import check_count
-from rfa.secagg.cohort import Identities
 from rfa.secagg.errors import ParameterError, SignatureError
+from rfa.secagg.security.cohort import Identities
 from rfa.secagg.security.parameters import insist
 from rfa.secagg.security.policy import Policy
 
@@ -37,7 +37,7 @@ class Profile:
     Attributes:
         device: its number.
         policy: what it insists on.
-        identity: its identity, where the server is not trusted.
+        identity: its identity, where the server is malicious.
     """
 
     device: int

@@ -1,4 +1,4 @@
-"""A device whose secrets and place in the round are in a file of its own, and survive restarts.
+"""A device whose secrets and progress in the round are in a file of its own, and survive restarts.
 
 Each request is one transaction: the memory is read, the answer is made, the new memory is on the
 disk, and only then the answer is returned. Whatever is killed in between, the device goes on from
@@ -19,15 +19,16 @@ from pathlib import Path
 from rfa.secagg.device.machine import Device, Entropy
 from rfa.secagg.device.memory import Memory, read_memory
 from rfa.secagg.device.profile import Profile
-from rfa.secagg.errors import MessageError, ParameterError, VaultError, WeightLimitError
+from rfa.secagg.errors import MessageError, ParameterError, ShareLimitError, VaultError
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.messages.codec import REAL, U8, array, many, read_message, write_message
-from rfa.secagg.messages.round import MOST_METRICS, Open, decode_as
-from rfa.secagg.security.parameters import Trust
-from rfa.secagg.transcript import SIZE, digest
+from rfa.secagg.messages.round import MAX_METRICS, OpenRound, decode_as
+from rfa.secagg.messages.stages import START, Moment
+from rfa.secagg.security.parameters import ServerModel
+from rfa.secagg.transcript import SIZE, request_digest, update_digest
 
 _KIND = 201
-_LAYOUT = (U8, REAL, many(REAL, MOST_METRICS), array("<f4"))
+_LAYOUT = (U8, REAL, many(REAL, MAX_METRICS), array("<f4"))
 _ABSENT = (0, 0.0, (), ())
 _WAIT = 30.0
 """Seconds to wait for another process of the same device."""
@@ -108,28 +109,32 @@ class DurableDevice:
         self.close()
 
     @property
-    def due(self) -> int:
-        """The place in the round of the message that the device waits for."""
+    def due(self) -> Moment:
+        """The moment of the request that the device waits for."""
         with self._transaction():
             return self._memory().due
 
-    def bring(self, mine: Contribution | None) -> None:
+    def bring(self, contribution: Contribution | None) -> None:
         """Bring something into the next round; None to abstain from it. The last round is over.
 
         Raises:
             VaultError: if a sum about the update was opened in an earlier round. The difference of
                 two sums about the same updates can tell on one device, so it takes a new one.
         """
-        values = (1, mine.weight, mine.metrics, mine.update) if mine else _ABSENT
+        values = (
+            (1, contribution.weight, contribution.metrics, contribution.update)
+            if contribution
+            else _ABSENT
+        )
         with self._transaction():
-            if mine and self._find(self._mark(mine), self._marks) is not None:
+            if contribution and self._find(self._mark(contribution), self._marks) is not None:
                 who = f"device {self._profile.device}"
                 msg = (
                     f"{who} was in a sum with this very update before: train anew, with randomness"
                 )
                 raise VaultError(msg)
             self._keep("memory", Memory(round=self._memory().round).encode())
-            self._keep("mine", write_message(_KIND, _LAYOUT, values))
+            self._keep("contribution", write_message(_KIND, _LAYOUT, values))
 
     def receive(self, request: bytes) -> bytes:
         """Answer a request, and remember it first. After the last one the update is forgotten.
@@ -140,11 +145,11 @@ class DurableDevice:
         """
         with self._transaction():
             memory = self._memory()
-            if memory.request == digest(b"request", request):
+            if memory.request == request_digest(request):
                 return memory.reply
-            mine = self._mine()
+            contribution = self._contribution()
             device = Device(
-                mine,
+                contribution,
                 self._profile,
                 rounding=self._rounding,
                 entropy=self._entropy,
@@ -153,14 +158,14 @@ class DurableDevice:
             refused, reply = None, b""
             try:
                 reply = device.receive(request)
-            except WeightLimitError as error:  # which ends the round for the device
+            except ShareLimitError as error:  # which ends the round for the device
                 refused = error
             if device.memory is not memory:
                 self._keep("memory", device.memory.encode())
-            if mine and _is_spent(memory, device.memory):
-                self._keep(self._mark(mine), b"", self._marks)
+            if contribution and _is_spent(memory, device.memory):
+                self._keep(self._mark(contribution), b"", self._marks)
             if device.over and refused is None:
-                self._store.execute("DELETE FROM kept WHERE name = 'mine'")
+                self._store.execute("DELETE FROM kept WHERE name = 'contribution'")
         if refused is not None:
             raise refused
         return reply
@@ -174,35 +179,35 @@ class DurableDevice:
         with self._transaction():
             memory = self._memory()
             later = number is not None and memory.round > number
-            if later or (memory.round == number and not memory.due):  # a new update is there
+            if later or (memory.round == number and memory.due == START):  # a new update is there
                 return
             self._keep("memory", Memory(round=memory.round).encode())
-            self._store.execute("DELETE FROM kept WHERE name = 'mine'")
+            self._store.execute("DELETE FROM kept WHERE name = 'contribution'")
 
     def close(self) -> None:
         """Close the store; everything is on the disk already."""
         self._store.close()
 
-    def _mark(self, mine: Contribution) -> str:
-        """Under what it is kept that an update was asked about; the salt keeps it from guesses."""
+    def _mark(self, contribution: Contribution) -> str:
+        """Under what it is kept that an update was asked about."""
         salt = self._find("salt", self._marks) or b""
-        return "spent " + digest(b"update", salt, mine.update.tobytes()).hex()
+        return "spent " + update_digest(salt, contribution.update).hex()
 
     def _memory(self) -> Memory:
-        found = self._find("memory")
+        stored = self._find("memory")
         try:
-            return read_memory(found) if found else Memory()
+            return read_memory(stored) if stored else Memory()
         except (ValueError, MessageError) as error:
             msg = f"the store at {self._path} cannot be trusted: {error}"
             raise VaultError(msg) from None
 
-    def _mine(self) -> Contribution | None:
-        found = self._find("mine")
-        if found is None:
+    def _contribution(self) -> Contribution | None:
+        stored = self._find("contribution")
+        if stored is None:
             msg = f"nothing was brought into the next round at {self._path}: bring an update first"
             raise VaultError(msg)
         try:
-            _, (there, weight, metrics, update) = read_message(found, {_KIND: _LAYOUT})
+            _, (there, weight, metrics, update) = read_message(stored, {_KIND: _LAYOUT})
             return Contribution(update, weight, metrics) if there else None
         except (MessageError, ParameterError) as error:
             msg = f"what was brought into the round at {self._path} is damaged: {error}"
@@ -241,8 +246,10 @@ class DurableDevice:
 def _is_spent(before: Memory, after: Memory) -> bool:
     """Whether a sum about the update can be told from now on.
 
-    A server that follows the protocol opens a sum by asking, and never later. One that lies may ask
-    others to open it when this device is in another round already.
+    A server that follows the protocol opens a sum by asking, and never later. A malicious one may
+    ask others to open it when this device is in another round already.
     """
     opened, asked = after.survivors != before.survivors, after.context != before.context
-    return opened or (asked and decode_as(Open, after.opening).trust == Trust.LYING)
+    return opened or (
+        asked and decode_as(OpenRound, after.opening).server_model == ServerModel.MALICIOUS
+    )

@@ -8,6 +8,7 @@ encoding of each message, and decoding anything else raises a `MessageError`.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import struct
 from collections.abc import Callable
@@ -55,12 +56,12 @@ class Reader:
 
     def count(self, most: int, width: int) -> int:
         """A count of entries of some width, checked against what is left."""
-        found = int.from_bytes(self.take(4), "little")
-        _check_most(found, most)
-        if found * width > self.left:
-            msg = f"a message ends too soon: {found} entries of {width} bytes do not fit"
+        count = int.from_bytes(self.take(4), "little")
+        _check_most(count, most)
+        if count * width > self.left:
+            msg = f"a message ends too soon: {count} entries of {width} bytes do not fit"
             raise TruncatedError(msg)
-        return found
+        return count
 
 
 Buffer = bytes | memoryview
@@ -83,7 +84,7 @@ class Field:
     pieces: Callable[[Any], list[Buffer]] | None = None
 
 
-def whole(size: int) -> Field:
+def integer(size: int) -> Field:
     """A whole number of some bytes."""
     return Field(
         lambda value: value.to_bytes(size, "little"),
@@ -163,6 +164,17 @@ def group(*fields: Field) -> Field:
     return Field(write, read, sum(field.width for field in fields))
 
 
+def record(kind: type[Any], *fields: Field) -> Field:
+    """A dataclass, field by field."""
+    row = group(*fields)
+    names = [item.name for item in dataclasses.fields(kind)]
+    return Field(
+        lambda value: row.write(tuple(getattr(value, name) for name in names)),
+        lambda reader: kind(*row.read(reader)),
+        row.width,
+    )
+
+
 def array(kind: str) -> Field:
     """A vector of numbers of a numpy type; what is read is a view of the message."""
     dtype = np.dtype(kind)
@@ -186,7 +198,7 @@ def _read_real(reader: Reader) -> float:
     return value
 
 
-U8, U32, U64, U128 = whole(1), whole(4), whole(8), whole(16)
+U8, U32, U64, U128 = integer(1), integer(4), integer(8), integer(16)
 REAL = Field(lambda value: struct.pack("<d", value + 0.0), _read_real, 8)
 KEY = fixed(32)
 

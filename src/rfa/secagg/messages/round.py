@@ -1,17 +1,17 @@
 """The messages of a secure sum, in the order of a round.
 
-server                         device
-Open           ->
-               <-  Advertise   its public keys for all turns (or Abstain)
+server              device
+OpenRound      ->
+               <-   AdvertiseKeys      its public keys for all masked sums (or Abstain)
 Roster         ->
-               <-  Deal        sealed shares of its secrets for all turns
-then, for each turn (a masked sum; a step has two if there is a limit on weights):
-Question       ->
-               <-  Masked      what it adds at v, masked
-Survivors      ->                                            only if the server may lie
-               <-  Consent     its signature under the survivors
+               <-   ShareKeys          sealed shares of its secrets for all masked sums
+then, for each masked sum (one a query; two if there is a limit on shares):
+SumRequest     ->
+               <-   MaskedInput        what it adds at v, masked
+SurvivorList   ->                      only if the server is malicious
+               <-   SurvivorSignature  its signature under the survivors
 Unmask         ->
-               <-  Opened      its shares of the secrets that open the sum
+               <-   UnmaskShares       its shares of the secrets that open the sum
 """
 
 from __future__ import annotations
@@ -43,12 +43,13 @@ from rfa.secagg.messages.codec import (
     group,
     many,
     read_message,
+    record,
     rows,
     write_message,
 )
-from rfa.secagg.security.parameters import LARGEST_DEGREE, MOST_TURNS
+from rfa.secagg.security.parameters import LARGEST_DEGREE, MAX_MASKED_SUMS
 
-MOST_METRICS = 256
+MAX_METRICS = 256
 TAG = 16
 SEALED_SIZE = 2 * SHARE_SIZE + TAG
 SIGNATURE_SIZE = 64
@@ -75,80 +76,100 @@ class Message:
 
 
 @dataclass(frozen=True)
-class Open(Message):
-    """The server begins a round: a number that grows, the questions to come, and the limit."""
+class OpenRound(Message):
+    """The server begins a round: a number that grows, what is to be summed, and how often."""
 
     KIND = 1
     LAYOUT = (U64, U32, U32, U32, REAL, U8)
 
     round: int
-    steps: int
+    queries: int
     dim: int
     metrics: int
-    limit: float
-    trust: int
+    max_share: float
+    server_model: int
 
     @property
-    def turns(self) -> int:
-        """How many masked sums there may be: two a step if there is a limit."""
-        return self.steps * (2 if self.limit else 1)
+    def masked_sums(self) -> int:
+        """How many masked sums there may be: two a query if there is a limit."""
+        return self.queries * (2 if self.max_share else 1)
 
-    def is_second(self, turn: int) -> bool:
-        """Whether a turn asks for the vectors of a step whose scalars are known."""
-        return bool(self.limit) and turn % 2 == 1
-
-
-Entry: TypeAlias = tuple[int, bytes, tuple[bytes, ...], bytes]
-"""A device, its key for sealing, its keys for masks, one a turn, and its signature, if any."""
-_SIGNATURE = blob(SIGNATURE_SIZE)
-_ENTRY = group(U64, KEY, rows(32, MOST_TURNS), _SIGNATURE)
+    def is_second(self, masked_sum: int) -> bool:
+        """Whether a masked sum asks for the vectors of a query whose scalars are known."""
+        return bool(self.max_share) and masked_sum % 2 == 1
 
 
 @dataclass(frozen=True)
-class Advertise(Message):
-    """A device joins: its entry for the roster."""
+class DeviceKeys:
+    """The public keys of a device in a round.
+
+    Attributes:
+        device: its number.
+        sealing_key: its key for sealing shares.
+        mask_keys: its keys for masks, one a masked sum.
+        signature: its signature under them where the server is malicious; else empty.
+    """
+
+    device: int
+    sealing_key: bytes
+    mask_keys: tuple[bytes, ...]
+    signature: bytes = b""
+
+    @property
+    def all_keys(self) -> tuple[bytes, ...]:
+        """All of its keys, which are different ones."""
+        return self.sealing_key, *self.mask_keys
+
+
+_DEVICE_KEYS = record(DeviceKeys, U64, KEY, rows(32, MAX_MASKED_SUMS), blob(SIGNATURE_SIZE))
+
+
+@dataclass(frozen=True)
+class AdvertiseKeys(Message):
+    """A device joins: its keys for the roster."""
 
     KIND = 2
-    LAYOUT = (_ENTRY,)
+    LAYOUT = (_DEVICE_KEYS,)
 
-    entry: Entry
+    keys: DeviceKeys
 
 
 @dataclass(frozen=True)
 class Roster(Message):
-    """The cohort: parameters, the digests of all entries in order, and entries themselves.
+    """The cohort: parameters, the digests of all devices' keys in order, and keys themselves.
 
-    The order is that of a nonce, drawn when all entries are there, so that nobody chooses a place.
-    An honest but curious server sends each device the entries of its neighbors; one that is not
+    The order is that of a nonce, drawn when all keys are there, so that nobody chooses a position.
+    A semi-honest server sends each device the keys of its neighbors; one that is not
     trusted must send all.
     """
 
     KIND = 3
-    LAYOUT = (group(U32, U32, U32, U32, U32, U32, U8, U8), fixed(16), rows(32), many(_ENTRY))
+    LAYOUT = (group(U32, U32, U32, U32, U32, U32, U8, U8), fixed(16), rows(32), many(_DEVICE_KEYS))
 
     parameters: tuple[int, int, int, int, int, int, int, int]
     nonce: bytes
     leaves: tuple[bytes, ...]
-    entries: tuple[Entry, ...]
+    keys: tuple[DeviceKeys, ...]
 
 
 @dataclass(frozen=True)
-class Deal(Message):
-    """Commitments to the self-masks of all turns, and sealed shares.
+class ShareKeys(Message):
+    """Commitments to the self-masks of all masked sums, and sealed shares.
 
-    For each neighbor there is one sealed pair of shares a turn, all turns of a neighbor together.
+    For each neighbor there is one sealed pair of shares a masked sum, all those of a neighbor
+    together.
     """
 
     KIND = 4
-    LAYOUT = (rows(32, MOST_TURNS), rows(SEALED_SIZE, LARGEST_DEGREE * MOST_TURNS))
+    LAYOUT = (rows(32, MAX_MASKED_SUMS), rows(SEALED_SIZE, LARGEST_DEGREE * MAX_MASKED_SUMS))
 
     commitments: tuple[bytes, ...]
     sealed: tuple[bytes, ...] = field(repr=False)
 
 
 @dataclass(frozen=True)
-class Question(Message):
-    """A turn: the point, the radius, who takes part, and their sealed shares for this device.
+class SumRequest(Message):
+    """A masked sum: the point, the radius, who takes part, and their sealed shares for this device.
 
     `vector` is 0 in the phase of the scalars, and `mass` is the total mass that it found, in units
     of 2^-96; `sealed` holds what the device's neighbors in `alive` dealt, in the order of its
@@ -166,7 +187,7 @@ class Question(Message):
         array("<f4"),
     )
 
-    turn: int
+    masked_sum: int
     vector: int
     nu: float
     mass: int
@@ -176,59 +197,59 @@ class Question(Message):
 
 
 @dataclass(frozen=True)
-class Masked(Message):
+class MaskedInput(Message):
     """What a device adds, masked."""
 
     KIND = 6
-    LAYOUT = (U32, many(U128, MOST_METRICS + 8), array("<u4"))
+    LAYOUT = (U32, many(U128, MAX_METRICS + 8), array("<u4"))
 
-    turn: int
+    masked_sum: int
     tail: tuple[int, ...] = field(repr=False)
     words: Words = field(repr=False)
 
 
 @dataclass(frozen=True)
-class Survivors(Message):
+class SurvivorList(Message):
     """Whose masked vectors came."""
 
     KIND = 7
     LAYOUT = (U32, blob(MANY // 8))
 
-    turn: int
+    masked_sum: int
     survivors: Bitmap
 
 
 @dataclass(frozen=True)
-class Consent(Message):
-    """A device's signature under the turn and its survivors."""
+class SurvivorSignature(Message):
+    """A device's signature under the masked sum and its survivors."""
 
     KIND = 8
     LAYOUT = (U32, fixed(SIGNATURE_SIZE))
 
-    turn: int
+    masked_sum: int
     signature: bytes
 
 
 @dataclass(frozen=True)
 class Unmask(Message):
-    """Whose sum is to be opened, with the signatures under it where the server may lie."""
+    """Whose sum is to be opened, with the signatures under it where the server is malicious."""
 
     KIND = 9
     LAYOUT = (U32, blob(MANY // 8), many(group(U32, fixed(SIGNATURE_SIZE))))
 
-    turn: int
+    masked_sum: int
     survivors: Bitmap
     signatures: tuple[tuple[int, bytes], ...]
 
 
 @dataclass(frozen=True)
-class Opened(Message):
-    """For each neighbor in the turn a share of its self-mask if it survived, else of its key."""
+class UnmaskShares(Message):
+    """For each neighbor in the sum a share of its self-mask if it survived, else of its key."""
 
     KIND = 10
     LAYOUT = (U32, rows(SHARE_SIZE, LARGEST_DEGREE))
 
-    turn: int
+    masked_sum: int
     shares: tuple[bytes, ...] = field(repr=False)
 
 

@@ -1,7 +1,7 @@
 """What a secure sum costs a device in bytes: the lengths of the messages, before any is sent.
 
 >>> from rfa.secagg.security.parameters import derive
->>> traffic(derive(10, colluders=1, dropouts=2), steps=1, dim=1000)
+>>> traffic(derive(10, num_colluders=1, num_dropouts=2), queries=1, dim=1000)
 Traffic(down=1188, up=4764, exchanges=4)
 """
 
@@ -14,24 +14,24 @@ import numpy as np
 
 from rfa.secagg.crypto.masks import WORD
 from rfa.secagg.crypto.shares import SHARE_SIZE
-from rfa.secagg.fixed_point import METRICS
 from rfa.secagg.messages.round import (
     SEALED_SIZE,
     SIGNATURE_SIZE,
-    Advertise,
-    Consent,
-    Deal,
-    Entry,
-    Masked,
+    AdvertiseKeys,
+    DeviceKeys,
+    MaskedInput,
     Message,
-    Open,
-    Opened,
-    Question,
+    OpenRound,
     Roster,
-    Survivors,
+    ShareKeys,
+    SumRequest,
+    SurvivorList,
+    SurvivorSignature,
     Unmask,
+    UnmaskShares,
 )
-from rfa.secagg.security.parameters import Parameters, Trust
+from rfa.secagg.security.parameters import Parameters, ServerModel
+from rfa.secagg.statistics import STATISTICS
 
 _SESSION, _KEY = bytes(16), bytes(32)
 
@@ -54,27 +54,32 @@ class Traffic:
 def traffic(  # noqa: PLR0913
     parameters: Parameters,
     *,
-    steps: int,
+    queries: int,
     dim: int,
     metrics: int = 0,
-    limit: float = 0.0,
+    max_share: float = 0.0,
     from_zero: bool = True,
 ) -> Traffic:
-    """The traffic of a device in a round in which all steps are taken and nobody is lost.
+    """The traffic of a device in a round in which all queries are taken and nobody is lost.
 
     Args:
         parameters: the parameters of the cohort.
-        steps: the sums R.
+        queries: the sums R.
         dim: the number of coordinates d.
         metrics: the further numbers that are summed.
-        limit: the limit on weights, for which each step takes two turns; 0 for none.
-        from_zero: whether the first question is about zero, which travels as nothing.
+        max_share: the largest share, for which each query takes two masked sums; 0 for none.
+        from_zero: whether the first request is about zero, which travels as nothing.
     """
-    opening = Open(_SESSION, 1, steps, dim, metrics, limit, int(parameters.trust))
+    opening = OpenRound(_SESSION, 1, queries, dim, metrics, max_share, int(parameters.server_model))
     pairs = [*_forming(opening, parameters)]
-    for turn in range(opening.turns):
+    for masked_sum in range(opening.masked_sums):
         pairs.extend(
-            _turn(opening, parameters, turn, zero=from_zero and turn < opening.turns // steps)
+            _masked_sum(
+                opening,
+                parameters,
+                masked_sum,
+                zero=from_zero and masked_sum < opening.masked_sums // queries,
+            )
         )
     down = sum(len(request.encode()) for request, _ in pairs)
     return Traffic(down, sum(len(reply.encode()) for _, reply in pairs), len(pairs))
@@ -83,33 +88,44 @@ def traffic(  # noqa: PLR0913
 Pair = tuple[Message, Message]
 
 
-def _forming(opening: Open, parameters: Parameters) -> Iterator[Pair]:
+def _forming(opening: OpenRound, parameters: Parameters) -> Iterator[Pair]:
     """Keys, and shares."""
-    lying = parameters.trust == Trust.LYING
-    entry: Entry = (1, _KEY, (_KEY,) * opening.turns, bytes(SIGNATURE_SIZE) if lying else b"")
-    yield opening, Advertise(_SESSION, entry)
-    shown = parameters.cohort if lying else parameters.degree
+    malicious = parameters.server_model == ServerModel.MALICIOUS
+    signature = bytes(SIGNATURE_SIZE) if malicious else b""
+    keys = DeviceKeys(1, _KEY, (_KEY,) * opening.masked_sums, signature)
+    yield opening, AdvertiseKeys(_SESSION, keys)
+    shown = parameters.cohort if malicious else parameters.degree
     leaves = (_KEY,) * parameters.cohort
-    roster = Roster(_SESSION, (0, 0, 0, 0, 0, 0, 0, 0), bytes(16), leaves, (entry,) * shown)
-    shares = (bytes(SEALED_SIZE),) * (parameters.degree * opening.turns)
-    yield roster, Deal(_SESSION, (_KEY,) * opening.turns, shares)
+    roster = Roster(_SESSION, (0, 0, 0, 0, 0, 0, 0, 0), bytes(16), leaves, (keys,) * shown)
+    shares = (bytes(SEALED_SIZE),) * (parameters.degree * opening.masked_sums)
+    yield roster, ShareKeys(_SESSION, (_KEY,) * opening.masked_sums, shares)
 
 
-def _turn(opening: Open, parameters: Parameters, turn: int, *, zero: bool) -> Iterator[Pair]:
-    """A question, the survivors' consent where the server may lie, and the opening."""
+def _masked_sum(
+    opening: OpenRound, parameters: Parameters, masked_sum: int, *, zero: bool
+) -> Iterator[Pair]:
+    """A request, the survivors' consent where the server is malicious, and the opening."""
     bitmap, degree = bytes((parameters.cohort + 7) // 8), parameters.degree
-    vector = not opening.limit or opening.is_second(turn)
+    vector = not opening.max_share or opening.is_second(masked_sum)
     v = np.zeros(0 if zero else opening.dim, "<f4")
     sealed = (bytes(SEALED_SIZE),) * degree
-    tail = (0,) * (METRICS + opening.metrics)
+    tail = (0,) * (len(STATISTICS) + opening.metrics)
     words = np.zeros(opening.dim if vector else 0, WORD)
     yield (
-        Question(_SESSION, turn, int(vector), 1.0, 0, bitmap, sealed, v),
-        Masked(_SESSION, turn, tail, words),
+        SumRequest(_SESSION, masked_sum, int(vector), 1.0, 0, bitmap, sealed, v),
+        MaskedInput(_SESSION, masked_sum, tail, words),
     )
     signatures: tuple[tuple[int, bytes], ...] = ()
-    if parameters.trust == Trust.LYING:
-        yield Survivors(_SESSION, turn, bitmap), Consent(_SESSION, turn, bytes(SIGNATURE_SIZE))
-        signatures = tuple((place, bytes(SIGNATURE_SIZE)) for place in range(parameters.cohort))
+    if parameters.server_model == ServerModel.MALICIOUS:
+        yield (
+            SurvivorList(_SESSION, masked_sum, bitmap),
+            SurvivorSignature(_SESSION, masked_sum, bytes(SIGNATURE_SIZE)),
+        )
+        signatures = tuple(
+            (position, bytes(SIGNATURE_SIZE)) for position in range(parameters.cohort)
+        )
     shares = (bytes(SHARE_SIZE),) * degree
-    yield Unmask(_SESSION, turn, bitmap, signatures), Opened(_SESSION, turn, shares)
+    yield (
+        Unmask(_SESSION, masked_sum, bitmap, signatures),
+        UnmaskShares(_SESSION, masked_sum, shares),
+    )

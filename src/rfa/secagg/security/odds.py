@@ -14,42 +14,52 @@ import bisect
 import functools
 import math
 
-EXPOSED = 2.0**-40
-"""The probability that is accepted of learning more than the sum."""
+FAILURE_BITS = 40
+"""The least b such that a probability of 2^-b of learning more than the sum is accepted."""
 BLOCKED = 2.0**-30
 """The probability that is accepted of learning nothing, though few enough dropped out."""
 LARGEST_DEGREE = 400
 
 
 @functools.cache
-def exposed(cohort: int, colluders: int, dropouts: int, degree: int, threshold: int) -> float:
+def exposed(
+    cohort: int, num_colluders: int, num_dropouts: int, degree: int, threshold: int
+) -> float:
     """A bound on the probability that a secret can be opened, or the sum split."""
-    opened = _tail(cohort - 1, colluders, degree, threshold)
+    opened = _tail(cohort - 1, num_colluders, degree, threshold)
     half = degree // 2
-    split = _tail(cohort, min(colluders + dropouts, cohort), half, half)
+    split = _tail(cohort, min(num_colluders + num_dropouts, cohort), half, half)
     return min(1.0, cohort * (opened + split))
 
 
 @functools.cache
-def blocked(cohort: int, dropouts: int, degree: int, threshold: int) -> float:
+def blocked(cohort: int, num_dropouts: int, degree: int, threshold: int) -> float:
     """A bound on the probability that some secret can no longer be opened."""
-    return min(1.0, cohort * _tail(cohort - 1, dropouts, degree, degree - threshold + 1))
+    return min(1.0, cohort * _tail(cohort - 1, num_dropouts, degree, degree - threshold + 1))
 
 
 @functools.cache
-def smallest(cohort: int, colluders: int, dropouts: int) -> tuple[int, int] | None:
-    """The smallest (k, t) whose failures are acceptable; None if there are none below n - 1.
+def smallest(
+    cohort: int,
+    num_colluders: int,
+    num_dropouts: int,
+    *,
+    failure_bits: int = FAILURE_BITS,
+    below: int = LARGEST_DEGREE,
+) -> tuple[int, int] | None:
+    """The smallest (k, t), with k below a bound, whose failures are acceptable; None if none are.
 
     >>> smallest(1000, 100, 100)
     (52, 28)
     """
-    for degree in range(2, min(LARGEST_DEGREE, cohort - 2) + 1, 2):
+    accepted = 2.0**-failure_bits
+    for degree in range(2, min(below, LARGEST_DEGREE + 1, cohort - 1), 2):
         threshold = 2 + bisect.bisect_left(
             range(2, degree + 1),
             True,
-            key=lambda t: exposed(cohort, colluders, dropouts, degree, t) <= EXPOSED,
+            key=lambda t: exposed(cohort, num_colluders, num_dropouts, degree, t) <= accepted,
         )
-        if threshold <= degree and blocked(cohort, dropouts, degree, threshold) <= BLOCKED:
+        if threshold <= degree and blocked(cohort, num_dropouts, degree, threshold) <= BLOCKED:
             return degree, threshold
     return None
 

@@ -2,47 +2,53 @@
 
 With n devices, of which c may tell the server what they know and f may drop out:
 
-    honest but curious server   k > c + f,        c < t <= k - f
-    server that may lie         2 t > k + c also, signed identities, and a quorum of devices that
-                                sign the same survivors
+    semi-honest server   k > c + f, c < t <= k - f
+    malicious server     2 t > k + c also, signed identities, and a quorum of devices that sign the
+                         same survivors
 
-where every device shares masks with k neighbors, t of whom can open its secrets. For large cohorts
-in random order, colluders and drop-outs are not all neighbors of one device: the smallest (k, t)
-that expose a device with probability below 2^-40 serve an honest but curious server at a cost that
-grows with the logarithm of n (`odds`).
+where every device shares masks with k neighbors, t of whom can open its secrets. These hold with
+certainty. In a large cohort in random order, colluders and drop-outs are not all neighbors of one
+device: with a semi-honest server, who draws the order, fewer neighbors then do, but for a
+probability of 2^-40 (`odds`). They are taken where they are fewer; their number grows with the
+logarithm of n.
 
-    >>> derive(100, colluders=10, dropouts=20)
-    Parameters(cohort=100, colluders=10, dropouts=20, honest=25, degree=32, threshold=11, ...)
+    >>> print(derive(1000, num_colluders=100, num_dropouts=200))
+    n=1000 c=100 f=200 h=250 k=74 t=33 (semi-honest server, by odds)
+    >>> print(derive(1000, num_colluders=100, num_dropouts=200, failure_bits=None))
+    n=1000 c=100 f=200 h=250 k=302 t=101 (semi-honest server)
 """
 
 from __future__ import annotations
 
 import enum
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rfa._checks import check_count, check_number
+from rfa._checks import check_count
+from rfa.errors import InvalidValueError
 from rfa.secagg.errors import ParameterError
 from rfa.secagg.security import odds
 
 LARGEST_COHORT = 1 << 20
 LARGEST_DEGREE = 1 << 14
-SMALL = 1 << 10
-"""Below how many devices a cohort is looked for that terms allow."""
-MOST_TURNS = 256
+MAX_MASKED_SUMS = 256
 """The most masked sums of a round."""
 LEAST_HONEST = 3
 """With two honest devices, their masses would follow from the sums of masses and of squares."""
 
 
-class Trust(enum.IntEnum):
-    """What the server is trusted with."""
+class ServerModel(enum.IntEnum):
+    """What the server may do."""
 
-    CURIOUS = 1
+    SEMI_HONEST = 1
     """It follows the protocol, and keeps all it sees."""
-    LYING = 2
+    MALICIOUS = 2
     """It may send anything to anyone."""
+
+    @property
+    def label(self) -> str:
+        """Its name in texts: semi-honest or malicious."""
+        return self.name.lower().replace("_", "-")
 
 
 @dataclass(frozen=True)
@@ -52,36 +58,38 @@ class Parameters:
     Formal guarantees, for a cohort of n devices of which at most c collude with the server:
         a sum is opened only over at least n - f devices, so over at least h honest ones;
         no c colluders hold the t shares that open a secret;
-        no f devices that drop out can keep a sum from being opened (in a
-        statistical setting, but for probabilities of 2^-40, 2^-40 and 2^-30 in a round).
+        no f devices that drop out can keep a sum from being opened.
+    Parameters by odds hold for a random order of the cohort, but for probabilities of 2^-40 (that
+    a secret is opened, or a sum split) and 2^-30 (that it cannot be opened) in a round. Whoever
+    makes this value, a device from what the server sent, has computed these for itself.
 
     Attributes:
         cohort: the number of devices n.
-        colluders: how many devices c may tell the server all they know.
-        dropouts: how many devices f may drop out in a round.
-        honest: the least number h of honest devices in any sum, and in any difference of two.
+        num_colluders: how many devices c may tell the server all they know.
+        num_dropouts: how many devices f may drop out in a round.
+        min_honest: the least number h of honest devices in any sum, and in any difference of two.
         degree: the neighbors k of a device.
         threshold: the shares t that open a secret.
-        trust: what the server is trusted with.
-        statistical: whether the guarantees are for a random order of the cohort.
+        server_model: what the server may do.
+        statistical: whether they are parameters by odds.
     """
 
     cohort: int
-    colluders: int
-    dropouts: int
-    honest: int
+    num_colluders: int
+    num_dropouts: int
+    min_honest: int
     degree: int
     threshold: int
-    trust: Trust = Trust.CURIOUS
+    server_model: ServerModel = ServerModel.SEMI_HONEST
     statistical: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what is not safe, with the reason."""
-        for name in ("colluders", "dropouts"):
+        for name in ("num_colluders", "num_dropouts"):
             insist(check_count, name, getattr(self, name), least=0)
         for name in ("cohort", "degree", "threshold"):
             insist(check_count, name, getattr(self, name), least=2)
-        insist(check_count, "honest", self.honest, least=LEAST_HONEST)
+        insist(check_count, "min_honest", self.min_honest, least=LEAST_HONEST)
         reason = self._reason()
         if reason:
             msg = f"{self} is not safe: {reason}"
@@ -91,163 +99,168 @@ class Parameters:
         """Why these parameters are refused; nothing if they are not.
 
         Two more conditions follow: k > c + f, so the graph stays connected without c + f devices;
-        and, where the server may lie, n - f reaches the quorum.
+        and, where the server is malicious, n - f reaches the quorum.
         """
-        n, c, f, k, t = self.cohort, self.colluders, self.dropouts, self.degree, self.threshold
+        n, c, f, k, t = (
+            self.cohort,
+            self.num_colluders,
+            self.num_dropouts,
+            self.degree,
+            self.threshold,
+        )
         certain = not self.statistical
         checks = [
             (n <= LARGEST_COHORT, f"at most {LARGEST_COHORT} devices"),
             (k <= LARGEST_DEGREE, f"at most {LARGEST_DEGREE} neighbors"),
-            (n - f - c >= self.honest, "n - f - c must be at least h: fewer would be in a sum"),
+            (n - f - c >= self.min_honest, "n - f - c must be at least h: fewer would be in a sum"),
             (k == n - 1 or (k < n - 1 and k % 2 == 0), "k must be even, or n - 1"),
-            (certain or self.trust == Trust.CURIOUS, "a server that lies needs certain parameters"),
+            (
+                certain or self.server_model == ServerModel.SEMI_HONEST,
+                "a malicious server needs certain parameters",
+            ),
             (t <= k, "t must be at most k: nothing could be opened"),
             (not certain or t > c, "t must exceed c: colluders could open a secret"),
             (not certain or k - f >= t, "k - f must be at least t: drop-outs could block it"),
-            (self.trust == Trust.CURIOUS or 2 * t > k + c, "2 t must exceed k + c: two answers"),
+            (
+                self.server_model == ServerModel.SEMI_HONEST or 2 * t > k + c,
+                "2 t must exceed k + c: two answers",
+            ),
         ]
         broken = next((reason for holds, reason in checks if not holds), "")
         if broken or certain:
             return broken
-        if odds.exposed(n, c, f, k, t) > odds.EXPOSED:
-            return "a device could be exposed with probability above 2^-40"
+        if not self.holds_with(odds.FAILURE_BITS):
+            return f"a device could be exposed with probability above 2^-{odds.FAILURE_BITS}"
         if odds.blocked(n, f, k, t) > odds.BLOCKED:
             return "drop-outs could block it with probability above 2^-30"
         return ""
 
+    def holds_with(self, failure_bits: int | None) -> bool:
+        """Whether no more than the sums is learned, but with a probability of at most 2^-bits.
+
+        Args:
+            failure_bits: the bits; None to ask for certainty.
+        """
+        if not self.statistical:
+            return True
+        if failure_bits is None:
+            return False
+        sizes = self.cohort, self.num_colluders, self.num_dropouts
+        return odds.exposed(*sizes, self.degree, self.threshold) <= 2.0**-failure_bits
+
     @property
     def quorum(self) -> int:
         """How many devices must sign the same survivors: two such sets share an honest device."""
-        return (self.cohort + self.colluders) // 2 + 1
+        return (self.cohort + self.num_colluders) // 2 + 1
 
     @property
     def survivors(self) -> int:
         """The least number of devices in a sum."""
-        return self.cohort - self.dropouts
+        return self.cohort - self.num_dropouts
+
+    @property
+    def numbers(self) -> tuple[int, int, int, int, int, int, int, int]:
+        """The parameters as they travel."""
+        return (
+            self.cohort,
+            self.num_colluders,
+            self.num_dropouts,
+            self.min_honest,
+            self.degree,
+            self.threshold,
+            int(self.server_model),
+            int(self.statistical),
+        )
 
     def __str__(self) -> str:
         """The parameters by their letters."""
         return (
-            f"n={self.cohort} c={self.colluders} f={self.dropouts} h={self.honest} "
-            f"k={self.degree} t={self.threshold} ({self.trust.name.lower()} server)"
+            f"n={self.cohort} c={self.num_colluders} f={self.num_dropouts} h={self.min_honest} "
+            f"k={self.degree} t={self.threshold} ({self.server_model.label} server"
+            f"{', by odds' if self.statistical else ''})"
         )
-
-
-@dataclass(frozen=True)
-class Terms:
-    """What a server offers whatever the number of devices, as shares of them.
-
-    Attributes:
-        colluders: the share of devices that may tell the server all they know.
-        dropouts: the share of devices that may drop out in a round.
-        honest: the least share of honest devices in any sum.
-        trust: what the server is trusted with.
-        statistical: for large cohorts in random order.
-    """
-
-    colluders: float = 0.1
-    dropouts: float = 0.2
-    honest: float = 0.25
-    trust: Trust = Trust.CURIOUS
-    statistical: bool = False
-
-    def __post_init__(self) -> None:
-        """Refuse what is no share."""
-        for name in ("colluders", "dropouts", "honest"):
-            insist(check_number, name, getattr(self, name))
-        if self.colluders + self.dropouts + self.honest > 1:
-            shares = f"colluders={self.colluders}, dropouts={self.dropouts}, honest={self.honest}"
-            msg = f"{shares}: these are shares of a cohort, at most 1 together"
-            raise ParameterError(msg)
-        if self.trust not in tuple(Trust):
-            msg = f"trust must be Trust.CURIOUS or Trust.LYING, not {self.trust!r}"
-            raise ParameterError(msg)
-
-    def parameters(self, cohort: int) -> Parameters:
-        """The parameters for a cohort of this size.
-
-        Raises:
-            ParameterError: if there are none.
-        """
-        return derive(
-            cohort,
-            colluders=math.ceil(self.colluders * cohort),
-            dropouts=math.floor(self.dropouts * cohort),
-            honest=max(LEAST_HONEST, math.floor(self.honest * cohort)),
-            trust=self.trust,
-            statistical=self.statistical,
-        )
-
-    def smallest(self) -> int:
-        """The smallest cohort that the terms allow.
-
-        Raises:
-            ParameterError: if there is none of reasonable size.
-        """
-        for count in range(LEAST_HONEST, SMALL):
-            try:
-                self.parameters(count)
-            except ParameterError:
-                continue
-            return count
-        msg = (
-            f"no cohort below {SMALL} devices can hold {self}: expect fewer colluders or drop-outs"
-        )
-        raise ParameterError(msg)
 
 
 def derive(  # noqa: PLR0913
     cohort: int,
     *,
-    colluders: int,
-    dropouts: int,
-    honest: int | None = None,
-    trust: Trust = Trust.CURIOUS,
-    statistical: bool = False,
+    num_colluders: int,
+    num_dropouts: int,
+    min_honest: int | None = None,
+    server_model: ServerModel = ServerModel.SEMI_HONEST,
+    failure_bits: int | None = odds.FAILURE_BITS,
 ) -> Parameters:
     """The cheapest safe parameters.
 
     Args:
         cohort: the number of devices n, at least 3.
-        colluders: how many of them may tell the server all they know.
-        dropouts: how many of them may drop out in a round.
-        honest: the least number of honest devices in a sum; a quarter of the cohort by default.
-        trust: what the server is trusted with.
-        statistical: accept a failure with probability 2^-40 over the random order of a large
-            cohort, for an honest but curious server.
+        num_colluders: how many of them may tell the server all they know.
+        num_dropouts: how many of them may drop out in a round.
+        min_honest: the least number of honest devices in a sum; a quarter of the cohort by default.
+        server_model: what the server may do.
+        failure_bits: accept a failure with probability 2^-bits over the random order of the cohort
+            where that takes fewer neighbors, for a semi-honest server; None for certainty only.
 
     Raises:
         ParameterError: if no parameters are safe; the message says what to change.
     """
     insist(check_count, "cohort", cohort, least=2)
-    insist(check_count, "colluders", colluders, least=0)
-    insist(check_count, "dropouts", dropouts, least=0)
-    least = max(LEAST_HONEST, cohort // 4) if honest is None else honest
-    degree, threshold = _certain(colluders, dropouts, trust)
+    insist(check_count, "num_colluders", num_colluders, least=0)
+    insist(check_count, "num_dropouts", num_dropouts, least=0)
+    least = max(LEAST_HONEST, cohort // 4) if min_honest is None else min_honest
+    degree, threshold = _certain(num_colluders, num_dropouts, server_model)
     by_odds = False
-    if statistical and trust == Trust.CURIOUS:
-        likely = odds.smallest(cohort, colluders, dropouts) or (degree, threshold)
-        by_odds = likely[0] < degree
-        degree, threshold = likely if by_odds else (degree, threshold)
+    check_failure_bits("failure_bits", failure_bits)
+    if failure_bits is not None and server_model == ServerModel.SEMI_HONEST:
+        likely = odds.smallest(
+            cohort, num_colluders, num_dropouts, failure_bits=failure_bits, below=degree
+        )
+        by_odds = likely is not None
+        degree, threshold = likely or (degree, threshold)
     if degree >= cohort:
         msg = (
-            f"{cohort} devices are too few to withstand {colluders} colluders and {dropouts} "
-            f"drop-outs: ask more devices (k={degree} neighbors each), or expect fewer of those"
+            f"{cohort} devices are too few to withstand {num_colluders} colluders and "
+            f"{num_dropouts} drop-outs: ask more devices (k={degree} neighbors each), or expect "
+            "fewer of those"
         )
         raise ParameterError(msg)
     even = degree + degree % 2
     degree = even if even < cohort - 1 else cohort - 1
-    if trust == Trust.LYING:
-        threshold = max(threshold, (degree + colluders) // 2 + 1)
-    return Parameters(cohort, colluders, dropouts, least, degree, threshold, trust, by_odds)
+    if server_model == ServerModel.MALICIOUS:
+        threshold = max(threshold, (degree + num_colluders) // 2 + 1)
+    return Parameters(
+        cohort, num_colluders, num_dropouts, least, degree, threshold, server_model, by_odds
+    )
 
 
-def _certain(colluders: int, dropouts: int, trust: Trust) -> tuple[int, int]:
+def _certain(num_colluders: int, num_dropouts: int, server_model: ServerModel) -> tuple[int, int]:
     """The smallest (k, t) that hold wherever colluders and drop-outs are."""
-    if trust == Trust.LYING:
-        return max(2, colluders + 2 * dropouts + 1), max(2, colluders + dropouts + 1)
-    threshold = max(2, colluders + 1)
-    return threshold + dropouts, threshold
+    if server_model == ServerModel.MALICIOUS:
+        threshold = max(2, num_colluders + num_dropouts + 1)
+        return max(2, num_colluders + 2 * num_dropouts + 1), threshold
+    threshold = max(2, num_colluders + 1)
+    return threshold + num_dropouts, threshold
+
+
+def check_failure_bits(name: str, value: object) -> None:
+    """Refuse a probability of failure that is too large.
+
+    Raises:
+        ParameterError: naming the value.
+    """
+    if value is not None:
+        insist(check_count, name, value, least=odds.FAILURE_BITS)
+
+
+def check_server_model(name: str, value: object) -> None:
+    """Refuse what is no model of a server.
+
+    Raises:
+        ValueError: naming the value.
+    """
+    if value not in tuple(ServerModel):
+        msg = f"{name} must be ServerModel.SEMI_HONEST or ServerModel.MALICIOUS, not {value!r}"
+        raise InvalidValueError(msg)
 
 
 def insist(check: Callable[..., None], name: str, value: object, **how: int) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from rfa.secagg.errors import ParameterError, SurvivorsChangedError, TooFewDevicesError
-from rfa.secagg.security.parameters import LEAST_HONEST, Parameters, Terms
+from rfa.secagg.security.parameters import LEAST_HONEST, Parameters
+from rfa.secagg.security.terms import Terms
 
 Members = frozenset[int]
 
@@ -30,18 +31,18 @@ def are_enough(parameters: Parameters, members: Members) -> bool:
 
 
 def may_follow(
-    parameters: Parameters, before: Members | None, now: Members, *, same_step: bool
+    parameters: Parameters, before: Members | None, now: Members, *, same_query: bool
 ) -> bool:
-    """Whether a sum over these devices may be opened after one over those of the turn before.
+    """Whether a sum over these devices may be opened after one over those of the masked sum before.
 
     The difference of the two sums is about those who left. Near convergence it tells what they
-    added, so either nobody left, or so many left together that h of them are honest. Within a step
-    nobody may leave: shares of the step are of the total mass that was found for all.
+    added, so either nobody left, or so many left together that h of them are honest. Within a query
+    nobody may leave: shares of the query are of the total mass that was found for all.
     """
     if before is None or now == before:
         return True
-    enough = len(before - now) >= parameters.honest + parameters.colluders
-    return now < before and enough and not same_step
+    enough = len(before - now) >= parameters.min_honest + parameters.num_colluders
+    return now < before and enough and not same_query
 
 
 def require_enough(parameters: Parameters, members: Members, what: str) -> None:
@@ -57,14 +58,14 @@ def require_enough(parameters: Parameters, members: Members, what: str) -> None:
 
 
 def require_same(
-    parameters: Parameters, before: Members | None, now: Members, *, same_step: bool
+    parameters: Parameters, before: Members | None, now: Members, *, same_query: bool
 ) -> None:
     """End the round if the sum over the survivors would tell on those who left.
 
     Raises:
         SurvivorsChangedError: saying how many left.
     """
-    if not may_follow(parameters, before, now, same_step=same_step):
+    if not may_follow(parameters, before, now, same_query=same_query):
         gone = len(before or ()) - len(now)
-        msg = f"{gone} devices left since the last step, and the next sum would tell on them"
+        msg = f"{gone} devices left since the last query, and the next sum would tell on them"
         raise SurvivorsChangedError(msg)

@@ -1,8 +1,8 @@
-"""The server's side of a secure sum: bytes in, bytes out, and never a device's own part.
+"""The server's side of a secure sum: bytes in, bytes out, and never a device's input.
 
 Each stage is a method that closes the stage before and says what to send to whom; replies are taken
 as they come, in any order. What a device sends costs at most that device its place (`faults` says
-why); too few devices end the step with an `AbortError`. Masked vectors are added to one running
+why); too few devices end the round with an `AbortError`. Masked vectors are added to one running
 total when they arrive, so the server holds none of them.
 """
 
@@ -13,8 +13,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from rfa._checks import check_number
-from rfa.secagg.cohort import Identities, as_numbers, check_entry, form, in_order, leaf_of
-from rfa.secagg.crypto.masks import Expand, add_masks
 from rfa.secagg.crypto.shares import SHARE_SIZE
 from rfa.secagg.errors import (
     AbortError,
@@ -33,24 +31,27 @@ from rfa.secagg.messages.round import (
     SEALED_SIZE,
     SIGNATURE_SIZE,
     Abstain,
-    Advertise,
-    Consent,
-    Deal,
-    Entry,
-    Masked,
+    AdvertiseKeys,
+    DeviceKeys,
+    MaskedInput,
     Message,
-    Open,
-    Opened,
-    Question,
+    OpenRound,
     Roster,
-    Survivors,
+    ShareKeys,
+    SumRequest,
+    SurvivorList,
+    SurvivorSignature,
     Unmask,
+    UnmaskShares,
     decode,
     write_bitmap,
 )
-from rfa.secagg.security.parameters import Parameters, Terms, Trust
+from rfa.secagg.security.cohort import Identities, check_device_keys, form_cohort, in_order
+from rfa.secagg.security.parameters import Parameters, ServerModel
 from rfa.secagg.security.rules import Members, agree_on, require_enough
-from rfa.secagg.server.masked_sum import Table, Turn
+from rfa.secagg.security.terms import Terms
+from rfa.secagg.server.masked_sum import MaskedSum, Table
+from rfa.secagg.transcript import leaf_of
 
 Outbox = Iterator[tuple[int, bytes]]
 """What to send to which device, made as it is sent."""
@@ -63,44 +64,40 @@ class Server:
 
     Attributes:
         faults: the devices that lost their place, and the reason.
-        turn: how many turns were begun.
+        masked_sum: how many masked sums were begun.
     """
 
     def __init__(
         self,
-        opening: Open,
+        opening: OpenRound,
         terms: Terms,
         identities: Identities | None = None,
-        *,
-        expand: Expand = add_masks,
     ) -> None:
         """A server that opens a round.
 
         Args:
-            opening: the round: session, number, steps, coordinates, metrics, limit, trust.
+            opening: the round.
             terms: what is offered to the devices.
-            identities: the public identities of the devices, where they do not trust the server.
-            expand: adds masks; that of `Workers` uses all cores.
+            identities: the public identities of the devices, where the server is malicious.
         """
-        if opening.trust != terms.trust:
-            msg = f"a round of trust {opening.trust} cannot be held under {terms}"
+        if opening.server_model != terms.server_model:
+            msg = f"a round of server model {opening.server_model} cannot be held under {terms}"
             raise ParameterError(msg)
         self._opening = opening
         self._terms = terms
         self._identities = identities or {}
-        self._expand = expand
-        self._entries: dict[int, Entry] = {}
-        self._keys: set[bytes] = set()
+        self._joined: dict[int, DeviceKeys] = {}
+        self._taken: set[bytes] = set()
         self._table: Table | None = None
-        self._places: dict[int, int] = {}
+        self._positions: dict[int, int] = {}
         self._before: Members | None = None
         self._ready: Members = frozenset()
-        self._now: Turn | None = None
+        self._now: MaskedSum | None = None
         self._mass = 0
         self._wanted: type[Message] = Message
         self._largest = 0
         self._asked: set[int] = set()
-        self.turn = 0
+        self.masked_sum = 0
         self.faults: dict[int, SecAggError] = {}
 
     @property
@@ -111,7 +108,7 @@ class Server:
     def open(self, devices: Iterable[int]) -> Outbox:
         """Begin the round: ask devices for their keys."""
         asked = sorted(set(devices))
-        self._expect(Advertise, SLACK + 32 * self._opening.turns, asked)
+        self._expect(AdvertiseKeys, SLACK + 32 * self._opening.masked_sums, asked)
         message = self._opening.encode()
         return ((device, message) for device in asked)
 
@@ -121,60 +118,60 @@ class Server:
         Raises:
             AbortError: if too few devices joined.
         """
-        leaves = {leaf_of(self._opening, entry): entry for entry in self._entries.values()}
+        leaves = {leaf_of(self._opening, keys): keys for keys in self._joined.values()}
         parameters = self._agree(len(leaves))
         nonce = os.urandom(16)
         order = in_order(nonce, list(leaves))
-        cohort = form(self._opening, parameters, nonce, order)
+        cohort = form_cohort(self._opening, parameters, nonce, order)
         self._table = Table(cohort, [leaves[leaf] for leaf in order], {})
-        self._places = {entry[0]: place for place, entry in enumerate(self._table.entries)}
-        size = self._opening.turns * (32 + SEALED_SIZE * parameters.degree)
-        self._expect(Deal, SLACK + size, self._places)
+        self._positions = {keys.device: position for position, keys in enumerate(self._table.keys)}
+        size = self._opening.masked_sums * (32 + SEALED_SIZE * parameters.degree)
+        self._expect(ShareKeys, SLACK + size, self._positions)
         return self._rosters(self._table)
 
     def ask(self, v: Any, nu: float) -> Outbox:
-        """Begin a turn: ask for what everyone adds at v.
+        """Begin a masked sum: ask for what everyone adds at v.
 
-        With a limit on weights, the first turn of a step asks for the scalars and the next one, at
-        the same v and nu, for the vectors.
+        With a limit on shares, the first masked sum of a query asks for the scalars and the next
+        one, at the same v and nu, for the vectors.
 
         Raises:
-            AbortError: if too few devices are left, or no turn is.
+            AbortError: if too few devices are left, or no masked sum is.
             ValueError: if v or nu has no meaning.
         """
         table, opening = self._formed(), self._opening
         alive = frozenset(table.deals) if self._before is None else self._ready
         require_enough(self.parameters, alive, "are left")
-        if self.turn >= opening.turns:
-            msg = f"all {opening.turns} turns of the round are used up"
+        if self.masked_sum >= opening.masked_sums:
+            msg = f"all {opening.masked_sums} masked sums of the round are used up"
             raise AbortError(msg)
         check_number("nu", nu, positive=True)
-        second = opening.is_second(self.turn)
-        question = Question(
+        second = opening.is_second(self.masked_sum)
+        sum_request = SumRequest(
             session=opening.session,
-            turn=self.turn,
-            vector=int(second or not opening.limit),
+            masked_sum=self.masked_sum,
+            vector=int(second or not opening.max_share),
             nu=float(nu),
             mass=self._mass if second else 0,
             alive=write_bitmap(alive, table.cohort.parameters.cohort),
             sealed=(),
             v=as_sent(v, opening.dim),
         )
-        self._now = Turn(table, question, alive)
-        self.turn += 1
-        self._expect(Masked, SLACK + self._now.reply_size, self._devices(alive))
-        return ((table.entries[place][0], each) for place, each in self._now.questions())
+        self._now = MaskedSum(table, sum_request, alive)
+        self.masked_sum += 1
+        self._expect(MaskedInput, SLACK + self._now.reply_size, self._devices(alive))
+        return ((table.keys[position].device, each) for position, each in self._now.sum_requests())
 
     def survivors(self) -> Outbox:
-        """Say whose parts came, to be signed; only where the server is not trusted.
+        """Say whose inputs came, to be signed; only where the server is malicious.
 
         Raises:
             AbortError: if the sum over them may not be opened.
         """
-        now = self._turn()
+        now = self._masked_sum()
         now.close(self._before)
-        message = Survivors(self._opening.session, now.question.turn, now.bitmap)
-        return self._broadcast(Consent, SIGNATURE_SIZE, message, now.survivors)
+        message = SurvivorList(self._opening.session, now.sum_request.masked_sum, now.bitmap)
+        return self._broadcast(SurvivorSignature, SIGNATURE_SIZE, message, now.survivors)
 
     def unmask(self) -> Outbox:
         """Ask for the shares that open the sum.
@@ -182,16 +179,16 @@ class Server:
         Raises:
             AbortError: if the sum may not be opened.
         """
-        now, members = self._turn(), frozenset[int]()
-        if self._opening.trust == Trust.LYING:
+        now, members = self._masked_sum(), frozenset[int]()
+        if self._opening.server_model == ServerModel.MALICIOUS:
             members = frozenset(now.signatures)
             require_enough(self.parameters, members, "signed the survivors")
         else:
             now.close(self._before)
             members = now.survivors
         signatures = tuple(sorted(now.signatures.items()))
-        message = Unmask(self._opening.session, now.question.turn, now.bitmap, signatures)
-        return self._broadcast(Opened, SHARE_SIZE * self.parameters.degree, message, members)
+        message = Unmask(self._opening.session, now.sum_request.masked_sum, now.bitmap, signatures)
+        return self._broadcast(UnmaskShares, SHARE_SIZE * self.parameters.degree, message, members)
 
     def total(self) -> Total:
         """Open the sum.
@@ -199,9 +196,9 @@ class Server:
         Raises:
             AbortError: if that cannot be done; it names who is at fault where that is known.
         """
-        now = self._turn()
+        now = self._masked_sum()
         require_enough(self.parameters, frozenset(now.opened), "opened the sum")
-        total = now.total(self._expand)
+        total = now.total()
         self._before, self._ready = now.survivors, frozenset(now.opened)
         self._mass, self._now = total.mass, None
         return total
@@ -227,23 +224,23 @@ class Server:
         if message.session != self._opening.session:
             msg = f"the reply of device {device} is of another session"
             raise OtherSessionError(msg)
-        if isinstance(message, Abstain) and self._wanted is Advertise:
+        if isinstance(message, Abstain) and self._wanted is AdvertiseKeys:
             msg = f"device {device} abstains: its update is not finite, or from no examples"
             raise RefusalError(msg)
         if not isinstance(message, self._wanted):
             msg = f"device {device} sent {type(message).__name__} for {self._wanted.__name__}"
             raise OutOfStageError(msg)
         match message:
-            case Advertise():
-                self._take_entry(device, message.entry)
-            case Deal():
+            case AdvertiseKeys():
+                self._take_keys(device, message.keys)
+            case ShareKeys():
                 self._take_deal(device, message)
-            case Masked():
-                self._turn().take_masked(self._places[device], message)
-            case Consent():
-                self._turn().take_consent(self._places[device], message, self._identities)
-            case Opened():
-                self._turn().take_opened(self._places[device], message)
+            case MaskedInput():
+                self._masked_sum().take_masked(self._positions[device], message)
+            case SurvivorSignature():
+                self._masked_sum().take_consent(self._positions[device], message, self._identities)
+            case UnmaskShares():
+                self._masked_sum().take_opened(self._positions[device], message)
             case _:  # never wanted
                 raise AssertionError
 
@@ -258,26 +255,26 @@ class Server:
             msg = f"{error}; {len(self.faults)} did not, the first because {first}"
             raise TooFewDevicesError(msg) from None
 
-    def _take_entry(self, device: int, entry: Entry) -> None:
-        if entry[0] != device:
-            msg = f"device {device} calls itself {entry[0]}"
+    def _take_keys(self, device: int, keys: DeviceKeys) -> None:
+        if keys.device != device:
+            msg = f"device {device} calls itself {keys.device}"
             raise NotCanonicalError(msg)
-        check_entry(entry, self._opening, self._identities)
-        keys = {entry[1], *entry[2]}
-        if len(keys) <= self._opening.turns or keys & self._keys:
+        check_device_keys(keys, self._opening, self._identities)
+        offered = set(keys.all_keys)
+        if len(offered) <= self._opening.masked_sums or offered & self._taken:
             msg = f"device {device} has a key that is taken"
             raise DuplicateKeyError(msg)
-        self._keys |= keys
-        self._entries[device] = entry
+        self._taken |= offered
+        self._joined[device] = keys
 
-    def _take_deal(self, device: int, deal: Deal) -> None:
-        turns, degree = self._opening.turns, self.parameters.degree
-        if len(deal.commitments) != turns or len(deal.sealed) != turns * degree:
-            wanted = f"{turns} commitments and {turns * degree} shares"
-            found = f"{len(deal.commitments)} and {len(deal.sealed)}"
-            msg = f"device {device} dealt {found} instead of {wanted}"
+    def _take_deal(self, device: int, deal: ShareKeys) -> None:
+        masked_sums, degree = self._opening.masked_sums, self.parameters.degree
+        if len(deal.commitments) != masked_sums or len(deal.sealed) != masked_sums * degree:
+            wanted = f"{masked_sums} commitments and {masked_sums * degree} shares"
+            dealt = f"{len(deal.commitments)} and {len(deal.sealed)}"
+            msg = f"device {device} dealt {dealt} instead of {wanted}"
             raise WrongDimensionError(msg)
-        self._formed().deals[self._places[device]] = deal
+        self._formed().deals[self._positions[device]] = deal
 
     def _expect(self, wanted: type[Message], largest: int, devices: Iterable[int]) -> None:
         self._wanted, self._largest, self._asked = wanted, largest, set(devices)
@@ -291,19 +288,19 @@ class Server:
         return ((device, encoded) for device in devices)
 
     def _devices(self, members: Members) -> list[int]:
-        entries = self._formed().entries
-        return [entries[place][0] for place in sorted(members)]
+        keys = self._formed().keys
+        return [keys[position].device for position in sorted(members)]
 
     def _rosters(self, table: Table) -> Outbox:
-        """The roster for each device: entries of its neighbors, or of all if it trusts nobody."""
+        """The roster for each device: keys of its neighbors, or of all if it trusts nobody."""
         cohort = table.cohort
-        everyone = self._opening.trust == Trust.LYING
-        for place, (device, *_) in enumerate(table.entries):
-            wanted = range(len(table.entries)) if everyone else sorted(cohort.neighbors(place))
-            entries = tuple(table.entries[other] for other in wanted)
-            numbers = as_numbers(cohort.parameters)
-            roster = Roster(self._opening.session, numbers, cohort.nonce, cohort.leaves, entries)
-            yield device, roster.encode()
+        everyone = self._opening.server_model == ServerModel.MALICIOUS
+        numbers = cohort.parameters.numbers
+        for position, addressee in enumerate(table.keys):
+            wanted = range(len(table.keys)) if everyone else sorted(cohort.neighbors(position))
+            keys = tuple(table.keys[other] for other in wanted)
+            roster = Roster(self._opening.session, numbers, cohort.nonce, cohort.leaves, keys)
+            yield addressee.device, roster.encode()
 
     def _formed(self) -> Table:
         if self._table is None:
@@ -311,7 +308,7 @@ class Server:
             raise OutOfStageError(msg)
         return self._table
 
-    def _turn(self) -> Turn:
+    def _masked_sum(self) -> MaskedSum:
         if self._now is None:
             msg = "nothing is asked: ask first"
             raise OutOfStageError(msg)

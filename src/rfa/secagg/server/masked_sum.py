@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from rfa.secagg.cohort import Cohort, Identities, agreed_survivors, pair_mask, point_of, self_mask
 from rfa.secagg.crypto.graph import rank
 from rfa.secagg.crypto.keys import agree, is_signed, public_of
-from rfa.secagg.crypto.masks import TAIL, WORD, Expand, Mask
+from rfa.secagg.crypto.masks import TAIL, WORD, Mask, add_masks
 from rfa.secagg.crypto.shares import recover
 from rfa.secagg.errors import (
     BadShareError,
@@ -19,54 +18,66 @@ from rfa.secagg.errors import (
     SignatureError,
     WrongDimensionError,
 )
-from rfa.secagg.fixed_point import METRICS, Encoding, Total
+from rfa.secagg.fixed_point import Encoding, Total
 from rfa.secagg.messages.round import (
-    Consent,
-    Deal,
-    Entry,
-    Masked,
-    Opened,
-    Question,
+    DeviceKeys,
+    MaskedInput,
+    ShareKeys,
+    SumRequest,
+    SurvivorSignature,
+    UnmaskShares,
     read_share,
     write_bitmap,
 )
+from rfa.secagg.security.cohort import Cohort, Identities
 from rfa.secagg.security.rules import Members, require_enough, require_same
+from rfa.secagg.statistics import STATISTICS
+from rfa.secagg.transcript import (
+    commitment_to,
+    context_of,
+    pair_mask_key,
+    point_of,
+    self_mask_key,
+    survivors_statement,
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """What the server knows of the cohort when its turns begin, by position.
+    """What the server knows of the cohort when its masked sums begin, by position.
 
     Attributes:
         cohort: the cohort.
-        entries: the public keys of its members.
+        keys: the public keys of its members.
         deals: the sealed shares and commitments of those who dealt.
     """
 
     cohort: Cohort
-    entries: list[Entry]
-    deals: dict[int, Deal]
+    keys: list[DeviceKeys]
+    deals: dict[int, ShareKeys]
 
 
-class Turn:
+class MaskedSum:
     """A masked sum on its way.
 
     Attributes:
-        question: what is asked, without the sealed shares.
+        sum_request: what is asked, without the sealed shares.
         alive: who is asked.
-        survivors: whose parts came, once that is fixed.
+        survivors: whose inputs came, once that is fixed.
         signatures: who signed them.
         opened: who opened shares.
     """
 
-    def __init__(self, table: Table, question: Question, alive: Members) -> None:
+    def __init__(self, table: Table, sum_request: SumRequest, alive: Members) -> None:
         self._table = table
-        self._context = table.cohort.context(question, point_of(question.v, question.nu))
-        self._words = np.zeros(table.cohort.opening.dim if question.vector else 0, WORD)
-        self._tail = [0] * (METRICS + table.cohort.opening.metrics)
+        self._context = context_of(
+            table.cohort.digest, sum_request, point_of(sum_request.v, sum_request.nu)
+        )
+        self._words = np.zeros(table.cohort.opening.dim if sum_request.vector else 0, WORD)
+        self._tail = [0] * (len(STATISTICS) + table.cohort.opening.metrics)
         self._shares: dict[int, dict[int, int]] = {}
         self._doubted: set[int] = set()
-        self.question = question
+        self.sum_request = sum_request
         self.alive = alive
         self.arrived: set[int] = set()
         self.survivors: Members = frozenset()
@@ -83,25 +94,30 @@ class Turn:
         """The survivors as they travel."""
         return write_bitmap(self.survivors, self._table.cohort.parameters.cohort)
 
-    def questions(self) -> Iterator[tuple[int, bytes]]:
-        """For each device that is asked, the question with what its neighbors dealt to it."""
-        turns, turn = self._table.cohort.opening.turns, self.question.turn
-        for place in sorted(self.alive):
+    def sum_requests(self) -> Iterator[tuple[int, bytes]]:
+        """For each device that is asked, the request with what its neighbors dealt to it."""
+        masked_sums, masked_sum = (
+            self._table.cohort.opening.masked_sums,
+            self.sum_request.masked_sum,
+        )
+        for position in sorted(self.alive):
             sealed = tuple(
-                self._table.deals[dealer].sealed[turns * (self._rank(place, dealer) - 1) + turn]
-                for dealer in self._dealers(place)
+                self._table.deals[dealer].sealed[
+                    masked_sums * (self._rank(position, dealer) - 1) + masked_sum
+                ]
+                for dealer in self._dealers(position)
             )
-            yield place, dataclasses.replace(self.question, sealed=sealed).encode()
+            yield position, dataclasses.replace(self.sum_request, sealed=sealed).encode()
 
-    def take_masked(self, place: int, masked: Masked) -> None:
-        """Add a device's masked part to the total."""
-        self._check_turn(masked.turn)
+    def take_masked(self, position: int, masked: MaskedInput) -> None:
+        """Add a device's masked input to the total."""
+        self._check_masked_sum(masked.masked_sum)
         if len(masked.words) != len(self._words) or len(masked.tail) != len(self._tail):
             msg = f"a part of {len(masked.words)} coordinates instead of {len(self._words)}"
             raise WrongDimensionError(msg)
         self._words += masked.words
         self._tail = [(a + b) % TAIL for a, b in zip(self._tail, masked.tail, strict=True)]
-        self.arrived.add(place)
+        self.arrived.add(position)
 
     def close(self, before: Members | None) -> None:
         """Fix the survivors.
@@ -111,42 +127,44 @@ class Turn:
         """
         self.survivors = frozenset(self.arrived)
         cohort = self._table.cohort
-        require_enough(cohort.parameters, self.survivors, "sent their parts")
-        same = cohort.opening.is_second(self.question.turn)
-        require_same(cohort.parameters, before, self.survivors, same_step=same)
+        require_enough(cohort.parameters, self.survivors, "sent their inputs")
+        same = cohort.opening.is_second(self.sum_request.masked_sum)
+        require_same(cohort.parameters, before, self.survivors, same_query=same)
 
-    def take_consent(self, place: int, consent: Consent, identities: Identities) -> None:
+    def take_consent(
+        self, position: int, consent: SurvivorSignature, identities: Identities
+    ) -> None:
         """Take a device's signature under the survivors."""
-        self._check_turn(consent.turn)
-        device = self._table.entries[place][0]
-        statement = agreed_survivors(self._context, self.bitmap)
+        self._check_masked_sum(consent.masked_sum)
+        device = self._table.keys[position].device
+        statement = survivors_statement(self._context, self.bitmap)
         if not is_signed(identities[device], statement, consent.signature):
             msg = f"device {device} did not sign the survivors"
             raise SignatureError(msg)
-        self.signatures[place] = consent.signature
+        self.signatures[position] = consent.signature
 
-    def take_opened(self, place: int, opened: Opened) -> None:
+    def take_opened(self, position: int, opened: UnmaskShares) -> None:
         """Take the shares that a device opens."""
-        self._check_turn(opened.turn)
-        dealers = self._dealers(place)
+        self._check_masked_sum(opened.masked_sum)
+        dealers = self._dealers(position)
         if len(opened.shares) != len(dealers):
             msg = f"{len(opened.shares)} shares were opened instead of {len(dealers)}"
             raise WrongDimensionError(msg)
-        found = [read_share(share) for share in opened.shares]
-        for dealer, share in zip(dealers, found, strict=True):
+        shares = [read_share(share) for share in opened.shares]
+        for dealer, share in zip(dealers, shares, strict=True):
             if share is not None:
-                self._shares.setdefault(dealer, {})[self._rank(place, dealer)] = share
-        self.opened.add(place)
+                self._shares.setdefault(dealer, {})[self._rank(position, dealer)] = share
+        self.opened.add(position)
 
-    def total(self, expand: Expand) -> Total:
+    def total(self) -> Total:
         """Take the masks off, and decode the sum.
 
         Raises:
             AbortError: if that cannot be done.
         """
-        expand(self._words, self._tail, self._masks())
+        add_masks(self._words, self._tail, self._masks())
         encoding = Encoding(self._table.cohort.parameters.cohort)
-        total = encoding.total(self._words, self._tail)
+        total = encoding.decode(self._words, self._tail)
         if total.sum.count != len(self.survivors):
             msg = f"{total.sum.count} devices are in a sum over {len(self.survivors)}"
             raise ImplausibleSumError(msg)
@@ -154,54 +172,61 @@ class Turn:
 
     def _masks(self) -> list[Mask]:
         """The masks that are still on the total: self-masks, and those shared with drop-outs."""
-        masks = [(self_mask(self._seed(place), self._context), False) for place in self.survivors]
-        for place in self.alive - self.survivors:
-            masks += self._masks_with(place)
+        masks = [
+            (self_mask_key(self._seed(position), self._context), False)
+            for position in self.survivors
+        ]
+        for position in self.alive - self.survivors:
+            masks += self._masks_with(position)
         return masks
 
-    def _seed(self, place: int) -> bytes:
+    def _seed(self, position: int) -> bytes:
         """The seed of a survivor's self-mask, which is what it committed to."""
-        turn, cohort = self.question.turn, self._table.cohort
-        promised = self._table.deals[place].commitments[turn]
-        return self._recover(place, lambda seed: cohort.commitment(place, turn, seed) == promised)
+        masked_sum, cohort = self.sum_request.masked_sum, self._table.cohort.digest
+        promised = self._table.deals[position].commitments[masked_sum]
+        return self._recover(
+            position, lambda seed: commitment_to(seed, cohort, position, masked_sum) == promised
+        )
 
-    def _masks_with(self, place: int) -> list[Mask]:
+    def _masks_with(self, position: int) -> list[Mask]:
         """The masks that survivors share with a device that dropped out."""
-        turn, entries = self.question.turn, self._table.entries
-        public = entries[place][2][turn]
-        secret = self._recover(place, lambda found: public_of(found) == public)
-        others = [one for one in self._table.cohort.neighbors(place) if one in self.survivors]
-        agreed = agree(secret, [entries[other][2][turn] for other in others])
+        publics = [keys.mask_keys[self.sum_request.masked_sum] for keys in self._table.keys]
+        secret = self._recover(position, lambda secret: public_of(secret) == publics[position])
+        others = [
+            other for other in self._table.cohort.neighbors(position) if other in self.survivors
+        ]
+        agreed = agree(secret, [publics[other] for other in others])
         return [
-            (pair_mask(shared, self._context, place, other), place < other)
+            (pair_mask_key(shared, self._context, position, other), position < other)
             for other, shared in zip(others, agreed, strict=True)
         ]
 
-    def _recover(self, place: int, is_secret: Callable[[bytes], bool]) -> bytes:
+    def _recover(self, position: int, is_secret: Callable[[bytes], bool]) -> bytes:
         """A secret of a device, from the shares of holders who gave no reason for doubt first."""
-        holders = self._table.cohort.neighbors(place)
+        holders = self._table.cohort.neighbors(position)
         threshold = self._table.cohort.parameters.threshold
-        given = self._shares.get(place, {})
-        order = sorted(given, key=lambda one: (holders[one - 1] in self._doubted, one))
-        shares = {one: given[one] for one in order}
+        given = self._shares.get(position, {})
+        order = sorted(given, key=lambda rank: (holders[rank - 1] in self._doubted, rank))
+        shares = {rank: given[rank] for rank in order}
         try:
             secret, used = recover(shares, threshold=threshold, is_secret=is_secret)
         except BadShareError as error:
-            device = self._table.entries[place][0]
+            device = self._table.keys[position].device
             msg = f"a secret of device {device} cannot be opened: {error}; it, or neighbors, lie"
             raise BadShareError(msg) from None
-        self._doubted |= {holders[one - 1] for one in order[:threshold] if one not in used}
+        self._doubted |= {holders[rank - 1] for rank in order[:threshold] if rank not in used}
         return secret
 
-    def _dealers(self, place: int) -> list[int]:
-        """Whose shares a device holds in this turn."""
-        return [other for other in self._table.cohort.neighbors(place) if other in self.alive]
+    def _dealers(self, position: int) -> list[int]:
+        """Whose shares a device holds in this masked sum."""
+        return [other for other in self._table.cohort.neighbors(position) if other in self.alive]
 
     def _rank(self, holder: int, dealer: int) -> int:
         parameters = self._table.cohort.parameters
         return rank(holder, dealer, parameters.cohort, parameters.degree)
 
-    def _check_turn(self, turn: int) -> None:
-        if turn != self.question.turn:
-            msg = f"a reply is about turn {turn}, and this is turn {self.question.turn}"
+    def _check_masked_sum(self, masked_sum: int) -> None:
+        if masked_sum != self.sum_request.masked_sum:
+            current = self.sum_request.masked_sum
+            msg = f"a reply is about masked sum {masked_sum}, and this is masked sum {current}"
             raise OutOfStageError(msg)

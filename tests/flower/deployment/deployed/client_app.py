@@ -46,7 +46,7 @@ def name_of(message: Message) -> str:
     if not isinstance(request, bytes):
         return "Work" if "cap" in record else "Over"
     stage = decode(request)
-    return f"{type(stage).__name__} {getattr(stage, 'turn', '')}".strip()
+    return f"{type(stage).__name__} {getattr(stage, 'masked_sum', '')}".strip()
 
 
 def wait_for_the_end_at(name: str) -> None:

@@ -11,7 +11,7 @@ from flwr.app import Array, ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
 
 from rfa._types import Vector
-from rfa.flower import RFA, OneStepRFA, Terms, Trust, read_identities
+from rfa.flower import RFA, OneStepRFA, ServerModel, Terms, read_identities
 from rfa.oracle import Sum, SumOracle
 
 from . import numbers
@@ -72,5 +72,8 @@ def strategy_of(config: Any) -> Watched:
     }
     if budget := int(config["budget"]):
         return Watched(budget=budget, **options)
-    terms, known = Terms(trust=Trust.LYING), read_identities(Path(config["identities"]))
+    terms, known = (
+        Terms(server_model=ServerModel.MALICIOUS),
+        read_identities(Path(config["identities"])),
+    )
     return WatchedOneStep(terms=terms, identities=known, **options)

@@ -1,0 +1,225 @@
+"""A device's membership in the cohort of its round, and what it accepts to be told there."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from rfa.secagg.crypto.keys import is_signed
+from rfa.secagg.device.memory import Memory
+from rfa.secagg.errors import (
+    AskedTwiceError,
+    CohortError,
+    DisagreementError,
+    DuplicateKeyError,
+    MissingKeysError,
+    NotCanonicalError,
+    OutOfStageError,
+    ParameterError,
+    SurvivorsError,
+    TooManyDropoutsError,
+    WeakTermsError,
+    WrongDimensionError,
+)
+from rfa.secagg.messages.round import DeviceKeys, OpenRound, Roster, SumRequest, Unmask, read_bitmap
+from rfa.secagg.security.cohort import Cohort, Identities, check_device_keys, form_cohort
+from rfa.secagg.security.parameters import Parameters, ServerModel
+from rfa.secagg.security.rules import Members, are_enough, may_follow
+from rfa.secagg.statistics import MASS_BITS
+from rfa.secagg.transcript import leaf_of, survivors_statement
+
+
+@dataclass(frozen=True)
+class Membership:
+    """A device in a cohort.
+
+    Attributes:
+        opening: the round as it was opened.
+        cohort: the cohort.
+        position: its position.
+        keys: the keys of others that it was sent, by position.
+    """
+
+    opening: OpenRound
+    cohort: Cohort
+    position: int
+    keys: dict[int, DeviceKeys]
+
+    @functools.cached_property
+    def neighbors(self) -> list[int]:
+        """The positions of its neighbors, in the order in which they hold its shares."""
+        return self.cohort.neighbors(self.position)
+
+    def members(self, bitmap: bytes) -> Members:
+        """The positions in a bitmap."""
+        return read_bitmap(bitmap, self.cohort.parameters.cohort)
+
+    def among(self, members: Members) -> list[int]:
+        """Those of its neighbors who are among these."""
+        return [other for other in self.neighbors if other in members]
+
+    def check_request(self, sum_request: SumRequest, point: bytes, memory: Memory) -> Members:
+        """Who takes part in a masked sum that asks about a point.
+
+        Raises:
+            RefusalError, MessageError: if the round does not allow the request.
+        """
+        if len(sum_request.v) not in (0, self.opening.dim):
+            msg = (
+                f"v has {len(sum_request.v)} coordinates, and the round is about {self.opening.dim}"
+            )
+            raise WrongDimensionError(msg)
+        if len(sum_request.v) and not (np.isfinite(sum_request.v).all() and sum_request.v.any()):
+            msg = "v must be finite, and empty where it is zero"
+            raise NotCanonicalError(msg)
+        self._check_phase(sum_request, point, memory)
+        alive = self.members(sum_request.alive)
+        if sum_request.mass > len(alive) << MASS_BITS:
+            msg = f"{len(alive)} devices cannot have the total mass that is claimed"
+            raise NotCanonicalError(msg)
+        before = self._before(memory)
+        if self.position not in alive or not (before is None or alive <= before):
+            msg = f"those who are said to be alive in masked sum {sum_request.masked_sum} cannot be"
+            raise SurvivorsError(msg)
+        self._check_enough(alive)
+        if len(sum_request.sealed) != len(self.among(alive)):
+            msg = (
+                f"{len(sum_request.sealed)} sealed shares do not match the neighbors who are alive"
+            )
+            raise NotCanonicalError(msg)
+        return alive
+
+    def check_survivors(self, bitmap: bytes, masked_sum: int, memory: Memory) -> Members:
+        """Who survived a masked sum.
+
+        Raises:
+            RefusalError: if they cannot have, are too few, or would tell on those who left.
+        """
+        survivors = self.members(bitmap)
+        if self.position not in survivors or not survivors <= self.members(memory.alive):
+            msg = "those who are said to have survived the masked sum cannot have"
+            raise SurvivorsError(msg)
+        self._check_enough(survivors)
+        before = self._before(memory)
+        same = self.opening.is_second(masked_sum)
+        if not may_follow(self.cohort.parameters, before, survivors, same_query=same):
+            gone = len(before or ()) - len(survivors)
+            msg = f"{gone} devices left since the last query: their parts could be told apart"
+            raise SurvivorsError(msg)
+        return survivors
+
+    def check_quorum(self, unmask: Unmask, memory: Memory, known: Identities) -> None:
+        """Refuse to open a sum unless a quorum signed the same survivors of the same masked sum.
+
+        Raises:
+            DisagreementError: if none did.
+        """
+        if unmask.survivors != memory.signed:
+            msg = "the survivors are not those that this device signed"
+            raise DisagreementError(msg)
+        statement = survivors_statement(memory.context, unmask.survivors)
+        survivors = self.members(unmask.survivors)
+        positions = [position for position, _ in unmask.signatures]
+        if any(first >= second for first, second in itertools.pairwise(positions)):
+            msg = "signatures must be in the order of the cohort, one for each device"
+            raise NotCanonicalError(msg)
+        signers, quorum = {self.position}, self.cohort.parameters.quorum
+        for position, signature in unmask.signatures:
+            if len(signers) < quorum and position in survivors and position not in signers:
+                public = known[self.keys[position].device]
+                if is_signed(public, statement, signature):
+                    signers.add(position)
+        if len(signers) < quorum:
+            msg = f"{len(signers)} devices signed these survivors, and {quorum} are needed"
+            raise DisagreementError(msg)
+
+    def _check_phase(self, sum_request: SumRequest, point: bytes, memory: Memory) -> None:
+        """With a limit, a query is a masked sum for the scalars and then one for the vectors."""
+        second = self.opening.is_second(sum_request.masked_sum)
+        vector = second or not self.opening.max_share
+        if sum_request.vector != vector or bool(sum_request.mass) != second:
+            msg = f"masked sum {sum_request.masked_sum} asks for the wrong phase of a query"
+            raise OutOfStageError(msg)
+        if second and point != memory.asked:
+            msg = f"v or nu changed within a query, at masked sum {sum_request.masked_sum}"
+            raise AskedTwiceError(msg)
+
+    def _before(self, memory: Memory) -> Members | None:
+        return self.members(memory.survivors) if memory.survivors else None
+
+    def _check_enough(self, members: Members) -> None:
+        parameters = self.cohort.parameters
+        if not are_enough(parameters, members):
+            msg = (
+                f"{parameters.cohort - len(members)} of {parameters.cohort} devices are said to "
+                f"have dropped out, and at most {parameters.num_dropouts} may"
+            )
+            raise TooManyDropoutsError(msg)
+
+
+def accept_roster(
+    roster: Roster, opening: OpenRound, keys: DeviceKeys, identities: Identities | None
+) -> Membership:
+    """The membership that a roster gives to the device with these keys.
+
+    Raises:
+        CohortError, WeakTermsError: saying what the device does not accept.
+    """
+    cohort = form_cohort(opening, _parameters(roster, opening), roster.nonce, roster.leaves)
+    leaf = leaf_of(opening, keys)
+    if leaf not in roster.leaves:
+        msg = f"the keys of device {keys.device} are not in the cohort, or were changed"
+        raise MissingKeysError(msg)
+    position = roster.leaves.index(leaf)
+    everyone = opening.server_model == ServerModel.MALICIOUS
+    wanted = range(len(roster.leaves)) if everyone else cohort.neighbors(position)
+    sent = {leaf_of(opening, listed): listed for listed in roster.keys}
+    sent.pop(leaf, None)
+    others = {other: sent[roster.leaves[other]] for other in wanted if roster.leaves[other] in sent}
+    if len(others) != len(wanted) - everyone or len(others) != len(sent):
+        msg = (
+            f"keys of {len(sent)} other devices were sent, {len(others)} of which the cohort "
+            f"lists where they belong, and {len(wanted) - everyone} are wanted"
+        )
+        raise CohortError(msg)
+    _check_all([keys, *others.values()], opening, identities)
+    return Membership(opening, cohort, position, others)
+
+
+def _check_all(listed: list[DeviceKeys], opening: OpenRound, identities: Identities | None) -> None:
+    """Refuse keys that no cohort may have.
+
+    Raises:
+        CohortError: naming the device.
+    """
+    _check_unique("device", (keys.device for keys in listed), str)
+    _check_unique("key", (key for keys in listed for key in keys.all_keys), bytes.hex)
+    for keys in listed:
+        check_device_keys(keys, opening, identities)
+
+
+def _check_unique(what: str, values: Iterable[object], show: Callable[..., str]) -> None:
+    seen: set[object] = set()
+    for value in values:
+        if value in seen:
+            msg = f"the {what} {show(value)} is in the cohort twice"
+            raise DuplicateKeyError(msg)
+        seen.add(value)
+
+
+def _parameters(roster: Roster, opening: OpenRound) -> Parameters:
+    """The parameters of a roster, which the device proves to be safe for itself."""
+    n, c, f, h, k, t, server_model, statistical = roster.parameters
+    try:
+        parameters = Parameters(n, c, f, h, k, t, ServerModel(server_model), bool(statistical))
+    except (ParameterError, ValueError) as error:
+        msg = f"the parameters are not safe: {error}"
+        raise WeakTermsError(msg) from None
+    if parameters.numbers != roster.parameters or parameters.server_model != opening.server_model:
+        msg = f"the parameters are not those of the opening: {parameters}"
+        raise WeakTermsError(msg)
+    return parameters

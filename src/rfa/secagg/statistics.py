@@ -1,0 +1,137 @@
+"""The table of what is summed beside the push: a new statistic in a sum is one row of it.
+
+A device's value of a statistic travels as a whole number, in units of 2^-bits, modulo 2^128. The
+rows say how large a value can be, how it is rounded, and what its total is bounded by; what follows
+from them (no total wraps around, how much one device can change it) is computed here.
+
+>>> {row.name: row.sensitivity for row in (*STATISTICS, METRIC) if not row.bits}
+{'near': 1.0, 'count': 1.0}
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rfa.secagg.crypto.masks import TAIL
+
+SLACK = 2.0**-44
+"""More than the rounding errors of a mass, in parts of it, for up to a thousand million numbers."""
+_TOLERANCE = 1e-9
+"""By how much totals of fractions may be beyond their bounds."""
+
+
+@dataclass(frozen=True)
+class LocalFacts:
+    """What a device knows of itself when it is asked about a point; secret.
+
+    Attributes:
+        weight: its weight alpha_i, at most 1.
+        mass: its mass at the point, at most its weight.
+        near: whether its update is within REACH * nu of the point.
+    """
+
+    weight: float = field(repr=False)
+    mass: float = field(repr=False)
+    near: bool = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """A number of each device that is summed.
+
+    Attributes:
+        name: its name, which is that of a field of `rfa.oracle.Sum` where it has one.
+        value: what a device adds, of what it knows.
+        largest: the largest value of a device.
+        bits: binary digits after the point.
+        rounding: how a value becomes a whole number of units.
+        at_most: the statistic whose total is never less than this one's; none for the cohort.
+        least: the least value of a device.
+        positive: whether the total must be positive.
+    """
+
+    name: str
+    value: Callable[[LocalFacts], float]
+    largest: float
+    bits: int
+    rounding: Callable[[float], int]
+    at_most: str | None = None
+    least: float = 0.0
+    positive: bool = True
+
+    def units(self, value: float) -> int:
+        """A value as a whole number of units."""
+        return self.rounding(math.ldexp(value, self.bits))
+
+    def encode(self, value: float) -> int:
+        """A value as it is added, modulo 2^128."""
+        return self.units(value) % TAIL
+
+    def decode(self, total: int) -> float:
+        """A total, from what it is modulo 2^128."""
+        signed = total - TAIL if total >= TAIL // 2 else total
+        return signed / (1 << self.bits) if self.bits else signed
+
+    @property
+    def sensitivity(self) -> float:
+        """How much one device can change the sum, whether it comes, leaves or changes its value."""
+        return (self.units(self.largest) - self.units(self.least)) / (1 << self.bits)
+
+    def fits(self, cohort: int) -> bool:
+        """Whether no total over so many devices wraps around."""
+        return cohort * max(abs(self.units(x)) for x in (self.least, self.largest)) < TAIL // 2
+
+
+STATISTICS = (
+    # Rounded down, so that a certificate, which divides by it, errs to the safe side.
+    Statistic("mass", lambda local: local.mass * (1 - SLACK), 1.0, 96, math.floor, "weight"),
+    # Rounded up, for the same reason.
+    Statistic(
+        "squares",
+        lambda local: (local.mass * (1 + SLACK)) ** 2,
+        (1 + SLACK) ** 2,
+        96,
+        math.ceil,
+        "mass",
+    ),
+    Statistic("weight", lambda local: local.weight, 1.0, 96, math.floor, "count"),
+    Statistic("near", lambda local: local.near, 1.0, 0, math.floor, "count", positive=False),
+    Statistic("count", lambda _: 1.0, 1.0, 0, math.floor),
+)
+"""What every sum holds, in the order in which it travels; the device's metrics follow."""
+METRIC = Statistic("metric", lambda _: 0.0, 2.0**32, 64, round, least=-(2.0**32))
+"""What a device may add of its local: as many as the round says, which no other total bounds."""
+POSITIONS = {row.name: position for position, row in enumerate(STATISTICS)}
+"""Where in the tail of a sum a statistic is."""
+MASS_BITS = STATISTICS[POSITIONS["mass"]].bits
+
+
+def encode_all(local: LocalFacts, metrics: Sequence[float]) -> list[int]:
+    """The tail of a device: its statistics and its metrics as whole numbers."""
+    statistics = [row.encode(row.value(local)) for row in STATISTICS]
+    return statistics + [METRIC.encode(metric) for metric in metrics]
+
+
+def decode_all(tail: Sequence[int]) -> tuple[dict[str, float], tuple[float, ...]]:
+    """The totals of the statistics by name, and those of the metrics."""
+    count = len(STATISTICS)
+    totals = zip(STATISTICS, tail[:count], strict=True)
+    metrics = tuple(METRIC.decode(total) for total in tail[count:])
+    return {row.name: row.decode(total) for row, total in totals}, metrics
+
+
+def implausible(totals: Mapping[str, float], cohort: int) -> str:
+    """What no sum of honest devices can be; empty if there is nothing.
+
+    Of totals that are wrong, the first is named whose own bound is right.
+    """
+    wrong: dict[str, str] = {}
+    for row in STATISTICS:
+        total = totals[row.name]
+        most = totals[row.at_most] if row.at_most else cohort
+        if total < 0 or (row.positive and not total) or total > most + _TOLERANCE * bool(row.bits):
+            wrong[row.name] = f"the total {row.name} is {total}, of at most {most}"
+    bounds = {row.name: row.at_most for row in STATISTICS}
+    return next((text for name, text in wrong.items() if bounds[name] not in wrong), "")
