@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rfa.secagg.crypto import shares
 from rfa.secagg.crypto.shares import PRIME
-from rfa.secagg.device import machine as module
+from rfa.secagg.device import sharing as module
 from rfa.secagg.errors import (
     BadShareError,
     ImplausibleSumError,
