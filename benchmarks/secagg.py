@@ -63,9 +63,9 @@ def play(exact: Parameters, update: Floats32, gone: int = 0, v: Floats32 | None 
     terms, dim = Fixed(server_model=exact.server_model, exact=exact), len(update)
     secrets = {number: os.urandom(32) for number in range(exact.cohort)}
     known = {number: identity_of(secret) for number, secret in secrets.items()}
-    mine = Contribution(update)
+    contribution = Contribution(update)
     devices = {
-        number: Device(mine, Profile(number, identity=Identity(secret, known)))
+        number: Device(contribution, Profile(number, identity=Identity(secret, known)))
         for number, secret in secrets.items()
     }
     server = Server(open_round(1, terms, queries=1, dim=dim), terms, known)
@@ -78,9 +78,9 @@ def play(exact: Parameters, update: Floats32, gone: int = 0, v: Floats32 | None 
     if exact.server_model == ServerModel.MALICIOUS:
         _carry(meter, server, devices, server.survivors)
     _carry(meter, server, devices, server.unmask)
-    found = meter.charge(SERVER, server.total).sum
+    total = meter.charge(SERVER, server.total).sum
     wanted = len(devices) * (update - point) / max(RADIUS, float(np.linalg.norm(update - point)))
-    assert np.allclose(found.push, wanted, atol=1e-4)
+    assert np.allclose(total.push, wanted, atol=1e-4)
     return meter
 
 
@@ -124,32 +124,32 @@ def later_steps() -> Iterator[str]:
 
 
 def by_itself() -> Iterator[str]:
-    """Larger cohorts, and a server that may lie."""
+    """Larger cohorts, and a malicious server."""
     yield f"### The secure sum by itself, {SMALL:,} coordinates"
     yield ""
     yield "| devices | server | k | t | device, ms | server, ms | upload / 4 d | download, kB |"
     yield "|---|---|---|---|---|---|---|---|"
-    lying = derive(
+    malicious = derive(
         COHORT,
         num_colluders=COHORT // 10,
         num_dropouts=COHORT // 10,
         server_model=ServerModel.MALICIOUS,
     )
-    for exact in (statistical(100), statistical(1000), lying):
+    for exact in (by_odds(100), by_odds(1000), malicious):
         rounds = REPEATS if exact.cohort < 1000 else 1
         meters = [play(exact, update_of(SMALL)) for _ in range(rounds)]
         device, server = (show(median(meters, cost)) for cost in ("device", "server"))
         upload, download = (median(meters, cost) for cost in ("upload", "download"))
-        trust = "may lie" if exact.server_model == ServerModel.MALICIOUS else "curious"
+        model = exact.server_model.label
         yield (
-            f"| {exact.cohort} | {trust} | {exact.degree} | {exact.threshold} | {device} | {server}"
+            f"| {exact.cohort} | {model} | {exact.degree} | {exact.threshold} | {device} | {server}"
             f" | {upload / (4 * SMALL):.3f} | {download / 1e3:.1f} |"
         )
     yield ""
     yield "Colluders and drop-outs are a tenth of the devices each; v = 0, and nobody is lost.\n"
 
 
-def statistical(cohort: int) -> Parameters:
+def by_odds(cohort: int) -> Parameters:
     """The parameters for a tenth of colluders and a tenth of drop-outs in random order."""
     return derive(cohort, num_colluders=cohort // 10, num_dropouts=cohort // 10)
 
@@ -160,30 +160,32 @@ class Alone:
 
     Attributes:
         exact: the parameters.
-        mine: what the device brings.
+        contribution: what the device brings.
         roster: the bytes of the roster.
         keys: the bytes that go up beside the vector.
     """
 
     exact: Parameters
-    mine: Contribution
+    contribution: Contribution
 
     def __post_init__(self) -> None:
         """Let it go through the round."""
         forget()
-        self.meter, self.device = Meter(), Device(self.mine, Profile(0))
-        opening = open_round(1, Fixed(exact=self.exact), queries=1, dim=len(self.mine.update))
+        self.meter, self.device = Meter(), Device(self.contribution, Profile(0))
+        opening = open_round(
+            1, Fixed(exact=self.exact), queries=1, dim=len(self.contribution.update)
+        )
         everyone = write_bitmap(range(self.exact.cohort), self.exact.cohort)
-        own = decode_as(messages.AdvertiseKeys, self.ask(opening)).keys
-        self.ask(roster := self._roster(opening, own))
+        keys_of_device = decode_as(messages.AdvertiseKeys, self.ask(opening)).keys
+        self.ask(roster := self._roster(opening, keys_of_device))
         self.roster = len(roster.encode())
         self.before = self.device.memory
         sealed = tuple(os.urandom(messages.SEALED_SIZE) for _ in range(self.exact.degree))
         asked = 0, 1, RADIUS, 0, everyone, sealed, np.zeros(0, np.float32)
-        self.question = messages.SumRequest(opening.session, *asked)
-        self.ask(self.question)
+        self.sum_request = messages.SumRequest(opening.session, *asked)
+        self.ask(self.sum_request)
         self.ask(messages.Unmask(opening.session, 0, everyone, ()))
-        self.keys = self.meter.cost("upload") - self.mine.update.nbytes
+        self.keys = self.meter.cost("upload") - self.contribution.update.nbytes
 
     def ask(self, message: Message) -> bytes:
         """What the device answers."""
@@ -195,15 +197,17 @@ class Alone:
 
     def mask_again(self) -> bytes:
         """The most expensive answer once more, from where the device was before."""
-        return Device(self.mine, Profile(0), memory=self.before).receive(self.question.encode())
+        return Device(self.contribution, Profile(0), memory=self.before).receive(
+            self.sum_request.encode()
+        )
 
-    def _roster(self, opening: OpenRound, own: DeviceKeys) -> messages.Roster:
+    def _roster(self, opening: OpenRound, keys_of_device: DeviceKeys) -> messages.Roster:
         others = range(1, self.exact.cohort)
         made_up = [DeviceKeys(number, os.urandom(32), (os.urandom(32),)) for number in others]
-        listed = {leaf_of(opening, keys): keys for keys in (own, *made_up)}
+        listed = {leaf_of(opening, keys): keys for keys in (keys_of_device, *made_up)}
         nonce = os.urandom(16)
         order = in_order(nonce, list(listed))
-        here = order.index(leaf_of(opening, own))
+        here = order.index(leaf_of(opening, keys_of_device))
         others = sorted(graph.neighbors(here, self.exact.cohort, self.exact.degree))
         keys = tuple(listed[order[other]] for other in others)
         return messages.Roster(opening.session, self.exact.numbers, nonce, order, keys)
@@ -211,8 +215,8 @@ class Alone:
 
 def memory() -> Iterator[str]:
     """The extra memory of a device that masks."""
-    mine = Contribution(update_of(LARGE))
-    used = [extra_memory(Alone(exact, mine).mask_again) for _, exact, _ in GRAPHS]
+    contribution = Contribution(update_of(LARGE))
+    used = [extra_memory(Alone(exact, contribution).mask_again) for _, exact, _ in GRAPHS]
     yield (
         f"While a device masks its answer at {LARGE:,} coordinates (4 MB), it needs"
         f" {used[0]:.1f} MB beside its update with {RING.degree} neighbors, and"
@@ -223,10 +227,10 @@ def memory() -> Iterator[str]:
 
 def picture() -> Iterator[str]:
     """The cost of one device against the cohort."""
-    mine = Contribution(update_of(SMALL))
-    settings = [statistical(cohort) for cohort in COHORTS]
+    contribution = Contribution(update_of(SMALL))
+    settings = [by_odds(cohort) for cohort in COHORTS]
     runs = [
-        [Alone(exact, mine) for exact in (*settings, *map(_only, settings))]
+        [Alone(exact, contribution) for exact in (*settings, *map(_only, settings))]
         for _ in range(3 * REPEATS)
     ]
     each = [median([run[index].meter for run in runs], "device") for index in range(len(runs[0]))]

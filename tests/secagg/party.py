@@ -94,7 +94,7 @@ class Party:
     def oracle(self) -> SecureOracle:
         return SecureOracle(self.opening, self.terms, self.parts, self.carry, self.known)
 
-    def ring(self) -> UnmaskedOracle:
+    def unmasked(self) -> UnmaskedOracle:
         return UnmaskedOracle(
             self.opening,
             self.terms,

@@ -284,7 +284,7 @@ HOW: Any = {
 }
 
 
-def test_a_server_that_lies_learns_no_sum_over_fewer_than_promised() -> None:
+def test_a_malicious_server_learns_no_sum_over_fewer_than_promised() -> None:
     run_state_machine_as_test(Server, settings=settings(max_examples=RUNS, **HOW))
 
 

@@ -119,7 +119,7 @@ def test_the_variations_are_of_every_field() -> None:
     assert asked - {"session", "sealed"} == set(QUESTIONS)
 
 
-def test_the_context_of_a_turn_is_bound_to_all_of_it() -> None:
+def test_the_context_of_a_masked_sum_is_bound_to_all_of_it() -> None:
     found = contexts()
     assert len(found) == 1 + 7 + 7 + 1 + 9 + 6
     assert_all_differ(found)
@@ -150,7 +150,7 @@ def test_statistical_parameters_are_part_of_the_cohort() -> None:
     assert made(OPENING, certain, leaves).digest != made(OPENING, chance, leaves).digest
 
 
-def test_seals_are_bound_to_the_cohort_source_target_and_turn() -> None:
+def test_seals_are_bound_to_the_cohort_source_target_and_masked_sum() -> None:
     found = {name: share_binding(cohort.digest, 2, 5, 1) for name, cohort in cohorts().items()}
     same = cohorts()["same"]
     for source, target, masked_sum in (
@@ -176,7 +176,7 @@ def test_keys_of_seals_are_bound_to_the_cohort_and_the_direction() -> None:
     assert_all_differ(found)
 
 
-def test_commitments_are_bound_to_the_cohort_the_device_and_the_turn() -> None:
+def test_commitments_are_bound_to_the_cohort_the_device_and_the_masked_sum() -> None:
     found = {name: commitment_to(SEED, cohort.digest, 2, 1) for name, cohort in cohorts().items()}
     same = cohorts()["same"]
     found["position"] = commitment_to(SEED, same.digest, 1, 1)

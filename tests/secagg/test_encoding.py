@@ -112,7 +112,7 @@ def test_the_largest_total_is_decoded(cohort: int, sign: int) -> None:
     assert (total.sum.count, total.sum.weight, total.sum.near) == (cohort, cohort, 0)
 
 
-def test_a_mass_below_all_digits_ends_the_step() -> None:
+def test_a_mass_below_all_digits_ends_the_round() -> None:
     """All updates 2^96 times farther than nu: the step would divide by zero."""
     part = Encoding(1).encode(Contribution(floats(3e38)), ZERO, 1.0, KEY)
     assert part.tail[MASS] == 0

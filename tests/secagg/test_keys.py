@@ -118,7 +118,7 @@ def test_a_seal_with_any_bit_flipped_does_not_open() -> None:
     assert all(unseal(KEY, 3, sealed, BOUND) is None for sealed in flips(SEALED))
 
 
-def test_a_seal_does_not_open_with_another_key_binding_or_turn() -> None:
+def test_a_seal_does_not_open_with_another_key_binding_or_masked_sum() -> None:
     assert all(unseal(key, 3, SEALED, BOUND) is None for key in flips(KEY))
     assert all(
         unseal(KEY, 3, SEALED, bound) is None for bound in [*flips(BOUND), b"", BOUND + b"!"]
@@ -134,7 +134,7 @@ def test_a_seal_of_another_length_does_not_open() -> None:
     assert unseal(KEY, 3, SEALED + b"\0", BOUND) is None
 
 
-def test_turns_are_sealed_differently() -> None:
+def test_masked_sums_are_sealed_differently() -> None:
     assert len({seal(KEY, masked_sum, PLAIN, BOUND)[:66] for masked_sum in range(300)}) == 300
 
 

@@ -42,7 +42,7 @@ def words_of(parts: Mapping[int, Contribution | None]) -> dict[int, bytes]:
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0, -1.0, 1e20])
-def test_masked_parts_are_uniform_whatever_the_input(value: float) -> None:
+def test_masked_inputs_are_uniform_whatever_the_input(value: float) -> None:
     """Chi-square over the bytes of a part, with 255 degrees of freedom: 5 sigma is 368."""
     dim = 1 << 14
     parts = dict.fromkeys(range(5), Contribution(np.full(dim, value, np.float32)))
@@ -117,7 +117,7 @@ def test_weights_and_counts_are_in_no_message() -> None:
     assert int(77.25 * 2**64).to_bytes(16, "little") not in said
 
 
-def test_keys_are_fresh_in_every_session_and_every_turn() -> None:
+def test_keys_are_fresh_in_every_session_and_every_masked_sum() -> None:
     """No key byte string repeats over 1000 sessions."""
     part = Contribution(np.zeros(1, np.float32))
     seen: Counter[bytes] = Counter()

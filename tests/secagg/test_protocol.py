@@ -37,21 +37,21 @@ def outcome(ask: Callable[[], object]) -> str:
 
 
 def play(at_table: Party, queries: int) -> list[tuple[Total | None, Total | None]]:
-    """The totals of the protocol and of the ring, step by step, at a v that moves."""
+    """The totals of the protocol and of the unmasked oracle, query by query, at moving v."""
     made: list[tuple[Total | None, Total | None]] = []
     dim = at_table.opening.dim
-    if ended := outcome(at_table.ring):
+    if ended := outcome(at_table.unmasked):
         assert outcome(at_table.oracle) == ended
         return []
-    secure, ring = at_table.oracle(), at_table.ring()
-    assert ring.parameters == secure.server.parameters
+    secure, unmasked = at_table.oracle(), at_table.unmasked()
+    assert unmasked.parameters == secure.server.parameters
     for step in range(queries):
         v = step * np.linspace(-1, 1, dim)
-        ends = [outcome(functools.partial(ask, v, NU)) for ask in (secure, ring)]
+        ends = [outcome(functools.partial(ask, v, NU)) for ask in (secure, unmasked)]
         assert ends[0] == ends[1]
         if ends[0]:
             break
-        made.append((secure.last, ring.last))
+        made.append((secure.last, unmasked.last))
     return made
 
 
@@ -133,7 +133,7 @@ def test_random_drop_outs_of_thirty(terms: Terms, data: st.DataObject) -> None:
     check_round(30, terms, lost, queries=3)
 
 
-def test_a_limit_on_weights_takes_two_turns_a_step_and_the_ring_agrees() -> None:
+def test_a_limit_on_shares_takes_two_masked_sums_a_query_with_the_same_numbers() -> None:
     table = party(contributions(8, 4), max_share=0.9, queries=2)
     totals = play(table, 2)
     assert len(totals) == 2
@@ -155,10 +155,10 @@ def test_a_device_over_the_limit_refuses_and_the_round_stops() -> None:
         ask(np.zeros(4), 0.1)
     assert type(table.exchange.refused[first]).__name__ == "ShareLimitError"
     with pytest.raises(SurvivorsChangedError):
-        table.ring()(np.zeros(4), 0.1)
+        table.unmasked()(np.zeros(4), 0.1)
 
 
-def test_a_drop_out_between_steps_ends_the_round_and_the_sum_before_stands() -> None:
+def test_a_drop_out_between_queries_ends_the_round_and_the_sum_before_stands() -> None:
     devices = sorted(contributions(10, 3))
     table = party(10, queries=3, lost={devices[0]: Moment(1, Stage.SUM)})
     assert len(play(table, 3)) == 1
@@ -203,7 +203,7 @@ def test_a_device_that_abstains_is_not_in_the_cohort() -> None:
     assert ask.server.parameters.cohort == 5
 
 
-def test_the_server_refuses_questions_without_a_meaning() -> None:
+def test_the_server_refuses_queries_without_a_meaning() -> None:
     ask = party(6).oracle()
     for v in (np.zeros(2), np.full(3, np.nan), np.full(3, 1e39)):
         with pytest.raises(ValueError, match="v must be 3 finite numbers"):
@@ -221,7 +221,7 @@ def test_nobody_joins() -> None:
         table.oracle()
 
 
-def test_nobody_may_leave_between_the_scalars_and_the_vectors_of_a_step() -> None:
+def test_nobody_may_leave_between_the_scalars_and_the_vectors_of_a_query() -> None:
     """However many leave: shares of a query are of the mass that was found for all."""
     terms = Terms(colluder_fraction=0.0, max_dropout_fraction=0.5, min_honest_fraction=0.25)
     devices = sorted(contributions(12, 3))
@@ -231,12 +231,12 @@ def test_nobody_may_leave_between_the_scalars_and_the_vectors_of_a_step() -> Non
         )
         assert play(table, 1) == []
         with pytest.raises(SurvivorsChangedError):
-            party(12, terms, max_share=0.9, lost=table.exchange.lost).ring()(np.zeros(3), NU)
+            party(12, terms, max_share=0.9, lost=table.exchange.lost).unmasked()(np.zeros(3), NU)
 
 
 def test_after_an_abort_no_sum_comes_any_more() -> None:
     devices = sorted(contributions(10, 3))
-    for make in (Party.oracle, Party.ring):
+    for make in (Party.oracle, Party.unmasked):
         ask = make(party(10, queries=3, lost={devices[0]: Moment(1, Stage.SUM)}))
         ask(np.zeros(3), NU)
         with pytest.raises(SurvivorsChangedError):
@@ -246,7 +246,7 @@ def test_after_an_abort_no_sum_comes_any_more() -> None:
 
 
 @pytest.mark.parametrize("queries", [0, 257])
-def test_rounds_have_a_number_of_turns_that_everyone_accepts(queries: int) -> None:
+def test_rounds_have_a_number_of_masked_sums_that_everyone_accepts(queries: int) -> None:
     with pytest.raises(ParameterError, match=r"from 1 on|at most 256 masked sums"):
         party(6, queries=queries)
 

@@ -31,7 +31,7 @@ from tests.secagg.attack import (
 from tests.secagg.party import MALICIOUS, Party, contributions, exactly, party
 
 
-def test_it_refuses_more_steps_than_its_cap() -> None:
+def test_it_refuses_more_queries_than_its_cap() -> None:
     _, device, request = at_stage(OpenRound, policy=Policy(max_queries=2))
     refuses(device, altered(request, queries=3), errors.TooManyQueriesError, "at most 2")
     refuses(device, altered(request, queries=0), errors.TooManyQueriesError)
@@ -45,8 +45,8 @@ def test_it_refuses_another_number_of_coordinates_or_metrics() -> None:
     refuses(device, altered(request, metrics=2), errors.WrongDimensionError)
 
 
-def test_a_lying_server_gets_one_question_a_round_unless_the_device_says_more() -> None:
-    """Two queries that it chooses can differ by one device's part (test_questions.py)."""
+def test_a_malicious_server_gets_one_query_a_round_unless_the_device_says_more() -> None:
+    """Two queries that it chooses can differ by one device's part (test_queries.py)."""
     table, device, request = at_stage(OpenRound, terms=MALICIOUS, policy=Policy())
     refuses(device, request, errors.TooManyQueriesError, "at most 1")
     device.receive(altered(request, queries=1))
@@ -219,14 +219,14 @@ def test_it_refuses_a_cohort_without_its_own_keys_or_with_changed_ones() -> None
     refuses(device, altered(request, keys=(wrong, *roster.keys[1:])), errors.CohortError)
 
 
-def test_it_refuses_keys_for_the_wrong_number_of_turns() -> None:
+def test_it_refuses_keys_for_the_wrong_number_of_masked_sums() -> None:
     table, device, request = complete()
     masks = decode_as(Roster, request).keys[0].mask_keys
     changed = with_keys(request, table.opening, 0, mask_keys=masks[:1])
     refuses(device, changed, errors.CohortError, "keys for 1 masked sums")
 
 
-def test_a_lying_server_cannot_swap_keys_or_invent_devices() -> None:
+def test_a_malicious_server_cannot_swap_keys_or_invent_devices() -> None:
     table, device, request = at_stage(Roster, terms=MALICIOUS)
     listed = decode_as(Roster, request).keys
     index = next(i for i, keys in enumerate(listed) if keys.device != victim_of(table))
@@ -237,7 +237,7 @@ def test_a_lying_server_cannot_swap_keys_or_invent_devices() -> None:
     refuses(device, changed, errors.SignatureError, "no identity that is known")
 
 
-def test_a_lying_server_must_send_the_keys_of_all() -> None:
+def test_a_malicious_server_must_send_the_keys_of_all() -> None:
     table, device, request = at_stage(Roster, terms=MALICIOUS)
     listed = decode_as(Roster, request).keys
     first = next(keys for keys in listed if keys.device != victim_of(table))

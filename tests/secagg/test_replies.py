@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rfa.secagg.crypto import shares
 from rfa.secagg.crypto.shares import PRIME
-from rfa.secagg.device import machine as module
+from rfa.secagg.device import sharing as module
 from rfa.secagg.errors import (
     BadShareError,
     ImplausibleSumError,
@@ -70,14 +70,14 @@ def test_a_reply_that_comes_twice_or_unasked_changes_nothing() -> None:
             yield stranger, reply
 
     ask = SecureOracle(table.opening, table.terms, table.parts, doubling, table.known)
-    ring = table.ring()
+    unmasked = table.unmasked()
     ask(np.zeros(3), NU)
-    ring(np.zeros(3), NU)
-    assert same(ask.last, ring.last)
+    unmasked(np.zeros(3), NU)
+    assert same(ask.last, unmasked.last)
     assert isinstance(ask.server.faults[stranger], OutOfStageError)
 
 
-def test_replies_of_another_kind_session_or_turn_are_named() -> None:
+def test_replies_of_another_kind_session_or_masked_sum_are_named() -> None:
     table, other = party(6), party(6)
     mixed = dict(zip(sorted(table.devices), ["session", "kind", "masked_sum"], strict=False))
     other.oracle()(np.zeros(3), NU)
@@ -131,16 +131,16 @@ def test_corrupted_shares_are_found_by_the_commitments_and_done_without() -> Non
     parameters = derive(11, num_colluders=2, num_dropouts=4, min_honest=3)
     table = party(11, exactly(parameters))
     few, many = set(sorted(table.devices)[:2]), set(sorted(table.devices)[:7])
-    ask, ring = corrupting(table, few), table.ring()
+    ask, unmasked = corrupting(table, few), table.unmasked()
     ask(np.zeros(3), NU)
-    ring(np.zeros(3), NU)
-    assert same(ask.last, ring.last)
+    unmasked(np.zeros(3), NU)
+    assert same(ask.last, unmasked.last)
     with pytest.raises(BadShareError, match="cannot be opened"):
         corrupting(party(11, exactly(parameters)), many)(np.zeros(3), NU)
 
 
 def test_a_part_that_counts_twice_is_noticed() -> None:
-    """A device inside the ring adds 2 to the count: the total is not plausible."""
+    """A device that lies adds 2 to the count: the total is not plausible."""
     table = party(6)
     liar = min(table.devices)
 

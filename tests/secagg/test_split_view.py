@@ -126,7 +126,7 @@ def test_without_the_check_the_victim_is_exposed(monkeypatch: pytest.MonkeyPatch
     assert frozenset({victim}) in [one.members for one in known]
 
 
-def test_devices_that_trust_the_server_are_exposed_by_a_server_that_lies() -> None:
+def test_devices_that_trust_the_server_are_exposed_by_a_malicious_server() -> None:
     """Which is why the threat model claims nothing for them against such a server."""
     parameters = derive(COUNT, num_colluders=COLLUDERS, num_dropouts=DROPOUTS, min_honest=10)
     _, known, victim, refused = attack(parameters)

@@ -38,12 +38,12 @@ def agree(secret: bytes, publics: Iterable[bytes]) -> list[bytes]:
     Raises:
         LowOrderPointError: if one of them is of low order.
     """
-    contribution = X25519PrivateKey.from_private_bytes(secret)
+    private = X25519PrivateKey.from_private_bytes(secret)
     agreed: list[bytes] = []
     for public in publics:
         check_point(public)
         try:
-            agreed.append(contribution.exchange(X25519PublicKey.from_public_bytes(public)))
+            agreed.append(private.exchange(X25519PublicKey.from_public_bytes(public)))
         except ValueError:  # the library's own check of the agreed secret
             msg = f"no secret can be agreed with the public key {public.hex()}"
             raise LowOrderPointError(msg) from None

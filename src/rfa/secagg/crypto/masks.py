@@ -65,9 +65,9 @@ def _add_streams(words: Words, streams: list[tuple[CipherContext, Any]]) -> None
     for start in range(0, len(words), BLOCK):
         block = words[start : start + BLOCK]
         size = block.nbytes
-        zeros, place = memoryview(_ZEROS)[:size], memoryview(buffer)[:size]
+        zeros, target = memoryview(_ZEROS)[:size], memoryview(buffer)[:size]
         for stream, combine in streams:
-            stream.update_into(zeros, place)
+            stream.update_into(zeros, target)
             combine(block, mask[: len(block)], out=block)
 
 

@@ -58,7 +58,7 @@ def _value(coefficients: list[int], x: int, prime: int) -> int:
 
 
 def combine(shares: Mapping[int, int], *, threshold: int) -> bytes:
-    """The secret, from at least t shares by their places; which t are used is not said.
+    """The secret, from at least t shares by their points; which t are used is not said.
 
     Raises:
         BadShareError: if there are fewer than t, or what they make is no secret.
@@ -66,9 +66,9 @@ def combine(shares: Mapping[int, int], *, threshold: int) -> bytes:
     if len(shares) < threshold:
         msg = f"{len(shares)} shares are too few: {threshold} are needed"
         raise BadShareError(msg)
-    places = tuple(sorted(shares)[:threshold])
-    factors = _at_zero(places, PRIME)
-    value = sum(factor * shares[x] for factor, x in zip(factors, places, strict=True)) % PRIME
+    points = tuple(sorted(shares)[:threshold])
+    factors = _at_zero(points, PRIME)
+    value = sum(factor * shares[x] for factor, x in zip(factors, points, strict=True)) % PRIME
     if value >= 2 ** (8 * SECRET_SIZE):
         msg = f"{threshold} shares do not fit together"
         raise BadShareError(msg)
@@ -78,7 +78,7 @@ def combine(shares: Mapping[int, int], *, threshold: int) -> bytes:
 def are_shares(pair: bytes) -> bool:
     """Whether bytes are two shares: what is none would be held against whoever passes it on."""
     both = (pair[:SHARE_SIZE], pair[SHARE_SIZE:])
-    return all(len(one) == SHARE_SIZE and int.from_bytes(one, "big") < PRIME for one in both)
+    return all(len(share) == SHARE_SIZE and int.from_bytes(share, "big") < PRIME for share in both)
 
 
 def recover(
@@ -106,26 +106,26 @@ def recover(
 
 
 def _choices(shares: Mapping[int, int], threshold: int) -> Iterator[Sequence[int]]:
-    """Sets of places: the first ones, then all if they are few, else some, and what fits together.
+    """Sets of points: the first ones, then all if they are few, else some, and what fits together.
 
     What fits together is found in time that is cubic in the number of shares: a few liars are found
-    sooner by leaving out one stretch of the places after another.
+    sooner by leaving out one stretch of the points after another.
     """
-    places = list(shares)
-    yield places[:threshold]
-    if math.comb(len(places), threshold) <= TRIES:
-        yield from itertools.combinations(places, threshold)
+    points = list(shares)
+    yield points[:threshold]
+    if math.comb(len(points), threshold) <= TRIES:
+        yield from itertools.combinations(points, threshold)
         return
-    for start in range(0, len(places), max(1, len(places) // STRETCHES)):
-        yield (places[start:] + places[:start])[:threshold]
+    for start in range(0, len(points), max(1, len(points) // STRETCHES)):
+        yield (points[start:] + points[:start])[:threshold]
     yield fitting(shares, threshold, PRIME)
 
 
 def fitting(shares: Mapping[int, int], threshold: int, prime: int) -> list[int]:
-    """The places of shares that lie on one polynomial, where few enough do not.
+    """The points of shares that lie on one polynomial, where few enough do not.
 
     Berlekamp and Welch: with up to e corrupted shares, there are a monic E of degree e that is zero
-    at their places and a Q of degree below t + e with Q(x) = y E(x) at all places.
+    at their points and a Q of degree below t + e with Q(x) = y E(x) at all points.
     """
     wrong = (len(shares) - threshold) // 2
     system = [
@@ -144,10 +144,10 @@ def _solve(system: list[list[int]], prime: int) -> list[int]:
     pivots: list[int] = []
     for column in range(unknowns):
         row = len(pivots)
-        found = next((i for i in range(row, len(system)) if system[i][column]), None)
-        if found is None:
+        pivot_row = next((i for i in range(row, len(system)) if system[i][column]), None)
+        if pivot_row is None:
             continue
-        system[row], system[found] = system[found], system[row]
+        system[row], system[pivot_row] = system[pivot_row], system[row]
         inverse = pow(system[row][column], -1, prime)
         system[row] = [value * inverse % prime for value in system[row]]
         for i, other in enumerate(system):
@@ -162,15 +162,15 @@ def _solve(system: list[list[int]], prime: int) -> list[int]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _at_zero(places: tuple[int, ...], prime: int) -> tuple[int, ...]:
-    """Lagrange's factors for the value at 0 of a polynomial known at these places."""
-    return tuple(_factor(place, places, prime) for place in places)
+def _at_zero(points: tuple[int, ...], prime: int) -> tuple[int, ...]:
+    """Lagrange's factors for the value at 0 of a polynomial known at these points."""
+    return tuple(_factor(point, points, prime) for point in points)
 
 
-def _factor(place: int, places: tuple[int, ...], prime: int) -> int:
+def _factor(point: int, points: tuple[int, ...], prime: int) -> int:
     above, below = 1, 1
-    for other in places:
-        if other != place:
+    for other in points:
+        if other != point:
             above = above * other % prime
-            below = below * (other - place) % prime
+            below = below * (other - point) % prime
     return above * pow(below, -1, prime) % prime

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable
 
-from rfa.secagg.crypto.keys import agree, public_of, seal, sign, unseal
+from rfa.secagg.crypto.keys import agree, public_of, sign
 from rfa.secagg.crypto.masks import Mask, add_masks
-from rfa.secagg.crypto.shares import SHARE_SIZE, are_shares, split
+from rfa.secagg.crypto.shares import SHARE_SIZE
 from rfa.secagg.device.membership import Membership, accept_roster
 from rfa.secagg.device.memory import GONE, Memory, forget
 from rfa.secagg.device.profile import Profile
+from rfa.secagg.device.sharing import Entropy, seal_shares, unseal_shares
 from rfa.secagg.errors import (
     AskedTwiceError,
     OtherSessionError,
@@ -58,11 +58,8 @@ from rfa.secagg.transcript import (
     rounding_key,
     sealing_key,
     self_mask_key,
-    share_binding,
     survivors_statement,
 )
-
-Entropy = Callable[[int], bytes]
 
 
 class Device:
@@ -237,36 +234,8 @@ class Device:
             memory, due=Moment(0, Stage.SUM), roster=request, sealing=GONE, incoming=incoming
         )
         self._membership = member
-        return after, ShareKeys(roster.session, commitments, self._seal_all(member, outgoing))
-
-    def _seal_all(self, member: Membership, keys: list[bytes]) -> tuple[bytes, ...]:
-        """For each neighbor, its shares of the secrets of each masked sum."""
-        cohort = member.cohort.digest
-        dealt = [
-            self._split(member, masked_sum) for masked_sum in range(member.opening.masked_sums)
-        ]
-        return tuple(
-            seal(
-                key,
-                masked_sum,
-                plain[index],
-                share_binding(cohort, member.position, other, masked_sum),
-            )
-            for index, (other, key) in enumerate(zip(member.neighbors, keys, strict=True))
-            for masked_sum, plain in enumerate(dealt)
-        )
-
-    def _split(self, member: Membership, masked_sum: int) -> list[bytes]:
-        """For each neighbor, a share of the self-mask's seed and one of the mask's secret."""
-        count, threshold = len(member.neighbors), member.cohort.parameters.threshold
-        seeds, masks = (
-            split(secret, count=count, threshold=threshold, entropy=self._entropy)
-            for secret in (self.memory.seeds[masked_sum], self.memory.masks[masked_sum])
-        )
-        return [
-            seed.to_bytes(SHARE_SIZE, "big") + mask.to_bytes(SHARE_SIZE, "big")
-            for seed, mask in zip(seeds, masks, strict=True)
-        ]
+        sealed = seal_shares(member, memory, outgoing, self._entropy)
+        return after, ShareKeys(roster.session, commitments, sealed)
 
     def _mask(self, sum_request: SumRequest) -> tuple[Memory, Message]:
         """Compute what the device adds at v, and mask it."""
@@ -283,7 +252,7 @@ class Device:
             due=Moment(masked_sum, Stage.SURVIVORS if malicious else Stage.UNMASK),
             masks=forget(memory.masks, masked_sum),
             seeds=forget(memory.seeds, masked_sum),
-            shares=self._unseal(member, sum_request, alive),
+            shares=unseal_shares(member, memory, sum_request, alive),
             context=context,
             asked=point,
             alive=sum_request.alive,
@@ -323,19 +292,6 @@ class Device:
             key = pair_mask_key(secret, context, member.position, other)
             masks.append((key, member.position < other))
         return masks
-
-    def _unseal(
-        self, member: Membership, sum_request: SumRequest, alive: Members
-    ) -> tuple[bytes, ...]:
-        """What the neighbors in the masked sum dealt; nothing where it was not sealed by them."""
-        sealed = iter(sum_request.sealed)
-        cohort, shares = member.cohort.digest, list[bytes]()
-        for other, key in zip(member.neighbors, self.memory.incoming, strict=True):
-            if other in alive:
-                bound = share_binding(cohort, other, member.position, sum_request.masked_sum)
-                plain = unseal(key, sum_request.masked_sum, next(sealed), bound) or b""
-                shares.append(plain if are_shares(plain) else b"")
-        return tuple(shares)
 
     def _consent(self, message: SurvivorList) -> tuple[Memory, Message]:
         """Sign the survivors, once."""

@@ -16,9 +16,10 @@ import threading
 from collections.abc import Generator
 from pathlib import Path
 
-from rfa.secagg.device.machine import Device, Entropy
+from rfa.secagg.device.machine import Device
 from rfa.secagg.device.memory import Memory, read_memory
 from rfa.secagg.device.profile import Profile
+from rfa.secagg.device.sharing import Entropy
 from rfa.secagg.errors import MessageError, ParameterError, ShareLimitError, VaultError
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.messages.codec import REAL, U8, array, many, read_message, write_message

@@ -28,7 +28,7 @@ def contributions() -> dict[int, Contribution]:
     return parts
 
 
-def test_two_chosen_questions_expose_the_nearest_device() -> None:
+def test_two_chosen_queries_expose_the_nearest_device() -> None:
     parts = contributions()
     ask = party(parts, MALICIOUS, queries=2, policy=Policy(max_queries=2)).oracle()
     v, near, far = np.ones(50), 0.4, 1.5
@@ -39,7 +39,7 @@ def test_two_chosen_questions_expose_the_nearest_device() -> None:
     assert np.linalg.norm(v + part - parts[7].update) < 1e-3
 
 
-def test_devices_that_do_not_trust_the_server_answer_one_question() -> None:
+def test_devices_that_do_not_trust_the_server_answer_one_query() -> None:
     table = party(contributions(), MALICIOUS, queries=2, policy=Policy())
     with pytest.raises(TooFewDevicesError, match="0 devices joined"):
         table.oracle()

@@ -49,7 +49,7 @@ def test_it_refuses_a_point_of_another_dimension_or_not_finite() -> None:
     refuses(device, altered(request, v=np.zeros(3, "<f4")), errors.NotCanonicalError)
 
 
-def test_it_answers_one_question_a_turn_and_replays_the_same_bytes() -> None:
+def test_it_answers_one_query_a_masked_sum_and_replays_the_same_bytes() -> None:
     _, device, request = at_stage(SumRequest)
     reply = device.receive(request)
     for changes in [{"v": np.full(3, 2, "<f4")}, {"nu": 2.0}, {"alive": b"\xff\x03"}]:
@@ -64,7 +64,7 @@ def alive_without(request: bytes, *gone: int) -> bytes:
     return altered(request, alive=write_bitmap(members, 10))
 
 
-def test_it_refuses_a_turn_without_itself_or_with_too_many_drop_outs() -> None:
+def test_it_refuses_a_masked_sum_without_itself_or_with_too_many_drop_outs() -> None:
     table, device, request = at_stage(SumRequest)
     victim = victim_position(table)
     others = [place for place in range(10) if place != victim]
@@ -74,7 +74,7 @@ def test_it_refuses_a_turn_without_itself_or_with_too_many_drop_outs() -> None:
     refuses(device, altered(request, sealed=()), errors.NotCanonicalError, "sealed shares")
 
 
-def test_nobody_comes_back_in_a_later_turn() -> None:
+def test_nobody_comes_back_in_a_later_masked_sum() -> None:
     """Who did not survive a masked sum cannot be in the next."""
     table = party(contributions(10, 3), TERMS, queries=2)
     box = reach(table, Unmask)
@@ -88,7 +88,7 @@ def test_nobody_comes_back_in_a_later_turn() -> None:
     refuses(device, everyone.encode(), errors.SurvivorsError, "cannot be")
 
 
-def test_the_phases_of_a_step_with_a_limit_come_in_order_at_the_same_point() -> None:
+def test_the_phases_of_a_query_with_a_limit_come_in_order_at_the_same_point() -> None:
     _, device, request = at_stage(SumRequest, max_share=0.9)
     refuses(device, altered(request, vector=1), errors.OutOfStageError, "wrong phase")
     refuses(device, altered(request, mass=1), errors.OutOfStageError, "wrong phase")
@@ -112,7 +112,7 @@ def test_a_refusal_by_the_limit_ends_the_round_so_it_tells_one_bit() -> None:
     assert device.memory.masks == device.memory.seeds == device.memory.incoming == ()
 
 
-def test_it_opens_one_set_of_shares_a_turn_so_never_both_kinds() -> None:
+def test_it_opens_one_set_of_shares_a_masked_sum_so_never_both_kinds() -> None:
     """The second request asks for the other kind of share of a neighbor."""
     table, device, request = at_stage(Unmask)
     reply = device.receive(request)
@@ -139,7 +139,7 @@ def test_it_refuses_survivors_who_cannot_be() -> None:
     refuses(device, altered(request, survivors=b"\xff"), errors.NotCanonicalError)
 
 
-def test_a_change_of_survivors_between_steps_is_not_opened() -> None:
+def test_a_change_of_survivors_between_queries_is_not_opened() -> None:
     table, device, request = at_stage(Unmask, masked_sum=1)
     victim = victim_position(table)
     for size in (1, 2):
@@ -149,7 +149,7 @@ def test_a_change_of_survivors_between_steps_is_not_opened() -> None:
     device.receive(request)
 
 
-def test_a_lying_server_needs_a_quorum_under_the_same_survivors() -> None:
+def test_a_malicious_server_needs_a_quorum_under_the_same_survivors() -> None:
     table, device, request = at_stage(Unmask, terms=MALICIOUS)
     unmask = decode_as(Unmask, request)
     quorum = (10 + 1) // 2 + 1
@@ -179,7 +179,7 @@ def test_it_signs_survivors_once_and_opens_nothing_unsigned() -> None:
     assert device.receive(request) == reply
 
 
-def test_signatures_of_another_turn_do_not_count() -> None:
+def test_signatures_of_another_masked_sum_do_not_count() -> None:
     table, device, request = at_stage(Unmask, terms=MALICIOUS, masked_sum=1)
     old = [
         (place, sign(table.identities[name], digest(b"survivors", b"", b"")))
@@ -220,7 +220,7 @@ def test_what_devices_send_is_nothing_that_they_can_be_asked() -> None:
     refuses(device, UnmaskShares(table.opening.session, 0, ()).encode(), errors.OutOfStageError)
 
 
-def test_after_the_last_turn_nothing_is_answered() -> None:
+def test_after_the_last_masked_sum_nothing_is_answered() -> None:
     table, device, request = at_stage(Unmask, queries=1)
     device.receive(request)
     more = SumRequest(
