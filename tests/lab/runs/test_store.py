@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -183,16 +182,3 @@ def test_several_processes_write_at_once(tmp_path: Path) -> None:
     assert [writer.wait() for writer in writers] == [0] * 4
     with Store(tmp_path) as store:
         assert len(store.runs()) == 80
-
-
-def test_a_file_of_an_earlier_version_is_brought_up_to_date(tmp_path: Path) -> None:
-    connection = sqlite3.connect(tmp_path / "runs.sqlite")
-    connection.execute("CREATE TABLE runs (run TEXT PRIMARY KEY, started TEXT)")
-    connection.execute("CREATE TABLE rounds (run TEXT, round INTEGER)")
-    connection.execute("INSERT INTO runs VALUES ('old', '2020')")
-    connection.commit()
-    connection.close()
-    for _ in range(2):
-        with Store(tmp_path) as store:
-            assert store.runs()[0]["stopped_rounds"] is None
-            assert store.table("rounds") == []

@@ -47,18 +47,6 @@ CREATE TABLE IF NOT EXISTS rounds (
     PRIMARY KEY (run, round)
 );
 """
-LATER = {
-    "runs": {
-        "stopped_rounds": "INTEGER",
-        "certificate": "REAL",
-        "stopped": "TEXT",
-        "data": "TEXT",
-        "backdoor": "REAL",
-    },
-    "evaluations": {"backdoor": "REAL"},
-    "rounds": {"lost": "TEXT", "certificate": "REAL", "stopped": "TEXT"},
-}
-"""Columns that files of earlier versions do not have."""
 TABLES = ("runs", "evaluations", "rounds")
 
 
@@ -83,7 +71,6 @@ class Store:
             with self._writing():
                 for statement in SCHEMA.split(";"):
                     self._connection.execute(statement)
-                self._add_columns()
         except (OSError, sqlite3.Error) as error:
             msg = f"the results in {self.path} cannot be used: {error}"
             raise StoreError(msg) from None
@@ -146,15 +133,6 @@ class Store:
         clause = " AND ".join(f"{name} = :{name}" for name in wanted) or "1"
         query = f"SELECT * FROM {table} WHERE {clause} ORDER BY {order}"  # noqa: S608
         return [dict(row) for row in self._connection.execute(query, wanted)]
-
-    def _add_columns(self) -> None:
-        """Bring a file of an earlier version up to date."""
-        for table, columns in LATER.items():
-            found = self._connection.execute(f"PRAGMA table_info({table})")
-            there = {row["name"] for row in found}
-            for name, kind in columns.items():
-                if name not in there:
-                    self._connection.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind}")
 
     @contextlib.contextmanager
     def _writing(self) -> Generator[None]:
