@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -102,16 +101,6 @@ def test_the_command_line_the_store_and_a_report_tell_it(tmp_path: Path) -> None
     panel = gather(sweep, results).panels[1]
     assert panel.y_label == "success of the backdoor (%)"
     assert panel.lines[0].mean == pytest.approx([100 * without["backdoor"], 100 * row["backdoor"]])
-
-
-def test_a_store_of_an_earlier_version_has_no_backdoors(tmp_path: Path) -> None:
-    connection = sqlite3.connect(tmp_path / "runs.sqlite")
-    connection.execute("CREATE TABLE evaluations (run TEXT, round INTEGER)")
-    connection.execute("INSERT INTO evaluations VALUES ('old', 3)")
-    connection.commit()
-    connection.close()
-    with Store(tmp_path) as store:
-        assert store.table("evaluations")[0]["backdoor"] is None
 
 
 def test_a_backdoor_of_ones_own() -> None:

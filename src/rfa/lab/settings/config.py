@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import tomllib
@@ -70,8 +69,8 @@ def write_toml(settings: Settings, path: Path) -> None:
 
 
 def run_name(settings: Settings) -> str:
-    """The name of a run: the same settings, the same name."""
-    text = json.dumps(dataclasses.asdict(settings), sort_keys=True)
+    """The name of a run: what gives the same numbers has the same name."""
+    text = json.dumps(settings.identity, sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()[:10]
     parts = (settings.task, parse_spec(settings.aggregator).name, digest)
     return ".".join(part.replace(":", "-") for part in parts)  # it is the name of a folder, too
