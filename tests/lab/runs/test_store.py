@@ -53,7 +53,10 @@ def test_the_papers_settings_are_the_defaults() -> None:
             "learning_rate must be a number, not 'fast'",
         ),
         ({"task": "emnist-linear", "iid": 1}, "iid must be true or false"),
-        ({"task": "emnist-linear", "aggregator": "x"}, "no aggregator is called 'x': give one of fedavg"),
+        (
+            {"task": "emnist-linear", "aggregator": "x"},
+            "no aggregator is called 'x': give one of fedavg",
+        ),
         ({"task": "emnist-linear", "aggregator": []}, "aggregator must be text"),
         ({"task": ["emnist-linear"]}, "task must be text"),
     ],

@@ -30,7 +30,10 @@ from rfa.lab.simulation.server_optimizer import TAU, ServerState, server_step
         ({"budget": 1, "start": "mean"}, "budget=1 leaves no step after the mean"),
         ({"schedule": "quick"}, "schedule must be one of plain, accelerated, sub-cohorts"),
         ({"schedule": "accelerated", "aggregator": "krum"}, "schedule=accelerated is not for krum"),
-        ({"schedule": "sub-cohorts", "start": "mean"}, "plain steps from the current model: give start=current"),
+        (
+            {"schedule": "sub-cohorts", "start": "mean"},
+            "plain steps from the current model: give start=current",
+        ),
         ({"schedule": "sub-cohorts", "groups": 3}, "splits a cohort itself"),
         ({"groups": 3, "aggregator": "krum"}, "groups=3 is not for krum, which has corrupted"),
         ({"aggregator": "rfa:steps=3"}, "rfa has no parameter 'steps'.* it has budget, nu"),
