@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from rfa.lab.simulation.summed import Witness, split_cohort
 
-from rfa import PlainOracle, Radius, Sum, SumOracle, center_of_groups, one_step, theory
+from rfa import PlainOracle, RecordingOracle, Sum, SumOracle, one_step, theory
 from rfa._types import Floats
-from rfa.aggregators.weiszfeld import weiszfeld
+from rfa.aggregators import RFA, Groups, Mean, OneStepRFA, SubCohorts, SumAggregator
+from rfa.aggregators.partition import center_of_groups
 from rfa.cli.main import main
 from rfa.lab.settings.settings import Settings
-from rfa.planning import Wish, plan
+from rfa.lab.simulation.aggregation import split_cohort
+from rfa.planning import PlanRequest, check_fit, plan
 from rfa.secagg import (
     Contribution,
     Device,
@@ -95,7 +96,9 @@ def test_a_plan_as_a_table_and_as_json() -> None:
     said = CliRunner().invoke(main, ["plan", "--rho", "0.25", "--rounds", "500"])
     assert said.exit_code == 0, said.output
     assert "times FedAvg's" in said.output
-    found = json.loads(CliRunner().invoke(main, ["plan", "--json", "--budget", "1"]).output)
+    found = json.loads(
+        CliRunner().invoke(main, ["plan", "--json", "--aggregator", "rfa:budget=1"]).output
+    )
     assert found["theorem"] > found["exact"] == found["devices"]
     assert found["parameters"]["server_model"] == "semi-honest"
     assert found["traffic"]["up"] == pytest.approx(found["fedavg"], rel=0.01)
@@ -110,10 +113,14 @@ def test_a_plan_as_a_table_and_as_json() -> None:
         (["--devices", "3"], "devices are too few"),
         (["--devices", "10", "--devices-per-round", "11"], "give at most so many"),
         (["--colluder-fraction", "0.9"], "at most 1 together"),
-        (["--groups", "3", "--schedule", "sub-cohorts"], "not both: give groups=0"),
-        (["--groups", "9", "--devices-per-round", "8"], "make no 9 parts"),
-        (["--groups", "9", "--devices", "20"], "9 secure sums take"),
-        (["--server-model", "malicious"], "give budget=1, or schedule=sub-cohorts"),
+        (["--aggregator", "rfa:groups=3,schedule=sub-cohorts"], "splits a cohort itself"),
+        (["--aggregator", "rfa:groups=9", "--devices-per-round", "8"], "make no 9 parts"),
+        (["--aggregator", "rfa:groups=9", "--devices", "20"], "9 secure sums take"),
+        (["--server-model", "malicious"], "take rfa-one-step, or RFA in sub-cohorts"),
+        (["--aggregator", "krum"], "krum must see single updates"),
+        (["--aggregator", "median"], "no aggregator is called 'median'"),
+        (["--aggregator", "rfa:steps=2"], "rfa has no parameter 'steps'"),
+        (["--aggregator", "rfa:budget=257"], "at most 256 queries a round"),
     ],
 )
 def test_a_plan_that_cannot_be_had_says_what_to_change(wrong: list[str], what: str) -> None:
@@ -122,8 +129,10 @@ def test_a_plan_that_cannot_be_had_says_what_to_change(wrong: list[str], what: s
     assert what in " ".join(said.output.split())
 
 
-def test_a_wish_is_a_plan_in_python() -> None:
-    found = plan(Wish(rho=0.1, population=100, devices=50, dim=1000, budget=1))
+@pytest.mark.parametrize("aggregator", [RFA(budget=1), "rfa:budget=1"])
+def test_a_request_is_a_plan_in_python(aggregator: SumAggregator[Any] | str) -> None:
+    request = PlanRequest(rho=0.1, population=100, devices=50, dim=1000, aggregator=aggregator)
+    found = plan(request)
     assert found.devices == found.parameters.cohort == 50
     assert found.certificate == pytest.approx(2 / 45)
     assert found.certificate_most == pytest.approx(4 / 50)
@@ -133,33 +142,36 @@ HOW: dict[str, Any] = {"rho": 0.2, "population": 1000, "devices": 75, "dim": 100
 
 
 @pytest.mark.parametrize(
-    "how",
+    ("aggregator", "how"),
     [
-        {"schedule": "plain"},
-        {"schedule": "accelerated", "budget": 4},
-        {"schedule": "sub-cohorts", "budget": 4},
-        {"groups": 7},
+        (RFA(), {"schedule": "plain"}),
+        (RFA(schedule="accelerated", budget=4), {"schedule": "accelerated", "budget": 4}),
+        (SubCohorts(RFA(budget=4)), {"schedule": "sub-cohorts", "budget": 4}),
+        (Groups(RFA(), 7), {"groups": 7}),
+        (Groups(Mean(), 7), {"aggregator": "fedavg:groups=7"}),
     ],
 )
-def test_parts_and_questions_are_those_of_the_lab(how: dict[str, Any]) -> None:
+def test_parts_and_queries_are_those_of_the_lab(
+    aggregator: SumAggregator[Any], how: dict[str, Any]
+) -> None:
     settings = Settings("glyphs-linear", devices_per_round=75, **how)
-    wish = Wish(**HOW, **how)
-    assert (wish.parts, wish.questions) == (settings.parts, settings.questions)
-    found = plan(wish)
+    request = PlanRequest(**HOW, aggregator=aggregator)
+    assert request.layout == settings.layout
+    found = plan(request)
     sizes = [len(rows) for rows in split_cohort(75, settings, t=3)]
     assert found.parts == len(sizes)
     assert found.parameters.cohort == min(sizes)
     worst = [
-        traffic(Terms().parameters(size), queries=settings.questions, dim=1000, metrics=1)
+        traffic(Terms().parameters(size), queries=settings.layout.queries, dim=1000, metrics=1)
         for size in sizes
     ]
     assert found.traffic.up == max(each.up for each in worst)
 
 
 def test_in_sub_cohorts_a_device_sends_as_much_as_in_fedavg() -> None:
-    whole = plan(Wish(**HOW)).traffic
-    parts = plan(Wish(**HOW, schedule="sub-cohorts")).traffic
-    fedavg = plan(Wish(**HOW, budget=1)).traffic
+    whole = plan(PlanRequest(**HOW)).traffic
+    parts = plan(PlanRequest(**HOW, aggregator=SubCohorts(RFA()))).traffic
+    fedavg = plan(PlanRequest(**HOW, aggregator=Mean())).traffic
     assert parts.exchanges == fedavg.exchanges < whole.exchanges
     assert parts.up <= fedavg.up < whole.up / 2.5
     assert parts.down >= 4 * 1000, "the point of a later part travels"
@@ -170,10 +182,11 @@ def test_as_many_liars_inside_of_sums_are_withstood(groups: int) -> None:
     """Each spoils a group of its own, by a part that is no legal message; one more is too many."""
     rng = np.random.default_rng(8)
     points = rng.standard_normal((groups, 10, 3))
-    liars = plan(Wish(**HOW, groups=groups)).liars
+    liars = plan(PlanRequest(**HOW, aggregator=Groups(RFA(), groups))).liars
 
     def distance(count: int) -> float:
-        asks = [spoilt(each, 1e9 * (place < count)) for place, each in enumerate(points)]
+        spoiled = [spoil(each, 1e9 * (place < count)) for place, each in enumerate(points)]
+        asks = [RecordingOracle(ask) for ask in spoiled]
         center = center_of_groups(asks, lambda ask: one_step(ask, 3, nu=1.0))
         return float(np.linalg.norm(center))
 
@@ -181,7 +194,7 @@ def test_as_many_liars_inside_of_sums_are_withstood(groups: int) -> None:
     assert distance(liars + 1) > 1e6
 
 
-def spoilt(points: Floats, by: float) -> SumOracle:
+def spoil(points: Floats, by: float) -> SumOracle:
     """An oracle whose push somebody adds to."""
     ask = PlainOracle(points)
 
@@ -200,27 +213,60 @@ def updates(m: int, rho: float, rng: np.random.Generator, *, spread: float) -> F
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.25, 0.4])
-@pytest.mark.parametrize("groups", [0, 3])
+@pytest.mark.parametrize("groups", [1, 3])
 @pytest.mark.parametrize("spread", [0.0, 1.0])
 def test_the_certificate_is_what_rounds_with_a_learned_radius_show(
     rho: float, groups: int, spread: float
 ) -> None:
     """Where honest updates are not equally far, those that are nearer make it smaller."""
-    wish = Wish(rho=rho, population=1000, devices=90, dim=50, groups=groups)
+    aggregator = Groups(RFA(), groups)
     settings = Settings("glyphs-linear", devices_per_round=90, groups=groups)
-    rng, radius, shown = np.random.default_rng(6), Radius(), list[float]()
+    rng, state, shown = np.random.default_rng(6), aggregator.init(), list[float]()
     for t in range(60):
-        points, near = updates(90, rho, rng, spread=spread), list[float]()
-        for rows in split_cohort(90, settings, t):
-            ask = Witness(PlainOracle(points[rows]))
-            weiszfeld(ask, np.zeros(50), nu=radius.nu, steps=3)
+        points = updates(90, rho, rng, spread=spread)
+        asks = [RecordingOracle(PlainOracle(points[r])) for r in split_cohort(90, settings, t)]
+        result, state = aggregator(asks, 50, state)
+        certificates: list[float] = []
+        for ask in asks:
             assert ask.last
-            assert ask.last.certificate() <= theory.largest_certificate(max(1, ask.last.near))
-            near.append(ask.last.near / ask.last.count)
-            if t >= 20:
-                shown.append(ask.last.certificate())
-        radius = radius.after(float(np.median(near)))
-    told = plan(wish)
+            certificates.append(ask.last.certificate())
+            assert certificates[-1] <= theory.largest_certificate(max(1, ask.last.near))
+        assert result.certificate == max(certificates)
+        if t >= 20:
+            shown += certificates
+    request = PlanRequest(rho=rho, population=1000, devices=90, dim=50, aggregator=aggregator)
+    told = plan(request)
     assert np.mean(shown) <= 1.1 * told.certificate
     assert np.mean(shown) >= 0.85 * told.certificate or spread
     assert told.certificate <= told.certificate_most
+
+
+@pytest.mark.parametrize(
+    ("aggregator", "options", "what"),
+    [
+        (
+            RFA(),
+            {"terms": Terms(server_model=ServerModel.MALICIOUS)},
+            "with one query a device, not with 3",
+        ),
+        (RFA(budget=3), {"max_queries": 2}, "at most 2 queries a round"),
+        (RFA(budget=200), {"max_share": 0.5}, "200 queries take 400 secure sums"),
+        (Groups(RFA(), 9), {"devices": 8}, "8 devices a round make no 9 parts"),
+        (Groups(RFA(), 4), {"devices": 8}, "2 devices are too few"),
+        (Groups(RFA(), 4), {"devices": 40, "max_share": 0.05}, "give 0.1 or more"),
+        (RFA(early_stop=0.1), {}, "needs the objective"),
+        (Mean(clip_norm=float("inf")), {}, "secure sums are of clipped updates"),
+    ],
+)
+def test_what_secure_sums_do_not_allow_is_said_in_one_place(
+    aggregator: SumAggregator[Any], options: dict[str, Any], what: str
+) -> None:
+    with pytest.raises(ValueError, match=what):
+        check_fit(aggregator, options.pop("terms", Terms()), **options)
+
+
+def test_what_fits_is_allowed() -> None:
+    malicious = Terms(server_model=ServerModel.MALICIOUS)
+    for aggregator in (OneStepRFA(), Mean(), SubCohorts(RFA(budget=4)), Groups(Mean(), 4)):
+        check_fit(aggregator, malicious, devices=40)
+    check_fit(RFA(budget=3), Terms(), devices=40, max_share=0.5, max_queries=3)

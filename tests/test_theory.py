@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rfa import CoordinateMedian, PlainOracle, TrimmedMean, geometric_median, theory
+from rfa import PlainOracle, geometric_median, theory
 from rfa._types import Floats
+from rfa.aggregators.clear import CoordinateMedian, TrimmedMean
 from rfa.aggregators.weiszfeld import weiszfeld
 from rfa.lab.paper import leastsquares as ls
 from rfa.lab.paper.theorem import D, N, constants_of

@@ -158,7 +158,7 @@ def test_a_corruption_of_ones_own() -> None:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("omnicient", "no corruption is called 'omnicient': give one of none, gaussian"),
+        ("omnicient", "corruption 'omnicient' is not known: give one of none, gaussian"),
         ("no_such_module:f", "no_such_module cannot be imported: ModuleNotFoundError"),
         ("tests.tiny:nothing", "there is no such name"),
         ("tests.tiny:unmarked", "must be a function marked with corrupts_data"),

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+from rfa.aggregators import RFA
+from rfa.aggregators.registry import ENTRIES
 from rfa.cli.main import main
 from rfa.lab.attacks.registry import BUILT_IN, POISONS
 from rfa.lab.report.exhibit import load
 from rfa.lab.runs.arena import arena_plan, parse_defense, usual_attacks, usual_defenses
 from rfa.lab.runs.sweep import cells, make_sweep
 from rfa.lab.settings.config import ConfigError
-from rfa.lab.settings.settings import AGGREGATORS, SUMMED
 from rfa.lab.tasks.registry import find_task
 
 TASK = "tests.tiny:TASK"
@@ -23,7 +25,7 @@ BASE: dict[str, Any] = {"tasks": {TASK: "tiny"}}
 ARENA = (
     "arena", TASK, "--rounds", "3", "--eval-every", "1", "--attack", "omniscient", "--attack",
     "tests.tiny:backwards", "--defense", "krum", "--defense", "rfa", "--defense",
-    "rfa,nu=0.5,label=wide RFA", "--level", "0.2",
+    "rfa:nu=0.5,label=wide RFA", "--level", "0.2",
 )  # fmt: skip
 
 
@@ -39,9 +41,9 @@ def test_by_default_all_attacks_meet_all_defenses() -> None:
     found = runs()
     attacks = {"none", *find_task(TASK).poisons, *POISONS, *BUILT_IN}
     assert {cell.settings.corruption for cell in found} == attacks
-    assert {cell.settings.aggregator for cell in found} == set(AGGREGATORS) - {"sgd"}
+    assert {cell.settings.aggregator for cell in found} == set(ENTRIES) - {"sgd"}
     assert {cell.settings.rho for cell in found} == {0.0, 0.1, 0.25}
-    assert len(found) == 2 * len(attacks) * (len(AGGREGATORS) - 1)
+    assert len(found) == 2 * len(attacks) * (len(ENTRIES) - 1)
 
 
 def test_no_corruption_is_the_same_run_at_every_level() -> None:
@@ -51,8 +53,9 @@ def test_no_corruption_is_the_same_run_at_every_level() -> None:
 
 
 def test_only_what_can_be_summed_defends_under_the_secure_sum() -> None:
-    assert usual_defenses({"secure": "unmasked"}) == [name for name in SUMMED if name != "sgd"]
-    assert {cell.line for cell in runs(settings={"secure": "unmasked"})} < set(SUMMED)
+    private = [name for name, entry in ENTRIES.items() if entry.is_private]
+    assert usual_defenses({"secure": "unmasked"}) == [name for name in private if name != "sgd"]
+    assert {cell.line for cell in runs(settings={"secure": "unmasked"})} < set(private)
 
 
 def test_several_tasks_share_the_attacks_that_all_have() -> None:
@@ -64,10 +67,13 @@ def test_several_tasks_share_the_attacks_that_all_have() -> None:
 
 
 def test_a_defense_has_settings_of_its_own() -> None:
-    found = {cell.line: cell.settings for cell in runs(defenses=["rfa,budget=5,nu=1", "rfa"])}
-    assert (found["rfa budget=5 nu=1"].budget, found["rfa budget=5 nu=1"].nu) == (5, 1.0)
-    assert found["rfa"].budget == 3
-    assert parse_defense("fedavg,personalize=yes")["personalize"] is True
+    wide = "rfa:budget=5,nu=1,learning_rate=0.2"
+    found = {cell.line: cell.settings for cell in runs(defenses=[wide, "rfa"])}
+    assert found[wide].aggregator == "rfa:budget=5,nu=1"
+    assert found[wide].aggregation == RFA(budget=5, nu=1, clip_norm=math.inf, early_stop=1e-6)
+    assert (found[wide].layout.calls, found["rfa"].layout.calls) == (5, 3)
+    assert (found[wide].learning_rate, found["rfa"].learning_rate) == (0.2, 0.1)
+    assert parse_defense("fedavg:personalize=yes")["personalize"] is True
 
 
 @pytest.mark.parametrize(
@@ -80,16 +86,24 @@ def test_a_defense_has_settings_of_its_own() -> None:
         ({"levels": [0.1, 0.1]}, "the level 0.1 is given twice"),
         ({"attacks": ["none"]}, "'none' is no attack"),
         ({"attacks": ["data", "data"]}, "the attack 'data' is given twice"),
-        ({"attacks": ["shout"]}, "no corruption is called 'shout': give one of none, gaussian"),
+        ({"attacks": ["shout"]}, "corruption 'shout' is not known: give one of none, gaussian"),
         ({"attacks": "data"}, "attacks must be a list of names, not 'data'"),
-        ({"defenses": ["shield"]}, "no defense is called 'shield': give one of fedavg, rfa"),
+        (
+            {"defenses": ["shield"]},
+            "'shield' makes no sense: no aggregator is called 'shield': give one of fedavg, rfa",
+        ),
         ({"defenses": ["rfa", "rfa"]}, "the defense 'rfa' is given twice"),
-        ({"defenses": ["rfa", "rfa,nu=0.0"]}, "'rfa' and 'rfa nu=0.0' are the same"),
-        ({"defenses": ["rfa,nu"]}, "'nu' in the defense 'rfa,nu' is no setting: write name=value"),
-        ({"defenses": ["rfa,nu=big"]}, "nu must be a number, not 'big'"),
-        ({"defenses": ["rfa,iid=perhaps"]}, "iid must be yes or no"),
-        ({"defenses": ["rfa,speed=3"]}, "no setting is called 'speed'"),
-        ({"defenses": ["rfa,rho=0.3"]}, "cannot have its own rho"),
+        ({"defenses": ["rfa", "rfa:nu=0.0"]}, "'rfa' and 'rfa:nu=0.0' are the same"),
+        ({"defenses": ["rfa:budget=3", "rfa:label=x"]}, "'rfa:budget=3' and 'x' are the same"),
+        ({"defenses": ["rfa:nu"]}, "'nu' in 'rfa:nu' is no parameter: write name=value"),
+        ({"defenses": ["rfa:nu=1,x"]}, "'x' in 'rfa:nu=1,x' is no parameter: write name=value"),
+        ({"defenses": ["rfa:nu=big"]}, "must be a positive number, not 'big'"),
+        ({"defenses": ["rfa:iid=perhaps"]}, "iid must be true or false, not 'perhaps'"),
+        (
+            {"defenses": ["rfa:speed=3"]},
+            "'speed' in the defense 'rfa:speed=3' is no parameter of it (budget, nu, start",
+        ),
+        ({"defenses": ["rfa:rho=0.3"]}, "cannot have its own rho"),
         (
             {"defenses": ["krum"], "settings": {"secure": "unmasked"}},
             "krum must see single updates",
@@ -118,7 +132,7 @@ def test_the_matrix_is_kept_and_drawn(out: Path) -> None:
     assert matrix.columns == ["rfa", "wide RFA", "krum"]
     assert matrix.rows == ["no corruption", "omniscient", "tests.tiny:backwards", "worst case"]
     assert exhibit.command.startswith(f"rfa arena {TASK} --attack omniscient")
-    assert "--defense 'rfa,nu=0.5,label=wide RFA' --level 0.2 --seeds 1" in exhibit.command
+    assert "--defense 'rfa:nu=0.5,label=wide RFA' --level 0.2 --seeds 1" in exhibit.command
     assert (out / "pictures/arena-tests.tiny-TASK.png").exists()
 
 

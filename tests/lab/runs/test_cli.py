@@ -70,7 +70,7 @@ def test_settings_from_a_file_and_to_a_file(tmp_path: Path) -> None:
         (["run", "no_such:task"], 2, "no_such cannot be imported"),
         (["run", "tests.tiny:flip"], 2, "must be an rfa.lab.tasks.task.Task"),
         (["run", "glyphs-linear", "--rho", "0.2"], 2, "rho=0.2 needs a corruption"),
-        (["run", "glyphs-linear", "--aggregator", "mean"], 2, "is not one of"),
+        (["run", "glyphs-linear", "--aggregator", "mean"], 2, "no aggregator is called 'mean'"),
         (
             ["run", "glyphs-linear", "--learning-rate", "-1"],
             2,

@@ -78,7 +78,7 @@ def test_what_a_run_leaves(tmp_path: Path) -> None:
     assert all(len(json.loads(r["devices"])) == 8 for r in rounds)
     assert all(set(json.loads(r["corrupted"])) <= set(json.loads(r["devices"])) for r in rounds)
     assert all(abs(sum(json.loads(r["weights"])) - 1) < 1e-4 for r in rounds)
-    assert all(r["steps"] == 2 and r["objective"] > 0 for r in rounds)
+    assert all(r["oracle_calls"] == 3 and r["objective"] > 0 for r in rounds)
     assert [e["round"] for e in evaluations] == [0, 4, 8, 10]
     assert len(json.loads(evaluations[0]["device_accuracy"])) == 24
     assert json.loads(row["settings"])["rho"] == 0.2

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rfa.aggregators import RFA, AdaptiveRadius
 from rfa.lab.lock import LockedError, hold_lock
 from rfa.lab.runs.checkpoint import Checkpoint, CheckpointError, load, save
 from rfa.lab.runs.store import Store, StoreError
@@ -52,7 +53,10 @@ def test_the_papers_settings_are_the_defaults() -> None:
             "learning_rate must be a number, not 'fast'",
         ),
         ({"task": "emnist-linear", "iid": 1}, "iid must be true or false"),
-        ({"task": "emnist-linear", "aggregator": "x"}, "aggregator must be one of"),
+        (
+            {"task": "emnist-linear", "aggregator": "x"},
+            "no aggregator is called 'x': give one of fedavg",
+        ),
         ({"task": "emnist-linear", "aggregator": []}, "aggregator must be text"),
         ({"task": ["emnist-linear"]}, "task must be text"),
     ],
@@ -97,18 +101,19 @@ def checkpoint(**values: Any) -> Checkpoint:
 
 def test_a_checkpoint_comes_back_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "c.npz"
-    assert load(path) is None
+    assert load(path, RFA()) is None
     server = ServerState(np.ones(5, np.float32), np.zeros(5, np.float32))
-    state = dataclasses.replace(checkpoint().state, server=server)
+    learned = AdaptiveRadius().after(0.2).after(0.9)
+    state = dataclasses.replace(checkpoint().state, server=server, aggregator=learned)
     for original in (
         checkpoint(),
         checkpoint(state=state, places=np.array([-1, 0, 1], np.int8), done="diverged"),
     ):
         save(original, path)
-        found: Any = load(path)
+        found: Any = load(path, RFA())
         for name in ("first_loss", "seconds", "data", "done"):
             assert getattr(found, name) == getattr(original, name)
-        for name in ("round", "calls", "rejected", "dropped"):
+        for name in ("round", "calls", "rejected", "dropped", "stopped", "aggregator"):
             assert getattr(found.state, name) == getattr(original.state, name)
         pairs: list[tuple[Any, Any]] = [
             (found.state.model, original.state.model),
@@ -128,7 +133,7 @@ def test_a_checkpoint_that_is_not_whole_is_named(tmp_path: Path, cut: int) -> No
     save(checkpoint(), path)
     path.write_bytes(path.read_bytes()[:cut])
     with pytest.raises(CheckpointError, match=r"c\.npz cannot be read .* --fresh"):
-        load(path)
+        load(path, RFA())
 
 
 def test_only_one_process_holds_a_lock(tmp_path: Path) -> None:

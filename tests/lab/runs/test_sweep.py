@@ -71,7 +71,7 @@ def test_lines_win_over_panels_and_panels_over_settings() -> None:
         ({"x": ""}, "x and values go together"),
         ({"panels": {}}, r"panels must be tables, \[\[panels\]\]"),
         ({"lines": [{"label": "a"}, {"label": "a"}]}, "two lines have the same label"),
-        ({"lines": [{"aggregator": "best"}]}, "aggregator must be one of"),
+        ({"lines": [{"aggregator": "best"}]}, "no aggregator is called 'best'"),
         ({"measures": ["beauty"]}, "measures must be among"),
         ({"settings": {}}, "no task is given"),
         ({"seeds": [1, 1]}, "seeds has 1 twice"),

@@ -14,9 +14,11 @@ from rfa.aggregators.clear import (
     NearestNeighborMixing,
     TrimmedMean,
 )
+from rfa.aggregators.registry import ENTRIES
 from rfa.aggregators.weiszfeld import one_step, weiszfeld
-from rfa.lab.settings.settings import AGGREGATORS, Settings
+from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.aggregation import aggregate
+from rfa.lab.simulation.outcome import Outcome
 from rfa.lab.simulation.rounds import evaluate, summarize
 from rfa.lab.training.learner import Plan
 from rfa.numerics.plain_oracle import PlainOracle
@@ -34,21 +36,26 @@ def settings(**values: Any) -> Settings:
     return Settings("emnist-linear", local_steps=steps, **values)
 
 
+def outcome_of(updates: Any, weights: Any, chosen: Settings) -> Outcome:
+    """What a round gives to the server: the first one, with nothing learned before."""
+    outcome, _ = aggregate(updates, weights, chosen)
+    return outcome
+
+
 def test_rfa_is_algorithm_2_from_the_mean_which_counts_as_a_call() -> None:
     updates, weights = cloud()
     how = settings(aggregator="rfa", start="mean", nu=1e-6, budget=4, early_stop=0)
-    found = aggregate(updates, weights, how)
+    found = outcome_of(updates, weights, how)
     ask = RecordingOracle(PlainOracle(updates, weights))
     mean = weights @ updates / weights.sum()
     expected = weiszfeld(ask, mean, nu=1e-6, steps=3)
     assert np.allclose(found.point, expected, atol=1e-5)
     assert found.calls == 1 + ask.calls == 4
-    assert found.steps == 3
 
 
 def test_rfa_from_the_current_model() -> None:
     updates, weights = cloud()
-    found = aggregate(updates, weights, settings(aggregator="rfa", nu=1e-6, early_stop=0))
+    found = outcome_of(updates, weights, settings(aggregator="rfa", nu=1e-6, early_stop=0))
     ask = RecordingOracle(PlainOracle(updates, weights))
     expected = weiszfeld(ask, np.zeros(300), nu=1e-6, steps=3)
     assert np.allclose(found.point, expected, atol=1e-5)
@@ -57,7 +64,7 @@ def test_rfa_from_the_current_model() -> None:
 
 def test_one_step_rfa_is_algorithm_3() -> None:
     updates, weights = cloud()
-    found = aggregate(updates, weights, settings(aggregator="rfa-one-step", nu=1e-6))
+    found = outcome_of(updates, weights, settings(aggregator="rfa-one-step", nu=1e-6))
     expected = one_step(PlainOracle(updates, weights), 300, nu=1e-6)
     assert np.allclose(found.point, expected, atol=1e-6)
     assert found.calls == 1
@@ -65,31 +72,31 @@ def test_one_step_rfa_is_algorithm_3() -> None:
 
 def test_an_early_stop_saves_calls() -> None:
     updates, weights = cloud()
-    found = aggregate(updates, weights, settings(aggregator="rfa", budget=500, early_stop=1e-4))
+    found = outcome_of(updates, weights, settings(aggregator="rfa", budget=500, early_stop=1e-4))
     assert found.calls < 100
 
 
-@pytest.mark.parametrize("name", AGGREGATORS)
+@pytest.mark.parametrize("name", ENTRIES)
 def test_every_aggregator_leaves_out_what_is_not_finite(name: str) -> None:
     updates, weights = cloud()
     chosen = settings(aggregator=name, rho=0.25, corruption="nan")
     keep = np.arange(12) % 3 != 1
-    expected = aggregate(updates[keep], weights[keep], chosen)
+    expected = outcome_of(updates[keep], weights[keep], chosen)
     for value in (np.nan, np.inf, -np.inf):
         bad = updates.copy()
         bad[~keep, 5] = value
-        found = aggregate(bad, weights, chosen)
+        found = outcome_of(bad, weights, chosen)
         assert found.dropped == (1, 4, 7, 10)
         assert np.array_equal(found.point, expected.point)
         if found.weights is not None:
             assert not found.weights[~keep].any()
 
 
-@pytest.mark.parametrize("name", AGGREGATORS)
+@pytest.mark.parametrize("name", ENTRIES)
 def test_huge_finite_updates_are_not_taken_for_broken_ones(name: str) -> None:
     updates, weights = cloud()
     updates[3] = 3e38
-    assert aggregate(updates, weights, settings(aggregator=name)).dropped == ()
+    assert outcome_of(updates, weights, settings(aggregator=name)).dropped == ()
 
 
 def test_defenses_expect_the_corrupted_share_as_far_as_they_can() -> None:
@@ -100,15 +107,15 @@ def test_defenses_expect_the_corrupted_share_as_far_as_they_can() -> None:
         "nnm": NearestNeighborMixing(5, TrimmedMean(5 / 12)),
     }
     for name, aggregator in expected.items():
-        found = aggregate(updates, weights, settings(aggregator=name, assumed_corrupted=0.4))
+        found = outcome_of(updates, weights, settings(aggregator=name, assumed_corrupted=0.4))
         assert np.array_equal(found.point, aggregator(updates, weights).point)
 
 
-@pytest.mark.parametrize("name", AGGREGATORS)
+@pytest.mark.parametrize("name", ENTRIES)
 def test_a_cohort_of_one_and_of_two(name: str) -> None:
     for m in (1, 2):
         updates, weights = cloud(m)
-        found = aggregate(updates, weights, settings(aggregator=name, rho=0.4, corruption="nan"))
+        found = outcome_of(updates, weights, settings(aggregator=name, rho=0.4, corruption="nan"))
         assert np.isfinite(found.point).all()
 
 

@@ -7,15 +7,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rfa.aggregators.registry import ENTRIES
 from rfa.errors import OracleStoppedError
-from rfa.lab.settings.settings import AGGREGATORS, SUMMED, Settings
+from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation import secure
 from rfa.lab.simulation.aggregation import aggregate
-from rfa.lab.simulation.outcome import NothingToAggregateError
+from rfa.lab.simulation.outcome import NothingToAggregateError, Outcome
 from rfa.lab.simulation.rounds import evaluate
 from rfa.lab.simulation.secure import aggregate_securely
 from rfa.secagg import Moment, Stage
 from tests.lab.simulation.lab import play, tiny_devices
+
+PRIVATE = [name for name, entry in ENTRIES.items() if entry.is_private]
 
 
 def cloud(m: int = 12, dim: int = 300, seed: int = 0) -> tuple[Any, Any]:
@@ -29,16 +32,22 @@ def settings(**values: Any) -> Settings:
     return Settings("emnist-linear", local_steps=steps, **options)
 
 
-@pytest.mark.parametrize("aggregator", SUMMED)
+def secure_outcome(updates: Any, weights: Any, chosen: Settings, t: int) -> Outcome:
+    """What a round gives to the server, with nothing learned before."""
+    outcome, _ = aggregate_securely(updates, weights, chosen, t)
+    return outcome
+
+
+@pytest.mark.parametrize("aggregator", PRIVATE)
 @pytest.mark.parametrize("start", ["mean", "current"])
 def test_secure_sums_give_the_plain_aggregate_up_to_rounding(aggregator: str, start: str) -> None:
     updates, weights = cloud()
     groups = 3 if aggregator == "bucketing" else 0
     how: dict[str, Any] = {"aggregator": aggregator, "start": start, "nu": 0.5, "groups": groups}
-    plain = aggregate(updates, weights, settings(**how), 3)
-    ours = aggregate_securely(updates, weights, settings(secure="unmasked", **how), 3)
+    plain, _ = aggregate(updates, weights, settings(**how), 3)
+    ours = secure_outcome(updates, weights, settings(secure="unmasked", **how), 3)
     assert np.linalg.norm(ours.point - plain.point) < 2e-5 * np.linalg.norm(plain.point)
-    assert (ours.calls, ours.steps) == (plain.calls, plain.steps)
+    assert ours.calls == plain.calls
     assert ours.certificate is not None
     assert ours.certificate < 1
 
@@ -58,7 +67,7 @@ def test_ring_and_protocol_give_the_same_bits(server_model: str, limit: float) -
         found: list[Any] = []
         for kind in ("unmasked", "on"):
             try:
-                found.append(aggregate_securely(updates, weights, settings(secure=kind, **how), t))
+                found.append(secure_outcome(updates, weights, settings(secure=kind, **how), t))
             except OracleStoppedError as error:
                 found.append(str(error))
         ring, protocol = found
@@ -66,14 +75,14 @@ def test_ring_and_protocol_give_the_same_bits(server_model: str, limit: float) -
             assert ring == protocol
             continue
         assert np.array_equal(ring.point, protocol.point)
-        for name in ("calls", "steps", "dropped", "lost", "certificate"):
+        for name in ("calls", "dropped", "lost", "certificate", "near"):
             assert getattr(ring, name) == getattr(protocol, name)
 
 
 def test_updates_that_are_not_finite_abstain() -> None:
     updates, weights = cloud()
     updates[3, 7], updates[5] = np.nan, np.inf
-    ours = aggregate_securely(updates, weights, settings(secure="on", aggregator="fedavg"), 0)
+    ours = secure_outcome(updates, weights, settings(secure="on", aggregator="fedavg"), 0)
     assert ours.dropped == (3, 5)
     keep = [row for row in range(12) if row not in (3, 5)]
     mean = weights[keep] @ updates[keep] / weights[keep].sum()
@@ -92,25 +101,25 @@ def test_a_mean_without_a_step_after_it_is_no_aggregate(monkeypatch: pytest.Monk
     monkeypatch.setattr(secure, "draw_losses", lost)
     with pytest.raises(OracleStoppedError, match="1 devices left"):
         aggregate_securely(updates, weights, settings(secure="unmasked", start="mean"), 0)
-    ours = aggregate_securely(updates, weights, settings(secure="unmasked", start="current"), 0)
-    assert (ours.calls, ours.steps) == (2, 1)
-    one = aggregate_securely(
+    ours = secure_outcome(updates, weights, settings(secure="unmasked", start="current"), 0)
+    assert ours.calls == 2
+    one = secure_outcome(
         updates, weights, settings(secure="unmasked", start="current", budget=1), 0
     )
     assert np.array_equal(ours.point, one.point)
 
 
-def test_a_mean_cuts_updates_to_the_radius() -> None:
+def test_a_mean_clips_updates() -> None:
     updates, weights = cloud()
     updates[0] *= 1e4
     how: dict[str, Any] = {"secure": "unmasked", "aggregator": "fedavg", "clip_norm": 20.0}
-    ours = aggregate_securely(updates, weights, settings(**how), 0)
+    ours = secure_outcome(updates, weights, settings(**how), 0)
     clipped = updates.astype(np.float64)
     clipped[0] *= 20 / np.linalg.norm(clipped[0])
     assert np.allclose(ours.point, weights @ clipped / weights.sum(), atol=1e-4)
 
 
-@pytest.mark.parametrize("aggregator", [name for name in AGGREGATORS if name not in SUMMED])
+@pytest.mark.parametrize("aggregator", [name for name in ENTRIES if name not in PRIVATE])
 def test_aggregators_that_see_single_updates_refuse(aggregator: str) -> None:
     with pytest.raises(ValueError, match=f"{aggregator} must see single updates"):
         settings(aggregator=aggregator, secure="on")
@@ -132,14 +141,24 @@ def test_aggregators_that_see_single_updates_refuse(aggregator: str) -> None:
             "server_model=malicious needs secure=unmasked or secure=on",
         ),
         ({"max_share": 0.5}, "max_share=0.5 needs secure=unmasked or secure=on"),
-        ({"server_model": "malicious", "secure": "on"}, "promises nothing for the 3 questions"),
+        (
+            {"server_model": "malicious", "secure": "on"},
+            "with one query a device, not with 3: take rfa-one-step, or RFA in sub-cohorts",
+        ),
         ({"max_share": 0.01, "secure": "on"}, "12 devices: give 0.084 or more"),
-        ({"budget": 257, "secure": "on"}, "budget=257 takes 257 secure sums"),
+        ({"budget": 257, "secure": "on"}, "budget=257: devices answer at most 256 queries a round"),
         (
             {"clip_norm": 1e300, "secure": "on", "start": "mean"},
+            "clip_norm=1e.300: secure sums are of clipped updates: give at most 1e.09",
+        ),
+        (
+            {"clip_norm": 1e-300, "secure": "on", "start": "mean"},
             "clip_norm must be from 1e-12 to 1e.09",
         ),
-        ({"clip_norm": 0.0, "secure": "on"}, "clip_norm must be a positive number"),
+        ({"clip_norm": -1.0, "secure": "on"}, "clip_norm must be a number from 0 on"),
+        ({"budget": 129, "secure": "on", "max_share": 0.5}, "take 258 secure sums a round"),
+        ({"aggregator": "rfa:early_stop=0.1", "secure": "on"}, "needs the objective"),
+        ({"aggregator": "fedavg:clip_norm=inf", "secure": "on"}, "clip_norm=inf: secure sums"),
         ({"secure": "on", "devices_per_round": 2}, "2 devices are too few"),
         (
             {"secure": "on", "colluder_fraction": 0.6, "max_dropout_fraction": 0.6},

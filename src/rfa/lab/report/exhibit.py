@@ -210,7 +210,7 @@ def from_json(values: Mapping[str, Any]) -> Exhibit:
     ]
     parts = {
         "panels": panels,
-        "matrices": [_matrix(matrix) for matrix in values.get("matrices", ())],
+        "matrices": [_matrix(matrix) for matrix in values["matrices"]],
         "tables": [Table(**table) for table in values["tables"]],
     }
     whole: dict[str, Any] = {**values, **parts}

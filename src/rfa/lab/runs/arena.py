@@ -20,8 +20,8 @@ from rfa.errors import InvalidValueError, PluginError
 from rfa.lab.attacks.corruption import NoSuchAttackError
 from rfa.lab.attacks.registry import BUILT_IN, POISONS, find_corruption
 from rfa.lab.runs.sweep import make_sweep, settle
-from rfa.lab.settings.config import ConfigError
-from rfa.lab.settings.settings import FIELDS, NONE, Settings
+from rfa.lab.settings.config import ConfigError, run_name
+from rfa.lab.settings.settings import FIELDS, NONE
 from rfa.lab.tasks.registry import find_task
 
 LEVELS = (0.1, 0.25)
@@ -154,14 +154,14 @@ def _attacks(given: Any, tasks: Sequence[str]) -> list[str]:
 def _check_defenses(defenses: Sequence[Mapping[str, Any]], shared: Mapping[str, Any]) -> None:
     """Refuse two columns of the same name, and two that are the same."""
     _check_twice("defense", [defense[LABEL] for defense in defenses])
-    seen: dict[Settings, str] = {}
+    seen: dict[str, str] = {}
     for defense in defenses:
         own = {key: value for key, value in defense.items() if key != LABEL}
-        settings = settle({**shared, **own})
-        if settings in seen:
-            msg = f"the defenses {seen[settings]!r} and {defense[LABEL]!r} are the same"
+        run = run_name(settle({**shared, **own}))
+        if run in seen:
+            msg = f"the defenses {seen[run]!r} and {defense[LABEL]!r} are the same"
             raise ConfigError(msg)
-        seen[settings] = defense[LABEL]
+        seen[run] = defense[LABEL]
 
 
 def _texts(values: Mapping[str, Any], key: str) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import tomllib
@@ -10,12 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rfa._specs import parse_spec
 from rfa.errors import InvalidValueError
-from rfa.lab.settings.settings import FIELDS, SECURE_ONLY, Settings
+from rfa.lab.settings.settings import FIELDS, Settings
 from rfa.lab.tasks.registry import find_task
-
-LATER = ("secure", *SECURE_ONLY, "schedule", "groups", "attackers")
-"""Settings that came later: at their defaults they leave a run the name that it had before."""
 
 
 class ConfigError(InvalidValueError):
@@ -72,14 +69,11 @@ def write_toml(settings: Settings, path: Path) -> None:
 
 
 def run_name(settings: Settings) -> str:
-    """The name of a run: the same settings, the same name."""
-    values = dataclasses.asdict(settings)
-    for name in LATER:
-        if values[name] == FIELDS[name].default:
-            del values[name]
-    text = json.dumps(values, sort_keys=True)
+    """The name of a run: what gives the same numbers has the same name."""
+    text = json.dumps(settings.identity, sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()[:10]
-    return f"{settings.task.replace(':', '-')}.{settings.aggregator}.{digest}"
+    parts = (settings.task, parse_spec(settings.aggregator).name, digest)
+    return ".".join(part.replace(":", "-") for part in parts)  # it is the name of a folder, too
 
 
 def _cast(name: str, value: Any) -> Any:

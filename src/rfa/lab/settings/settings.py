@@ -25,7 +25,7 @@ from rfa.aggregators.registry import (
     spec_of,
 )
 from rfa.aggregators.rfa import STARTS
-from rfa.errors import InvalidValueError
+from rfa.errors import InvalidValueError, PluginError
 from rfa.planning import check_fit, make_terms
 from rfa.secagg.security.terms import Terms
 
@@ -260,7 +260,24 @@ class Settings:
             early_stop=self.early_stop or None if in_clear else None,
             max_groups=self._max_groups,
         )
-        return build(self.aggregator, given, context)
+        make = build if in_clear else build_private
+        return make(self.aggregator, defaults=given, context=context)
+
+    @cached_property
+    def identity(self) -> dict[str, Any]:
+        """The settings that tell a run from others, with all that makes the aggregator in its text.
+
+        So `rfa:budget=4` and `rfa` with budget=4 are the same run, and so is krum whatever the
+        budget.
+        """
+        values = dataclasses.asdict(self)
+        try:
+            text = str(spec_of(self.aggregation))
+        except PluginError:  # the user's own, of parameters that no text tells
+            return values
+        taken = {*AGGREGATOR_SETTINGS, "early_stop"}
+        kept = {name: value for name, value in values.items() if name not in taken}
+        return kept | {"aggregator": text}
 
     @cached_property
     def layout(self) -> Layout:
