@@ -83,7 +83,7 @@ class Policy:
             raise WeakTermsError(msg)
         if not 0 <= opening.limit <= 1 or (self.limit < 1 and not 0 < opening.limit <= self.limit):
             msg = f"a limit of {opening.limit} on weights: this device wants at most {self.limit}"
-            raise WeakTermsError(msg)
+            raise WeakTermsError(msg + f": give max_share={self.limit}, or less")
 
     def check_parameters(self, parameters: Parameters) -> None:
         """Refuse parameters that protect too little.
