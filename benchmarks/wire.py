@@ -36,7 +36,7 @@ class Count:
 
 def app(home: Path) -> ClientApp:
     """An app whose training adds random numbers."""
-    client = ClientApp(mods=[RobustMod(home=home)])
+    client = ClientApp(mods=[RobustMod(folder=home)])
 
     @client.train()
     def train(message: Message, context: Context) -> Message:

@@ -6,6 +6,7 @@ from typing import Unpack
 
 from rfa import aggregators
 from rfa.aggregators.partition import compose_rfa, grouped
+from rfa.errors import InvalidValueError
 from rfa.flower.options import StrategyOptions
 from rfa.flower.strategy import SecureStrategy
 
@@ -21,7 +22,7 @@ class RFA(SecureStrategy):
         start: str = "current",
         schedule: str = "plain",
         groups: int = 1,
-        clip_norm: float = 100.0,
+        clip_norm: float | None = None,
         **options: Unpack[StrategyOptions],
     ) -> None:
         """Take the parameters of `rfa.aggregators.RFA`, and options.
@@ -35,16 +36,19 @@ class RFA(SecureStrategy):
                 "sub-cohorts", each step another part of the nodes, so that a node answers once.
             groups: random groups of nodes, each with sums of its own, whose geometric median is
                 taken: nodes that lie inside of the sums spoil their group and no other.
-            clip_norm: the length to which a mean clips updates.
+            clip_norm: the length to which a start at the mean clips updates; 100 by default.
             options: see `SecureStrategy`.
         """
+        if clip_norm is not None and start != "mean":
+            msg = f"clip_norm={clip_norm} is for a start at the mean: give start='mean', or no "
+            raise InvalidValueError(msg + "clip_norm")
         aggregator = compose_rfa(
             budget=budget,
             nu=nu,
             start=start,
             schedule=schedule,
             groups=groups,
-            clip_norm=clip_norm,
+            clip_norm=100.0 if clip_norm is None else clip_norm,
         )
         super().__init__(aggregator, **options)
 
