@@ -62,10 +62,23 @@ class LabMod(RobustMod):
             known = lab_records.identities(settings.seed, order.others)
             identity = Identity(lab_records.secret_of(settings.seed, storage.node), known)
         return DurableDevice(
-            storage.vault(task),
+            _round_vault(storage, task, order.round),
             Profile(storage.node, self.policy, identity),
             rounding=rounding_key(settings, order.round, order.others.index(storage.node)),
         )
+
+
+def _round_vault(storage: DeviceStorage, task: str, t: int) -> Path:
+    """The file of the secure sum of a round; those of the rounds before it are removed.
+
+    As in the lab, a device knows nothing of other rounds: corrupted ones may send the very same
+    update again, which a device that remembers refuses.
+    """
+    path = storage.vault(f"{task}.{t}")
+    for other in path.parent.glob(f"{storage.node}.{task}.*[0-9]"):
+        if int(other.suffix[1:]) < t:
+            other.unlink(missing_ok=True)
+    return path
 
 
 def lab_mod(message: Message, context: Context, call_next: Next) -> Message:
@@ -83,7 +96,8 @@ app = ClientApp(mods=[lab_mod])
 def train(message: Message, context: Context) -> Message:
     """Train a device from the model: the arrays after it, and how many examples it has.
 
-    The arrays have digits enough that the update comes out of them as it went in.
+    The arrays have digits enough that the update comes out of them as it went in, but for the last
+    ones of coordinates that are below 2^-29 of the model's.
     """
     devices = _devices(context)
     order, w = lab_records.order_of(message), lab_records.model_of(message)
