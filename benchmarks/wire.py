@@ -20,7 +20,7 @@ from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordD
 from flwr.clientapp import ClientApp
 from tests.flower.grid import LocalGrid
 
-from rfa.flower import RFA, OneStepRFA, RobustMod, SecureFedAvg
+from rfa.flower import RFA, OneStepRFA, RobustMod, SecureFedAvg, SecureStrategy
 
 SIZES = ((10, 7850), (10, 1_000_000), (100, 7850))
 
@@ -36,7 +36,7 @@ class Count:
 
 def app(home: Path) -> ClientApp:
     """An app whose training adds random numbers."""
-    client = ClientApp(mods=[RobustMod(home=home)])
+    client = ClientApp(mods=[RobustMod(folder=home)])
 
     @client.train()
     def train(message: Message, context: Context) -> Message:
@@ -50,7 +50,7 @@ def app(home: Path) -> ClientApp:
     return client
 
 
-def measure(strategy: RFA, nodes: int, dim: int) -> Count:
+def measure(strategy: SecureStrategy, nodes: int, dim: int) -> Count:
     """The largest node's traffic in one round."""
     counts: dict[int, Count] = {}
 
@@ -87,10 +87,14 @@ def main() -> None:
     print("| nodes | d | strategy | exchanges | down | up | up / (4 d) |")
     print("|---:|---:|---|---:|---:|---:|---:|")
     for nodes, dim in SIZES:
-        usual: dict[str, Any] = {"fraction_evaluate": 0.0, "nu": float(np.sqrt(dim))}
-        for strategy in (SecureFedAvg(**usual), OneStepRFA(**usual), RFA(**usual)):
+        nu = float(np.sqrt(dim))
+        for strategy in (
+            SecureFedAvg(fraction_evaluate=0.0),
+            OneStepRFA(nu=nu, fraction_evaluate=0.0),
+            RFA(nu=nu, fraction_evaluate=0.0),
+        ):
             count = measure(strategy, nodes, dim)
-            name = f"{type(strategy).__name__}, R = {strategy.sums}"
+            name = f"{type(strategy).__name__}, R = {strategy.aggregator.layout(nodes).queries}"
             share = count.up / (4 * dim)
             print(
                 f"| {nodes} | {dim} | {name} | {count.messages} | {count.down / 1e3:.1f} kB | "

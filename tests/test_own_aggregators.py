@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -84,11 +85,11 @@ ATTACK = ("--corruption", "omniscient", "--rho", "0.2")
 @pytest.fixture(autouse=True)
 def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     (tmp_path / f"{NAME}.py").write_text(MINE)
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))  # pyright: ignore[reportUnknownMemberType]
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{Path(__file__).parents[1]}")
     importlib.invalidate_caches()
     yield importlib.import_module(NAME)
-    importlib.sys.modules.pop(NAME)  # pyright: ignore[reportAttributeAccessIssue]
+    sys.modules.pop(NAME)
 
 
 def rfa(*arguments: str) -> Any:

@@ -178,10 +178,16 @@ def test_groups_learn_one_radius_from_the_median_of_all() -> None:
     [
         (lambda: SubCohorts(RFA(start="mean")), "give start=current, not mean"),
         (lambda: SubCohorts(RFA(schedule="accelerated")), "give schedule=plain"),
-        (lambda: SubCohorts(Mean()), "not of Mean"),
+        (
+            lambda: SubCohorts(Mean()),  # pyright: ignore[reportArgumentType]
+            "not of Mean",
+        ),
         (lambda: Groups(SubCohorts(RFA()), 3), "splits a cohort itself"),
         (lambda: Groups(Mean(), 0), "whole number from 1"),
-        (lambda: Groups("rfa", 3), "not of 'rfa'"),
+        (
+            lambda: Groups("rfa", 3),  # pyright: ignore[reportArgumentType]
+            "not of 'rfa'",
+        ),
     ],
 )
 def test_compositions_that_make_no_sense_are_refused(make: Any, words: str) -> None:

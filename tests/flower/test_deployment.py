@@ -14,13 +14,10 @@ import pytest
 
 pytest.importorskip("flwr", reason="needs Flower: pip install 'rfa[flower]'")
 
-from rfa.aggregators.summed import rfa
-
-from rfa.aggregators.weiszfeld import one_step
+from rfa.aggregators import RFA, OneStepRFA
 from rfa.flower import Terms, create_identity
 from rfa.numerics.plain_oracle import PlainOracle
-from rfa.secagg import Contribution, UnmaskedOracle, open_round
-from rfa.secagg.oracle import question_place
+from rfa.secagg import Contribution, Moment, Stage, UnmaskedOracle, open_round
 from tests.flower.deployment.deployed import numbers
 from tests.flower.deployment.deployed.numbers import CAP, DIM, NU, Model
 from tests.flower.federation import Federation
@@ -48,27 +45,27 @@ def weight(partition: int) -> float:
     return numbers.examples(partition) / CAP
 
 
-def ring_round(w: Model, t: int, lost: dict[int, int]) -> Model:
+def ring_round(w: Model, t: int, lost: dict[int, Moment]) -> Model:
     """The model after a round of the sum without masks, where some are lost."""
     parts = {i: Contribution(update(w, i, t), weight(i)) for i in range(NODES)}
     opening = open_round(t, Terms(), queries=BUDGET, dim=DIM)
-    ask = UnmaskedOracle(opening, Terms(), parts, lost=lost)
-    step = rfa(ask, DIM, nu=NU, budget=BUDGET, start="current", radius=1.0)
-    return (w + step).astype(np.float32)
+    oracle = UnmaskedOracle(opening, Terms(), parts, lost=lost)
+    result, _ = RFA(nu=NU, budget=BUDGET)([oracle], DIM)
+    return (w + result.point).astype(np.float32)
 
 
-def check_sums(found: Any, t: int, partitions: Iterable[int], steps: int) -> None:
+def check_sums(report: Any, t: int, partitions: Iterable[int], steps: int) -> None:
     """As many sums in a round as there are steps, each over these nodes, and their mean loss."""
     weights = {i: weight(i) for i in partitions}
-    told = [(one["count"], one["weight"]) for one in found["sums"][t - 1]]
+    told = [(total["count"], total["weight"]) for total in report["sums"][t - 1]]
     assert told == [(len(weights), pytest.approx(sum(weights.values())))] * steps
     mean = sum(weights[i] * numbers.loss(i, t) for i in weights) / sum(weights.values())
-    assert found["metrics"][str(t)] == {"loss": pytest.approx(mean)}
+    assert report["metrics"][str(t)] == {"loss": pytest.approx(mean)}
 
 
-def distance(found: Any, wanted: Model) -> float:
+def distance(report: Any, wanted: Model) -> float:
     """How far off a model is, as a share of its length."""
-    return float(np.linalg.norm(np.array(found) - wanted) / np.linalg.norm(wanted))
+    return float(np.linalg.norm(np.array(report) - wanted) / np.linalg.norm(wanted))
 
 
 def diary(federation: Federation, i: int) -> list[dict[str, Any]]:
@@ -110,12 +107,12 @@ def test_a_supernode_is_killed_in_the_middle_of_a_stage(tmp_path: Path) -> None:
         outcome = run.wait(600)
         assert outcome.completed, outcome.text
 
-        found = json.loads(result.read_text())
+        report = json.loads(result.read_text())
         others = [i for i in range(NODES) if i != VICTIM]
-        w = ring_round(numbers.first_model(), 1, {VICTIM: question_place(0)})
-        assert distance(found["w"], ring_round(w, 2, {})) < 1e-6
-        check_sums(found, 1, others, BUDGET)
-        check_sums(found, 2, range(NODES), BUDGET)
+        w = ring_round(numbers.first_model(), 1, {VICTIM: Moment(0, Stage.SUM)})
+        assert distance(report["w"], ring_round(w, 2, {})) < 1e-6
+        check_sums(report, 1, others, BUDGET)
+        check_sums(report, 2, range(NODES), BUDGET)
         for i in others:
             assert [entry["name"] for entry in diary(federation, i)] == STAGES * 2
         names = [entry["name"] for entry in diary(federation, VICTIM)]
@@ -146,11 +143,12 @@ def test_tls_and_authentication(tmp_path: Path) -> None:
         outcome = run.wait(400)
         assert outcome.completed, outcome.text
 
-        found, w = json.loads(result.read_text()), numbers.first_model()
+        report, w = json.loads(result.read_text()), numbers.first_model()
         weights = np.array([weight(i) for i in range(NODES)])
-        ask = PlainOracle(np.array([update(w, i, 1) for i in range(NODES)]), weights)
-        assert distance(found["w"], (w + one_step(ask, DIM, nu=NU)).astype(np.float32)) < 1e-6
-        check_sums(found, 1, range(NODES), 1)
+        oracle = PlainOracle(np.array([update(w, i, 1) for i in range(NODES)]), weights)
+        step, _ = OneStepRFA(nu=NU)([oracle], DIM)
+        assert distance(report["w"], (w + step.point).astype(np.float32)) < 1e-6
+        check_sums(report, 1, range(NODES), 1)
         stages = ["Work", "Open", "Roster", "Question 0", "Survivors 0", "Unmask 0"]
         for i in range(NODES):
             assert [entry["name"] for entry in diary(federation, i)] == stages

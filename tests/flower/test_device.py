@@ -29,13 +29,13 @@ from rfa.flower import (
     Terms,
     create_identity,
     read_identities,
+    records,
 )
-from rfa.flower import records as wire
 from rfa.flower.arrays import difference, moved, size_of
-from rfa.flower.storage import home_of
+from rfa.flower.storage import storage_of
 from rfa.secagg.errors import VaultError
 from tests.flower.grid import LocalGrid
-from tests.flower.toy import DIM, TARGET, app, model, nodes, options
+from tests.flower.toy import DIM, TARGET, app, model, nodes, options, with_nu
 
 
 def kept(path: Path) -> set[str]:
@@ -48,7 +48,7 @@ def kept(path: Path) -> set[str]:
 
 def test_after_a_round_the_update_is_gone_and_the_context_is_empty(tmp_path: Path) -> None:
     grid = LocalGrid(nodes(tmp_path))
-    RFA(budget=2, **options()).start(grid, model(), num_rounds=1)
+    RFA(budget=2, **with_nu()).start(grid, model(), num_rounds=1)
     files = sorted((tmp_path / "flower" / "7").iterdir())
     assert len(files) == 2 * len(grid.apps)
     for path in files:
@@ -63,7 +63,7 @@ def test_after_a_round_that_ends_early_the_update_is_gone(tmp_path: Path) -> Non
         return None if node < 106 and "request" in record else reply
 
     grid = LocalGrid(nodes(tmp_path), spoil)
-    result = RFA(fraction_evaluate=0.0, **options()).start(grid, model(), num_rounds=1)
+    result = RFA(fraction_evaluate=0.0, **with_nu()).start(grid, model(), num_rounds=1)
     assert not result.arrays["w"].numpy().any()
     for path in (tmp_path / "flower" / "7").iterdir():
         assert "contribution" not in kept(path)
@@ -79,11 +79,11 @@ def test_the_word_that_a_round_is_over_ends_no_later_one(tmp_path: Path) -> None
         return None if node < 106 and "request" in record else reply
 
     grid = LocalGrid(nodes(tmp_path), spoil)
-    RFA(fraction_evaluate=0.0, **options()).start(grid, model(), num_rounds=1)
-    letter = wire.Work("train", 200.0, "num-examples").record()
+    RFA(fraction_evaluate=0.0, **with_nu()).start(grid, model(), num_rounds=1)
+    work = records.Work("train", 200.0, "num-examples").record()
     content = RecordDict({"arrays": model(), "config": ConfigRecord({"server-round": 2})})
-    content["rfa"] = letter
-    late = wire.Over("train", numbers[0]).content()
+    content["rfa"] = work
+    late = records.Over("train", numbers[0]).content()
     for each in (content, late):
         grid.send_and_receive([Message(each, dst_node_id=107, message_type="train")])
     assert "contribution" in kept(tmp_path / "flower" / "7" / "107.train")
@@ -110,7 +110,7 @@ def test_an_update_is_in_one_sum_whatever_the_run(tmp_path: Path) -> None:
 
 
 def test_a_model_is_evaluated_in_one_sum(tmp_path: Path) -> None:
-    strategy = RFA(fraction_train=0.0, **options())
+    strategy = RFA(fraction_train=0.0, **with_nu())
     first = strategy.start(LocalGrid(nodes(tmp_path)), model(), num_rounds=2)
     assert list(first.evaluate_metrics_clientapp) == [1]
 
@@ -120,10 +120,10 @@ def test_a_device_that_does_not_trust_the_server_says_how_it_is_weighted(tmp_pat
     wary = RobustMod(Policy(server_model=ServerModel.MALICIOUS), tmp_path, cap=200.0)
     for cap, fine in ((200.0, True), (1e20, False)):
         if fine:
-            wary.check_work(wire.Work("train", cap, "num-examples"))
+            wary.check_work(records.Work("train", cap, "num-examples"))
             continue
-        with pytest.raises(wire.RecordError, match="say the same on both sides"):
-            wary.check_work(wire.Work("train", cap, "num-examples"))
+        with pytest.raises(records.RecordError, match="say the same on both sides"):
+            wary.check_work(records.Work("train", cap, "num-examples"))
 
 
 def test_what_a_failing_app_says_stays_on_the_device(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_what_a_failing_app_says_stays_on_the_device(tmp_path: Path) -> None:
         raise RuntimeError(msg)
 
     grid = LocalGrid(nodes(tmp_path, {103: complain}))
-    result = RFA(fraction_evaluate=0.0, **options()).start(grid, model(), num_rounds=1)
+    result = RFA(fraction_evaluate=0.0, **with_nu()).start(grid, model(), num_rounds=1)
     assert result.arrays["w"].numpy().any()
     (reason,) = [str(reply.error.reason) for _, _, reply in grid.seen if reply.has_error()]
     assert reason == "AppFailedError: the app raised RuntimeError: the log of the node says more"
@@ -160,16 +160,16 @@ def test_only_floats_are_aggregated_and_what_is_unchanged_counts_as_zero() -> No
     step = difference(after, before)
     assert step.tolist() == [1, 1, 1, 1, 2, 0, 0.5]
     assert size_of(before) == 7
-    found = moved(before, step)
-    assert found["batches"].numpy() == 5
-    assert found["mask"].numpy().tolist() == [True, False]
-    assert found["w"].numpy().dtype == np.float16
-    assert found["one"].numpy() == 1.5
-    assert found["bias"].numpy().tolist() == [2.0, -np.inf]
+    result = moved(before, step)
+    assert result["batches"].numpy() == 5
+    assert result["mask"].numpy().tolist() == [True, False]
+    assert result["w"].numpy().dtype == np.float16
+    assert result["one"].numpy() == 1.5
+    assert result["bias"].numpy().tolist() == [2.0, -np.inf]
 
 
 def test_queries_are_the_app_s_own(tmp_path: Path) -> None:
-    client = ClientApp(mods=[RobustMod(home=tmp_path)])
+    client = ClientApp(mods=[RobustMod(folder=tmp_path)])
 
     @client.query()
     def query(message: Message, context: Context) -> Message:
@@ -206,7 +206,7 @@ def test_no_examples_and_infinite_metrics_abstain(tmp_path: Path) -> None:
     apps[101] = app(101, tmp_path, **none)
     apps[102] = app(102, tmp_path, loss=float("inf"))
     grid = LocalGrid(apps)
-    result = RFA(fraction_evaluate=0.0, **options()).start(grid, model(), num_rounds=1)
+    result = RFA(fraction_evaluate=0.0, **with_nu()).start(grid, model(), num_rounds=1)
     assert np.linalg.norm(result.arrays["w"].numpy() - TARGET) < 0.3
     loss = result.train_metrics_clientapp[1]["loss"]
     assert 103 < float(loss) < 108  # type: ignore[arg-type]
@@ -217,13 +217,13 @@ def test_where_all_abstain_the_server_says_so(
 ) -> None:
     logging.getLogger("flwr").propagate = True
     grid = LocalGrid(nodes(tmp_path, loss=float("nan")))
-    RFA(fraction_evaluate=0.0, **options()).start(grid, model(), num_rounds=1)
+    RFA(fraction_evaluate=0.0, **with_nu()).start(grid, model(), num_rounds=1)
     assert "8 did not, the first because device 101 abstains" in caplog.text
 
 
 def test_an_app_without_the_weight_says_so(tmp_path: Path) -> None:
     grid = LocalGrid(nodes(tmp_path))
-    strategy = RFA(weighted_by_key="size", fraction_evaluate=0.0, **options())
+    strategy = RFA(weighted_by_key="size", fraction_evaluate=0.0, **with_nu())
     strategy.start(grid, model(), num_rounds=1)
     assert {str(reply.error.reason) for _, _, reply in grid.seen} == {
         "RecordError: the app's metrics have no number 'size', by which updates are weighted"
@@ -233,9 +233,9 @@ def test_an_app_without_the_weight_says_so(tmp_path: Path) -> None:
 def test_a_device_insists_on_its_policy(tmp_path: Path) -> None:
     strict = Policy(min_nu=1.0)
     apps = {node: app(node, tmp_path, policy=strict) for node in range(101, 109)}
-    result = OneStepRFA(**options(nu=0.5)).start(LocalGrid(apps), model(), num_rounds=1)
+    result = OneStepRFA(**with_nu(nu=0.5)).start(LocalGrid(apps), model(), num_rounds=1)
     assert not result.arrays["w"].numpy().any()
-    result = OneStepRFA(**options(nu=1.5)).start(LocalGrid(apps), model(), num_rounds=1)
+    result = OneStepRFA(**with_nu(nu=1.5)).start(LocalGrid(apps), model(), num_rounds=1)
     assert result.arrays["w"].numpy().any()
 
 
@@ -248,7 +248,7 @@ def test_devices_that_do_not_trust_the_server_sign_their_keys(tmp_path: Path) ->
     known = read_identities(tmp_path / "101" / "identities.json")
     apps = {node: app(node, tmp_path / str(node)) for node in names}
     strategy = OneStepRFA(
-        terms=Terms(server_model=ServerModel.MALICIOUS), identities=known, **options()
+        terms=Terms(server_model=ServerModel.MALICIOUS), identities=known, **with_nu()
     )
     result = strategy.start(LocalGrid(apps), model(), num_rounds=1)
     assert np.linalg.norm(result.arrays["w"].numpy() - TARGET) < 0.5
@@ -256,7 +256,7 @@ def test_devices_that_do_not_trust_the_server_sign_their_keys(tmp_path: Path) ->
     (tmp_path / "103" / "identity").write_text((tmp_path / "other" / "identity").read_text())
     grid = LocalGrid(apps)
     OneStepRFA(
-        terms=Terms(server_model=ServerModel.MALICIOUS), identities=other, **options()
+        terms=Terms(server_model=ServerModel.MALICIOUS), identities=other, **with_nu()
     ).start(grid, model(), num_rounds=1)
     reasons = {str(reply.error.reason) for _, _, reply in grid.seen if reply.has_error()}
     assert any("sign" in reason for reason in reasons)
@@ -279,7 +279,7 @@ def test_where_home_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         context = Context(
             run_id=1, node_id=2, node_config=config, state=RecordDict(), run_config={}
         )
-        return home_of(context, given).root
+        return storage_of(context, given).root
 
     monkeypatch.delenv("RFA_HOME", raising=False)
     assert at({}) == Path.home() / ".rfa"
@@ -297,7 +297,7 @@ def test_what_a_run_left_long_ago_is_removed(tmp_path: Path) -> None:
         path.touch()
     long_ago = time.time() - 2 * 24 * 3600
     os.utime(old, (long_ago, long_ago))
-    RFA(fraction_evaluate=0.0, **options()).start(LocalGrid(nodes(tmp_path)), model(), 1)
+    RFA(fraction_evaluate=0.0, **with_nu()).start(LocalGrid(nodes(tmp_path)), model(), 1)
     assert not old.exists()
     assert new.exists()
 
@@ -307,7 +307,7 @@ def test_personal_parameters_of_another_model_are_refused(tmp_path: Path) -> Non
     path.parent.mkdir(parents=True)
     np.zeros(DIM + 1, np.float32).tofile(path)
     grid = LocalGrid(nodes(tmp_path))
-    RFA(personal="mine", fraction_evaluate=0.0, **options()).start(grid, model(), 1)
+    RFA(personal="mine", fraction_evaluate=0.0, **with_nu()).start(grid, model(), 1)
     reasons = {node: reply.error.reason for node, _, reply in grid.seen if reply.has_error()}
     assert list(reasons) == [104]
     assert "give the strategy another personal name" in str(reasons[104])

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
+import dataclasses
 import logging
 import math
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +16,10 @@ pytest.importorskip("flwr", reason="needs Flower: pip install 'rfa[flower]'")
 
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp.strategy import Result
-from rfa.aggregators.summed import rfa, secure_mean, sub_cohorts
 
-from rfa.aggregators.accelerated import accelerated
-from rfa.aggregators.adaptive_radius import Radius
-from rfa.flower import RFA, OneStepRFA, SecureFedAvg, ServerModel, Terms
+from rfa import aggregators
+from rfa.aggregators import AdaptiveRadius, Groups, Mean, SubCohorts, SumAggregator
+from rfa.flower import RFA, OneStepRFA, SecureFedAvg, SecureStrategy
 from rfa.flower.checkpoint import load_checkpoint
 from rfa.flower.oracles import split
 from rfa.median import geometric_median
@@ -29,7 +27,7 @@ from rfa.numerics.plain_oracle import PlainOracle
 from rfa.secagg.fixed_point import Encoding
 from rfa.secagg.messages.round import MaskedInput, SumRequest, decode
 from tests.flower.grid import LocalGrid, Spoil
-from tests.flower.toy import DIM, TARGET, app, model, options, step_of
+from tests.flower.toy import DIM, TARGET, app, model, options, step_of, with_nu
 
 NAMES = list(range(101, 113))
 FEW = NAMES[:4]
@@ -49,7 +47,13 @@ def oracle(names: Sequence[int]) -> PlainOracle:
     return PlainOracle(updates, np.array([(10.0 + node) / 200 for node in names]))
 
 
-def once(strategy: RFA, grid: LocalGrid) -> Result:
+def point_of(aggregator: SumAggregator[Any], *parts: Sequence[int]) -> Any:
+    """What an aggregator makes of round 1, without Flower and without masks."""
+    result, _ = aggregator([oracle(names) for names in parts], DIM)
+    return result.point
+
+
+def once(strategy: SecureStrategy, grid: LocalGrid) -> Result:
     return strategy.start(grid, model(), num_rounds=1)
 
 
@@ -58,7 +62,7 @@ def w_of(result: Result) -> Any:
 
 
 def three(**more: Any) -> dict[str, Any]:
-    return options(fraction_evaluate=0.0, **more)
+    return with_nu(fraction_evaluate=0.0, **more)
 
 
 @pytest.fixture
@@ -74,8 +78,8 @@ def bytes_in(message: Message, name: str) -> bytes:
     """A request of the secure sum, or a reply; nothing if the message is about something else."""
     if not message.has_content():
         return b""
-    found: Any = message.content.config_records.get("rfa") or {}
-    return found.get(name, b"")
+    record: Any = message.content.config_records.get("rfa") or {}
+    return record.get(name, b"")
 
 
 def losing(*lost: int) -> Spoil:
@@ -108,7 +112,7 @@ def lying(liar: int, cohort: int) -> Spoil:
 
 def test_the_radius_is_learned_and_a_restart_goes_on_with_it(tmp_path: Path) -> None:
     """One step asks at zero, so that half of the length of the updates is the aim."""
-    radius, rounds = Radius(), 12
+    radius, rounds = AdaptiveRadius(), 12
     for t in range(1, rounds + 1):
         lengths = np.array([np.linalg.norm(step_of(node, t)) for node in FEW])
         radius = radius.after(float((lengths <= 2 * radius.nu).mean()))
@@ -116,38 +120,31 @@ def test_the_radius_is_learned_and_a_restart_goes_on_with_it(tmp_path: Path) -> 
     for done in (5, rounds):
         strategy = OneStepRFA(checkpoint=file, **three(nu=None))
         strategy.start(grid_of(tmp_path, names=FEW), model(), num_rounds=done)
-        assert load_checkpoint(file, model()).radius == strategy.learned
-        assert (strategy.learned == radius) == (done == rounds)
+        learned = load_checkpoint(file, model(), strategy.aggregator).aggregator
+        assert (learned == radius) == (done == rounds)
     assert abs(math.log(2 * radius.nu / np.linalg.norm(TARGET))) < 0.3
 
 
-def test_a_checkpoint_from_before_there_was_a_radius_is_read(tmp_path: Path) -> None:
-    file = tmp_path / "server.npz"
-    once(OneStepRFA(checkpoint=file, **three(nu=None)), grid_of(tmp_path, names=FEW))
-    with np.load(file) as found:
-        arrays = {name: found[name] for name in found.files if name != "about"}
-        about = json.loads(str(found["about"]))
-    assert about.pop("radius") != {}
-    np.savez(file, about=np.array(json.dumps(about)), **arrays)
-    state = load_checkpoint(file, model())
-    assert (state.round, state.radius) == (1, Radius())
-
-
 def test_nothing_is_learned_where_there_is_no_radius(tmp_path: Path) -> None:
-    for strategy in (SecureFedAvg(**three(nu=None)), OneStepRFA(**three(nu=0.5))):
-        once(strategy, grid_of(tmp_path / type(strategy).__name__, names=FEW))
-        assert strategy.learned == Radius()
+    for kind, given in ((SecureFedAvg, options()), (OneStepRFA, three(nu=0.5))):
+        file = tmp_path / kind.__name__ / "server.npz"
+        strategy = kind(checkpoint=file, **given)
+        once(strategy, grid_of(tmp_path / kind.__name__, names=FEW))
+        state = load_checkpoint(file, model(), strategy.aggregator)
+        assert (state.round, state.aggregator) == (1, None)
+        with np.load(file) as arrays:
+            assert not [name for name in arrays.files if name.startswith("aggregator.")]
 
 
 @pytest.mark.parametrize("budget", [2, 4])
 def test_accelerated_steps_are_those_of_the_algorithm(tmp_path: Path, budget: int) -> None:
     """With two sums they are plain steps."""
     strategy = RFA(schedule="accelerated", budget=budget, **three(nu=0.02))
-    found = w_of(once(strategy, grid_of(tmp_path, names=FEW)))
-    how: dict[str, Any] = {"nu": 0.02, "budget": budget, "start": "current", "radius": 1.0}
-    wanted = rfa(oracle(FEW), DIM, steps=accelerated, **how)
-    assert np.linalg.norm(found - wanted) < 1e-4
-    assert (np.linalg.norm(found - rfa(oracle(FEW), DIM, **how)) < 1e-4) == (budget == 2)
+    w = w_of(once(strategy, grid_of(tmp_path, names=FEW)))
+    plain = aggregators.RFA(nu=0.02, budget=budget)
+    wanted = point_of(dataclasses.replace(plain, schedule="accelerated"), FEW)
+    assert np.linalg.norm(w - wanted) < 1e-4
+    assert (np.linalg.norm(w - point_of(plain, FEW)) < 1e-4) == (budget == 2)
 
 
 def test_parts_are_random_and_of_about_the_same_size() -> None:
@@ -161,9 +158,9 @@ def test_parts_are_random_and_of_about_the_same_size() -> None:
 @pytest.mark.usefixtures("split_as_said")
 def test_in_sub_cohorts_every_node_answers_one_question(tmp_path: Path) -> None:
     grid = grid_of(tmp_path)
-    found = once(RFA(schedule="sub-cohorts", **three()), grid)
-    wanted = sub_cohorts([oracle(part) for part in PARTS], np.zeros(DIM), nu=0.5)
-    assert np.linalg.norm(w_of(found) - wanted) < 1e-5
+    result = once(RFA(schedule="sub-cohorts", **three()), grid)
+    wanted = point_of(SubCohorts(aggregators.RFA(nu=0.5)), *PARTS)
+    assert np.linalg.norm(w_of(result) - wanted) < 1e-5
     asked = [(node, bytes_in(request, "request")) for node, request, _ in grid.seen]
     questions = [node for node, ask in asked if ask and isinstance(decode(ask), SumRequest)]
     assert sorted(questions) == NAMES
@@ -173,44 +170,45 @@ def test_in_sub_cohorts_every_node_answers_one_question(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("split_as_said")
 def test_a_part_that_fails_is_left_out_and_told(tmp_path: Path) -> None:
     grid = grid_of(tmp_path, losing(PARTS[1][2]))
-    found = once(RFA(schedule="sub-cohorts", **three()), grid)
-    left = [oracle(part) for part in (PARTS[0], PARTS[2])]
-    wanted = sub_cohorts(left, np.zeros(DIM), nu=0.5)
-    assert np.linalg.norm(w_of(found) - wanted) < 1e-5
+    result = once(RFA(schedule="sub-cohorts", **three()), grid)
+    wanted = point_of(SubCohorts(aggregators.RFA(nu=0.5, budget=2)), PARTS[0], PARTS[2])
+    assert np.linalg.norm(w_of(result) - wanted) < 1e-5
     told = [node for node, request, _ in grid.seen if "over" in request.content["rfa"]]
     assert sorted(told) == PARTS[1]
 
 
 @pytest.mark.usefixtures("split_as_said")
 @pytest.mark.parametrize(
-    ("strategy", "aggregate"),
+    ("strategy", "inner"),
     [
-        (RFA, partial(rfa, dim=DIM, nu=0.5, budget=3, start="current", radius=1.0)),
-        (SecureFedAvg, partial(secure_mean, dim=DIM, radius=100.0)),
+        (RFA(groups=3, **three()), aggregators.RFA(nu=0.5)),
+        (SecureFedAvg(groups=3, fraction_evaluate=0.0, **options()), Mean()),
+        (SecureStrategy("bucketing:groups=3", fraction_evaluate=0.0, **options()), Mean()),
     ],
 )
 def test_the_result_of_groups_is_the_median_of_theirs(
-    tmp_path: Path, strategy: type[RFA], aggregate: Callable[[PlainOracle], Any]
+    tmp_path: Path, strategy: SecureStrategy, inner: SumAggregator[Any]
 ) -> None:
-    found = once(strategy(groups=3, **three()), grid_of(tmp_path))
-    points = np.stack([aggregate(oracle(part)) for part in PARTS])
-    assert np.linalg.norm(w_of(found) - geometric_median(points).point) < 1e-5
+    result = once(strategy, grid_of(tmp_path))
+    points = np.stack([point_of(inner, part) for part in PARTS])
+    assert np.linalg.norm(w_of(result) - geometric_median(points).point) < 1e-5
+    assert np.linalg.norm(w_of(result) - point_of(Groups(inner, 3), *PARTS)) < 1e-5
 
 
 @pytest.mark.usefixtures("split_as_said")
 def test_groups_need_a_majority_of_them(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     logging.getLogger("flwr").propagate = True
     strategy = OneStepRFA(groups=3, **three())
-    found = once(strategy, grid_of(tmp_path / "a", losing(PARTS[0][0])))
-    assert np.linalg.norm(w_of(found) - TARGET) < 0.5
-    found = once(strategy, grid_of(tmp_path / "b", losing(PARTS[0][0], PARTS[1][3])))
-    assert not w_of(found).any()
+    result = once(strategy, grid_of(tmp_path / "a", losing(PARTS[0][0])))
+    assert np.linalg.norm(w_of(result) - TARGET) < 0.5
+    result = once(strategy, grid_of(tmp_path / "b", losing(PARTS[0][0], PARTS[1][3])))
+    assert not w_of(result).any()
     assert "round 1 is skipped, and the model is kept: only 1 of 3 groups" in caplog.text
 
 
 @pytest.mark.parametrize("strategy", [RFA, OneStepRFA])
 def test_a_node_that_lies_inside_the_ring_spoils_its_group_alone(
-    tmp_path: Path, strategy: type[RFA]
+    tmp_path: Path, strategy: type[RFA | OneStepRFA]
 ) -> None:
     alone = once(strategy(**three()), grid_of(tmp_path / "a", lying(104, cohort=12)))
     assert np.linalg.norm(w_of(alone) - TARGET) > np.linalg.norm(TARGET)
@@ -224,43 +222,9 @@ def test_metrics_are_those_over_all_parts(tmp_path: Path) -> None:
         {"budget": 1, "groups": 3},
         {"budget": 3, "schedule": "sub-cohorts"},
     ]
-    found = [
+    told = [
         once(RFA(**three(**way)), grid_of(tmp_path / str(i))).train_metrics_clientapp[1]
         for i, way in enumerate(ways)
     ]
-    for other in found[1:]:
-        assert other["loss"] == pytest.approx(found[0]["loss"], rel=1e-9)
-
-
-LYING = Terms(server_model=ServerModel.MALICIOUS)
-
-
-@pytest.mark.parametrize(
-    ("strategy", "wrong", "what"),
-    [
-        (RFA, {"schedule": "newton"}, "schedule must be one of plain, accelerated, sub-cohorts"),
-        (RFA, {"schedule": "sub-cohorts", "start": "mean"}, "give start=current, not mean"),
-        (RFA, {"schedule": "sub-cohorts", "groups": 3}, "not both: give groups=1"),
-        (RFA, {"schedule": "sub-cohorts", "budget": 0}, "budget must be a whole number"),
-        (RFA, {"groups": 0}, "groups must be a whole number"),
-        (RFA, {"groups": None}, "groups must be a whole number"),
-        (RFA, {"groups": 3, "min_train_nodes": 11}, "3 secure sums at once .* needs 12 nodes"),
-        (RFA, {"groups": 3, "min_available_nodes": 8}, "min_available_nodes=8: .* needs 12"),
-        (RFA, {"groups": 3, "terms": LYING}, "OneStepRFA, or schedule=sub-cohorts"),
-        (OneStepRFA, {"schedule": "sub-cohorts"}, "is for RFA, not for OneStepRFA"),
-        (SecureFedAvg, {"schedule": "accelerated"}, "is for RFA, not for SecureFedAvg"),
-    ],
-)
-def test_options_without_a_meaning_are_refused(
-    strategy: type[RFA], wrong: dict[str, Any], what: str
-) -> None:
-    with pytest.raises(ValueError, match=what):
-        strategy(**wrong)
-
-
-def test_nodes_that_trust_nobody_answer_sub_cohorts_and_groups_of_one_step() -> None:
-    given: dict[str, Any] = {"terms": LYING, "identities": {}}
-    least = LYING.smallest()
-    assert RFA(schedule="sub-cohorts", budget=4, **given).min_train_nodes == 4 * least
-    assert OneStepRFA(groups=5, **given).min_available_nodes == 5 * least
-    assert OneStepRFA(groups=5, **given).min_evaluate_nodes == least
+    for other in told[1:]:
+        assert other["loss"] == pytest.approx(told[0]["loss"], rel=1e-9)

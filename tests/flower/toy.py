@@ -65,4 +65,9 @@ def model() -> ArrayRecord:
 
 def options(**more: Any) -> dict[str, Any]:
     """Options of a strategy for these nodes."""
-    return {"example_cap": 200.0, "stage_timeout": 0.4, "node_timeout": 0.1, "nu": 0.5, **more}
+    return {"example_cap": 200.0, "stage_timeout": 0.4, "node_timeout": 0.1, **more}
+
+
+def with_nu(**more: Any) -> dict[str, Any]:
+    """The same for a strategy that has a smoothing radius."""
+    return {"nu": 0.5, **options(**more)}

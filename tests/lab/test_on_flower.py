@@ -22,7 +22,8 @@ from rfa.lab.simulation.rounds import evaluate, play_round
 from tests.flower.grid import LocalGrid
 from tests.lab.simulation.lab import InProcess, play, tiny_devices
 
-ROUNDS = 2
+ROUNDS = 6
+"""A radius that is not sent to the nodes shows from the fourth round on."""
 
 
 def flower_grid(devices: Any, home: Path, nodes: int = 5, **config: Any) -> LocalGrid:
@@ -49,41 +50,111 @@ def on_flower(home: Path, **values: Any) -> tuple[Any, list[Any], Any]:
     return state, facts, engine
 
 
-SECURE = {"secure": "on", "nu": 0.1, "start": "current"}
+SECURE = {"secure": "on", "nu": 0.1}
+KNOWING = {"corruption": "anti-median", "rho": 0.2}
+"""An attack that tries what it sends on the defense, which it knows with all that it learned."""
+TWELVE = {"devices_per_round": 12}
+
+CASES: dict[str, dict[str, Any]] = {
+    "rfa": SECURE,
+    "mean start": {**SECURE, "start": "mean", "corruption": "omniscient", "rho": 0.2},
+    "malicious server": {
+        "aggregator": "rfa-one-step",
+        "server_model": "malicious",
+        "corruption": "nan",
+        "rho": 0.2,
+        **SECURE,
+    },
+    "adam": {"aggregator": "fedavg", "secure": "on", "server_optimizer": "adam"},
+    "gaussian": {"aggregator": "fedavg", "corruption": "gaussian", "rho": 0.2},
+    "clear": {"aggregator": "multi-krum", "corruption": "data", "rho": 0.2},
+    "personal": {"personalize": True, "corruption": "omniscient", "rho": 0.2},
+    "personal backdoor": {
+        "aggregator": "fedavg",
+        "personalize": True,
+        "corruption": "backdoor",
+        "rho": 0.2,
+    },
+    "learned": {"secure": "on"},
+    "bucketing": {"aggregator": "bucketing", "secure": "on", **TWELVE, **KNOWING},
+    "clear, knowing": {"aggregator": "trimmed-mean", "attackers": "random", **KNOWING},
+}
+STATEFUL: dict[str, dict[str, Any]] = {
+    "secure": {"secure": "on", **KNOWING},
+    "plain": KNOWING,
+    "alie": {"secure": "on", "attackers": "random", "corruption": "alie-optimized", "rho": 0.3},
+    "alie, plain": {"attackers": "random", "corruption": "alie-optimized", "rho": 0.3},
+    "random attackers": {"secure": "on", "attackers": "random", **KNOWING},
+    "random attackers, plain": {"attackers": "random", **KNOWING},
+    "one step": {"aggregator": "rfa-one-step", "secure": "on", **KNOWING},
+    "groups": {"secure": "on", "groups": 3, **TWELVE, **KNOWING},
+    "sub-cohorts": {"secure": "on", "schedule": "sub-cohorts", **TWELVE, **KNOWING},
+    "accelerated": {"secure": "on", "schedule": "accelerated", "budget": 4, **KNOWING},
+    "centered-clipping": {"aggregator": "centered-clipping", "secure": "on", **KNOWING},
+    "adaptive-clipping": {"aggregator": "adaptive-clipping", "secure": "on", **KNOWING},
+    "personal": {"secure": "on", "personalize": True, **KNOWING},
+    "drop-outs": {"secure": "on", "dropout_rate": 0.1, "devices_per_round": 10, **KNOWING},
+    "max_share": {"secure": "on", "max_share": 0.5, **KNOWING},
+}
+"""Runs in which attackers know what the aggregator has learned so far."""
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"aggregator": "rfa", **SECURE},
-        {"aggregator": "rfa", **SECURE, "start": "mean", "corruption": "omniscient", "rho": 0.2},
-        {
-            "aggregator": "rfa-one-step",
-            **SECURE,
-            "server_model": "malicious",
-            "corruption": "nan",
-            "rho": 0.2,
-        },
-        {"aggregator": "rfa-one-step", **SECURE, "dropout_rate": 0.15, "max_share": 0.5},
-        {"aggregator": "fedavg", "secure": "on", "server_optimizer": "adam"},
-        {"aggregator": "fedavg", "corruption": "gaussian", "rho": 0.2},
-        {"aggregator": "multi-krum", "corruption": "data", "rho": 0.2},
-        {"aggregator": "rfa", "personalize": True, "corruption": "omniscient", "rho": 0.2},
-        {"aggregator": "rfa", "corruption": "anti-median", "rho": 0.2, "attackers": "random"},
-        {"aggregator": "fedavg", "personalize": True, "corruption": "backdoor", "rho": 0.2},
-    ],
-)
-def test_a_run_is_that_of_the_lab(tmp_path: Path, values: dict[str, Any]) -> None:
+def check_same(values: dict[str, Any], home: Path) -> None:
+    """A run on Flower and the same in the lab: to the bit."""
     values = {"devices_per_round": 8, **values}
-    state, facts, engine = on_flower(tmp_path, **values)
+    state, facts, engine = on_flower(home, **values)
     wanted, told, local = play(tiny_devices(**values), ROUNDS)
     assert np.array_equal(state.model, wanted.model)
-    assert (state.calls, state.dropped) == (wanted.calls, wanted.dropped)
-    assert [fact.devices for fact in facts] == [fact.devices for fact in told]
-    assert [fact.lost for fact in facts] == [fact.lost for fact in told]
+    assert (state.calls, state.dropped, state.rejected, state.stopped) == (
+        wanted.calls,
+        wanted.dropped,
+        wanted.rejected,
+        wanted.stopped,
+    )
+    assert state.aggregator == wanted.aggregator
+    for name in ("devices", "corrupted", "dropped", "lost", "norm", "stopped"):
+        assert [getattr(fact, name) for fact in facts] == [getattr(fact, name) for fact in told]
     here, there = evaluate(state, engine), evaluate(wanted, local)
     assert here.train_loss == pytest.approx(there.train_loss, rel=1e-4)
     assert here.backdoor == there.backdoor
+
+
+@pytest.mark.parametrize("values", CASES.values(), ids=CASES)
+def test_a_run_is_that_of_the_lab(tmp_path: Path, values: dict[str, Any]) -> None:
+    check_same(values, tmp_path)
+
+
+@pytest.mark.parametrize("values", STATEFUL.values(), ids=STATEFUL)
+def test_attackers_know_what_the_aggregator_has_learned(
+    tmp_path: Path, values: dict[str, Any]
+) -> None:
+    check_same(values, tmp_path)
+
+
+@pytest.mark.parametrize("case", ["plain", "alie, plain"])
+def test_attackers_that_do_not_know_it_do_something_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    """So the test above would see if nodes were not told."""
+
+    def forget(data: bytes, settings: Any) -> None:
+        return None
+
+    monkeypatch.setattr(client.lab_records, "unpack", forget)
+    values = {"devices_per_round": 8, **STATEFUL[case]}
+    state, _, _ = on_flower(tmp_path, **values)
+    wanted, _, _ = play(tiny_devices(**values), ROUNDS)
+    assert not np.array_equal(state.model, wanted.model)
+
+
+def test_a_corrupted_device_may_send_the_same_again(tmp_path: Path) -> None:
+    """A device of a federation refuses a second sum about an update; one of the lab does not."""
+    values = {"secure": "on", "corruption": "zero-update", "rho": 0.2}
+    check_same({**SECURE, **values}, tmp_path)
+    rounds = {path.suffix for path in tmp_path.glob("flower/7/*.train.*")}
+    assert len(rounds) > 1
+    for device in {path.name.split(".")[0] for path in tmp_path.glob("flower/7/*")}:
+        assert len(list(tmp_path.glob(f"flower/7/{device}.*"))) == 1
 
 
 def test_personal_parameters_of_a_round_that_is_done_again_are_those_before(tmp_path: Path) -> None:

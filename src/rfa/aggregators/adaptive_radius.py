@@ -20,6 +20,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from rfa._checks import check_number
 from rfa.aggregators.base import MIN_NU, SumAggregator, nearness
@@ -87,10 +88,12 @@ class AdaptiveRadius:
 class RadiusAggregator(SumAggregator[AdaptiveRadius | None]):
     """A private aggregator with one radius, which is fixed, or learned from the sums."""
 
+    radius_name: ClassVar[str] = "nu"
+
     def __post_init__(self) -> None:
         """Check a fixed radius."""
         if self.fixed_radius is not None:
-            check_radius("the radius", self.fixed_radius)
+            check_radius(self.radius_name, self.fixed_radius)
 
     @property
     @abstractmethod

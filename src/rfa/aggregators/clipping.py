@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 import numpy as np
 
@@ -44,6 +44,8 @@ class CenteredClipping(RadiusAggregator):
             learned from the sums.
         budget: sums that a round may take; each is a step.
     """
+
+    radius_name: ClassVar[str] = "clip_norm"
 
     clip_norm: float | None = None
     budget: int = 3

@@ -14,9 +14,11 @@ if importlib.util.find_spec("flwr") is None:
     _MSG = "rfa.flower needs Flower: pip install 'rfa[flower]'"
     raise ImportError(_MSG)
 
+from rfa.flower.constructors import RFA, OneStepRFA, SecureFedAvg
 from rfa.flower.mod import RobustMod, robust_mod
+from rfa.flower.options import SecureOptions, StrategyOptions
 from rfa.flower.storage import create_identity, read_identities
-from rfa.flower.strategy import RFA, OneStepRFA, SecureFedAvg
+from rfa.flower.strategy import SecureStrategy
 from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.security.policy import Policy
 from rfa.secagg.security.terms import Terms
@@ -27,7 +29,10 @@ __all__ = [
     "Policy",
     "RobustMod",
     "SecureFedAvg",
+    "SecureOptions",
+    "SecureStrategy",
     "ServerModel",
+    "StrategyOptions",
     "Terms",
     "create_identity",
     "read_identities",

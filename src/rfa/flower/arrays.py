@@ -48,17 +48,17 @@ def difference(after: ArrayRecord, before: ArrayRecord) -> Floats32:
 @np.errstate(over="ignore", invalid="ignore")  # what is not finite is found out later
 def moved(arrays: ArrayRecord, step: Vector | Floats32) -> ArrayRecord:
     """The arrays after a step of the flat vector, each in its own shape and type."""
-    found: dict[str, Array] = {}
+    after: dict[str, Array] = {}
     start = 0
     for name, array in arrays.items():
         if not _is_float(array):
-            found[name] = array
+            after[name] = array
             continue
         old = array.numpy()
         new = old + np.asarray(step[start : start + old.size], np.float64).reshape(old.shape)
         start += old.size
-        found[name] = Array(np.asarray(new).astype(old.dtype))
-    return ArrayRecord(found)
+        after[name] = Array(np.asarray(new).astype(old.dtype))
+    return ArrayRecord(after)
 
 
 @np.errstate(over="ignore", invalid="ignore")

@@ -18,7 +18,7 @@ Values = Mapping[str, "int | float | Sequence[int] | Sequence[float]"]
 
 
 @dataclass(frozen=True)
-class Layout:
+class MetricLayout:
     """Which metrics there are: the same on all nodes of a sum.
 
     Attributes:
@@ -36,12 +36,12 @@ class Layout:
 
     def means(self, totals: Sequence[float], weight: float) -> MetricRecord:
         """The weighted means, by name, from sums of weighted values."""
-        found = MetricRecord()
+        means = MetricRecord()
         values = iter(totals)
         for name, size in zip(self.names, self.sizes, strict=True):
             numbers = [next(values) / weight for _ in range(max(1, size))]
-            found[name] = numbers if size else numbers[0]
-        return found
+            means[name] = numbers if size else numbers[0]
+        return means
 
 
 def metrics_of(message: Message) -> dict[str, int | float | list[int] | list[float]]:
@@ -50,7 +50,7 @@ def metrics_of(message: Message) -> dict[str, int | float | list[int] | list[flo
     return {str(name): value for record in records for name, value in record.items()}
 
 
-def flatten(values: Values) -> tuple[Layout, list[float]]:
+def flatten(values: Values) -> tuple[MetricLayout, list[float]]:
     """Metrics as a row of numbers, and what they are; empty lists are left out."""
     names: list[str] = []
     sizes: list[int] = []
@@ -61,4 +61,4 @@ def flatten(values: Values) -> tuple[Layout, list[float]]:
             names.append(name)
             sizes.append(0 if isinstance(value, int | float) else len(numbers))
             row.extend(float(number) for number in numbers)
-    return Layout(tuple(names), tuple(sizes)), row
+    return MetricLayout(tuple(names), tuple(sizes)), row

@@ -20,11 +20,11 @@ import numpy as np
 from flwr.app import ArrayRecord, Context, Message, RecordDict
 
 from rfa._types import Floats32
-from rfa.flower import records as wire
+from rfa.flower import records
 from rfa.flower.arrays import ArraysError, difference, moved, size_of
 from rfa.flower.errors import FlowerError
 from rfa.flower.metrics import flatten, metrics_of
-from rfa.flower.storage import Home, home_of, read_personal, write_personal
+from rfa.flower.storage import DeviceStorage, read_personal, storage_of, write_personal
 from rfa.secagg.device.profile import Profile
 from rfa.secagg.device.vault import DurableDevice
 from rfa.secagg.errors import NotFiniteError, SecAggError
@@ -49,7 +49,7 @@ class RobustMod:
 
     Attributes:
         policy: what the device insists on, whatever the server says.
-        home: the folder of the device's files; by default what the node config `rfa-home` or the
+        folder: the folder of the device's files; by default what the node config `rfa-home` or the
             environment's RFA_HOME says, else ~/.rfa.
         weight: the metric that counts examples, where the server is not trusted to name it.
         cap: the most examples that count, where the server is not trusted to say it: one that
@@ -57,55 +57,59 @@ class RobustMod:
     """
 
     policy: Policy = field(default_factory=Policy)
-    home: Path | None = None
+    folder: Path | None = None
     weight: str = "num-examples"
     cap: float = 1000.0
 
     def __call__(self, message: Message, context: Context, call_next: Next) -> Message:
         """Answer a message of the strategy."""
-        home = self.place(message, context)
+        storage = self.storage(message, context)
         try:
-            match wire.read_order(message):
-                case wire.Work() as work:
-                    home.tidy()
-                    return self._work(work, message, home, lambda it: call_next(it, context))
-                case wire.Stage(task, request):
-                    with self.vault(task, message, home) as vault:
-                        return wire.reply(message, vault.receive(request))
-                case wire.Over(task, number):
-                    with self.vault(task, message, home) as vault:
+            match records.read_order(message):
+                case records.Work() as work:
+                    storage.tidy()
+                    return self._work(work, message, storage, lambda it: call_next(it, context))
+                case records.Stage(task, request):
+                    with self.vault(task, message, storage) as vault:
+                        return records.reply(message, vault.receive(request))
+                case records.Over(task, number):
+                    with self.vault(task, message, storage) as vault:
                         vault.end(number)
-                    return wire.reply(message, b"")
+                    return records.reply(message, b"")
                 case None:
                     return self._pass_on(message, context, call_next)
-        except (SecAggError, ArraysError, AppFailedError, wire.RecordError, OSError) as error:
+        except (SecAggError, ArraysError, AppFailedError, records.RecordError, OSError) as error:
             LOG.warning("this device does not do what it is asked: %s", error)
-            why = str(error).replace(str(home.root), "its folder")
-            return wire.refuse(message, f"{type(error).__name__}: {why}")
+            why = str(error).replace(str(storage.root), "its folder")
+            return records.refuse(message, f"{type(error).__name__}: {why}")
 
-    def place(self, message: Message, context: Context) -> Home:  # noqa: ARG002 others need it
+    def storage(self, message: Message, context: Context) -> DeviceStorage:  # noqa: ARG002 others need it
         """Where the device's files are that a message is for."""
-        return home_of(context, self.home)
+        return storage_of(context, self.folder)
 
-    def vault(self, task: str, message: Message, home: Home) -> DurableDevice:  # noqa: ARG002
+    def vault(self, task: str, message: Message, storage: DeviceStorage) -> DurableDevice:  # noqa: ARG002
         """The device that a message is for, in the secure sum over a task."""
-        profile = Profile(home.node, self.policy, home.identity())
-        return DurableDevice(home.vault(task), profile, spent=home.spent(task))
+        profile = Profile(storage.node, self.policy, storage.identity())
+        return DurableDevice(storage.vault(task), profile, spent=storage.spent(task))
 
     def _pass_on(self, message: Message, context: Context, call_next: Next) -> Message:
         """Let the app answer what is not about its update or metrics."""
-        if message.metadata.message_type.partition(".")[0] in wire.TASKS:
+        if message.metadata.message_type.partition(".")[0] in records.TASKS:
             msg = "this device gives nothing in the clear: use a strategy of rfa.flower"
-            raise wire.RecordError(msg)
+            raise records.RecordError(msg)
         return call_next(message, context)
 
     def _work(
-        self, work: wire.Work, message: Message, home: Home, app: Callable[[Message], Message]
+        self,
+        work: records.Work,
+        message: Message,
+        storage: DeviceStorage,
+        app: Callable[[Message], Message],
     ) -> Message:
         """Let the app train or evaluate, and keep what it returns for the sums to come."""
         self.check_work(work)
-        personal = home.personal(work.personal) if work.personal else None
-        if work.task == wire.TRAIN:
+        personal = storage.personal(work.personal) if work.personal else None
+        if work.task == records.TRAIN:
             answer, update = _train(message, app, personal)
         else:
             answer, update = _evaluate(message, app, personal)
@@ -113,16 +117,16 @@ class RobustMod:
         examples = values.pop(work.weight, None)
         if isinstance(examples, list) or examples is None:
             msg = f"the app's metrics have no number {work.weight!r}, by which updates are weighted"
-            raise wire.RecordError(msg)
+            raise records.RecordError(msg)
         layout, row = flatten(values)
         weight = min(examples, work.cap) / work.cap if math.isfinite(examples) else 0.0
         if examples > work.cap:
             LOG.info("%s examples count as %g: the strategy's example_cap", examples, work.cap)
-        with self.vault(work.task, message, home) as vault:
+        with self.vault(work.task, message, storage) as vault:
             vault.bring(_contribution(update, weight, row))
-        return wire.ready(message, wire.Ready(layout, len(update)))
+        return records.ready(message, records.Ready(layout, len(update)))
 
-    def check_work(self, work: wire.Work) -> None:
+    def check_work(self, work: records.Work) -> None:
         """Where the server is not trusted, how updates are weighted is the device's to say."""
         malicious = self.policy.server_model == ServerModel.MALICIOUS
         if malicious and (work.weight, work.cap) != (self.weight, self.cap):
@@ -130,7 +134,7 @@ class RobustMod:
                 f"updates are to be weighted by {work.weight!r} up to {work.cap:g}, and this "
                 f"device weighs by {self.weight!r} up to {self.cap:g}: say the same on both sides"
             )
-            raise wire.RecordError(msg)
+            raise records.RecordError(msg)
 
 
 robust_mod = RobustMod()
@@ -177,8 +181,8 @@ def _evaluate(
 def _digest(message: Message) -> Floats32:
     """Numbers that stand for a model, so that a device is in one sum about each."""
     digest = hashlib.sha256()
-    for records in message.content.array_records.values():
-        for name, array in records.items():
+    for arrays in message.content.array_records.values():
+        for name, array in arrays.items():
             digest.update(name.encode() + array.data)
     return (np.frombuffer(digest.digest(), np.uint32) >> 8).astype(np.float32)
 
@@ -190,7 +194,7 @@ def _call(app: Callable[[Message], Message], message: Message) -> Message:
         AppFailedError: if it fails; what it says may be private, and is logged here only.
     """
     bare = copy.copy(message)
-    bare.content = RecordDict({k: v for k, v in message.content.items() if k != wire.KEY})
+    bare.content = RecordDict({k: v for k, v in message.content.items() if k != records.KEY})
     try:
         answer: Any = app(bare)
     except Exception as error:
@@ -213,8 +217,8 @@ def _with(message: Message, arrays: ArrayRecord) -> Message:
 
 
 def _arrays(message: Message) -> ArrayRecord:
-    records = list(message.content.array_records.values())
-    if len(records) != 1:
-        msg = f"a message has {len(records)} ArrayRecords, and just one can be aggregated"
+    array_records = list(message.content.array_records.values())
+    if len(array_records) != 1:
+        msg = f"a message has {len(array_records)} ArrayRecords, and just one can be aggregated"
         raise ArraysError(msg)
-    return records[0]
+    return array_records[0]

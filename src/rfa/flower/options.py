@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -92,62 +93,64 @@ class SecureOptions:
             yield "nodes that do not trust the server sign their keys: give identities, by node"
 
 
-OWN = frozenset(option.name for option in dataclasses.fields(SecureOptions))
-USUAL = frozenset(StrategyOptions.__annotations__) - OWN
+SECURE = frozenset(option.name for option in dataclasses.fields(SecureOptions))
+FEDAVG = frozenset(StrategyOptions.__annotations__) - SECURE
 
 
 def split_options(
-    strategy: str, options: Mapping[str, Any]
+    strategy: type[Any], options: Mapping[str, Any]
 ) -> tuple[SecureOptions, dict[str, Any]]:
     """The options of ours, and those of FedAvg.
 
     Raises:
-        InvalidTypeError: naming an option that the strategy has not.
+        InvalidTypeError: naming an option that the strategy has not, and those that it has.
         InvalidValueError: naming an option with a wrong value.
     """
-    unknown = sorted(set(options) - OWN - USUAL)
+    unknown = sorted(set(options) - SECURE - FEDAVG)
     if unknown:
-        msg = f"{strategy} has no option {unknown[0]!r}: beside those of its aggregator it has "
-        raise InvalidTypeError(msg + ", ".join(sorted(OWN | USUAL)))
-    own = {name: value for name, value in options.items() if name in OWN}
-    if own.get("checkpoint"):
-        own["checkpoint"] = Path(own["checkpoint"])
-    return SecureOptions(**own), {k: v for k, v in options.items() if k in USUAL}
+        named = [name for name in inspect.signature(strategy).parameters if name != "options"]
+        known = ", ".join((*named, *sorted(SECURE | FEDAVG)))
+        msg = f"{strategy.__name__} has no option {unknown[0]!r}: it has {known}"
+        raise InvalidTypeError(msg)
+    secure = {name: value for name, value in options.items() if name in SECURE}
+    if secure.get("checkpoint"):
+        secure["checkpoint"] = Path(secure["checkpoint"])
+    return SecureOptions(**secure), {k: v for k, v in options.items() if k in FEDAVG}
 
 
 def check_strategy(
-    aggregator: SumAggregator[Any], own: SecureOptions, usual: dict[str, Any], max_queries: int
+    aggregator: SumAggregator[Any], secure: SecureOptions, fedavg: dict[str, Any], max_queries: int
 ) -> None:
     """Check that an aggregator and options go together, and fill in the least numbers of nodes.
 
     Raises:
         InvalidValueError: naming the option.
     """
-    check_fit(aggregator, own.terms, max_share=own.max_share, max_queries=max_queries)
+    check_fit(aggregator, secure.terms, max_share=secure.max_share, max_queries=max_queries)
     for name in ("train_metrics_aggr_fn", "evaluate_metrics_aggr_fn"):
-        if usual.get(name) is not None:
+        if fedavg.get(name) is not None:
             msg = f"{name} would need the metrics of single nodes, and there are only sums of them"
             raise InvalidValueError(msg)
     for name in ("fraction_train", "fraction_evaluate"):
-        check_number(name, usual.get(name, 1.0))
-        if usual.get(name, 1.0) > 1:
-            msg = f"{name} must be at most 1, not {usual[name]}"
+        check_number(name, fedavg.get(name, 1.0))
+        if fedavg.get(name, 1.0) > 1:
+            msg = f"{name} must be at most 1, not {fedavg[name]}"
             raise InvalidValueError(msg)
-    if records.KEY in (usual.get("arrayrecord_key"), usual.get("configrecord_key")):
+    if records.KEY in (fedavg.get("arrayrecord_key"), fedavg.get("configrecord_key")):
         msg = f"{records.KEY!r} is the key of rfa's own record: give another"
         raise InvalidValueError(msg)
-    _fill_in_nodes(aggregator, own.terms, usual)
+    _fill_in_nodes(aggregator, secure.terms, fedavg)
 
 
-def _fill_in_nodes(aggregator: SumAggregator[Any], terms: Terms, usual: dict[str, Any]) -> None:
+def _fill_in_nodes(aggregator: SumAggregator[Any], terms: Terms, fedavg: dict[str, Any]) -> None:
     """The least numbers of nodes, which follow from the parts of a cohort."""
     smallest = terms.smallest()
     parts = aggregator.layout(smallest).parts
     sums = {"min_train_nodes": parts, "min_evaluate_nodes": 1, "min_available_nodes": parts}
     for name, count in sums.items():
         least = count * smallest
-        check_count(name, usual.setdefault(name, least))
-        if usual[name] < least:
+        check_count(name, fedavg.setdefault(name, least))
+        if fedavg[name] < least:
             what = "a secure sum" if count == 1 else f"{count} secure sums at once"
-            msg = f"{name}={usual[name]}: {what} under {terms} needs {least} nodes or more"
+            msg = f"{name}={fedavg[name]}: {what} under {terms} needs {least} nodes or more"
             raise InvalidValueError(msg)

@@ -18,9 +18,9 @@ from flwr.serverapp import Grid
 
 from rfa._types import Vector
 from rfa.errors import OracleStoppedError
-from rfa.flower import records as wire
-from rfa.flower.metrics import Layout
-from rfa.flower.transport import GridExchange, Letter, send
+from rfa.flower import records
+from rfa.flower.metrics import MetricLayout
+from rfa.flower.transport import Addressed, GridExchange, send
 from rfa.oracle import REACH, RecordingOracle, Sum, stopped_oracle
 from rfa.secagg.errors import RefusalError
 from rfa.secagg.messages.round import MAX_METRICS
@@ -51,13 +51,13 @@ class Cohort:
     task: str
     round: int
     devices: tuple[int, ...]
-    layout: Layout
+    layout: MetricLayout
     dim: int
     odd: tuple[int, ...] = ()
 
 
-class Sums(RecordingOracle):
-    """An oracle over a cohort, and what it told."""
+class PartOracle(RecordingOracle):
+    """An oracle over a part of the cohort, or all of it, and what it told."""
 
     def __init__(self, oracle: SecureOracle | OracleStoppedError, cohort: Cohort) -> None:
         """Watch an oracle over a cohort; or none, and the reason why there is none."""
@@ -65,10 +65,10 @@ class Sums(RecordingOracle):
             stopped_oracle(oracle) if isinstance(oracle, OracleStoppedError) else oracle
         )
         self._oracle = None if isinstance(oracle, OracleStoppedError) else oracle
-        self._level = logging.INFO if cohort.task == wire.TRAIN else logging.DEBUG
+        self._level = logging.INFO if cohort.task == records.TRAIN else logging.DEBUG
 
     def __call__(self, v: Vector, nu: float) -> Sum:
-        """Pass the question on, and log what anyone may know of the answer."""
+        """Pass the query on, and log what anyone may know of the answer."""
         try:
             total = super().__call__(v, nu)
         except OracleStoppedError as error:
@@ -89,7 +89,7 @@ class Sums(RecordingOracle):
     def abstained(self) -> frozenset[int]:
         """The devices that had nothing to bring."""
         faults = self._oracle.server.faults if self._oracle else {}
-        return frozenset(one for one, fault in faults.items() if type(fault) is RefusalError)
+        return frozenset(device for device, fault in faults.items() if type(fault) is RefusalError)
 
     @property
     def totals(self) -> tuple[float, ...] | None:
@@ -99,9 +99,9 @@ class Sums(RecordingOracle):
         return (*self._oracle.last.metrics, self.last.weight)
 
 
-def mean_metrics(layout: Layout, asks: Sequence[Sums]) -> MetricRecord | None:
+def mean_metrics(layout: MetricLayout, oracles: Sequence[PartOracle]) -> MetricRecord | None:
     """The means of the metrics over all parts of a cohort, weighted by examples."""
-    totals = [ask.totals for ask in asks if ask.totals]
+    totals = [oracle.totals for oracle in oracles if oracle.totals]
     if not totals or not layout.names:
         return None
     *sums, weight = (sum(column) for column in zip(*totals, strict=True))
@@ -128,34 +128,36 @@ class GridSums:
     terms: Terms
     identities: Identities | None = None
 
-    def gather(self, work: wire.Work, letters: list[Letter], t: int, timeout: float) -> Cohort:
+    def gather(
+        self, work: records.Work, messages: list[Addressed], t: int, timeout: float
+    ) -> Cohort:
         """Let devices train or evaluate, and see who is ready for a sum.
 
         Raises:
             RoundSkippedError: if nobody is.
         """
-        found: dict[wire.Ready, list[int]] = {}
-        for _, message in letters:
-            message.content[wire.KEY] = work.record()
+        ready: dict[records.Ready, list[int]] = {}
+        for _, message in messages:
+            message.content[records.KEY] = work.record()
             message.metadata.ttl, message.metadata.group_id = timeout, str(t)
-        for name, reply in send(self.grid, letters, timeout):
+        for name, reply in send(self.grid, messages, timeout):
             try:
-                found.setdefault(wire.read_ready(reply), []).append(name)
-            except wire.RecordError as error:
+                ready.setdefault(records.read_ready(reply), []).append(name)
+            except records.RecordError as error:
                 LOG.info("\t> node %s is not ready: %s", name, error)
-        ready = sum(map(len, found.values()))
-        LOG.info("%s: %s of %s nodes are ready", work.task, ready, len(letters))
-        if not found:
-            msg = f"none of {len(letters)} nodes is ready"
+        count = sum(map(len, ready.values()))
+        LOG.info("%s: %s of %s nodes are ready", work.task, count, len(messages))
+        if not ready:
+            msg = f"none of {len(messages)} nodes is ready"
             raise RoundSkippedError(msg)
-        like = max(found, key=lambda one: len(found[one]))
-        odd = [name for other, names in found.items() if other != like for name in names]
+        like = max(ready, key=lambda result: len(ready[result]))
+        odd = [name for other, names in ready.items() if other != like for name in names]
         if odd:
             LOG.info("\t> nodes %s have other metrics or arrays than most", odd)
-        if 2 * len(found[like]) <= ready:
-            msg = f"no majority of {ready} nodes has the same metrics and arrays"
+        if 2 * len(ready[like]) <= count:
+            msg = f"no majority of {count} nodes has the same metrics and arrays"
             raise RoundSkippedError(msg)
-        cohort = tuple(sorted(found[like]))
+        cohort = tuple(sorted(ready[like]))
         return Cohort(work.task, t, cohort, like.layout, like.dim, tuple(odd))
 
     @contextlib.contextmanager
@@ -165,33 +167,33 @@ class GridSums:
         exchange: GridExchange,
         parts: Sequence[Sequence[int]],
         *,
-        steps: int,
-        limit: float = 0.0,
-    ) -> Generator[list[Sums]]:
+        queries: int,
+        max_share: float = 0.0,
+    ) -> Generator[list[PartOracle]]:
         """An oracle over each of some parts of a cohort; one without a sum if too few are there.
 
         Raises:
             OracleStoppedError: if there is only one part, and no sum.
         """
         with contextlib.ExitStack() as stack:
-            asks: list[Sums] = []
+            oracles: list[PartOracle] = []
             for number, devices in enumerate(parts):
                 odd = () if number else cohort.odd
                 part = dataclasses.replace(cohort, devices=tuple(devices), odd=odd)
-                over = self.over(part, exchange, steps=steps, limit=limit)
+                over = self.over(part, exchange, queries=queries, max_share=max_share)
                 try:
-                    asks.append(stack.enter_context(over))
+                    oracles.append(stack.enter_context(over))
                 except OracleStoppedError as error:
                     if len(parts) == 1:
                         raise
                     LOG.info("\t> part %s of %s gives no sum: %s", number + 1, len(parts), error)
-                    asks.append(Sums(error, part))
-            yield asks
+                    oracles.append(PartOracle(error, part))
+            yield oracles
 
     @contextlib.contextmanager
     def over(
-        self, cohort: Cohort, exchange: GridExchange, *, steps: int, limit: float = 0.0
-    ) -> Generator[Sums]:
+        self, cohort: Cohort, exchange: GridExchange, *, queries: int, max_share: float = 0.0
+    ) -> Generator[PartOracle]:
         """An oracle over a cohort; devices are told if it ends before all sums are taken.
 
         Raises:
@@ -203,14 +205,19 @@ class GridSums:
             raise RoundSkippedError(msg)
         number = time.time_ns() // 1000
         opening = open_round(
-            number, self.terms, queries=steps, dim=cohort.dim, metrics=metrics, max_share=limit
+            number,
+            self.terms,
+            queries=queries,
+            dim=cohort.dim,
+            metrics=metrics,
+            max_share=max_share,
         )
-        sums: Sums | None = None
+        part: PartOracle | None = None
         try:
             oracle = SecureOracle(opening, self.terms, cohort.devices, exchange, self.identities)
-            sums = Sums(oracle, cohort)
-            yield sums
+            part = PartOracle(oracle, cohort)
+            yield part
         finally:
-            short = sums is None or sums.answers < steps
+            short = part is None or part.answers < queries
             if gone := (*cohort.odd, *(cohort.devices if short else ())):
                 exchange.tell_over(number, gone)

@@ -22,7 +22,7 @@ from typing import Any, cast
 from flwr.app import ConfigRecord, Error, Message, MessageType, RecordDict
 
 from rfa.flower.errors import FlowerError
-from rfa.flower.metrics import Layout
+from rfa.flower.metrics import MetricLayout
 
 KEY = "rfa"
 TRAIN, EVALUATE = MessageType.TRAIN, MessageType.EVALUATE
@@ -96,7 +96,7 @@ class Ready:
         dim: the length of its update.
     """
 
-    layout: Layout
+    layout: MetricLayout
     dim: int
 
 
@@ -134,10 +134,10 @@ def _order(task: str, rest: dict[str, Any]) -> Work | Stage | Over:
             raise RecordError(msg)
 
 
-def ready(message: Message, found: Ready) -> Message:
+def ready(message: Message, result: Ready) -> Message:
     """The reply that a result is there."""
-    names, sizes = list(found.layout.names), list(found.layout.sizes)
-    record = ConfigRecord({"names": names, "sizes": sizes, "dim": found.dim})
+    names, sizes = list(result.layout.names), list(result.layout.sizes)
+    record = ConfigRecord({"names": names, "sizes": sizes, "dim": result.dim})
     return Message(RecordDict({KEY: record}), reply_to=message)
 
 
@@ -168,7 +168,7 @@ def read_ready(message: Message) -> Ready:
     if not good:
         msg = "it does not say what it has"
         raise RecordError(msg)
-    return Ready(Layout(names, sizes), dim[0])
+    return Ready(MetricLayout(names, sizes), dim[0])
 
 
 def read_reply(message: Message) -> bytes:

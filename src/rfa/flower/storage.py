@@ -1,10 +1,10 @@
 """A device's own folder: what is large or secret, and none of the server's business.
 
-<home>/identity                        its Ed25519 identity, if it has one
-<home>/identities.json                 the public identities of all nodes: {"node": "hex"}
-<home>/flower/<run>/<node>.<task>      the secure sum: written before each reply leaves
-<home>/flower/spent/<who>.<task>       salted digests of updates that were in a sum, for ever
-<home>/flower/personal/<name>/<who>    its personal parameters u_i (Algorithm 4)
+<folder>/identity                        its Ed25519 identity, if it has one
+<folder>/identities.json                 the public identities of all nodes: {"node": "hex"}
+<folder>/flower/<run>/<node>.<task>      the secure sum: written before each reply leaves
+<folder>/flower/spent/<who>.<task>       salted digests of updates that were in a sum, for ever
+<folder>/flower/personal/<name>/<who>    its personal parameters u_i (Algorithm 4)
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SECRET_SIZE = 32
 
 
 @dataclass(frozen=True)
-class Home:
+class DeviceStorage:
     """The folder of a device in a run.
 
     Attributes:
@@ -80,24 +80,24 @@ class Home:
         return Identity(_read_secret(path), read_identities(self.root / "identities.json"))
 
 
-def home_of(context: Context, given: Path | None = None) -> Home:
+def storage_of(context: Context, given: Path | None = None) -> DeviceStorage:
     """The folder that is given, or that the node's config or RFA_HOME names, or ~/.rfa."""
     named = context.node_config.get(NODE_CONFIG) or os.environ.get(VARIABLE)
     root = given or (Path(str(named)).expanduser() if named else Path.home() / ".rfa")
     partition = context.node_config.get("partition-id", context.node_id)
     who = f"{partition}" if isinstance(partition, int) else f"{context.node_id}"
-    return Home(root, context.run_id, context.node_id, who)
+    return DeviceStorage(root, context.run_id, context.node_id, who)
 
 
-def create_identity(home: Path) -> str:
+def create_identity(folder: Path) -> str:
     """Make an identity in a folder, unless there is one, and return its public half in hex.
 
     Raises:
         VaultError: if that cannot be done.
     """
-    path = home / "identity"
+    path = folder / "identity"
     try:
-        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with contextlib.suppress(FileExistsError), path.open("x") as file:
             path.chmod(0o600)
             file.write(os.urandom(SECRET_SIZE).hex())

@@ -21,7 +21,7 @@ from flwr.serverapp.strategy import FedAvg, Result
 
 from rfa import aggregators
 from rfa.aggregators import SumAggregator
-from rfa.aggregators.partition import compose_rfa, grouped
+from rfa.aggregators.adaptive_radius import RADIUS_RANGE
 from rfa.aggregators.registry import build_private
 from rfa.errors import InvalidValueError, OracleStoppedError
 from rfa.flower import records
@@ -29,11 +29,13 @@ from rfa.flower.arrays import moved, size_of
 from rfa.flower.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from rfa.flower.options import StrategyOptions, check_strategy, split_options
 from rfa.flower.oracles import GridSums, RoundSkippedError, mean_metrics, split
-from rfa.flower.transport import GridExchange, Letter, SteadyGrid, letters_of
+from rfa.flower.transport import Addressed, GridExchange, SteadyGrid, by_node
 from rfa.secagg.security.policy import MAX_QUERIES
 
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 LOG = logging.getLogger("flwr")
+EVALUATION_RADIUS = RADIUS_RANGE[1]
+"""Above the smallest radius of any policy, and so large that nodes count by their weight."""
 
 
 @dataclass(frozen=True)
@@ -87,9 +89,9 @@ class SecureStrategy(FedAvg):
             InvalidTypeError: if there is no such option.
         """
         self.aggregator = build_private(aggregator)
-        self.options, usual = split_options(type(self).__name__, options)
-        check_strategy(self.aggregator, self.options, usual, self.max_queries)
-        super().__init__(**usual)
+        self.options, fedavg = split_options(type(self), options)
+        check_strategy(self.aggregator, self.options, fedavg, self.max_queries)
+        super().__init__(**fedavg)
 
     def summary(self) -> None:
         """Log how the strategy is set up."""
@@ -145,14 +147,14 @@ class SecureStrategy(FedAvg):
         return state.result
 
     def train_round(  # noqa: PLR0913
-        self, grid: Grid, t: int, letters: list[Letter], *, dim: int, timeout: float, state: Any
+        self, grid: Grid, t: int, messages: list[Addressed], *, dim: int, timeout: float, state: Any
     ) -> TrainedRound:
         """Let nodes train, and aggregate what they have by secure sums.
 
         Args:
             grid: Flower's grid.
             t: the round, from 1.
-            letters: the messages that ask for training, by node.
+            messages: the messages that ask for training, by node.
             dim: how many numbers the model has.
             timeout: seconds to wait for nodes that train.
             state: what the aggregator carries from the round before.
@@ -161,7 +163,7 @@ class SecureStrategy(FedAvg):
             OracleStoppedError: if there is no aggregate; the text says why.
         """
         sums = GridSums(grid, self.options.terms, self.options.identities)
-        cohort = sums.gather(self.work(records.TRAIN), letters, t, timeout)
+        cohort = sums.gather(self.work(records.TRAIN), messages, t, timeout)
         if cohort.dim != dim:
             msg = f"updates have {cohort.dim} numbers, and the model {dim}"
             raise RoundSkippedError(msg)
@@ -170,8 +172,8 @@ class SecureStrategy(FedAvg):
             cohort,
             self.exchange(grid, records.TRAIN, t),
             self.partition(cohort.devices, layout.parts, t),
-            steps=layout.queries,
-            limit=self.options.max_share,
+            queries=layout.queries,
+            max_share=self.options.max_share,
         ) as oracles:
             result, after = self.aggregator(oracles, cohort.dim, state)
         abstained = frozenset[int]().union(*(oracle.abstained for oracle in oracles))
@@ -219,11 +221,11 @@ class SecureStrategy(FedAvg):
             return state.arrays, None, state.aggregator
         try:
             grid = self._steady(run.grid, self.fraction_train, self.min_train_nodes)
-            letters = letters_of(self.configure_train(t, state.arrays, run.train, grid))
+            messages = by_node(self.configure_train(t, state.arrays, run.train, grid))
             done = self.train_round(
                 run.grid,
                 t,
-                letters,
+                messages,
                 dim=size_of(state.arrays),
                 timeout=run.timeout,
                 state=state.aggregator,
@@ -239,12 +241,13 @@ class SecureStrategy(FedAvg):
             return None
         try:
             grid = self._steady(run.grid, self.fraction_evaluate, self.min_evaluate_nodes)
-            letters = letters_of(self.configure_evaluate(t, arrays, run.evaluate, grid))
+            messages = by_node(self.configure_evaluate(t, arrays, run.evaluate, grid))
             sums = GridSums(run.grid, self.options.terms, self.options.identities)
-            cohort = sums.gather(self.work(records.EVALUATE), letters, t, run.timeout)
+            cohort = sums.gather(self.work(records.EVALUATE), messages, t, run.timeout)
             exchange = self.exchange(run.grid, records.EVALUATE, t)
-            with sums.over(cohort, exchange, steps=1) as oracle:
-                oracle(np.zeros(cohort.dim), 1.0)
+            share = self.options.max_share
+            with sums.over(cohort, exchange, queries=1, max_share=share) as oracle:
+                oracle(np.zeros(cohort.dim), EVALUATION_RADIUS)
         except OracleStoppedError as error:
             LOG.warning("the evaluation of round %s is skipped: %s", t, error)
             return None
@@ -268,65 +271,6 @@ class SecureStrategy(FedAvg):
                 msg = f"{there} nodes are there after {limit:g} s, and {needed} are needed"
                 raise RoundSkippedError(msg)
             time.sleep(min(0.2, limit))
-
-
-class RFA(SecureStrategy):
-    """RFA: the geometric median by Weiszfeld steps, each a secure sum (Algorithms 1 and 2)."""
-
-    def __init__(  # noqa: PLR0913
-        self,
-        *,
-        budget: int = 3,
-        nu: float | None = None,
-        start: str = "current",
-        schedule: str = "plain",
-        groups: int = 1,
-        clip_norm: float = 100.0,
-        **options: Unpack[StrategyOptions],
-    ) -> None:
-        """Take the parameters of `rfa.aggregators.RFA`, and options.
-
-        Args:
-            budget: sums that a round may take, R.
-            nu: the smoothing radius; by default half the median distance of the updates, learned
-                from the sums.
-            start: "current", the current model, or "mean", itself a sum.
-            schedule: "plain" steps; "accelerated", the last sum at an extrapolation; or
-                "sub-cohorts", each step another part of the nodes, so that a node answers once.
-            groups: random groups of nodes, each with sums of its own, whose geometric median is
-                taken: nodes that lie inside of the sums spoil their group and no other.
-            clip_norm: the length to which a mean clips updates.
-            options: see `SecureStrategy`.
-        """
-        aggregator = compose_rfa(
-            budget=budget,
-            nu=nu,
-            start=start,
-            schedule=schedule,
-            groups=groups,
-            clip_norm=clip_norm,
-        )
-        super().__init__(aggregator, **options)
-
-
-class OneStepRFA(SecureStrategy):
-    """One Weiszfeld step from the current model: the communication of FedAvg (Algorithm 3)."""
-
-    def __init__(
-        self, *, nu: float | None = None, groups: int = 1, **options: Unpack[StrategyOptions]
-    ) -> None:
-        """Take the smoothing radius, learned by default, a number of groups, and options."""
-        super().__init__(grouped(aggregators.OneStepRFA(nu=nu), groups), **options)
-
-
-class SecureFedAvg(SecureStrategy):
-    """FedAvg by one secure sum of clipped updates: private, hardly robust."""
-
-    def __init__(
-        self, *, clip_norm: float = 100.0, groups: int = 1, **options: Unpack[StrategyOptions]
-    ) -> None:
-        """Take the length to which updates are clipped, a number of groups, and options."""
-        super().__init__(grouped(aggregators.Mean(clip_norm=clip_norm), groups), **options)
 
 
 def _refuse_replies(server_round: int, replies: Iterable[Message]) -> NoReturn:

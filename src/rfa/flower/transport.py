@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
-from rfa.flower import records as wire
+from rfa.flower import records
 from rfa.secagg.server.machine import Outbox
 
 FIRST_WAIT, LONGEST_WAIT = 0.02, 0.5
@@ -23,12 +23,12 @@ AT_ONCE = 16
 """Messages in memory at once."""
 LOG = logging.getLogger("flwr")
 _Item = TypeVar("_Item")
-Letter = tuple[int, Message]
-"""A message, and whom its reply will be from: a node, or one of several devices on it."""
+Addressed = tuple[int, Message]
+"""Whom the reply will be from, a node or a device on it, and the message."""
 
 
-def letters_of(messages: Iterable[Message]) -> list[Letter]:
-    """Messages for nodes, by node."""
+def by_node(messages: Iterable[Message]) -> list[Addressed]:
+    """Messages, each with its node."""
     return [(message.metadata.dst_node_id, message) for message in messages]
 
 
@@ -48,35 +48,35 @@ class GridExchange:
     task: str
     round: int
     timeout: float
-    refused: dict[int, wire.RecordError] = field(default_factory=dict[int, wire.RecordError])
+    refused: dict[int, records.RecordError] = field(default_factory=dict[int, records.RecordError])
 
     def __call__(self, outbox: Outbox) -> Iterator[tuple[int, bytes]]:
         """Send requests, and bring the replies that come in time, by node."""
-        letters = (
-            (node, self.letter(node, wire.Stage(self.task, request).content()))
+        messages = (
+            (node, self.message_for(node, records.Stage(self.task, request).content()))
             for node, request in outbox
         )
-        for node, message in send(self.grid, letters, self.timeout):
+        for node, message in send(self.grid, messages, self.timeout):
             self.refused.pop(node, None)
             try:
-                yield node, wire.read_reply(message)
-            except wire.RecordError as error:
+                yield node, records.read_reply(message)
+            except records.RecordError as error:
                 self.refused[node] = error
                 LOG.info("\t> node %s does not answer: %s", node, error)
 
     def tell_over(self, number: int, nodes: Iterable[int]) -> None:
         """Tell nodes that a round of the sum has ended early, and wait a little for them."""
-        content = wire.Over(self.task, number).content()
-        letters = [(node, self.letter(node, content)) for node in nodes]
-        for _ in send(self.grid, letters, min(self.timeout, FAREWELL)):
+        content = records.Over(self.task, number).content()
+        messages = [(node, self.message_for(node, content)) for node in nodes]
+        for _ in send(self.grid, messages, min(self.timeout, FAREWELL)):
             pass
 
-    def letter(self, node: int, content: RecordDict) -> Message:
+    def message_for(self, node: int, content: RecordDict) -> Message:
         """A message that nobody delivers when its time is over."""
         return Message(
             content,
             dst_node_id=node,
-            message_type=wire.TRAIN,
+            message_type=records.TRAIN,
             ttl=self.timeout,
             group_id=str(self.round),
         )
@@ -103,36 +103,36 @@ class SteadyGrid:
 
 def send(
     grid: Grid,
-    letters: Iterable[Letter],
+    messages: Iterable[Addressed],
     timeout: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[tuple[int, Message]]:
-    """Send letters, and give each reply as soon as it is there, by name, until the time is up."""
-    waiting = _push(grid, letters)
+    """Send messages, and give each reply as soon as it is there, by name, until the time is up."""
+    waiting = _push(grid, messages)
     end, wait = clock() + timeout, FIRST_WAIT
     while waiting:
-        found = 0
+        arrived = 0
         for some in _groups(list(waiting)):
             for message in grid.pull_messages(some):
                 name = waiting.pop(message.metadata.reply_to_message_id, None)
                 if name is not None:
-                    found += 1
+                    arrived += 1
                     yield name, message
         if not waiting:
             return
         if clock() >= end:
             LOG.info("\t> %s nodes did not answer within %g s", len(waiting), timeout)
             return
-        wait = FIRST_WAIT if found else min(2 * wait, LONGEST_WAIT)
+        wait = FIRST_WAIT if arrived else min(2 * wait, LONGEST_WAIT)
         time.sleep(min(wait, max(0.0, end - clock())))
 
 
-def _push(grid: Grid, letters: Iterable[Letter]) -> dict[str, int]:
-    """Send letters: for each that was taken, its message's name and its own."""
+def _push(grid: Grid, messages: Iterable[Addressed]) -> dict[str, int]:
+    """Send messages: for each that was taken, whom its reply will be from, by its id."""
     waiting: dict[str, int] = {}
-    for some in _groups(letters):
+    for some in _groups(messages):
         sent: Iterable[str | None] = grid.push_messages([message for _, message in some])
-        waiting.update((one, name) for one, (name, _) in zip(sent, some, strict=False) if one)
+        waiting.update((key, name) for key, (name, _) in zip(sent, some, strict=False) if key)
     return waiting
 
 

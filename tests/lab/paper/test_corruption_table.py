@@ -226,11 +226,11 @@ class Rogue(Device):
     others: tuple[Contribution, ...] = ()
     left: int = 0
 
-    def _part(self, place: Any, question: SumRequest) -> EncodedInput:
-        part = super()._part(place, question)
-        if question.masked_sum < STEPS - 1:
+    def _part(self, member: Any, sum_request: SumRequest) -> EncodedInput:
+        part = super()._part(member, sum_request)
+        if sum_request.masked_sum < STEPS - 1:
             return part
-        return self._forge(part, question)
+        return self._forge(part, sum_request)
 
     def _forge(self, part: EncodedInput, question: SumRequest) -> EncodedInput:
         """Take away the mass of the others, up to a rest."""

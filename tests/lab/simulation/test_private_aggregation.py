@@ -9,18 +9,15 @@ import numpy as np
 import pytest
 
 from rfa.aggregators import RFA, AdaptiveRadius
+from rfa.aggregators.registry import build_private
 from rfa.errors import OracleStoppedError
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.aggregation import aggregate, split_cohort
 from rfa.lab.simulation.rounds import evaluate
 from rfa.lab.simulation.secure import aggregate_securely
 from rfa.numerics.plain_oracle import PlainOracle
-<<<<<<< HEAD:tests/lab/simulation/test_summed.py
-from rfa.oracle import Sum
-from rfa.secagg import Moment, Stage
-=======
 from rfa.oracle import RecordingOracle, Sum
->>>>>>> tests-lab:tests/lab/simulation/test_private_aggregation.py
+from rfa.secagg import Moment, Stage
 from tests.lab.simulation.lab import play, tiny_devices
 
 WAYS: list[dict[str, Any]] = [
@@ -52,7 +49,7 @@ def cohort() -> tuple[Any, Any]:
 @pytest.mark.parametrize("way", WAYS, ids=str)
 def test_in_the_clear_in_the_ring_and_by_the_protocol(way: dict[str, Any]) -> None:
     updates, weights = cohort()
-    before = settings(**way).aggregation.init() and LEARNED  # pyright: ignore[reportAttributeAccessIssue]
+    before = build_private(settings(**way).aggregation).init() and LEARNED
     plain, after = aggregate(updates, weights, settings(**way), 5, before)
     (ring, ring_after), (real, real_after) = (
         aggregate_securely(updates, weights, settings(secure=secure, **way), 5, before)

@@ -19,11 +19,11 @@ from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordD
 from flwr.clientapp import ClientApp
 
 from rfa._types import Floats32
-from rfa.flower import records as wire
+from rfa.flower import records
 from rfa.flower.mod import Next, RobustMod
-from rfa.flower.storage import Home, home_of, read_personal, write_personal
+from rfa.flower.storage import DeviceStorage, read_personal, storage_of, write_personal
 from rfa.lab.attacks.corruption import UpdateCorruption
-from rfa.lab.on_flower import records as letters
+from rfa.lab.on_flower import records as lab_records
 from rfa.lab.settings.config import resolve
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.rounds import State, corrupt
@@ -46,32 +46,45 @@ class LabMod(RobustMod):
 
     settings: Settings = field(kw_only=True)
 
-    def place(self, message: Message, context: Context) -> Home:
+    def storage(self, message: Message, context: Context) -> DeviceStorage:
         """Where the files of the device are."""
-        home, device = home_of(context, self.home), letters.order_of(message).device
-        return Home(home.root, home.run, device, str(device))
+        storage, device = storage_of(context, self.folder), lab_records.order_of(message).device
+        return DeviceStorage(storage.root, storage.run, device, str(device))
 
-    def check_work(self, work: wire.Work) -> None:
+    def check_work(self, work: records.Work) -> None:
         """The lab's devices weigh as its settings say."""
 
-    def vault(self, task: str, message: Message, home: Home) -> DurableDevice:
+    def vault(self, task: str, message: Message, storage: DeviceStorage) -> DurableDevice:
         """The device, which rounds as in the lab."""
-        settings, order = self.settings, letters.order_of(message)
+        settings, order = self.settings, lab_records.order_of(message)
         identity = None
         if self.policy.server_model == ServerModel.MALICIOUS:
-            known = letters.identities(settings.seed, order.others)
-            identity = Identity(letters.secret_of(settings.seed, home.node), known)
+            known = lab_records.identities(settings.seed, order.others)
+            identity = Identity(lab_records.secret_of(settings.seed, storage.node), known)
         return DurableDevice(
-            home.vault(task),
-            Profile(home.node, self.policy, identity),
-            rounding=rounding_key(settings, order.round, order.others.index(home.node)),
+            _round_vault(storage, task, order.round),
+            Profile(storage.node, self.policy, identity),
+            rounding=rounding_key(settings, order.round, order.others.index(storage.node)),
         )
+
+
+def _round_vault(storage: DeviceStorage, task: str, t: int) -> Path:
+    """The file of the secure sum of a round; those of the rounds before it are removed.
+
+    As in the lab, a device knows nothing of other rounds: corrupted ones may send the very same
+    update again, which a device that remembers refuses.
+    """
+    path = storage.vault(f"{task}.{t}")
+    for other in path.parent.glob(f"{storage.node}.{task}.*[0-9]"):
+        if int(other.suffix[1:]) < t:
+            other.unlink(missing_ok=True)
+    return path
 
 
 def lab_mod(message: Message, context: Context, call_next: Next) -> Message:
     """Keep updates on the device, unless the settings say that they leave in the clear."""
-    settings = letters.settings_of(context)
-    if settings.secure == "off" or letters.LAB not in message.content.config_records:
+    settings = lab_records.settings_of(context)
+    if settings.secure == "off" or lab_records.LAB not in message.content.config_records:
         return call_next(message, context)
     return LabMod(device_policy(settings), settings=settings)(message, context, call_next)
 
@@ -83,27 +96,28 @@ app = ClientApp(mods=[lab_mod])
 def train(message: Message, context: Context) -> Message:
     """Train a device from the model: the arrays after it, and how many examples it has.
 
-    The arrays have digits enough that the update comes out of them as it went in.
+    The arrays have digits enough that the update comes out of them as it went in, but for the last
+    ones of coordinates that are below 2^-29 of the model's.
     """
     devices = _devices(context)
-    order, w = letters.order_of(message), letters.model_of(message)
+    order, w = lab_records.order_of(message), lab_records.model_of(message)
     with one_blas_thread():
         update = _update(devices, w, order, _Personal.of(context))
-    arrays = ArrayRecord({letters.MODEL: Array(w.astype(np.float64) + update)})
-    metrics = MetricRecord({letters.EXAMPLES: float(devices.weights[order.device])})
-    return Message(RecordDict({letters.ARRAYS: arrays, "metrics": metrics}), reply_to=message)
+    arrays = ArrayRecord({lab_records.MODEL: Array(w.astype(np.float64) + update)})
+    metrics = MetricRecord({lab_records.EXAMPLES: float(devices.weights[order.device])})
+    return Message(RecordDict({lab_records.ARRAYS: arrays, "metrics": metrics}), reply_to=message)
 
 
 @app.query("tally")
 def tally(message: Message, context: Context) -> Message:
     """How well a model, with the u_i of each, serves some devices: the numbers of each."""
     devices, personal = _devices(context), _Personal.of(context)
-    order, w = letters.order_of(message), letters.model_of(message)
+    order, w = lab_records.order_of(message), lab_records.model_of(message)
     numbers: list[float] = []
     with one_blas_thread():
         for device in order.others:
-            found = devices.evaluate(w + personal.read(device, order.round, len(w)), device)
-            numbers.extend(map(float, letters.numbers_of(found)))
+            tally = devices.evaluate(w + personal.read(device, order.round, len(w)), device)
+            numbers.extend(map(float, lab_records.numbers_of(tally)))
     record = MetricRecord({"numbers": numbers})
     return Message(RecordDict({"tallies": record}), reply_to=message)
 
@@ -119,8 +133,8 @@ class _Personal:
 
     @classmethod
     def of(cls, context: Context) -> _Personal:
-        name = letters.name_of(context)
-        return cls(home_of(context).root / "flower" / "lab" / name)
+        name = lab_records.name_of(context)
+        return cls(storage_of(context).root / "flower" / "lab" / name)
 
     def read(self, device: int, t: int, dim: int) -> Floats32:
         """The u_i before round t; zero if the device has never taken part."""
@@ -142,20 +156,22 @@ class _Personal:
         return [int(path.suffix[1:]) for path in self.folder.glob(f"{device}.*[0-9]")]
 
 
-def _update(devices: Devices, w: Floats32, order: letters.Order, personal: _Personal) -> Floats32:
+def _update(
+    devices: Devices, w: Floats32, order: lab_records.Order, personal: _Personal
+) -> Floats32:
     """What a device sends: its update, or what it likes if it is corrupted."""
     lies = isinstance(devices.corruption, UpdateCorruption)
     if not (lies and devices.corrupted_in(order.round)[order.device]):
         return _honest(devices, w, order, order.device, personal)
     chosen = list(order.others)
     updates = np.stack([_honest(devices, w, order, device, personal) for device in chosen])
-    state = State(order.round, w, aggregator=letters.unpack(order.state, devices.settings))
+    state = State(order.round, w, aggregator=lab_records.unpack(order.state, devices.settings))
     corrupt(updates, chosen, state, devices)
     return updates[chosen.index(order.device)]
 
 
 def _honest(
-    devices: Devices, w: Floats32, order: letters.Order, device: int, personal: _Personal
+    devices: Devices, w: Floats32, order: lab_records.Order, device: int, personal: _Personal
 ) -> Floats32:
     if not devices.settings.personalize:
         return devices.train(w, order.round, device)
@@ -167,9 +183,9 @@ def _honest(
 
 
 def _devices(context: Context) -> Devices:
-    return _load(str(context.run_config["settings"]), letters.data_dir_of(context))
+    return _load(str(context.run_config["settings"]), lab_records.data_dir_of(context))
 
 
 @functools.lru_cache(maxsize=1)
 def _load(settings: str, directory: Path | None) -> Devices:
-    return letters.load_devices(resolve(json.loads(settings)), directory)
+    return lab_records.load_devices(resolve(json.loads(settings)), directory)

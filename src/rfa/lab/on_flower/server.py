@@ -14,9 +14,9 @@ import numpy as np
 from flwr.app import Context, Message
 from flwr.serverapp import Grid, ServerApp
 
-from rfa.flower import records as wire
+from rfa.flower import records
 from rfa.flower.oracles import RoundSkippedError
-from rfa.flower.transport import Letter, send
+from rfa.flower.transport import Addressed, send
 from rfa.lab.on_flower import records as lab_records
 from rfa.lab.on_flower.launch import DONE, FAILED
 from rfa.lab.on_flower.strategy import LabStrategy
@@ -94,42 +94,48 @@ class FlowerEngine:
 
     def collect(self, state: State, chosen: list[int]) -> tuple[Outcome, Any]:
         """Let devices train on their nodes, and aggregate as the settings say."""
-        homes = self._homes(chosen)
+        nodes = self._nodes(chosen)
         carried = lab_records.pack(state.aggregator)
         order = lab_records.Order(0, state.round, tuple(chosen), carried)
-        sent = [(device, self._letter(homes[device], order, device, state)) for device in chosen]
+        sent = [
+            (device, self._training_message(nodes[device], order, device, state))
+            for device in chosen
+        ]
         if self.devices.settings.secure == "off":
             return self._in_the_clear(sent, state, chosen)
-        return self._securely(sent, homes, order, state)
+        return self._securely(sent, nodes, order, state)
 
     def evaluate(self, state: State) -> Sequence[Tally]:
         """How well the model serves each device: here, or where their u_i are."""
         everyone = list(range(self.devices.count))
         if not self.devices.settings.personalize:
             return self.pool.evaluate(state.model)
-        found: dict[int, Tally] = {}
-        homes = self._homes(everyone)
+        tallies: dict[int, Tally] = {}
+        nodes = self._nodes(everyone)
         shares = {
-            node: tuple(device for device in everyone if homes[device] == node)
-            for node in set(homes.values())
+            node: tuple(device for device in everyone if nodes[device] == node)
+            for node in set(nodes.values())
         }
         sent = [
-            (node, self._tally_letter(node, lab_records.Order(share[0], state.round, share), state))
+            (
+                node,
+                self._tally_message(node, lab_records.Order(share[0], state.round, share), state),
+            )
             for node, share in shares.items()
         ]
         for node, reply in send(self.grid, sent, self.timeout):
-            found.update(zip(shares[node], _tallies(reply), strict=False))
-        missing = [device for device in everyone if device not in found]
+            tallies.update(zip(shares[node], _tallies(reply), strict=False))
+        missing = [device for device in everyone if device not in tallies]
         if missing:
             msg = f"{len(missing)} devices were not evaluated: their nodes did not answer"
             raise TimeoutError(msg)
-        return [found[device] for device in everyone]
+        return [tallies[device] for device in everyone]
 
     def flush(self) -> None:
         """Nodes keep what they keep before they answer."""
 
     def _in_the_clear(
-        self, sent: list[Letter], state: State, chosen: list[int]
+        self, sent: list[Addressed], state: State, chosen: list[int]
     ) -> tuple[Outcome, Any]:
         """Aggregate updates that the server sees; those that do not come are left out."""
         rows = {device: row for row, device in enumerate(chosen)}
@@ -143,10 +149,10 @@ class FlowerEngine:
         return aggregate(updates, weights, settings, state.round, state.aggregator)
 
     def _securely(
-        self, sent: list[Letter], homes: dict[int, int], order: lab_records.Order, state: State
+        self, sent: list[Addressed], nodes: dict[int, int], order: lab_records.Order, state: State
     ) -> tuple[Outcome, Any]:
         """Aggregate by secure sums, as the strategy does that users run."""
-        strategy = LabStrategy(self.devices, homes, order, self.timeout)
+        strategy = LabStrategy(self.devices, nodes, order, self.timeout)
         done = strategy.train_round(
             self.grid,
             order.round + 1,
@@ -161,7 +167,7 @@ class FlowerEngine:
         outcome = outcome_of(done.result)
         return dataclasses.replace(outcome, dropped=dropped, lost=lost), done.state
 
-    def _homes(self, devices: Sequence[int]) -> dict[int, int]:
+    def _nodes(self, devices: Sequence[int]) -> dict[int, int]:
         """The node of each device: the same while the nodes are the same."""
         nodes = sorted(self.grid.get_node_ids())
         if not nodes:
@@ -169,11 +175,13 @@ class FlowerEngine:
             raise RoundSkippedError(msg)
         return {device: nodes[device % len(nodes)] for device in devices}
 
-    def _letter(self, node: int, order: lab_records.Order, device: int, state: State) -> Message:
+    def _training_message(
+        self, node: int, order: lab_records.Order, device: int, state: State
+    ) -> Message:
         content = dataclasses.replace(order, device=device).content(state.model)
-        return Message(content, dst_node_id=node, message_type=wire.TRAIN)
+        return Message(content, dst_node_id=node, message_type=records.TRAIN)
 
-    def _tally_letter(self, node: int, order: lab_records.Order, state: State) -> Message:
+    def _tally_message(self, node: int, order: lab_records.Order, state: State) -> Message:
         content = order.content(state.model)
         return Message(content, dst_node_id=node, message_type=lab_records.TALLY)
 

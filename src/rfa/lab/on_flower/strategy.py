@@ -28,12 +28,12 @@ class LabExchange(GridExchange):
     """An exchange with devices of which several may be on one node, and some drop out on purpose.
 
     Attributes:
-        homes: the node of each device.
+        nodes: the node of each device.
         order: what every message of the round tells of the round.
         lost: who drops out, and when.
     """
 
-    homes: dict[int, int] = field(default_factory=dict[int, int])
+    nodes: dict[int, int] = field(default_factory=dict[int, int])
     order: lab_records.Order = field(default_factory=lambda: lab_records.Order(0, 0, ()))
     lost: Losses = field(default_factory=dict[int, Moment])
 
@@ -45,11 +45,11 @@ class LabExchange(GridExchange):
             if device not in self.lost or _moment(request) < self.lost[device]
         )
 
-    def letter(self, node: int, content: RecordDict) -> Message:
+    def message_for(self, node: int, content: RecordDict) -> Message:
         """A message for a device, to its node."""
         order = dataclasses.replace(self.order, device=node)
         addressed = RecordDict({**content, lab_records.LAB: order.record()})
-        return super().letter(self.homes[node], addressed)
+        return super().message_for(self.nodes[node], addressed)
 
 
 class LabStrategy(SecureStrategy):
@@ -60,7 +60,7 @@ class LabStrategy(SecureStrategy):
     def __init__(
         self,
         devices: Devices,
-        homes: dict[int, int],
+        nodes: dict[int, int],
         order: lab_records.Order,
         timeout: float,
     ) -> None:
@@ -77,7 +77,7 @@ class LabStrategy(SecureStrategy):
             example_cap=float(devices.weights.max()),
             weighted_by_key=lab_records.EXAMPLES,
         )
-        self.settings, self.homes, self.order = settings, homes, order
+        self.settings, self.nodes, self.order = settings, nodes, order
         drawn = draw_losses(len(order.others), settings, order.round)
         self.lost = {order.others[row]: moment for row, moment in drawn.items()}
 
@@ -91,7 +91,7 @@ class LabStrategy(SecureStrategy):
     def exchange(self, grid: Grid, task: str, t: int) -> GridExchange:
         """Messages for devices of which several may be on one node, and some drop out."""
         timeout = self.options.stage_timeout
-        return LabExchange(grid, task, t, timeout, {}, self.homes, self.order, self.lost)
+        return LabExchange(grid, task, t, timeout, {}, self.nodes, self.order, self.lost)
 
 
 def _moment(request: bytes) -> Moment:

@@ -102,7 +102,7 @@ class Policy:
             self.max_share < 1 and not 0 < opening.max_share <= self.max_share
         ):
             msg = f"max_share={opening.max_share}: this device wants at most {self.max_share}"
-            raise WeakTermsError(msg)
+            raise WeakTermsError(msg + f": give max_share={self.max_share}, or less")
 
     def check_parameters(self, parameters: Parameters) -> None:
         """Refuse parameters that protect too little.

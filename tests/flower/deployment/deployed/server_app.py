@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,34 +13,40 @@ from flwr.app import Array, ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
 
 from rfa._types import Vector
-from rfa.flower import RFA, OneStepRFA, ServerModel, Terms, read_identities
-from rfa.oracle import Sum, SumOracle
+from rfa.aggregators import RFA, Layout, OneStepRFA, SumAggregator
+from rfa.flower import SecureStrategy, ServerModel, StrategyOptions, Terms, read_identities
+from rfa.oracle import RecordingOracle, Sum
 
 from . import numbers
 
+Seen = list[list[dict[str, float]]]
+"""The sums of each round."""
 
-class Watched(RFA):
-    """RFA that notes its sums."""
 
-    seen: list[list[dict[str, float]]]
+@dataclass(frozen=True)
+class Watched(SumAggregator[Any]):
+    """An aggregator of this app: one of rfa, and what its sums were over."""
 
-    def aggregate(self, ask: SumOracle, dim: int) -> Vector:
+    inner: SumAggregator[Any]
+    seen: Seen = field(default_factory=list[list[dict[str, float]]])
+
+    def layout(self, devices: int) -> Layout:
+        """That of the inner one."""
+        return self.inner.layout(devices)
+
+    def aggregate(self, oracles: Sequence[RecordingOracle], dim: int, state: Any) -> Vector:
         """The step of the model."""
         sums: list[dict[str, float]] = []
         self.seen.append(sums)
 
         def watch(v: Vector, nu: float) -> Sum:
             began = time.monotonic()
-            total = ask(v, nu)
+            total = oracles[0](v, nu)
             seconds = time.monotonic() - began
             sums.append({"count": total.count, "weight": total.weight, "seconds": seconds})
             return total
 
-        return super().aggregate(watch, dim)
-
-
-class WatchedOneStep(Watched, OneStepRFA):
-    """One step, and its sum is noted."""
+        return self.inner.aggregate([RecordingOracle(watch)], dim, state)
 
 
 app = ServerApp()
@@ -48,32 +56,34 @@ app = ServerApp()
 def main(grid: Grid, context: Context) -> None:
     """Train as the run configuration says, and write down what came out."""
     config: Any = context.run_config
-    strategy = strategy_of(config)
-    strategy.seen = []
+    aggregator = Watched(aggregator_of(config))
+    strategy = SecureStrategy(aggregator, **options_of(config))
     arrays = ArrayRecord({"w": Array(numbers.first_model())})
     result = strategy.start(
         grid, arrays, num_rounds=int(config["rounds"]), timeout=float(config["train-timeout"])
     )
-    found = {
+    report = {
         "w": result.arrays["w"].numpy().tolist(),
         "metrics": {t: dict(record) for t, record in result.train_metrics_clientapp.items()},
-        "sums": strategy.seen,
+        "sums": aggregator.seen,
     }
-    Path(config["result"]).write_text(json.dumps(found))
+    Path(config["result"]).write_text(json.dumps(report))
 
 
-def strategy_of(config: Any) -> Watched:
-    """RFA with a budget; without one, a single step for nodes that do not trust the server."""
-    options: dict[str, Any] = {
-        "nu": numbers.NU,
+def aggregator_of(config: Any) -> SumAggregator[Any]:
+    """RFA with a budget; without one, a single step."""
+    budget = int(config["budget"])
+    return RFA(nu=numbers.NU, budget=budget) if budget else OneStepRFA(nu=numbers.NU)
+
+
+def options_of(config: Any) -> StrategyOptions:
+    """Where there is no budget, nodes do not trust the server."""
+    options: StrategyOptions = {
         "example_cap": numbers.CAP,
         "stage_timeout": float(config["stage-timeout"]),
         "fraction_evaluate": 0.0,
     }
-    if budget := int(config["budget"]):
-        return Watched(budget=budget, **options)
-    terms, known = (
-        Terms(server_model=ServerModel.MALICIOUS),
-        read_identities(Path(config["identities"])),
-    )
-    return WatchedOneStep(terms=terms, identities=known, **options)
+    if not int(config["budget"]):
+        options["terms"] = Terms(server_model=ServerModel.MALICIOUS)
+        options["identities"] = read_identities(Path(config["identities"]))
+    return options

@@ -1,0 +1,155 @@
+"""Options of strategies: wrong values, and options that do not apply, are refused by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("flwr", reason="needs Flower: pip install 'rfa[flower]'")
+
+from rfa import RfaError, aggregators
+from rfa.aggregators import CenteredClipping, Groups, Mean, SubCohorts
+from rfa.aggregators.clear import CoordinateMedian, Krum
+from rfa.errors import InvalidTypeError, InvalidValueError
+from rfa.flower import RFA, OneStepRFA, SecureFedAvg, SecureStrategy, ServerModel, Terms
+
+LYING = Terms(server_model=ServerModel.MALICIOUS)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "what"),
+    [
+        ({"budget": 0}, "budget must be a whole number"),
+        ({"nu": 0.0}, "nu must be"),
+        ({"nu": 1e12}, "nu must be from"),
+        ({"start": "middle"}, "start must be one of"),
+        ({"budget": 17}, "budget=17: devices answer at most 16 queries a round"),
+        ({"terms": ServerModel.MALICIOUS}, "terms must be Terms"),
+        ({"min_available_nodes": None}, "min_available_nodes"),
+        ({"stage_timeout": 0}, "stage_timeout"),
+        ({"node_timeout": -1}, "node_timeout"),
+        ({"fraction_train": 2.0}, "fraction_train must be at most 1"),
+        ({"arrayrecord_key": "rfa"}, "the key of rfa's own record"),
+        ({"example_cap": None}, "example_cap"),
+        ({"start": "mean", "budget": 1}, "budget=1 leaves no"),
+        ({"example_cap": 0}, "example_cap"),
+        ({"personal": "../x"}, "personal must be letters"),
+        ({"min_available_nodes": 2}, "min_available_nodes=2: .* needs 4"),
+        ({"train_metrics_aggr_fn": print}, "only sums"),
+        ({"evaluate_metrics_aggr_fn": print}, "only sums"),
+        ({"terms": LYING, "identities": {}}, "one query a device, not with 3: .* sub-cohorts"),
+        ({"terms": LYING, "budget": 1}, "give identities"),
+        ({"schedule": "newton"}, "schedule must be one of plain, accelerated, sub-cohorts"),
+        ({"schedule": "sub-cohorts", "start": "mean"}, "give start=current, not mean"),
+        ({"schedule": "sub-cohorts", "groups": 3}, "splits a cohort itself"),
+        ({"schedule": "sub-cohorts", "budget": 0}, "budget must be a whole number"),
+        ({"groups": 0}, "groups must be a whole number"),
+        ({"groups": None}, "groups must be a whole number"),
+        ({"groups": 3, "min_train_nodes": 11}, "3 secure sums at once .* needs 12 nodes"),
+        ({"groups": 3, "min_available_nodes": 8}, "min_available_nodes=8: .* needs 12"),
+        (
+            {"groups": 3, "terms": LYING, "identities": {}},
+            "take rfa-one-step, or RFA in sub-cohorts",
+        ),
+        ({"clip_norm": 5.0}, "clip_norm=5.0 is for a start at the mean"),
+        ({"start": "mean", "clip_norm": 0.0}, "clip_norm"),
+        ({"start": "mean", "clip_norm": 1e12}, "give at most 1e\\+09"),
+        ({"max_share": 1.5}, "max_share is a fraction"),
+        ({"max_share": -0.1}, "max_share"),
+        ({"max_share": None}, "max_share"),
+    ],
+)
+def test_values_without_a_meaning_are_refused(wrong: dict[str, Any], what: str) -> None:
+    with pytest.raises(InvalidValueError, match=what):
+        RFA(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "option", "exists"),
+    [
+        (SecureFedAvg, {"nu": 0.5}, ["clip_norm", "groups", "max_share", "fraction_train"]),
+        (SecureFedAvg, {"budget": 3}, ["clip_norm", "groups"]),
+        (SecureFedAvg, {"start": "mean"}, ["clip_norm", "groups"]),
+        (SecureFedAvg, {"schedule": "accelerated"}, ["clip_norm", "groups"]),
+        (OneStepRFA, {"budget": 3}, ["nu", "groups", "terms"]),
+        (OneStepRFA, {"start": "current"}, ["nu", "groups"]),
+        (OneStepRFA, {"schedule": "sub-cohorts"}, ["nu", "groups"]),
+        (OneStepRFA, {"clip_norm": 1.0}, ["nu", "groups"]),
+        (RFA, {"fraction_fit": 0.5}, ["budget", "nu", "start", "schedule", "fraction_train"]),
+        (RFA, {"early_stop": 0.1}, ["budget", "schedule"]),
+    ],
+)
+def test_an_option_that_does_not_apply_is_named_with_those_that_do(
+    strategy: type[SecureStrategy], option: dict[str, Any], exists: list[str]
+) -> None:
+    (name,) = option
+    with pytest.raises(InvalidTypeError) as caught:
+        strategy(**option)
+    assert isinstance(caught.value, RfaError)
+    assert isinstance(caught.value, TypeError)
+    first, known = str(caught.value).split(": it has ")
+    assert first == f"{strategy.__name__} has no option {name!r}"
+    assert set(exists) <= set(known.split(", "))
+    assert name not in known.split(", ")
+
+
+def test_parameters_of_the_aggregator_are_not_options_of_the_strategy() -> None:
+    wrong: dict[str, Any] = {"budget": 2}
+    with pytest.raises(InvalidTypeError, match="SecureStrategy has no option 'budget': it has agg"):
+        SecureStrategy("rfa", **wrong)
+
+
+@pytest.mark.parametrize(
+    "clear", ["krum", "trimmed-mean:fraction=0.2", Krum(1), CoordinateMedian()]
+)
+def test_an_aggregator_that_sees_updates_is_refused(clear: Any) -> None:
+    with pytest.raises(InvalidValueError, match="must see single updates") as caught:
+        SecureStrategy(clear)
+    assert "rfa-one-step" in str(caught.value)
+    assert "a SumAggregator of your own" in str(caught.value)
+
+
+@pytest.mark.parametrize("wrong", [None, 3, RFA, aggregators.RFA])
+def test_what_is_no_aggregator_is_refused(wrong: Any) -> None:
+    with pytest.raises(InvalidTypeError, match="an aggregator is a value such as"):
+        SecureStrategy(wrong)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "aggregator"),
+    [
+        (RFA(), aggregators.RFA()),
+        (
+            RFA(budget=2, nu=0.5, start="mean", clip_norm=5.0),
+            "rfa:budget=2,nu=0.5,start=mean,clip_norm=5",
+        ),
+        (RFA(schedule="sub-cohorts", budget=4), SubCohorts(aggregators.RFA(budget=4))),
+        (RFA(groups=3), Groups(aggregators.RFA(), 3)),
+        (OneStepRFA(nu=2.0), "rfa-one-step:nu=2"),
+        (OneStepRFA(groups=5), "rfa-one-step:groups=5"),
+        (SecureFedAvg(), "fedavg"),
+        (SecureFedAvg(clip_norm=3.0, groups=7), Groups(Mean(clip_norm=3.0), 7)),
+        (SecureFedAvg(clip_norm=None), "adaptive-clipping"),
+        (SecureStrategy(CenteredClipping(budget=2)), "centered-clipping:budget=2"),
+    ],
+)
+def test_a_strategy_is_its_aggregator(strategy: SecureStrategy, aggregator: Any) -> None:
+    assert strategy.aggregator == SecureStrategy(aggregator).aggregator
+
+
+def test_a_text_with_a_wrong_parameter_is_refused() -> None:
+    with pytest.raises(
+        InvalidValueError, match=r"fedavg has no parameter 'nu'.*: it has clip_norm"
+    ):
+        SecureStrategy("fedavg:nu=3")
+    with pytest.raises(InvalidValueError, match="no aggregator is called 'median'"):
+        SecureStrategy("median")
+
+
+def test_nodes_that_trust_nobody_answer_sub_cohorts_and_groups_of_one_step() -> None:
+    given: dict[str, Any] = {"terms": LYING, "identities": {}}
+    least = LYING.smallest()
+    assert RFA(schedule="sub-cohorts", budget=4, **given).min_train_nodes == 4 * least
+    assert OneStepRFA(groups=5, **given).min_available_nodes == 5 * least
+    assert OneStepRFA(groups=5, **given).min_evaluate_nodes == least
