@@ -20,6 +20,7 @@ pytest.importorskip("PIL", reason="draws characters: pip install 'rfa[lab]'")
 from flwr.app import Context, RecordDict
 from flwr.clientapp import ClientApp
 
+from rfa.aggregators import build
 from tests.flower.grid import LocalGrid
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flower-emnist"
@@ -79,7 +80,9 @@ def test_rfa_learns_where_fedavg_breaks(
     assert not broken[-1] <= broken[0]  # it is larger, or not a number
 
 
-@pytest.mark.parametrize("strategy", ["one-step", "secure-fedavg"])
+@pytest.mark.parametrize(
+    "strategy", ["one-step", "secure-fedavg", "centered-clipping:clip_norm=2,budget=2"]
+)
 def test_the_other_strategies_learn_without_corruption(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -89,3 +92,29 @@ def test_the_other_strategies_learn_without_corruption(
 ) -> None:
     losses = run(monkeypatch, capsys, cache, tmp_path, strategy=strategy)
     assert losses[-1] < losses[0] - 0.5
+
+
+def test_no_node_has_more_than_its_share(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    cache: Path,
+    tmp_path: Path,
+) -> None:
+    limits: Any = {"max-share": 0.4}
+    losses = run(monkeypatch, capsys, cache, tmp_path, **limits)
+    assert losses[-1] < losses[0] - 0.5
+
+
+def test_the_texts_of_the_readme_are_aggregators(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [str(EXAMPLE), *sys.path])
+    server: Any = importlib.import_module("flower_emnist.server_app")
+    about = tomllib.loads((EXAMPLE / "pyproject.toml").read_text(encoding="utf-8"))
+    config = about["tool"]["flwr"]["app"]["config"]
+    readme = (EXAMPLE / "README.md").read_text(encoding="utf-8")
+    texts = re.findall(r"^\| `([a-z-]+:[^`]+)` \|", readme, re.MULTILINE)
+    assert len(texts) == 5
+    for text in texts:
+        strategy = server.choose_strategy({**config, "strategy": text})
+        assert strategy.aggregator == build(text)
+    with pytest.raises(ValueError, match="must see single updates"):
+        server.choose_strategy({**config, "strategy": "krum"})

@@ -7,7 +7,15 @@ from flwr.serverapp import ServerApp
 from flwr.serverapp.strategy import FedAvg
 
 from flower_emnist.task import first_model, from_record, load_part, test_model, to_record
-from rfa.flower import RFA, OneStepRFA, SecureFedAvg, ServerModel, Terms, read_identities
+from rfa.flower import (
+    RFA,
+    OneStepRFA,
+    SecureFedAvg,
+    SecureStrategy,
+    ServerModel,
+    Terms,
+    read_identities,
+)
 
 app = ServerApp()
 
@@ -19,10 +27,10 @@ def main(grid, context):
     x, y = load_part(config, 0, 1, test=True)
 
     def evaluate(t, arrays):
-        found = test_model(from_record(arrays), x, y)
-        loss, accuracy = found["loss"], 100 * found["accuracy"]
+        metrics = test_model(from_record(arrays), x, y)
+        loss, accuracy = metrics["loss"], 100 * metrics["accuracy"]
         print(f"round {t}: loss {loss:.2f}, accuracy {accuracy:.1f} %", flush=True)
-        return MetricRecord(found)
+        return MetricRecord(metrics)
 
     strategy = choose_strategy(config)
     strategy.start(
@@ -35,24 +43,24 @@ def main(grid, context):
 
 def choose_strategy(config):
     """The strategy that the run config names; an app of yours has one of these lines."""
-    usual = {
+    options = {
         "fraction_train": config["fraction-train"],
         "fraction_evaluate": config["fraction-evaluate"],
     }
     if config["strategy"] == "fedavg":
-        return FedAvg(**usual)
-    usual |= {"checkpoint": config["checkpoint"] or None, "example_cap": 10_000}
+        return FedAvg(**options)
+    options |= {"checkpoint": config["checkpoint"] or None, "example_cap": 10_000}
+    options["max_share"] = config["max-share"]
     if config["identities"]:  # devices do not trust the server: they sign their keys
-        usual["identities"] = read_identities(Path(config["identities"]))
-        usual["terms"] = Terms(server_model=ServerModel.MALICIOUS)
+        options["identities"] = read_identities(Path(config["identities"]))
+        options["terms"] = Terms(server_model=ServerModel.MALICIOUS)
     nu = config["nu"] or None  # 0 stands for a radius that is learned
     match config["strategy"]:
         case "rfa":
-            return RFA(budget=config["budget"], nu=nu, **usual)
+            return RFA(budget=config["budget"], nu=nu, **options)
         case "one-step":
-            return OneStepRFA(nu=nu, **usual)
+            return OneStepRFA(nu=nu, **options)
         case "secure-fedavg":
-            return SecureFedAvg(**usual)
-        case other:
-            msg = f"strategy must be rfa, one-step, secure-fedavg or fedavg, not {other!r}"
-            raise ValueError(msg)
+            return SecureFedAvg(**options)
+        case text:  # any private aggregator, such as rfa:schedule=sub-cohorts, or your own
+            return SecureStrategy(text, **options)
