@@ -42,7 +42,6 @@ class Reader(ABC):
 
     Attributes:
         name: the name of the data set.
-        source: the name by which `rfa data get` knows its source, if that is another.
         files: the files of the source, as paths under the data directory; empty for a data set
             that is made, not read. "a|b" is one file that may lie there under either name.
         version: what changes when the same source gives other examples: part of the cache's key.
@@ -53,7 +52,6 @@ class Reader(ABC):
     """
 
     name: str
-    source: str = ""
     files: tuple[str, ...]
     version: str
     shape: tuple[int, ...]
@@ -115,11 +113,8 @@ class Population:
 class Arrangement:
     """Which devices of a source are kept, and where their examples shall lie.
 
-    Attributes:
-        names: as in `Population`.
-        offsets: as in `Population`.
-        train: as in `Population`.
-        dest: a place for each example of the source, or -1.
+    Names, offsets and train are those of `Population`; `dest` has a place for each example of the
+    source, or -1.
     """
 
     names: Sequence[str]
@@ -161,6 +156,17 @@ def arrange(reader: Reader, index: Index, *, iid: bool = False) -> Arrangement:
     return Arrangement(names, offsets, np.clip(train, 1, sizes[kept] - 1), dest)
 
 
+def find_file(directory: Path, entry: str) -> Path | None:
+    """Where the file of an entry, which may have several names as in "a|b", lies, if it does."""
+    paths = (directory / name for name in entry.split("|"))
+    return next((path for path in paths if path.exists()), None)
+
+
+def damaged(path: Path, kind: str, error: Exception) -> DataError:
+    """The failure to read a file of some kind."""
+    return DataError(f"{path} is no {kind}, or it is damaged: delete it and get it again ({error})")
+
+
 def lab_module(name: str) -> Any:
     """A module that only the extra "lab" installs, imported when it is needed.
 
@@ -177,13 +183,7 @@ def lab_module(name: str) -> Any:
 def parquet_batches(path: Path, columns: Sequence[str], rows: int = 4096) -> Iterator[Any]:
     """Some columns of a Parquet file, or of a folder of such files in the order of their names.
 
-    Args:
-        path: the file or folder.
-        columns: the names of the columns; "a.b" is the field b of the column a.
-        rows: how many rows to have in memory at once.
-
-    Yields:
-        record batches of pyarrow.
+    They come as record batches of so many rows. "a.b" is the field b of the column a.
 
     Raises:
         DataError: naming the file, if it has no such column or cannot be read.
@@ -199,20 +199,14 @@ def parquet_batches(path: Path, columns: Sequence[str], rows: int = 4096) -> Ite
                 _check_columns(part, source, columns)
                 yield from source.iter_batches(batch_size=rows, columns=list(columns))
         except (arrow.ArrowException, OSError) as error:
-            msg = (
-                f"{part} is no Parquet file, or it is damaged: delete it and get it again ({error})"
-            )
-            raise DataError(msg) from error
+            raise damaged(part, "Parquet file", error) from error
 
 
 def _check_columns(part: Path, source: Any, columns: Sequence[str]) -> None:
-    leaves: list[str] = [
-        column.path for column in map(source.schema.column, range(len(source.schema)))
-    ]
-    for column in columns:
-        if column not in leaves:
-            msg = f"{part} has no column {column!r}, only {leaves}: is it another data set?"
-            raise DataError(msg)
+    leaves: list[str] = [source.schema.column(k).path for k in range(len(source.schema))]
+    for column in set(columns) - set(leaves):
+        msg = f"{part} has no column {column!r}, only {leaves}: is it another data set?"
+        raise DataError(msg)
 
 
 def grow_names(places: dict[str, int], values: Sequence[Any], path: Path) -> list[int]:

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rfa._types import Array, Ints
-from rfa.lab.datasets.dataset import DataError, Index, Reader
+from rfa.lab.datasets.dataset import DataError, Index, Reader, damaged
 
 Codes: TypeAlias = NDArray[np.uint8]
 
@@ -111,8 +111,7 @@ def read_texts(path: Path) -> Iterator[tuple[str, str]]:
                 for role, text in _speeches(archive.read(match[0]), f"{path}, {match[0]}").items():
                     yield f"{match[1]}/{role}", text
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:
-        msg = f"{path} is no zip archive, or it is damaged: delete it and get it again ({error})"
-        raise DataError(msg) from error
+        raise damaged(path, "zip archive", error) from error
 
 
 def _speeches(page: bytes, where: str) -> dict[str, str]:
