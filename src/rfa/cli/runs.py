@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from rfa.cli.options import out_option
+from rfa.cli.options import FILE, out_option
 from rfa.cli.show import percent, show_run
 from rfa.errors import InvalidValueError
 from rfa.lab.datasets.dataset import lab_module
@@ -79,7 +79,7 @@ def show(name: str, out: Path, as_json: bool) -> None:
 
 
 @runs.command()
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", type=FILE)
 @click.option(
     "--table",
     type=click.Choice(["runs", "evaluations", "rounds"]),
