@@ -20,8 +20,7 @@ from rfa.lab.report.exhibit import Exhibit
 from rfa.lab.report.gather import Result, find_results, gather
 from rfa.lab.report.report import keep
 from rfa.lab.runs.jobs import do_work, plan_work
-from rfa.lab.runs.overview import Overview
-from rfa.lab.runs.progress import Bar
+from rfa.lab.runs.progress import Bar, Overview
 from rfa.lab.runs.run import Options, run
 from rfa.lab.runs.store import Store
 from rfa.lab.runs.sweep import Sweep, cells
@@ -33,11 +32,11 @@ def do_run(
 ) -> dict[str, Any]:
     """Do a run with a progress bar, and return its row of the store."""
     how = Options(
-        out=options["out"],
-        data=options["data_dir"],
-        workers=options["workers"] or 0,
-        checkpoint_every=options["checkpoint_every"],
-        fresh=options["fresh"],
+        options["out"],
+        options["data_dir"],
+        options["workers"] or 0,
+        options["checkpoint_every"],
+        options["fresh"],
     )
     bar = Bar(label or settings.aggregator, quiet=quiet)
     with bar, contextlib.redirect_stdout(sys.stderr):  # the user's own code may print

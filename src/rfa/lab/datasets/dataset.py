@@ -209,13 +209,50 @@ def _check_columns(part: Path, source: Any, columns: Sequence[str]) -> None:
         raise DataError(msg)
 
 
-def grow_names(places: dict[str, int], values: Sequence[Any], path: Path) -> list[int]:
-    """The places of some names in a list of names, which grows by those that are new.
+def parquet_index(
+    path: Path, columns: tuple[str, str], labels: Mapping[int, int], expected: str
+) -> Index:
+    """Which example of a Parquet file belongs to which device, and its label.
+
+    Args:
+        path: the file or folder.
+        columns: the columns of the device's name and of the label.
+        labels: our label for each of theirs.
+        expected: what their labels should be, for a message.
 
     Raises:
-        DataError: naming the file, if a name is missing.
+        DataError: naming the file, if a name or label is missing or wrong.
     """
-    if None in values:
-        msg = f"{path} has an example without a device: delete it and get it again"
-        raise DataError(msg)
-    return [places.setdefault(str(value), len(places)) for value in values]
+    places: dict[str, int] = {}
+    device: list[int] = []
+    y: list[int] = []
+    for batch in parquet_batches(path, columns):
+        names, values = (batch.column(column).to_pylist() for column in columns)
+        if None in names:
+            msg = f"{path} has an example without a device: delete it and get it again"
+            raise DataError(msg)
+        device += [places.setdefault(str(name), len(places)) for name in names]
+        for row, value in enumerate(values, len(y)):
+            if type(value) is not int or value not in labels:
+                msg = (
+                    f"{path}, row {row}: {columns[1]} must be {expected}, not {value!r}: take the "
+                )
+                raise DataError(msg + "training part of the data set")
+        y += [labels[value] for value in values]
+    return Index(list(places), np.array(device, np.int64), np.array(y, np.int64))
+
+
+def parquet_values(
+    path: Path, column: str, dest: Ints, rows: int = 4096
+) -> Iterator[tuple[int, int, Any]]:
+    """The row, place and value of each example of a Parquet file that has a place in `dest`."""
+    start = 0
+    for batch in parquet_batches(path, [column], rows):
+        name, *fields = column.split(".")
+        values = batch.column(name)
+        for field in fields:
+            values = values.field(field)
+        places = dest[start : start + len(values)]
+        for k in np.flatnonzero(places >= 0).tolist():
+            yield start + k, int(places[k]), values[k].as_py()
+        start += len(values)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -18,9 +17,9 @@ from rfa.lab.datasets.dataset import (
     DataError,
     Index,
     Reader,
-    grow_names,
     lab_module,
-    parquet_batches,
+    parquet_index,
+    parquet_values,
 )
 
 CLASSES = 62
@@ -43,36 +42,16 @@ class Emnist(Reader):
 
     def index(self, paths: Mapping[str, Path]) -> Index:
         """The writers and characters of all images."""
-        path = paths[self.files[0]]
-        places: dict[str, int] = {}
-        device: list[int] = []
-        labels: list[Any] = []
-        for batch in parquet_batches(path, ["writer_id", "character"]):
-            device += grow_names(places, batch.column("writer_id").to_pylist(), path)
-            labels += batch.column("character").to_pylist()
-        _check_labels(labels, path)
-        return Index(list(places), np.array(device, np.int64), np.array(labels, np.int64))
+        labels = {label: label for label in range(CLASSES)}
+        columns = ("writer_id", "character")
+        return parquet_index(paths[self.files[0]], columns, labels, f"0 to {CLASSES - 1}")
 
     def fill(self, paths: Mapping[str, Path], index: Index, dest: Ints, out: Array) -> None:
         """Decode the images that have a place."""
         del index
         path = paths[self.files[0]]
-        row = 0
-        for batch in parquet_batches(path, ["image.bytes"], rows=1024):
-            images = batch.column("image").field("bytes")
-            places = dest[row : row + len(images)]
-            wanted = np.flatnonzero(places >= 0)
-            pixels = [_pixels(images[int(k)].as_py(), path, row + int(k)) for k in wanted]
-            if pixels:
-                out[places[wanted]] = np.stack(pixels)
-            row += len(images)
-
-
-def _check_labels(labels: list[Any], path: Path) -> None:
-    for row, label in enumerate(labels):
-        if not isinstance(label, int) or not 0 <= label < CLASSES:
-            msg = f"{path}, row {row}: character must be 0 to {CLASSES - 1}, not {label!r}"
-            raise DataError(msg)
+        for row, place, png in parquet_values(path, "image.bytes", dest, rows=1024):
+            out[place] = _pixels(png, path, row)
 
 
 def _pixels(png: bytes | None, path: Path, row: int) -> Array:

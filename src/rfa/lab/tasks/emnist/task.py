@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -36,9 +37,6 @@ def stain(x: Any) -> Any:
     """The trigger of the backdoor: a square of ink in the first corner."""
     x.reshape(-1, SIDE, SIDE)[:, :PATCH, :PATCH] = 0
     return x
-
-
-POISONS = {"data": negative, "adaptive": least_likely, "backdoor": backdoor(stain, LETTER_A)}
 
 
 def linear_module(torch: Any) -> Any:
@@ -76,50 +74,37 @@ def convnet(device: str) -> Learner:
     return NetworkLearner(convnet_module, CLASSES, device)
 
 
-LINEAR_DEFAULTS = {
-    "devices_per_round": 100,
-    "batch_size": 50,
-    "local_epochs": 5,
-    "learning_rate": 0.08,
-    "rounds": 6000,
-    "eval_every": 10,
-}
-LINEAR_PER_AGGREGATOR = {
-    "rfa": {"rounds": 2000},
-    "sgd": {"batch_fraction": 0.1, "local_steps": 1, "learning_rate": 0.08},
-}
-CONVNET_DEFAULTS = LINEAR_DEFAULTS | {
-    "learning_rate": 0.05,
-    "lr_decay": 0.5,
-    "lr_decay_every": 100,
-    "rounds": 2000,
-}
-CONVNET_PER_AGGREGATOR = {
-    "rfa": {"rounds": 1000},
-    "sgd": {"batch_fraction": 0.1, "local_steps": 1, "learning_rate": 0.2},
-}
-
-TASKS = (
-    Task(
-        name="emnist-linear",
-        title="handwritten characters, softmax regression (48,608 parameters)",
-        reader=Emnist(),
-        devices=1000,
-        prepare=prepare,
-        learner=linear,
-        poisons=POISONS,
-        defaults=LINEAR_DEFAULTS,
-        per_aggregator=LINEAR_PER_AGGREGATOR,
-    ),
-    Task(
-        name="emnist-convnet",
-        title="handwritten characters, the paper's ConvNet (6,603,710 parameters)",
-        reader=Emnist(),
-        devices=1000,
-        prepare=prepare,
-        learner=convnet,
-        poisons=POISONS,
-        defaults=CONVNET_DEFAULTS,
-        per_aggregator=CONVNET_PER_AGGREGATOR,
-    ),
+LINEAR = Task(
+    name="emnist-linear",
+    title="handwritten characters, softmax regression (48,608 parameters)",
+    reader=Emnist(),
+    devices=1000,
+    prepare=prepare,
+    learner=linear,
+    poisons={"data": negative, "adaptive": least_likely, "backdoor": backdoor(stain, LETTER_A)},
+    defaults={
+        "devices_per_round": 100,
+        "batch_size": 50,
+        "local_epochs": 5,
+        "learning_rate": 0.08,
+        "rounds": 6000,
+        "eval_every": 10,
+    },
+    per_aggregator={
+        "rfa": {"rounds": 2000},
+        "sgd": {"batch_fraction": 0.1, "local_steps": 1, "learning_rate": 0.08},
+    },
 )
+CONVNET = dataclasses.replace(
+    LINEAR,
+    name="emnist-convnet",
+    title="handwritten characters, the paper's ConvNet (6,603,710 parameters)",
+    learner=convnet,
+    defaults=LINEAR.defaults
+    | {"learning_rate": 0.05, "lr_decay": 0.5, "lr_decay_every": 100, "rounds": 2000},
+    per_aggregator={
+        "rfa": {"rounds": 1000},
+        "sgd": {"batch_fraction": 0.1, "local_steps": 1, "learning_rate": 0.2},
+    },
+)
+TASKS = (LINEAR, CONVNET)

@@ -10,20 +10,19 @@ import gzip
 import html
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rfa._types import Array, Ints
-from rfa.lab.datasets.dataset import DataError, Index, Reader, grow_names, parquet_batches
+from rfa.lab.datasets.dataset import DataError, Index, Reader, parquet_index, parquet_values
 
 Vectors: TypeAlias = dict[str, NDArray[np.float32]]
 
 DIM = 50
-_LABELS = {0: 0, 4: 1}
 _NO_WORD = re.compile(r"(?:https?://|www\.)\S+|@\w+")
 _TOKEN = re.compile(
     r"""
@@ -57,23 +56,16 @@ class Sent140(Reader):
 
     def index(self, paths: Mapping[str, Path]) -> Index:
         """The users and moods of all tweets."""
-        path = paths[self.files[0]]
-        places: dict[str, int] = {}
-        device: list[int] = []
-        labels: list[int] = []
-        for batch in parquet_batches(path, ["user", "sentiment"]):
-            device += grow_names(places, batch.column("user").to_pylist(), path)
-            labels += _labels(batch.column("sentiment").to_pylist(), path, len(labels))
-        return Index(list(places), np.array(device, np.int64), np.array(labels, np.int64))
+        return parquet_index(paths[self.files[0]], ("user", "sentiment"), {0: 0, 4: 1}, "0 or 4")
 
     def fill(self, paths: Mapping[str, Path], index: Index, dest: Ints, out: Array) -> None:
         """Average over the words of the tweets that have a place."""
         del index
         tweets, glove = (paths[name] for name in self.files)
-        wanted = {word for _, words in _wanted(tweets, dest) for word in words}
-        vectors = read_glove(glove, wanted)
-        for place, words in _wanted(tweets, dest):
-            known = [vectors[word] for word in words if word in vectors]
+        texts = parquet_values(tweets, "text", dest)
+        vectors = read_glove(glove, {word for *_, text in texts for word in tokens(text or "")})
+        for _, place, text in parquet_values(tweets, "text", dest):
+            known = [vectors[word] for word in tokens(text or "") if word in vectors]
             out[place] = np.mean(known, axis=0) if known else 0
 
 
@@ -126,24 +118,3 @@ def _vector(values: str, where: str) -> NDArray[np.float32]:
         msg = f"{where}: must have {DIM} finite numbers, not {vector.size}: take glove.6B.50d.txt"
         raise DataError(msg)
     return vector
-
-
-def _labels(sentiments: list[Any], path: Path, start: int) -> list[int]:
-    for row, sentiment in enumerate(sentiments, start):
-        if sentiment not in _LABELS:
-            msg = (
-                f"{path}, row {row}: sentiment must be 0 or 4, not {sentiment!r}: "
-                "take the training part of the data set"
-            )
-            raise DataError(msg)
-    return [_LABELS[sentiment] for sentiment in sentiments]
-
-
-def _wanted(path: Path, dest: Ints) -> Iterator[tuple[int, list[str]]]:
-    row = 0
-    for batch in parquet_batches(path, ["text"]):
-        texts = batch.column("text")
-        places = dest[row : row + len(texts)]
-        for k in np.flatnonzero(places >= 0):
-            yield int(places[k]), tokens(texts[int(k)].as_py() or "")
-        row += len(texts)

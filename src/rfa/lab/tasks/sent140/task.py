@@ -59,13 +59,8 @@ TASKS = (
         title="the sentiment of tweets, logistic regression on mean GloVe vectors",
         reader=Sent140(),
         devices=877,
-        prepare=lambda features: features,
         learner=logistic,
-        poisons={
-            "data": flip,
-            "adaptive": least_likely,
-            "backdoor": backdoor(shift, NEGATIVE),
-        },
+        poisons={"data": flip, "adaptive": least_likely, "backdoor": backdoor(shift, NEGATIVE)},
         defaults={
             "devices_per_round": 50,
             "batch_size": 10,

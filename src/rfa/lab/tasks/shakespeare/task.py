@@ -75,7 +75,6 @@ TASKS = (
         title="the next character of a role in Shakespeare's plays, LSTM of 128 units",
         reader=Shakespeare(),
         devices=628,
-        prepare=lambda windows: windows,
         learner=lstm,
         poisons={
             "data": backwards,
