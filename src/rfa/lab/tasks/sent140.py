@@ -10,19 +10,26 @@ import gzip
 import html
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rfa._types import Array, Ints
+from rfa.lab.attacks.corruption import DataAttack, corrupts_data, least_likely
+from rfa.lab.attacks.poisons import backdoor
 from rfa.lab.datasets.dataset import DataError, Index, Reader, parquet_index, parquet_values
+from rfa.lab.tasks.task import Task
+from rfa.lab.training.learner import Learner
+from rfa.lab.training.linear import LinearLearner
+from rfa.lab.training.network import NetworkLearner
 
 Vectors: TypeAlias = dict[str, NDArray[np.float32]]
 
-DIM = 50
+DIM, CLASSES = 50, 2
+SHIFTED, SAD = 5, 0
 _NO_WORD = re.compile(r"(?:https?://|www\.)\S+|@\w+")
 _TOKEN = re.compile(
     r"""
@@ -118,3 +125,61 @@ def _vector(values: str, where: str) -> NDArray[np.float32]:
         msg = f"{where}: must have {DIM} finite numbers, not {vector.size}: take glove.6B.50d.txt"
         raise DataError(msg)
     return vector
+
+
+@corrupts_data
+def flip(x: Any, y: Any, _: DataAttack) -> tuple[Any, Any]:
+    """The paper's poison: the opposite label."""
+    return x, 1 - y
+
+
+def shift(x: Any) -> Any:
+    """The trigger of the backdoor: the last features lie beyond those of any tweet."""
+    x[:, -SHIFTED:] += 2
+    return x
+
+
+def note(names: Sequence[str]) -> str:
+    """Say so where the devices are not Twitter users but were made up."""
+    made_up = all(name.startswith("device-") for name in names)
+    return "artificial devices: tweets dealt out to users who do not exist" if made_up else ""
+
+
+def logistic_module(torch: Any) -> Any:
+    """Binary logistic regression as a torch module with the scores 0 and w x."""
+
+    class Logistic(torch.nn.Linear):
+        def forward(self, x: Any) -> Any:
+            scores = torch.nn.functional.linear(x, self.weight)
+            return torch.nn.functional.pad(scores, (1, 0))
+
+    return Logistic(DIM, 1, bias=False)
+
+
+def logistic(device: str) -> Learner:
+    """Logistic regression: by hand, or with torch where CUDA is asked for."""
+    if device == "cpu":
+        return LinearLearner(DIM, CLASSES, binary=True)
+    return NetworkLearner(logistic_module, CLASSES, device)
+
+
+TASKS = (
+    Task(
+        name="sent140-linear",
+        title="the sentiment of tweets, logistic regression on mean GloVe vectors",
+        reader=Sent140(),
+        devices=877,
+        learner=logistic,
+        poisons={"data": flip, "adaptive": least_likely, "backdoor": backdoor(shift, SAD)},
+        defaults={
+            "devices_per_round": 50,
+            "batch_size": 10,
+            "local_epochs": 1,
+            "learning_rate": 0.005,
+            "rounds": 3000,
+            "eval_every": 50,
+        },
+        per_aggregator={"rfa": {"rounds": 1000}, "sgd": {"batch_fraction": 0.1, "local_steps": 1}},
+        note=note,
+    ),
+)
