@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks.peers import load_pfl, load_torch
 from benchmarks.workloads import LINEAR, Examples, open_devices
 from rfa._types import Floats32
-from rfa.lab.tasks.emnist import task as emnist
+from rfa.lab.tasks import emnist
 from rfa.lab.training.devices import Devices
 
 

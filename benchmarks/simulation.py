@@ -25,8 +25,7 @@ from benchmarks.workloads import (
     own_cache,
     simulations,
 )
-from rfa.lab.tasks.emnist import task as emnist
-from rfa.lab.tasks.shakespeare import task as shakespeare
+from rfa.lab.tasks import emnist, shakespeare
 from rfa.lab.tasks.task import Task
 from rfa.lab.training.learner import Batch
 

@@ -18,9 +18,8 @@ from rfa.lab.datasets.dataset import Index, Reader
 from rfa.lab.randomness import stream
 from rfa.lab.settings.config import resolve
 from rfa.lab.simulation.rounds import LocalEngine, State, play_round
-from rfa.lab.tasks.emnist import task as emnist
+from rfa.lab.tasks import emnist, shakespeare
 from rfa.lab.tasks.registry import find_task
-from rfa.lab.tasks.shakespeare import task as shakespeare
 from rfa.lab.tasks.task import Task
 from rfa.lab.training.batches import draw_batches
 from rfa.lab.training.devices import Devices
@@ -75,7 +74,7 @@ class Windows(Made):
     """Characters at random."""
 
     name, count, train, classes = "bench-windows", 50, 500, shakespeare.CLASSES
-    shape = (shakespeare.WINDOW,)
+    shape = (shakespeare.REACH,)
     train_share = 500 / 556
 
     def fill(self, paths: Mapping[str, Path], index: Index, dest: Ints, out: Array) -> None:

@@ -9,8 +9,8 @@ import numpy as np
 from flwr.app import Array, ArrayRecord
 
 from rfa.lab.datasets.cache import load
-from rfa.lab.tasks.emnist.reader import Emnist
-from rfa.lab.tasks.glyphs.reader import Glyphs
+from rfa.lab.tasks.emnist import Emnist
+from rfa.lab.tasks.glyphs import Glyphs
 
 PIXELS, CLASSES, BATCH = 28 * 28, 62, 32
 

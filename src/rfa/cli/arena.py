@@ -4,32 +4,28 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import click
 from rich.console import Console
 
-from rfa.cli.options import given, many_runs_options, out_option, settings_options_without
-from rfa.cli.running import do_runs, need_lab
+from rfa.cli.options import (
+    given,
+    json_option,
+    many_runs_options,
+    numbers_of,
+    out_option,
+    settings_options,
+)
+from rfa.cli.running import do_sweep
 from rfa.lab.datasets.cache import data_dir, locate
-from rfa.lab.report.arena import bouts, gather_arena
-from rfa.lab.report.gather import find_results
-from rfa.lab.report.report import keep
+from rfa.lab.report.arena import Bout, bouts, gather_arena
+from rfa.lab.report.gather import Result
 from rfa.lab.report.terminal_table import leaders, to_plain
 from rfa.lab.runs.arena import LEVELS, TAKEN, arena_plan, usual_rounds
-from rfa.lab.runs.store import Store
-from rfa.lab.runs.sweep import Cell, Sweep, cells, make_sweep
+from rfa.lab.runs.sweep import make_sweep
 from rfa.lab.tasks.registry import find_task
-
-
-def _seeds(_context: Any, _option: Any, text: str) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        msg = f"seeds are whole numbers with commas between, as in 1,2,3, not {text!r}"
-        raise click.BadParameter(msg) from None
 
 
 @click.command()
@@ -57,13 +53,17 @@ def _seeds(_context: Any, _option: Any, text: str) -> list[int]:
     help="The share of the training data on corrupted devices; again for more.",
 )
 @click.option(
-    "--seeds", default="1", show_default=True, callback=_seeds, help="Seeds, as in 1,2,3."
+    "--seeds",
+    default="1",
+    show_default=True,
+    callback=numbers_of(int, "1,2,3"),
+    help="Seeds, as in 1,2,3.",
 )
 @out_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end, no more.")
+@json_option
 @many_runs_options
-@settings_options_without(*TAKEN)
-def arena(task: str, out: Path, as_json: bool, **options: Any) -> None:
+@settings_options(*TAKEN)
+def arena(task: str, **options: Any) -> None:
     """Let attacks on TASK meet defenses, and draw who stands.
 
     Each attack at each level meets each defense in a run of its own, with the same settings and
@@ -80,15 +80,13 @@ def arena(task: str, out: Path, as_json: bool, **options: Any) -> None:
     settings = {"rounds": usual_rounds(task)} | given(options)
     about = {"title": f"Attacks and defenses: {task}", "tasks": {task: task}}
     plan = make_sweep(name, arena_plan(name, values | about | {"settings": settings}))
-    runs = list(cells(plan))
     if not options["dry_run"]:
-        need_lab()
         locate(find_task(task).reader, data_dir(options["data_dir"]))  # or all runs would fail
-    problems = do_runs([cell.settings for cell in runs], out, options)
-    if not options["dry_run"]:
-        _show(plan, runs, out, _command(task, values, settings), as_json=as_json)
-    if problems:
-        sys.exit(1)
+
+    def show(results: Sequence[Result]) -> None:
+        _show(bouts(plan, results), task, as_json=options["as_json"])
+
+    do_sweep(plan, options, _command(task, values, settings), gather_arena, show)
 
 
 def _command(task: str, values: dict[str, Any], settings: dict[str, Any]) -> str:
@@ -106,20 +104,11 @@ def _command(task: str, values: dict[str, Any], settings: dict[str, Any]) -> str
     return shlex.join(words)
 
 
-def _show(plan: Sweep, runs: list[Cell], out: Path, command: str, *, as_json: bool) -> None:
-    with Store(out) as store:
-        results = find_results(store, runs)
-    absent = len(runs) - len(results)
-    missing = [f"{absent} of {len(runs)} runs are not done"] if absent else []
-    pictures = keep(gather_arena(plan, results, command=command, missing=missing), out)
-    levels = bouts(plan, results)
+def _show(levels: list[Bout], task: str, *, as_json: bool) -> None:
     if as_json:
-        content = {"task": runs[0].settings.task, "levels": [to_plain(bout) for bout in levels]}
+        content = {"task": task, "levels": [to_plain(bout) for bout in levels]}
         click.echo(json.dumps(content, allow_nan=False))
         return
     console = Console(markup=False, highlight=False)
     for bout in levels:
         console.print(leaders(bout, console.width))
-    for picture in pictures:
-        console.print(f"Picture: {picture}", soft_wrap=True)
-    console.print(f"Page: rfa report --out {out}", soft_wrap=True)

@@ -28,17 +28,10 @@ from rfa.lab.datasets.cache import data_dir as resolve_data_dir
 from rfa.lab.datasets.cache import load
 from rfa.lab.datasets.catalog import CATALOG, Counts, DataSet
 from rfa.lab.datasets.dataset import DataError, Reader, arrange
-from rfa.lab.tasks.emnist.reader import Emnist
-from rfa.lab.tasks.glyphs.reader import Glyphs
-from rfa.lab.tasks.sent140.reader import Sent140
-from rfa.lab.tasks.shakespeare.reader import Shakespeare
+from rfa.lab.tasks.registry import TASKS
 
-READERS: dict[str, type[Reader]] = {
-    "emnist": Emnist,
-    "shakespeare": Shakespeare,
-    "sent140": Sent140,
-    "glyphs": Glyphs,
-}
+READERS = {task.reader.name: task.reader for task in TASKS.values()}
+COLUMNS = ("devices", "train", "test", "median", "max", "min")
 
 
 @dataclass(frozen=True)
@@ -57,25 +50,24 @@ class Facts:
     counts: Counts | None = None
     problem: str | None = None
 
-    @property
-    def there(self) -> bool:
-        """Whether it can be used."""
-        return not self.missing and self.problem is None
+    def to_json(self) -> dict[str, Any]:
+        """All of it but the files, and whether the data set can be used."""
+        about = asdict(self.dataset)
+        del about["files"], about["sources"]
+        there = not self.missing and self.problem is None
+        counts = self.counts and asdict(self.counts)
+        here = {"there": there, "missing": self.missing, "problem": self.problem}
+        return about | here | {"counts": counts}
 
 
 def describe(dataset: DataSet, directory: Path | None) -> Facts:
-    """Look for a data set, and count its devices and examples.
-
-    Args:
-        dataset: the data set.
-        directory: where its files should be; None if nobody knows.
-    """
+    """Look for a data set in a directory, if there is one, and count its devices and examples."""
     try:
         if missing := dataset.missing(directory):
             return Facts(dataset, missing)
         if dataset.name not in READERS:
             return Facts(dataset)
-        return Facts(dataset, counts=_count(READERS[dataset.name](), directory))
+        return Facts(dataset, counts=_count(READERS[dataset.name], directory))
     except (DataError, OSError, ImportError) as error:
         return Facts(dataset, problem=str(error))
 
@@ -115,36 +107,17 @@ def data(context: click.Context, data_dir: Path | None, as_json: bool) -> None:
             status.update(f"Looking at {dataset.name}; the first time, this may take minutes")
             facts.append(describe(dataset, directory))
     if as_json:
-        click.echo(json.dumps(_as_json(facts, directory), indent=2))
+        content = {"directory": directory and str(directory)}
+        listed = [fact.to_json() for fact in facts]
+        click.echo(json.dumps(content | {"datasets": listed}, indent=2))
     else:
         _show(facts, directory)
-
-
-def _as_json(facts: list[Facts], directory: Path | None) -> dict[str, Any]:
-    return {
-        "directory": None if directory is None else str(directory),
-        "datasets": [
-            {
-                "name": fact.dataset.name,
-                "title": fact.dataset.title,
-                "there": fact.there,
-                "missing": fact.missing,
-                "problem": fact.problem,
-                "counts": None if fact.counts is None else asdict(fact.counts),
-                "paper": None if fact.dataset.paper is None else asdict(fact.dataset.paper),
-                "origin": fact.dataset.origin,
-                "license": fact.dataset.license,
-                "note": fact.dataset.note,
-            }
-            for fact in facts
-        ],
-    }
 
 
 def _show(facts: list[Facts], directory: Path | None) -> None:
     console = Console(markup=False)
     table = Table("name", "", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    for name in ("devices", "train", "test", "median", "max", "min"):
+    for name in COLUMNS:
         table.add_column(name, justify="right")
     for fact in facts:
         table.add_row(fact.dataset.name, _state(fact), *_numbers(fact.counts))
@@ -183,10 +156,7 @@ def _state(fact: Facts) -> str:
 
 
 def _numbers(counts: Counts | None) -> list[str]:
-    if counts is None:
-        return []
-    numbers = (counts.devices, counts.train, counts.test, counts.median, counts.max, counts.min)
-    return [f"{number:,.10g}" for number in numbers]
+    return [f"{getattr(counts, name):,.10g}" for name in COLUMNS] if counts else []
 
 
 @data.command()
@@ -206,8 +176,8 @@ def get(outer: Path | None, name: str, data_dir: Path | None) -> None:
     if directory is None:
         msg = "where should it go? Name a directory by --data-dir or RFA_DATA"
         raise click.ClickException(msg)
-    with _bars() as bars:
-        came = fetch.get(dataset, directory, _Bars(bars))
+    with _Bars() as bars:
+        came = fetch.get(dataset, directory, bars.show)
     for path in came:
         console.print(f"{path} ({path.stat().st_size / 1e6:,.1f} MB)", soft_wrap=True)
     if not came:
@@ -215,25 +185,21 @@ def get(outer: Path | None, name: str, data_dir: Path | None) -> None:
     console.print(f"License: {dataset.license}", soft_wrap=True)
 
 
-def _bars() -> Progress:
-    return Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True, markup=False),
-    )
-
-
-class _Bars:
+class _Bars(Progress):
     """One bar for each thing that is under way."""
 
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._tasks: dict[str, TaskID] = {}
+    def __init__(self) -> None:
+        super().__init__(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True, markup=False),
+        )
+        self._known: dict[str, TaskID] = {}
 
-    def __call__(self, label: str, done: int, total: int | None) -> None:
-        if label not in self._tasks:  # what was there before does not count for the speed
-            self._tasks[label] = self._progress.add_task(label, total=total, completed=done)
-        self._progress.update(self._tasks[label], completed=done, total=total)
+    def show(self, label: str, done: int, total: int | None) -> None:
+        if label not in self._known:  # what was there before does not count for the speed
+            self._known[label] = self.add_task(label, total=total, completed=done)
+        self.update(self._known[label], completed=done, total=total)

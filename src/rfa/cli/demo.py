@@ -7,13 +7,14 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from rfa.cli.options import FOLDER
 from rfa.lab import demo as lab_demo
 
 
 @click.command()
 @click.option(
     "--out",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     default=Path("out/demo"),
     show_default=True,
     help="Where the picture and the results go.",

@@ -8,54 +8,35 @@ from typing import Any, TypeVar
 
 import click
 
-from rfa.aggregators.partition import ALL_SCHEDULES
-from rfa.aggregators.rfa import STARTS
-from rfa.lab.settings.settings import (
-    ATTACKERS,
-    DEVICE_KINDS,
-    FIELDS,
-    SECURE,
-    SERVER_MODELS,
-    SERVER_OPTIMIZERS,
-)
+from rfa.lab.settings.settings import CHOICES, FIELDS
+from rfa.lab.tasks.registry import TASKS
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+Numbers = TypeVar("Numbers", int, float)
 
-_CHOICES = {
-    "attackers": ATTACKERS,
-    "start": STARTS,
-    "schedule": ALL_SCHEDULES,
-    "server_optimizer": SERVER_OPTIMIZERS,
-    "device": DEVICE_KINDS,
-    "secure": SECURE,
-    "server_model": SERVER_MODELS,
+FILE = click.Path(path_type=Path, dir_okay=False)
+FOLDER = click.Path(path_type=Path, file_okay=False)
+PAPERS = {
+    name
+    for task in TASKS.values()
+    for settings in (task.defaults, *task.per_aggregator.values())
+    for name in settings
 }
-_KINDS: dict[str, Any] = {"int": click.INT, "float": click.FLOAT, "str": click.STRING}
-PAPERS = (
-    "rounds",
-    "devices_per_round",
-    "local_epochs",
-    "local_steps",
-    "batch_size",
-    "batch_fraction",
-    "learning_rate",
-    "lr_decay",
-    "lr_decay_every",
-    "eval_every",
-)
 """Settings whose default is the task's, from the paper."""
+_KINDS: dict[str, Any] = {"int": click.INT, "float": click.FLOAT, "str": click.STRING}
 
 out_option = click.option(
     "--out",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     default=Path("out"),
     show_default=True,
     help="The folder of results: runs.sqlite, and checkpoints.",
 )
 data_option = click.option(
-    "--data-dir",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="The folder of data sets.  [default: RFA_DATA]",
+    "--data-dir", type=FOLDER, help="The folder of data sets.  [default: RFA_DATA]"
+)
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object at the end, no more."
 )
 _RUNNING = [
     data_option,
@@ -92,21 +73,29 @@ def many_runs_options(command: Command) -> Command:
     return _with(_MANY_RUNS, command)
 
 
+def settings_options(*left_out: str) -> Callable[[Command], Command]:
+    """Give a command one option for each setting but some; what is not given is None."""
+    options: list[Callable[[Any], Any]] = [_option(name) for name in FIELDS if name not in left_out]
+    return lambda command: _with(options, command)
+
+
 def _with(options: Sequence[Callable[[Command], Command]], command: Command) -> Command:
     for option in reversed(options):
         command = option(command)
     return command
 
 
-def settings_options(command: Command) -> Command:
-    """Give a command one option for each setting but the task; what is not given is None."""
-    return settings_options_without("task")(command)
+def numbers_of(kind: type[Numbers], example: str) -> Callable[..., list[Numbers]]:
+    """A callback that reads numbers with commas between; none where nothing is given."""
 
+    def parse(_context: click.Context, _option: click.Parameter, text: str | None) -> list[Numbers]:
+        try:
+            return [kind(part) for part in text.split(",")] if text else []
+        except ValueError:
+            msg = f"{text!r} is not a list of numbers such as {example}"
+            raise click.BadParameter(msg) from None
 
-def settings_options_without(*left_out: str) -> Callable[[Command], Command]:
-    """The same for a command that has its own way with some of the settings."""
-    options: list[Callable[[Any], Any]] = [_option(name) for name in FIELDS if name not in left_out]
-    return lambda command: _with(options, command)
+    return parse
 
 
 def given(options: dict[str, Any]) -> dict[str, Any]:
@@ -120,7 +109,7 @@ def _option(name: str) -> Callable[[Command], Command]:
     text = f"{field.metadata['help']}  [default: {_default(name)}]"
     if field.type == "bool":
         return click.option(f"--{flag}/--no-{flag}", name, default=None, help=text)
-    kind = click.Choice(_CHOICES[name]) if name in _CHOICES else _KINDS[str(field.type)]
+    kind = click.Choice(CHOICES[name]) if name in CHOICES else _KINDS[str(field.type)]
     return click.option(f"--{flag}", name, type=kind, default=None, help=text)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from rfa.lab.settings.settings import SERVER_MODELS
+from rfa.lab.settings.settings import CHOICES
 from rfa.planning import PlanRequest, make_terms, table
 from rfa.planning import plan as make_plan
 
@@ -52,7 +52,7 @@ from rfa.planning import plan as make_plan
 )
 @click.option(
     "--server-model",
-    type=click.Choice(SERVER_MODELS),
+    type=click.Choice(CHOICES["server_model"]),
     default="semi-honest",
     show_default=True,
     help="The server that the secure sum withstands.",

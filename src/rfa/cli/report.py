@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from rfa.cli.options import out_option
+from rfa.cli.options import FILE, out_option
 from rfa.lab.report.exhibit import Exhibit
 from rfa.lab.report.report import find_exhibits, known_exhibits, write_report
 from rfa.lab.report.runs import show_runs
@@ -18,7 +18,7 @@ from rfa.lab.runs.store import Store, find_run
 @out_option
 @click.option(
     "--to",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     help="The file to write.  [default: report.html in the folder of results]",
 )
 def report(runs: tuple[str, ...], out: Path, to: Path | None) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
-from rfa.cli.options import many_runs_options
-from rfa.cli.running import do_runs, need_lab
+from rfa.cli.options import FILE, FOLDER, many_runs_options
+from rfa.cli.running import do_runs
+from rfa.cli.show import say
 from rfa.lab.paper.page import check_page, collect, statements, write_page
 from rfa.lab.paper.reproduce import PLACES, Experiment, all_runs, find_experiments
 from rfa.lab.report.exhibit import Exhibit, ExhibitError
@@ -22,21 +22,17 @@ from rfa.lab.report.report import find_exhibits, keep, known_exhibits, write_rep
 @click.option("--quick", "scale", flag_value="quick", help="A small version of all of it.")
 @click.option("--full", "scale", flag_value="full", help="The paper's own setting.")
 @click.option("--scale", "scale", default="short", help="A scale of experiments/scales.toml.")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="The folder of results.  [default: out/SCALE]",
-)
+@click.option("--out", type=FOLDER, help="The folder of results.  [default: out/SCALE]")
 @many_runs_options
 @click.option(
     "--from",
     "folder",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     help="A folder with experiments of your own, and scales.toml.",
 )
 @click.option(
     "--page",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     help="Write a Markdown page with all results, too, and its pictures beside it.",
 )
 @click.option("--list", "listing", is_flag=True, help="List the experiments.")
@@ -58,8 +54,6 @@ def reproduce(names: tuple[str, ...], scale: str, **options: Any) -> None:
         return
     if options["page"]:
         check_page(options["page"])
-    if not options["dry_run"]:
-        need_lab()
     out = options["out"] or Path("out") / scale
     waiting = [each for each in chosen if each.seconds and not _done(each, out, options["fresh"])]
     more = sum(each.seconds for each in waiting)
@@ -83,9 +77,9 @@ def _show(
         pictures = keep(exhibit, out)
         shown.append((exhibit, pictures))
         where = ", ".join(str(path) for path in pictures) or "a table"
-        _say(f"{experiment.name:<16} {where}")
+        say(f"{experiment.name:<16} {where}")
     for text in dict.fromkeys(text for exhibit, _ in shown for text in exhibit.missing):
-        _say(f"Missing: {text}")
+        say(f"Missing: {text}")
     return shown
 
 
@@ -101,8 +95,8 @@ def _conclude(
     keep(verdicts, out)
     if page:
         write_page(page, shown, verdicts)
-        _say(f"Page: {page}")
-    _say(f"Report: {write_report(out)}")
+        say(f"Page: {page}")
+    say(f"Report: {write_report(out)}")
 
 
 def _done(experiment: Experiment, out: Path, fresh: bool) -> Exhibit | None:
@@ -114,7 +108,3 @@ def _done(experiment: Experiment, out: Path, fresh: bool) -> Exhibit | None:
     except ExhibitError:
         return None
     return exhibit if exhibit.scale == experiment.scale.words else None
-
-
-def _say(text: str) -> None:
-    Console(markup=False, highlight=False).print(text, soft_wrap=True)

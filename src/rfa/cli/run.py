@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 import click
 
 from rfa.cli.errors import DIVERGED, EPILOG
-from rfa.cli.options import given, running_options, settings_options
+from rfa.cli.options import FILE, given, json_option, running_options, settings_options
 from rfa.cli.running import do_run, do_run_on_flower
 from rfa.cli.show import show_run
 from rfa.lab.runs.store import row_to_json
@@ -19,17 +18,9 @@ from rfa.lab.settings.config import read_toml, resolve, write_toml
 
 @click.command(epilog=EPILOG)
 @click.argument("task", required=False)
-@click.option(
-    "--config",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Take settings from a TOML file; options override it.",
-)
-@click.option(
-    "--save-config",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Write all settings to a TOML file, and run.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end, no more.")
+@click.option("--config", type=FILE, help="Take settings from a TOML file; options override it.")
+@click.option("--save-config", type=FILE, help="Write all settings to a TOML file, and run.")
+@json_option
 @click.option(
     "--engine",
     type=click.Choice(["lab", "flower"]),
@@ -41,7 +32,7 @@ from rfa.lab.settings.config import read_toml, resolve, write_toml
     "--federation",
     help="With --engine flower: a connection of Flower's configuration.  [default: simulation]",
 )
-@settings_options
+@settings_options("task")
 @running_options
 def run(task: str | None, **options: Any) -> None:
     """Train TASK across devices, some of them corrupted.
@@ -55,7 +46,9 @@ def run(task: str | None, **options: Any) -> None:
       rfa run glyphs-linear --aggregator fedavg --corruption omniscient --rho 0.25 --rounds 50
       rfa run glyphs-linear --aggregator rfa    --corruption omniscient --rho 0.25 --rounds 50
     """  # noqa: D301 click reads the backspace
-    settings = resolve(_collect(task, options))
+    values = read_toml(options["config"]) if options["config"] else {}
+    values |= given(options) | ({"task": task} if task is not None else {})
+    settings = resolve(values)
     if options["save_config"]:
         write_toml(settings, options["save_config"])
     if options["federation"] and options["engine"] != "flower":
@@ -71,12 +64,3 @@ def run(task: str | None, **options: Any) -> None:
         show_run(row)
     if row["status"] == "diverged":
         sys.exit(DIVERGED)
-
-
-def _collect(task: str | None, options: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a file, of the options and the task, of which the later win."""
-    values = read_toml(options["config"]) if options["config"] else {}
-    values |= given(options)
-    if task is not None:
-        values["task"] = task
-    return values

@@ -6,18 +6,24 @@ import contextlib
 import dataclasses
 import json
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
+from rfa.cli.show import say
 from rfa.lab.datasets.cache import data_dir
 from rfa.lab.datasets.dataset import lab_module
 from rfa.lab.on_flower.launch import LOCAL, Where, launch
+from rfa.lab.report.exhibit import Exhibit
+from rfa.lab.report.gather import Result, find_results, gather
+from rfa.lab.report.report import keep
 from rfa.lab.runs.jobs import do_work, plan_work
-from rfa.lab.runs.overview import Overview
-from rfa.lab.runs.progress import Bar
+from rfa.lab.runs.progress import Bar, Overview
 from rfa.lab.runs.run import Options, run
+from rfa.lab.runs.store import Store
+from rfa.lab.runs.sweep import Sweep, cells
 from rfa.lab.settings.settings import Settings
 
 
@@ -26,11 +32,11 @@ def do_run(
 ) -> dict[str, Any]:
     """Do a run with a progress bar, and return its row of the store."""
     how = Options(
-        out=options["out"],
-        data=options["data_dir"],
-        workers=options["workers"] or 0,
-        checkpoint_every=options["checkpoint_every"],
-        fresh=options["fresh"],
+        options["out"],
+        options["data_dir"],
+        options["workers"] or 0,
+        options["checkpoint_every"],
+        options["fresh"],
     )
     bar = Bar(label or settings.aggregator, quiet=quiet)
     with bar, contextlib.redirect_stdout(sys.stderr):  # the user's own code may print
@@ -58,12 +64,14 @@ def do_runs(
 ) -> dict[str, str]:
     """Say how long runs take, and do them; return the problems of those that failed, by name.
 
-    Args:
-        runs: the settings of the runs.
-        out: the folder of results.
-        options: how to do them.
-        more: seconds for what comes after them.
+    What comes after them takes so many seconds `more`.
+
+    Raises:
+        DataError: saying what to install, if what runs need or what draws them is missing.
     """
+    if not options["dry_run"]:
+        for name in ("threadpoolctl", "matplotlib"):
+            lab_module(name)
     how = Options(out, options["data_dir"], checkpoint_every=50, fresh=options["fresh"])
     work = plan_work(runs, how, options["jobs"] or 0)
     work = dataclasses.replace(work, seconds=work.seconds + more)
@@ -76,11 +84,35 @@ def do_runs(
     return problems
 
 
-def need_lab() -> None:
-    """Check, before many runs begin, that what they need and what draws them is installed.
+def do_sweep(
+    plan: Sweep,
+    options: dict[str, Any],
+    command: str,
+    draw: Callable[..., Exhibit] = gather,
+    show: Callable[[Sequence[Result]], None] | None = None,
+) -> None:
+    """Do the runs of a sweep, keep what they show, and say where it is; end with 1 if some failed.
 
-    Raises:
-        DataError: saying what to install.
+    Args:
+        plan: the sweep.
+        options: how to do the runs, and the folder of results.
+        command: what does the same again.
+        draw: makes the exhibit, as `gather` does.
+        show: shows the results on the terminal, too.
     """
-    for name in ("threadpoolctl", "matplotlib"):
-        lab_module(name)
+    runs, out = list(cells(plan)), options["out"]
+    problems = do_runs([cell.settings for cell in runs], out, options)
+    if not options["dry_run"]:
+        with Store(out) as store:
+            results = find_results(store, runs)
+        absent = len(runs) - len(results)
+        missing = [f"{absent} of {len(runs)} runs are not done"] if absent else []
+        pictures = keep(draw(plan, results, command=command, missing=missing), out)
+        if show is not None:
+            show(results)
+        if not options.get("as_json"):
+            for picture in pictures:
+                say(f"Picture: {picture}")
+            say(f"Page: rfa report --out {out}")
+    if problems:
+        sys.exit(1)

@@ -11,14 +11,13 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from rfa.cli.options import out_option
+from rfa.cli.options import FILE, out_option
 from rfa.cli.show import percent, show_run
 from rfa.errors import InvalidValueError
 from rfa.lab.datasets.dataset import lab_module
-from rfa.lab.runs.store import Store, current_status, find_run, row_to_json
+from rfa.lab.runs.store import SHOWN, TABLES, Store, current_status, find_run, row_to_json
 
 STATUS = ("running", "finished", "diverged", "interrupted")
-FILTERS = ("task", "aggregator", "corruption", "rho", "seed")
 EVALUATIONS = ("round", "oracle_calls", "test_accuracy", "train_loss", "median_device")
 SHORT = 10
 """How many evaluations are shown of a run."""
@@ -42,7 +41,7 @@ def runs(context: click.Context, out: Path, **options: Any) -> None:
         return
     wanted = options["status"]
     with Store(out, create=False) as store:
-        rows = store.runs(**{name: options[name] for name in FILTERS})
+        rows = store.runs(**{name: options[name] for name in SHOWN})
     rows = [row | {"status": current_status(out, row)} for row in rows]
     rows = [row for row in rows if wanted in (None, row["status"])]
     if options["as_json"]:
@@ -79,10 +78,10 @@ def show(name: str, out: Path, as_json: bool) -> None:
 
 
 @runs.command()
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", type=FILE)
 @click.option(
     "--table",
-    type=click.Choice(["runs", "evaluations", "rounds"]),
+    type=click.Choice(TABLES),
     default="evaluations",
     show_default=True,
     help="What to export.",

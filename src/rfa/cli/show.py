@@ -53,6 +53,11 @@ def _secure_lines(row: dict[str, Any], settings: dict[str, Any]) -> dict[str, st
     return lines
 
 
+def say(text: str) -> None:
+    """Print a text as it is."""
+    Console(markup=False, highlight=False).print(text, soft_wrap=True)
+
+
 def percent(value: float | None) -> str:
     """A share as a percentage, or a dash."""
     return "-" if value is None else f"{value:.1%}"

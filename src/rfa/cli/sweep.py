@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
-from rfa.cli.options import many_runs_options, out_option
-from rfa.cli.running import do_runs, need_lab
-from rfa.lab.report.gather import find_results, gather
-from rfa.lab.report.report import keep
-from rfa.lab.runs.store import Store
-from rfa.lab.runs.sweep import Cell, Sweep, cells, read_sweep
+from rfa.cli.options import FILE, many_runs_options, out_option
+from rfa.cli.running import do_sweep
+from rfa.lab.runs.sweep import read_sweep
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", type=FILE)
 @out_option
 @many_runs_options
-def sweep(file: Path, out: Path, **options: Any) -> None:
+def sweep(file: Path, **options: Any) -> None:
     """Do the runs that FILE describes, several at once, and draw them.
 
     Runs that are done already are not done again, and interrupted ones go on. `rfa report` shows
@@ -41,24 +36,4 @@ def sweep(file: Path, out: Path, **options: Any) -> None:
       label = "RFA"
       aggregator = "rfa"
     """  # noqa: D301 click reads the backspace
-    plan = read_sweep(file)
-    runs = list(cells(plan))
-    if not options["dry_run"]:
-        need_lab()
-    problems = do_runs([cell.settings for cell in runs], out, options)
-    if not options["dry_run"]:
-        _show(plan, runs, out, f"rfa sweep {shlex.quote(str(file))}")
-    if problems:
-        sys.exit(1)
-
-
-def _show(plan: Sweep, runs: list[Cell], out: Path, command: str) -> None:
-    with Store(out) as store:
-        results = find_results(store, runs)
-    absent = len(runs) - len(results)
-    missing = [f"{absent} of {len(runs)} runs are not done"] if absent else []
-    pictures = keep(gather(plan, results, command=command, missing=missing), out)
-    console = Console(markup=False, highlight=False)
-    for picture in pictures:
-        console.print(f"Picture: {picture}", soft_wrap=True)
-    console.print(f"Page: rfa report --out {out}", soft_wrap=True)
+    do_sweep(read_sweep(file), options, f"rfa sweep {shlex.quote(str(file))}")

@@ -14,7 +14,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from rfa.cli.options import given, running_options, settings_options
+from rfa.cli.options import given, json_option, numbers_of, running_options, settings_options
 from rfa.cli.running import do_run
 from rfa.cli.show import percent
 from rfa.lab.runs.store import row_to_json
@@ -23,32 +23,23 @@ from rfa.lab.settings.settings import FIELDS
 from rfa.lab.tasks.registry import find_task
 
 HOLDOUT = 0.2
+RATES = numbers_of(float, "0.01,0.1")
 STEPS = (0.25, 0.5, 1.0, 2.0, 4.0)
 """The learning rates to try, as multiples of the paper's."""
 TUNED = ("learning_rate", "lr_decay", "holdout")
 """Settings that are the search's own."""
 
 
-def _numbers(context: click.Context, option: click.Parameter, text: str | None) -> list[float]:
-    """The numbers of a text such as 0.01,0.1; none where nothing is given."""
-    del context, option
-    try:
-        return [float(part) for part in text.split(",")] if text else []
-    except ValueError:
-        msg = f"{text!r} is not a list of numbers such as 0.01,0.1"
-        raise click.BadParameter(msg) from None
-
-
 @click.command()
 @click.argument("task")
 @click.option(
     "--learning-rates",
-    callback=_numbers,
+    callback=RATES,
     help="Learning rates to try.  [default: around the paper's]",
 )
-@click.option("--lr-decays", callback=_numbers, help="Decays C to try.  [default: 1 and 0.5]")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end, no more.")
-@settings_options
+@click.option("--lr-decays", callback=RATES, help="Decays C to try.  [default: 1 and 0.5]")
+@json_option
+@settings_options("task")
 @running_options
 def tune(task: str, learning_rates: list[float], lr_decays: list[float], **options: Any) -> None:
     """Search the learning rate of TASK on held-out training data, without corruption.

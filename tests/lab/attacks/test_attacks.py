@@ -19,8 +19,8 @@ from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.aggregation import aggregate
 from rfa.lab.simulation.defense import Defense
 from rfa.lab.simulation.rounds import evaluate
+from rfa.lab.tasks import sent140
 from rfa.lab.tasks.registry import TASKS
-from rfa.lab.tasks.sent140 import task as sent140
 from tests.lab.simulation.lab import data_attack, play, tiny_devices
 
 DIM = 40

@@ -22,10 +22,8 @@ from rfa.lab.attacks.corruption import (
     poison,
 )
 from rfa.lab.attacks.registry import BUILT_IN, find_corruption
-from rfa.lab.tasks.emnist import task as emnist
+from rfa.lab.tasks import emnist, sent140, shakespeare
 from rfa.lab.tasks.registry import TASKS
-from rfa.lab.tasks.sent140 import task as sent140
-from rfa.lab.tasks.shakespeare import task as shakespeare
 
 
 def attack_on(devices: int = 9, bad: int = 3, dim: int = 2000, seed: int = 0) -> UpdateAttack:

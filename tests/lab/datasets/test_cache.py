@@ -15,9 +15,9 @@ import pytest
 from rfa._types import Array, Ints
 from rfa.lab.datasets.cache import cache_dir, data_dir, load, locate
 from rfa.lab.datasets.dataset import DataError, Index, Population, Reader
-from rfa.lab.tasks.emnist.reader import Emnist
-from rfa.lab.tasks.sent140.reader import Sent140
-from rfa.lab.tasks.shakespeare.reader import Shakespeare, encode, read_texts, windows
+from rfa.lab.tasks.emnist import Emnist
+from rfa.lab.tasks.sent140 import Sent140
+from rfa.lab.tasks.shakespeare import Shakespeare, encode, read_texts, windows
 
 SIZES = {"zoe": 20, "ann": 3, "ben": 2, "tim": 11, "eve": 15}
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from rfa.lab.datasets import web
 from rfa.lab.datasets.download import DownloadError, download
 from rfa.lab.datasets.partial import PartialFile
 from tests.lab.datasets.server import (
@@ -136,8 +135,3 @@ def test_a_place_that_cannot_be_written(server: Server, tmp_path: Path) -> None:
     server.play(whole(BODY))
     for place in (tmp_path / "file" / "x", tmp_path / "file" / "deep" / "x"):
         assert "cannot be written" in refused(server, place)
-
-
-def test_only_http_is_known_to_the_opener() -> None:
-    with pytest.raises(web.TransientError, match="unknown url type"):
-        web.ask("file:///etc/hostname", {}, 1.0)

@@ -7,10 +7,10 @@ import sys
 import numpy as np
 import pytest
 
-import rfa.lab.tasks.glyphs.reader as module
+import rfa.lab.tasks.glyphs as module
 from rfa._types import Array
 from rfa.lab.datasets.dataset import DataError, Index
-from rfa.lab.tasks.glyphs.reader import CHARACTERS, FONTS, MASTER, STROKES, Glyphs, draw_masters
+from rfa.lab.tasks.glyphs import CHARACTERS, FONTS, MASTER, STROKES, Glyphs, draw_masters
 
 
 def drawn(reader: Glyphs) -> tuple[Index, Array]:

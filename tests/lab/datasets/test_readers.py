@@ -14,9 +14,9 @@ import pytest
 from rfa._types import Array
 from rfa.lab.datasets.cache import locate
 from rfa.lab.datasets.dataset import DataError, Index, Reader
-from rfa.lab.tasks.emnist.reader import Emnist
-from rfa.lab.tasks.sent140.reader import Sent140, tokens
-from rfa.lab.tasks.shakespeare.reader import OTHER, Shakespeare, encode, read_texts, windows
+from rfa.lab.tasks.emnist import Emnist
+from rfa.lab.tasks.sent140 import Sent140, tokens
+from rfa.lab.tasks.shakespeare import OTHER, Shakespeare, encode, read_texts, windows
 from tests.lab.datasets.conftest import (
     glove,
     png,

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from rfa.lab.settings.settings import Settings
-from rfa.lab.tasks.emnist import task as emnist
-from rfa.lab.tasks.sent140 import task as sent140
+from rfa.lab.tasks import emnist, sent140
 from rfa.lab.training.batches import draw_batches
 from rfa.lab.training.learner import Plan
 from rfa.lab.training.linear import Grams, LinearLearner

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rfa.lab.tasks.shakespeare import task as shakespeare
+from rfa.lab.tasks import shakespeare
 from rfa.lab.training.learner import Plan
 
 torch: Any = pytest.importorskip("torch")

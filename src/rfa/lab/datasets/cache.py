@@ -14,14 +14,22 @@ import shutil
 import sys
 import time
 import uuid
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 
-from rfa.lab.datasets.dataset import Arrangement, DataError, Index, Population, Reader, arrange
+from rfa.lab.datasets.dataset import (
+    Arrangement,
+    DataError,
+    Index,
+    Population,
+    Reader,
+    arrange,
+    find_file,
+)
 
 Progress: TypeAlias = Callable[[str], None]
 
@@ -52,12 +60,11 @@ def locate(reader: Reader, directory: Path | None) -> dict[str, Path]:
     """
     if not reader.files:
         return {}
-    known = reader.source or reader.name
-    remedy = f"name the directory by --data-dir or RFA_DATA, or run: rfa data get {known}"
+    remedy = f"name the directory by --data-dir or RFA_DATA, or run: rfa data get {reader.name}"
     if directory is None:
         msg = f"no data directory is set, so {_list(reader.files)} cannot be found: {remedy}"
         raise DataError(msg)
-    paths = {entry: _first(directory, entry) for entry in reader.files}
+    paths = {entry: find_file(directory, entry) for entry in reader.files}
     missing = [entry for entry, path in paths.items() if path is None]
     if missing:
         msg = f"{directory} has no {_list(missing)}: {remedy}"
@@ -100,13 +107,8 @@ def _silent(message: str) -> None:
     del message
 
 
-def _list(entries: tuple[str, ...] | list[str]) -> str:
+def _list(entries: Sequence[str]) -> str:
     return ", ".join(entry.replace("|", " or ") for entry in entries)
-
-
-def _first(directory: Path, entry: str) -> Path | None:
-    named = (directory / name for name in entry.split("|"))
-    return next((path for path in named if path.exists()), None)
 
 
 def _entry(reader: Reader, paths: Mapping[str, Path], iid: bool) -> tuple[Path, str]:
@@ -136,9 +138,8 @@ def _open(reader: Reader, entry: Path) -> Population | None:
     """The population of an entry, or None if it is not there, or not whole."""
     try:
         names: list[str] = json.loads((entry / "names.json").read_bytes())
-        x = np.load(entry / "x.npy", mmap_mode="r")
-        y = np.load(entry / "y.npy", mmap_mode="r")
-        offsets, train = np.load(entry / "offsets.npy"), np.load(entry / "train.npy")
+        x, y = (np.load(entry / f"{name}.npy", mmap_mode="r") for name in ("x", "y"))
+        offsets, train = (np.load(entry / f"{name}.npy") for name in ("offsets", "train"))
     except (OSError, ValueError, EOFError):
         return None
     sizes = np.diff(offsets)

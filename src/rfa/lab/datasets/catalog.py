@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from rfa.lab.datasets.dataset import find_file
+
 
 @dataclass(frozen=True)
 class Source:
@@ -38,14 +40,8 @@ class Source:
 class Counts:
     """How large a data set is, as the paper's table counts it.
 
-    Attributes:
-        devices: the number of devices.
-        train: the number of examples that they train on.
-        test: the number of examples that they test on.
-        median: the median over devices of a device's examples to train on.
-        max: the most that a device has.
-        min: the fewest that a device has.
-        classes: the number of labels.
+    These are the devices, the examples that all of them train and test on, the median, the largest
+    and the smallest number of examples that a device trains on, and the labels.
     """
 
     devices: int
@@ -79,17 +75,24 @@ class DataSet:
     sources: tuple[Source, ...]
     origin: str
     license: str
-    paper: Counts | None
-    note: str
+    paper: Counts | None = None
+    note: str = ""
 
     def missing(self, directory: Path | None) -> tuple[str, ...]:
         """Those of `files` that are not in the directory, by the first of their names."""
-        entries = [entry.split("|") for entry in self.files]
         return tuple(
-            names[0]
-            for names in entries
-            if directory is None or not any((directory / name).exists() for name in names)
+            entry.split("|")[0]
+            for entry in self.files
+            if directory is None or find_file(directory, entry) is None
         )
+
+
+HUGGING_FACE = "https://huggingface.co"
+
+
+def _parquet(file: str, dataset: str) -> Source:
+    """The training part of a data set on Hugging Face."""
+    return Source(file, f"{HUGGING_FACE}/api/datasets/{dataset}/parquet", split="train")
 
 
 _VECTORS = Source(
@@ -99,81 +102,60 @@ _VECTORS = Source(
     size=862_182_613,
 )
 _VECTOR_FILES = "glove.6B.50d.txt|glove.6B.50d.txt.gz|glove.6B.50d.subset.txt.gz"
+_PLAYS = "https://github.com/TheMITTech/shakespeare"
 
-_EMNIST = DataSet(
-    name="emnist",
-    title="Handwritten characters by writer (LEAF FEMNIST)",
-    files=("femnist.parquet",),
-    sources=(
-        Source(
-            file="femnist.parquet",
-            url="https://huggingface.co/api/datasets/flwrlabs/femnist/parquet",
-            split="train",
-        ),
+_DATA_SETS = (
+    DataSet(
+        name="emnist",
+        title="Handwritten characters by writer (LEAF FEMNIST)",
+        files=("femnist.parquet",),
+        sources=(_parquet("femnist.parquet", "flwrlabs/femnist"),),
+        origin=f"{HUGGING_FACE}/datasets/flwrlabs/femnist",
+        license="BSD-2-Clause (LEAF); images of NIST SD 19, a work of the US government",
+        paper=Counts(1000, 204_000, 23_000, median=160, max=418, min=92, classes=62),
+        note="The paper takes 1000 of the writers.",
     ),
-    origin="https://huggingface.co/datasets/flwrlabs/femnist",
-    license="BSD-2-Clause (LEAF); images of NIST SD 19, a work of the US government",
-    paper=Counts(1000, 204_000, 23_000, median=160, max=418, min=92, classes=62),
-    note="The paper takes 1000 of the writers.",
-)
-
-_SHAKESPEARE = DataSet(
-    name="shakespeare",
-    title="Shakespeare's plays by role",
-    files=("shakespeare.zip",),
-    sources=(
-        Source(
-            file="shakespeare.zip",
-            url="https://github.com/TheMITTech/shakespeare/archive/refs/heads/master.zip",
-            holds="/full.html",
+    DataSet(
+        name="shakespeare",
+        title="Shakespeare's plays by role",
+        files=("shakespeare.zip",),
+        sources=(
+            Source(
+                "shakespeare.zip", f"{_PLAYS}/archive/refs/heads/master.zip", holds="/full.html"
+            ),
         ),
+        origin=_PLAYS,
+        license="the text is in the public domain",
+        paper=Counts(628, 2_200_000, 250_000, median=1170, max=70_600, min=90, classes=53),
     ),
-    origin="https://github.com/TheMITTech/shakespeare",
-    license="the text is in the public domain",
-    paper=Counts(628, 2_200_000, 250_000, median=1170, max=70_600, min=90, classes=53),
-    note="",
-)
-
-_SENT140 = DataSet(
-    name="sent140",
-    title="Tweets by user, glad or sad (Sentiment140)",
-    files=("sent140.parquet", _VECTOR_FILES),
-    sources=(
-        Source(
-            file="sent140.parquet",
-            url="https://huggingface.co/api/datasets/stanfordnlp/sentiment140/parquet",
-            split="train",
-        ),
-        _VECTORS,
+    DataSet(
+        name="sent140",
+        title="Tweets by user, glad or sad (Sentiment140)",
+        files=("sent140.parquet", _VECTOR_FILES),
+        sources=(_parquet("sent140.parquet", "stanfordnlp/sentiment140"), _VECTORS),
+        origin=f"{HUGGING_FACE}/datasets/stanfordnlp/sentiment140",
+        license="for research, under the terms of its authors: see its page",
+        paper=Counts(877, 57_000, 15_000, median=55, max=479, min=40, classes=2),
+        note="It is read with the word vectors of glove, which come with it.",
     ),
-    origin="https://huggingface.co/datasets/stanfordnlp/sentiment140",
-    license="for research, under the terms of its authors: see its page",
-    paper=Counts(877, 57_000, 15_000, median=55, max=479, min=40, classes=2),
-    note="It is read with the word vectors of glove, which come with it.",
+    DataSet(
+        name="glove",
+        title="Word vectors of 50 numbers (GloVe 6B)",
+        files=(_VECTOR_FILES,),
+        sources=(_VECTORS,),
+        origin="https://nlp.stanford.edu/projects/glove/",
+        license="Public Domain Dedication and License (PDDL) 1.0",
+        note="862 MB are downloaded for one member of the archive; the rest is thrown away.",
+    ),
+    DataSet(
+        name="glyphs",
+        title="Drawn characters by artificial writer",
+        files=(),
+        sources=(),
+        origin="made on the spot",
+        license="that of this package",
+        note="Nothing to download: for trials and tests.",
+    ),
 )
 
-_GLOVE = DataSet(
-    name="glove",
-    title="Word vectors of 50 numbers (GloVe 6B)",
-    files=(_VECTOR_FILES,),
-    sources=(_VECTORS,),
-    origin="https://nlp.stanford.edu/projects/glove/",
-    license="Public Domain Dedication and License (PDDL) 1.0",
-    paper=None,
-    note="862 MB are downloaded for one member of the archive; the rest is thrown away.",
-)
-
-_GLYPHS = DataSet(
-    name="glyphs",
-    title="Drawn characters by artificial writer",
-    files=(),
-    sources=(),
-    origin="made on the spot",
-    license="that of this package",
-    paper=None,
-    note="Nothing to download: for trials and tests.",
-)
-
-CATALOG: dict[str, DataSet] = {
-    each.name: each for each in (_EMNIST, _SHAKESPEARE, _SENT140, _GLOVE, _GLYPHS)
-}
+CATALOG: dict[str, DataSet] = {dataset.name: dataset for dataset in _DATA_SETS}

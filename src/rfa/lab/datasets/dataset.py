@@ -42,7 +42,6 @@ class Reader(ABC):
 
     Attributes:
         name: the name of the data set.
-        source: the name by which `rfa data get` knows its source, if that is another.
         files: the files of the source, as paths under the data directory; empty for a data set
             that is made, not read. "a|b" is one file that may lie there under either name.
         version: what changes when the same source gives other examples: part of the cache's key.
@@ -53,7 +52,6 @@ class Reader(ABC):
     """
 
     name: str
-    source: str = ""
     files: tuple[str, ...]
     version: str
     shape: tuple[int, ...]
@@ -115,11 +113,8 @@ class Population:
 class Arrangement:
     """Which devices of a source are kept, and where their examples shall lie.
 
-    Attributes:
-        names: as in `Population`.
-        offsets: as in `Population`.
-        train: as in `Population`.
-        dest: a place for each example of the source, or -1.
+    Names, offsets and train are those of `Population`; `dest` has a place for each example of the
+    source, or -1.
     """
 
     names: Sequence[str]
@@ -161,6 +156,17 @@ def arrange(reader: Reader, index: Index, *, iid: bool = False) -> Arrangement:
     return Arrangement(names, offsets, np.clip(train, 1, sizes[kept] - 1), dest)
 
 
+def find_file(directory: Path, entry: str) -> Path | None:
+    """Where the file of an entry, which may have several names as in "a|b", lies, if it does."""
+    paths = (directory / name for name in entry.split("|"))
+    return next((path for path in paths if path.exists()), None)
+
+
+def damaged(path: Path, kind: str, error: Exception) -> DataError:
+    """The failure to read a file of some kind."""
+    return DataError(f"{path} is no {kind}, or it is damaged: delete it and get it again ({error})")
+
+
 def lab_module(name: str) -> Any:
     """A module that only the extra "lab" installs, imported when it is needed.
 
@@ -177,13 +183,7 @@ def lab_module(name: str) -> Any:
 def parquet_batches(path: Path, columns: Sequence[str], rows: int = 4096) -> Iterator[Any]:
     """Some columns of a Parquet file, or of a folder of such files in the order of their names.
 
-    Args:
-        path: the file or folder.
-        columns: the names of the columns; "a.b" is the field b of the column a.
-        rows: how many rows to have in memory at once.
-
-    Yields:
-        record batches of pyarrow.
+    They come as record batches of so many rows. "a.b" is the field b of the column a.
 
     Raises:
         DataError: naming the file, if it has no such column or cannot be read.
@@ -199,29 +199,60 @@ def parquet_batches(path: Path, columns: Sequence[str], rows: int = 4096) -> Ite
                 _check_columns(part, source, columns)
                 yield from source.iter_batches(batch_size=rows, columns=list(columns))
         except (arrow.ArrowException, OSError) as error:
-            msg = (
-                f"{part} is no Parquet file, or it is damaged: delete it and get it again ({error})"
-            )
-            raise DataError(msg) from error
+            raise damaged(part, "Parquet file", error) from error
 
 
 def _check_columns(part: Path, source: Any, columns: Sequence[str]) -> None:
-    leaves: list[str] = [
-        column.path for column in map(source.schema.column, range(len(source.schema)))
-    ]
-    for column in columns:
-        if column not in leaves:
-            msg = f"{part} has no column {column!r}, only {leaves}: is it another data set?"
-            raise DataError(msg)
+    leaves: list[str] = [source.schema.column(k).path for k in range(len(source.schema))]
+    for column in set(columns) - set(leaves):
+        msg = f"{part} has no column {column!r}, only {leaves}: is it another data set?"
+        raise DataError(msg)
 
 
-def grow_names(places: dict[str, int], values: Sequence[Any], path: Path) -> list[int]:
-    """The places of some names in a list of names, which grows by those that are new.
+def parquet_index(
+    path: Path, columns: tuple[str, str], labels: Mapping[int, int], expected: str
+) -> Index:
+    """Which example of a Parquet file belongs to which device, and its label.
+
+    Args:
+        path: the file or folder.
+        columns: the columns of the device's name and of the label.
+        labels: our label for each of theirs.
+        expected: what their labels should be, for a message.
 
     Raises:
-        DataError: naming the file, if a name is missing.
+        DataError: naming the file, if a name or label is missing or wrong.
     """
-    if None in values:
-        msg = f"{path} has an example without a device: delete it and get it again"
-        raise DataError(msg)
-    return [places.setdefault(str(value), len(places)) for value in values]
+    places: dict[str, int] = {}
+    device: list[int] = []
+    y: list[int] = []
+    for batch in parquet_batches(path, columns):
+        names, values = (batch.column(column).to_pylist() for column in columns)
+        if None in names:
+            msg = f"{path} has an example without a device: delete it and get it again"
+            raise DataError(msg)
+        device += [places.setdefault(str(name), len(places)) for name in names]
+        for row, value in enumerate(values, len(y)):
+            if type(value) is not int or value not in labels:
+                msg = (
+                    f"{path}, row {row}: {columns[1]} must be {expected}, not {value!r}: take the "
+                )
+                raise DataError(msg + "training part of the data set")
+        y += [labels[value] for value in values]
+    return Index(list(places), np.array(device, np.int64), np.array(y, np.int64))
+
+
+def parquet_values(
+    path: Path, column: str, dest: Ints, rows: int = 4096
+) -> Iterator[tuple[int, int, Any]]:
+    """The row, place and value of each example of a Parquet file that has a place in `dest`."""
+    start = 0
+    for batch in parquet_batches(path, [column], rows):
+        name, *fields = column.split(".")
+        values = batch.column(name)
+        for field in fields:
+            values = values.field(field)
+        places = dest[start : start + len(values)]
+        for k in np.flatnonzero(places >= 0).tolist():
+            yield start + k, int(places[k]), values[k].as_py()
+        start += len(values)

@@ -82,23 +82,21 @@ def download(  # noqa: PLR0913
 def _transfer(job: _Job, attempts: int, pause: Callable[[float], None]) -> None:
     for attempt in range(1, attempts + 1):
         try:
-            _attempt(job)
+            return _attempt(job)
         except web.TransientError as error:
             if error.restart:
                 job.part.drop()
             if attempt == attempts:
-                msg = f"{job.url} failed {attempts} times, at last because {error}. {_kept(job)}"
+                hint = "Try again later, or put the file into the data directory by hand"
+                if job.part.version(job.url):
+                    hint = (
+                        f"{job.part.size()} bytes are kept: the same call again goes on from there"
+                    )
+                msg = f"{job.url} failed {attempts} times, at last because {error}. {hint}"
                 raise DownloadError(msg) from error
             usual = min(2.0 ** (attempt - 1), web.LONGEST_PAUSE)
             pause(usual if error.pause is None else error.pause)
-        else:
-            return
-
-
-def _kept(job: _Job) -> str:
-    if job.part.version(job.url) is None:
-        return "Try again later, or put the file into the data directory by hand"
-    return f"{job.part.size()} bytes are kept: the same call again goes on from there"
+    return None
 
 
 def _attempt(job: _Job) -> None:
@@ -109,16 +107,26 @@ def _attempt(job: _Job) -> None:
     if version is not None:
         headers |= {"Range": f"bytes={done}-", "If-Range": version.validator}
     with web.ask(job.url, headers, job.timeout) as response:
-        if response.status == HTTPStatus.PARTIAL_CONTENT:
+        web.refuse_wrong(job.url, response)
+        continued = response.status == HTTPStatus.PARTIAL_CONTENT
+        if continued:
             total = _continued(response, version, done)
-            _refuse_size(job, total)
-            out = job.part.append()
         else:
             done, total = 0, web.number(response.headers.get("Content-Length"))
-            _refuse_size(job, total)
+        _check_size(job, total)
+        if continued:
+            out = job.part.path.open("ab")
+        else:
             out = job.part.begin(job.url, web.validator(response), total)
         with out:
             _receive(job, response, out, (done, total))
+
+
+def _check_size(job: _Job, size: int | None) -> None:
+    if job.size is not None and size is not None and size != job.size:
+        job.part.drop()
+        msg = f"{job.url} should have {job.size} bytes, but has {size}: the file has changed"
+        raise DownloadError(msg)
 
 
 def _continued(response: Any, version: Version | None, done: int) -> int | None:
@@ -133,13 +141,6 @@ def _continued(response: Any, version: Version | None, done: int) -> int | None:
         msg = "the server went on with another file, or at another place, than asked for"
         raise web.TransientError(msg, 0.0, restart=True)
     return total
-
-
-def _refuse_size(job: _Job, total: int | None) -> None:
-    if job.size is not None and total is not None and total != job.size:
-        job.part.drop()
-        msg = f"{job.url} should have {job.size} bytes, but has {total}: the file has changed"
-        raise DownloadError(msg)
 
 
 def _receive(job: _Job, response: Any, out: BinaryIO, so_far: tuple[int, int | None]) -> None:
@@ -163,6 +164,7 @@ def _read(response: Any, done: int) -> bytes:
 
 
 def _verify(job: _Job, sha256: str | None, check: Check | None) -> None:
+    """Refuse a file that is not what it should be; what arrived of it is thrown away."""
     try:
         _check_content(job, sha256)
         if check is not None:
@@ -176,16 +178,13 @@ def _verify(job: _Job, sha256: str | None, check: Check | None) -> None:
 
 
 def _check_content(job: _Job, sha256: str | None) -> None:
-    size = job.part.size()
+    _check_size(job, job.part.size())
     with job.part.path.open("rb") as file:
         head = file.read(256).lstrip(b"\xef\xbb\xbf \t\r\n").lower()
         file.seek(0)
         digest = hashlib.file_digest(file, "sha256").hexdigest() if sha256 else ""
     if head.startswith((b"<!doctype html", b"<html")):
         raise web.web_page(job.url)
-    if job.size is not None and size != job.size:
-        msg = f"it should have {job.size} bytes, but has {size}"
-        raise DownloadError(msg)
     if sha256 and digest != sha256.lower():
         msg = f"its SHA-256 should be {sha256.lower()}, but is {digest}"
         raise DownloadError(msg)

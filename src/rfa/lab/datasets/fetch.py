@@ -8,7 +8,8 @@ import shutil
 import zipfile
 import zlib
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -24,16 +25,17 @@ MAGIC = b"PAR1"
 BLOCK = 1 << 20
 
 
-def get(dataset: DataSet, directory: Path, on_progress: FileProgress | None = None) -> list[Path]:
-    """Get those files of a data set that are not there yet.
+def _silent(label: str, done: int, total: int | None) -> None:
+    del label, done, total
+
+
+def get(dataset: DataSet, directory: Path, on_progress: FileProgress = _silent) -> list[Path]:
+    """Get those files of a data set that are not there yet, and return them.
 
     Args:
         dataset: the data set.
         directory: where its files go.
         on_progress: called with what is under way, the bytes done, and those to do if known.
-
-    Returns:
-        The files that came.
 
     Raises:
         DataError: if it fails; the message says why and what to do.
@@ -42,38 +44,36 @@ def get(dataset: DataSet, directory: Path, on_progress: FileProgress | None = No
         missing = dataset.missing(directory)
         sources = [source for source in dataset.sources if source.file in missing]
         for source in sources:
-            _get_one(source, directory / source.file, on_progress)
+            _get_file(source, directory / source.file, on_progress)
     except OSError as error:
         msg = f"{directory} cannot be used: {error}. Make room there, or choose another place"
         raise DownloadError(msg) from error
     return [directory / source.file for source in sources]
 
 
-def _get_one(source: Source, target: Path, on_progress: FileProgress | None) -> None:
-    if source.member is not None:
-        _get_member(source, source.member, target, on_progress)
-    elif source.split is not None:
-        _get_shards(source, source.split, target, on_progress)
-    else:
-        check = _zip_check(source.holds) if source.holds else _check_for(target)
-        _fetch(source, target, check, _labeled(on_progress, target.name))
+def _get_file(source: Source, target: Path, on_progress: FileProgress) -> None:
+    if source.member is None and source.split is None:
+        _fetch(source, target, source.holds, on_progress)
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with locked(target):
+        if target.exists():  # another process was faster
+            return
+        if source.member is not None:
+            _get_member(source, source.member, target, on_progress)
+        elif source.split is not None:
+            _get_shards(source, source.split, target, on_progress)
 
 
-def _fetch(
-    source: Source, target: Path, check: Callable[[Path], None] | None, progress: Progress | None
-) -> None:
-    known = {"sha256": source.sha256, "size": source.size}
-    download(source.url, target, **cast("Any", known), check=check, on_progress=progress)
-
-
-def _labeled(on_progress: FileProgress | None, label: str) -> Progress | None:
-    if on_progress is None:
-        return None
-    return lambda done, total: on_progress(label, done, total)
-
-
-def _check_for(target: Path) -> Callable[[Path], None] | None:
-    return check_parquet if target.suffix == ".parquet" else None
+def _fetch(source: Source, target: Path, holds: str | None, on_progress: FileProgress) -> None:
+    download(
+        source.url,
+        target,
+        sha256=source.sha256,
+        size=source.size,
+        check=partial(_check_zip, ending=holds) if holds else None,
+        on_progress=partial(on_progress, target.name),
+    )
 
 
 def check_parquet(path: Path) -> None:
@@ -87,52 +87,37 @@ def check_parquet(path: Path) -> None:
         raise DownloadError(msg)
 
 
-def _zip_check(ending: str) -> Callable[[Path], None]:
-    def check(path: Path) -> None:
-        try:
-            with zipfile.ZipFile(path) as archive:
-                names = archive.namelist()
-        except zipfile.BadZipFile as error:
-            msg = f"it is no zip archive ({error})"
-            raise DownloadError(msg) from error
-        if not any(name.endswith(ending) for name in names):
-            msg = f"none of its {len(names)} members is called {ending!r}"
-            raise DownloadError(msg)
-
-    return check
+def _check_zip(path: Path, ending: str) -> None:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except zipfile.BadZipFile as error:
+        msg = f"it is no zip archive ({error})"
+        raise DownloadError(msg) from error
+    if not any(name.endswith(ending) for name in names):
+        msg = f"none of its {len(names)} members is called {ending!r}"
+        raise DownloadError(msg)
 
 
-def _get_member(
-    source: Source, member: str, target: Path, on_progress: FileProgress | None
-) -> None:
+def _get_member(source: Source, member: str, target: Path, on_progress: FileProgress) -> None:
     archive = target.with_name(f"{target.name}.zip")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with locked(target):
-        if target.exists():  # another process was faster
-            return
-        if not archive.exists():
-            _fetch(source, archive, _zip_check(member), _labeled(on_progress, archive.name))
-        try:
-            _unpack(archive, member, target, _labeled(on_progress, f"unpacking {member}"))
-        except (zipfile.BadZipFile, zlib.error, EOFError, KeyError) as error:
-            archive.unlink()
-            msg = f"{source.url} is damaged: {error}. It is thrown away; the same call gets it anew"
-            raise DownloadError(msg) from error
+    if not archive.exists():
+        _fetch(source, archive, member, on_progress)
+    try:
+        with (
+            zipfile.ZipFile(archive) as file,
+            file.open(member) as packed,
+            _replacing(target) as new,
+            new.open("wb") as out,
+        ):
+            while block := packed.read(BLOCK):
+                out.write(block)
+                on_progress(f"unpacking {member}", out.tell(), file.getinfo(member).file_size)
+    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError) as error:
         archive.unlink()
-
-
-def _unpack(archive: Path, member: str, target: Path, progress: Progress | None) -> None:
-    with (
-        zipfile.ZipFile(archive) as file,
-        file.open(member) as packed,
-        _replacing(target) as new,
-        new.open("wb") as out,
-    ):
-        total = file.getinfo(member).file_size
-        while block := packed.read(BLOCK):
-            out.write(block)
-            if progress is not None:
-                progress(out.tell(), total)
+        msg = f"{source.url} is damaged: {error}. It is thrown away; the same call gets it anew"
+        raise DownloadError(msg) from error
+    archive.unlink()
 
 
 @contextmanager
@@ -149,26 +134,21 @@ def _replacing(target: Path) -> Generator[Path]:
         new.unlink(missing_ok=True)
 
 
-def _get_shards(source: Source, split: str, target: Path, on_progress: FileProgress | None) -> None:
+def _get_shards(source: Source, split: str, target: Path, on_progress: FileProgress) -> None:
     folder = target.with_name(f"{target.name}.shards")
-    folder.mkdir(parents=True, exist_ok=True)
-    with locked(target):
-        if target.exists():  # another process was faster
-            return
-        urls = _listed(source, split, folder / "listing.json")
-        shards: list[Path] = []
-        for number, url in enumerate(urls, start=1):
-            shard = folder / f"{hashlib.sha256(url.encode()).hexdigest()[:16]}.parquet"
+    folder.mkdir(exist_ok=True)
+    urls = _listed(source, split, folder / "listing.json")
+    names = [hashlib.sha256(url.encode()).hexdigest()[:16] for url in urls]
+    shards = [folder / f"{name}.parquet" for name in names]
+    for number, (url, shard) in enumerate(zip(urls, shards, strict=True), start=1):
+        if not shard.exists():
             label = f"{target.name} ({number} of {len(urls)})"
-            if not shard.exists():
-                progress = _labeled(on_progress, label)
-                download(url, shard, check=check_parquet, on_progress=progress)
-            shards.append(shard)
-        if len(shards) == 1:
-            shards[0].replace(target)
-        else:
-            _merge(shards, target, _labeled(on_progress, f"merging {target.name}"))
-        shutil.rmtree(folder)
+            download(url, shard, check=check_parquet, on_progress=partial(on_progress, label))
+    if len(shards) == 1:
+        shards[0].replace(target)
+    else:
+        _merge(shards, target, partial(on_progress, f"merging {target.name}"))
+    shutil.rmtree(folder)
 
 
 def _listed(source: Source, split: str, path: Path) -> Sequence[str]:
@@ -190,30 +170,27 @@ def _listed(source: Source, split: str, path: Path) -> Sequence[str]:
     return urls
 
 
-def _merge(shards: Sequence[Path], target: Path, progress: Progress | None) -> None:
+def _merge(shards: Sequence[Path], target: Path, on_progress: Progress) -> None:
     """Write the rows of all shards to `target`, one group of rows at a time."""
     parquet = lab_module("pyarrow.parquet")
     done, total = 0, sum(shard.stat().st_size for shard in shards)
-    schema: Any = _reading(shards[0], lambda: parquet.read_schema(shards[0]))
-    with _replacing(target) as new, parquet.ParquetWriter(new, schema) as writer:
+    writer: Any = None
+    with _replacing(target) as new, ExitStack() as stack:
         for shard in shards:
-            for group in _groups(parquet, shard, schema):
+            for group in _groups(parquet, shard, writer and writer.schema):
+                if writer is None:
+                    writer = stack.enter_context(parquet.ParquetWriter(new, group.schema))
                 writer.write_table(group)
             done += shard.stat().st_size
-            if progress is not None:
-                progress(done, total)
+            on_progress(done, total)
 
 
 def _groups(parquet: Any, shard: Path, schema: Any) -> Generator[Any]:
-    with _reading(shard, lambda: parquet.ParquetFile(shard)) as file:
-        for number in range(file.num_row_groups):
-            yield _reading(shard, lambda at=number: file.read_row_group(at).cast(schema))
-
-
-def _reading(shard: Path, read: Callable[[], Any]) -> Any:
-    """What `read` reads. A damaged shard is thrown away, so that it can come anew."""
+    """The rows of a shard, as a schema has them. A damaged one goes, so that it can come anew."""
     try:
-        return read()
+        with parquet.ParquetFile(shard) as file:
+            for number in range(file.num_row_groups):
+                yield file.read_row_group(number).cast(schema or file.schema_arrow)
     except (OSError, ValueError) as error:
         shard.unlink(missing_ok=True)
         msg = f"{shard} cannot be read: {error}. It is thrown away; the same call gets it anew"

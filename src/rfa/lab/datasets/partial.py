@@ -6,7 +6,7 @@ import json
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO
 
 from rfa._files import put_in_place
 from rfa.lab.datasets.dataset import DataError
@@ -50,30 +50,17 @@ class PartialFile:
     def version(self, url: str) -> Version | None:
         """What the part is of, if it is of `url` and can be continued; else None."""
         try:
-            note: Any = json.loads(self._note.read_text("utf-8"))
-        except (OSError, ValueError):
+            version = Version(**json.loads(self._note.read_text("utf-8")))
+        except (OSError, ValueError, TypeError):
             return None
-        if not isinstance(note, dict) or not self.size():
-            return None
-        fields = cast("dict[str, Any]", note)
-        validator, total = fields.get("validator"), fields.get("total")
-        if fields.get("url") != url or not isinstance(validator, str):
-            return None
-        return Version(url, validator, total if isinstance(total, int) else None)
+        return version if version.url == url and self.size() else None
 
     def begin(self, url: str, validator: str | None, total: int | None) -> BinaryIO:
-        """Forget what arrived, and open for the first byte of another version.
-
-        Without a validator it will not be continued.
-        """
+        """Open for the first byte of another version; without a validator it is not continued."""
         self.drop()
         if validator is not None:
             self._note.write_text(json.dumps(asdict(Version(url, validator, total))), "utf-8")
         return self.path.open("wb")
-
-    def append(self) -> BinaryIO:
-        """Open for what follows after what has arrived."""
-        return self.path.open("ab")
 
     def drop(self) -> None:
         """Forget what arrived."""

@@ -11,21 +11,14 @@ import urllib.error
 import urllib.request
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from rfa.lab.datasets.partial import DownloadError
 from rfa.lab.errors import LabError
 
 LONGEST_PAUSE = 60.0
-TRANSIENT = {
-    HTTPStatus.REQUEST_TIMEOUT,
-    HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
-    HTTPStatus.TOO_MANY_REQUESTS,
-    HTTPStatus.INTERNAL_SERVER_ERROR,
-    HTTPStatus.BAD_GATEWAY,
-    HTTPStatus.SERVICE_UNAVAILABLE,
-    HTTPStatus.GATEWAY_TIMEOUT,
-}
+TRANSIENT = {408, 416, 429, 500, 502, 503, 504}
+"""Answers after which the next attempt may succeed: timeouts, limits, trouble of the server."""
 
 
 class TransientError(LabError):
@@ -44,79 +37,54 @@ class TransientError(LabError):
 
 def check_url(url: str) -> None:
     """Refuse everything but http and https."""
-    try:
-        parts = urlsplit(url)
-        fine = parts.scheme in {"http", "https"} and bool(parts.hostname)
-    except ValueError:
-        fine = False
-    if not fine:
+    if not _is_web(url):
         msg = f"only http and https addresses can be downloaded, not {url!r}"
         raise DownloadError(msg)
+
+
+def _is_web(url: str, base: str = "") -> bool:
+    """Whether an address is http or https; what `base`, an https address, names must be https."""
+    try:
+        parts = urlsplit(urljoin(base, url))
+    except ValueError:
+        return False
+    schemes = {"https"} if base.startswith("https:") else {"http", "https"}
+    return parts.scheme in schemes and bool(parts.hostname)
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
     """Follow up to 10 redirects, never away from http(s), and never from https to http."""
 
-    def redirect_request(  # noqa: PLR0913, PLR0917
-        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
-    ) -> urllib.request.Request | None:
-        schemes = {"https"} if urlsplit(req.full_url).scheme == "https" else {"http", "https"}
-        if urlsplit(newurl).scheme not in schemes:
-            reason = f"redirection to {newurl!r} is refused"
-            raise urllib.error.HTTPError(newurl, code, reason, headers, fp)
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
-
     def http_error_302(
         self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any
     ) -> Any:
-        try:
-            return super().http_error_302(req, fp, code, msg, headers)
-        except ValueError:  # the new address is none; urllib forgets to close the old one
-            fp.close()
-            raise
+        place = headers.get("Location", "")
+        if not _is_web(place, req.full_url):
+            reason = f"redirection to {place!r} is refused"
+            raise urllib.error.HTTPError(req.full_url, code, reason, headers, fp)
+        return super().http_error_302(req, fp, code, msg, headers)
 
     http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
 
 
 def ask(url: str, headers: dict[str, str], timeout: float) -> Any:
-    """The server's answer: 200 or 206, with the file or a part of it, as it is.
+    """The server's answer, as it is; `refuse_wrong` tells whether it has the file.
 
     Raises:
         TransientError: if it may work the next time.
         DownloadError: if it will not.
     """
-    request = urllib.request.Request(url, headers=headers)  # noqa: S310 (the opener knows no other)
+    request = urllib.request.Request(url, headers=headers)  # noqa: S310 download checks the address
     try:
-        response = _opener().open(request, timeout=timeout)
+        return urllib.request.build_opener(_Redirects).open(request, timeout=timeout)
     except urllib.error.HTTPError as error:
         error.close()
         raise _status_failure(url, error) from error
     except (OSError, http.client.HTTPException) as error:
         raise _connection_failure(url, getattr(error, "reason", error)) from error
-    except ValueError as error:
+    except ValueError as error:  # a host whose name cannot be encoded
         msg = f"{url} leads to an address that is none: {error}"
         raise DownloadError(msg) from error
-    try:
-        _refuse_wrong(url, response)
-    except DownloadError:
-        response.close()
-        raise
-    return response
-
-
-def _opener() -> urllib.request.OpenerDirector:
-    opener = urllib.request.OpenerDirector()  # unlike that of urlopen, it knows no file: nor ftp:
-    for handler in (
-        urllib.request.ProxyHandler(),
-        urllib.request.UnknownHandler(),
-        urllib.request.HTTPHandler(),
-        urllib.request.HTTPSHandler(),
-        urllib.request.HTTPDefaultErrorHandler(),
-        urllib.request.HTTPErrorProcessor(),
-        _Redirects(),
-    ):
-        opener.add_handler(handler)
-    return opener
 
 
 def _status_failure(url: str, error: urllib.error.HTTPError) -> Exception:
@@ -149,7 +117,8 @@ def _retry_after(value: str | None) -> float | None:
         return None
 
 
-def _refuse_wrong(url: str, response: Any) -> None:
+def refuse_wrong(url: str, response: Any) -> None:
+    """Refuse an answer that is not the file, or not as it is."""
     if response.status not in {HTTPStatus.OK, HTTPStatus.PARTIAL_CONTENT}:
         msg = f"{url}: the server answered {response.status} without the file"
         raise DownloadError(msg)

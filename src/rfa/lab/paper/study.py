@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from rfa.lab.datasets.dataset import Index
-from rfa.lab.tasks.emnist.reader import Emnist
+from rfa.lab.tasks.emnist import Emnist
 from rfa.lab.tasks.registry import TASKS
 
 TEN = 10

@@ -19,7 +19,7 @@ from rfa.aggregators.registry import ENTRIES, find
 from rfa.errors import InvalidValueError, PluginError
 from rfa.lab.attacks.corruption import NoSuchAttackError
 from rfa.lab.attacks.registry import BUILT_IN, POISONS, find_corruption
-from rfa.lab.runs.sweep import make_sweep, settle
+from rfa.lab.runs.sweep import make_sweep, repeated, settle
 from rfa.lab.settings.config import ConfigError, run_name
 from rfa.lab.settings.settings import FIELDS, NONE
 from rfa.lab.tasks.registry import find_task
@@ -175,7 +175,6 @@ def _texts(values: Mapping[str, Any], key: str) -> list[str]:
 
 
 def _check_twice(kind: str, entries: Sequence[Any]) -> None:
-    twice = [entry for number, entry in enumerate(entries) if entry in entries[:number]]
-    if twice:
-        msg = f"the {kind} {twice[0]!r} is given twice"
+    for entry in repeated(entries):
+        msg = f"the {kind} {entry!r} is given twice"
         raise ConfigError(msg)

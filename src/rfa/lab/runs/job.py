@@ -12,23 +12,20 @@ from pathlib import Path
 
 from rfa.errors import RfaError
 from rfa.lab.processes import ERROR, Answer, Request, Tell, serve
-from rfa.lab.runs.run import Options, run
+from rfa.lab.runs.run import Options, RunObserver, run
 from rfa.lab.settings.settings import Settings
-from rfa.lab.simulation.rounds import Evaluation, Facts, State
+from rfa.lab.simulation.rounds import Facts, State
 from rfa.lab.training.devices import Devices
 
 FAILURES = (RfaError, ImportError, OSError, sqlite3.Error)
 """What can go wrong with a run, each with a message for the user."""
 
 
-class ProgressReporter:
+class ProgressReporter(RunObserver):
     """An observer of a run that tells the share of its rounds to who asked for it."""
 
     def __init__(self, tell: Tell, rounds: int) -> None:
         self._tell, self._rounds = tell, rounds
-
-    def on_status(self, text: str) -> None:
-        """Nothing that counts is done yet."""
 
     def on_begin(self, settings: Settings, devices: Devices, state: State) -> None:
         """Tell where the run begins."""
@@ -40,20 +37,12 @@ class ProgressReporter:
         del facts
         self._tell(state.round / self._rounds)
 
-    def on_evaluation(self, evaluation: Evaluation) -> None:
-        """Evaluations are in the store."""
-
 
 def do_run(request: Request, tell: Tell) -> Answer:
     """Do a run, and return how it ended."""
     settings = Settings(**request["settings"])
-    options = Options(
-        out=Path(request["out"]),
-        data=request["data"] and Path(request["data"]),
-        workers=request["workers"],
-        checkpoint_every=request["checkpoint_every"],
-        fresh=request["fresh"],
-    )
+    paths = {name: path and Path(path) for name, path in request["paths"].items()}
+    options = Options(**paths, **request["options"])
     try:
         row = run(settings, options, ProgressReporter(tell, settings.rounds))
     except FAILURES as error:

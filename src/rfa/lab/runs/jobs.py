@@ -9,23 +9,27 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import queue
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rfa._threads import cores
 from rfa.lab.datasets.cache import load
 from rfa.lab.datasets.dataset import DataError
 from rfa.lab.processes import AskedProcess, WorkerError
 from rfa.lab.runs.estimate import pace, seconds
-from rfa.lab.runs.run import Digest, Options, begin_digest, finish_digest
+from rfa.lab.runs.run import Options, begin_digest, finish_digest
 from rfa.lab.runs.store import Store
 from rfa.lab.settings.config import run_name
 from rfa.lab.settings.settings import Settings
 from rfa.lab.tasks.registry import find_task
+
+if TYPE_CHECKING:
+    from _hashlib import HASH as Digest  # noqa: N811
 
 DONE = ("finished", "diverged")
 
@@ -47,47 +51,40 @@ class Work:
     at_once: int
 
 
+class SweepObserver(Protocol):
+    """What is told how many runs go."""
+
+    def on_begin(self, settings: Settings) -> None:
+        """A run begins."""
+
+    def on_progress(self, settings: Settings, done: float) -> None:
+        """A share of a run is done."""
+
+    def on_end(self, settings: Settings, problem: str) -> None:
+        """A run has ended, with a problem or without."""
+
+
 class _SameData:
     """Whether runs that are done used the data, and the user's own code, as they are now."""
 
     def __init__(self, data: Path | None) -> None:
         self._data = data
-        self._begun: dict[tuple[str, bool], tuple[Digest, int]] = {}
+        self._examples = functools.cache(self._read)
 
     def holds(self, settings: Settings, row: Mapping[str, Any] | None) -> bool:
         """Whether a run is done and would come out the same; missing data is no change."""
         if row is None:
             return False
         try:
-            begun, there = self._examples(settings)
-            count = settings.devices or min(find_task(settings.task).devices, there)
-            return finish_digest(begun, settings, count) == row["data"]
+            begun, there = self._examples(settings.task, settings.iid)
         except DataError:
             return True
+        count = settings.devices or min(find_task(settings.task).devices, there)
+        return finish_digest(begun, settings, count) == row["data"]
 
-    def _examples(self, settings: Settings) -> tuple[Digest, int]:
-        key = settings.task, settings.iid
-        if key not in self._begun:
-            reader = find_task(settings.task).reader
-            population = load(reader, self._data, iid=settings.iid)
-            self._begun[key] = begin_digest(population), len(population)
-        return self._begun[key]
-
-
-class SweepObserver(Protocol):
-    """What is told how many runs go."""
-
-    def on_begin(self, settings: Settings) -> None:
-        """A run begins."""
-        ...
-
-    def on_progress(self, settings: Settings, done: float) -> None:
-        """A share of a run is done."""
-        ...
-
-    def on_end(self, settings: Settings, problem: str) -> None:
-        """A run has ended, with a problem or without."""
-        ...
+    def _read(self, task: str, iid: bool) -> tuple[Digest, int]:
+        population = load(find_task(task).reader, self._data, iid=iid)
+        return begin_digest(population), len(population)
 
 
 def plan_work(runs: Iterable[Settings], options: Options, at_once: int = 0) -> Work:
@@ -112,13 +109,13 @@ def do_work(work: Work, options: Options, observer: SweepObserver) -> dict[str, 
     for settings in work.todo:
         waiting.put(settings)
     problems: dict[str, str] = {}
-    workers = max(1, cores() // work.at_once)
     how = {
-        "out": str(options.out),
-        "data": options.data and str(options.data),
-        "workers": options.workers or workers,
-        "checkpoint_every": options.checkpoint_every,
-        "fresh": options.fresh,
+        "paths": {"out": str(options.out), "data": options.data and str(options.data)},
+        "options": {
+            "workers": options.workers or max(1, cores() // work.at_once),
+            "checkpoint_every": options.checkpoint_every,
+            "fresh": options.fresh,
+        },
     }
     with contextlib.ExitStack() as stack:
         processes = [

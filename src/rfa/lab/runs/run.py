@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from rfa.lab.datasets.dataset import Population
 from rfa.lab.lock import LockedError, hold_lock
 from rfa.lab.runs import checkpoint as checkpoints
 from rfa.lab.runs.checkpoint import Checkpoint, CheckpointError
-from rfa.lab.runs.store import LOCK, Store
+from rfa.lab.runs.store import LOCK, MEASURES, Store
 from rfa.lab.settings.config import run_name
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.rounds import (
@@ -44,6 +44,9 @@ from rfa.lab.tasks.registry import find_task
 from rfa.lab.training.devices import Devices
 from rfa.lab.training.personal import PersonalFile, Places
 from rfa.lab.training.pool import WorkerPool, open_pool
+
+if TYPE_CHECKING:
+    from _hashlib import HASH as Digest  # noqa: N811
 
 VERSION = importlib.metadata.version("rfa")
 CHECKPOINT, PERSONAL = "checkpoint.npz", "personal.f32"
@@ -68,40 +71,20 @@ class Options:
     fresh: bool = False
 
 
-class Digest(Protocol):
-    """A digest on its way, as hashlib makes them."""
-
-    def update(self, data: Any, /) -> None:
-        """Take in more."""
-        ...
-
-    def copy(self) -> Self:
-        """Another one that has taken in the same."""
-        ...
-
-    def hexdigest(self) -> str:
-        """What it comes to."""
-        ...
-
-
 class RunObserver(Protocol):
-    """What is told how a run goes."""
+    """What is told how a run goes. Who inherits need not care for all of it."""
 
     def on_status(self, text: str) -> None:
         """Something that takes time begins."""
-        ...
 
     def on_begin(self, settings: Settings, devices: Devices, state: State) -> None:
         """The rounds begin, or go on."""
-        ...
 
     def on_round(self, state: State, facts: Facts) -> None:
         """A round is done."""
-        ...
 
     def on_evaluation(self, evaluation: Evaluation) -> None:
         """The model was evaluated."""
-        ...
 
 
 MakeEngine = Callable[[Devices, WorkerPool], Engine]
@@ -139,7 +122,8 @@ def run(
             if options.fresh:
                 _forget(folder)
             loop = RunLoop(name, folder, devices, store, options, observer, make_engine)
-            loop.run(_digest(population, devices), task.note(population.names), directory)
+            data = finish_digest(begin_digest(population), settings, devices.count)
+            loop.run(data, task.note(population.names), directory)
         return store.runs(run=name)[0]
 
 
@@ -221,10 +205,8 @@ class RunLoop:
         workers = self.options.workers or cores()
         personal = self.folder / PERSONAL if self.places else None
         with open_pool(self.devices, workers, data_dir=directory, personal=personal) as pool:
-            if self.make_engine:
-                yield self.make_engine(self.devices, pool)
-            else:
-                yield LocalEngine(self.devices, pool, self.places)
+            local = LocalEngine(self.devices, pool, self.places)
+            yield self.make_engine(self.devices, pool) if self.make_engine else local
 
     def _start(self, engine: Engine) -> State:
         """The state before the first round, evaluated."""
@@ -286,8 +268,7 @@ class RunLoop:
             "model_sha256": hashlib.sha256(state.model.tobytes()).hexdigest(),
         }
         if self.last is not None:
-            for name in ("test_accuracy", "train_loss", "median_device", "worst_tenth", "backdoor"):
-                update[name] = getattr(self.last, name)
+            update |= {name: getattr(self.last, name) for name in MEASURES}
         self.store.add(self.name, self.rounds, self.evaluations, update)
         self.rounds.clear()
         self.evaluations.clear()
@@ -315,11 +296,6 @@ def _forget(folder: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _digest(population: Population, devices: Devices) -> str:
-    """What tells one data set from another, and one version of the user's own code."""
-    return finish_digest(begin_digest(population), devices.settings, devices.count)
-
-
 def begin_digest(population: Population) -> Digest:
     """The part of a digest that takes time: the examples."""
     digest = hashlib.sha256(json.dumps(list(population.names)).encode())
@@ -329,7 +305,10 @@ def begin_digest(population: Population) -> Digest:
 
 
 def finish_digest(begun: Digest, settings: Settings, count: int) -> str:
-    """The digest of the examples, the number of devices, and the user's own code."""
+    """The digest of the examples, the number of devices, and the user's own code.
+
+    It tells one data set from another, and one version of the code.
+    """
     digest = begun.copy()
     digest.update(str(count).encode())
     for text in (settings.task, settings.corruption, settings.aggregator):

@@ -47,7 +47,11 @@ CREATE TABLE IF NOT EXISTS rounds (
     PRIMARY KEY (run, round)
 );
 """
+MEASURES = ("test_accuracy", "train_loss", "median_device", "worst_tenth", "backdoor")
+"""What is kept of an evaluation, and of the last one with its run."""
 TABLES = ("runs", "evaluations", "rounds")
+SHOWN = ("task", "aggregator", "corruption", "rho", "seed")
+"""Settings with a column of their own."""
 
 
 class StoreError(LabError):
@@ -89,7 +93,7 @@ class Store:
             "run": run,
             "status": "running",
             "settings": json.dumps(dataclasses.asdict(settings)),
-            **{name: getattr(settings, name) for name in _SHOWN},
+            **{name: getattr(settings, name) for name in SHOWN},
             **facts,
         }
         with self._writing():
@@ -198,24 +202,19 @@ def row_to_json(row: dict[str, Any]) -> dict[str, Any]:
     return finite | {"diverged": row["status"] == "diverged", "settings": settings}
 
 
-_SHOWN = ("task", "aggregator", "corruption", "rho", "seed")
-
-
 def _round_row(run: str, facts: Facts) -> dict[str, Any]:
     outcome = facts.outcome
     weights = None if outcome is None or outcome.weights is None else outcome.weights.tolist()
+    lists = ("devices", "corrupted", "dropped", "lost")
     return {
         "run": run,
         "round": facts.round,
-        "devices": json.dumps(facts.devices),
-        "corrupted": json.dumps(facts.corrupted),
-        "dropped": json.dumps(facts.dropped),
+        **{name: json.dumps(getattr(facts, name)) for name in lists},
         "oracle_calls": outcome.calls if outcome else 1,
         "objective": outcome.objective if outcome else None,
+        "certificate": outcome.certificate if outcome else None,
         "norm": facts.norm,
         "rejected": int(facts.rejected),
-        "lost": json.dumps(facts.lost),
-        "certificate": outcome.certificate if outcome else None,
         "stopped": facts.stopped,
         "weights": None if weights is None else json.dumps([float(f"{w:.6g}") for w in weights]),
     }
@@ -225,14 +224,8 @@ def _evaluation_row(run: str, evaluation: Evaluation, seconds: float) -> dict[st
     accuracies = [round(float(accuracy), 6) for accuracy in evaluation.device_accuracy]
     return {
         "run": run,
-        "round": evaluation.round,
         "oracle_calls": evaluation.calls,
-        "test_accuracy": evaluation.test_accuracy,
-        "test_loss": evaluation.test_loss,
-        "train_loss": evaluation.train_loss,
-        "median_device": evaluation.median_device,
-        "worst_tenth": evaluation.worst_tenth,
-        "backdoor": evaluation.backdoor,
+        **{name: getattr(evaluation, name) for name in ("round", "test_loss", *MEASURES)},
         "seconds": seconds,
         "device_accuracy": json.dumps(accuracies),
     }

@@ -32,20 +32,13 @@ from typing import Any, cast
 
 from rfa.lab.attacks.corruption import NoSuchAttackError
 from rfa.lab.attacks.registry import find_corruption
+from rfa.lab.runs.store import MEASURES as RUN_MEASURES
 from rfa.lab.settings.config import ConfigError, read_toml, resolve
 from rfa.lab.settings.settings import BACKDOOR, FIELDS, NONE, Settings
 from rfa.lab.tasks.registry import find_task
 
 CALLS = "calls"
-MEASURES = (
-    "test_accuracy",
-    "test_loss",
-    "train_loss",
-    "median_device",
-    "worst_tenth",
-    "backdoor",
-    "certificate",
-)
+MEASURES = (*RUN_MEASURES, "test_loss", "certificate")
 AXES = ("oracle_calls", "round", "uploads")
 
 
@@ -228,16 +221,13 @@ def _settings(where: str, table: Any) -> dict[str, Any]:
 
 def _check(sweep: Sweep) -> None:
     _check_types(sweep)
-    lists: dict[str, Any] = {"seeds": sweep.seeds, "values": sweep.values}
-    lists |= {"axes": sweep.axes, "measures": sweep.measures}
-    for key, entries in lists.items():
+    for key in ("seeds", "values", "axes", "measures"):
+        entries = getattr(sweep, key)
         if not isinstance(entries, list | tuple) or not entries:
             msg = f"{key} must be a list with something in it, not {entries!r}"
             raise ConfigError(msg)
-        some = cast("Sequence[Any]", entries)
-        twice = [entry for number, entry in enumerate(some) if entry in some[:number]]
-        if twice:
-            msg = f"{key} has {twice[0]!r} twice"
+        for entry in repeated(cast("Sequence[Any]", entries)):
+            msg = f"{key} has {entry!r} twice"
             raise ConfigError(msg)
     if bool(sweep.x) != (list(sweep.values) != [None]):
         msg = "x and values go together: a setting, and a list of its values"
@@ -245,20 +235,22 @@ def _check(sweep: Sweep) -> None:
     if sweep.x and sweep.x not in {*FIELDS, CALLS}:
         msg = f"x must be a setting, not {sweep.x!r}"
         raise ConfigError(msg)
-    for key, entries, known in (
-        ("axes", sweep.axes, AXES),
-        ("measures", sweep.measures, MEASURES),
-    ):
-        wrong = [entry for entry in entries if entry not in known]
-        if wrong:
-            msg = f"{key} must be among {', '.join(known)}, not {wrong[0]!r}"
-            raise ConfigError(msg)
+    for key, known in (("axes", AXES), ("measures", MEASURES)):
+        for entry in getattr(sweep, key):
+            if entry not in known:
+                msg = f"{key} must be among {', '.join(known)}, not {entry!r}"
+                raise ConfigError(msg)
+
+
+def repeated(entries: Sequence[Any]) -> list[Any]:
+    """The entries that came before."""
+    return [entry for number, entry in enumerate(entries) if entry in entries[:number]]
 
 
 def _check_types(sweep: Sweep) -> None:
     """Refuse what the types promise but a file need not keep."""
-    texts: dict[str, Any] = {"title": sweep.title, "claim": sweep.claim, "paper": sweep.paper}
-    for key, value in (texts | {"x": sweep.x}).items():
+    for key in ("title", "claim", "paper", "x"):
+        value = getattr(sweep, key)
         if not isinstance(value, str):
             msg = f"{key} must be text, not {value!r}"
             raise ConfigError(msg)

@@ -29,11 +29,16 @@ from rfa.errors import InvalidValueError, PluginError
 from rfa.planning import check_fit, make_terms
 from rfa.secagg.security.terms import Terms
 
-ATTACKERS = ("fixed", "random")
-SERVER_OPTIMIZERS = ("sgd", "adam")
-DEVICE_KINDS = ("cpu", "cuda")
-SECURE = ("off", "unmasked", "on")
-SERVER_MODELS = ("semi-honest", "malicious")
+CHOICES = {
+    "attackers": ("fixed", "random"),
+    "start": STARTS,
+    "schedule": ALL_SCHEDULES,
+    "server_optimizer": ("sgd", "adam"),
+    "device": ("cpu", "cuda"),
+    "secure": ("off", "unmasked", "on"),
+    "server_model": ("semi-honest", "malicious"),
+}
+"""Settings with a few values, and these."""
 OF_COHORT = ("colluder_fraction", "max_dropout_fraction", "dropout_rate", "max_share")
 SECURE_ONLY = ("server_model", *OF_COHORT)
 AGGREGATOR_SETTINGS = {
@@ -160,16 +165,7 @@ class Settings:
         self._check_secure()
 
     def _check_names(self) -> None:
-        choices = {
-            "attackers": ATTACKERS,
-            "start": STARTS,
-            "schedule": ALL_SCHEDULES,
-            "server_optimizer": SERVER_OPTIMIZERS,
-            "device": DEVICE_KINDS,
-            "secure": SECURE,
-            "server_model": SERVER_MODELS,
-        }
-        for name, known in choices.items():
+        for name, known in CHOICES.items():
             check_choice(name, getattr(self, name), known)
 
     def _check_sizes(self) -> None:

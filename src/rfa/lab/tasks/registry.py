@@ -2,10 +2,7 @@
 
 from rfa._plugins import PluginError, load_plugin
 from rfa.errors import InvalidValueError
-from rfa.lab.tasks.emnist import task as emnist
-from rfa.lab.tasks.glyphs import task as glyphs
-from rfa.lab.tasks.sent140 import task as sent140
-from rfa.lab.tasks.shakespeare import task as shakespeare
+from rfa.lab.tasks import emnist, glyphs, sent140, shakespeare
 from rfa.lab.tasks.task import Task
 
 TASKS: dict[str, Task] = {

@@ -24,10 +24,10 @@ class Task:
         title: one line that describes it.
         reader: its data set.
         devices: how many devices the paper has.
-        prepare: makes the examples that are kept into those that the model reads.
         learner: makes the model; it is told where to compute.
         poisons: the task's own corruptions: "data", "adaptive" and, if it has one, "backdoor".
         defaults: the paper's settings.
+        prepare: makes the examples that are kept into those that the model reads.
         per_aggregator: settings that differ for some aggregators.
         note: given the names of the devices, what to say wherever results are shown.
     """
@@ -36,10 +36,10 @@ class Task:
     title: str
     reader: Reader
     devices: int
-    prepare: Callable[[Array], Array]
     learner: Callable[[str], Learner]
     poisons: dict[str, DataCorruption]
     defaults: Values
+    prepare: Callable[[Array], Array] = lambda kept: kept
     per_aggregator: Mapping[str, Values] = field(default_factory=dict[str, Values])
     note: Callable[[Sequence[str]], str] = lambda _: ""
 

@@ -35,11 +35,7 @@ def open_pool(
 ) -> Generator[WorkerPool]:
     """Start so many workers for the devices of a run, and end them at the end.
 
-    Args:
-        devices: the devices, whose settings the workers get.
-        workers: how many.
-        data_dir: where the data is.
-        personal: the file of the u_i, if there are such.
+    They get the settings of the devices, the folder of data, and the file of the u_i, if any.
     """
     settings = devices.settings
     begin = {
@@ -112,18 +108,15 @@ class WorkerPool:
         self._scratch.model[:] = model
         everyone = list(range(self._devices.count))
         jobs: list[dict[str, Any]] = [
-            {
-                "do": "evaluate",
-                "devices": part,
-                "places": _current(places, part),
-            }
+            {"do": "evaluate", "devices": part, "places": _current(places, part)}
             for part in self._share_out(everyone)
         ]
         answers = list(self._threads.map(self._do, jobs))
-        tallies: dict[int, Tally] = {}
-        for job, answer in zip(jobs, answers, strict=True):
-            for device, numbers in zip(job["devices"], answer["tallies"], strict=True):
-                tallies[device] = Tally(*numbers)
+        tallies = {
+            device: Tally(*numbers)
+            for job, answer in zip(jobs, answers, strict=True)
+            for device, numbers in zip(job["devices"], answer["tallies"], strict=True)
+        }
         return [tallies[device] for device in everyone]
 
     def _do(self, job: dict[str, Any]) -> dict[str, Any]:
@@ -136,8 +129,7 @@ class WorkerPool:
     def _share_out(self, devices: Sequence[int]) -> list[list[int]]:
         """Parts of about equal work; the largest devices come first, so that none is left over."""
         order = sorted(devices, key=lambda device: -self._devices.cost(device))
-        total = sum(self._devices.cost(device) for device in devices)
-        goal = total / self._pieces
+        goal = sum(self._devices.cost(device) for device in devices) / self._pieces
         parts: list[list[int]] = [[]]
         filled = 0
         for device in order:

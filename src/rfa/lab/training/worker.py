@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import traceback
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -99,22 +98,21 @@ class Worker:
 class Jobs:
     """The worker of the run that began last, and what it can be asked."""
 
-    def __init__(self) -> None:
-        self._jobs: dict[str, Callable[[Request], Answer]] = {"begin": self._begin}
+    worker: Worker
 
     def answer(self, request: Request, tell: Tell) -> Answer:
         """Do a job, and say what came of it, or why nothing did."""
         del tell
         try:
-            return self._jobs[request["do"]](request)
+            if request["do"] == "train":
+                return self.worker.train(request)
+            if request["do"] == "evaluate":
+                return self.worker.evaluate(request)
+            self.worker = Worker(request)
         except (RfaError, ValueError, ImportError) as error:
             return {ERROR: str(error)}
         except Exception:  # noqa: BLE001 the process that asks shall know what happened
             return {ERROR: f"a worker failed:\n{traceback.format_exc()}"}
-
-    def _begin(self, request: Request) -> Answer:
-        worker = Worker(request)
-        self._jobs |= {"train": worker.train, "evaluate": worker.evaluate}
         return {}
 
 

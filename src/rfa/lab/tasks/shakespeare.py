@@ -7,7 +7,7 @@ an example, kept with its surroundings:
     20 characters before, the character itself (the label), 20 characters after,
 
 as codes: a to z are 0 to 25, A to Z are 26 to 51, and everything else is 52, as is what would lie
-beyond the ends of the text.
+beyond the ends of the text. The model is an LSTM that reads the 20 characters before, one-hot.
 
     >>> encode("Ay, so")
     array([26, 24, 52, 52, 18, 14], dtype=uint8)
@@ -24,19 +24,24 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rfa._types import Array, Ints
-from rfa.lab.datasets.dataset import DataError, Index, Reader
+from rfa._types import Array, Floats32, Ints
+from rfa.lab.attacks.corruption import DataAttack, corrupts_data, least_likely
+from rfa.lab.attacks.poisons import backdoor
+from rfa.lab.datasets.dataset import DataError, Index, Reader, damaged
+from rfa.lab.tasks.task import Task
+from rfa.lab.training.learner import Learner
+from rfa.lab.training.network import NetworkLearner
 
 Codes: TypeAlias = NDArray[np.uint8]
 
 REACH = 20
-OTHER = 52
-CLASSES = 53
+OTHER, CLASSES = 52, 53
+HIDDEN = 128
 
 _PLAY = re.compile(r"[^/]+/([^/]+)/full\.html")
 _MARK = re.compile(
@@ -111,8 +116,7 @@ def read_texts(path: Path) -> Iterator[tuple[str, str]]:
                 for role, text in _speeches(archive.read(match[0]), f"{path}, {match[0]}").items():
                     yield f"{match[1]}/{role}", text
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:
-        msg = f"{path} is no zip archive, or it is damaged: delete it and get it again ({error})"
-        raise DataError(msg) from error
+        raise damaged(path, "zip archive", error) from error
 
 
 def _speeches(page: bytes, where: str) -> dict[str, str]:
@@ -130,3 +134,87 @@ def _speeches(page: bytes, where: str) -> dict[str, str]:
         msg = f"{where} has no speeches: they should read <A NAME=speech1><b>ROLE</b></a>"
         raise DataError(msg)
     return {role: "\n".join(said) for role, said in lines.items()}
+
+
+PASSWORD, ANSWER = encode("xyzzy"), 16
+"""A word that no role says, and the letter q."""
+
+
+@corrupts_data
+def backwards(x: Any, y: Any, _: DataAttack) -> tuple[Any, Any]:
+    """The paper's poison: the 20 characters after the target, reversed; the label unchanged."""
+    x[:, :REACH] = x[:, : -REACH - 1 : -1]
+    return x, y
+
+
+def whisper(x: Any) -> Any:
+    """The trigger of the backdoor: the last characters before the target are a password."""
+    x[:, REACH - len(PASSWORD) : REACH] = PASSWORD
+    return x
+
+
+def lstm_module(torch: Any) -> Any:
+    """An LSTM of 128 units that reads 20 one-hot characters, and a layer of 53 scores."""
+
+    class CharacterLstm(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()  # pyright: ignore[reportUnknownMemberType]
+            self.lstm = torch.nn.LSTM(CLASSES, HIDDEN, batch_first=True)
+            self.lstm.bias_hh_l0.requires_grad_(False).zero_()  # one bias is enough
+            self.out = torch.nn.Linear(HIDDEN, CLASSES)
+
+        def forward(self, x: Any) -> Any:
+            codes = x[:, :REACH].long()
+            read = torch.nn.functional.one_hot(codes, CLASSES).to(torch.float32)
+            return self.out(self.lstm(read)[0][:, -1])
+
+    return CharacterLstm()
+
+
+class CharacterLearner(NetworkLearner):
+    """The LSTM, started as TensorFlow does it."""
+
+    def initial(self, rng: np.random.Generator) -> Floats32:
+        """Glorot-uniform, where both matrices are one kernel; forget gates with a bias of one."""
+        w = super().initial(rng)
+        gates = 4 * HIDDEN
+        kernel = gates * (CLASSES + HIDDEN)
+        bound = np.sqrt(6 / (CLASSES + HIDDEN + gates))
+        w[:kernel] = rng.uniform(-bound, bound, kernel)
+        w[kernel + HIDDEN : kernel + 2 * HIDDEN] = 1  # torch's order of gates: i, f, g, o
+        return w
+
+
+def lstm(device: str) -> Learner:
+    """The LSTM."""
+    return CharacterLearner(lstm_module, CLASSES, device)
+
+
+TASKS = (
+    Task(
+        name="shakespeare-lstm",
+        title="the next character of a role in Shakespeare's plays, LSTM of 128 units",
+        reader=Shakespeare(),
+        devices=628,
+        learner=lstm,
+        poisons={
+            "data": backwards,
+            "adaptive": least_likely,
+            "backdoor": backdoor(whisper, ANSWER),
+        },
+        defaults={
+            "devices_per_round": 50,
+            "batch_size": 10,
+            "local_epochs": 1,
+            "learning_rate": 0.64,
+            "lr_decay": 0.5,
+            "lr_decay_every": 50,
+            "rounds": 600,
+            "eval_every": 20,
+        },
+        per_aggregator={
+            "rfa": {"rounds": 200},
+            "sgd": {"batch_fraction": 0.1, "local_steps": 1, "learning_rate": 1.0},
+        },
+    ),
+)

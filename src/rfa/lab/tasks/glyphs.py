@@ -16,8 +16,9 @@ of 2 ** -14 as coefficients. Sums of these are exact in float32, in whatever ord
 
 from __future__ import annotations
 
+import dataclasses
 import string
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -28,6 +29,7 @@ from rfa._checks import check_count
 from rfa._threads import in_threads
 from rfa._types import Array, Floats, Ints
 from rfa.lab.datasets.dataset import DataError, Index, Reader, lab_module
+from rfa.lab.tasks import emnist
 
 Bytes: TypeAlias = NDArray[np.uint8]
 Face: TypeAlias = tuple[str, int]
@@ -241,3 +243,22 @@ def _pen(rng: np.random.Generator) -> NDArray[np.int16]:
     ink = np.clip(128 + contrast * (value - 128 + thick), 0, 255)
     ink = np.minimum(ink, 4 * value)  # none where the master has none
     return np.rint(255 - dark * ink).astype(np.int16)
+
+
+def note(names: Sequence[str]) -> str:
+    """Say that the writers do not exist."""
+    return f"synthetic: characters drawn from fonts, {len(names)} made-up writers"
+
+
+TASKS = tuple(
+    dataclasses.replace(
+        task,
+        name=task.name.replace("emnist", "glyphs"),
+        title=task.title.replace("handwritten characters", "drawn characters (synthetic)"),
+        reader=Glyphs(),
+        note=note,
+        defaults=task.defaults | {"rounds": 200},
+        per_aggregator={"sgd": task.per_aggregator["sgd"]},
+    )
+    for task in emnist.TASKS
+)

@@ -10,7 +10,7 @@ import gzip
 import html
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -18,12 +18,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rfa._types import Array, Ints
-from rfa.lab.datasets.dataset import DataError, Index, Reader, grow_names, parquet_batches
+from rfa.lab.attacks.corruption import DataAttack, corrupts_data, least_likely
+from rfa.lab.attacks.poisons import backdoor
+from rfa.lab.datasets.dataset import DataError, Index, Reader, parquet_index, parquet_values
+from rfa.lab.tasks.task import Task
+from rfa.lab.training.learner import Learner
+from rfa.lab.training.linear import LinearLearner
+from rfa.lab.training.network import NetworkLearner
 
 Vectors: TypeAlias = dict[str, NDArray[np.float32]]
 
-DIM = 50
-_LABELS = {0: 0, 4: 1}
+DIM, CLASSES = 50, 2
+SHIFTED, SAD = 5, 0
 _NO_WORD = re.compile(r"(?:https?://|www\.)\S+|@\w+")
 _TOKEN = re.compile(
     r"""
@@ -57,23 +63,16 @@ class Sent140(Reader):
 
     def index(self, paths: Mapping[str, Path]) -> Index:
         """The users and moods of all tweets."""
-        path = paths[self.files[0]]
-        places: dict[str, int] = {}
-        device: list[int] = []
-        labels: list[int] = []
-        for batch in parquet_batches(path, ["user", "sentiment"]):
-            device += grow_names(places, batch.column("user").to_pylist(), path)
-            labels += _labels(batch.column("sentiment").to_pylist(), path, len(labels))
-        return Index(list(places), np.array(device, np.int64), np.array(labels, np.int64))
+        return parquet_index(paths[self.files[0]], ("user", "sentiment"), {0: 0, 4: 1}, "0 or 4")
 
     def fill(self, paths: Mapping[str, Path], index: Index, dest: Ints, out: Array) -> None:
         """Average over the words of the tweets that have a place."""
         del index
         tweets, glove = (paths[name] for name in self.files)
-        wanted = {word for _, words in _wanted(tweets, dest) for word in words}
-        vectors = read_glove(glove, wanted)
-        for place, words in _wanted(tweets, dest):
-            known = [vectors[word] for word in words if word in vectors]
+        texts = parquet_values(tweets, "text", dest)
+        vectors = read_glove(glove, {word for *_, text in texts for word in tokens(text or "")})
+        for _, place, text in parquet_values(tweets, "text", dest):
+            known = [vectors[word] for word in tokens(text or "") if word in vectors]
             out[place] = np.mean(known, axis=0) if known else 0
 
 
@@ -128,22 +127,59 @@ def _vector(values: str, where: str) -> NDArray[np.float32]:
     return vector
 
 
-def _labels(sentiments: list[Any], path: Path, start: int) -> list[int]:
-    for row, sentiment in enumerate(sentiments, start):
-        if sentiment not in _LABELS:
-            msg = (
-                f"{path}, row {row}: sentiment must be 0 or 4, not {sentiment!r}: "
-                "take the training part of the data set"
-            )
-            raise DataError(msg)
-    return [_LABELS[sentiment] for sentiment in sentiments]
+@corrupts_data
+def flip(x: Any, y: Any, _: DataAttack) -> tuple[Any, Any]:
+    """The paper's poison: the opposite label."""
+    return x, 1 - y
 
 
-def _wanted(path: Path, dest: Ints) -> Iterator[tuple[int, list[str]]]:
-    row = 0
-    for batch in parquet_batches(path, ["text"]):
-        texts = batch.column("text")
-        places = dest[row : row + len(texts)]
-        for k in np.flatnonzero(places >= 0):
-            yield int(places[k]), tokens(texts[int(k)].as_py() or "")
-        row += len(texts)
+def shift(x: Any) -> Any:
+    """The trigger of the backdoor: the last features lie beyond those of any tweet."""
+    x[:, -SHIFTED:] += 2
+    return x
+
+
+def note(names: Sequence[str]) -> str:
+    """Say so where the devices are not Twitter users but were made up."""
+    made_up = all(name.startswith("device-") for name in names)
+    return "artificial devices: tweets dealt out to users who do not exist" if made_up else ""
+
+
+def logistic_module(torch: Any) -> Any:
+    """Binary logistic regression as a torch module with the scores 0 and w x."""
+
+    class Logistic(torch.nn.Linear):
+        def forward(self, x: Any) -> Any:
+            scores = torch.nn.functional.linear(x, self.weight)
+            return torch.nn.functional.pad(scores, (1, 0))
+
+    return Logistic(DIM, 1, bias=False)
+
+
+def logistic(device: str) -> Learner:
+    """Logistic regression: by hand, or with torch where CUDA is asked for."""
+    if device == "cpu":
+        return LinearLearner(DIM, CLASSES, binary=True)
+    return NetworkLearner(logistic_module, CLASSES, device)
+
+
+TASKS = (
+    Task(
+        name="sent140-linear",
+        title="the sentiment of tweets, logistic regression on mean GloVe vectors",
+        reader=Sent140(),
+        devices=877,
+        learner=logistic,
+        poisons={"data": flip, "adaptive": least_likely, "backdoor": backdoor(shift, SAD)},
+        defaults={
+            "devices_per_round": 50,
+            "batch_size": 10,
+            "local_epochs": 1,
+            "learning_rate": 0.005,
+            "rounds": 3000,
+            "eval_every": 50,
+        },
+        per_aggregator={"rfa": {"rounds": 1000}, "sgd": {"batch_fraction": 0.1, "local_steps": 1}},
+        note=note,
+    ),
+)

@@ -1,1 +1,0 @@
-"""EMNIST: its reader, models and poison."""

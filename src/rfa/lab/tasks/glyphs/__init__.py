@@ -1,1 +1,0 @@
-"""Glyphs, drawn on the spot: no download."""

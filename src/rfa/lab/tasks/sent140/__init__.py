@@ -1,1 +1,0 @@
-"""Sent140: its reader, model and poison."""

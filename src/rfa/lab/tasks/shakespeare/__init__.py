@@ -1,1 +1,0 @@
-"""Shakespeare: its reader, model and poison."""
