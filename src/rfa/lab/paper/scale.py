@@ -15,6 +15,7 @@ from typing import Any
 from rfa.aggregators.registry import find
 from rfa.lab.runs.sweep import Cell, Part, Sweep, cells, merge
 from rfa.lab.settings.config import ConfigError, read_toml
+from rfa.lab.settings.settings import FIELDS
 
 AUTHORS = {"nu": 1e-6, "start": "mean"}
 """What the authors chose where the lab has other defaults."""
@@ -123,7 +124,8 @@ def _panel_cells(sweep: Sweep, scale: Scale, panel: Part, seed: int) -> Iterator
     values = scale.values_of(sweep.name, sweep.values)
     values = [value for value in values if scale.wants(task, sweep.x, value)]
     for line in sweep.lines:
-        aggregator = {**panel.settings, **line.settings}.get("aggregator", "")
+        usual = FIELDS["aggregator"].default
+        aggregator = {**panel.settings, **line.settings}.get("aggregator", usual)
         if aggregator in scale.tasks.get(task, {}).get("without", ()):
             continue
         layers = (scale.settings_of(task, aggregator), panel.settings, line.settings, own)
