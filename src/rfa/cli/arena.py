@@ -17,7 +17,7 @@ from rfa.lab.datasets.cache import data_dir, locate
 from rfa.lab.report.arena import bouts, gather_arena
 from rfa.lab.report.gather import find_results
 from rfa.lab.report.report import keep
-from rfa.lab.report.terminal_table import leaders, to_plain
+from rfa.lab.report.terminal_table import level_table, to_plain
 from rfa.lab.runs.arena import LEVELS, TAKEN, arena_plan, usual_rounds
 from rfa.lab.runs.store import Store
 from rfa.lab.runs.sweep import Cell, Sweep, cells, make_sweep
@@ -119,7 +119,7 @@ def _show(plan: Sweep, runs: list[Cell], out: Path, command: str, *, as_json: bo
         return
     console = Console(markup=False, highlight=False)
     for bout in levels:
-        console.print(leaders(bout, console.width))
+        console.print(level_table(bout, console.width))
     for picture in pictures:
         console.print(f"Picture: {picture}", soft_wrap=True)
     console.print(f"Page: rfa report --out {out}", soft_wrap=True)
