@@ -101,6 +101,11 @@ class Case:
         kept = self.paths.errors[self.paths.held]
         return [Spread([float(value) for value in column]) for column in kept.T]
 
+    def last_numbers(self) -> list[float]:
+        """The mean error after the last round, the highest, and the bound."""
+        last = self.spreads()[-1]
+        return [last.mean, last.high, self.bounds()[-1]]
+
 
 def plan_for(constants: Constants, rho: float, size: Size, *, doubling: bool = True) -> Plan:
     """The least m, and the least tau, that the theorem asks for, with theta amid rho and 1/2."""
@@ -122,8 +127,8 @@ def worse_world(rho: float, omega_y: float, size: Size) -> tuple[Case, float]:
     *worlds, shown = ls.two_worlds(N, D, rho, omega_y)
     plan = dataclasses.replace(plan_for(constants_of(worlds[0]), rho, size), attack="")
     cases = [
-        Case(constants_of(one), plan, ls.play(one, plan, START, ls.liars(N, rho, index), shown))
-        for index, one in enumerate(worlds)
+        Case(constants_of(world), plan, ls.play(world, plan, START, ls.liars(N, rho, n), shown))
+        for n, world in enumerate(worlds)
     ]
     return max(cases, key=lambda case: case.spreads()[-1].mean), lower_bound(rho, omega_y)
 
@@ -182,25 +187,26 @@ def _path_panel(title: str, cases: dict[str, Case]) -> Panel:
     lines: list[Line] = []
     for label, case in cases.items():
         x = list(range(len(case.plan.taus) + 1))
-        lines.append(_line(label, x, case.spreads(), note=f"m = {case.plan.m}, devices far away"))
-        lines.append(_dashed(f"{label}, bound", x, case.bounds()))
+        note = f"m = {case.plan.m}, devices far away"
+        lines.append(Line.over_seeds(label, x, case.spreads(), note))
+        lines.append(Line.flat(f"{label}, bound", x, case.bounds(), dashed=True))
     return Panel(title, "rounds", "squared distance from w*", lines, log_y=True)
 
 
 def _floor_panel(how: Size, say: Tell) -> Panel:
-    spreads: list[Spread] = []
+    cases: list[Case] = []
     lower: list[float] = []
-    upper: list[float] = []
     for omega in how.omegas:
         say(f"floor, Omega = {omega:g}")
         case, least = worse_world(QUARTER, omega, how)
-        spreads.append(case.spreads()[-1])
+        cases.append(case)
         lower.append(least)
-        upper.append(case.bounds()[-1])
+    upper = [case.bounds()[-1] for case in cases]
+    spreads = [case.spreads()[-1] for case in cases]
     lines = [
-        _line("RFA, the worse of two worlds", how.omegas, spreads),
-        _dashed("no algorithm is below", how.omegas, lower),
-        _dashed("the theorem's bound", how.omegas, upper),
+        Line.over_seeds("RFA, the worse of two worlds", how.omegas, spreads),
+        Line.flat("no algorithm is below", how.omegas, lower, dashed=True),
+        Line.flat("the theorem's bound", how.omegas, upper, dashed=True),
     ]
     title = "the floor, rho = 1/4, two worlds that look alike"
     return Panel(title, "Omega", "squared distance from w*", lines, log_x=True, log_y=True)
@@ -231,33 +237,19 @@ def _twist(flat: float) -> list[float]:
 
 def _attack_rows(how: Size, say: Tell) -> Iterator[list[str | float]]:
     problem = ls.two_groups(N, D, omega_y=1.0)
-    for rho in [rho for rho in how.rhos if rho > 0]:
+    for rho in filter(None, how.rhos):
         for attack in ls.ATTACKS:
             say(f"attack {attack}, rho = {rho:g}")
             plan = plan_for(constants_of(problem), rho, how)
             case = measure(problem, rho, dataclasses.replace(plan, attack=attack))
-            last = case.spreads()[-1]
-            yield [rho, attack, last.mean, last.high, case.bounds()[-1]]
+            yield [rho, attack, *case.last_numbers()]
 
 
 def _eps_rows(how: Size, say: Tell) -> Iterator[list[str | float]]:
     problem = ls.two_groups(N, D, omega_y=0.0)
     plan = plan_for(constants_of(problem), QUARTER, how)
     for steps in (1, 3, 10, 0):
-        say(f"Weiszfeld steps: {steps or 'to convergence'}")
-        case = measure(problem, QUARTER, dataclasses.replace(plan, steps=steps))
-        last = case.spreads()[-1]
         name = str(steps) if steps else "to convergence"
-        yield [name, case.paths.eps / plan.m, last.mean, last.high, case.bounds()[-1]]
-
-
-def _line(label: str, x: Sequence[float], spreads: Sequence[Spread], note: str = "") -> Line:
-    seeds = max(len(each.values) for each in spreads)
-    mean, low, high = (
-        [getattr(each, what) for each in spreads] for what in ("mean", "low", "high")
-    )
-    return Line(label, x, mean, low, high, seeds, note)
-
-
-def _dashed(label: str, x: Sequence[float], heights: Sequence[float]) -> Line:
-    return Line(label, x, heights, heights, heights, dashed=True)
+        say(f"Weiszfeld steps: {name}")
+        case = measure(problem, QUARTER, dataclasses.replace(plan, steps=steps))
+        yield [name, case.paths.eps / plan.m, *case.last_numbers()]

@@ -24,7 +24,7 @@ def section(exhibit: Exhibit, pictures: Sequence[str]) -> Iterator[str]:
         yield f"![{about}]({picture})"
         yield ""
     yield from _horizon(exhibit)
-    for table in (*(matrix.table for matrix in exhibit.matrices), *exhibit.tables):
+    for table in exhibit.all_tables:
         yield from folded(table)
     yield f"```\n{exhibit.command}\n```"
     yield ""
