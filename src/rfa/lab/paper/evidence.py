@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from rfa.lab.errors import LabError
-from rfa.lab.report.exhibit import Exhibit, Spread
-from rfa.lab.report.gather import Result, group, height
+from rfa.lab.report.exhibit import Exhibit, Spread, group
+from rfa.lab.report.gather import Result, height
 
 ACCURACY = "test_accuracy"
 POINT = 1.0

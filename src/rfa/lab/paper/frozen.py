@@ -25,8 +25,7 @@ from rfa.aggregators.weiszfeld import weiszfeld
 from rfa.lab.attacks.corruption import NoSuchAttackError
 from rfa.lab.datasets.cache import load
 from rfa.lab.paper.scale import Scale
-from rfa.lab.report.exhibit import Exhibit, Line, Panel, Table, Value
-from rfa.lab.report.gather import group
+from rfa.lab.report.exhibit import Exhibit, Line, Panel, Table, Value, group
 from rfa.lab.runs import checkpoint as checkpoints
 from rfa.lab.runs.run import CHECKPOINT
 from rfa.lab.runs.sweep import merge, settle

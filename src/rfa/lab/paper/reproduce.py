@@ -16,8 +16,8 @@ from rfa.lab.paper import calls, datatable, frozen, theorem, weights
 from rfa.lab.paper.byzantine import byzantine_table
 from rfa.lab.paper.scale import Scale, read_scales, scaled_cells
 from rfa.lab.report.arena import gather_arena
-from rfa.lab.report.exhibit import Exhibit
-from rfa.lab.report.gather import data_note, find_results, gather, group
+from rfa.lab.report.exhibit import Exhibit, group
+from rfa.lab.report.gather import data_note, find_results, gather
 from rfa.lab.runs.arena import arena_plan
 from rfa.lab.runs.store import Store
 from rfa.lab.runs.sweep import Cell, Part, Sweep, make_sweep

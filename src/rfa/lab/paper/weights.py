@@ -18,8 +18,8 @@ import numpy as np
 from rfa._types import Floats
 from rfa.aggregators import Mean
 from rfa.lab.datasets.cache import load
-from rfa.lab.report.exhibit import Exhibit, Line, Panel, Spread, Table, Value
-from rfa.lab.report.gather import Result, gather, group, height
+from rfa.lab.report.exhibit import Exhibit, Line, Panel, Spread, Table, Value, group
+from rfa.lab.report.gather import Result, gather, height
 from rfa.lab.runs.store import Store
 from rfa.lab.runs.sweep import Sweep
 from rfa.lab.tasks.registry import find_task

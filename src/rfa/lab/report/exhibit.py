@@ -8,16 +8,18 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias, cast, get_args, get_origin, get_type_hints
+from typing import Any, TypeAlias, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from rfa._files import replace_file
 from rfa.errors import InvalidTypeError, InvalidValueError
 from rfa.lab.errors import LabError
 
 Value: TypeAlias = str | float | int | None
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -232,3 +234,11 @@ def _read(kind: Any, value: Any) -> Any:
         msg = f"{value!r} should be of type {getattr(kind, '__name__', kind)}"
         raise InvalidTypeError(msg)
     return value
+
+
+def group(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """The items of each key, keys and items in the order in which they come."""
+    groups: dict[K, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups

@@ -9,17 +9,15 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
-from rfa.lab.report.exhibit import Exhibit, Line, Panel, Spread, Table, Value
+from rfa.lab.report.exhibit import Exhibit, Line, Panel, Spread, Table, Value, group
 from rfa.lab.runs.store import Store
 from rfa.lab.runs.sweep import Cell, Sweep
 from rfa.lab.settings.config import run_name
 
-T = TypeVar("T")
-K = TypeVar("K", bound=Hashable)
 LABELS = {
     "test_accuracy": "test accuracy (%)",
     "test_loss": "test loss",
@@ -74,14 +72,6 @@ def height(evaluation: Mapping[str, Any], measure: str) -> float:
     if value is None:
         return math.nan
     return 100 * value if measure in SHARES else float(value)
-
-
-def group(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
-    """The items of each key, keys and items in the order in which they come."""
-    groups: dict[K, list[T]] = {}
-    for item in items:
-        groups.setdefault(key(item), []).append(item)
-    return groups
 
 
 def find_results(store: Store, cells: Iterable[Cell]) -> list[Result]:
