@@ -84,7 +84,7 @@ def dissimilarity(covariances: Floats, optima: Floats) -> tuple[float, float]:
     relative = inverse @ covariances
     omega_x = float(np.linalg.norm(relative, 2, axis=(1, 2)).max())
     distinct = np.unique(optima, axis=0)
-    apart = max(float(np.linalg.norm(distinct - one, axis=1).max()) for one in distinct)
+    apart = max(float(np.linalg.norm(distinct - optimum, axis=1).max()) for optimum in distinct)
     return omega_x, apart
 
 
@@ -157,10 +157,12 @@ def holds_with(rho: float, theta: float, m: int, population: int) -> float:
         msg = f"m={m} devices of a population of {population}: give at most {population}"
         raise InvalidValueError(msg)
     bear = min(bad, math.floor(theta * m + SLACK))
-    drawn = np.arange(max(0, m - (population - bad)), bear + 1)
-    logs = _log_choose(bad, drawn) + _log_choose(population - bad, m - drawn)
-    total = float(_log_choose(population, np.array([m]))[0])
-    return min(1.0, float(np.exp(logs - total).sum()))
+    fewest = max(0, m - (population - bad))
+    logs = [
+        _log_choose(bad, k) + _log_choose(population - bad, m - k) - _log_choose(population, m)
+        for k in range(fewest, bear + 1)
+    ]
+    return min(1.0, math.fsum(map(math.exp, logs)))
 
 
 def steps_needed(constants: Constants, theta: float) -> int:
@@ -308,10 +310,6 @@ def _check_shares(rho: float, theta: float, delta: float) -> None:
         raise InvalidValueError(msg)
 
 
-def _log_choose(n: int, k: Floats | np.ndarray[tuple[int], np.dtype[np.int64]]) -> Floats:
-    """The logarithms of binomial coefficients; minus infinity where there are none."""
-    found = np.full(len(k), -np.inf)
-    for place, value in enumerate(k.tolist()):
-        if 0 <= value <= n:
-            found[place] = math.lgamma(n + 1) - math.lgamma(value + 1) - math.lgamma(n - value + 1)
-    return found
+def _log_choose(n: int, k: int) -> float:
+    """The logarithm of a binomial coefficient."""
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)

@@ -94,13 +94,7 @@ def _split(
 
 
 def exhibit(plan: Mapping[str, Any], worths: Sequence[Worth], names: Mapping[str, str]) -> Exhibit:
-    """A panel for each task and case, and the table behind them.
-
-    Args:
-        plan: name, title and claim, from the experiment's file.
-        worths: what was measured.
-        names: the titles of tasks.
-    """
+    """A panel for each task and case, and the table behind them."""
     panels = [
         Panel(
             f"{names[worth.task]}, {worth.case}",

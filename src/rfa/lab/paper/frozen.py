@@ -168,13 +168,7 @@ def span(updates: Any) -> Floats:
 def exhibit(
     plan: Mapping[str, Any], cohorts: Sequence[Frozen], names: Mapping[str, str]
 ) -> Exhibit:
-    """Panels for each task, and the table behind them.
-
-    Args:
-        plan: title, claim and paper, from the experiment's file.
-        cohorts: what was measured.
-        names: the titles of tasks.
-    """
+    """Panels for each task, and the table behind them."""
     by_task = group(cohorts, lambda cohort: cohort.task)
     panels = [
         Panel(names[task], "Weiszfeld steps", label, _convergence(some, view), view, log_y=True)

@@ -97,13 +97,8 @@ def two_groups(  # noqa: PLR0913
 ) -> Problem:
     """Two groups of n devices in all, whose optima lie apart, with covariances that commute.
 
-    Args:
-        n: the number of devices.
-        d: the number of features.
-        omega_y: the heterogeneity Omega_{Y|X}, exactly.
-        skew: the heterogeneity of the covariances: their eigenvalues are in [1, 1 + skew].
-        share: the share of the smaller group. The median favors the larger one; w* does not.
-        sigma: the standard deviation of the noise.
+    Omega_{Y|X} is omega_y exactly, and the eigenvalues of the covariances are in [1, 1 + skew].
+    `share` is that of the smaller group: the median favors the larger one; w* does not.
     """
     rng = stream(n, "two groups", d)
     axes, _ = np.linalg.qr(rng.standard_normal((d, d)))

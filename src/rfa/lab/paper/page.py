@@ -67,24 +67,19 @@ def check_page(page: Path) -> None:
     folder = page.with_suffix("")
     if page.suffix != ".md":
         msg = f"the page must be a Markdown file: {page} does not end in .md"
-        raise ConfigError(msg)
-    if page.exists() and MARK not in page.read_text(encoding="utf-8"):
+    elif page.exists() and MARK not in page.read_text(encoding="utf-8"):
         msg = f"{page} was not made by `rfa reproduce --page`: name another file"
-        raise ConfigError(msg)
-    if folder.exists() and not (folder / NUMBERS).exists():
+    elif folder.exists() and not (folder / NUMBERS).exists():
         msg = f"the pictures would go to {folder}, which holds something else: name another page"
-        raise ConfigError(msg)
+    else:
+        return
+    raise ConfigError(msg)
 
 
 def write_page(
     page: Path, shown: Sequence[tuple[Exhibit, Sequence[Path]]], verdicts: Exhibit
 ) -> None:
-    """Write the page, the pictures beside it in a folder of its name, and the table of numbers.
-
-    Args:
-        page: the Markdown file.
-        shown: what to show, and where the pictures of it are.
-        verdicts: the statements, and the paper's numbers.
+    """Write the Markdown page, copies of the pictures in a folder of its name, and all numbers.
 
     Raises:
         ConfigError: if that would replace what it did not make.

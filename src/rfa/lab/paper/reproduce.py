@@ -141,14 +141,9 @@ def find_experiments(
     *,
     beyond: bool = False,
 ) -> list[Experiment]:
-    """The experiments of those names; all of the paper where none is given.
+    """The experiments of those names; all of the paper where none is given, or those `beyond`, too.
 
-    Args:
-        names: their names.
-        scale: the name of a scale.
-        data: the folder of data sets, if it is not what RFA_DATA says.
-        places: folders to look in for the files; the first that has some counts.
-        beyond: whether all means those that go beyond the paper, too.
+    Their files are in the first of the places that has some; `data` wins over RFA_DATA.
 
     Raises:
         ConfigError: if there is no such experiment or scale, or a file makes no sense.
@@ -159,16 +154,18 @@ def find_experiments(
         raise ConfigError(msg)
     scales = read_scales(folder / SCALES)
     known = {path.stem: path for path in sorted(folder.glob("*.toml")) if path.name != SCALES}
-    for name in names:
-        if name not in known:
-            msg = f"no experiment is called {name!r}: there are {', '.join(known)}"
-            raise ConfigError(msg)
-    if scale not in scales:
-        msg = f"no scale is called {scale!r}: there are {', '.join(scales)}"
-        raise ConfigError(msg)
+    _check_known("experiment", names, known)
+    _check_known("scale", [scale], scales)
     experiments = [_read(known[name], scales[scale], data) for name in names or known]
     chosen = [each for each in experiments if names or beyond or not each.beyond]
     return sorted(chosen, key=lambda experiment: experiment.order)
+
+
+def _check_known(what: str, names: Sequence[str], known: Mapping[str, Any]) -> None:
+    for name in names:
+        if name not in known:
+            msg = f"no {what} is called {name!r}: there are {', '.join(known)}"
+            raise ConfigError(msg)
 
 
 def _read(path: Path, scale: Scale, data: Path | None) -> Experiment:

@@ -47,10 +47,6 @@ class Scale:
         """The name, and what it means."""
         return f"{self.name}: {self.title}"
 
-    def seeds_of(self, task: str) -> Sequence[int]:
-        """The seeds of a task."""
-        return self.tasks.get(task, {}).get("seeds", self.seeds)
-
     def settings_of(self, task: str, aggregator: str) -> dict[str, Any]:
         """What the scale says of the settings of a run, and the authors."""
         settings = {**AUTHORS, **self.tasks.get(task, {})}
@@ -60,11 +56,6 @@ class Scale:
     def values_of(self, experiment: str, values: Sequence[Any]) -> Sequence[Any]:
         """The values on the horizontal axis of an experiment."""
         return self.experiments.get(experiment, {}).get("values", values)
-
-    def wants(self, task: str, x: str, value: Any) -> bool:
-        """Whether a level of corruption is among those of a task."""
-        levels = self.tasks.get(task, {}).get("levels")
-        return x != "rho" or levels is None or value in levels
 
 
 def read_scales(path: Path) -> dict[str, Scale]:
@@ -96,8 +87,10 @@ def _check(scale: Scale, path: Path) -> None:
 def scaled_cells(sweep: Sweep, scale: Scale) -> Iterator[Cell]:
     """The runs of a sweep at a scale, those of the first seed first."""
     given = scale.experiments.get(sweep.name, {})
-    seeds: dict[str, Sequence[int]]
-    seeds = {panel.name: given.get("seeds", scale.seeds_of(_task(panel))) for panel in sweep.panels}
+    seeds: dict[str, Sequence[int]] = {}
+    for panel in sweep.panels:
+        of_task = scale.tasks.get(_task(panel), {}).get("seeds", scale.seeds)
+        seeds[panel.name] = given.get("seeds", of_task)
     for seed in sorted(set(itertools.chain(*seeds.values()))):
         for panel in sweep.panels:
             if seed in seeds[panel.name]:
@@ -106,14 +99,16 @@ def scaled_cells(sweep: Sweep, scale: Scale) -> Iterator[Cell]:
 
 def _panel_cells(sweep: Sweep, scale: Scale, panel: Part, seed: int) -> Iterator[Cell]:
     task, given = _task(panel), scale.experiments.get(sweep.name, {})
+    of_task = scale.tasks.get(task, {})
     plain = {key: value for key, value in given.items() if key not in ("seeds", "values", "tasks")}
     wins = merge(plain, given.get("tasks", {}).get(task, {}))
     values = scale.values_of(sweep.name, sweep.values)
-    values = [value for value in values if scale.wants(task, sweep.x, value)]
+    if sweep.x == "rho":
+        values = [value for value in values if value in of_task.get("levels", values)]
     for line in sweep.lines:
         usual = FIELDS["aggregator"].default
         aggregator = {**panel.settings, **line.settings}.get("aggregator", usual)
-        if aggregator in scale.tasks.get(task, {}).get("without", ()):
+        if aggregator in of_task.get("without", ()):
             continue
         layers = (scale.settings_of(task, aggregator), panel.settings, line.settings, wins)
         single_line = dataclasses.replace(

@@ -27,13 +27,7 @@ COPY = '<button type="button" class="copy" aria-live="polite">Copy</button>'
 
 
 def page(exhibits: Sequence[Exhibit], *, title: str = TITLE, made: str = "") -> str:
-    """One self-contained HTML document that shows the exhibits.
-
-    Args:
-        exhibits: what is shown, in order.
-        title: the title of the page.
-        made: when the page was made and with what, in words.
-    """
+    """One self-contained HTML document that shows the exhibits; `made` says when and with what."""
     style, script = _asset("page.css"), "".join(_asset(name) for name in SCRIPTS)
     policy = (
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "

@@ -8,12 +8,7 @@ from rfa.lab.report.exhibit import Exhibit, Table, Value, group
 
 
 def section(exhibit: Exhibit, pictures: Sequence[str]) -> Iterator[str]:
-    """An exhibit: claim, pictures, horizon, data, the table behind it, and the command.
-
-    Args:
-        exhibit: the exhibit.
-        pictures: where its pictures are, one for each view.
-    """
+    """An exhibit: claim, pictures (one for each view), horizon, data, tables, and the command."""
     where = f"*{exhibit.paper}.* " if exhibit.paper else ""
     yield from (f"## {exhibit.title}", "", f"{where}{exhibit.claim}".rstrip(), "")
     for view, picture in zip(exhibit.views, pictures, strict=True):
