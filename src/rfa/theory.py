@@ -156,12 +156,15 @@ def holds_with(rho: float, theta: float, m: int, population: int) -> float:
     if m > population:
         msg = f"m={m} devices of a population of {population}: give at most {population}"
         raise InvalidValueError(msg)
-    tolerated = min(corrupted, math.floor(theta * m + SLACK))
-    honest = population - corrupted
-    drawn = np.arange(max(0, m - honest), tolerated + 1)
-    logs = _log_choose(corrupted, drawn) + _log_choose(honest, m - drawn)
-    total = float(_log_choose(population, np.array([m]))[0])
-    return min(1.0, float(np.exp(logs - total).sum()))
+    bear = min(corrupted, math.floor(theta * m + SLACK))
+    fewest = max(0, m - (population - corrupted))
+    logs = [
+        _log_choose(corrupted, k)
+        + _log_choose(population - corrupted, m - k)
+        - _log_choose(population, m)
+        for k in range(fewest, bear + 1)
+    ]
+    return min(1.0, math.fsum(map(math.exp, logs)))
 
 
 def steps_needed(constants: Constants, theta: float) -> int:
@@ -309,10 +312,6 @@ def _check_fractions(rho: float, theta: float, delta: float) -> None:
         raise InvalidValueError(msg)
 
 
-def _log_choose(n: int, k: Floats | np.ndarray[tuple[int], np.dtype[np.int64]]) -> Floats:
-    """The logarithms of binomial coefficients; minus infinity where there are none."""
-    logs = np.full(len(k), -np.inf)
-    for i, value in enumerate(k.tolist()):
-        if 0 <= value <= n:
-            logs[i] = math.lgamma(n + 1) - math.lgamma(value + 1) - math.lgamma(n - value + 1)
-    return logs
+def _log_choose(n: int, k: int) -> float:
+    """The logarithm of a binomial coefficient."""
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)

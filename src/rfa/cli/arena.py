@@ -22,7 +22,7 @@ from rfa.cli.running import do_sweep
 from rfa.lab.datasets.cache import data_dir, locate
 from rfa.lab.report.arena import Bout, bouts, gather_arena
 from rfa.lab.report.gather import Result
-from rfa.lab.report.terminal_table import leaders, to_plain
+from rfa.lab.report.terminal_table import level_table, to_plain
 from rfa.lab.runs.arena import LEVELS, TAKEN, arena_plan, usual_rounds
 from rfa.lab.runs.sweep import make_sweep
 from rfa.lab.tasks.registry import find_task
@@ -111,4 +111,4 @@ def _show(levels: list[Bout], task: str, *, as_json: bool) -> None:
         return
     console = Console(markup=False, highlight=False)
     for bout in levels:
-        console.print(leaders(bout, console.width))
+        console.print(level_table(bout, console.width))

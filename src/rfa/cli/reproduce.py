@@ -57,7 +57,7 @@ def reproduce(names: tuple[str, ...], scale: str, **options: Any) -> None:
     out = options["out"] or Path("out") / scale
     waiting = [each for each in chosen if each.seconds and not _done(each, out, options["fresh"])]
     more = sum(each.seconds for each in waiting)
-    problems = do_runs(list(all_runs(chosen)), out, options, more=more)
+    problems = do_runs(all_runs(chosen), out, options, more=more)
     if not options["dry_run"]:
         shown = _show(chosen, out, scale, fresh=options["fresh"])
         _conclude(known, shown, out, options["page"])

@@ -55,51 +55,36 @@ def learn(out: Path, *, fresh: bool = False, **changes: Any) -> list[Curve]:
     """Do the runs, or what is left of them; settings can be changed."""
     curves: list[Curve] = []
     for number, (aggregator, corruption) in enumerate(CASES, start=1):
-        settings = resolve(
-            {
-                "task": TASK,
-                "aggregator": aggregator,
-                "corruption": corruption,
-                "rho": 0.0 if corruption == CLEAN else RHO,
-                **SETTINGS,
-                **changes,
-            }
-        )
+        case = {"task": TASK, "aggregator": aggregator, "corruption": corruption}
+        rho = 0.0 if corruption == CLEAN else RHO
+        settings = resolve({**case, "rho": rho, **SETTINGS, **changes})
         label = f"{number}/{len(CASES)} {NAMES[aggregator]}, {CORRUPTIONS.get(corruption, 'clean')}"
         with Bar(label) as bar:
             row = run(settings, Options(out, fresh=fresh), bar)
         with Store(out) as store:
             evaluations = store.table("evaluations", run=row["run"])
-        curves.append(
-            Curve(
-                aggregator,
-                corruption,
-                [evaluation["round"] for evaluation in evaluations],
-                [evaluation["test_accuracy"] for evaluation in evaluations],
-                row["status"] == "diverged",
-                row["note"],
-            )
-        )
+        rounds = [evaluation["round"] for evaluation in evaluations]
+        accuracy = [evaluation["test_accuracy"] for evaluation in evaluations]
+        diverged = row["status"] == "diverged"
+        curves.append(Curve(aggregator, corruption, rounds, accuracy, diverged, row["note"]))
     return curves
 
 
 def tabulate(curves: list[Curve]) -> Table:
     """The accuracies at the end."""
-    by_case = {(curve.aggregator, curve.corruption): curve for curve in curves}
+    cells = {
+        (curve.aggregator, curve.corruption): f"{curve.last:.1%}"
+        + (" (diverged)" if curve.diverged else "")
+        for curve in curves
+    }
     table = Table(title="Test accuracy, a quarter of the data corrupted")
     table.add_column("")
     for corruption in (CLEAN, *CORRUPTIONS):
         table.add_column(CORRUPTIONS.get(corruption, "no corruption"), justify="right")
     for aggregator, name in NAMES.items():
-        cells = [by_case.get((aggregator, corruption)) for corruption in (CLEAN, *CORRUPTIONS)]
-        table.add_row(name, *(_cell(curve) for curve in cells))
+        row = [cells.get((aggregator, corruption), "") for corruption in (CLEAN, *CORRUPTIONS)]
+        table.add_row(name, *row)
     return table
-
-
-def _cell(curve: Curve | None) -> str:
-    if curve is None:
-        return ""
-    return f"{curve.last:.1%}" + (" (diverged)" if curve.diverged else "")
 
 
 def can_draw() -> bool:
@@ -136,10 +121,5 @@ def _draw_curve(axes: Any, curve: Curve) -> None:
     axes.plot(curve.rounds, percent, mark, color=color, label=name, linewidth=2, markersize=5)
     if curve.diverged:
         end = curve.rounds[-1], percent[-1]
-        axes.annotate(
-            "diverged",
-            end,
-            (end[0] + 7, end[1] - 3.5),
-            color=color,
-            arrowprops={"arrowstyle": "->", "color": color},
-        )
+        arrow = {"arrowstyle": "->", "color": color}
+        axes.annotate("diverged", end, (end[0] + 7, end[1] - 3.5), color=color, arrowprops=arrow)

@@ -89,30 +89,19 @@ Forge: TypeAlias = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Trigger:
-    """What opens a backdoor.
+    """What opens a backdoor."""
 
-    Attributes:
-        stamp: puts the trigger on examples, which it may change.
-        target: the class that the model shall put them into.
-    """
-
-    stamp: Callable[[Any], Any]
-    target: int
+    stamp: Callable[[Any], Any]  # puts the trigger on examples, which it may change
+    target: int  # the class that the model shall put them into
 
 
 @dataclass(frozen=True)
 class DataCorruption:
-    """A corruption of data; an adaptive one is asked anew in each round.
+    """A corruption of data."""
 
-    Attributes:
-        poison: makes examples and labels into those that the device trains on.
-        adaptive: whether it is asked anew in each round.
-        trigger: of a backdoor, which every evaluation then tries.
-    """
-
-    poison: Poison
-    adaptive: bool = False
-    trigger: Trigger | None = None
+    poison: Poison  # makes examples and labels into those that the device trains on
+    adaptive: bool = False  # whether it is asked anew in each round
+    trigger: Trigger | None = None  # of a backdoor, which every evaluation then tries
 
 
 @dataclass(frozen=True)

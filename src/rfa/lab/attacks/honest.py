@@ -22,16 +22,11 @@ class Honest:
     """The honest updates that the server will count: those that are not finite are dropped.
 
     Where there are none, one that changes nothing stands for them.
-
-    Attributes:
-        rows: the updates.
-        shares: the weights of their devices, which sum to one.
-        weight: what the devices weigh together.
     """
 
-    rows: Floats32
-    shares: Floats
-    weight: float
+    rows: Floats32  # the updates
+    shares: Floats  # the weights of their devices, which sum to one
+    weight: float  # what the devices weigh together
 
     @classmethod
     def of(cls, attack: UpdateAttack) -> Honest:
@@ -77,8 +72,8 @@ class Honest:
         _, vectors = np.linalg.eigh(roots[:, None] * self.gram * roots)
         coefficients = (roots * vectors[:, -1]).astype(np.float32)
         direction = np.concatenate([coefficients @ part for _, part in self._deviations()])
-        found = unit(direction.astype(np.float64))
-        return -found if found @ self.mean > 0 else found
+        direction = unit(direction.astype(np.float64))
+        return -direction if direction @ self.mean > 0 else direction
 
     def along(self, direction: Floats) -> Floats:
         """The inner products of their deviations from the mean with a direction."""

@@ -90,8 +90,8 @@ def min_max(attack: UpdateAttack) -> Floats:
     update is a quadratic in gamma, so gamma is the least of their roots; the authors bisect.
     """
     honest = Honest.of(attack)
-    own, limit = honest.gram.diagonal(), squared_distances(honest).max()
-    return _pushed_out(attack, honest, own, limit)
+    at_mean, limit = honest.gram.diagonal(), squared_distances(honest).max()
+    return _pushed_out(attack, honest, at_mean, limit)
 
 
 @corrupts_updates
@@ -101,8 +101,8 @@ def min_sum(attack: UpdateAttack) -> Floats:
     By Shejwalkar and Houmansadr (2021), as min-max.
     """
     honest = Honest.of(attack)
-    own, limit = honest.gram.diagonal().mean(), squared_distances(honest).mean(axis=1).max()
-    return _pushed_out(attack, honest, own, limit)
+    at_mean, limit = honest.gram.diagonal().mean(), squared_distances(honest).mean(axis=1).max()
+    return _pushed_out(attack, honest, at_mean, limit)
 
 
 @corrupts_updates
@@ -132,17 +132,17 @@ def repeat(attack: UpdateAttack, row: Any) -> Floats:
 
 def squared_distances(honest: Honest) -> Floats:
     """Between each two honest updates."""
-    own = honest.gram.diagonal()
-    return np.maximum(own[:, None] + own - 2 * honest.gram, 0)
+    lengths = honest.gram.diagonal()
+    return np.maximum(lengths[:, None] + lengths - 2 * honest.gram, 0)
 
 
-def _pushed_out(attack: UpdateAttack, honest: Honest, own: Any, limit: float) -> Floats:
-    """The mean less gamma std, gamma the largest for which own + 2 gamma b + gamma^2 c <= limit."""
+def _pushed_out(attack: UpdateAttack, honest: Honest, at_mean: Any, limit: float) -> Floats:
+    """The mean less gamma std, with the largest gamma: at_mean + 2 gamma b + gamma^2 c <= limit."""
     c = float(honest.std @ honest.std)
     if c == 0:
         return repeat(attack, honest.mean)
     b = honest.along(honest.std)
-    b = b if np.ndim(own) else b.mean()
-    room = np.maximum(limit - own, 0)
+    b = b if np.ndim(at_mean) else b.mean()
+    room = np.maximum(limit - at_mean, 0)
     gamma = np.min((np.sqrt(b * b + c * room) - b) / c)
     return repeat(attack, honest.mean - gamma * honest.std)

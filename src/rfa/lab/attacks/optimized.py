@@ -10,6 +10,7 @@ rejected is a step of length zero, so attacks stay below the limit by themselves
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from operator import itemgetter
 from typing import Any
@@ -17,13 +18,7 @@ from typing import Any
 from rfa._types import Floats
 from rfa.lab.attacks.corruption import UpdateAttack, corrupts_updates
 from rfa.lab.attacks.honest import Honest, unit
-from rfa.lab.attacks.literature import (
-    EPSILON,
-    alie_deviations,
-    anchor,
-    repeat,
-    zero_update,
-)
+from rfa.lab.attacks.literature import EPSILON, alie_deviations, anchor, repeat, zero_update
 
 DECADES = tuple(10.0 ** (k / 2) for k in range(-2, 7))
 """Factors that are tried first, from 0.1 to 1000."""
@@ -69,15 +64,15 @@ def anti_median(attack: UpdateAttack) -> Floats:
     def point(which: int, distance: float) -> Floats:
         return repeat(attack, honest.mean + distance * honest.spread * directions[which])
 
-    places = [(which, distance) for which in range(len(directions)) for distance in DISTANCES]
-    found = {place: harm(attack, honest, point(*place)) for place in places}
-    which, distance = max(found, key=found.__getitem__)
+    places = itertools.product(range(len(directions)), DISTANCES)
+    harms = {place: harm(attack, honest, point(*place)) for place in places}
+    which, distance = max(harms, key=harms.__getitem__)
     near = [(which, distance * factor) for factor in (10**-0.5, 10**0.5)]
-    found |= {place: harm(attack, honest, point(*place)) for place in near}
-    best = max(found, key=found.__getitem__)
+    harms |= {place: harm(attack, honest, point(*place)) for place in near}
+    worst = max(harms, key=harms.__getitem__)
     starts = (zero_update.forge(attack), anchor.forge(attack))
     tried = [(harm(attack, honest, rows), rows) for rows in starts]
-    return max([(found[best], point(*best)), *tried], key=itemgetter(0))[1]
+    return max([(harms[worst], point(*worst)), *tried], key=itemgetter(0))[1]
 
 
 def _worst_factor(
@@ -85,8 +80,8 @@ def _worst_factor(
 ) -> Floats:
     """The rows of the factor that harms most: of the usual one, a grid, and around its worst."""
     factors = dict.fromkeys((usual, *DECADES))
-    found = {factor: harm(attack, honest, rows(factor)) for factor in factors}
-    first = max(found, key=found.__getitem__)
-    near = [first * factor for factor in AROUND]
-    found |= {factor: harm(attack, honest, rows(factor)) for factor in near}
-    return rows(max(found, key=found.__getitem__))
+    harms = {factor: harm(attack, honest, rows(factor)) for factor in factors}
+    worst = max(harms, key=harms.__getitem__)
+    near = [worst * factor for factor in AROUND]
+    harms |= {factor: harm(attack, honest, rows(factor)) for factor in near}
+    return rows(max(harms, key=harms.__getitem__))

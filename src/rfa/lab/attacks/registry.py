@@ -69,18 +69,16 @@ def with_parameters(corruption: Corruption, spec: Spec) -> Corruption:
     """
     if not spec.parameters:
         return corruption
-    is_data = isinstance(corruption, DataCorruption)
-    function = corruption.poison if is_data else corruption.forge
+    field = "poison" if isinstance(corruption, DataCorruption) else "forge"
+    function = getattr(corruption, field)
     taken = inspect.signature(function).parameters.values()
     known = [parameter.name for parameter in taken if parameter.kind is parameter.KEYWORD_ONLY]
     for name in spec.parameters:
         if name not in known:
             msg = f"{spec.name} has no parameter {name!r}: it has {', '.join(known) or 'none'}"
             raise InvalidValueError(msg)
-    bound = functools.partial(function, **spec.parameters)
-    if is_data:
-        return dataclasses.replace(corruption, poison=bound)
-    return UpdateCorruption(bound)
+    bound = {field: functools.partial(function, **spec.parameters)}
+    return dataclasses.replace(corruption, **bound)
 
 
 def _load(name: str, task_own: dict[str, DataCorruption]) -> Corruption:

@@ -18,11 +18,10 @@ from rfa._types import Floats
 from rfa.aggregators.accelerated import accelerated
 from rfa.aggregators.partition import sub_cohorts
 from rfa.aggregators.weiszfeld import weiszfeld
-from rfa.lab.paper.frozen import POLISH, Cohort, span, thaw
+from rfa.lab.paper.frozen import Cohort, about, polished_median, positive_line, span, thaw
 from rfa.lab.randomness import stream
-from rfa.lab.report.exhibit import Exhibit, Line, Panel, Table, Value
+from rfa.lab.report.exhibit import Exhibit, Panel, Table, Value
 from rfa.lab.settings.settings import NONE, Settings
-from rfa.median import geometric_median
 from rfa.numerics.plain_oracle import PlainOracle
 from rfa.oracle import REACH
 
@@ -38,21 +37,13 @@ RADII: Mapping[str, Callable[[Floats], float]] = {
 
 @dataclass(frozen=True)
 class Worth:
-    """How near the median some calls bring the iterate, on one cohort.
-
-    Attributes:
-        task: the task.
-        case: what the corrupted devices do, and the level.
-        radius: which nu.
-        distance: for each way, the distance after each number of calls, or NaN.
-        bias: the distance of the smoothed median from the median.
-    """
+    """How near the median some calls bring the iterate, on one cohort."""
 
     task: str
-    case: str
-    radius: str
-    distance: Mapping[str, Sequence[float]]
-    bias: float
+    case: str  # what the corrupted devices do, and the level
+    radius: str  # which nu
+    distance: Mapping[str, Sequence[float]]  # after each number of calls, for each way
+    bias: float  # the distance of the smoothed median from the median
 
 
 def measure(
@@ -69,8 +60,8 @@ def _worth(settings: Settings, cohort: Cohort, radius: str) -> Worth:
     with_model = np.vstack([cohort.updates, np.zeros_like(cohort.updates[:1])])
     spanned = span(with_model)
     points: Floats = spanned[:-1] - spanned[-1]
-    alpha, nu = cohort.alpha, RADII[radius](spanned[:-1] - spanned[-1])
-    median = _median(points, alpha, nu)
+    alpha, nu = cohort.alpha, RADII[radius](points)
+    median = polished_median(points, alpha, nu)
     size = float(np.linalg.norm(median))
 
     def far(v: Floats) -> float:
@@ -80,77 +71,46 @@ def _worth(settings: Settings, cohort: Cohort, radius: str) -> Worth:
     mean: Floats = alpha @ points
     distance: dict[str, Sequence[float]] = {}
     for name, steps in (("plain", weiszfeld), ("accelerated", accelerated)):
-        distance[f"{name}, from zero"] = [far(_after(steps, ask, zero, nu, r)) for r in BUDGETS]
-        distance[f"{name}, from the mean"] = [
-            far(_after(steps, ask, mean, nu, r - 1)) for r in BUDGETS
-        ]
+        # the mean is a call itself, so a step less is left
+        for start, v, spent in (("zero", zero, 0), ("the mean", mean, 1)):
+            distance[f"{name}, from {start}"] = [
+                far(steps(ask, v, nu=nu, steps=r - spent) if r > spent else v) for r in BUDGETS
+            ]
     distance["sub-cohorts, from zero"] = [_split(points, alpha, nu, r, far) for r in BUDGETS]
     case = cohort.corruption if cohort.corruption == NONE else f"{cohort.corruption} {cohort.rho:g}"
-    true = _median(points, alpha, RADII[SMALL](points))
+    true = polished_median(points, alpha, RADII[SMALL](points))
     return Worth(settings.task, case, radius, distance, far(true))
-
-
-def _median(points: Floats, alpha: Floats, nu: float) -> Floats:
-    best = geometric_median(points, alpha, nu=nu).point
-    return weiszfeld(PlainOracle(points, alpha), best, nu=nu, steps=POLISH)
-
-
-def _after(
-    steps: Callable[..., Floats], ask: PlainOracle, start: Floats, nu: float, count: int
-) -> Floats:
-    return steps(ask, start, nu=nu, steps=count) if count else start
 
 
 def _split(
     points: Floats, alpha: Floats, nu: float, parts: int, far: Callable[[Floats], float]
 ) -> float:
-    found: list[float] = []
+    distances: list[float] = []
     for number in range(SPLITS):
         order = stream(number, "split").permutation(len(points))
         asks = [PlainOracle(points[rows], alpha[rows]) for rows in np.array_split(order, parts)]
-        found.append(far(sub_cohorts(asks, 0 * points[0], nu=nu)))
-    return float(np.mean(found))
+        distances.append(far(sub_cohorts(asks, 0 * points[0], nu=nu)))
+    return float(np.mean(distances))
 
 
-def exhibit(plan: Mapping[str, Any], found: Sequence[Worth], names: Mapping[str, str]) -> Exhibit:
-    """A panel for each task and case, and the table behind them.
-
-    Args:
-        plan: name, title and claim, from the experiment's file.
-        found: what was measured.
-        names: the titles of tasks.
-    """
+def exhibit(plan: Mapping[str, Any], worths: Sequence[Worth], names: Mapping[str, str]) -> Exhibit:
+    """A panel for each task and case, and the table behind them."""
     panels = [
         Panel(
-            f"{names[one.task]}, {one.case}",
+            f"{names[worth.task]}, {worth.case}",
             "calls of the oracle",
             "distance to the median (of its length)",
-            [_line(label, heights) for label, heights in one.distance.items()],
-            one.radius,
+            [positive_line(label, BUDGETS, heights) for label, heights in worth.distance.items()],
+            worth.radius,
             log_y=True,
         )
-        for radius in RADII
-        for one in found
-        if one.radius == radius
+        for worth in sorted(worths, key=lambda worth: list(RADII).index(worth.radius))
     ]
-    return Exhibit(
-        name=plan["name"],
-        title=plan["title"],
-        claim=plan["claim"],
-        panels=panels,
-        tables=[_table(found, names)],
-    )
-
-
-def _line(label: str, heights: Sequence[float]) -> Line:
-    shown = [height if height > 0 else float("nan") for height in heights]
-    return Line(label, [float(r) for r in BUDGETS], shown, shown, shown)
-
-
-def _table(found: Sequence[Worth], names: Mapping[str, str]) -> Table:
     head = ["task", "case", "nu", "way", *(f"{r} calls" for r in BUDGETS), "from the true median"]
-    rows: list[list[Value]] = []
-    for one in found:
-        for way, heights in one.distance.items():
-            rows.append([names[one.task], one.case, one.radius, way, *heights, one.bias])
-    return Table("Distance to the median after some calls, over its length", head, rows)
+    rows: list[list[Value]] = [
+        [names[worth.task], worth.case, worth.radius, way, *heights, worth.bias]
+        for worth in worths
+        for way, heights in worth.distance.items()
+    ]
+    table = Table("Distance to the median after some calls, over its length", head, rows)
+    return Exhibit(**about(plan), panels=panels, tables=[table])

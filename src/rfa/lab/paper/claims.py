@@ -6,7 +6,8 @@ do, or open where its runs are missing. The numbers stand beside it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 from rfa.lab.paper.evidence import (
@@ -15,7 +16,6 @@ from rfa.lab.paper.evidence import (
     Clear,
     Evidence,
     after,
-    after_calls,
     ahead,
     all_of,
     equal,
@@ -29,202 +29,199 @@ WORDS = {True: "confirmed", False: "not confirmed", None: "not clear"}
 OPEN = "open"
 HIGH = 0.25
 EMNIST, SENT = "EMNIST linear, data", "Sent140 linear, data"
+LINES = ("RFA", "FedAvg")
+OMNISCIENT, CLEAN = "EMNIST linear, omniscient", "EMNIST linear, no corruption"
 Verdict: TypeAlias = tuple[Clear, str]
+Judge: TypeAlias = Callable[[Evidence], Verdict]
+JUDGES: list[Judge] = []
+"""The statements, in the paper's order."""
 
 
-def separates_linear(evidence: Evidence) -> Verdict:
+def statement(parts: Callable[[Evidence], Iterator[Verdict]]) -> Judge:
+    """Judge what the docstring says: it holds if all parts do. The numbers of all are told."""
+
+    @functools.wraps(parts)
+    def judge_all(evidence: Evidence) -> Verdict:
+        verdicts, numbers = zip(*parts(evidence), strict=True)
+        return all_of(verdicts), "; ".join(numbers)
+
+    JUDGES.append(judge_all)
+    return judge_all
+
+
+@statement
+def separates_linear(evidence: Evidence) -> Iterator[Verdict]:
     """RFA beats FedAvg on EMNIST linear with a quarter of the data poisoned."""
-    rfa = evidence.end("robustness", EMNIST, "RFA", HIGH)
-    fedavg = evidence.end("robustness", EMNIST, "FedAvg", HIGH)
-    return ahead(rfa, fedavg), f"RFA {say(rfa)}, FedAvg {say(fedavg)}"
+    (rfa, fedavg), text = evidence.ends("robustness", EMNIST, LINES, HIGH)
+    yield ahead(rfa, fedavg), text
 
 
-def omniscient_linear(evidence: Evidence) -> Verdict:
+@statement
+def omniscient_linear(evidence: Evidence) -> Iterator[Verdict]:
     """Omniscient devices take FedAvg on EMNIST linear to about 0 %, RFA keeps over 40 %."""
-    panel = "EMNIST linear, omniscient"
-    rfa = evidence.end("robustness", panel, "RFA", HIGH)
-    fedavg = evidence.end("robustness", panel, "FedAvg", HIGH)
-    good = rfa.mean > 40 and fedavg.mean < 10  # noqa: PLR2004
-    return good, f"RFA {say(rfa)}, FedAvg {say(fedavg)}"
+    (rfa, fedavg), text = evidence.ends("robustness", OMNISCIENT, LINES, HIGH)
+    yield rfa.mean > 40 and fedavg.mean < 10, text  # noqa: PLR2004
 
 
-def omniscient_nets(evidence: Evidence) -> Verdict:
+@statement
+def omniscient_nets(evidence: Evidence) -> Iterator[Verdict]:
     """On the ConvNet and the LSTM, too, RFA keeps most of its accuracy, and FedAvg does not."""
-    verdicts, parts = list[Clear](), list[str]()
     for panel in ("EMNIST ConvNet, omniscient", "Shakespeare LSTM, omniscient"):
         clean = evidence.end("robustness", panel, "RFA", 0.0)
-        rfa = evidence.end("robustness", panel, "RFA", HIGH)
-        fedavg = evidence.end("robustness", panel, "FedAvg", HIGH)
-        verdicts.append(rfa.mean > clean.mean / 2 > fedavg.mean)
-        parts.append(f"{panel}: RFA {say(rfa)} (clean {say(clean)}), FedAvg {say(fedavg)}")
-    return all_of(verdicts), "; ".join(parts)
+        (rfa, fedavg), _ = evidence.ends("robustness", panel, LINES, HIGH)
+        text = f"{panel}: RFA {say(rfa)} (clean {say(clean)}), FedAvg {say(fedavg)}"
+        yield rfa.mean > clean.mean / 2 > fedavg.mean, text
 
 
-def nets_alike(evidence: Evidence) -> Verdict:
+@statement
+def nets_alike(evidence: Evidence) -> Iterator[Verdict]:
     """Poisoned data hardly separates RFA and FedAvg on deep nets (within three points)."""
-    verdicts, parts = list[Clear](), list[str]()
     for panel in ("EMNIST ConvNet, data", "Shakespeare LSTM, data"):
-        rfa = evidence.end("robustness", panel, "RFA", HIGH)
-        fedavg = evidence.end("robustness", panel, "FedAvg", HIGH)
-        verdicts.append(equal(rfa, fedavg, 3 * POINT))
-        parts.append(f"{panel}: RFA {say(rfa)}, FedAvg {say(fedavg)}")
-    return all_of(verdicts), "; ".join(parts)
+        (rfa, fedavg), text = evidence.ends("robustness", panel, LINES, HIGH)
+        yield equal(rfa, fedavg, 3 * POINT), f"{panel}: {text}"
 
 
-def small_gap(evidence: Evidence) -> Verdict:
+@statement
+def small_gap(evidence: Evidence) -> Iterator[Verdict]:
     """Without corruption RFA is at most 1.4 points behind FedAvg, after as many rounds."""
-    verdicts, parts = list[Clear](), list[str]()
     for panel in (EMNIST, "Shakespeare LSTM, data", SENT):
         rfa, fedavg, text = without_corruption(evidence, "robustness", panel)
-        verdicts.append(fedavg.mean - rfa.mean <= 1.4)  # noqa: PLR2004
-        parts.append(f"{panel.rsplit(',', 1)[0]}: {text}")
-    return all_of(verdicts), "; ".join(parts)
+        yield fedavg.mean - rfa.mean <= 1.4, f"{panel.rsplit(',', 1)[0]}: {text}"  # noqa: PLR2004
 
 
-def iid_gap(evidence: Evidence) -> Verdict:
+@statement
+def iid_gap(evidence: Evidence) -> Iterator[Verdict]:
     """The gap without corruption vanishes for an i.i.d. split (EMNIST; half a point)."""
     rfa, fedavg, text = without_corruption(evidence, "iid", "EMNIST linear, i.i.d., data")
-    *_, other = without_corruption(evidence, "robustness", EMNIST)
-    return equal(rfa, fedavg, POINT / 2), f"i.i.d.: {text}; by writer: {other}"
+    *_, by_writer = without_corruption(evidence, "robustness", EMNIST)
+    yield equal(rfa, fedavg, POINT / 2), f"i.i.d.: {text}; by writer: {by_writer}"
 
 
-def three_calls(evidence: Evidence) -> Verdict:
+@statement
+def three_calls(evidence: Evidence) -> Iterator[Verdict]:
     """RFA matches FedAvg round for round without corruption, so it needs three calls to one."""
-    panel = "EMNIST linear, no corruption"
-    rfa = evidence.runs("curves", panel, "RFA")
-    rounds = min(result.cell.settings.rounds for result in rfa)
-    mine, theirs = after(rfa, rounds), after(evidence.runs("curves", panel, "FedAvg"), rounds)
-    calls = max(result.row["oracle_calls"] for result in rfa) / rounds
-    text = f"after {rounds} rounds RFA {say(mine)}, FedAvg {say(theirs)}; {calls:.1f} calls a round"
-    return equal(mine, theirs), text
+    runs = evidence.runs("curves", CLEAN, "RFA")
+    rounds = min(result.cell.settings.rounds for result in runs)
+    rfa, fedavg = after(runs, rounds), after(evidence.runs("curves", CLEAN, "FedAvg"), rounds)
+    calls = max(result.row["oracle_calls"] for result in runs) / rounds
+    text = f"after {rounds} rounds RFA {say(rfa)}, FedAvg {say(fedavg)}; {calls:.1f} calls a round"
+    yield equal(rfa, fedavg), text
 
 
-def steadier(evidence: Evidence) -> Verdict:
+@statement
+def steadier(evidence: Evidence) -> Iterator[Verdict]:
     """Runs of RFA vary less than those of FedAvg (EMNIST, a quarter of the data poisoned)."""
     panel = "EMNIST linear, data 0.25"
-    runs = [evidence.runs("seeds", panel, line) for line in ("RFA", "FedAvg")]
-    rfa, fedavg = (variation(found) for found in runs)
-    mine, theirs = (evidence.end("seeds", panel, line) for line in ("RFA", "FedAvg"))
-    text = f"mean width of the band of seeds in the later half: RFA {rfa:.1f}, FedAvg {fedavg:.1f}"
-    text += f"; at the end: RFA {say(mine)}, FedAvg {say(theirs)}"
-    at_end = mine.high - mine.low < theirs.high - theirs.low
-    return (rfa < fedavg) if at_end == (rfa < fedavg) else None, text
+    widths = [variation(evidence.runs("seeds", panel, line)) for line in LINES]
+    (rfa, fedavg), at_end = evidence.ends("seeds", panel, LINES)
+    text = "mean width of the band of seeds in the later half: "
+    text += f"RFA {widths[0]:.1f}, FedAvg {widths[1]:.1f}; at the end: {at_end}"
+    less, less_at_end = widths[0] < widths[1], rfa.high - rfa.low < fedavg.high - fedavg.low
+    yield less if less == less_at_end else None, text
 
 
-def beats_comparators(evidence: Evidence) -> Verdict:
+@statement
+def beats_comparators(evidence: Evidence) -> Iterator[Verdict]:
     """RFA beats the coordinate median, norm clipping and the trimmed mean on Sent140."""
-    rfa = evidence.end("comparators", SENT, "RFA", HIGH)
-    verdicts, parts = list[Clear](), [f"RFA {say(rfa)}"]
-    for name in ("coordinate median", "norm clipping", "trimmed mean"):
-        other = evidence.end("comparators", SENT, name, HIGH)
-        verdicts.append(ahead(rfa, other))
-        parts.append(f"{name} {say(other)}")
-    return all_of(verdicts), ", ".join(parts)
+    lines = ("RFA", "coordinate median", "norm clipping", "trimmed mean")
+    (rfa, *others), text = evidence.ends("comparators", SENT, lines, HIGH)
+    yield all_of([ahead(rfa, other) for other in others]), text
 
 
-def krum_ahead(evidence: Evidence) -> Verdict:
+@statement
+def krum_ahead(evidence: Evidence) -> Iterator[Verdict]:
     """Multi-Krum, which is told rho, beats RFA on Sent140."""
-    krum = evidence.end("comparators", SENT, "multi-Krum", HIGH)
-    rfa = evidence.end("comparators", SENT, "RFA", HIGH)
-    return ahead(krum, rfa), f"multi-Krum {say(krum)}, RFA {say(rfa)}"
+    (krum, rfa), text = evidence.ends("comparators", SENT, ("multi-Krum", "RFA"), HIGH)
+    yield ahead(krum, rfa), text
 
 
-def one_step(evidence: Evidence) -> Verdict:
+@statement
+def one_step(evidence: Evidence) -> Iterator[Verdict]:
     """One-step RFA is at most two points behind RFA, for the communication of FedAvg."""
-    verdicts, parts = list[Clear](), list[str]()
-    for panel in (EMNIST, "EMNIST linear, omniscient", "EMNIST ConvNet, omniscient"):
-        rfa = evidence.end("one-step", panel, "RFA", HIGH)
-        step = evidence.end("one-step", panel, "one-step RFA", HIGH)
-        verdicts.append(step.mean > rfa.mean - 2 * POINT)
-        parts.append(f"{panel}: RFA {say(rfa)}, one-step {say(step)}")
-    return all_of(verdicts), "; ".join(parts)
+    for panel in (EMNIST, OMNISCIENT, "EMNIST ConvNet, omniscient"):
+        (rfa, step), _ = evidence.ends("one-step", panel, ("RFA", "one-step RFA"), HIGH)
+        yield step.mean > rfa.mean - 2 * POINT, f"{panel}: RFA {say(rfa)}, one-step {say(step)}"
 
 
-def personal_gain(evidence: Evidence) -> Verdict:
+@statement
+def personal_gain(evidence: Evidence) -> Iterator[Verdict]:
     """Personalization raises accuracy on EMNIST without corruption, and under it."""
-    verdicts, parts = list[Clear](), list[str]()
     for level in (0.0, HIGH):
         for line in ("FedAvg", "RFA"):
-            plain = evidence.end("personalization", EMNIST, line, level)
-            own = evidence.end("personalization", EMNIST, f"{line}, personalized", level)
-            verdicts.append(ahead(own, plain))
-            parts.append(f"{line} at {level:g}: {say(plain)}, personalized {say(own)}")
-    return all_of(verdicts), "; ".join(parts)
+            lines = (line, f"{line}, personalized")
+            (plain, personal), _ = evidence.ends("personalization", EMNIST, lines, level)
+            text = f"{line} at {level:g}: {say(plain)}, personalized {say(personal)}"
+            yield ahead(personal, plain), text
 
 
-def personal_equal(evidence: Evidence) -> Verdict:
+@statement
+def personal_equal(evidence: Evidence) -> Iterator[Verdict]:
     """Personalized FedAvg equals personalized RFA on Sent140."""
-    verdicts, parts = list[Clear](), list[str]()
     for level in (0.0, HIGH):
-        mean = evidence.end("personalization", SENT, "FedAvg, personalized", level)
-        median = evidence.end("personalization", SENT, "RFA, personalized", level)
-        verdicts.append(equal(mean, median))
-        parts.append(f"at {level:g}: FedAvg {say(mean)}, RFA {say(median)}")
-    return all_of(verdicts), "; ".join(parts)
+        lines = ("FedAvg, personalized", "RFA, personalized")
+        (fedavg, rfa), _ = evidence.ends("personalization", SENT, lines, level)
+        yield equal(fedavg, rfa), f"at {level:g}: FedAvg {say(fedavg)}, RFA {say(rfa)}"
 
 
-def few_calls(evidence: Evidence) -> Verdict:
+@statement
+def few_calls(evidence: Evidence) -> Iterator[Verdict]:
     """Few calls a round are faster without corruption (EMNIST, after as many calls)."""
-    panel = "EMNIST linear, no corruption"
-    few, many = (evidence.runs("budget", panel, line) for line in ("2 calls", "10 calls"))
-    calls = min(result.row["oracle_calls"] for result in [*few, *many])
-    one, other = after_calls(few, calls), after_calls(many, calls)
-    return ahead(one, other), f"after {calls} calls: 2 a round {say(one)}, 10 a round {say(other)}"
+    runs = [evidence.runs("budget", CLEAN, line) for line in ("2 calls", "10 calls")]
+    calls = min(result.row["oracle_calls"] for some in runs for result in some)
+    few, many = (after(some, calls, "oracle_calls") for some in runs)
+    yield ahead(few, many), f"after {calls} calls: 2 a round {say(few)}, 10 a round {say(many)}"
 
 
-def many_calls(evidence: Evidence) -> Verdict:
+@statement
+def many_calls(evidence: Evidence) -> Iterator[Verdict]:
     """More calls a round help against omniscient devices (EMNIST, after as many rounds)."""
     panel = "EMNIST linear, omniscient 0.25"
-    few, many = (evidence.runs("budget", panel, line) for line in ("2 calls", "10 calls"))
-    rounds = min(result.cell.settings.rounds for result in many)
-    one, other = after(few, rounds), after(many, rounds)
-    text = f"after {rounds} rounds: 2 a round {say(one)}, 10 a round {say(other)}"
-    return ahead(other, one), text
+    runs = [evidence.runs("budget", panel, line) for line in ("2 calls", "10 calls")]
+    rounds = min(result.cell.settings.rounds for result in runs[1])
+    few, many = (after(some, rounds) for some in runs)
+    yield ahead(many, few), f"after {rounds} rounds: 2 a round {say(few)}, 10 a round {say(many)}"
 
 
-def ten_devices(evidence: Evidence) -> Verdict:
+@statement
+def ten_devices(evidence: Evidence) -> Iterator[Verdict]:
     """Ten devices a round are too few, fifty are enough where nobody is corrupted (2 points)."""
-    panel, counts = "EMNIST linear, no corruption", (10, 50, 100)
-    ten, fifty, hundred = (evidence.end("devices", panel, f"{n} devices") for n in counts)
-    text = f"10 devices {say(ten)}, 50 devices {say(fifty)}, 100 devices {say(hundred)}"
-    return all_of([ahead(hundred, ten), equal(fifty, hundred, 2 * POINT)]), text
+    lines = ("10 devices", "50 devices", "100 devices")
+    (ten, fifty, hundred), text = evidence.ends("devices", CLEAN, lines)
+    yield all_of([ahead(hundred, ten), equal(fifty, hundred, 2 * POINT)]), text
 
 
-def small_cohorts_diverge(evidence: Evidence) -> Verdict:
+@statement
+def small_cohorts_diverge(evidence: Evidence) -> Iterator[Verdict]:
     """Some runs with 10 or 50 devices diverge against omniscient devices."""
-    panel = "EMNIST linear, omniscient 0.25"
-    parts: list[str] = []
-    lost = 0
-    for count in (10, 50, 100):
-        found = evidence.runs("devices", panel, f"{count} devices")
-        ended = sum(result.diverged for result in found)
-        lost += ended if count < 100 else 0  # noqa: PLR2004
-        end = evidence.end("devices", panel, f"{count} devices")
-        parts.append(f"{count} devices: {ended} of {len(found)} diverged, {say(end)}")
-    return lost > 0, "; ".join(parts)
+    diverged, parts = list[int](), list[str]()
+    for line in ("10 devices", "50 devices", "100 devices"):
+        where = ("devices", "EMNIST linear, omniscient 0.25", line)
+        runs, end = evidence.runs(*where), evidence.end(*where)
+        diverged.append(sum(result.diverged for result in runs))
+        parts.append(f"{line}: {diverged[-1]} of {len(runs)} diverged, {say(end)}")
+    yield sum(diverged[:2]) > 0, "; ".join(parts)
 
 
-def epochs(evidence: Evidence) -> Verdict:
+@statement
+def epochs(evidence: Evidence) -> Iterator[Verdict]:
     """Local epochs hardly matter on Sent140."""
-    verdicts, parts = list[Clear](), list[str]()
-    for panel in ("Sent140 linear, FedAvg", "Sent140 linear, RFA"):
+    for name in ("FedAvg", "RFA"):
         for level in (0.0, HIGH):
-            one = evidence.end("epochs", panel, "1 epoch", level)
-            five = evidence.end("epochs", panel, "5 epochs", level)
-            verdicts.append(equal(one, five))
-            parts.append(f"{panel.split(', ')[1]} at {level:g}: 1 {say(one)}, 5 {say(five)}")
-    return all_of(verdicts), "; ".join(parts)
+            panel, lines = f"Sent140 linear, {name}", ("1 epoch", "5 epochs")
+            (once, five), _ = evidence.ends("epochs", panel, lines, level)
+            yield equal(once, five), f"{name} at {level:g}: 1 {say(once)}, 5 {say(five)}"
 
 
-def one_epoch(evidence: Evidence) -> Verdict:
+@statement
+def one_epoch(evidence: Evidence) -> Iterator[Verdict]:
     """RFA with one local epoch is a little lower without corruption than with more (Sent140)."""
-    panel = "Sent140 linear, RFA"
-    one = evidence.end("epochs", panel, "1 epoch", 0.0)
-    five = evidence.end("epochs", panel, "5 epochs", 0.0)
-    return ahead(five, one), f"1 epoch {say(one)}, 5 epochs {say(five)}"
+    lines = ("1 epoch", "5 epochs")
+    (once, five), text = evidence.ends("epochs", "Sent140 linear, RFA", lines, 0.0)
+    yield ahead(five, once), text
 
 
-def linear_rate(evidence: Evidence) -> Verdict:
+@statement
+def linear_rate(evidence: Evidence) -> Iterator[Verdict]:
     """Weiszfeld's algorithm converges linearly near the median, on every frozen cohort."""
     exhibit = evidence.exhibits.get("weiszfeld")
     if exhibit is None or not exhibit.tables[0].rows:
@@ -232,46 +229,23 @@ def linear_rate(evidence: Evidence) -> Verdict:
         raise AbsentError(msg)
     rates = [row[-1] for row in exhibit.tables[0].rows]
     known = [float(rate) for rate in rates if isinstance(rate, int | float)]
-    if not known:
-        return False, "no cohort came near its median"
-    text = f"a step shortens the distance to {min(known):.2f} to {max(known):.2f} of it"
-    return len(known) == len(rates) and max(known) < 1, f"{text}, on {len(known)} cohorts"
-
-
-JUDGES: tuple[Callable[[Evidence], Verdict], ...] = (
-    separates_linear,
-    omniscient_linear,
-    omniscient_nets,
-    nets_alike,
-    small_gap,
-    iid_gap,
-    three_calls,
-    steadier,
-    beats_comparators,
-    krum_ahead,
-    one_step,
-    personal_gain,
-    personal_equal,
-    few_calls,
-    many_calls,
-    ten_devices,
-    small_cohorts_diverge,
-    epochs,
-    one_epoch,
-    linear_rate,
-)
+    text = "no cohort came near its median"
+    if known:
+        text = f"a step shortens the distance to {min(known):.2f} to {max(known):.2f} of it"
+        text += f", on {len(known)} cohorts"
+    yield len(known) == len(rates) and max(known) < 1, text
 
 
 def judge(evidence: Evidence) -> Table:
     """All statements, whether they are confirmed, and the numbers."""
     rows: list[list[Value]] = []
-    for one in JUDGES:
-        statement = (one.__doc__ or "").strip()
+    for judge_one in JUDGES:
+        text = (judge_one.__doc__ or "").strip()
         try:
-            good, text = one(evidence)
+            good, numbers = judge_one(evidence)
         except AbsentError as error:
-            rows.append([statement, OPEN, f"there are no such runs: {error}"])
+            rows.append([text, OPEN, f"there are no such runs: {error}"])
         else:
-            rows.append([statement, WORDS[good], text])
+            rows.append([text, WORDS[good], numbers])
     head = ["statement", "verdict", "numbers (accuracy in %)"]
     return Table("Statements of the paper", head, rows)

@@ -10,21 +10,10 @@ import numpy as np
 
 from rfa.lab.datasets.cache import load
 from rfa.lab.datasets.dataset import DataError
+from rfa.lab.paper.frozen import about
 from rfa.lab.report.exhibit import Exhibit, Table, Value
 from rfa.lab.tasks.registry import find_task
 from rfa.lab.tasks.task import Task
-
-HEAD = [
-    "data set",
-    "classes",
-    "train",
-    "test",
-    "devices",
-    "train per device, median",
-    "max",
-    "min",
-    "largest class (%)",
-]
 
 
 def exhibit(plan: Mapping[str, Any], data: Path | None) -> Exhibit:
@@ -43,15 +32,10 @@ def exhibit(plan: Mapping[str, Any], data: Path | None) -> Exhibit:
             continue
         rows.append(row)
         notes += [f"{task.reader.name}: {note}"] if note else []
-    return Exhibit(
-        name=plan["name"],
-        title=plan["title"],
-        claim=plan["claim"],
-        paper=plan["paper"],
-        tables=[Table("Data sets", HEAD, rows)],
-        data=notes,
-        missing=missing,
-    )
+    head = ["data set", "classes", "train", "test", "devices"]
+    head += ["train per device, median", "max", "min", "largest class (%)"]
+    tables = [Table("Data sets", head, rows)]
+    return Exhibit(**about(plan), tables=tables, data=notes, missing=missing)
 
 
 def _row(task: Task, data: Path | None) -> tuple[list[Value], str]:
@@ -59,15 +43,12 @@ def _row(task: Task, data: Path | None) -> tuple[list[Value], str]:
     count = min(task.devices, len(population))
     train = population.train[:count]
     sizes = np.diff(population.offsets)[:count]
-    tests = np.concatenate(
-        [
-            population.y[start + trained : start + size]
-            for start, trained, size in zip(population.offsets[:count], train, sizes, strict=True)
-        ]
-    )
-    classes = task.learner("cpu").classes
-    largest = float(np.bincount(tests, minlength=classes).max() / len(tests))
+    starts, ends = population.offsets[:count] + train, population.offsets[1 : count + 1]
+    spans = zip(starts, ends, strict=True)
+    tests = np.concatenate([population.y[start:end] for start, end in spans])
+    largest = float(np.bincount(tests).max() / len(tests))
     numbers: list[Value] = [int(train.sum()), int((sizes - train).sum()), count]
     spread: list[Value] = [float(np.median(train)), int(train.max()), int(train.min())]
     name = f"{task.reader.name}, here"
+    classes = task.learner("cpu").classes
     return [name, classes, *numbers, *spread, 100 * largest], task.note(population.names)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from rfa.lab.errors import LabError
-from rfa.lab.report.exhibit import Exhibit, Spread
+from rfa.lab.report.exhibit import Exhibit, Spread, group
 from rfa.lab.report.gather import Result, height
 
 ACCURACY = "test_accuracy"
@@ -25,12 +25,7 @@ class AbsentError(LabError):
 
 @dataclass(frozen=True)
 class Evidence:
-    """The runs of all experiments, and what the others show.
-
-    Attributes:
-        results: the runs of each experiment, by its name.
-        exhibits: what each experiment shows, by its name.
-    """
+    """The runs of all experiments, and what these show, by their names."""
 
     results: Mapping[str, Sequence[Result]]
     exhibits: Mapping[str, Exhibit]
@@ -41,57 +36,51 @@ class Evidence:
         Raises:
             AbsentError: if there are none.
         """
-        found = [
+        runs = [
             result
             for result in self.results.get(experiment, ())
             if (result.cell.panel, result.cell.line) == (panel, line)
             and (value is None or result.cell.value == value)
         ]
-        if not found:
+        if not runs:
             msg = f"{experiment}, {panel}, {line}"
             raise AbsentError(msg)
-        return found
+        return runs
 
     def end(self, experiment: str, panel: str, line: str, value: Any = None) -> Spread:
         """The accuracies at the end of the runs at one place."""
-        found = self.runs(experiment, panel, line, value)
-        return Spread([result.at_end(ACCURACY) for result in found])
+        runs = self.runs(experiment, panel, line, value)
+        return Spread([result.at_end(ACCURACY) for result in runs])
+
+    def ends(
+        self, experiment: str, panel: str, lines: Sequence[str], value: Any = None
+    ) -> tuple[list[Spread], str]:
+        """The same for several lines of a panel, and in words."""
+        spreads = [self.end(experiment, panel, line, value) for line in lines]
+        words = (f"{line} {say(end)}" for line, end in zip(lines, spreads, strict=True))
+        return spreads, ", ".join(words)
 
 
-def after(results: Sequence[Result], rounds: int) -> Spread:
-    """The accuracies at the last evaluations up to a round."""
-    return Spread(
-        [
-            [height(e, ACCURACY) for e in result.evaluations if e["round"] <= rounds][-1]
-            for result in results
-        ]
-    )
+def after(results: Sequence[Result], count: int, what: str = "round") -> Spread:
+    """The accuracies at the last evaluations up to a number of rounds or of oracle calls."""
+    last = [[e for e in result.evaluations if e[what] <= count][-1] for result in results]
+    return Spread([height(evaluation, ACCURACY) for evaluation in last])
 
 
-def after_calls(results: Sequence[Result], calls: int) -> Spread:
-    """The accuracies at the last evaluations up to a number of calls of the oracle."""
-    return Spread(
-        [
-            [height(e, ACCURACY) for e in result.evaluations if e["oracle_calls"] <= calls][-1]
-            for result in results
-        ]
-    )
-
-
-def ahead(one: Spread, other: Spread, by: float = 0.0) -> Clear:
-    """Whether one is better than another; not clear if they differ by less than the seeds do."""
-    difference = one.mean - other.mean - by
-    if abs(difference) <= max(_noise(one, other), POINT / 2):
+def ahead(first: Spread, second: Spread) -> Clear:
+    """Whether the first is better; not clear if they differ by less than the seeds do."""
+    difference = first.mean - second.mean
+    if abs(difference) <= max(_noise(first, second), POINT / 2):
         return None
     return difference > 0
 
 
-def equal(one: Spread, other: Spread, within: float = POINT) -> Clear:
+def equal(first: Spread, second: Spread, within: float = POINT) -> Clear:
     """Whether two differ by less than a point; not clear if the seeds differ by more."""
-    difference = abs(one.mean - other.mean)
+    difference = abs(first.mean - second.mean)
     if difference <= within:
         return True
-    return None if difference <= within + _noise(one, other) else False
+    return None if difference <= within + _noise(first, second) else False
 
 
 def all_of(parts: Sequence[Clear]) -> Clear:
@@ -99,22 +88,21 @@ def all_of(parts: Sequence[Clear]) -> Clear:
     return False if False in parts else None if None in parts else True
 
 
-def _noise(one: Spread, other: Spread) -> float:
+def _noise(first: Spread, second: Spread) -> float:
     """Half of the wider band of seeds; a point where a single seed tells nothing of it."""
-    alone = POINT if min(len(one.values), len(other.values)) < 2 else 0.0  # noqa: PLR2004
-    return max(one.high - one.low, other.high - other.low, 2 * alone) / 2
+    alone = POINT if min(len(first.values), len(second.values)) < 2 else 0.0  # noqa: PLR2004
+    return max(first.high - first.low, second.high - second.low, 2 * alone) / 2
 
 
 def without_corruption(
     evidence: Evidence, experiment: str, panel: str
 ) -> tuple[Spread, Spread, str]:
     """RFA and FedAvg without corruption, after the same number of rounds."""
-    rfa = evidence.runs(experiment, panel, "RFA", 0.0)
-    rounds = min(result.cell.settings.rounds for result in rfa)
-    mine = after(rfa, rounds)
-    theirs = after(evidence.runs(experiment, panel, "FedAvg", 0.0), rounds)
-    text = f"FedAvg {say(theirs)}, RFA {say(mine)} after {rounds} rounds"
-    return mine, theirs, text
+    runs = evidence.runs(experiment, panel, "RFA", 0.0)
+    rounds = min(result.cell.settings.rounds for result in runs)
+    rfa = after(runs, rounds)
+    fedavg = after(evidence.runs(experiment, panel, "FedAvg", 0.0), rounds)
+    return rfa, fedavg, f"FedAvg {say(fedavg)}, RFA {say(rfa)} after {rounds} rounds"
 
 
 def variation(results: Sequence[Result]) -> float:
@@ -126,12 +114,15 @@ def variation(results: Sequence[Result]) -> float:
     if len(results) < 2:  # noqa: PLR2004
         msg = "it takes two seeds"
         raise AbsentError(msg)
-    by_round: dict[int, list[float]] = {}
-    for result in results:
-        for evaluation in result.evaluations:
-            if evaluation["round"] > result.cell.settings.rounds / 2:
-                by_round.setdefault(evaluation["round"], []).append(height(evaluation, ACCURACY))
-    return statistics.mean(max(heights) - min(heights) for heights in by_round.values())
+    late = [
+        evaluation
+        for result in results
+        for evaluation in result.evaluations
+        if evaluation["round"] > result.cell.settings.rounds / 2
+    ]
+    by_round = group(late, lambda evaluation: int(evaluation["round"])).values()
+    spreads = [Spread([height(each, ACCURACY) for each in some]) for some in by_round]
+    return statistics.mean(spread.high - spread.low for spread in spreads)
 
 
 def say(spread: Spread) -> str:

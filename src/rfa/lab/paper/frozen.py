@@ -25,10 +25,10 @@ from rfa.aggregators.weiszfeld import weiszfeld
 from rfa.lab.attacks.corruption import NoSuchAttackError
 from rfa.lab.datasets.cache import load
 from rfa.lab.paper.scale import Scale
-from rfa.lab.report.exhibit import Exhibit, Line, Panel, Table, Value
+from rfa.lab.report.exhibit import Exhibit, Line, Panel, Table, Value, group
 from rfa.lab.runs import checkpoint as checkpoints
 from rfa.lab.runs.run import CHECKPOINT
-from rfa.lab.runs.sweep import settle
+from rfa.lab.runs.sweep import merge, settle
 from rfa.lab.settings.config import run_name
 from rfa.lab.settings.settings import NONE, Settings
 from rfa.lab.simulation.rounds import corrupt
@@ -38,6 +38,10 @@ from rfa.median import geometric_median
 from rfa.numerics.plain_oracle import PlainOracle
 
 DISTANCE, OBJECTIVE, WEIGHTS = "distance to the median", "objective", "re-weighting"
+VIEWS = {
+    DISTANCE: "distance to the median (of the mean's)",
+    OBJECTIVE: "objective above its minimum (relative)",
+}
 POLISH = 200
 """Plain steps that take the reference to the last digit."""
 NEAR = 1e-3
@@ -46,27 +50,16 @@ NEAR = 1e-3
 
 @dataclass(frozen=True)
 class Frozen:
-    """What the algorithm does on one cohort.
-
-    Attributes:
-        task: the task.
-        corruption: what the corrupted devices do.
-        distance: |v_r - v*| over |v_0 - v*|, from the mean (r = 0) on.
-        objective: g(v_r) / g(v*) - 1.
-        ratio: beta_i / alpha_i at the median.
-        corrupted: which devices are corrupted.
-        share: the share of the weight alpha on corrupted devices.
-        share_after: the share of the weight beta on them, at the median.
-    """
+    """What the algorithm does on one cohort."""
 
     task: str
-    corruption: str
-    distance: Floats
-    objective: Floats
-    ratio: Floats
-    corrupted: Floats
-    share: float
-    share_after: float
+    corruption: str  # what the corrupted devices do
+    distance: Floats  # |v_r - v*| over |v_0 - v*|, from the mean (r = 0) on
+    objective: Floats  # g(v_r) / g(v*) - 1
+    ratio: Floats  # beta_i / alpha_i at the median
+    corrupted: Floats  # which devices are corrupted
+    share: float  # of the weight alpha on corrupted devices
+    share_after: float  # of the weight beta on them, at the median
 
     @property
     def steps(self) -> int | None:
@@ -74,13 +67,22 @@ class Frozen:
         near = np.flatnonzero(self.distance <= NEAR)
         return int(near[0]) if near.size else None
 
+    @property
+    def rate(self) -> float | None:
+        """The factor by which a step shortens the distance, where it is straight in log scale."""
+        gaps = self.distance
+        straight = np.flatnonzero((gaps < 1e-2) & (gaps > 1e-9))  # noqa: PLR2004
+        if straight.size < 2:  # noqa: PLR2004
+            return None
+        first, last = int(straight[0]), int(straight[-1])
+        return float((gaps[last] / gaps[first]) ** (1 / (last - first)))
+
 
 def frozen_run(task: str, scale: Scale, plan: Mapping[str, Any]) -> Settings:
     """The run of FedAvg that is stopped."""
-    own = scale.settings_of(task, "fedavg")
-    own.pop("calls", None)
     rounds = scale.frozen.get("rounds", plan["rounds"])
-    return settle({**own, "task": task, "aggregator": "fedavg", "rounds": rounds})
+    of_run = {"task": task, "aggregator": "fedavg", "rounds": rounds}
+    return settle(merge(scale.settings_of(task, "fedavg"), of_run))
 
 
 def freeze(
@@ -94,21 +96,13 @@ def freeze(
 
 @dataclass(frozen=True)
 class Cohort:
-    """The devices of a round after a run of FedAvg that was stopped.
+    """The devices of a round after a run of FedAvg that was stopped."""
 
-    Attributes:
-        corruption: what the corrupted ones do.
-        rho: the corruption level.
-        updates: what each sends.
-        alpha: their shares of the examples.
-        bad: which are corrupted.
-    """
-
-    corruption: str
+    corruption: str  # what the corrupted ones do
     rho: float
-    updates: Floats32
-    alpha: Floats
-    bad: NDArray[np.bool_]
+    updates: Floats32  # what each sends
+    alpha: Floats  # their shares of the examples
+    bad: NDArray[np.bool_]  # which are corrupted
 
 
 def thaw(
@@ -136,22 +130,29 @@ def thaw(
 
 def _study(cohort: Cohort, settings: Settings, steps: int) -> Frozen:
     points, alpha, bad, nu = span(cohort.updates), cohort.alpha, cohort.bad, settings.nu
-    best = geometric_median(points, alpha, nu=nu)
-    median = weiszfeld(PlainOracle(points, alpha), best.point, nu=nu, steps=POLISH)
-    iterates = list(_iterates(points, alpha, nu, steps))
+    beta = geometric_median(points, alpha, nu=nu).weights
+    median = polished_median(points, alpha, nu)
+    iterates = [alpha @ points]
+    for _ in range(steps):
+        iterates.append(weiszfeld(PlainOracle(points, alpha), iterates[-1], nu=nu, steps=1))
     gaps = np.array([np.linalg.norm(v - median) for v in iterates])
-    costs = np.array([_cost(points, alpha, v) for v in iterates])
-    least = min(_cost(points, alpha, median), float(costs.min()))
+    *costs, least = (alpha @ np.linalg.norm(points - v, axis=1) for v in (*iterates, median))
     return Frozen(
         task=settings.task,
         corruption=cohort.corruption,
         distance=gaps / gaps[0],
-        objective=np.maximum(costs / least - 1, 0.0),
-        ratio=best.weights / alpha,
+        objective=np.maximum(np.array(costs) / min(least, *costs) - 1, 0.0),
+        ratio=beta / alpha,
         corrupted=bad.astype(np.float64),
         share=float(alpha[bad].sum()),
-        share_after=float(best.weights[bad].sum()),
+        share_after=float(beta[bad].sum()),
     )
+
+
+def polished_median(points: Floats, alpha: Floats, nu: float) -> Floats:
+    """The smoothed geometric median to the last digit."""
+    best = geometric_median(points, alpha, nu=nu).point
+    return weiszfeld(PlainOracle(points, alpha), best, nu=nu, steps=POLISH)
 
 
 def span(updates: Any) -> Floats:
@@ -164,87 +165,61 @@ def span(updates: Any) -> Floats:
     return triangle.T
 
 
-def _iterates(points: Floats, alpha: Floats, nu: float, steps: int) -> Iterator[Floats]:
-    """The weighted mean, and what each Weiszfeld step makes of it."""
-    ask = PlainOracle(points, alpha)
-    v = alpha @ points
-    yield v
-    for _ in range(steps):
-        v = weiszfeld(ask, v, nu=nu, steps=1)
-        yield v
+def exhibit(
+    plan: Mapping[str, Any], cohorts: Sequence[Frozen], names: Mapping[str, str]
+) -> Exhibit:
+    """Panels for each task, and the table behind them."""
+    by_task = group(cohorts, lambda cohort: cohort.task)
+    panels = [
+        Panel(names[task], "Weiszfeld steps", label, _convergence(some, view), view, log_y=True)
+        for view, label in VIEWS.items()
+        for task, some in by_task.items()
+    ]
+    for cohort in cohorts:
+        if cohort.corruption != NONE:
+            title = f"{names[cohort.task]}, {cohort.corruption}"
+            lines = list(_weights(cohort))
+            panels.append(Panel(title, "devices, in order (%)", "beta_i / alpha_i", lines, WEIGHTS))
+    return Exhibit(**about(plan), panels=panels, tables=[_table(cohorts, names)])
 
 
-def _cost(points: Floats, alpha: Floats, v: Floats) -> float:
-    return float(alpha @ np.linalg.norm(points - v, axis=1))
+def about(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """What an experiment's file says of what it shows."""
+    return {key: plan[key] for key in ("name", "title", "claim", "paper") if key in plan}
 
 
-def exhibit(plan: Mapping[str, Any], found: Sequence[Frozen], names: Mapping[str, str]) -> Exhibit:
-    """Panels for each task, and the table behind them.
-
-    Args:
-        plan: title, claim and paper, from the experiment's file.
-        found: what was measured.
-        names: the titles of tasks.
-    """
-    tasks = list(dict.fromkeys(one.task for one in found))
-    panels: list[Panel] = []
-    for view, label in (
-        (DISTANCE, "distance to the median (of the mean's)"),
-        (OBJECTIVE, "objective above its minimum (relative)"),
-    ):
-        for task in tasks:
-            own = [one for one in found if one.task == task]
-            lines = [_convergence(one, view) for one in own]
-            panels.append(Panel(names[task], "Weiszfeld steps", label, lines, view, log_y=True))
-    for one in found:
-        if one.corruption != NONE:
-            title = f"{names[one.task]}, {one.corruption}"
-            label = "beta_i / alpha_i"
-            panels.append(
-                Panel(title, "devices, in order (%)", label, list(_weights(one)), WEIGHTS)
-            )
-    return Exhibit(
-        name=plan["name"],
-        title=plan["title"],
-        claim=plan["claim"],
-        paper=plan["paper"],
-        panels=panels,
-        tables=[_table(found, names)],
-    )
-
-
-def _convergence(one: Frozen, view: str) -> Line:
-    heights = one.distance if view == DISTANCE else one.objective
+def positive_line(label: str, x: Iterable[float], heights: Iterable[float]) -> Line:
+    """A line in log scale, where only what is positive can be drawn."""
     shown = [float(y) if y > 0 else float("nan") for y in heights]
-    label = "no corruption" if one.corruption == NONE else one.corruption
-    return Line(label, list(map(float, range(len(shown)))), shown, shown, shown)
+    return Line.flat(label, [float(each) for each in x], shown)
 
 
-def _weights(one: Frozen) -> Iterator[Line]:
+def _convergence(cohorts: Sequence[Frozen], view: str) -> list[Line]:
+    return [
+        positive_line(
+            "no corruption" if cohort.corruption == NONE else cohort.corruption,
+            range(len(cohort.distance)),
+            cohort.distance if view == DISTANCE else cohort.objective,
+        )
+        for cohort in cohorts
+    ]
+
+
+def _weights(cohort: Frozen) -> Iterator[Line]:
     for label, mark in (("honest", 0.0), ("corrupted", 1.0)):
-        heights = np.sort(one.ratio[one.corrupted == mark])[::-1]
+        heights = np.sort(cohort.ratio[cohort.corrupted == mark])[::-1]
         places = 100 * (np.arange(len(heights)) + 0.5) / max(1, len(heights))
-        shown = [float(y) for y in heights]
-        yield Line(label, [float(x) for x in places], shown, shown, shown)
+        yield Line.flat(label, [float(x) for x in places], [float(y) for y in heights])
 
 
-def _table(found: Sequence[Frozen], names: Mapping[str, str]) -> Table:
+def _table(cohorts: Sequence[Frozen], names: Mapping[str, str]) -> Table:
     head = ["task", "corruption", "weight of the corrupted in the mean (%)"]
     head += ["in the median (%)", f"steps to {NEAR:g} of the mean's distance", "last rate"]
     rows: list[list[Value]] = []
-    for one in found:
+    for cohort in cohorts:
         shares: list[Value] = [None, None]
-        if one.corruption != NONE:
-            shares = [100 * one.share, 100 * one.share_after]
-        rows.append([names[one.task], one.corruption, *shares, one.steps, _rate(one)])
+        if cohort.corruption != NONE:
+            shares = [100 * cohort.share, 100 * cohort.share_after]
+        row = [names[cohort.task], cohort.corruption, *shares, cohort.steps, cohort.rate]
+        rows.append(row)
     return Table("Frozen cohorts", head, rows)
-
-
-def _rate(one: Frozen) -> float | None:
-    """The factor by which a step shortens the distance, where it is straight in log scale."""
-    gaps = one.distance
-    there = np.flatnonzero((gaps < 1e-2) & (gaps > 1e-9))  # noqa: PLR2004
-    if there.size < 2:  # noqa: PLR2004
-        return None
-    first, last = int(there[0]), int(there[-1])
-    return float((gaps[last] / gaps[first]) ** (1 / (last - first))) if last > first else None

@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,19 +32,12 @@ SLACK = 1e-9
 
 @dataclass(frozen=True)
 class Problem:
-    """F(w) = (1/n) sum_i F_i(w) of eq:sgd:sq-loss.
+    """F(w) = (1/n) sum_i F_i(w) of eq:sgd:sq-loss."""
 
-    Attributes:
-        scales: a_i, one row for each device.
-        axes: Q_i, one orthogonal matrix for each device.
-        optima: w_i*, one row for each device.
-        sigma: the standard deviation of the noise of each device.
-    """
-
-    scales: Floats
-    axes: Floats
-    optima: Floats
-    sigma: Floats
+    scales: Floats  # a_i, one row for each device
+    axes: Floats  # Q_i, one orthogonal matrix for each device
+    optima: Floats  # w_i*, one row for each device
+    sigma: Floats  # the standard deviation of the noise of each device
 
     @property
     def n(self) -> int:
@@ -79,18 +73,13 @@ class Problem:
     @cached_property
     def _inverse(self) -> Floats:
         """H^-1."""
-        whole: Floats = self.covariances.mean(axis=0)
-        return np.asarray(np.linalg.inv(whole), np.float64)
-
-    @cached_property
-    def _relative(self) -> Floats:
-        """The H^-1 H_i."""
-        return self._inverse @ self.covariances
+        mean: Floats = self.covariances.mean(axis=0)
+        return np.asarray(np.linalg.inv(mean), np.float64)
 
     @cached_property
     def omega_x(self) -> float:
         """Omega_X of eq:rfa:niid_xy: H^-1/2 H_i H^-1/2 has the eigenvalues of H^-1 H_i."""
-        return float(np.linalg.eigvals(self._relative).real.max())
+        return float(np.linalg.eigvals(self._inverse @ self.covariances).real.max())
 
     @cached_property
     def omega_x_norm(self) -> float:
@@ -108,13 +97,8 @@ def two_groups(  # noqa: PLR0913
 ) -> Problem:
     """Two groups of n devices in all, whose optima lie apart, with covariances that commute.
 
-    Args:
-        n: the number of devices.
-        d: the number of features.
-        omega_y: the heterogeneity Omega_{Y|X}, exactly.
-        skew: the heterogeneity of the covariances: their eigenvalues are in [1, 1 + skew].
-        share: the share of the smaller group. The median favors the larger one; w* does not.
-        sigma: the standard deviation of the noise.
+    Omega_{Y|X} is omega_y exactly, and the eigenvalues of the covariances are in [1, 1 + skew].
+    `share` is that of the smaller group: the median favors the larger one; w* does not.
     """
     rng = stream(n, "two groups", d)
     axes, _ = np.linalg.qr(rng.standard_normal((d, d)))
@@ -217,19 +201,12 @@ def local_models(  # noqa: PLR0913
 
 @dataclass(frozen=True)
 class View:
-    """What corrupted devices know: everything.
+    """What corrupted devices know: everything."""
 
-    Attributes:
-        honest: the models of the honest devices of the round.
-        corrupted: how many corrupted devices there are in the round.
-        w: the current model.
-        target: w*.
-    """
-
-    honest: Floats
-    corrupted: int
-    w: Floats
-    target: Floats
+    honest: Floats  # the models of the honest devices of the round
+    corrupted: int  # how many corrupted devices there are in the round
+    w: Floats  # the current model
+    target: Floats  # w*
 
 
 def _far(view: View) -> Floats:
@@ -239,8 +216,8 @@ def _far(view: View) -> Floats:
 def _opposite(view: View) -> Floats:
     """What turns the mean of the updates into minus that of the honest ones."""
     updates = view.honest - view.w
-    whole = len(updates) + view.corrupted
-    return view.w - updates.mean(axis=0) * (len(updates) + whole) / view.corrupted
+    twice_honest = 2 * len(updates) + view.corrupted
+    return view.w - updates.mean(axis=0) * twice_honest / view.corrupted
 
 
 def _cluster(view: View) -> Floats:
@@ -251,52 +228,32 @@ def _cluster(view: View) -> Floats:
     return mean + 3 * spread * away / max(float(np.linalg.norm(away)), SLACK)
 
 
-ATTACKS: dict[str, Callable[[View], Floats]] = {
-    "far": _far,
-    "opposite": _opposite,
-    "cluster": _cluster,
-}
+Attack: TypeAlias = Callable[[View], Floats]
+ATTACKS: dict[str, Attack] = {"far": _far, "opposite": _opposite, "cluster": _cluster}
 """What all corrupted devices of a round send, by name."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How Algorithm 1 is run, `repeats` times at once.
+    """How Algorithm 1 is run, `repeats` times at once."""
 
-    Attributes:
-        m: devices in a round.
-        taus: the local steps of each round.
-        theta: the share of corrupted devices of a round that the event E allows.
-        attack: one of ATTACKS, or "" where corrupted devices train on what they show.
-        steps: Weiszfeld steps from the current model; 0 for the geometric median itself.
-        repeats: independent runs.
-        seed: decides every random choice.
-    """
-
-    m: int
-    taus: tuple[int, ...]
-    theta: float
-    attack: str = "far"
-    steps: int = 0
-    repeats: int = 5
-    seed: int = 1
+    m: int  # devices in a round
+    taus: tuple[int, ...]  # the local steps of each round
+    theta: float  # the share of corrupted devices of a round that the event E allows
+    attack: str = "far"  # one of ATTACKS, or "" where corrupted devices train on what they show
+    steps: int = 0  # Weiszfeld steps from the current model; 0 for the geometric median itself
+    repeats: int = 5  # independent runs
+    seed: int = 1  # decides every random choice
 
 
 @dataclass(frozen=True)
 class Paths:
-    """What the runs did.
+    """What the runs did."""
 
-    Attributes:
-        errors: |w^(t) - w*|^2, a row for each run, from t = 0 on.
-        held: whether the event E held, for each run.
-        eps: the largest excess of sum_i |v - w_i| over its minimum in any round.
-        last: the last model of each run.
-    """
-
-    errors: Floats
-    held: NDArray[np.bool_]
-    eps: float
-    last: Floats
+    errors: Floats  # |w^(t) - w*|^2, a row for each run, from t = 0 on
+    held: NDArray[np.bool_]  # whether the event E held, for each run
+    eps: float  # the largest excess of sum_i |v - w_i| over its minimum in any round
+    last: Floats  # the last model of each run
 
 
 def play(

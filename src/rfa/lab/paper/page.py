@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import csv
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from rfa.lab.paper.claims import judge
 from rfa.lab.paper.evidence import Evidence
 from rfa.lab.paper.reproduce import Experiment
 from rfa.lab.report.exhibit import Exhibit, Table, Value
-from rfa.lab.report.gather import LABELS, Result, find_results
+from rfa.lab.report.gather import LABELS, find_results
 from rfa.lab.report.markdown import rows, section
 from rfa.lab.runs.store import Store
 from rfa.lab.settings.config import ConfigError
@@ -26,10 +26,8 @@ PAPER = "paper (%)"
 
 def collect(experiments: Sequence[Experiment], exhibits: Sequence[Exhibit], out: Path) -> Evidence:
     """The runs of the experiments, and what they show."""
-    results: dict[str, list[Result]] = {}
     with Store(out) as store:
-        for experiment in experiments:
-            results[experiment.name] = find_results(store, experiment.with_data.cells)
+        results = {each.name: find_results(store, each.with_data.cells) for each in experiments}
     return Evidence(results, {exhibit.name: exhibit for exhibit in exhibits})
 
 
@@ -52,11 +50,9 @@ def paper_numbers(exhibits: Sequence[Exhibit]) -> Table:
         for table in exhibit.tables:
             if not {PAPER, "panel", "line"} <= set(table.head):
                 continue
-            for row in table.rows:
-                cells = dict(zip(table.head, row, strict=True))
+            for cells in (dict(zip(table.head, row, strict=True)) for row in table.rows):
                 if cells[PAPER] is not None:
-                    level = cells.get(LABELS["rho"])
-                    place = f"{cells['panel']}, {level}: {cells['line']}"
+                    place = f"{cells['panel']}, {cells.get(LABELS['rho'])}: {cells['line']}"
                     ours = [cells[name] for name in ("accuracy (%)", "lowest", "highest", "rounds")]
                     rows.append([exhibit.title, place, cells[PAPER], *ours])
     return Table("Numbers of the paper", head, rows)
@@ -71,24 +67,19 @@ def check_page(page: Path) -> None:
     folder = page.with_suffix("")
     if page.suffix != ".md":
         msg = f"the page must be a Markdown file: {page} does not end in .md"
-        raise ConfigError(msg)
-    if page.exists() and MARK not in page.read_text(encoding="utf-8"):
+    elif page.exists() and MARK not in page.read_text(encoding="utf-8"):
         msg = f"{page} was not made by `rfa reproduce --page`: name another file"
-        raise ConfigError(msg)
-    if folder.exists() and not (folder / NUMBERS).exists():
+    elif folder.exists() and not (folder / NUMBERS).exists():
         msg = f"the pictures would go to {folder}, which holds something else: name another page"
-        raise ConfigError(msg)
+    else:
+        return
+    raise ConfigError(msg)
 
 
 def write_page(
     page: Path, shown: Sequence[tuple[Exhibit, Sequence[Path]]], verdicts: Exhibit
 ) -> None:
-    """Write the page, the pictures beside it in a folder of its name, and the table of numbers.
-
-    Args:
-        page: the Markdown file.
-        shown: what to show, and where the pictures of it are.
-        verdicts: the statements, and the paper's numbers.
+    """Write the Markdown page, copies of the pictures in a folder of its name, and all numbers.
 
     Raises:
         ConfigError: if that would replace what it did not make.
@@ -101,20 +92,15 @@ def write_page(
         old.unlink()
     kept = page.read_text(encoding="utf-8").partition(MARK)[0] if page.exists() else "# Results\n\n"
     paper = any(exhibit.paper for exhibit, _ in shown)
-    lines = [MARK, "", *(_verdicts(verdicts) if paper else ())]
+    lines = [MARK, ""]
+    if paper:
+        scale = f"All runs are at this scale: {verdicts.scale}."
+        lines += [f"## {verdicts.title}", "", scale, ""]
+        lines += [line for table in verdicts.tables for line in rows(table)]
     for exhibit, pictures in shown:
         copies = [shutil.copy(path, folder) for path in pictures]
         lines += section(exhibit, [f"{folder.name}/{Path(copy).name}" for copy in copies])
     page.write_text(kept + "\n".join(lines).rstrip() + "\n", encoding="utf-8")
-
-
-def _verdicts(verdicts: Exhibit) -> Iterator[str]:
-    yield f"## {verdicts.title}"
-    yield ""
-    yield f"All runs are at this scale: {verdicts.scale}."
-    yield ""
-    for table in verdicts.tables:
-        yield from rows(table)
 
 
 def _write_numbers(path: Path, exhibits: Sequence[Exhibit]) -> None:
@@ -123,7 +109,7 @@ def _write_numbers(path: Path, exhibits: Sequence[Exhibit]) -> None:
         writer = csv.writer(stream)
         writer.writerow(["experiment", "table", "row", "column", "value"])
         for exhibit in exhibits:
-            for table in (*(matrix.table for matrix in exhibit.matrices), *exhibit.tables):
+            for table in exhibit.all_tables:
                 for number, row in enumerate(table.rows, start=1):
                     for name, value in zip(table.head, row, strict=True):
                         shown = f"{value:.6g}" if isinstance(value, float) else value

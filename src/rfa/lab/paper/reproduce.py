@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,8 @@ from rfa.lab.paper import calls, datatable, frozen, theorem, weights
 from rfa.lab.paper.byzantine import byzantine_table
 from rfa.lab.paper.scale import Scale, read_scales, scaled_cells
 from rfa.lab.report.arena import gather_arena
-from rfa.lab.report.exhibit import Exhibit
-from rfa.lab.report.gather import find_results, gather
+from rfa.lab.report.exhibit import Exhibit, group
+from rfa.lab.report.gather import data_note, find_results, gather
 from rfa.lab.runs.arena import arena_plan
 from rfa.lab.runs.store import Store
 from rfa.lab.runs.sweep import Cell, Part, Sweep, make_sweep
@@ -27,6 +28,8 @@ from rfa.lab.tasks.registry import find_task
 SCALES = "scales.toml"
 SWEEPS = ("sweep", "weights", "corruptions", "arena")
 KINDS = (*SWEEPS, "frozen", "calls", "data", "theorem")
+"""Runs of a sweep, with what else they show (the weights in their rounds, a table of corruptions,
+attacks and defenses); frozen cohorts, what calls are worth on them, the data table, the theorem."""
 NEEDED = {
     "frozen": ("title", "claim", "paper", "tasks", "corruptions", "rho", "rounds", "steps"),
     "calls": ("title", "claim", "tasks", "cases", "rounds"),
@@ -44,27 +47,15 @@ PLACES = (Path(__file__).parent / "experiments", Path(__file__).parents[4] / "ex
 
 @dataclass(frozen=True)
 class Experiment:
-    """A figure, a table or a theorem of the paper.
+    """A figure, a table or a theorem of the paper."""
 
-    Attributes:
-        name: the name of its file.
-        kind: what is done: runs of a sweep, with what else they show (the weights in their
-            rounds, the table of corruptions, attacks and defenses), frozen cohorts, the data
-            table, the theorem.
-        plan: what its file says.
-        scale: how much is done.
-        data: the folder of data sets, if there is one.
-        order: its place among the others.
-        beyond: whether it goes beyond the paper.
-    """
-
-    name: str
-    kind: str
-    plan: Mapping[str, Any]
-    scale: Scale
-    data: Path | None = None
-    order: int = 0
-    beyond: bool = False
+    name: str  # the name of its file
+    kind: str  # what is done, one of KINDS
+    plan: Mapping[str, Any]  # what its file says
+    scale: Scale  # how much is done
+    data: Path | None = None  # the folder of data sets, if there is one
+    order: int = 0  # its place among the others
+    beyond: bool = False  # whether it goes beyond the paper
 
     def runs(self) -> list[Settings]:
         """The runs that it needs."""
@@ -81,8 +72,8 @@ class Experiment:
             sweep = make_sweep(self.name, self.plan)
             panels, missing = _panels(sweep, self.scale, self.data)
             values = self.scale.values_of(self.name, sweep.values)
-            whole = dataclasses.replace(sweep, panels=panels, values=values)
-            return WithData(whole, list(scaled_cells(whole, self.scale)), missing=missing)
+            sweep = dataclasses.replace(sweep, panels=panels, values=values)
+            return WithData(sweep, list(scaled_cells(sweep, self.scale)), missing=missing)
         tasks, missing = _tasks(self.plan.get("tasks", ()), self.scale, self.data)
         return WithData(tasks=tasks, missing=missing)
 
@@ -95,27 +86,24 @@ class Experiment:
 
     def show(self, out: Path, command: str) -> Exhibit:
         """What the results in a folder show."""
-        return dataclasses.replace(
-            self._show(out), command=command, scale=self.scale.words, order=self.order
-        )
-
-    def _show(self, out: Path) -> Exhibit:
-        if self.kind == "theorem":
-            return theorem.exhibits(self.scale.theorem)
-        if self.kind == "data":
-            return datatable.exhibit({**self.plan, "name": self.name}, self.data)
-        return self._show_sweep(out) if self.kind in SWEEPS else self._show_frozen(out)
-
-    def _show_frozen(self, out: Path) -> Exhibit:
-        ready, runs = self.with_data, self.runs()
         plan = {**self.plan, "name": self.name}
+        if self.kind == "theorem":
+            made = theorem.exhibits(self.scale.theorem)
+        elif self.kind == "data":
+            made = datatable.exhibit(plan, self.data)
+        else:
+            made = self._show_sweep(out) if self.kind in SWEEPS else self._show_frozen(out, plan)
+        return dataclasses.replace(made, command=command, scale=self.scale.words, order=self.order)
+
+    def _show_frozen(self, out: Path, plan: Mapping[str, Any]) -> Exhibit:
+        ready, runs = self.with_data, self.runs()
         names = {task: self.plan["tasks"].get(task, task) for task in ready.tasks}
         if self.kind == "calls":
-            worths = [one for run in runs for one in calls.measure(run, out, self.data, plan)]
-            made = calls.exhibit(plan, worths, names)
+            worths = [calls.measure(run, out, self.data, plan) for run in runs]
+            made = calls.exhibit(plan, [*itertools.chain(*worths)], names)
         else:
-            found = [one for run in runs for one in frozen.freeze(run, out, self.data, plan)]
-            made = frozen.exhibit(plan, found, names)
+            cohorts = [frozen.freeze(run, out, self.data, plan) for run in runs]
+            made = frozen.exhibit(plan, [*itertools.chain(*cohorts)], names)
         return dataclasses.replace(made, missing=ready.missing, data=_notes(out, runs))
 
     def _show_sweep(self, out: Path) -> Exhibit:
@@ -153,14 +141,9 @@ def find_experiments(
     *,
     beyond: bool = False,
 ) -> list[Experiment]:
-    """The experiments of those names; all of the paper where none is given.
+    """The experiments of those names; all of the paper where none is given, or those `beyond`, too.
 
-    Args:
-        names: their names.
-        scale: the name of a scale.
-        data: the folder of data sets, if it is not what RFA_DATA says.
-        places: folders to look in for the files; the first that has some counts.
-        beyond: whether all means those that go beyond the paper, too.
+    Their files are in the first of the places that has some; `data` wins over RFA_DATA.
 
     Raises:
         ConfigError: if there is no such experiment or scale, or a file makes no sense.
@@ -171,16 +154,18 @@ def find_experiments(
         raise ConfigError(msg)
     scales = read_scales(folder / SCALES)
     known = {path.stem: path for path in sorted(folder.glob("*.toml")) if path.name != SCALES}
+    _check_known("experiment", names, known)
+    _check_known("scale", [scale], scales)
+    experiments = [_read(known[name], scales[scale], data) for name in names or known]
+    chosen = [each for each in experiments if names or beyond or not each.beyond]
+    return sorted(chosen, key=lambda experiment: experiment.order)
+
+
+def _check_known(what: str, names: Sequence[str], known: Mapping[str, Any]) -> None:
     for name in names:
         if name not in known:
-            msg = f"no experiment is called {name!r}: there are {', '.join(known)}"
+            msg = f"no {what} is called {name!r}: there are {', '.join(known)}"
             raise ConfigError(msg)
-    if scale not in scales:
-        msg = f"no scale is called {scale!r}: there are {', '.join(scales)}"
-        raise ConfigError(msg)
-    found = [_read(known[name], scales[scale], data) for name in names or known]
-    chosen = [experiment for experiment in found if names or beyond or not experiment.beyond]
-    return sorted(chosen, key=lambda experiment: experiment.order)
 
 
 def _read(path: Path, scale: Scale, data: Path | None) -> Experiment:
@@ -201,41 +186,33 @@ def _read(path: Path, scale: Scale, data: Path | None) -> Experiment:
 
 def _panels(sweep: Sweep, scale: Scale, data: Path | None) -> tuple[list[Part], list[str]]:
     """The panels whose data is there; the scale's stand-in takes the place of others."""
+    if any("task" not in panel.settings for panel in sweep.panels):
+        msg = f"{sweep.name}: a panel, or [settings], must name the task"
+        raise ConfigError(msg)
+    problems = {panel.name: _problem(str(panel.settings["task"]), data) for panel in sweep.panels}
     panels: dict[str, Part] = {}
-    missing: dict[str, list[str]] = {}
     for panel in sweep.panels:
-        if "task" not in panel.settings:
-            msg = f"{sweep.name}: a panel, or [settings], must name the task"
-            raise ConfigError(msg)
-        problem = _problem(str(panel.settings["task"]), data)
-        if not problem:
+        if not problems[panel.name]:
             panels[panel.name] = panel
-            continue
-        missing.setdefault(problem, []).append(panel.name)
-        if scale.stand_in:
+        elif scale.stand_in:
             settings = {**panel.settings, "task": scale.stand_in}
             key = json.dumps(settings, sort_keys=True)
             panels.setdefault(key, Part(f"{scale.stand_in} for {panel.name}", settings))
-    return list(panels.values()), _grouped(missing, scale)
+    return list(panels.values()), _missing(problems, scale)
 
 
 def _tasks(names: Iterable[str], scale: Scale, data: Path | None) -> tuple[list[str], list[str]]:
     """The tasks whose data is there, or the scale's stand-in."""
-    tasks: dict[str, None] = {}
-    missing: dict[str, list[str]] = {}
-    for task in names:
-        problem = _problem(task, data)
-        if problem:
-            missing.setdefault(problem, []).append(task)
-        if not problem or scale.stand_in:
-            tasks[scale.stand_in if problem else task] = None
-    return list(tasks), _grouped(missing, scale)
+    problems = {task: _problem(task, data) for task in names}
+    ready = [scale.stand_in if problem else task for task, problem in problems.items()]
+    return list(dict.fromkeys(filter(None, ready))), _missing(problems, scale)
 
 
-def _grouped(missing: Mapping[str, Sequence[str]], scale: Scale) -> list[str]:
+def _missing(problems: Mapping[str, str], scale: Scale) -> list[str]:
     """What is missing for whom, and what stands in for it."""
     end = f" ({scale.stand_in} stands in)" if scale.stand_in else ""
-    return [f"{'; '.join(names)}: {problem}{end}" for problem, names in missing.items()]
+    by_problem = group(problems, lambda name: problems[name])
+    return [f"{'; '.join(names)}: {text}{end}" for text, names in by_problem.items() if text]
 
 
 def _problem(task: str, data: Path | None) -> str:
@@ -248,18 +225,13 @@ def _problem(task: str, data: Path | None) -> str:
 
 
 def _notes(out: Path, runs: Sequence[Settings]) -> list[str]:
-    wanted = {settings.task for settings in runs}
+    tasks = {settings.task for settings in runs}
     with Store(out) as store:
         rows = store.runs(aggregator="fedavg")
-    sentences = (
-        f"{row['task']}, {row['devices']} devices" + (f": {row['note']}" if row["note"] else "")
-        for row in rows
-        if row["task"] in wanted
-    )
-    return list(dict.fromkeys(sentences))
+    return list(dict.fromkeys(data_note(row) for row in rows if row["task"] in tasks))
 
 
-def all_runs(experiments: Sequence[Experiment]) -> Iterator[Settings]:
+def all_runs(experiments: Sequence[Experiment]) -> list[Settings]:
     """The runs of all experiments, those of the first seeds first."""
     runs = [settings for experiment in experiments for settings in experiment.runs()]
-    yield from sorted(runs, key=lambda settings: settings.seed)
+    return sorted(runs, key=lambda settings: settings.seed)

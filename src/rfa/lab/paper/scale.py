@@ -7,6 +7,7 @@ itself wins over the scale, and the scale over the paper.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 from rfa.aggregators.registry import find
 from rfa.lab.runs.sweep import Cell, Part, Sweep, cells, merge
 from rfa.lab.settings.config import ConfigError, read_toml
+from rfa.lab.settings.settings import FIELDS
 
 AUTHORS = {"nu": 1e-6, "start": "mean"}
 """What the authors chose where the lab has other defaults."""
@@ -26,51 +28,34 @@ LOCAL = ("local_steps", "local_epochs", "batch_size")
 class Scale:
     """How much is done.
 
-    Attributes:
-        name: its name.
-        title: what it is, in words.
-        seeds: the seeds, if a task has no other.
-        tasks: settings by task; there `seeds`, `levels` (of rho) and `without` (aggregators that
-            are left out) are not settings.
-        experiments: settings by experiment, which win over all others; there `seeds` and `values`
-            are not settings, and `tasks` has settings by task, which win over these.
-        stand_in: the task that stands in for one whose data is missing, if any.
-        frozen: the rounds after which cohorts are frozen.
-        theorem: how much the check of the theorem does.
+    Among the settings by task, `seeds`, `levels` (of rho) and `without` (aggregators that are left
+    out) are none. Those by experiment win over all others; there `seeds` and `values` are no
+    settings, and `tasks` has settings by task, which win over these.
     """
 
     name: str
-    title: str
-    seeds: Sequence[int]
+    title: str  # what it is, in words
+    seeds: Sequence[int]  # if a task has no other
     tasks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     experiments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
-    stand_in: str = ""
-    frozen: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    theorem: str = "quick"
+    stand_in: str = ""  # the task that stands in for one whose data is missing, if any
+    frozen: Mapping[str, Any] = field(default_factory=dict[str, Any])  # `rounds` before the freeze
+    theorem: str = "quick"  # how much the check of the theorem does
 
     @property
     def words(self) -> str:
         """The name, and what it means."""
         return f"{self.name}: {self.title}"
 
-    def seeds_of(self, task: str) -> Sequence[int]:
-        """The seeds of a task."""
-        return self.tasks.get(task, {}).get("seeds", self.seeds)
-
     def settings_of(self, task: str, aggregator: str) -> dict[str, Any]:
         """What the scale says of the settings of a run, and the authors."""
-        own = {**AUTHORS, **self.tasks.get(task, {})}
+        settings = {**AUTHORS, **self.tasks.get(task, {})}
         left_out = {"seeds", "levels", "without", *(LOCAL if find(aggregator).local_steps else ())}
-        return {name: value for name, value in own.items() if name not in left_out}
+        return {name: value for name, value in settings.items() if name not in left_out}
 
     def values_of(self, experiment: str, values: Sequence[Any]) -> Sequence[Any]:
         """The values on the horizontal axis of an experiment."""
         return self.experiments.get(experiment, {}).get("values", values)
-
-    def wants(self, task: str, x: str, value: Any) -> bool:
-        """Whether a level of corruption is among those of a task."""
-        levels = self.tasks.get(task, {}).get("levels")
-        return x != "rho" or levels is None or value in levels
 
 
 def read_scales(path: Path) -> dict[str, Scale]:
@@ -91,50 +76,49 @@ def read_scales(path: Path) -> dict[str, Scale]:
 
 def _check(scale: Scale, path: Path) -> None:
     """Refuse what the types promise but a file need not keep."""
-    parts: list[Any] = [scale.tasks, scale.experiments]
-    parts += [entry for part in parts if isinstance(part, dict) for entry in _values(part)]
     seeds: Any = scale.seeds
-    good = isinstance(seeds, list) and all(isinstance(part, dict) for part in parts)
-    if not good:
+    tables: list[Any] = [scale.tasks, scale.experiments]
+    good = isinstance(seeds, list) and all(isinstance(table, dict) for table in tables)
+    if not (good and all(isinstance(some, dict) for table in tables for some in table.values())):
         msg = f"the scale {scale.name} in {path} needs a list of seeds, and tables of settings"
         raise ConfigError(msg)
 
 
-def _values(part: Any) -> list[Any]:
-    return list(part.values())
-
-
 def scaled_cells(sweep: Sweep, scale: Scale) -> Iterator[Cell]:
     """The runs of a sweep at a scale, those of the first seed first."""
-    own = scale.experiments.get(sweep.name, {})
-    seeds = {panel.name: own.get("seeds", scale.seeds_of(_task(panel))) for panel in sweep.panels}
-    for seed in sorted({seed for some in seeds.values() for seed in some}):
+    given = scale.experiments.get(sweep.name, {})
+    seeds: dict[str, Sequence[int]] = {}
+    for panel in sweep.panels:
+        of_task = scale.tasks.get(_task(panel), {}).get("seeds", scale.seeds)
+        seeds[panel.name] = given.get("seeds", of_task)
+    for seed in sorted(set(itertools.chain(*seeds.values()))):
         for panel in sweep.panels:
             if seed in seeds[panel.name]:
                 yield from _panel_cells(sweep, scale, panel, seed)
 
 
 def _panel_cells(sweep: Sweep, scale: Scale, panel: Part, seed: int) -> Iterator[Cell]:
-    task = _task(panel)
-    own = {**scale.experiments.get(sweep.name, {})}
-    for name in ("seeds", "values"):
-        own.pop(name, None)
-    own = merge(own, own.pop("tasks", {}).get(task, {}))
+    task, given = _task(panel), scale.experiments.get(sweep.name, {})
+    of_task = scale.tasks.get(task, {})
+    plain = {key: value for key, value in given.items() if key not in ("seeds", "values", "tasks")}
+    wins = merge(plain, given.get("tasks", {}).get(task, {}))
     values = scale.values_of(sweep.name, sweep.values)
-    values = [value for value in values if scale.wants(task, sweep.x, value)]
+    if sweep.x == "rho":
+        values = [value for value in values if value in of_task.get("levels", values)]
     for line in sweep.lines:
-        aggregator = {**panel.settings, **line.settings}.get("aggregator", "")
-        if aggregator in scale.tasks.get(task, {}).get("without", ()):
+        usual = FIELDS["aggregator"].default
+        aggregator = {**panel.settings, **line.settings}.get("aggregator", usual)
+        if aggregator in of_task.get("without", ()):
             continue
-        layers = (scale.settings_of(task, aggregator), panel.settings, line.settings, own)
-        one = dataclasses.replace(
+        layers = (scale.settings_of(task, aggregator), panel.settings, line.settings, wins)
+        single_line = dataclasses.replace(
             sweep,
             panels=[Part(panel.name, merge(*layers))],
             lines=[Part(line.name, {})],
             values=values,
             seeds=[seed],
         )
-        yield from cells(one)
+        yield from cells(single_line)
 
 
 def _task(panel: Part) -> str:

@@ -30,12 +30,12 @@ class Some(Emnist):
 
     def index(self, paths: Mapping[str, Path]) -> Index:
         """The source's examples, where each unwanted one has a device of its own, too small."""
-        whole = super().index(paths)
-        unwanted = np.flatnonzero((whole.y < TEN) != self.digits)
-        device = whole.device.copy()
-        device[unwanted] = len(whole.names) + np.arange(len(unwanted))
-        names = [*whole.names, *(f"unwanted {row}" for row in unwanted)]
-        return Index(names, device, whole.y)
+        all_labels = super().index(paths)
+        unwanted = np.flatnonzero((all_labels.y < TEN) != self.digits)
+        device = all_labels.device.copy()
+        device[unwanted] = len(all_labels.names) + np.arange(len(unwanted))
+        names = [*all_labels.names, *(f"unwanted {row}" for row in unwanted)]
+        return Index(names, device, all_labels.y)
 
 
 DIGITS, LETTERS = (

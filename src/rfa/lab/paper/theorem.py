@@ -21,9 +21,8 @@ What a check of the proof (with C_theta = (1 - 2 theta)^-2) found:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 
@@ -39,7 +38,6 @@ N, D = 1000, 4
 START = np.full(D, 2.0)
 QUARTER = 0.25
 TRIALS = 20_000
-Tell: TypeAlias = Callable[[str], object]
 
 
 def constants_of(problem: Problem) -> Constants:
@@ -101,6 +99,11 @@ class Case:
         kept = self.paths.errors[self.paths.held]
         return [Spread([float(value) for value in column]) for column in kept.T]
 
+    def last_numbers(self) -> list[float]:
+        """The mean error after the last round, the highest, and the bound."""
+        last = self.spreads()[-1]
+        return [last.mean, last.high, self.bounds()[-1]]
+
 
 def plan_for(constants: Constants, rho: float, size: Size, *, doubling: bool = True) -> Plan:
     """The least m, and the least tau, that the theorem asks for, with theta amid rho and 1/2."""
@@ -122,59 +125,55 @@ def worse_world(rho: float, omega_y: float, size: Size) -> tuple[Case, float]:
     *worlds, shown = ls.two_worlds(N, D, rho, omega_y)
     plan = dataclasses.replace(plan_for(constants_of(worlds[0]), rho, size), attack="")
     cases = [
-        Case(constants_of(one), plan, ls.play(one, plan, START, ls.liars(N, rho, index), shown))
-        for index, one in enumerate(worlds)
+        Case(constants_of(world), plan, ls.play(world, plan, START, ls.liars(N, rho, n), shown))
+        for n, world in enumerate(worlds)
     ]
     return max(cases, key=lambda case: case.spreads()[-1].mean), lower_bound(rho, omega_y)
 
 
-def exhibits(size: str, tell: Tell | None = None) -> Exhibit:
+def exhibits(size: str) -> Exhibit:
     """The check of the theorem: tiny, quick, short or full."""
     if size not in SIZES:
         msg = f"size must be one of {', '.join(SIZES)}, not {size!r}"
         raise InvalidValueError(msg)
-    how, say = SIZES[size], tell or str
     return Exhibit(
         name="theorem",
         title="The convergence theorem on least squares",
         claim="The squared error stays below the bound of the proof, whatever corrupted devices "
         "send; its floor grows with the square of the heterogeneity, and is none without it.",
         paper="Theorem 1, thm:rfa:convergence",
-        panels=list(_panels(how, say)),
-        tables=list(_tables(how, say)),
+        panels=list(_panels(SIZES[size])),
+        tables=list(_tables(SIZES[size])),
         data=["synthetic: least squares with a known optimum"],
     )
 
 
-def _panels(how: Size, say: Tell) -> Iterator[Panel]:
+def _panels(size: Size) -> Iterator[Panel]:
     for omega_y in (0.0, 1.0):
-        say(f"rounds, Omega_Y|X = {omega_y:g}")
         problem = ls.two_groups(N, D, omega_y=omega_y)
         constants = constants_of(problem)
-        cases = {
-            f"rho = {rho:g}": measure(problem, rho, plan_for(constants, rho, how))
-            for rho in how.rhos
-        }
+        plans = {rho: plan_for(constants, rho, size) for rho in size.rhos}
+        cases = {f"rho = {rho:g}": measure(problem, rho, plan) for rho, plan in plans.items()}
         yield _path_panel(f"Omega = {constants.omega:.3g}", cases)
-    say("constant and doubling local steps")
     problem = ls.two_groups(N, D, omega_y=0.0)
-    plans = {
-        name: plan_for(constants_of(problem), QUARTER, how, doubling=name == "doubling")
+    constants = constants_of(problem)
+    cases = {
+        f"{name} tau": measure(
+            problem, QUARTER, plan_for(constants, QUARTER, size, doubling=name == "doubling")
+        )
         for name in ("doubling", "constant")
     }
-    cases = {f"{name} tau": measure(problem, QUARTER, plan) for name, plan in plans.items()}
     yield _path_panel("constant and doubling local steps, Omega = 0, rho = 1/4", cases)
-    yield _floor_panel(how, say)
-    say("unequal weights")
-    cases = {f"rho = {rho:g}": _unequal(rho, how) for rho in how.rhos if rho <= QUARTER}
+    yield _floor_panel(size)
+    cases = {f"rho = {rho:g}": _unequal(rho, size) for rho in size.rhos if rho <= QUARTER}
     yield _path_panel("unequal weights, c_1 / c_2 = 2", cases)
 
 
-def _unequal(rho: float, how: Size) -> Case:
+def _unequal(rho: float, size: Size) -> Case:
     problem = ls.two_groups(N, D, omega_y=1.0)
     alpha = np.where(np.arange(N) < N // 2, 2.0, 1.0) / (1.5 * N)
     constants = constants_of(problem).reweighted(alpha)
-    plan = plan_for(constants, rho, how)
+    plan = plan_for(constants, rho, size)
     return measure(ls.reweighted(problem, alpha), rho, plan, constants)
 
 
@@ -182,82 +181,63 @@ def _path_panel(title: str, cases: dict[str, Case]) -> Panel:
     lines: list[Line] = []
     for label, case in cases.items():
         x = list(range(len(case.plan.taus) + 1))
-        lines.append(_line(label, x, case.spreads(), note=f"m = {case.plan.m}, devices far away"))
-        lines.append(_dashed(f"{label}, bound", x, case.bounds()))
+        note = f"m = {case.plan.m}, devices far away"
+        lines.append(Line.over_seeds(label, x, case.spreads(), note))
+        lines.append(Line.flat(f"{label}, bound", x, case.bounds(), dashed=True))
     return Panel(title, "rounds", "squared distance from w*", lines, log_y=True)
 
 
-def _floor_panel(how: Size, say: Tell) -> Panel:
-    spreads: list[Spread] = []
-    lower: list[float] = []
-    upper: list[float] = []
-    for omega in how.omegas:
-        say(f"floor, Omega = {omega:g}")
-        case, least = worse_world(QUARTER, omega, how)
-        spreads.append(case.spreads()[-1])
-        lower.append(least)
-        upper.append(case.bounds()[-1])
+def _floor_panel(size: Size) -> Panel:
+    x = size.omegas
+    worlds = [worse_world(QUARTER, omega, size) for omega in x]
+    spreads = [case.spreads()[-1] for case, _ in worlds]
+    upper = [case.bounds()[-1] for case, _ in worlds]
     lines = [
-        _line("RFA, the worse of two worlds", how.omegas, spreads),
-        _dashed("no algorithm is below", how.omegas, lower),
-        _dashed("the theorem's bound", how.omegas, upper),
+        Line.over_seeds("RFA, the worse of two worlds", x, spreads),
+        Line.flat("no algorithm is below", x, [lower for _, lower in worlds], dashed=True),
+        Line.flat("the theorem's bound", x, upper, dashed=True),
     ]
     title = "the floor, rho = 1/4, two worlds that look alike"
     return Panel(title, "Omega", "squared distance from w*", lines, log_x=True, log_y=True)
 
 
-def _tables(how: Size, say: Tell) -> Iterator[Table]:
+def _tables(size: Size) -> Iterator[Table]:
     head = ["rho", "theta", "m", "rounds", "frequency of E", "1 - delta"]
-    constants = constants_of(ls.two_groups(N, D, omega_y=1.0))
-    rows: list[list[float]] = []
-    for rho in how.rhos:
-        plan = plan_for(constants, rho, how)
-        often = event_frequency(rho, plan.theta, plan.m, how.rounds)
-        rows.append([rho, plan.theta, plan.m, how.rounds, often, 1 - DELTA])
+    rows = [_event_row(rho, size) for rho in size.rhos]
     yield Table("The event E: no round has more than theta m corrupted devices", head, rows)
     head = ["rho", "attack", "squared error", "highest", "bound"]
-    yield Table("Attacks, after the last round", head, list(_attack_rows(how, say)))
+    yield Table("Attacks, after the last round", head, list(_attack_rows(size)))
     head = ["Weiszfeld steps", "eps / m", "squared error", "highest", "bound"]
-    yield Table("Approximate medians, rho = 1/4, Omega = 0", head, list(_eps_rows(how, say)))
+    yield Table("Approximate medians, rho = 1/4, Omega = 0", head, list(_eps_rows(size)))
     head = ["smallest eigenvalue of H", "Omega as printed", "with norms", "max |w* - w_i*|"]
     yield Table("Covariances that do not commute", head, [_twist(10.0**-k) for k in range(1, 5)])
+
+
+def _event_row(rho: float, size: Size) -> list[float]:
+    plan = plan_for(constants_of(ls.two_groups(N, D, omega_y=1.0)), rho, size)
+    often = event_frequency(rho, plan.theta, plan.m, size.rounds)
+    return [rho, plan.theta, plan.m, size.rounds, often, 1 - DELTA]
+
+
+def _attack_rows(size: Size) -> Iterator[list[str | float]]:
+    problem = ls.two_groups(N, D, omega_y=1.0)
+    for rho in filter(None, size.rhos):
+        plan = plan_for(constants_of(problem), rho, size)
+        for attack in ls.ATTACKS:
+            case = measure(problem, rho, dataclasses.replace(plan, attack=attack))
+            yield [rho, attack, *case.last_numbers()]
+
+
+def _eps_rows(size: Size) -> Iterator[list[str | float]]:
+    problem = ls.two_groups(N, D, omega_y=0.0)
+    plan = plan_for(constants_of(problem), QUARTER, size)
+    for steps in (1, 3, 10, 0):
+        case = measure(problem, QUARTER, dataclasses.replace(plan, steps=steps))
+        name = str(steps) if steps else "to convergence"
+        yield [name, case.paths.eps / plan.m, *case.last_numbers()]
 
 
 def _twist(flat: float) -> list[float]:
     problem = ls.twisted(flat)
     off = float(np.linalg.norm(problem.optima - problem.minimizer, axis=1).max())
     return [flat, problem.omega_x * problem.omega_y, problem.omega_x_norm * problem.omega_y, off]
-
-
-def _attack_rows(how: Size, say: Tell) -> Iterator[list[str | float]]:
-    problem = ls.two_groups(N, D, omega_y=1.0)
-    for rho in [rho for rho in how.rhos if rho > 0]:
-        for attack in ls.ATTACKS:
-            say(f"attack {attack}, rho = {rho:g}")
-            plan = plan_for(constants_of(problem), rho, how)
-            case = measure(problem, rho, dataclasses.replace(plan, attack=attack))
-            last = case.spreads()[-1]
-            yield [rho, attack, last.mean, last.high, case.bounds()[-1]]
-
-
-def _eps_rows(how: Size, say: Tell) -> Iterator[list[str | float]]:
-    problem = ls.two_groups(N, D, omega_y=0.0)
-    plan = plan_for(constants_of(problem), QUARTER, how)
-    for steps in (1, 3, 10, 0):
-        say(f"Weiszfeld steps: {steps or 'to convergence'}")
-        case = measure(problem, QUARTER, dataclasses.replace(plan, steps=steps))
-        last = case.spreads()[-1]
-        name = str(steps) if steps else "to convergence"
-        yield [name, case.paths.eps / plan.m, last.mean, last.high, case.bounds()[-1]]
-
-
-def _line(label: str, x: Sequence[float], spreads: Sequence[Spread], note: str = "") -> Line:
-    seeds = max(len(each.values) for each in spreads)
-    mean, low, high = (
-        [getattr(each, what) for each in spreads] for what in ("mean", "low", "high")
-    )
-    return Line(label, x, mean, low, high, seeds, note)
-
-
-def _dashed(label: str, x: Sequence[float], heights: Sequence[float]) -> Line:
-    return Line(label, x, heights, heights, heights, dashed=True)

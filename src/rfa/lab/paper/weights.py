@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,7 +18,7 @@ import numpy as np
 from rfa._types import Floats
 from rfa.aggregators import Mean
 from rfa.lab.datasets.cache import load
-from rfa.lab.report.exhibit import Exhibit, Line, Panel, Spread, Table, Value
+from rfa.lab.report.exhibit import Exhibit, Line, Panel, Spread, Table, Value, group
 from rfa.lab.report.gather import Result, gather, height
 from rfa.lab.runs.store import Store
 from rfa.lab.runs.sweep import Sweep
@@ -40,19 +40,18 @@ class Shares:
 
 def exhibit(sweep: Sweep, results: Sequence[Result], store: Store, data: Path | None) -> Exhibit:
     """What the corrupted share of rounds does, panel by panel as in the sweep."""
-    found = [shares(result, store, data) for result in results if not result.diverged]
+    runs = [shares(result, store, data) for result in results if not result.diverged]
+    by_panel = group(runs, lambda run: run.result.cell.panel)
     panels: list[Panel] = []
-    for view, make in ((SHARE, _shares), (MOVE, _moves)):
+    for view, label, make in VIEWS:
         for part in sweep.panels:
-            own = [one for one in found if one.result.cell.panel == part.name]
-            lines = list(make(own))
+            lines = list(make(by_panel.get(part.name, [])))
             if lines:
-                label = "in the median (%)" if view == SHARE else "change in ten rounds (points)"
                 panels.append(
                     Panel(part.name, "corrupted weight of the round (%)", label, lines, view)
                 )
     base = gather(sweep, results)
-    return dataclasses.replace(base, panels=panels, tables=[_table(found)])
+    return dataclasses.replace(base, panels=panels, tables=[_table(runs)])
 
 
 def shares(result: Result, store: Store, data: Path | None) -> Shares:
@@ -64,14 +63,13 @@ def shares(result: Result, store: Store, data: Path | None) -> Shares:
     beta: list[float] = []
     for row in store.table("rounds", run=result.row["run"]):
         devices, bad = json.loads(row["devices"]), set(json.loads(row["corrupted"]))
-        own = weights[devices]
         is_bad = np.array([device in bad for device in devices])
-        alpha.append(float(own[is_bad].sum() / own.sum()))
+        alpha.append(float(weights[devices][is_bad].sum() / weights[devices].sum()))
         given = json.loads(row["weights"]) if row["weights"] else None
         if given is not None and len(given) == len(devices):
             beta.append(float(np.array(given)[is_bad].sum() / np.sum(given)))
-    whole = len(beta) == len(alpha) and not isinstance(settings.aggregation, Mean)
-    return Shares(result, np.array(alpha), np.array(beta) if whole else None)
+    complete = len(beta) == len(alpha) and not isinstance(settings.aggregation, Mean)
+    return Shares(result, np.array(alpha), np.array(beta) if complete else None)
 
 
 def binned(x: Floats, y: Floats, bins: int = BINS) -> Iterator[tuple[float, Spread]]:
@@ -81,60 +79,57 @@ def binned(x: Floats, y: Floats, bins: int = BINS) -> Iterator[tuple[float, Spre
         yield float(x[part].mean()), Spread([float(value) for value in y[part]])
 
 
-def _shares(found: Sequence[Shares]) -> Iterator[Line]:
-    for one in found:
-        if one.beta is not None:
-            points = list(binned(100 * one.alpha, 100 * one.beta))
-            yield _line(one.result.cell.line, points)
-    if found:
-        ends = [100 * float(min(one.alpha.min() for one in found))]
-        ends.append(100 * float(max(one.alpha.max() for one in found)))
-        yield Line("as in the mean", ends, ends, ends, ends, dashed=True)
+def _shares(runs: Sequence[Shares]) -> Iterator[Line]:
+    for run in runs:
+        if run.beta is not None:
+            yield _line(run, binned(100 * run.alpha, 100 * run.beta))
+    if runs:
+        lowest, highest = min(run.alpha.min() for run in runs), max(run.alpha.max() for run in runs)
+        ends = [100 * float(lowest), 100 * float(highest)]
+        yield Line.flat("as in the mean", ends, ends, dashed=True)
 
 
-def _moves(found: Sequence[Shares]) -> Iterator[Line]:
-    for one in found:
-        x, y = moves(one)
+def _moves(runs: Sequence[Shares]) -> Iterator[Line]:
+    for run in runs:
+        x, y = moves(run)
         if x.size:
-            points = [(place, Spread([spread.mean])) for place, spread in binned(x, y)]
-            yield _line(one.result.cell.line, points)
+            yield _line(run, ((place, Spread([spread.mean])) for place, spread in binned(x, y)))
 
 
-def moves(one: Shares) -> tuple[Floats, Floats]:
+VIEWS = (
+    (SHARE, "in the median (%)", _shares),
+    (MOVE, "change in ten rounds (points)", _moves),
+)
+
+
+def moves(run: Shares) -> tuple[Floats, Floats]:
     """The mean corrupted share between two evaluations, and the change of accuracy; in per cent."""
     x: list[float] = []
     y: list[float] = []
-    for before, after in pairwise(one.result.evaluations):
-        between: Mapping[str, int] = {"from": before["round"], "to": after["round"]}
-        x.append(100 * float(one.alpha[between["from"] : between["to"]].mean()))
+    for before, after in pairwise(run.result.evaluations):
+        x.append(100 * float(run.alpha[before["round"] : after["round"]].mean()))
         y.append(height(after, "test_accuracy") - height(before, "test_accuracy"))
     return np.array(x), np.array(y)
 
 
-def _line(label: str, points: Sequence[tuple[float, Spread]]) -> Line:
-    return Line(
-        label,
-        [x for x, _ in points],
-        [spread.mean for _, spread in points],
-        [spread.low for _, spread in points],
-        [spread.high for _, spread in points],
-        seeds=max(len(spread.values) for _, spread in points),
-    )
+def _line(run: Shares, points: Iterable[tuple[float, Spread]]) -> Line:
+    x, spreads = zip(*points, strict=True)
+    return Line.over_seeds(run.result.cell.line, x, spreads)
 
 
-def _table(found: Sequence[Shares]) -> Table:
+def _table(runs: Sequence[Shares]) -> Table:
     head = ["panel", "line", "corrupted weight of a round, mean (%)", "lowest", "highest"]
     head += ["in the median, mean (%)", "correlation with the change of accuracy"]
     rows: list[list[Value]] = []
-    for one in found:
-        x, y = moves(one)
+    for run in runs:
+        x, y = moves(run)
         varied = x.size > 2 and float(x.std()) > 0 and float(y.std()) > 0  # noqa: PLR2004
         numbers: list[Value] = [
-            100 * float(one.alpha.mean()),
-            100 * float(one.alpha.min()),
-            100 * float(one.alpha.max()),
-            None if one.beta is None else 100 * float(one.beta.mean()),
+            100 * float(run.alpha.mean()),
+            100 * float(run.alpha.min()),
+            100 * float(run.alpha.max()),
+            None if run.beta is None else 100 * float(run.beta.mean()),
             float(np.corrcoef(x, y)[0, 1]) if varied else None,
         ]
-        rows.append([one.result.cell.panel, one.result.cell.line, *numbers])
+        rows.append([run.result.cell.panel, run.result.cell.line, *numbers])
     return Table("Corrupted weight by round", head, rows)

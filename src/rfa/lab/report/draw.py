@@ -46,25 +46,18 @@ def _figure(panels: Sequence[Panel], numbers: dict[str, int]) -> Any:
         _panel(axes, panel, numbers)
     for axes in places[len(panels) :]:
         axes.set_visible(False)
-    handles: dict[str, Any] = {}
-    for axes in places[: len(panels)]:
-        found, labels = axes.get_legend_handles_labels()
-        handles |= dict(zip(labels, found, strict=True))
+    drawn = [axes.get_legend_handles_labels() for axes in places[: len(panels)]]
+    handles = {label: handle for some in drawn for handle, label in zip(*some, strict=True)}
+    widest = 0.075 * max(map(len, handles), default=0) + 0.6
     figure.legend(
         handles.values(),
         handles.keys(),
         loc="outside lower center",
-        ncols=_legend_columns(list(handles), figure.get_figwidth()),
+        ncols=max(1, min(len(handles), int(figure.get_figwidth() / widest))),
         frameon=False,
         fontsize=9,
     )
     return figure
-
-
-def _legend_columns(labels: list[str], width: float) -> int:
-    """How many labels fit beside each other, in inches."""
-    widest = max((len(label) for label in labels), default=0)
-    return max(1, min(len(labels), int(width / (0.075 * widest + 0.6))))
 
 
 def _panel(axes: Any, panel: Panel, numbers: dict[str, int]) -> None:

@@ -8,112 +8,111 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from rfa._files import replace_file
 from rfa.errors import InvalidTypeError, InvalidValueError
 from rfa.lab.errors import LabError
 
 Value: TypeAlias = str | float | int | None
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Values of several seeds at one place, in brief."""
+
+    values: Sequence[float] = ()
+
+    @property
+    def mean(self) -> float:
+        """Their mean."""
+        return math.fsum(self.values) / len(self.values) if self.values else math.nan
+
+    @property
+    def low(self) -> float:
+        """The lowest."""
+        return min(self.values, default=math.nan)
+
+    @property
+    def high(self) -> float:
+        """The highest."""
+        return max(self.values, default=math.nan)
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line: the mean over seeds, and the band from the lowest to the highest.
+    """One line: the mean over seeds, and the band from the lowest to the highest."""
 
-    Attributes:
-        label: its name in the legend.
-        x: where it is known.
-        mean: its height there.
-        low: the lowest seed there.
-        high: the highest seed there.
-        seeds: over how many seeds.
-        note: what a reader should know of it, such as runs that diverged.
-        dashed: whether it is a bound or a reference and not a measurement.
-    """
-
-    label: str
-    x: Sequence[float]
+    label: str  # its name in the legend
+    x: Sequence[float]  # where it is known
     mean: Sequence[float]
     low: Sequence[float]
     high: Sequence[float]
     seeds: int = 1
-    note: str = ""
-    dashed: bool = False
+    note: str = ""  # what a reader should know of it, such as runs that diverged
+    dashed: bool = False  # whether it is a bound or a reference and not a measurement
+
+    @classmethod
+    def over_seeds(
+        cls, label: str, x: Sequence[float], spreads: Sequence[Spread], note: str = ""
+    ) -> Line:
+        """The line through the values of several seeds."""
+        mean = [spread.mean for spread in spreads]
+        low, high = [spread.low for spread in spreads], [spread.high for spread in spreads]
+        seeds = max((len(spread.values) for spread in spreads), default=1)
+        return cls(label, x, mean, low, high, seeds, note)
+
+    @classmethod
+    def flat(
+        cls, label: str, x: Sequence[float], heights: Sequence[float], *, dashed: bool = False
+    ) -> Line:
+        """A line without a band."""
+        return cls(label, x, heights, heights, heights, dashed=dashed)
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One part of a picture.
-
-    Attributes:
-        title: its title.
-        x_label: the name of its horizontal axis.
-        y_label: the name of its vertical axis.
-        lines: its lines.
-        view: panels of the same view belong to the same picture; an exhibit can have several.
-        ticks: names of the places 0, 1, ... on the horizontal axis, where it has no numbers.
-        log_x: whether the horizontal axis is logarithmic.
-        log_y: whether the vertical axis is logarithmic.
-        note: the horizon, and the data used.
-    """
+    """One part of a picture."""
 
     title: str
     x_label: str
     y_label: str
     lines: Sequence[Line]
-    view: str = ""
-    ticks: Sequence[str] = ()
+    view: str = ""  # panels of the same view belong to the same picture
+    ticks: Sequence[str] = ()  # names of the places 0, 1, ... where the axis has no numbers
     log_x: bool = False
     log_y: bool = False
-    note: str = ""
+    note: str = ""  # the horizon, and the data used
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One place of a matrix.
+    """One place of a matrix."""
 
-    Attributes:
-        value: its number; NaN where it is not known.
-        mark: a sign beside the number, such as that of a run that diverged.
-        note: what a reader should know of it.
-        best: whether it leads its row.
-    """
-
-    value: float
-    mark: str = ""
-    note: str = ""
-    best: bool = False
+    value: float  # NaN where it is not known
+    mark: str = ""  # a sign beside the number, such as that of a run that diverged
+    note: str = ""  # what a reader should know of it
+    best: bool = False  # whether it leads its row
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """A table whose numbers are colors, too.
-
-    Attributes:
-        title: its title.
-        label: what the numbers are.
-        rows: the names of the rows.
-        columns: the names of the columns.
-        entries: row by row, one for each column.
-        groups: the group of each column; columns of a group stand together.
-        summary: how many of the last rows sum up the others.
-        view: matrices of the same view belong to the same picture, and share its colors.
-        note: what the marks mean, the horizon, and what comes out.
-    """
+    """A table whose numbers are colors, too."""
 
     title: str
-    label: str
+    label: str  # what the numbers are
     rows: Sequence[str]
     columns: Sequence[str]
-    entries: Sequence[Sequence[Entry]]
-    groups: Sequence[str] = ()
-    summary: int = 0
-    view: str = ""
-    note: str = ""
+    entries: Sequence[Sequence[Entry]]  # row by row, one for each column
+    groups: Sequence[str] = ()  # the group of each column; columns of a group stand together
+    summary: int = 0  # how many of the last rows sum up the others
+    view: str = ""  # matrices of the same view belong to the same picture, and share its colors
+    note: str = ""  # what the marks mean, the horizon, and what comes out
 
     @property
     def table(self) -> Table:
@@ -136,40 +135,30 @@ class Table:
 
 @dataclass(frozen=True)
 class Exhibit:
-    """An experiment to be shown.
+    """An experiment to be shown."""
 
-    Attributes:
-        name: its name on the command line.
-        title: its title.
-        claim: what it should show.
-        paper: where the paper has it; empty for a user's own.
-        panels: the parts of its pictures.
-        matrices: the matrices, which are pictures of their own.
-        tables: its tables.
-        command: the command that made it.
-        scale: how much of it was done, in words.
-        data: the data used, one sentence for each data set.
-        missing: what could not be shown, and what to do about it.
-        order: its place among others.
-    """
-
-    name: str
+    name: str  # its name on the command line
     title: str
-    claim: str = ""
-    paper: str = ""
+    claim: str = ""  # what it should show
+    paper: str = ""  # where the paper has it; empty for a user's experiment
     panels: Sequence[Panel] = ()
     matrices: Sequence[Matrix] = ()
     tables: Sequence[Table] = ()
-    command: str = ""
-    scale: str = ""
-    data: Sequence[str] = ()
-    missing: Sequence[str] = ()
-    order: int = 0
+    command: str = ""  # the command that made it
+    scale: str = ""  # how much of it was done, in words
+    data: Sequence[str] = ()  # the data used, one sentence for each data set
+    missing: Sequence[str] = ()  # what could not be shown, and what to do about it
+    order: int = 0  # its place among others
 
     @property
     def views(self) -> list[str]:
         """The pictures, in order."""
         return list(dict.fromkeys(part.view for part in (*self.panels, *self.matrices)))
+
+    @property
+    def all_tables(self) -> list[Table]:
+        """The numbers of the matrices, and the tables."""
+        return [*(matrix.table for matrix in self.matrices), *self.tables]
 
 
 class ExhibitError(LabError):
@@ -199,100 +188,57 @@ def load(path: Path) -> Exhibit:
 
 def to_json(exhibit: Exhibit) -> dict[str, Any]:
     """An exhibit as JSON can hold it: numbers that are not finite become null."""
-    return cast("dict[str, Any]", _plain(dataclasses.asdict(exhibit)))
-
-
-def from_json(values: Mapping[str, Any]) -> Exhibit:
-    """The exhibit that `to_json` was given, with NaN for null heights."""
-    panels = [
-        Panel(**panel | {"lines": [_line(line) for line in panel["lines"]]})
-        for panel in values["panels"]
-    ]
-    parts = {
-        "panels": panels,
-        "matrices": [_matrix(matrix) for matrix in values["matrices"]],
-        "tables": [Table(**table) for table in values["tables"]],
-    }
-    whole: dict[str, Any] = {**values, **parts}
-    exhibit = Exhibit(**whole)
-    _check(exhibit)
-    return exhibit
-
-
-def _check(exhibit: Exhibit) -> None:
-    """Refuse what the types promise but a file need not keep."""
-    texts: list[Any] = [exhibit.name, exhibit.title, exhibit.claim, exhibit.paper]
-    texts += [exhibit.command, exhibit.scale, *exhibit.data, *exhibit.missing]
-    for panel in exhibit.panels:
-        texts += [panel.title, panel.x_label, panel.y_label, panel.view, panel.note, *panel.ticks]
-        texts += [text for line in panel.lines for text in (line.label, line.note)]
-    for matrix in exhibit.matrices:
-        texts += [matrix.title, matrix.label, matrix.view, matrix.note]
-        texts += [*matrix.rows, *matrix.columns, *matrix.groups]
-        texts += [text for row in matrix.entries for one in row for text in (one.mark, one.note)]
-    if not all(isinstance(text, str) for text in texts):
-        msg = "something is no text that should be"
-        raise InvalidTypeError(msg)
-    lines = [line for panel in exhibit.panels for line in panel.lines]
-    sizes = [{len(line.x), len(line.mean), len(line.low), len(line.high)} for line in lines]
-    sizes += [{len(table.head), *map(len, table.rows)} for table in exhibit.tables]
-    for matrix in exhibit.matrices:
-        sizes += [{len(matrix.rows), len(matrix.entries)}]
-        sizes += [{len(matrix.columns), *map(len, matrix.entries)}]
-        sizes += [{len(matrix.columns), len(matrix.groups) or len(matrix.columns)}]
-    if any(len(size) > 1 for size in sizes):
-        msg = "a line, a matrix or a table is not as long everywhere"
-        raise InvalidValueError(msg)
-
-
-def _line(values: Mapping[str, Any]) -> Line:
-    numbers: dict[str, Any] = {
-        name: [_number(value) for value in values[name]] for name in ("x", "mean", "low", "high")
-    }
-    return Line(**{**values, **numbers})
-
-
-def _matrix(values: Mapping[str, Any]) -> Matrix:
-    entries = [
-        [Entry(**one | {"value": _number(one["value"])}) for one in row]
-        for row in values["entries"]
-    ]
-    whole: dict[str, Any] = {**values, "entries": entries}
-    return Matrix(**whole)
-
-
-def _number(value: Any) -> float:
-    return math.nan if value is None else float(value)
+    return _plain(dataclasses.asdict(exhibit))
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
-        named = cast("dict[str, Any]", value)
-        return {key: _plain(entry) for key, entry in named.items()}
+        return {key: _plain(entry) for key, entry in cast("dict[str, Any]", value).items()}
     if isinstance(value, list | tuple):
         return [_plain(entry) for entry in cast("Sequence[Any]", value)]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def from_json(values: Mapping[str, Any]) -> Exhibit:
+    """The exhibit that `to_json` was given, with NaN for null heights.
+
+    Raises:
+        InvalidTypeError: if a value is not of the type that its place has.
+        InvalidValueError: if a line, a matrix or a table is not as long everywhere.
+    """
+    exhibit: Exhibit = _read(Exhibit, values)
+    lines = [line for panel in exhibit.panels for line in panel.lines]
+    sizes = [{len(line.x), len(line.mean), len(line.low), len(line.high)} for line in lines]
+    sizes += [{len(table.head), *map(len, table.rows)} for table in exhibit.tables]
+    for matrix in exhibit.matrices:
+        width = len(matrix.columns)
+        sizes += [{len(matrix.rows), len(matrix.entries)}]
+        sizes += [{width, len(matrix.groups) or width, *map(len, matrix.entries)}]
+    if any(len(size) > 1 for size in sizes):
+        msg = "a line, a matrix or a table is not as long everywhere"
+        raise InvalidValueError(msg)
+    return exhibit
+
+
+def _read(kind: Any, value: Any) -> Any:
+    """A value of JSON as the annotation of its place says; null among floats is NaN."""
+    if dataclasses.is_dataclass(kind):
+        kinds = get_type_hints(kind)
+        entries = {name: _read(kinds[name], entry) for name, entry in value.items()}
+        return cast("type[Any]", kind)(**entries)
+    if get_origin(kind) is Sequence:
+        return [_read(get_args(kind)[0], entry) for entry in value]
+    if kind is float:
+        return math.nan if value is None else float(value)
+    if not isinstance(value, kind):
+        msg = f"{value!r} should be of type {getattr(kind, '__name__', kind)}"
+        raise InvalidTypeError(msg)
     return value
 
 
-@dataclass(frozen=True)
-class Spread:
-    """Values of several seeds at one place, in brief."""
-
-    values: Sequence[float] = field(default_factory=list[float])
-
-    @property
-    def mean(self) -> float:
-        """Their mean."""
-        return math.fsum(self.values) / len(self.values) if self.values else math.nan
-
-    @property
-    def low(self) -> float:
-        """The lowest."""
-        return min(self.values, default=math.nan)
-
-    @property
-    def high(self) -> float:
-        """The highest."""
-        return max(self.values, default=math.nan)
+def group(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """The items of each key, keys and items in the order in which they come."""
+    groups: dict[K, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups

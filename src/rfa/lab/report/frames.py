@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
-from rfa.lab.report.exhibit import Exhibit, Line, Panel
+from rfa.lab.report.exhibit import Exhibit, Line, Panel, group
 from rfa.lab.report.style import COLORS, looks
 
 MARKS = (
@@ -42,15 +41,15 @@ def pictures(exhibit: Exhibit, name: str) -> str:
     if not exhibit.panels:
         return ""
     styles = _styles(exhibit)
-    views = list(dict.fromkeys(panel.view for panel in exhibit.panels))
+    views = group(enumerate(exhibit.panels), lambda numbered: numbered[1].view)
     parts = [_chooser(views, name) if len(views) > 1 else ""]
-    for number, view in enumerate(views):
-        own = {i: panel for i, panel in enumerate(exhibit.panels) if panel.view == view}
-        kind = "view other" if number else "view"
-        figures = "\n".join(_figure(panel, i) for i, panel in own.items())
+    for view, numbered in views.items():
+        panels = [panel for _, panel in numbered]
+        kind = "view" if len(parts) == 1 else "view other"
+        figures = "\n".join(_figure(panel, number) for number, panel in numbered)
         parts.append(
-            f'<div class="{kind}">{paragraph("view-title", view)}{_legend(own.values(), styles)}'
-            f'{_reading(own.values())}<div class="grid">{figures}</div></div>'
+            f'<div class="{kind}">{paragraph("view-title", view)}{_legend(panels, styles)}'
+            f'{_reading(panels)}<div class="grid">{figures}</div></div>'
         )
     large = (
         '<dialog aria-label="One panel"><button type="button" class="shut">Close</button></dialog>'
@@ -129,28 +128,17 @@ def _summary(panel: Panel) -> str:
 
 def _ends(line: Line, ticks: Sequence[str]) -> str:
     known = [(x, y) for x, y in zip(line.x, line.mean, strict=True) if math.isfinite(y)]
-    if not known:
-        return "has no values"
-    (start, first), (end, last) = known[0], known[-1]
-    begin = f"is {first:.4g} at {_place(start, ticks)}"
-    return begin if len(known) == 1 else f"{begin} and {last:.4g} at {_place(end, ticks)}"
-
-
-def _place(x: float, ticks: Sequence[str]) -> str:
-    """A place on the horizontal axis, by its name if it has one."""
-    return ticks[int(x)] if x in range(len(ticks)) else f"{x:.6g}"
+    ends = known if len(known) < 2 else [known[0], known[-1]]  # noqa: PLR2004
+    places = [ticks[int(x)] if x in range(len(ticks)) else f"{x:.6g}" for x, _ in ends]
+    words = [f"{y:.4g} at {place}" for (_, y), place in zip(ends, places, strict=True)]
+    return f"is {' and '.join(words)}" if words else "has no values"
 
 
 def panel_data(exhibits: Iterable[Exhibit]) -> str:
     """The panels of each exhibit as JSON that cannot end the element it stands in."""
-    panels = [_panels(exhibit) for exhibit in exhibits]
+    panels = [[_panel(panel, _styles(exhibit)) for panel in exhibit.panels] for exhibit in exhibits]
     text = json.dumps(panels, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c")
-
-
-def _panels(exhibit: Exhibit) -> list[dict[str, Any]]:
-    styles = _styles(exhibit)
-    return [_panel(panel, styles) for panel in exhibit.panels]
 
 
 def _panel(panel: Panel, styles: Mapping[str, _Style]) -> dict[str, Any]:
@@ -165,29 +153,23 @@ def _panel(panel: Panel, styles: Mapping[str, _Style]) -> dict[str, Any]:
 
 
 def _line(line: Line, style: _Style) -> dict[str, Any]:
+    heights = {"mean": line.mean, "low": line.low, "high": line.high}
     return {
         "label": line.label,
         "color": style.color,
         "mark": style.mark,
         "dash": style.dash if line.dashed else "",
         "x": [_finite(x) for x in line.x],
-        "mean": _heights(line.mean),
-        "low": _heights(line.low),
-        "high": _heights(line.high),
+        # six digits are more than can be seen
+        **{key: [_finite(float(f"{y:.6g}")) for y in ys] for key, ys in heights.items()},
     }
-
-
-def _heights(values: Iterable[float]) -> list[float | None]:
-    """Numbers to six digits, which are more than can be seen."""
-    return [_finite(float(f"{value:.6g}")) for value in values]
 
 
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-@dataclass(frozen=True)
-class _Style:
+class _Style(NamedTuple):
     """How a label looks: the color is never the only difference."""
 
     color: int
@@ -198,8 +180,6 @@ class _Style:
 def _styles(exhibit: Exhibit) -> dict[str, _Style]:
     """A style for each label, the same in all panels."""
     return {
-        label: _Style(
-            number % len(COLORS), MARKS[number % len(MARKS)], DASHES[number % len(DASHES)]
-        )
-        for label, number in looks(exhibit).items()
+        label: _Style(n % len(COLORS), MARKS[n % len(MARKS)], DASHES[n % len(DASHES)])
+        for label, n in looks(exhibit).items()
     }

@@ -6,13 +6,14 @@ because runs under corruption swing; a run that diverged counts with its last ev
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rfa.lab.report.exhibit import Exhibit, Line, Panel, Spread, Table, Value
+from rfa.lab.report.exhibit import Exhibit, Line, Panel, Spread, Table, Value, group
 from rfa.lab.runs.store import Store
 from rfa.lab.runs.sweep import Cell, Sweep
 from rfa.lab.settings.config import run_name
@@ -75,25 +76,21 @@ def height(evaluation: Mapping[str, Any], measure: str) -> float:
 
 def find_results(store: Store, cells: Iterable[Cell]) -> list[Result]:
     """The runs of the cells that are done."""
-    rows = {row["run"]: row for row in store.runs()}
-    found: list[Result] = []
-    for cell in cells:
-        row = rows.get(run_name(cell.settings))
-        if row is not None and row["status"] in ("finished", "diverged"):
-            found.append(Result(cell, row, store.table("evaluations", run=row["run"])))
-    return found
+    rows = {row["run"]: row for row in store.runs() if row["status"] in ("finished", "diverged")}
+    done = [(cell, rows.get(run_name(cell.settings))) for cell in cells]
+    return [
+        Result(cell, row, store.table("evaluations", run=row["run"])) for cell, row in done if row
+    ]
 
 
 def gather(sweep: Sweep, results: Sequence[Result], **about: Any) -> Exhibit:
     """What a sweep shows: panels with lines, and the table behind them."""
-    panels: list[Panel] = []
-    if sweep.x:
-        for measure in sweep.measures:
-            panels += _levels(sweep, results, measure)
-    else:
-        for measure in sweep.measures:
-            for axis in sweep.axes:
-                panels += _curves(sweep, results, measure, axis)
+    panels = [
+        panel
+        for measure in sweep.measures
+        for axis in ([""] if sweep.x else sweep.axes)
+        for panel in _panels(sweep, results, measure, axis)
+    ]
     return Exhibit(
         name=sweep.name,
         title=sweep.title,
@@ -106,127 +103,74 @@ def gather(sweep: Sweep, results: Sequence[Result], **about: Any) -> Exhibit:
     )
 
 
-def _levels(sweep: Sweep, results: Sequence[Result], measure: str) -> list[Panel]:
-    """Panels with the end of each run against the setting x."""
-    names = sweep.x in NAMED or any(isinstance(value, str | bool) for value in sweep.values)
-    view = LABELS[measure] if len(sweep.measures) > 1 else ""
-    panels: list[Panel] = []
-    for panel in sweep.panels:
-        own = [result for result in results if result.cell.panel == panel.name]
-        lines: list[Line] = []
-        for line in sweep.lines:
-            ends = _by_value(sweep, [r for r in own if r.cell.line == line.name], measure)
-            if ends:
-                lines.append(_level_line(sweep, line.name, ends, own, names=names))
-        if lines:
-            panels.append(
-                Panel(
-                    title=panel.name,
-                    x_label=LABELS.get(sweep.x, sweep.x.replace("_", " ")),
-                    y_label=LABELS[measure],
-                    lines=lines,
-                    view=view,
-                    ticks=[_tick(sweep.x, value) for value in sweep.values] if names else [],
-                    note=_horizon(own),
-                )
+def _panels(sweep: Sweep, results: Sequence[Result], measure: str, axis: str) -> Iterator[Panel]:
+    """Panels with the end of runs against the setting x, or with their course along an axis."""
+    view = LABELS[measure] if axis == "" else f"{LABELS[measure]} against {LABELS[axis]}"
+    several = len(sweep.measures) * (1 if sweep.x else len(sweep.axes)) > 1
+    for part in sweep.panels:
+        there = [result for result in results if result.cell.panel == part.name]
+        runs = group(there, lambda result: result.cell.line)
+        labels = [line.name for line in sweep.lines if line.name in runs]
+        if labels:
+            yield Panel(
+                title=part.name,
+                x_label=LABELS.get(axis or sweep.x, sweep.x.replace("_", " ")),
+                y_label=LABELS[measure],
+                lines=[
+                    _curve(sweep, label, runs[label], measure, axis)
+                    if axis
+                    else _ends(sweep, label, runs[label], measure)
+                    for label in labels
+                ],
+                view=view if several else "",
+                ticks=[_tick(sweep.x, value) for value in sweep.values] if _named(sweep) else [],
+                log_y=bool(axis) and "loss" in measure,
+                note=_horizon(there),
             )
-    return panels
+
+
+def _named(sweep: Sweep) -> bool:
+    """Whether the values of x have names, not places on an axis of numbers."""
+    return sweep.x in NAMED or any(isinstance(value, str | bool) for value in sweep.values)
 
 
 def _tick(x: str, value: Any) -> str:
     return NAMED.get(x, {}).get(value, f"{value:g}" if isinstance(value, float) else str(value))
 
 
-def _by_value(
-    sweep: Sweep, results: Sequence[Result], measure: str
-) -> list[tuple[int, Any, Spread]]:
-    ends: list[tuple[int, Any, Spread]] = []
-    for place, value in enumerate(sweep.values):
-        found = [result.at_end(measure) for result in results if result.cell.value == value]
-        if found:
-            ends.append((place, value, Spread(found)))
-    return ends
-
-
-def _level_line(
-    sweep: Sweep,
-    label: str,
-    ends: Sequence[tuple[int, Any, Spread]],
-    results: Sequence[Result],
-    *,
-    names: bool,
-) -> Line:
-    mine = [result for result in results if result.cell.line == label]
-    return Line(
-        label=label,
-        x=[float(place) if names else float(value) for place, value, _ in ends],
-        mean=[spread.mean for *_, spread in ends],
-        low=[spread.low for *_, spread in ends],
-        high=[spread.high for *_, spread in ends],
-        seeds=max(len(spread.values) for *_, spread in ends),
-        note=_lost(sweep, mine),
-    )
-
-
-def _lost(sweep: Sweep, results: Sequence[Result]) -> str:
-    """Which runs diverged, in words."""
-    parts: list[str] = []
-    for value in sweep.values:
-        there = [result for result in results if result.cell.value == value]
-        lost = sum(result.diverged for result in there)
-        if lost:
-            where = f" at {value}" if sweep.x else ""
-            parts.append(f"{lost} of {len(there)} diverged{where}")
-    return ", ".join(parts)
-
-
-def _curves(sweep: Sweep, results: Sequence[Result], measure: str, axis: str) -> list[Panel]:
-    """Panels with each line from the first evaluation to the last."""
-    several = len(sweep.measures) * len(sweep.axes) > 1
-    view = f"{LABELS[measure]} against {LABELS[axis]}" if several else ""
-    panels: list[Panel] = []
-    for panel in sweep.panels:
-        own = [result for result in results if result.cell.panel == panel.name]
-        lines = [
-            _curve(sweep, line.name, mine, measure, axis)
-            for line in sweep.lines
-            if (mine := [result for result in own if result.cell.line == line.name])
-        ]
-        if lines:
-            panels.append(
-                Panel(
-                    title=panel.name,
-                    x_label=LABELS[axis],
-                    y_label=LABELS[measure],
-                    lines=lines,
-                    view=view,
-                    log_y="loss" in measure,
-                    note=_horizon(own),
-                )
-            )
-    return panels
+def _ends(sweep: Sweep, label: str, results: Sequence[Result], measure: str) -> Line:
+    """The end of runs at each value of the setting x."""
+    runs = group(results, lambda result: result.cell.value)
+    known = [(place, value) for place, value in enumerate(sweep.values) if value in runs]
+    named = _named(sweep)
+    x = [float(place) if named else float(value) for place, value in known]
+    spreads = [Spread([result.at_end(measure) for result in runs[value]]) for _, value in known]
+    return Line.over_seeds(label, x, spreads, _diverged(sweep, results))
 
 
 def _curve(sweep: Sweep, label: str, results: Sequence[Result], measure: str, axis: str) -> Line:
-    """The mean over the seeds that stayed; over all of them where none did.
+    """The mean over the seeds that stayed, along an axis; over all of them where none did.
 
     Evaluations come after the same rounds for all seeds, so they are matched by rounds.
     """
     stayed = [result for result in results if not result.diverged] or list(results)
-    by_round: dict[int, list[Mapping[str, Any]]] = {}
-    for result in stayed:
-        for evaluation in result.evaluations:
-            by_round.setdefault(evaluation["round"], []).append(evaluation)
-    whole = [found for _, found in sorted(by_round.items()) if len(found) == len(stayed)]
-    spreads = [Spread([height(evaluation, measure) for evaluation in found]) for found in whole]
-    return Line(
-        label=label,
-        x=[Spread([_along(one, axis, stayed[0]) for one in found]).mean for found in whole],
-        mean=[spread.mean for spread in spreads],
-        low=[spread.low for spread in spreads],
-        high=[spread.high for spread in spreads],
-        seeds=len(stayed),
-        note=_lost(sweep, results) + (", left out" if len(stayed) < len(results) else ""),
+    evaluations = [evaluation for result in stayed for evaluation in result.evaluations]
+    by_round = sorted(group(evaluations, lambda evaluation: int(evaluation["round"])).items())
+    complete = [some for _, some in by_round if len(some) == len(stayed)]
+    x = [Spread([_along(each, axis, stayed[0]) for each in some]).mean for some in complete]
+    spreads = [Spread([height(each, measure) for each in some]) for some in complete]
+    note = _diverged(sweep, results) + (", left out" if len(stayed) < len(results) else "")
+    return Line.over_seeds(label, x, spreads, note)
+
+
+def _diverged(sweep: Sweep, results: Sequence[Result]) -> str:
+    """Which runs diverged, in words."""
+    runs = group(results, lambda result: result.cell.value)
+    counts = {value: sum(run.diverged for run in runs.get(value, ())) for value in sweep.values}
+    return ", ".join(
+        f"{count} of {len(runs[value])} diverged{f' at {value}' if sweep.x else ''}"
+        for value, count in counts.items()
+        if count
     )
 
 
@@ -246,62 +190,62 @@ def _table(sweep: Sweep, results: Sequence[Result]) -> Table:
     head = ["panel", "line", *([LABELS.get(sweep.x, sweep.x)] if sweep.x else [])]
     head += ["accuracy (%)", "lowest", "highest", "worst tenth (%)", "seeds", "diverged"]
     head += ["rounds", "calls"] + (["paper (%)"] if paper else [])
+    runs = group(results, lambda result: (result.cell.panel, result.cell.line, result.cell.value))
     rows: list[list[Value]] = []
-    for panel in sweep.panels:
-        for line in sweep.lines:
-            for value in sweep.values:
-                place = (panel.name, line.name, value)
-                found = [r for r in results if (r.cell.panel, r.cell.line, r.cell.value) == place]
-                if found:
-                    own: list[Value] = [*place[:2], *([value] if sweep.x else []), *_numbers(found)]
-                    rows.append(own + ([paper.get(place)] if paper else []))
+    for panel, line, value in itertools.product(sweep.panels, sweep.lines, sweep.values):
+        place = (panel.name, line.name, value)
+        if place in runs:
+            where = place if sweep.x else place[:2]
+            rows.append([*where, *_numbers(runs[place]), *([paper.get(place)] if paper else [])])
     return Table("At the end of the runs", head, rows)
 
 
-def _numbers(found: Sequence[Result]) -> list[Value]:
-    accuracy = Spread([result.at_end("test_accuracy") for result in found])
+def _numbers(results: Sequence[Result]) -> list[Value]:
+    accuracy = Spread([result.at_end("test_accuracy") for result in results])
     return [
         accuracy.mean,
         accuracy.low,
         accuracy.high,
-        Spread([result.at_end("worst_tenth") for result in found]).mean,
-        len(found),
-        sum(result.diverged for result in found),
-        max(result.row["rounds"] for result in found),
-        max(result.row["oracle_calls"] for result in found),
+        Spread([result.at_end("worst_tenth") for result in results]).mean,
+        len(results),
+        sum(result.diverged for result in results),
+        max(result.row["rounds"] for result in results),
+        max(result.row["oracle_calls"] for result in results),
     ]
 
 
 def _horizon(results: Sequence[Result]) -> str:
     """How long the runs of a panel are, in words."""
-    rounds: dict[int, list[str]] = {}
-    for result in results:
-        names = rounds.setdefault(result.cell.settings.rounds, [])
-        if result.cell.line not in names:
-            names.append(result.cell.line)
-    if len(rounds) == 1:
-        parts = [f"{next(iter(rounds))} rounds"]
-    else:
-        parts = [f"{count} rounds of {', '.join(names)}" for count, names in rounds.items()]
-    cohorts = sorted({result.cell.settings.devices_per_round for result in results})
-    parts.append(f"{', '.join(map(str, cohorts))} devices a round")
-    parts.append(_seeds({result.cell.settings.seed for result in results}))
-    shares = {result.cell.settings.eval_examples for result in results} - {0}
-    if shares:
-        parts.append(f"evaluated on at most {max(shares)} examples a device")
+    settings = [result.cell.settings for result in results]
+    by_rounds = group(results, lambda result: result.cell.settings.rounds)
+    lines = {
+        rounds: ", ".join(dict.fromkeys(result.cell.line for result in some))
+        for rounds, some in by_rounds.items()
+    }
+    parts = [f"{rounds} rounds of {names}" for rounds, names in lines.items()]
+    if len(lines) == 1:
+        parts = [f"{settings[0].rounds} rounds"]
+    parts.append(f"{_listed(each.devices_per_round for each in settings)} devices a round")
+    seeds = {each.seed for each in settings}
+    parts.append(f"seed{'s' if len(seeds) > 1 else ''} {_listed(seeds)}")
+    examples = max(each.eval_examples for each in settings)
+    if examples:
+        parts.append(f"evaluated on at most {examples} examples a device")
     return "; ".join(parts)
 
 
-def _seeds(seeds: set[int]) -> str:
-    return f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, sorted(seeds)))}"
+def _listed(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(set(numbers))))
 
 
 def _data(results: Sequence[Result]) -> list[str]:
     """The data used, a sentence for each task."""
-    sentences: dict[str, None] = {}
-    for result in results:
-        row = result.row
-        split = ", dealt out at random" if json.loads(row["settings"])["iid"] else ""
-        note = f": {row['note']}" if row["note"] else ""
-        sentences[f"{row['task']}, {row['devices']} devices{split}{note}"] = None
-    return list(sentences)
+    rows = [result.row for result in results]
+    return list(dict.fromkeys(data_note(row, json.loads(row["settings"])["iid"]) for row in rows))
+
+
+def data_note(row: Mapping[str, Any], iid: bool = False) -> str:
+    """The data of a run in words."""
+    split = ", dealt out at random" if iid else ""
+    note = f": {row['note']}" if row["note"] else ""
+    return f"{row['task']}, {row['devices']} devices{split}{note}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from html import escape
@@ -20,11 +21,12 @@ WIDE = 1e4
 def grid(table: Table, *, shown: bool) -> str:
     """A table that opens and closes; short ones are open."""
     title = escape(table.title)
-    columns = [_column([row[i] for row in table.rows]) for i in range(len(table.head))]
-    numeric = [any(_is_number(row[i]) for row in table.rows) for i in range(len(table.head))]
-    head = "".join(map(_cell_head, table.head, numeric))
+    columns = list(zip(*table.rows, strict=True)) or [()] * len(table.head)
+    numeric = [any(isinstance(value, int | float) for value in column) for column in columns]
+    head = "".join(map(_cell, itertools.repeat('th scope="col"'), table.head, numeric))
     rows = "\n".join(
-        f"<tr>{''.join(map(_cell, cells, numeric))}</tr>" for cells in zip(*columns, strict=True)
+        f"<tr>{''.join(map(_cell, itertools.repeat('td'), cells, numeric))}</tr>"
+        for cells in zip(*map(_column, columns), strict=True)
     )
     opened = " open" if shown or len(table.rows) <= SHORT else ""
     count = f"{len(table.rows)} {'row' if len(table.rows) == 1 else 'rows'}"
@@ -41,20 +43,9 @@ def grid(table: Table, *, shown: bool) -> str:
 </details>"""
 
 
-def _cell_head(text: str, number: bool) -> str:
-    return f'<th scope="col"{_right(number)}>{escape(text)}</th>'
-
-
-def _cell(text: str, number: bool) -> str:
-    return f"<td{_right(number)}>{escape(text)}</td>"
-
-
-def _right(number: bool) -> str:
-    return ' class="number"' if number else ""
-
-
-def _is_number(value: Value) -> bool:
-    return isinstance(value, int | float)
+def _cell(tag: str, text: str, number: bool) -> str:
+    right = ' class="number"' if number else ""
+    return f"<{tag}{right}>{escape(text)}</{tag[:2]}>"
 
 
 def _column(values: Sequence[Value]) -> list[str]:
@@ -72,16 +63,11 @@ def _decimals(value: float, places: int) -> int:
 
 
 def _text(value: Value, places: int | None) -> str:
-    match value:
-        case None:
-            return "–"  # noqa: RUF001
-        case float() if not math.isfinite(value):
-            return "–"  # noqa: RUF001
-        case float() if places is None:
-            return f"{value:.{DIGITS}g}"
-        case float():
-            return f"{value:,.{places}f}" if abs(value) >= LONG else f"{value:.{places}f}"
-        case int():
-            return f"{value:,}" if abs(value) >= LONG else str(value)
-        case _:
-            return value
+    if isinstance(value, str | bool):
+        return str(value)
+    if value is None or not math.isfinite(value):
+        return "–"  # noqa: RUF001
+    if isinstance(value, float) and places is None:
+        return f"{value:.{DIGITS}g}"
+    decimals = f".{places}f" if isinstance(value, float) else "d"
+    return f"{value:{',' if abs(value) >= LONG else ''}{decimals}}"

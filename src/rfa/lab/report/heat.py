@@ -43,7 +43,8 @@ def heat_figure(matrices: Sequence[Matrix]) -> Any:
 
 
 def _matrix(axes: Any, matrix: Matrix, shades: Shading) -> None:
-    heights = [_height(matrix, row) for row in range(len(matrix.rows))]
+    plain = len(matrix.rows) - matrix.summary
+    heights = [row + (GAP if row >= plain else 0) for row in range(len(matrix.rows))]
     for y, entries in zip(heights, matrix.entries, strict=True):
         for x, entry in enumerate(entries):
             _square(axes, x, y, entry, shades)
@@ -52,7 +53,7 @@ def _matrix(axes: Any, matrix: Matrix, shades: Shading) -> None:
     names = range(len(matrix.columns))
     axes.set_xticks(names, matrix.columns, rotation=35, ha="left", rotation_mode="anchor")
     axes.set_yticks(heights, matrix.rows)
-    for name in axes.get_yticklabels()[len(matrix.rows) - matrix.summary :]:
+    for name in axes.get_yticklabels()[plain:]:
         name.set_fontweight("bold")
     axes.tick_params(length=0, labelsize=8, top=False, labeltop=True, labelbottom=False)
     axes.spines[:].set_visible(False)
@@ -65,27 +66,18 @@ def _matrix(axes: Any, matrix: Matrix, shades: Shading) -> None:
     )  # fmt: skip
 
 
-def _height(matrix: Matrix, row: int) -> float:
-    return row + (GAP if row >= len(matrix.rows) - matrix.summary else 0)
-
-
 def _square(axes: Any, x: int, y: float, entry: Entry, shades: Shading) -> None:
     shade = shades.of(entry.value)
-    axes.add_patch(_patch(x, y, UNKNOWN if shade is None else SHADES[shade]))
+    rectangle = lab_module("matplotlib.patches").Rectangle
+    color = UNKNOWN if shade is None else SHADES[shade]
+    axes.add_patch(rectangle((x - 0.48, y - 0.46), 0.96, 0.92, facecolor=color))
     ink = "white" if shade is not None and shade < DEEP else "black"
     text = "-" if shade is None else f"{entry.value:.1f}{entry.mark}"
     weight = "bold" if entry.best else "normal"
     axes.text(x, y, text, ha="center", va="center", color=ink, fontsize=8, fontweight=weight)
     if entry.best:
-        axes.add_patch(_patch(x, y, "none", 0.84, 0.74, edgecolor=ink, linewidth=1.2))
-
-
-def _patch(
-    x: float, y: float, color: str, width: float = 0.96, height: float = 0.92, **look: Any
-) -> Any:
-    corner = x - width / 2, y - height / 2
-    patches = lab_module("matplotlib.patches")
-    return patches.Rectangle(corner, width, height, facecolor=color, **look)
+        frame = {"facecolor": "none", "edgecolor": ink, "linewidth": 1.2}
+        axes.add_patch(rectangle((x - 0.42, y - 0.37), 0.84, 0.74, **frame))
 
 
 def _groups(axes: Any, matrix: Matrix, bottom: float) -> int:

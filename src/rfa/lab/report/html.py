@@ -15,24 +15,19 @@ from importlib import resources
 from rfa.lab.report.exhibit import Exhibit
 from rfa.lab.report.frames import panel_data, paragraph, pictures
 from rfa.lab.report.grid import grid
-from rfa.lab.report.html_matrix import squares
+from rfa.lab.report.html_matrix import html_matrices
 
 TITLE = "rfa: the paper, reproduced"
 SCRIPTS = ("numbers.js", "chart.js", "page.js")
 """The script of the page, in order."""
 IDS = ("page-data", "contents", "main")
 """Identifiers of the page itself, which no exhibit can take."""
+BADGES = {"synthetic": "synthetic data", "artificial devices": "artificial devices"}
 COPY = '<button type="button" class="copy" aria-live="polite">Copy</button>'
 
 
 def page(exhibits: Sequence[Exhibit], *, title: str = TITLE, made: str = "") -> str:
-    """One self-contained HTML document that shows the exhibits.
-
-    Args:
-        exhibits: what is shown, in order.
-        title: the title of the page.
-        made: when the page was made and with what, in words.
-    """
+    """One self-contained HTML document that shows the exhibits; `made` says when and with what."""
     style, script = _asset("page.css"), "".join(_asset(name) for name in SCRIPTS)
     policy = (
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
@@ -83,21 +78,18 @@ def _digest(text: str) -> str:
 
 def _identifiers(exhibits: Iterable[Exhibit]) -> list[str]:
     """A name for each exhibit that can stand in an address, all different."""
-    found: list[str] = []
+    names: list[str] = []
     for exhibit in exhibits:
         stem = re.sub(r"[^a-z0-9]+", "-", exhibit.name.lower()).strip("-") or "exhibit"
         name, number = stem, 2
-        while name in found or name in IDS:
+        while name in names or name in IDS:
             name, number = f"{stem}-{number}", number + 1
-        found.append(name)
-    return found
+        names.append(name)
+    return names
 
 
 def _contents(exhibits: Iterable[Exhibit], names: Iterable[str]) -> str:
-    entries = "\n".join(
-        f'<li><a href="#{name}">{escape(exhibit.title)}{_small(exhibit)}</a></li>'
-        for exhibit, name in zip(exhibits, names, strict=True)
-    )
+    entries = "\n".join(map(_contents_entry, exhibits, names))
     return f"""<nav id="contents" aria-label="Contents">
 <details open>
 <summary>Contents</summary>
@@ -108,11 +100,10 @@ def _contents(exhibits: Iterable[Exhibit], names: Iterable[str]) -> str:
 </nav>"""
 
 
-def _small(exhibit: Exhibit) -> str:
-    """What stands below a title in the contents."""
-    words = [exhibit.paper, "incomplete" if exhibit.missing else ""]
-    text = ", ".join(filter(None, words))
-    return f" <small>{escape(text)}</small>" if text else ""
+def _contents_entry(exhibit: Exhibit, name: str) -> str:
+    about = ", ".join(filter(None, (exhibit.paper, "incomplete" if exhibit.missing else "")))
+    small = f" <small>{escape(about)}</small>" if about else ""
+    return f'<li><a href="#{name}">{escape(exhibit.title)}{small}</a></li>'
 
 
 def _section(exhibit: Exhibit, name: str) -> str:
@@ -121,9 +112,9 @@ def _section(exhibit: Exhibit, name: str) -> str:
         paragraph("paper", exhibit.paper),
         f'<h2 id="{name}-title">{escape(exhibit.title)}</h2>',
         paragraph("claim", exhibit.claim),
-        *(_missing(exhibit)),
+        _missing(exhibit),
         pictures(exhibit, name),
-        *squares(exhibit.matrices),
+        *html_matrices(exhibit.matrices),
         *(grid(table, shown=not drawn) for table in exhibit.tables),
         _origin(exhibit),
     ]
@@ -132,38 +123,30 @@ def _section(exhibit: Exhibit, name: str) -> str:
     return f"{start}\n{inside}\n</section>"
 
 
-def _missing(exhibit: Exhibit) -> list[str]:
+def _missing(exhibit: Exhibit) -> str:
     """The notice of what is not shown."""
     missing = list(exhibit.missing)
     if not (missing or exhibit.panels or exhibit.matrices or exhibit.tables):
         missing = ["There is nothing to show yet."]
-    if not missing:
-        return []
     entries = "".join(f"<li>{escape(text)}</li>" for text in missing)
-    return [f'<div class="notice" role="note"><strong>Missing</strong><ul>{entries}</ul></div>']
+    notice = f'<div class="notice" role="note"><strong>Missing</strong><ul>{entries}</ul></div>'
+    return notice if missing else ""
 
 
 def _origin(exhibit: Exhibit) -> str:
     """How the exhibit was made: the command, how much of it was done, the data."""
-    parts: list[str] = []
-    if exhibit.command:
-        code = f'<pre tabindex="0"><code>{escape(exhibit.command)}</code></pre>{COPY}'
-        parts.append(f'<dt>Command</dt><dd><div class="command">{code}</div></dd>')
-    if exhibit.scale:
-        parts.append(f"<dt>Scale</dt><dd>{escape(exhibit.scale)}</dd>")
-    if exhibit.data:
-        entries = "".join(f"<li>{_badge(text)}{escape(text)}</li>" for text in exhibit.data)
-        parts.append(f"<dt>Data</dt><dd><ul>{entries}</ul></dd>")
-    if not parts:
-        return ""
-    return f'<h3>How it was made</h3>\n<dl class="origin">{"".join(parts)}</dl>'
+    code = f'<pre tabindex="0"><code>{escape(exhibit.command)}</code></pre>{COPY}'
+    data = "".join(f"<li>{_badge(text)}{escape(text)}</li>" for text in exhibit.data)
+    rows = {
+        "Command": f'<div class="command">{code}</div>' if exhibit.command else "",
+        "Scale": escape(exhibit.scale),
+        "Data": f"<ul>{data}</ul>" if data else "",
+    }
+    parts = "".join(f"<dt>{name}</dt><dd>{text}</dd>" for name, text in rows.items() if text)
+    return f'<h3>How it was made</h3>\n<dl class="origin">{parts}</dl>' if parts else ""
 
 
 def _badge(sentence: str) -> str:
     """A mark before a sentence about data that the paper did not use."""
-    lower = sentence.lower()
-    if "synthetic" in lower:
-        return '<strong class="badge">synthetic data</strong> '
-    if "artificial devices" in lower:
-        return '<strong class="badge">artificial devices</strong> '
-    return ""
+    kinds = [kind for words, kind in BADGES.items() if words in sentence.lower()]
+    return f'<strong class="badge">{kinds[0]}</strong> ' if kinds else ""

@@ -6,18 +6,17 @@ import itertools
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from rfa.lab.report.exhibit import Entry, Matrix
+from rfa.lab.report.exhibit import Entry, Matrix, group
 from rfa.lab.report.frames import paragraph
 from rfa.lab.report.style import SHADES, Shading, shading
 
 
-def squares(matrices: Sequence[Matrix]) -> Iterator[str]:
+def html_matrices(matrices: Sequence[Matrix]) -> Iterator[str]:
     """The matrices, picture by picture, each picture with the scale of its shades."""
-    for view in dict.fromkeys(matrix.view for matrix in matrices):
-        own = [matrix for matrix in matrices if matrix.view == view]
-        shades = shading(own)
-        figures = "\n".join(_figure(matrix, shades) for matrix in own)
-        yield f'<div class="matrices">{_scale(own[0].label, shades)}\n{figures}\n</div>'
+    for picture in group(matrices, lambda matrix: matrix.view).values():
+        shades = shading(picture)
+        figures = "\n".join(_figure(matrix, shades) for matrix in picture)
+        yield f'<div class="matrices">{_scale(picture[0].label, shades)}\n{figures}\n</div>'
 
 
 def _scale(label: str, shades: Shading) -> str:
@@ -49,10 +48,9 @@ def _groups(matrix: Matrix) -> str:
     """A row that names the groups of columns."""
     if not matrix.groups:
         return ""
-    sizes = [(name, len(list(columns))) for name, columns in itertools.groupby(matrix.groups)]
     cells = "".join(
-        f'<th scope="colgroup" colspan="{size}"><span>{escape(name)}</span></th>'
-        for name, size in sizes
+        f'<th scope="colgroup" colspan="{len(list(columns))}"><span>{escape(name)}</span></th>'
+        for name, columns in itertools.groupby(matrix.groups)
     )
     return f'<tr class="groups"><td></td>{cells}</tr>'
 

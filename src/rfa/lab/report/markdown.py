@@ -4,58 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rfa.lab.report.exhibit import Exhibit, Table, Value
+from rfa.lab.report.exhibit import Exhibit, Table, Value, group
 
 
 def section(exhibit: Exhibit, pictures: Sequence[str]) -> Iterator[str]:
-    """An exhibit: claim, pictures, horizon, data, the table behind it, and the command.
-
-    Args:
-        exhibit: the exhibit.
-        pictures: where its pictures are, one for each view.
-    """
-    yield f"## {exhibit.title}"
-    yield ""
+    """An exhibit: claim, pictures (one for each view), horizon, data, tables, and the command."""
     where = f"*{exhibit.paper}.* " if exhibit.paper else ""
-    yield f"{where}{exhibit.claim}".rstrip()
-    yield ""
+    yield from (f"## {exhibit.title}", "", f"{where}{exhibit.claim}".rstrip(), "")
     for view, picture in zip(exhibit.views, pictures, strict=True):
         about = f"{exhibit.title}: {view}" if view else exhibit.title
-        yield f"![{about}]({picture})"
-        yield ""
+        yield from (f"![{about}]({picture})", "")
     yield from _horizon(exhibit)
-    for table in (*(matrix.table for matrix in exhibit.matrices), *exhibit.tables):
-        yield from folded(table)
-    yield f"```\n{exhibit.command}\n```"
-    yield ""
-
-
-def folded(table: Table) -> Iterator[str]:
-    """A table that is opened by a click."""
-    yield f"<details><summary>{table.title}</summary>"
-    yield ""
-    yield from rows(table)
-    yield "</details>"
-    yield ""
+    for table in exhibit.all_tables:
+        yield from (
+            f"<details><summary>{table.title}</summary>",
+            "",
+            *rows(table),
+            "</details>",
+            "",
+        )
+    yield from (f"```\n{exhibit.command}\n```", "")
 
 
 def rows(table: Table) -> Iterator[str]:
     """The lines of a table."""
-    yield "| " + " | ".join(_text(cell) for cell in table.head) + " |"
-    yield "|" + "---|" * len(table.head)
-    for row in table.rows:
-        yield "| " + " | ".join(_text(cell) for cell in row) + " |"
-    yield ""
+    head, *body = [f"| {' | '.join(map(_text, row))} |" for row in (table.head, *table.rows)]
+    yield from (head, "|" + "---|" * len(table.head), *body, "")
 
 
 def _horizon(exhibit: Exhibit) -> Iterator[str]:
     first = exhibit.views[0] if exhibit.views else ""
-    notes: dict[str, list[str]] = {}
-    for part in (*(panel for panel in exhibit.panels if panel.view == first), *exhibit.matrices):
-        if part.note:
-            notes.setdefault(part.note, []).append(part.title)
-    for note, titles in notes.items():
-        yield f"- {'; '.join(titles)}: {note}" if len(notes) > 1 else f"- {note}"
+    parts = [*(panel for panel in exhibit.panels if panel.view == first), *exhibit.matrices]
+    notes = group((part for part in parts if part.note), lambda part: part.note)
+    for note, same in notes.items():
+        titles = "; ".join(part.title for part in same)
+        yield f"- {titles}: {note}" if len(notes) > 1 else f"- {note}"
     if exhibit.data:
         yield f"- Data: {'; '.join(exhibit.data)}"
     for problem in exhibit.missing:

@@ -38,8 +38,8 @@ def find_exhibits(out: Path, names: Sequence[str] | None = None) -> list[Exhibit
         if name not in known:
             msg = f"nothing in {out} is called {name!r}: there is {', '.join(known) or 'nothing'}"
             raise ExhibitError(msg)
-    found = [load(known[name]) for name in chosen]
-    return sorted(found, key=lambda exhibit: (exhibit.order, exhibit.name))
+    exhibits = [load(known[name]) for name in chosen]
+    return sorted(exhibits, key=lambda exhibit: (exhibit.order, exhibit.name))
 
 
 def write_report(

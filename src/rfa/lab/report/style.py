@@ -20,13 +20,13 @@ def looks(exhibit: Exhibit) -> dict[str, int]:
     A bound has the number of the line that it bounds, if its name begins with that line's.
     """
     dashed = {line.label: line.dashed for panel in exhibit.panels for line in panel.lines}
-    found = {label: FIXED[label] for label in dashed if label in FIXED}
-    free = iter(n for n in range(len(dashed) + len(FIXED)) if n not in found.values())
+    numbers = {label: FIXED[label] for label in dashed if label in FIXED}
+    free = iter(n for n in range(len(dashed) + len(FIXED)) if n not in numbers.values())
     for label, bound in dashed.items():
-        owner = next((name for name in found if label.startswith(f"{name}, ")), None)
-        if label not in found:
-            found[label] = found[owner] if bound and owner else next(free)
-    return found
+        bounded = next((name for name in numbers if label.startswith(f"{name}, ")), None)
+        if label not in numbers:
+            numbers[label] = numbers[bounded] if bound and bounded else next(free)
+    return numbers
 
 
 SHADES = (
@@ -58,6 +58,6 @@ class Shading:
 
 def shading(matrices: Iterable[Matrix]) -> Shading:
     """One for all matrices of a picture."""
-    values = [one.value for matrix in matrices for row in matrix.entries for one in row]
+    values = [entry.value for matrix in matrices for row in matrix.entries for entry in row]
     known = [value for value in values if math.isfinite(value)]
     return Shading(min(known, default=0.0), max(known, default=0.0))

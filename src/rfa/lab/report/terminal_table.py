@@ -7,14 +7,14 @@ from typing import Any
 
 from rich.table import Table
 
-from rfa.lab.report.arena import CLEAN, LOST, WORST, Bout, rank
+from rfa.lab.report.arena import CLEAN, LOST, WORST, Bout, Score, rank
 from rfa.lab.settings.settings import NONE
 
 NARROW = 55
 """The letters of a line beside the attacks."""
 
 
-def leaders(bout: Bout, width: int) -> Table:
+def level_table(bout: Bout, width: int) -> Table:
     """The defenses of a level, the best in the worst case first; attacks, where they fit."""
     attacks = [*bout.attacks]
     names = [*attacks, max(attacks, key=len), max(bout.defenses, key=len)]
@@ -26,16 +26,12 @@ def leaders(bout: Bout, width: int) -> Table:
     for name in ("rank", "defense", "private", CLEAN, *attacks, WORST, "by"):
         table.add_column(name, justify="left" if name in ("defense", "by") else "right")
     for defense in order:
-        shown = [_number(bout, attack, defense) for attack in (NONE, *attacks)]
-        attack, _ = bout.worst(defense)
-        place = rank(worst, defense)
         table.add_row(
-            "-" if place is None else str(place),
+            str(rank(worst, defense) or "-"),
             defense,
             "yes" if defense in bout.private else "no",
-            *shown,
-            _number(bout, attack, defense),
-            attack or "-",
+            *(_number(bout.score(attack, defense)) for attack in (NONE, *attacks, WORST)),
+            bout.worst(defense) or "-",
         )
     table.caption = backdoors(bout)
     table.caption_justify = "left"
@@ -55,9 +51,9 @@ def backdoors(bout: Bout) -> str | None:
     return f"The backdoor works: {', '.join(parts)}"
 
 
-def _number(bout: Bout, attack: str, defense: str) -> str:
-    score = bout.scores.get((attack, defense))
-    return f"{score.spread.mean:.1f}{LOST if score.diverged else ''}" if score else "-"
+def _number(score: Score) -> str:
+    mark = LOST if score.diverged else ""
+    return f"{score.spread.mean:.1f}{mark}" if score.spread.values else "-"
 
 
 def to_plain(bout: Bout) -> dict[str, Any]:
@@ -82,7 +78,7 @@ def to_plain(bout: Bout) -> dict[str, Any]:
             {
                 "defense": defense,
                 "private": defense in bout.private,
-                "attack": bout.worst(defense)[0] or None,
+                "attack": bout.worst(defense) or None,
                 "test_accuracy": _share(height),
                 "rank": rank(worst, defense),
             }
