@@ -231,7 +231,7 @@ def _read(kind: Any, value: Any) -> Any:
     if kind is float:
         return math.nan if value is None else float(value)
     if not isinstance(value, kind):
-        msg = f"{value!r} should be of type {getattr(kind, '__name__', kind)}"
+        msg = f"{value!r} is no {'text' if kind is str else kind}"
         raise InvalidTypeError(msg)
     return value
 
