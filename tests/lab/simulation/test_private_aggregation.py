@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from rfa.aggregators import RFA, AdaptiveRadius
+from rfa.aggregators.registry import build_private
 from rfa.errors import OracleStoppedError
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.aggregation import aggregate, split_cohort
@@ -47,7 +48,7 @@ def cohort() -> tuple[Any, Any]:
 @pytest.mark.parametrize("way", WAYS, ids=str)
 def test_in_the_clear_in_the_ring_and_by_the_protocol(way: dict[str, Any]) -> None:
     updates, weights = cohort()
-    before = settings(**way).aggregation.init() and LEARNED  # pyright: ignore[reportAttributeAccessIssue]
+    before = build_private(settings(**way).aggregation).init() and LEARNED
     plain, after = aggregate(updates, weights, settings(**way), 5, before)
     (ring, ring_after), (real, real_after) = (
         aggregate_securely(updates, weights, settings(secure=secure, **way), 5, before)
