@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rfa._types import Array, Ints
+from rfa._types import Array, Floats, Ints
+from rfa.aggregators import SumAggregator
 from rfa.lab.attacks.corruption import (
     DataAttack,
     UpdateAttack,
@@ -21,8 +23,34 @@ from rfa.lab.attacks.poisons import backdoor
 from rfa.lab.datasets.dataset import Index, Reader
 from rfa.lab.tasks.task import Task
 from rfa.lab.training.linear import LinearLearner
+from rfa.oracle import RecordingOracle
 
 DEVICES, FEATURES, CLASSES = 24, 30, 3
+
+
+@dataclass(frozen=True)
+class Velocity:
+    v: Floats
+    rounds: int = 0
+
+
+@dataclass(frozen=True)
+class HeavyBall(SumAggregator[Velocity]):
+    """A private aggregator that carries an array: steps with momentum."""
+
+    nu: float = 1.0
+
+    def init(self) -> Velocity:
+        return Velocity(np.zeros(1))
+
+    def aggregate(self, oracles: Sequence[RecordingOracle], dim: int, state: Velocity) -> Floats:
+        total = oracles[0](np.zeros(dim), self.nu)
+        return self.nu * total.push / total.mass + 0.5 * state.v
+
+    def next_state(self, oracles: Sequence[RecordingOracle], state: Velocity) -> Velocity:
+        total = oracles[0].last
+        assert total is not None
+        return Velocity(0.5 * state.v + self.nu * total.push / total.mass, state.rounds + 1)
 
 
 class Tiny(Reader):

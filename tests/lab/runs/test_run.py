@@ -11,8 +11,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from rfa.aggregators import AdaptiveRadius
 from rfa.lab.datasets.cache import load
 from rfa.lab.datasets.dataset import DataError
 from rfa.lab.lock import LockedError, hold_lock
@@ -93,6 +95,10 @@ def test_what_a_run_leaves(tmp_path: Path) -> None:
         {"personalize": True},
         {"server_optimizer": "adam", "server_learning_rate": 0.05, "server_momentum": 0.9},
         {"server_momentum": 0.5, "aggregator": "fedavg", "tail_average": True},
+        {"aggregator": "rfa:groups=2", "corruption": "anti-median", "rho": 0.2},
+        {"schedule": "sub-cohorts", "secure": "unmasked", "devices_per_round": 12},
+        {"aggregator": "adaptive-clipping"},
+        {"aggregator": "tests.tiny:HeavyBall:nu=0.2"},
     ],
 )
 def test_interrupted_and_gone_on_with_is_the_same_to_the_bit(
@@ -133,10 +139,24 @@ def test_killed_at_random_moments_it_ends_the_same_to_the_bit(tmp_path: Path) ->
     one, parts = json.loads(whole.stdout), json.loads(last.stdout)
     assert parts["model_sha256"] == one["model_sha256"]
     assert results(tmp_path / "parts", parts["run"]) == results(tmp_path / "whole", one["run"])
+    carried = [_carried(tmp_path / out) for out in ("parts", "whole")]
+    assert carried[0] == carried[1]
+    assert carried[0]["nu"] != AdaptiveRadius().nu, "the radius was learned"
     deadline = time.monotonic() + 10
     while _workers_of(tmp_path) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not _workers_of(tmp_path)
+
+
+def _carried(out: Path) -> dict[str, Any]:
+    """What the aggregator of the one run there carries."""
+    (path,) = out.glob("*/checkpoint.npz")
+    with np.load(path) as content:
+        return {
+            name.removeprefix("aggregator."): content[name].tolist()
+            for name in content
+            if name.startswith("aggregator.")
+        }
 
 
 def _checkpoint_time(out: Path) -> int:

@@ -19,6 +19,7 @@ from rfa.lab.settings.config import ConfigError, read_toml, resolve, run_name, w
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.rounds import State
 from rfa.lab.simulation.server_optimizer import ServerState
+from tests.tiny import HeavyBall
 
 
 def test_the_papers_settings_are_the_defaults() -> None:
@@ -90,7 +91,55 @@ def test_the_name_of_a_run_is_decided_by_its_settings() -> None:
     assert run_name(one) == run_name(Settings("emnist-linear"))
     for name, value in (("seed", 2), ("rounds", 3), ("learning_rate", 0.2), ("device", "cuda")):
         assert run_name(dataclasses.replace(one, **{name: value})) != run_name(one)
-    assert ":" not in run_name(Settings("tests.tiny:TASK"))
+    own = run_name(Settings("tests.tiny:TASK", "tests.tiny:HeavyBall:nu=0.5"))
+    assert own.startswith("tests.tiny-TASK.tests.tiny-HeavyBall.")
+    assert not set(own) & set(":,=/")
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"budget": 4}, {"aggregator": "rfa:budget=4"}),
+        ({"aggregator": "rfa:nu=0.5,budget=4"}, {"aggregator": "rfa:budget=4,nu=0.5"}),
+        ({"aggregator": "krum", "budget": 4}, {"aggregator": "krum", "nu": 0.5}),
+        ({"aggregator": "fedavg", "early_stop": 0.1}, {"aggregator": "fedavg"}),
+        (
+            {"aggregator": "tests.tiny:HeavyBall", "nu": 0.5},
+            {"aggregator": "tests.tiny:HeavyBall:nu=0.5"},
+        ),
+    ],
+)
+def test_what_gives_the_same_numbers_has_the_same_name(
+    first: dict[str, Any], second: dict[str, Any]
+) -> None:
+    one, two = (Settings("emnist-linear", **values) for values in (first, second))
+    assert one.aggregation == two.aggregation
+    assert run_name(one) == run_name(two)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"budget": 4}, {"budget": 5}),
+        ({"early_stop": 0.0}, {}),
+        ({"aggregator": "fedavg", "secure": "unmasked"}, {"aggregator": "fedavg"}),
+        ({"aggregator": "fedavg"}, {"aggregator": "fedavg:clip_norm=100"}),
+        ({"aggregator": "tests.tiny:HeavyBall"}, {"aggregator": "tests.tiny:HeavyBall:nu=0.5"}),
+        ({"aggregator": "rfa:groups=2"}, {"aggregator": "rfa-one-step:groups=2"}),
+    ],
+)
+def test_what_may_give_other_numbers_has_another_name(
+    first: dict[str, Any], second: dict[str, Any]
+) -> None:
+    one, two = (Settings("emnist-linear", **values) for values in (first, second))
+    assert run_name(one) != run_name(two)
+
+
+def test_a_checkpoint_of_another_aggregator_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "c.npz"
+    save(checkpoint(state=State(7, np.zeros(5, np.float32), aggregator=AdaptiveRadius())), path)
+    with pytest.raises(CheckpointError, match=r"is no state of HeavyBall.* --fresh"):
+        load(path, HeavyBall())
 
 
 def checkpoint(**values: Any) -> Checkpoint:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from rfa.aggregators import RFA, CenteredClipping, Groups, Mean, OneStepRFA, SubCohorts, spec_of
+from rfa.aggregators.clear import Krum, TrimmedMean
+from rfa.errors import PluginError
+from rfa.lab.settings.config import read_toml, resolve, run_name, write_toml
 from rfa.lab.settings.settings import FIELDS, Settings
 from rfa.lab.simulation.server_optimizer import TAU, ServerState, server_step
+from tests.tiny import HeavyBall
 
 
 @pytest.mark.parametrize(
@@ -61,6 +68,48 @@ def test_values_without_a_meaning(values: dict[str, Any], says: str) -> None:
 def test_a_budget_of_one_is_enough_from_the_current_model() -> None:
     assert Settings("emnist-linear", budget=1, start="current").budget == 1
     assert Settings("emnist-linear", budget=1, aggregator="fedavg").budget == 1
+
+
+OBJECTS = [
+    RFA(budget=4),
+    RFA(nu=0.5, start="mean", early_stop=0.01),
+    OneStepRFA(),
+    Mean(clip_norm=None),
+    CenteredClipping(clip_norm=0.5),
+    SubCohorts(RFA(budget=4)),
+    Groups(Mean(), 7),
+    Krum(corrupted=3),
+    TrimmedMean(0.2),
+    HeavyBall(nu=0.5),
+    Groups(HeavyBall(), 3),
+]
+
+
+@pytest.mark.parametrize("aggregator", OBJECTS, ids=repr)
+def test_an_object_is_the_setting_that_its_text_is(aggregator: Any, tmp_path: Path) -> None:
+    by_object = Settings("emnist-linear", aggregator)
+    by_text = Settings("emnist-linear", str(spec_of(aggregator)))
+    assert by_object == by_text
+    assert by_object.aggregator == str(spec_of(aggregator))
+    assert by_object.aggregation == by_text.aggregation == aggregator
+    assert run_name(by_object) == run_name(by_text)
+    other = dataclasses.replace(by_object, budget=9, nu=0.9, early_stop=0.9, clip_norm=9.0)
+    assert other.aggregation == aggregator, "no other setting changes an object"
+    write_toml(by_object, tmp_path / "run.toml")
+    assert resolve(read_toml(tmp_path / "run.toml")) == by_object
+    given, text = (
+        {"task": "emnist-linear", "aggregator": a} for a in (aggregator, by_text.aggregator)
+    )
+    assert resolve(given) == resolve(text)
+
+
+def test_an_object_without_a_name_is_refused() -> None:
+    class Inner(HeavyBall):
+        pass
+
+    unnamed: Any = Inner()
+    with pytest.raises(PluginError, match="top level of a module"):
+        Settings("emnist-linear", unnamed)
 
 
 def test_every_setting_explains_itself() -> None:

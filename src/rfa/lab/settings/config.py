@@ -11,7 +11,7 @@ from typing import Any
 
 from rfa._specs import parse_spec
 from rfa.errors import InvalidValueError
-from rfa.lab.settings.settings import FIELDS, Settings
+from rfa.lab.settings.settings import FIELDS, Settings, text_of
 from rfa.lab.tasks.registry import find_task
 
 
@@ -33,10 +33,11 @@ def resolve(given: Mapping[str, Any]) -> Settings:
         msg = "no task is given: `rfa tasks` lists them"
         raise ConfigError(msg)
     try:
-        checked = {name: _cast(name, value) for name, value in given.items()}
+        aggregator = text_of(given.get("aggregator", FIELDS["aggregator"].default))
+        texts = {**given, "aggregator": aggregator}
+        checked = {name: _cast(name, value) for name, value in texts.items()}
         task = find_task(checked["task"])
-        paper = task.settings_for(checked.get("aggregator", FIELDS["aggregator"].default))
-        return Settings(**paper | checked)
+        return Settings(**task.settings_for(checked["aggregator"]) | checked)
     except ValueError as error:
         raise ConfigError(str(error)) from None
 

@@ -64,6 +64,17 @@ def _field(default: Any, text: str) -> Any:
     return dataclasses.field(default=default, metadata={"help": text})
 
 
+def text_of(aggregator: Any) -> Any:
+    """The text that makes an aggregator that is given as a value; anything else as it is.
+
+    Raises:
+        PluginError: if no text makes it.
+    """
+    if isinstance(aggregator, SumAggregator | ClearAggregator):
+        return str(spec_of(cast("Aggregator", aggregator)))
+    return aggregator
+
+
 @dataclass(frozen=True)
 class Settings:
     """A run: the same settings give the same numbers."""
@@ -152,9 +163,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         """Check each value, and that they go together."""
-        aggregator: Any = self.aggregator
-        if isinstance(aggregator, SumAggregator | ClearAggregator):
-            object.__setattr__(self, "aggregator", str(spec_of(cast("Aggregator", aggregator))))
+        object.__setattr__(self, "aggregator", text_of(self.aggregator))
         self._check_names()
         self._check_sizes()
         self._check_numbers()
