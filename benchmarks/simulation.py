@@ -25,9 +25,9 @@ from benchmarks.workloads import (
     own_cache,
     simulations,
 )
+from rfa.lab.learners.learner import Batch
 from rfa.lab.tasks import emnist, shakespeare
 from rfa.lab.tasks.task import Task
-from rfa.lab.training.learner import Batch
 
 THREADS = (1, 2)
 FIRST, WARM = 5, 100

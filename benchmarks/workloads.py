@@ -15,15 +15,15 @@ from benchmarks.peers import load_torch
 from rfa._types import Array, Floats32, Ints
 from rfa.lab.datasets.cache import load
 from rfa.lab.datasets.dataset import Index, Reader
+from rfa.lab.learners.learner import Batch
 from rfa.lab.randomness import stream
-from rfa.lab.settings.config import resolve
+from rfa.lab.runs.config import resolve
 from rfa.lab.simulation.rounds import LocalEngine, State, play_round
 from rfa.lab.tasks import emnist, shakespeare
 from rfa.lab.tasks.registry import find_task
 from rfa.lab.tasks.task import Task
 from rfa.lab.training.batches import draw_batches
 from rfa.lab.training.devices import Devices
-from rfa.lab.training.learner import Batch
 from rfa.lab.training.pool import WorkerPool, open_pool
 
 WORKERS = 2

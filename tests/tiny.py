@@ -21,8 +21,8 @@ from rfa.lab.attacks.corruption import (
 )
 from rfa.lab.attacks.poisons import backdoor
 from rfa.lab.datasets.dataset import Index, Reader
+from rfa.lab.learners.linear import LinearLearner
 from rfa.lab.tasks.task import Task
-from rfa.lab.training.linear import LinearLearner
 from rfa.oracle import RecordingOracle
 
 DEVICES, FEATURES, CLASSES = 24, 30, 3

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rfa.lab.datasets.cache import load
-from rfa.lab.settings.config import resolve
+from rfa.lab.runs.config import resolve
 from rfa.lab.tasks.registry import TASKS
 from rfa.lab.training.devices import Devices
 

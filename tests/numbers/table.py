@@ -47,8 +47,8 @@ def write(table: dict[str, Any]) -> None:
 
 def play(entry: Entry, out: Path) -> Entry:
     """The numbers of a run, which is done as `rfa run` does it."""
+    from rfa.lab.runs.config import resolve  # noqa: PLC0415
     from rfa.lab.runs.run import Options, run  # noqa: PLC0415
-    from rfa.lab.settings.config import resolve  # noqa: PLC0415
 
     elsewhere = functools.partial(_on_flower, out / "home") if entry["engine"] == "flower" else None
     watcher = _Watcher()

@@ -12,8 +12,8 @@ from rfa.cli.errors import DIVERGED, EPILOG
 from rfa.cli.options import FILE, given, json_option, running_options, settings_options
 from rfa.cli.running import do_run, do_run_on_flower
 from rfa.cli.show import show_run
+from rfa.lab.runs.config import read_toml, resolve, write_toml
 from rfa.lab.runs.store import row_to_json
-from rfa.lab.settings.config import read_toml, resolve, write_toml
 
 
 @click.command(epilog=EPILOG)

@@ -14,10 +14,10 @@ from typing import Any
 from rich.table import Table
 
 from rfa.lab.datasets.dataset import lab_module
+from rfa.lab.runs.config import resolve
 from rfa.lab.runs.progress import Bar
 from rfa.lab.runs.run import Options, run
 from rfa.lab.runs.store import Store
-from rfa.lab.settings.config import resolve
 
 TASK, RHO = "glyphs-linear", 0.25
 SETTINGS = {

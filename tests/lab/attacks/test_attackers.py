@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rfa.lab.datasets.cache import load
-from rfa.lab.settings.config import resolve, run_name
+from rfa.lab.runs.config import resolve, run_name
 from rfa.lab.simulation.rounds import LocalEngine, State, play_round
 from rfa.lab.training.devices import Devices
 from rfa.lab.training.pool import open_pool

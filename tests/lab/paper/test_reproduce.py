@@ -15,7 +15,7 @@ from rfa.lab.paper.claims import JUDGES
 from rfa.lab.paper.reproduce import PLACES, SWEEPS, all_runs, find_experiments
 from rfa.lab.paper.scale import read_scales
 from rfa.lab.report.exhibit import load
-from rfa.lab.settings.config import ConfigError, read_toml
+from rfa.lab.runs.config import ConfigError, read_toml
 
 HERE = PLACES[1]
 SCALES = """

@@ -16,8 +16,8 @@ from rfa.cli.main import main
 from rfa.lab.attacks.registry import BUILT_IN, POISONS
 from rfa.lab.report.exhibit import load
 from rfa.lab.runs.arena import arena_plan, parse_defense, usual_attacks, usual_defenses
+from rfa.lab.runs.config import ConfigError
 from rfa.lab.runs.sweep import cells, make_sweep
-from rfa.lab.settings.config import ConfigError
 from rfa.lab.tasks.registry import find_task
 
 TASK = "tests.tiny:TASK"

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
+from rfa.lab.runs.config import run_name
 from rfa.lab.runs.estimate import in_words, pace, seconds
 from rfa.lab.runs.jobs import do_work, plan_work
 from rfa.lab.runs.run import Options, run
 from rfa.lab.runs.store import Store
 from rfa.lab.runs.sweep import settle
-from rfa.lab.settings.config import run_name
 from rfa.lab.settings.settings import Settings
 from tests.lab.runs.test_run import Silent
 

@@ -20,8 +20,8 @@ from rfa.lab.datasets.dataset import DataError
 from rfa.lab.lock import LockedError, hold_lock
 from rfa.lab.runs import run as running
 from rfa.lab.runs.checkpoint import CheckpointError
+from rfa.lab.runs.config import resolve
 from rfa.lab.runs.store import Store
-from rfa.lab.settings.config import resolve
 
 COMMAND = [sys.executable, "-m", "rfa", "run", "tests.tiny:TASK", "--json", "--workers", "2"]
 

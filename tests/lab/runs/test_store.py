@@ -14,8 +14,8 @@ import pytest
 from rfa.aggregators import RFA, AdaptiveRadius
 from rfa.lab.lock import LockedError, hold_lock
 from rfa.lab.runs.checkpoint import Checkpoint, CheckpointError, load, save
+from rfa.lab.runs.config import ConfigError, read_toml, resolve, run_name, write_toml
 from rfa.lab.runs.store import Store, StoreError
-from rfa.lab.settings.config import ConfigError, read_toml, resolve, run_name, write_toml
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.rounds import State
 from rfa.lab.simulation.server_optimizer import ServerState

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from rfa.lab.runs.config import ConfigError
 from rfa.lab.runs.sweep import cells, make_sweep, read_sweep, settle
-from rfa.lab.settings.config import ConfigError
 
 TINY = {"task": "tests.tiny:TASK", "corruption": "data"}
 CLEAN = {"task": "tests.tiny:TASK"}

@@ -12,7 +12,7 @@ import pytest
 from rfa.aggregators import RFA, CenteredClipping, Groups, Mean, OneStepRFA, SubCohorts, spec_of
 from rfa.aggregators.clear import Krum, TrimmedMean
 from rfa.errors import PluginError
-from rfa.lab.settings.config import read_toml, resolve, run_name, write_toml
+from rfa.lab.runs.config import read_toml, resolve, run_name, write_toml
 from rfa.lab.settings.settings import FIELDS, Settings
 from rfa.lab.simulation.server_optimizer import TAU, ServerState, server_step
 from tests.tiny import HeavyBall

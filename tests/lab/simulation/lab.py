@@ -9,7 +9,7 @@ import numpy as np
 
 from rfa.lab.attacks.corruption import DataAttack
 from rfa.lab.datasets.cache import load
-from rfa.lab.settings.config import resolve
+from rfa.lab.runs.config import resolve
 from rfa.lab.simulation.rounds import LocalEngine, State, play_round
 from rfa.lab.training.devices import Devices, Tally
 from tests import tiny

@@ -16,11 +16,11 @@ from rfa.aggregators.clear import (
 )
 from rfa.aggregators.registry import ENTRIES
 from rfa.aggregators.weiszfeld import one_step, weiszfeld
+from rfa.lab.learners.learner import Plan
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.aggregation import aggregate
 from rfa.lab.simulation.outcome import Outcome
 from rfa.lab.simulation.rounds import evaluate, summarize
-from rfa.lab.training.learner import Plan
 from rfa.numerics.plain_oracle import PlainOracle
 from rfa.oracle import RecordingOracle
 from tests.lab.simulation.lab import play, tiny_devices

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rfa.lab.learners.learner import Plan
+from rfa.lab.learners.linear import Grams, LinearLearner
+from rfa.lab.learners.network import NetworkLearner
 from rfa.lab.settings.settings import Settings
 from rfa.lab.tasks import emnist, sent140
 from rfa.lab.training.batches import draw_batches
-from rfa.lab.training.learner import Plan
-from rfa.lab.training.linear import Grams, LinearLearner
-from rfa.lab.training.network import NetworkLearner
 
 pytest.importorskip("torch")
 

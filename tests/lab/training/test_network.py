@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rfa.lab.learners.learner import Plan
 from rfa.lab.tasks import shakespeare
-from rfa.lab.training.learner import Plan
 
 torch: Any = pytest.importorskip("torch")
 

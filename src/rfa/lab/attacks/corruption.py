@@ -27,8 +27,8 @@ from rfa._plugins import describe_failure
 from rfa._types import Floats, Floats32, Ints
 from rfa.errors import InvalidValueError
 from rfa.lab.errors import LabError
+from rfa.lab.learners.learner import is_finite
 from rfa.lab.randomness import stream
-from rfa.lab.training.learner import is_finite
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 
 from rfa._types import Floats, Floats32
 from rfa.lab.attacks.corruption import UpdateAttack
-from rfa.lab.training.learner import is_finite
+from rfa.lab.learners.learner import is_finite
 
 BLOCK = 1 << 16
 """How many coordinates are taken at once, so that large models need no second copy."""

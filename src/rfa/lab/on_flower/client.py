@@ -24,7 +24,7 @@ from rfa.flower.mod import Next, RobustMod
 from rfa.flower.storage import DeviceStorage, read_personal, storage_of, write_personal
 from rfa.lab.attacks.corruption import UpdateCorruption
 from rfa.lab.on_flower import records as lab_records
-from rfa.lab.settings.config import resolve
+from rfa.lab.runs.config import resolve
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.rounds import State, corrupt
 from rfa.lab.simulation.secure import device_policy, rounding_key

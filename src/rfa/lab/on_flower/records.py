@@ -17,7 +17,7 @@ from rfa._types import Floats32
 from rfa.aggregators.base import SumAggregator, pack_state, unpack_state
 from rfa.lab.datasets.cache import data_dir, load
 from rfa.lab.randomness import stream
-from rfa.lab.settings.config import resolve, run_name
+from rfa.lab.runs.config import resolve, run_name
 from rfa.lab.settings.settings import Settings
 from rfa.lab.tasks.registry import find_task
 from rfa.lab.training.devices import Devices, Tally

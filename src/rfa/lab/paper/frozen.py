@@ -27,9 +27,9 @@ from rfa.lab.datasets.cache import load
 from rfa.lab.paper.scale import Scale
 from rfa.lab.report.exhibit import Exhibit, Line, Panel, Table, Value, group
 from rfa.lab.runs import checkpoint as checkpoints
+from rfa.lab.runs.config import run_name
 from rfa.lab.runs.run import CHECKPOINT
 from rfa.lab.runs.sweep import merge, settle
-from rfa.lab.settings.config import run_name
 from rfa.lab.settings.settings import NONE, Settings
 from rfa.lab.simulation.rounds import corrupt
 from rfa.lab.tasks.registry import find_task

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from rfa.aggregators.registry import find
+from rfa.lab.runs.config import ConfigError, read_toml
 from rfa.lab.runs.sweep import Cell, Part, Sweep, cells, merge
-from rfa.lab.settings.config import ConfigError, read_toml
 from rfa.lab.settings.settings import FIELDS
 
 AUTHORS = {"nu": 1e-6, "start": "mean"}

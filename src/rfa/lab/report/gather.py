@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from rfa.lab.report.exhibit import Exhibit, Line, Panel, Spread, Table, Value, group
+from rfa.lab.runs.config import run_name
 from rfa.lab.runs.store import Store
 from rfa.lab.runs.sweep import Cell, Sweep
-from rfa.lab.settings.config import run_name
 
 LABELS = {
     "test_accuracy": "test accuracy (%)",

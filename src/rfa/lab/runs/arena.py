@@ -19,8 +19,8 @@ from rfa.aggregators.registry import ENTRIES, find
 from rfa.errors import InvalidValueError, PluginError
 from rfa.lab.attacks.corruption import NoSuchAttackError
 from rfa.lab.attacks.registry import BUILT_IN, POISONS, find_corruption
+from rfa.lab.runs.config import ConfigError, run_name
 from rfa.lab.runs.sweep import make_sweep, repeated, settle
-from rfa.lab.settings.config import ConfigError, run_name
 from rfa.lab.settings.settings import FIELDS, NONE
 from rfa.lab.tasks.registry import find_task
 

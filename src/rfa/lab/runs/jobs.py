@@ -21,10 +21,10 @@ from rfa._threads import cores
 from rfa.lab.datasets.cache import load
 from rfa.lab.datasets.dataset import DataError
 from rfa.lab.processes import AskedProcess, WorkerError
+from rfa.lab.runs.config import run_name
 from rfa.lab.runs.estimate import pace, seconds
 from rfa.lab.runs.run import Options, begin_digest, finish_digest
 from rfa.lab.runs.store import Store
-from rfa.lab.settings.config import run_name
 from rfa.lab.settings.settings import Settings
 from rfa.lab.tasks.registry import find_task
 

@@ -15,9 +15,9 @@ from rich.progress import (
 )
 from rich.table import Column
 
+from rfa.lab.runs.config import run_name
 from rfa.lab.runs.estimate import in_words, seconds
 from rfa.lab.runs.jobs import Work
-from rfa.lab.settings.config import run_name
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.rounds import Evaluation, Facts, State
 from rfa.lab.training.devices import Devices

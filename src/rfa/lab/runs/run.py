@@ -28,8 +28,8 @@ from rfa.lab.datasets.dataset import Population
 from rfa.lab.lock import LockedError, hold_lock
 from rfa.lab.runs import checkpoint as checkpoints
 from rfa.lab.runs.checkpoint import Checkpoint, CheckpointError
+from rfa.lab.runs.config import run_name
 from rfa.lab.runs.store import LOCK, MEASURES, Store
-from rfa.lab.settings.config import run_name
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.rounds import (
     Engine,

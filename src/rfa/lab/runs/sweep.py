@@ -32,8 +32,8 @@ from typing import Any, cast
 
 from rfa.lab.attacks.corruption import NoSuchAttackError
 from rfa.lab.attacks.registry import find_corruption
+from rfa.lab.runs.config import ConfigError, read_toml, resolve
 from rfa.lab.runs.store import MEASURES as RUN_MEASURES
-from rfa.lab.settings.config import ConfigError, read_toml, resolve
 from rfa.lab.settings.settings import BACKDOOR, FIELDS, NONE, Settings
 from rfa.lab.tasks.registry import find_task
 

@@ -15,11 +15,11 @@ import numpy as np
 from rfa._types import Floats, Floats32
 from rfa.aggregators import Result, SumAggregator
 from rfa.aggregators.registry import Aggregator
+from rfa.lab.learners.learner import is_finite
 from rfa.lab.randomness import stream
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.in_clear import effective_weights, shortcut
 from rfa.lab.simulation.outcome import NothingToAggregateError, Outcome
-from rfa.lab.training.learner import is_finite
 from rfa.numerics.plain_oracle import PlainOracle
 
 

@@ -25,10 +25,10 @@ from rfa.lab.datasets.dataset import (
     parquet_index,
     parquet_values,
 )
+from rfa.lab.learners.learner import Learner
+from rfa.lab.learners.linear import LinearLearner
+from rfa.lab.learners.network import NetworkLearner
 from rfa.lab.tasks.task import Task
-from rfa.lab.training.learner import Learner
-from rfa.lab.training.linear import LinearLearner
-from rfa.lab.training.network import NetworkLearner
 
 SIDE, CLASSES = 28, 62
 PATCH, LETTER_A = 4, 10

@@ -21,10 +21,10 @@ from rfa._types import Array, Ints
 from rfa.lab.attacks.corruption import DataAttack, corrupts_data, least_likely
 from rfa.lab.attacks.poisons import backdoor
 from rfa.lab.datasets.dataset import DataError, Index, Reader, parquet_index, parquet_values
+from rfa.lab.learners.learner import Learner
+from rfa.lab.learners.linear import LinearLearner
+from rfa.lab.learners.network import NetworkLearner
 from rfa.lab.tasks.task import Task
-from rfa.lab.training.learner import Learner
-from rfa.lab.training.linear import LinearLearner
-from rfa.lab.training.network import NetworkLearner
 
 Vectors: TypeAlias = dict[str, NDArray[np.float32]]
 

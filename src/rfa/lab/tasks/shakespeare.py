@@ -33,9 +33,9 @@ from rfa._types import Array, Floats32, Ints
 from rfa.lab.attacks.corruption import DataAttack, corrupts_data, least_likely
 from rfa.lab.attacks.poisons import backdoor
 from rfa.lab.datasets.dataset import DataError, Index, Reader, damaged
+from rfa.lab.learners.learner import Learner
+from rfa.lab.learners.network import NetworkLearner
 from rfa.lab.tasks.task import Task
-from rfa.lab.training.learner import Learner
-from rfa.lab.training.network import NetworkLearner
 
 Codes: TypeAlias = NDArray[np.uint8]
 

@@ -10,7 +10,7 @@ from rfa._specs import parse_spec
 from rfa._types import Array
 from rfa.lab.attacks.corruption import DataCorruption
 from rfa.lab.datasets.dataset import Reader
-from rfa.lab.training.learner import Learner
+from rfa.lab.learners.learner import Learner
 
 Values: TypeAlias = dict[str, Any]
 

@@ -6,8 +6,8 @@ import itertools
 
 import numpy as np
 
+from rfa.lab.learners.learner import Batch
 from rfa.lab.settings.settings import Settings
-from rfa.lab.training.learner import Batch
 
 
 def draw_batches(count: int, settings: Settings, rng: np.random.Generator) -> list[Batch]:

@@ -23,11 +23,11 @@ from rfa.lab.attacks.corruption import (
 )
 from rfa.lab.attacks.registry import find_corruption
 from rfa.lab.datasets.dataset import Population
+from rfa.lab.learners.learner import Plan
 from rfa.lab.randomness import stream
 from rfa.lab.settings.settings import Settings
 from rfa.lab.tasks.task import Task
 from rfa.lab.training.batches import draw_batches
-from rfa.lab.training.learner import Plan
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy as np
 from rfa._types import Floats32
 from rfa.errors import InvalidValueError
 from rfa.lab.datasets.dataset import lab_module
-from rfa.lab.training.learner import Learner, Plan, Tail
+from rfa.lab.learners.learner import Learner, Plan, Tail
 
 BLOCK = 256
 """Examples that are scored at a time."""

@@ -27,7 +27,7 @@ import numpy as np
 
 from rfa._types import Floats32
 from rfa.errors import InvalidValueError
-from rfa.lab.training.learner import Learner, Plan, Tail
+from rfa.lab.learners.learner import Learner, Plan, Tail
 
 GRAM_BYTES = 1 << 28
 """How much memory Gram matrices may take between rounds: those used longest ago make room."""

@@ -1,0 +1,1 @@
+"""The models that devices train: linear ones in numpy, networks in torch."""
