@@ -44,7 +44,7 @@ def _seeds(_context: Any, _option: Any, text: str) -> list[int]:
     "--defense",
     "defenses",
     multiple=True,
-    help='An aggregator, with settings of its own if need be: "rfa,nu=0.5,label=wide RFA"; again '
+    help='An aggregator, with settings of its own if need be: "rfa:nu=0.5,label=wide RFA"; again '
     "for more.  [default: all]",
 )
 @click.option(
@@ -73,7 +73,7 @@ def arena(task: str, out: Path, as_json: bool, **options: Any) -> None:
     \b
       rfa arena glyphs-linear --rounds 30 --devices 100 --devices-per-round 20
       rfa arena glyphs-linear --attack omniscient --attack mine:attack --level 0.2
-          --defense fedavg --defense rfa --defense "rfa,nu=0.5,label=wide RFA"
+          --defense fedavg --defense rfa --defense "rfa:nu=0.5,label=wide RFA"
     """  # noqa: D301 click reads the backspace
     name = f"arena-{task.replace(':', '-')}"
     values = {key: list(options[key]) for key in ("attacks", "defenses", "levels", "seeds")}
