@@ -32,13 +32,13 @@ PUBLIC = {
     """,
     "rfa.secagg": """
         AbortError Contribution Device DurableDevice Encoding Exchange Identity InProcess
-        MessageError NotFiniteError Outbox ParameterError Parameters Policy Profile
-        RefusalError RingOracle SecAggError SecureOracle Server Terms Total Trust VaultError
-        Workers derive identity_of open_round
+        MessageError Moment NotFiniteError Outbox ParameterError Parameters Policy Profile
+        RefusalError SecAggError SecureOracle Server ServerModel Stage Terms Total
+        UnmaskedOracle VaultError derive identity_of open_round
     """,
     "rfa.flower": """
-        OneStepRFA Policy RFA RobustMod SecureFedAvg Terms Trust create_identity
-        read_identities robust_mod
+        OneStepRFA Policy RFA RobustMod SecureFedAvg SecureOptions SecureStrategy ServerModel
+        StrategyOptions Terms create_identity read_identities robust_mod
     """,
     "rfa.lab": "",
 }

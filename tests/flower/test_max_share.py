@@ -98,11 +98,11 @@ def test_a_node_above_the_limit_stops_the_round(
     result = strategy.start(grid, model(), num_rounds=1)
     assert not result.arrays["w"].numpy().any()
     assert refusals(grid) == {
-        NAMES[-1]: "WeightLimitError: this device would weigh more than 0.18 in the step"
+        NAMES[-1]: "ShareLimitError: this device would weigh more than 0.18 in the sum"
     }
     (line,) = [text for text in caplog.messages if text.startswith("round 1 is skipped")]
     assert "and the model is kept" in line
-    assert f"device {NAMES[-1]} said: WeightLimitError" in line
+    assert f"device {NAMES[-1]} said: ShareLimitError" in line
     strategy = SecureFedAvg(max_share=0.25, fraction_evaluate=0.0, **options())
     result = strategy.start(grid_of(tmp_path / "more", **many), model(), num_rounds=1)
     assert result.arrays["w"].numpy().any()

@@ -240,4 +240,4 @@ def test_more_queries_than_it_says_end_the_round(
     logging.getLogger("flwr").propagate = True
     result = strategy_of(Greedy()).start(grid_of(tmp_path), model(), num_rounds=1)
     assert not result.arrays["w"].numpy().any()
-    assert "round 1 is skipped, and the model is kept: all 1 turns" in caplog.text
+    assert "round 1 is skipped, and the model is kept: all 1 masked sums" in caplog.text

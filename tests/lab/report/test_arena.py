@@ -161,7 +161,7 @@ def test_accuracy_does_not_tell_of_a_backdoor_so_the_terminal_and_json_do() -> N
 
 
 def test_private_is_what_the_secure_sum_takes_as_it_is_set_up() -> None:
-    defenses = ["bucketing,groups=12,label=pairs", "bucketing", "rfa", "krum"]
+    defenses = ["bucketing:groups=12,label=pairs", "bucketing", "rfa", "krum"]
     sweep = a_sweep(attacks=["data"], defenses=defenses, settings={"devices_per_round": 24})
     (bout,) = bouts(sweep, [result(cell, 0.5) for cell in cells(sweep)])
     assert set(bout.private) == {"bucketing", "rfa"}

@@ -162,7 +162,7 @@ def test_a_second_time_prints_the_same_numbers_as_json(out: Path) -> None:
     [
         (["nonsense"], 2, "no task is called 'nonsense'"),
         (["emnist-linear"], 1, "rfa data get emnist"),
-        (["glyphs-linear", "--seeds", "one"], 2, "as in 1,2,3, not 'one'"),
+        (["glyphs-linear", "--seeds", "one"], 2, "'one' is not a list of numbers such as 1,2,3"),
         (["glyphs-linear", "--seeds", "1,1"], 2, "the seed 1 is given twice"),
         (["glyphs-linear", "--level", "0"], 2, "give levels above 0"),
     ],

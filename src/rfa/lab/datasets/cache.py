@@ -60,7 +60,7 @@ def locate(reader: Reader, directory: Path | None) -> dict[str, Path]:
     """
     if not reader.files:
         return {}
-    remedy = f"name the directory by --data-dir or RFA_DATA, or run: rfa data get {reader.name}"
+    remedy = f"name the directory by --data-dir or RFA_DATA, or run: rfa data get {reader.source or reader.name}"
     if directory is None:
         msg = f"no data directory is set, so {_list(reader.files)} cannot be found: {remedy}"
         raise DataError(msg)

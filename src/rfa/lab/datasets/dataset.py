@@ -42,6 +42,7 @@ class Reader(ABC):
 
     Attributes:
         name: the name of the data set.
+        source: the name by which `rfa data get` knows its source, if that is another.
         files: the files of the source, as paths under the data directory; empty for a data set
             that is made, not read. "a|b" is one file that may lie there under either name.
         version: what changes when the same source gives other examples: part of the cache's key.
@@ -52,6 +53,7 @@ class Reader(ABC):
     """
 
     name: str
+    source: str = ""
     files: tuple[str, ...]
     version: str
     shape: tuple[int, ...]
