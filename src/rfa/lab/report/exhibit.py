@@ -206,7 +206,7 @@ def from_json(values: Mapping[str, Any]) -> Exhibit:
         InvalidTypeError: if a value is not of the type that its place has.
         InvalidValueError: if a line, a matrix or a table is not as long everywhere.
     """
-    exhibit: Exhibit = _read(Exhibit, values)
+    exhibit: Exhibit = _read(Exhibit, {"matrices": [], **values})
     lines = [line for panel in exhibit.panels for line in panel.lines]
     sizes = [{len(line.x), len(line.mean), len(line.low), len(line.high)} for line in lines]
     sizes += [{len(table.head), *map(len, table.rows)} for table in exhibit.tables]
