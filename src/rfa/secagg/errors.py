@@ -41,14 +41,14 @@ that is known.
 
 from __future__ import annotations
 
-from rfa.errors import OracleStoppedError, RfaError
+from rfa.errors import InvalidValueError, OracleStoppedError, RfaError
 
 
 class SecAggError(RfaError):
     """A secure sum cannot be had."""
 
 
-class ParameterError(SecAggError, ValueError):
+class ParameterError(SecAggError, InvalidValueError):
     """Parameters that would not be safe, or cannot be met; the message says why."""
 
 

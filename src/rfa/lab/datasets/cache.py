@@ -60,7 +60,8 @@ def locate(reader: Reader, directory: Path | None) -> dict[str, Path]:
     """
     if not reader.files:
         return {}
-    remedy = f"name the directory by --data-dir or RFA_DATA, or run: rfa data get {reader.source or reader.name}"
+    source = reader.source or reader.name
+    remedy = f"name the directory by --data-dir or RFA_DATA, or run: rfa data get {source}"
     if directory is None:
         msg = f"no data directory is set, so {_list(reader.files)} cannot be found: {remedy}"
         raise DataError(msg)
