@@ -75,6 +75,11 @@ class Shortest(ClearAggregator):
         return points[order[: (len(order) + 1) // 2]].mean(axis=0)
 
 
+class Broken(Patient):
+    def aggregate(self, oracles, dim, state):
+        return {}["nothing"]
+
+
 PATIENT = Patient()
 '''
 NAME = "mine_of_a_user"
@@ -158,6 +163,15 @@ def test_a_clear_one_runs_and_is_refused_under_secure_sums(tmp_path: Path) -> No
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 2
     assert "must see single updates" in result.output
+
+
+@pytest.mark.parametrize("secure", ["off", "unmasked"])
+def test_one_that_fails_is_named_with_its_place(tmp_path: Path, secure: str) -> None:
+    arguments = ["run", *RUN, "--aggregator", f"{NAME}:Broken", "--secure", secure]
+    result = CliRunner().invoke(main, [*arguments, "--out", str(tmp_path / "out")])
+    assert result.exit_code == 1
+    assert f"aggregator {NAME}:Broken failed in round 1: KeyError: 'nothing'" in result.output
+    assert f"({NAME}.py, line " in result.output
 
 
 def test_both_in_a_sweep(tmp_path: Path) -> None:

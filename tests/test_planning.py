@@ -247,7 +247,7 @@ def test_the_certificate_is_what_rounds_with_a_learned_radius_show(
         (
             RFA(),
             {"terms": Terms(server_model=ServerModel.MALICIOUS)},
-            "with one query a device, not with 3",
+            "for one query a device, not for 3",
         ),
         (RFA(budget=3), {"max_queries": 2}, "at most 2 queries a round"),
         (RFA(budget=200), {"max_share": 0.5}, "200 queries take 400 secure sums"),

@@ -19,6 +19,7 @@
         ├── TransientError          a request that may well succeed the next time
         ├── AttackError             an attack that fails
         │   └── NoSuchAttackError   no attack has that name; also an InvalidValueError
+        ├── AggregatorError         an aggregator of the user's own fails
         ├── NothingToAggregateError no device of a cohort sent a finite update
         ├── CheckpointError         a checkpoint that cannot be read or written
         ├── StoreError              a store that cannot be read or written

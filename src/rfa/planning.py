@@ -128,7 +128,7 @@ def check_fit(
     layout = aggregator.layout(devices or terms.smallest())
     masked_sums = layout.queries * (2 if max_share else 1)
     if terms.server_model == ServerModel.MALICIOUS and layout.queries > 1:
-        msg = "a malicious server is promised against with one query a device, not with "
+        msg = "the protection from a malicious server holds for one query a device, not for "
         msg += f"{layout.queries}: take rfa-one-step, or RFA in sub-cohorts"
         raise InvalidValueError(msg)
     if layout.queries > max_queries:

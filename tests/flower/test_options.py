@@ -38,7 +38,7 @@ LYING = Terms(server_model=ServerModel.MALICIOUS)
         ({"min_available_nodes": 2}, "min_available_nodes=2: .* needs 4"),
         ({"train_metrics_aggr_fn": print}, "only sums"),
         ({"evaluate_metrics_aggr_fn": print}, "only sums"),
-        ({"terms": LYING, "identities": {}}, "one query a device, not with 3: .* sub-cohorts"),
+        ({"terms": LYING, "identities": {}}, "one query a device, not for 3: .* sub-cohorts"),
         ({"terms": LYING, "budget": 1}, "give identities"),
         ({"schedule": "newton"}, "schedule must be one of plain, accelerated, sub-cohorts"),
         ({"schedule": "sub-cohorts", "start": "mean"}, "give start=current, not mean"),

@@ -143,7 +143,7 @@ def test_aggregators_that_see_single_updates_refuse(aggregator: str) -> None:
         ({"max_share": 0.5}, "max_share=0.5 needs secure=unmasked or secure=on"),
         (
             {"server_model": "malicious", "secure": "on"},
-            "with one query a device, not with 3: take rfa-one-step, or RFA in sub-cohorts",
+            "for one query a device, not for 3: take rfa-one-step, or RFA in sub-cohorts",
         ),
         ({"max_share": 0.01, "secure": "on"}, "12 devices: give 0.084 or more"),
         ({"budget": 257, "secure": "on"}, "budget=257: devices answer at most 256 queries a round"),

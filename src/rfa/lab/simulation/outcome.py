@@ -33,5 +33,9 @@ class Outcome:
     near: float | None = None
 
 
+class AggregatorError(LabError):
+    """An aggregator of the user's own failed; the message says where."""
+
+
 class NothingToAggregateError(LabError):
     """No device of the cohort sent a finite update."""

@@ -15,13 +15,15 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from rfa._plugins import describe_failure
+from rfa._specs import parse_spec
 from rfa._types import Floats, Floats32
-from rfa.errors import OracleStoppedError
+from rfa.errors import OracleStoppedError, RfaError
 from rfa.lab.attacks.corruption import UpdateAttack, UpdateCorruption, forge
 from rfa.lab.randomness import stream
 from rfa.lab.simulation.aggregation import aggregate
 from rfa.lab.simulation.defense import Defense, is_too_large
-from rfa.lab.simulation.outcome import NothingToAggregateError, Outcome
+from rfa.lab.simulation.outcome import AggregatorError, NothingToAggregateError, Outcome
 from rfa.lab.simulation.secure import aggregate_securely
 from rfa.lab.simulation.server_optimizer import ServerState, server_step
 from rfa.lab.training.devices import Devices, Tally
@@ -188,6 +190,12 @@ def play_round(state: State, devices: Devices, engine: Engine) -> tuple[State, F
         pass
     except OracleStoppedError as error:
         stopped = str(error)
+    except Exception as error:
+        if isinstance(error, RfaError) or not parse_spec(settings.aggregator).is_plugin:
+            raise
+        name, cause = settings.aggregator, describe_failure(error)
+        msg = f"aggregator {name} failed in round {state.round + 1}: {cause}"
+        raise AggregatorError(msg) from error
     facts = _facts(state, devices, chosen, outcome, stopped)
     after = replace(
         state,
