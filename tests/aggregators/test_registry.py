@@ -203,6 +203,19 @@ def test_what_needs_more_than_secure_sums_says_so(value: Any) -> None:
         Groups(value, 3).check_secure()
 
 
+def test_more_queries_than_the_layout_says_are_refused_and_nothing_is_proven_for_free() -> None:
+    class Twice(Half):
+        def aggregate(self, oracles: Any, dim: int, state: None) -> Any:
+            oracles[0](np.zeros(dim), self.nu)
+            return super().aggregate(oracles, dim, state)
+
+    oracle = rfa.PlainOracle(np.eye(3))
+    with pytest.raises(rfa.InvalidValueError, match=r"Twice made 2 queries.*Layout\(queries=2\)"):
+        Twice()([oracle], 3)
+    assert Half()([oracle], 3)[0].certificate is None
+    assert OneStepRFA(nu=1.0)([oracle], 3)[0].certificate is not None
+
+
 def test_an_aggregate_of_the_wrong_shape_is_refused() -> None:
     class Wrong(SumAggregator[None]):
         def aggregate(self, oracles: Any, dim: int, state: None) -> Any:

@@ -33,8 +33,8 @@ BUDGET = 3
 VICTIM = 2
 STAGE_TIMEOUT = 40.0
 """Seconds that a dead SuperNode costs; one that lives answers in 10, or 20 on a busy machine."""
-TURN_STAGES = [f"{stage} {turn}" for turn in range(BUDGET) for stage in ("Question", "Unmask")]
-STAGES = ["Work", "Open", "Roster", *TURN_STAGES]
+SUM_STAGES = [f"{stage} {turn}" for turn in range(BUDGET) for stage in ("SumRequest", "Unmask")]
+STAGES = ["Work", "OpenRound", "Roster", *SUM_STAGES]
 
 
 def update(w: Model, partition: int, t: int) -> Model:
@@ -92,15 +92,15 @@ def check_devices(federation: Federation) -> None:
 
 
 def test_a_supernode_is_killed_in_the_middle_of_a_stage(tmp_path: Path) -> None:
-    """One that was asked the first question is lost to the round; its successor joins the next."""
+    """One that was asked the first query is lost to the round; its successor joins the next."""
     result, reached = tmp_path / "result.json", tmp_path / "reached"
     environments: list[dict[str, str]] = [{} for _ in range(NODES)]
-    environments[VICTIM] = {"RFA_TEST_HANG": f"Question 0@{reached}"}
+    environments[VICTIM] = {"RFA_TEST_HANG": f"SumRequest 0@{reached}"}
     with Federation(tmp_path, NODES, environments=environments) as federation:
         run = federation.start(
             APP, result=str(result), rounds=2, budget=BUDGET, stage_timeout=STAGE_TIMEOUT
         )
-        federation.until(reached.exists, 180, "the first question")
+        federation.until(reached.exists, 180, "the first query")
         before = federation.node_ids[VICTIM]
         federation.kill(VICTIM)
         assert federation.revive(VICTIM) != before
@@ -149,7 +149,7 @@ def test_tls_and_authentication(tmp_path: Path) -> None:
         step, _ = OneStepRFA(nu=NU)([oracle], DIM)
         assert distance(report["w"], (w + step.point).astype(np.float32)) < 1e-6
         check_sums(report, 1, range(NODES), 1)
-        stages = ["Work", "Open", "Roster", "Question 0", "Survivors 0", "Unmask 0"]
+        stages = ["Work", "OpenRound", "Roster", "SumRequest 0", "SurvivorList 0", "Unmask 0"]
         for i in range(NODES):
             assert [entry["name"] for entry in diary(federation, i)] == stages
         check_devices(federation)

@@ -117,6 +117,10 @@ class RadiusAggregator(SumAggregator[AdaptiveRadius | None]):
         near = nearness(oracles)
         return state if state is None or near is None else state.after(near)
 
+    def certificate(self, oracle: RecordingOracle) -> float | None:
+        """The bound of the last sum, which made the last step."""
+        return oracle.last.certificate() if oracle.last else None
+
     @property
     def min_nu(self) -> float:
         """The fixed radius, or the smallest that is learned."""

@@ -114,9 +114,9 @@ class SumAggregator(ABC, Generic[State]):
         """What it carries into the next round, from the sums that the oracles gave."""
         return state
 
-    def certificate(self, oracle: RecordingOracle) -> float | None:
-        """A bound on the share of a device in the step that the oracle's last sum made."""
-        return oracle.last.certificate() if oracle.last else None
+    def certificate(self, oracle: RecordingOracle) -> float | None:  # noqa: ARG002
+        """A proven bound on the share of a device in the step of an oracle; None for no proof."""
+        return None
 
     @property
     def min_nu(self) -> float:
@@ -155,10 +155,16 @@ class SumAggregator(ABC, Generic[State]):
             msg = f"{type(self).__name__} must return {dim} numbers, not shape {point.shape}"
             raise InvalidValueError(msg)
         calls = [oracle.calls for oracle in recorded]
+        devices = sum(oracle.last.count for oracle in recorded if oracle.last) or len(recorded)
+        layout = self.layout(devices)
+        if max(calls, default=0) > layout.queries:
+            msg = f"{type(self).__name__} made {max(calls)} queries, and its layout says "
+            msg += f"{layout.queries}: let layout return Layout(queries={max(calls)})"
+            raise InvalidValueError(msg)
         proven = [self.certificate(oracle) for oracle in recorded]
         result = Result(
             point,
-            calls=sum(calls) if self.layout(len(recorded)).sequential else max(calls),
+            calls=sum(calls) if layout.sequential else max(calls, default=0),
             certificate=max((share for share in proven if share is not None), default=None),
             near=nearness(recorded),
         )

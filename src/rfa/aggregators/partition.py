@@ -27,6 +27,8 @@ from rfa.oracle import RecordingOracle, SumOracle
 
 Composed: TypeAlias = SumAggregator[Any]
 SUB_COHORTS = "sub-cohorts"
+MANY = 1 << 10
+"""A cohort in which every aggregator that splits cohorts does so."""
 ALL_SCHEDULES = (*SCHEDULES, SUB_COHORTS)
 """How the budget of RFA can be spent."""
 
@@ -74,6 +76,10 @@ class SubCohorts(SumAggregator[AdaptiveRadius | None]):
         """What the inner aggregator learns."""
         return self.inner.next_state(oracles, state)
 
+    def certificate(self, oracle: RecordingOracle) -> float | None:
+        """The bound of the part's step."""
+        return self.inner.certificate(oracle)
+
     @property
     def min_nu(self) -> float:
         """That of the inner aggregator."""
@@ -109,7 +115,7 @@ class Groups(SumAggregator[Any]):
         if not isinstance(self.inner, SumAggregator):  # pyright: ignore[reportUnnecessaryIsInstance]
             msg = f"groups are of a private aggregator, such as Mean(), not of {self.inner!r}"
             raise InvalidTypeError(msg)
-        if self.inner.layout(1).parts > 1:
+        if self.inner.layout(MANY).parts > 1:
             msg = f"{self.inner!r} splits a cohort itself: give groups of another aggregator"
             raise InvalidValueError(msg)
 
