@@ -69,7 +69,8 @@ def search_working_directory() -> None:
 
 def spec_of_loaded(name: str) -> ModuleSpec | None:
     """How a module was imported that this process has."""
-    return getattr(sys.modules.get(name), "__spec__", None)
+    spec = getattr(sys.modules.get(name), "__spec__", None)
+    return spec if isinstance(spec, ModuleSpec) else None
 
 
 def _search(name: str) -> ModuleSpec | None:

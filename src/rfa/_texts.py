@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from rfa._code import CONTENT, attributes_of
 from rfa._plugins import MAIN, define, text_of_defined
-from rfa._sources import find_own
+from rfa._sources import find_own, spec_of_loaded
 from rfa._specs import Spec, parse_spec
 from rfa.errors import PluginError, RfaError
 
@@ -73,7 +73,8 @@ def _modules(value: Any) -> Iterator[types.ModuleType]:
         if MAIN in likely:
             return  # whatever has it now, other processes would find another there
         likely.append(type(value).__module__)
-        others = sorted(name for name in sys.modules if find_own(name) is not None)
+        loaded = [name for name in list(sys.modules) if spec_of_loaded(name) is not None]
+        others = sorted(name for name in loaded if find_own(name) is not None)
     for name in dict.fromkeys((*likely, *others)):
         module = sys.modules.get(name)
         if module is not None and name != MAIN and module.__name__ == name:
