@@ -18,6 +18,7 @@ from typing import Any
 
 from rfa._types import Floats32
 from rfa.lab.datasets.dataset import lab_module
+from rfa.lab.objects import pack, texts_of
 from rfa.lab.processes import AskedProcess
 from rfa.lab.training.devices import Devices, Tally
 from rfa.lab.training.personal import PersonalFile, Places
@@ -39,6 +40,7 @@ def open_pool(
     settings = devices.settings
     begin = {
         "do": "begin",
+        "objects": pack(texts_of(settings)),
         "settings": settings.to_dict(),
         "data_dir": data_dir and str(data_dir),
         "personal": personal and str(personal),
