@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -302,3 +303,13 @@ def test_what_is_received_keeps_its_text_and_is_sent_on_as_it_came() -> None:
     unpack({other: packed[text]})
     assert text_of(defined(other)) == other
     assert pack([f"{other}:a=1"]) == {other: packed[text]}
+
+
+def test_pickle_is_used_in_a_single_place() -> None:
+    """The secure sum, Flower, checkpoints and stores have no use for it."""
+    users = {
+        path.relative_to(ROOT / "src").as_posix()
+        for path in (ROOT / "src" / "rfa").rglob("*.py")
+        if re.search(r"(import|module\(\W*)\s*(cloud)?pickle|from (cloud)?pickle", path.read_text())
+    }
+    assert users == {"rfa/lab/objects.py"}
