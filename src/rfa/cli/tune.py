@@ -16,8 +16,8 @@ from rich.table import Table
 
 from rfa.cli.options import given, json_option, numbers_of, running_options, settings_options
 from rfa.cli.running import do_run
-from rfa.cli.show import percent
 from rfa.lab.runs.config import resolve
+from rfa.lab.runs.headline import percent
 from rfa.lab.runs.store import row_to_json
 from rfa.lab.settings.settings import FIELDS
 from rfa.lab.tasks.registry import find_task

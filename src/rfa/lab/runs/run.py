@@ -169,7 +169,8 @@ class RunLoop:
         else:
             saved = None
             _forget(self.folder)
-            self.store.begin(self.name, self.devices.settings, self._about(note))
+            names = self.devices.population.names[: self.devices.count]
+            self.store.begin(self.name, self.devices.settings, self._about(note), names)
         if self.devices.settings.personalize and not self.make_engine and self.places is None:
             self.places = Places.none(self.devices.count)
         with self._engine(directory) as engine:
@@ -195,6 +196,8 @@ class RunLoop:
             "version": VERSION,
             "devices": self.devices.count,
             "corrupted_devices": int(self.devices.corrupted_in(0).sum()),
+            "personalized": self.devices.settings.personalize,
+            "corrupted": json.dumps(np.flatnonzero(~self.devices.is_honest).tolist()),
             "note": note,
             "data": self.data,
         }

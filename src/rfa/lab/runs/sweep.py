@@ -33,6 +33,7 @@ from typing import Any, cast
 from rfa.lab.attacks.corruption import NoSuchAttackError
 from rfa.lab.attacks.registry import find_corruption
 from rfa.lab.runs.config import ConfigError, read_toml, resolve
+from rfa.lab.runs.headline import headline
 from rfa.lab.runs.store import MEASURES as RUN_MEASURES
 from rfa.lab.settings.settings import BACKDOOR, FIELDS, NONE, Settings
 from rfa.lab.tasks.registry import find_task
@@ -65,6 +66,7 @@ class Sweep:
         axes: what to show runs against: oracle_calls, round, or uploads (the models that a device
             sends which takes part in every round).
         measures: what is shown of a run; the certificate at its end, against a setting x, only.
+            Where none are given, the accuracy: over honest devices, if any run is personalized.
         claim: what the picture should show.
         paper: where the paper has it.
         numbers: numbers of the paper, by panel, line and value.
@@ -111,12 +113,16 @@ def make_sweep(name: str, values: Mapping[str, Any]) -> Sweep:
     """
     try:
         sweep = _parse(name, values)
-        for cell in cells(sweep):
-            find_corruption(cell.settings.corruption, find_task(cell.settings.task).poisons)
+        runs = [cell.settings for cell in cells(sweep)]
+        for settings in runs:
+            find_corruption(settings.corruption, find_task(settings.task).poisons)
     except (ConfigError, NoSuchAttackError, TypeError, KeyError) as error:
         msg = f"the sweep {name} makes no sense: {error}"
         raise ConfigError(msg) from None
-    return sweep
+    if "measures" in values:
+        return sweep
+    personalized = any(settings.personalize for settings in runs)
+    return dataclasses.replace(sweep, measures=[headline(personalized=personalized)])
 
 
 def cells(sweep: Sweep) -> Iterator[Cell]:
