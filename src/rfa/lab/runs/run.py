@@ -181,8 +181,8 @@ class RunLoop:
 
     def _resume(self, saved: Checkpoint) -> None:
         path = self.folder / PERSONAL
-        size = PersonalFile.size(self.devices.count, self.devices.dim)
-        if saved.places is not None and not (path.exists() and path.stat().st_size == size):
+        sizes = self.devices.count, self.devices.dim
+        if saved.places is not None and not PersonalFile.is_complete(path, *sizes):
             msg = f"the personal parameters in {path} are not whole: start anew with --fresh"
             raise CheckpointError(msg)
         self.store.rewind(self.name, saved.state.round)
