@@ -47,7 +47,7 @@ class Silent:
         self.evaluations.append(evaluation)
 
 
-def do(out: Path, observer: Silent | None = None, **values: Any) -> dict[str, Any]:
+def do(out: Path, observer: running.RunObserver | None = None, **values: Any) -> dict[str, Any]:
     how = {name: values.pop(name) for name in ("fresh", "checkpoint_every") if name in values}
     settings = resolve({"task": "tests.tiny:TASK", **values})
     options = running.Options(out=out, workers=1, **how)
