@@ -18,8 +18,8 @@ from rfa.lab.learners.linear import LinearLearner
 from rfa.lab.learners.network import NetworkLearner
 from rfa.lab.model import Model, ModelError, load_model
 from rfa.lab.runs.checkpoint import CheckpointError
-from rfa.lab.runs.config import resolve
 from rfa.lab.runs.store import Store, StoreError
+from rfa.lab.settings.settings import Settings
 from rfa.lab.tasks.registry import find_task
 from rfa.lab.tasks.task import Task
 from rfa.lab.training.devices import Devices
@@ -33,7 +33,7 @@ def held_out(task: str, **values: Any) -> list[tuple[Any, Any]]:
     """The test examples of each device, and their classes."""
     described = find_task(task)
     population = load(described.reader, None)
-    devices = Devices(resolve({"task": task, **values}), described, population)
+    devices = Devices(Settings.of(task, **values), described, population)
     spans = zip(devices.trains, devices.stops, strict=True)
     return [(population.x[a:b], np.asarray(population.y[a:b])) for a, b in spans]
 

@@ -20,8 +20,8 @@ from rfa.lab.datasets.dataset import DataError
 from rfa.lab.lock import LockedError, hold_lock
 from rfa.lab.runs import run as running
 from rfa.lab.runs.checkpoint import CheckpointError
-from rfa.lab.runs.config import resolve
 from rfa.lab.runs.store import Store
+from rfa.lab.settings.settings import Settings
 
 COMMAND = [sys.executable, "-m", "rfa", "run", "tests.tiny:TASK", "--json", "--workers", "2"]
 
@@ -49,7 +49,7 @@ class Silent:
 
 def do(out: Path, observer: running.RunObserver | None = None, **values: Any) -> dict[str, Any]:
     how = {name: values.pop(name) for name in ("fresh", "checkpoint_every") if name in values}
-    settings = resolve({"task": "tests.tiny:TASK", **values})
+    settings = Settings.where_taken(**{"task": "tests.tiny:TASK", **values})
     options = running.Options(out=out, workers=1, **how)
     return running.run(settings, options, observer or Silent())
 
@@ -90,7 +90,7 @@ def test_what_a_run_leaves(tmp_path: Path) -> None:
         evaluation.honest_worst_tenth for evaluation in observer.evaluations
     ]
     assert all(set(json.loads(r["corrupted"])) <= set(json.loads(row["corrupted"])) for r in rounds)
-    assert json.loads(row["settings"])["rho"] == 0.2
+    assert json.loads(row["settings"])["attack"]["rho"] == 0.2
     assert row["version"]
     assert row["model_sha256"]
 
@@ -308,7 +308,7 @@ def test_where_the_results_are_lost_a_run_starts_anew(tmp_path: Path) -> None:
 def test_missing_data_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RFA_DATA", raising=False)
     with pytest.raises(DataError, match="rfa data get emnist"):
-        running.run(resolve({"task": "emnist-linear"}), running.Options(tmp_path), Silent())
+        running.run(Settings.of("emnist-linear"), running.Options(tmp_path), Silent())
 
 
 @pytest.mark.parametrize("aggregator", ["rfa", "rfa-one-step"])

@@ -110,7 +110,7 @@ def test_the_median_honest_device_follows_from_the_rows(store: Any) -> None:
 
 def test_a_run_that_has_just_begun_has_no_numbers_yet(tmp_path: Path) -> None:
     with Store(tmp_path) as kept:
-        kept.begin("r", Settings("tests.tiny:TASK"), {"data": "d", "corrupted": "[]"})
+        kept.begin("r", Settings.of("tests.tiny:TASK"), {"data": "d", "corrupted": "[]"})
         (row,) = runs_table(kept)
         assert np.isnan(row["test_accuracy"])
         assert row["status"] == "running"

@@ -14,11 +14,11 @@ from typing import Any
 
 from rfa.aggregators import RFA, OneStepRFA
 from rfa.aggregators.registry import find
+from rfa.lab.attacks.registry import NONE
 from rfa.lab.report.exhibit import Entry, Exhibit, Matrix, Spread, Table, Value, group
 from rfa.lab.report.gather import LABELS, Result, gather, height, told_first
 from rfa.lab.runs.headline import ALL, HONEST
 from rfa.lab.runs.sweep import Part, Sweep
-from rfa.lab.settings.settings import NONE
 
 BACKDOOR = "backdoor"
 CLEAN, WORST = "no corruption", "worst case"

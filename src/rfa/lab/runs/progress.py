@@ -15,7 +15,6 @@ from rich.progress import (
 )
 from rich.table import Column
 
-from rfa.lab.runs.config import run_name
 from rfa.lab.runs.estimate import in_words, seconds
 from rfa.lab.runs.headline import evaluation_words
 from rfa.lab.runs.jobs import Work
@@ -50,7 +49,7 @@ class Bar(Progress):
     def on_begin(self, settings: Settings, devices: Devices, state: State) -> None:
         """Set the length of the bar."""
         del devices
-        self._personalized = settings.personalize
+        self._personalized = settings.training.personalize
         self.began = True
         self.reset(self._bar, total=settings.rounds, completed=state.round, facts="")
 
@@ -82,7 +81,7 @@ class Overview(Progress):
             console=Console(stderr=True, markup=False, highlight=False),
             transient=True,
         )
-        self._costs = {run_name(settings): seconds(settings) for settings in work.todo}
+        self._costs = {settings.run_name: seconds(settings) for settings in work.todo}
         self._done: dict[str, float] = {}
         self._going: dict[str, str] = {}
         self._ended = 0
@@ -92,20 +91,22 @@ class Overview(Progress):
 
     def on_begin(self, settings: Settings) -> None:
         """Show that a run goes."""
-        level = f" {settings.corruption} {settings.rho:g}" if settings.rho else ""
+        level = (
+            f" {settings.attack.corruption} {settings.attack.rho:g}" if settings.attack.rho else ""
+        )
         with self._writing:
-            self._going[run_name(settings)] = f"{settings.task} {settings.aggregator}{level}"
+            self._going[settings.run_name] = f"{settings.task} {settings.aggregator}{level}"
             self._show()
 
     def on_progress(self, settings: Settings, done: float) -> None:
         """Move on."""
         with self._writing:
-            self._done[run_name(settings)] = done
+            self._done[settings.run_name] = done
             self._show()
 
     def on_end(self, settings: Settings, problem: str) -> None:
         """Count a run, and say what went wrong with it."""
-        name = run_name(settings)
+        name = settings.run_name
         with self._writing:
             self._ended += 1
             self._done[name] = 1.0

@@ -28,7 +28,6 @@ from rfa.lab.datasets.dataset import Population
 from rfa.lab.lock import LockedError, hold_lock
 from rfa.lab.runs import checkpoint as checkpoints
 from rfa.lab.runs.checkpoint import Checkpoint, CheckpointError
-from rfa.lab.runs.config import run_name
 from rfa.lab.runs.store import LOCK, MEASURES, Store
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.rounds import (
@@ -109,11 +108,16 @@ def run(
             with a message for the user.
         ValueError: if the settings do not fit the data.
     """
-    name = run_name(settings)
+    name = settings.run_name
     folder = options.out / name
     task = find_task(settings.task)
     directory = data_dir(options.data)
-    population = load(task.reader, directory, iid=settings.iid, on_progress=observer.on_status)
+    population = load(
+        task.reader,
+        directory,
+        iid=settings.training.partition == "iid",
+        on_progress=observer.on_status,
+    )
     devices = Devices(settings, task, population)
     with Store(options.out) as store:
         folder.mkdir(parents=True, exist_ok=True)
@@ -171,7 +175,8 @@ class RunLoop:
             _forget(self.folder)
             names = self.devices.population.names[: self.devices.count]
             self.store.begin(self.name, self.devices.settings, self._about(note), names)
-        if self.devices.settings.personalize and not self.make_engine and self.places is None:
+        personal = self.devices.settings.training.personalize and not self.make_engine
+        if personal and self.places is None:
             self.places = Places.none(self.devices.count)
         with self._engine(directory) as engine:
             self.began = time.perf_counter()
@@ -196,7 +201,7 @@ class RunLoop:
             "version": VERSION,
             "devices": self.devices.count,
             "corrupted_devices": int(self.devices.corrupted_in(0).sum()),
-            "personalized": self.devices.settings.personalize,
+            "personalized": self.devices.settings.training.personalize,
             "corrupted": json.dumps(np.flatnonzero(~self.devices.is_honest).tolist()),
             "note": note,
             "data": self.data,
@@ -232,7 +237,7 @@ class RunLoop:
             state, facts = play_round(state, self.devices, engine)
             self.rounds.append(facts)
             self.observer.on_round(state, facts)
-            if state.round % settings.eval_every == 0:
+            if state.round % settings.evaluation.every == 0:
                 self._evaluate(state, engine)
 
     def _evaluate(self, state: State, engine: Engine) -> None:
@@ -244,9 +249,9 @@ class RunLoop:
     def _done(self, state: State) -> str:
         """How the run has ended, or nothing."""
         settings = self.devices.settings
-        if state.rejected >= settings.max_rejected:
+        if state.rejected >= settings.server.max_rejected:
             return "diverged"
-        if settings.divergence_factor and self._lost(state):
+        if settings.server.divergence_factor and self._lost(state):
             return "diverged"
         return "finished" if state.round >= settings.rounds else ""
 
@@ -254,7 +259,8 @@ class RunLoop:
         """Whether the evaluation after this round shows a loss that is too large, or NaN."""
         if self.last is None or not 0 < self.last.round == state.round:
             return False
-        return not self.last.train_loss <= self.devices.settings.divergence_factor * self.first_loss
+        factor = self.devices.settings.server.divergence_factor
+        return not self.last.train_loss <= factor * self.first_loss
 
     def _save(self, state: State, engine: Engine, done: str) -> None:
         """First the results, then the checkpoint: what is between is done again, and alike."""
@@ -314,6 +320,6 @@ def finish_digest(begun: Digest, settings: Settings, count: int) -> str:
     """
     digest = begun.copy()
     digest.update(str(count).encode())
-    for text in (settings.task, settings.corruption, settings.aggregator):
+    for text in (settings.task, settings.attack.corruption, settings.aggregator):
         digest.update(plugin_source(parse_spec(text).name))
     return digest.hexdigest()

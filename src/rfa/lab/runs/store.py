@@ -9,7 +9,6 @@ rounds       one row a round: who took part, who was corrupted, what the aggrega
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import math
 import sqlite3
@@ -130,8 +129,8 @@ class Store:
         row = {
             "run": run,
             "status": "running",
-            "settings": json.dumps(dataclasses.asdict(settings)),
-            **{name: getattr(settings, name) for name in SHOWN},
+            "settings": json.dumps(settings.to_dict()),
+            **{name: settings.flat[name] for name in SHOWN},
             "parameters": aggregator_parameters(settings),
             **facts,
         }
@@ -211,7 +210,7 @@ class Store:
 
 def aggregator_parameters(settings: Settings) -> str:
     """The parameters of the aggregator as text, all of them: "budget=3,nu=0,start=current"."""
-    spec = parse_spec(settings.identity["aggregator"])
+    spec = parse_spec(settings.aggregator_text)
     return str(spec).removeprefix(spec.name).removeprefix(":")
 
 
