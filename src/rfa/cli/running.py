@@ -22,7 +22,7 @@ from rfa.lab.report.report import keep
 from rfa.lab.runs.jobs import do_work, plan_work
 from rfa.lab.runs.progress import Bar, Overview
 from rfa.lab.runs.run import Options, run
-from rfa.lab.runs.store import Store
+from rfa.lab.runs.store import JSON_COLUMNS, Store
 from rfa.lab.runs.sweep import Sweep, cells
 from rfa.lab.settings.settings import Settings
 
@@ -56,7 +56,7 @@ def do_run_on_flower(settings: Settings, options: dict[str, Any]) -> dict[str, A
         fresh=options["fresh"],
     )
     row = launch(settings, where, lambda line: click.echo(line, err=True))
-    return row | {"settings": json.dumps(row["settings"])}
+    return row | {name: json.dumps(row[name]) for name in JSON_COLUMNS}
 
 
 def do_runs(

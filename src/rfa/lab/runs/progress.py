@@ -16,6 +16,7 @@ from rich.progress import (
 from rich.table import Column
 
 from rfa.lab.runs.estimate import in_words, seconds
+from rfa.lab.runs.headline import evaluation_words
 from rfa.lab.runs.jobs import Work
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.rounds import Evaluation, Facts, State
@@ -39,6 +40,7 @@ class Bar(Progress):
         self.began = False
         self._bar = self.add_task(label, total=None, facts="")
         self._facts = {"accuracy": "", "loss": "", "corrupted": ""}
+        self._personalized = False
 
     def on_status(self, text: str) -> None:
         """Show what is being prepared."""
@@ -47,6 +49,7 @@ class Bar(Progress):
     def on_begin(self, settings: Settings, devices: Devices, state: State) -> None:
         """Set the length of the bar."""
         del devices
+        self._personalized = settings.training.personalize
         self.began = True
         self.reset(self._bar, total=settings.rounds, completed=state.round, facts="")
 
@@ -56,8 +59,8 @@ class Bar(Progress):
 
     def on_evaluation(self, evaluation: Evaluation) -> None:
         """Show how well the model does."""
-        accuracy, loss = f"{evaluation.test_accuracy:.1%}", f"{evaluation.train_loss:.2f}"
-        self._show(evaluation.round, accuracy=accuracy, loss=loss)
+        accuracy = evaluation_words(evaluation, personalized=self._personalized)
+        self._show(evaluation.round, accuracy=accuracy, loss=f"{evaluation.train_loss:.2f}")
 
     def _show(self, done: int, **news: str) -> None:
         self._facts |= news

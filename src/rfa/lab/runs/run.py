@@ -173,7 +173,8 @@ class RunLoop:
         else:
             saved = None
             _forget(self.folder)
-            self.store.begin(self.name, self.devices.settings, self._about(note))
+            names = self.devices.population.names[: self.devices.count]
+            self.store.begin(self.name, self.devices.settings, self._about(note), names)
         personal = self.devices.settings.training.personalize and not self.make_engine
         if personal and self.places is None:
             self.places = Places.none(self.devices.count)
@@ -185,8 +186,8 @@ class RunLoop:
 
     def _resume(self, saved: Checkpoint) -> None:
         path = self.folder / PERSONAL
-        size = PersonalFile.size(self.devices.count, self.devices.dim)
-        if saved.places is not None and not (path.exists() and path.stat().st_size == size):
+        sizes = self.devices.count, self.devices.dim
+        if saved.places is not None and not PersonalFile.is_complete(path, *sizes):
             msg = f"the personal parameters in {path} are not whole: start anew with --fresh"
             raise CheckpointError(msg)
         self.store.rewind(self.name, saved.state.round)
@@ -200,6 +201,8 @@ class RunLoop:
             "version": VERSION,
             "devices": self.devices.count,
             "corrupted_devices": int(self.devices.corrupted_in(0).sum()),
+            "personalized": self.devices.settings.training.personalize,
+            "corrupted": json.dumps(np.flatnonzero(~self.devices.is_honest).tolist()),
             "note": note,
             "data": self.data,
         }
