@@ -15,9 +15,18 @@ from rfa.cli.options import FILE, out_option
 from rfa.cli.show import percent, show_run
 from rfa.errors import InvalidValueError
 from rfa.lab.datasets.dataset import lab_module
-from rfa.lab.runs.store import SHOWN, TABLES, Store, current_status, find_run, row_to_json
+from rfa.lab.runs.store import (
+    DONE,
+    SHOWN,
+    STOPPED,
+    TABLES,
+    Store,
+    current_status,
+    find_run,
+    row_to_json,
+)
 
-STATUS = ("running", "finished", "diverged", "interrupted")
+STATUS = ("running", *DONE, STOPPED, "interrupted")
 EVALUATIONS = ("round", "oracle_calls", "test_accuracy", "train_loss", "median_device")
 SHORT = 10
 """How many evaluations are shown of a run."""

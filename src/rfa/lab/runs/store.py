@@ -32,7 +32,8 @@ CREATE TABLE IF NOT EXISTS runs (
     median_device REAL, worst_tenth REAL, devices INTEGER, corrupted_devices INTEGER,
     dropped_updates INTEGER, rejected_rounds INTEGER, seconds REAL, started TEXT, version TEXT,
     note TEXT, model_sha256 TEXT, settings TEXT, stopped_rounds INTEGER, certificate REAL,
-    stopped TEXT, data TEXT, backdoor REAL
+    stopped TEXT, data TEXT, backdoor REAL,
+    stop_reason TEXT
 );
 CREATE TABLE IF NOT EXISTS evaluations (
     run TEXT, round INTEGER, oracle_calls INTEGER, test_accuracy REAL, test_loss REAL,
@@ -49,6 +50,10 @@ CREATE TABLE IF NOT EXISTS rounds (
 """
 MEASURES = ("test_accuracy", "train_loss", "median_device", "worst_tenth", "backdoor")
 """What is kept of an evaluation, and of the last one with its run."""
+DONE = ("finished", "diverged")
+"""How a run ends for good."""
+STOPPED = "stopped"
+"""How a run ends that a callback stopped: it can go on."""
 TABLES = ("runs", "evaluations", "rounds")
 SHOWN = ("task", "aggregator", "corruption", "rho", "seed")
 """Settings with a column of their own."""
@@ -107,7 +112,7 @@ class Store:
             for table in ("evaluations", "rounds"):
                 query = f"DELETE FROM {table} WHERE run = ? AND round > ?"  # noqa: S608
                 self._connection.execute(query, (run, done))
-            self._set(run, {"status": "running"})
+            self._set(run, {"status": "running", "stop_reason": None})
 
     def add(
         self,
