@@ -19,6 +19,7 @@ from rfa.lab.on_flower.launch import LOCAL, Where, launch
 from rfa.lab.report.exhibit import Exhibit
 from rfa.lab.report.gather import Result, find_results, gather
 from rfa.lab.report.report import keep
+from rfa.lab.runs.callback import Callback
 from rfa.lab.runs.jobs import do_work, plan_work
 from rfa.lab.runs.progress import choose_overview, choose_progress
 from rfa.lab.runs.run import Options, run
@@ -28,7 +29,12 @@ from rfa.lab.settings.settings import Settings
 
 
 def do_run(
-    settings: Settings, options: dict[str, Any], *, quiet: bool, label: str = ""
+    settings: Settings,
+    options: dict[str, Any],
+    *,
+    quiet: bool,
+    label: str = "",
+    callbacks: Sequence[Callback] = (),
 ) -> dict[str, Any]:
     """Do a run with a progress bar, and return its row of the store."""
     how = Options(
@@ -40,7 +46,7 @@ def do_run(
     )
     bar = choose_progress(label or settings.aggregator, progress=False if quiet else None)
     with bar, contextlib.redirect_stdout(sys.stderr):  # the user's own code may print
-        row = run(settings, how, [bar])
+        row = run(settings, how, [bar, *callbacks])
     if not bar.began:
         click.echo(f"{row['run']} was done before: --fresh does it again", err=True)
     return row

@@ -183,8 +183,8 @@ class Notebook(Screen):
             self._handle.update(picture)
 
     def say(self, text: str) -> None:
-        """Print a line that stays."""
-        print(text, file=sys.stderr, flush=True)
+        """Print a line that stays, as the cell's own."""
+        print(text, flush=True)
 
     def _left(self, shown: Shown, now: float) -> float | None:
         """The seconds that are left, at the pace since the total is known."""
