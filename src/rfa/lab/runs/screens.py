@@ -91,11 +91,6 @@ class Terminal(Screen):
         self._bar = self._progress.add_task("", total=None, count="", text="")
         self._total: float | None = None
 
-    def __enter__(self) -> Terminal:
-        """Begin."""
-        self._progress.start()
-        return self
-
     def __exit__(self, *_: object) -> None:
         """Take the bar away."""
         self._progress.stop()
@@ -112,6 +107,7 @@ class Terminal(Screen):
             count=shown.count,
             text=shown.text,
         )
+        self._progress.start()  # the first time, when there is something to show
 
     def say(self, text: str) -> None:
         """Print a line above the bar."""
