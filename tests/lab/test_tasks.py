@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rfa.lab.datasets.cache import load
-from rfa.lab.runs.config import resolve
+from rfa.lab.settings.settings import Settings
 from rfa.lab.tasks.registry import TASKS
 from rfa.lab.training.devices import Devices
 
@@ -24,7 +24,7 @@ def learn(name: str, directory: Path | None) -> Devices:
     """Train on the largest of twenty devices, and check that it helps there."""
     task = TASKS[name]
     few = {"devices": 20, "devices_per_round": 5, "local_steps": 15, "eval_examples": 200}
-    settings = resolve({"task": name, "learning_rate": RATES[name.rpartition("-")[2]], **few})
+    settings = Settings.of(**{"task": name, "learning_rate": RATES[name.rpartition("-")[2]], **few})
     devices = Devices(settings, task, load(task.reader, directory))
     device = int(np.argmax(devices.weights))
     w = devices.initial()

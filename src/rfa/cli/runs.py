@@ -129,7 +129,7 @@ def _table(rows: list[dict[str, Any]]) -> Table:
 
 def _how(row: dict[str, Any]) -> str:
     """The aggregator, and how it gets its sums if they are secure."""
-    secure = json.loads(row["settings"]).get("secure", "off")
+    secure = json.loads(row["settings"])["secure"]["mode"]
     return row["aggregator"] + ("" if secure == "off" else f" ({secure})")
 
 

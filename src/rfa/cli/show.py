@@ -19,7 +19,7 @@ def show_run(row: dict[str, Any]) -> None:
     if row["note"]:
         console.print(f"  data             {row['note']}")
     settings = json.loads(row["settings"])
-    anew = ", drawn anew each round" if settings.get("attackers") == "random" else ""
+    anew = ", drawn anew each round" if settings["attack"]["attackers"] == "random" else ""
     lines = {
         "corruption": f"{row['corruption']}, rho {row['rho']:g}: "
         f"{row['corrupted_devices']} of {row['devices']} devices{anew}",
@@ -34,7 +34,7 @@ def show_run(row: dict[str, Any]) -> None:
     }
     if row["backdoor"] is not None:
         lines["backdoor"] = f"{percent(row['backdoor'])} of other classes fall for the trigger"
-    if settings.get("secure", "off") != "off":
+    if settings["secure"]["mode"] != "off":
         lines |= _secure_lines(row, settings)
     for name, value in lines.items():
         console.print(f"  {name:<16} {value}")
@@ -45,11 +45,11 @@ def _secure_lines(row: dict[str, Any], settings: dict[str, Any]) -> dict[str, st
     lines = {"stopped rounds": f"{row['stopped_rounds']}"}
     if row["stopped"]:
         lines["stopped rounds"] += f" (the last: {row['stopped']})"
-        aggregation = Settings(**settings).aggregation
+        aggregation = Settings.from_dict(settings).aggregation
         if isinstance(aggregation, RFA) and aggregation.start == "mean":
             lines["  remedy"] = "--start current keeps the steps before; rfa-one-step asks once"
     if row["certificate"] is not None:
-        share = min(row["certificate"], settings["max_share"] or 1.0)
+        share = min(row["certificate"], settings["secure"]["max_share"] or 1.0)
         lines["largest share"] = f"at most {percent(share)} of the last step"
     return lines
 

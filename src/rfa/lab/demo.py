@@ -14,10 +14,10 @@ from typing import Any
 from rich.table import Table
 
 from rfa.lab.datasets.dataset import lab_module
-from rfa.lab.runs.config import resolve
 from rfa.lab.runs.progress import choose_progress
 from rfa.lab.runs.run import Options, run
 from rfa.lab.runs.store import Store
+from rfa.lab.settings.settings import Settings
 
 TASK, RHO = "glyphs-linear", 0.25
 SETTINGS = {
@@ -25,7 +25,6 @@ SETTINGS = {
     "rounds": 40,
     "eval_every": 5,
     "eval_examples": 20,
-    "start": "current",  # the stronger start against huge updates
 }
 NAMES = {"fedavg": "FedAvg", "rfa": "RFA", "rfa-one-step": "one-step RFA"}
 CORRUPTIONS = {"data": "poisoned data", "omniscient": "omniscient devices"}
@@ -57,7 +56,7 @@ def learn(out: Path, *, fresh: bool = False, **changes: Any) -> list[Curve]:
     for number, (aggregator, corruption) in enumerate(CASES, start=1):
         case = {"task": TASK, "aggregator": aggregator, "corruption": corruption}
         rho = 0.0 if corruption == CLEAN else RHO
-        settings = resolve({**case, "rho": rho, **SETTINGS, **changes})
+        settings = Settings.of(**{**case, "rho": rho, **SETTINGS, **changes})
         label = f"{number}/{len(CASES)} {NAMES[aggregator]}, {CORRUPTIONS.get(corruption, 'clean')}"
         with choose_progress(label) as bar:
             row = run(settings, Options(out, fresh=fresh), [bar])

@@ -40,7 +40,7 @@ def result(cell: Cell, accuracy: float, **more: Any) -> Result:
     """A run that ends at an accuracy; the second seed a tenth higher."""
     height = accuracy + 0.1 * (cell.settings.seed - 1)
     evaluation = {"round": 20, "test_accuracy": height, "worst_tenth": 0.0, **more}
-    lost = cell.settings.corruption == "omniscient" and cell.line == "fedavg"
+    lost = cell.settings.attack.corruption == "omniscient" and cell.line == "fedavg"
     row: dict[str, Any] = {
         "status": "diverged" if lost else "finished",
         "rounds": 20,
@@ -48,7 +48,7 @@ def result(cell: Cell, accuracy: float, **more: Any) -> Result:
         "task": cell.settings.task,
         "devices": 24,
         "note": "",
-        "settings": '{"iid": false}',
+        "settings": '{"training": {"partition": "device"}}',
     }
     return Result(cell, row, [evaluation])
 

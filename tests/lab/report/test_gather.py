@@ -62,7 +62,7 @@ def result(cell: Cell, heights: dict[int, float], status: str = "finished") -> R
         "task": cell.settings.task,
         "devices": 24,
         "note": "synthetic: points",
-        "settings": '{"iid": false}',
+        "settings": '{"training": {"partition": "device"}}',
     }
     return Result(cell, row, evaluations)
 
@@ -252,7 +252,7 @@ def test_spreads_of_nothing_are_nan() -> None:
 
 
 def test_settle_is_what_the_lab_resolves() -> None:
-    assert settle(TINY | {"rho": 0.2}).corruption == "data"
+    assert settle(TINY | {"rho": 0.2}).attack.corruption == "data"
 
 
 def test_uploads_count_the_questions_that_a_device_answers() -> None:

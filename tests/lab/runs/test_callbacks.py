@@ -12,10 +12,10 @@ import pytest
 from rfa import InvalidTypeError
 from rfa.cli.main import main
 from rfa.lab.runs.callback import Callback, RunView
-from rfa.lab.runs.config import resolve
 from rfa.lab.runs.jobs import plan_work
 from rfa.lab.runs.run import Options, run
 from rfa.lab.runs.store import Store, current_status
+from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.rounds import Evaluation, Facts
 from tests.lab.runs.test_run import Notes, do, results
 
@@ -144,7 +144,7 @@ def test_a_stopped_run_is_not_done_and_says_why(
 ) -> None:
     row = do(tmp_path, Stop("on_round", 3, "good enough"), Stop("on_round", 3, "too late"))
     assert row["stop_reason"] == "good enough"
-    settings = resolve({"task": "tests.tiny:TASK"})
+    settings = Settings.of("tests.tiny:TASK")
     assert plan_work([settings], Options(tmp_path)).todo == [settings]
     for arguments, said in (
         (["runs", "--status", "stopped"], "stopped"),
@@ -244,5 +244,5 @@ def test_what_a_view_tells(tmp_path: Path) -> None:
 @pytest.mark.parametrize("wrong", [[Events], [print], ["bar"], Events()])
 def test_what_is_no_callback_is_refused(tmp_path: Path, wrong: Any) -> None:
     with pytest.raises(InvalidTypeError, match="callback"):
-        run(resolve({"task": "tests.tiny:TASK"}), Options(tmp_path), wrong)
+        run(Settings.of("tests.tiny:TASK"), Options(tmp_path), wrong)
     assert not list(tmp_path.iterdir())

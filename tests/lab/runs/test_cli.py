@@ -171,7 +171,7 @@ def test_tuning_finds_the_better_rate_on_held_out_data(tmp_path: Path) -> None:
     result = rfa("tune", "tests.tiny:TASK", "--json", "--workers", "1", *arguments)
     found = json.loads(result.stdout)
     assert found["best"]["learning_rate"] == 0.1
-    assert [trial["settings"]["holdout"] for trial in found["trials"]] == [0.2, 0.2]
+    assert [trial["settings"]["evaluation"]["holdout"] for trial in found["trials"]] == [0.2, 0.2]
     assert [trial["aggregator"] for trial in found["trials"]] == ["fedavg", "fedavg"]
     shown = rfa("tune", "tests.tiny:TASK", *arguments)
     assert "rfa run tests.tiny:TASK --rounds 8 --learning-rate 0.1 --lr-decay 1" in shown.output

@@ -14,9 +14,9 @@ import pytest
 from rich.console import Console
 
 from rfa.lab.runs import progress, screens
-from rfa.lab.runs.config import resolve, run_name
 from rfa.lab.runs.jobs import Work
 from rfa.lab.runs.screens import Lines, Notebook, Screen, Shown, Terminal, choose_screen
+from rfa.lab.settings.settings import Settings
 from tests.lab.runs.test_run import do
 
 
@@ -184,7 +184,7 @@ def test_what_the_bar_of_a_run_shows(tmp_path: Path) -> None:
 
 
 def test_what_the_overview_of_many_runs_shows() -> None:
-    runs = [resolve({"task": "tests.tiny:TASK", "seed": seed}) for seed in (1, 2)]
+    runs = [Settings.of("tests.tiny:TASK", seed=seed) for seed in (1, 2)]
     screen = Kept()
     overview = progress.Overview(Work(runs, 3, 30.0, 2), screen)
     assert screen.said == ["2 runs (3 are done already): less than a minute, 2 at once"]
@@ -196,23 +196,23 @@ def test_what_the_overview_of_many_runs_shows() -> None:
     assert screen.shown[-1] == Shown(
         "1/2 runs", screen.shown[-1].done, 2 * screen.shown[-1].done, "50%", "", mark=True
     )
-    assert screen.said[1:] == [f"{run_name(runs[0])}: it failed"]
+    assert screen.said[1:] == [f"{runs[0].run_name}: it failed"]
 
 
 CELLS = [
     """
 from pathlib import Path
 from rfa.lab.runs.callback import Callback
-from rfa.lab.runs.config import resolve
 from rfa.lab.runs.progress import choose_progress
 from rfa.lab.runs.run import Options, run
+from rfa.lab.settings.settings import Settings
 
 class Stop(Callback):
     def on_round(self, run, facts):
         if run.round == 2:
             run.stop("seen enough")
 
-settings = resolve({"task": "tests.tiny:TASK", "rounds": 4})
+settings = Settings.of("tests.tiny:TASK", rounds=4)
 with choose_progress("tiny & small") as bar:
     row = run(settings, Options(Path(OUT), workers=1), [bar, Stop()])
 print(row["status"], row["stop_reason"], row["rounds"])

@@ -21,8 +21,8 @@ from rfa.lab.lock import LockedError, hold_lock
 from rfa.lab.runs import run as running
 from rfa.lab.runs.callback import Callback, RunView
 from rfa.lab.runs.checkpoint import CheckpointError
-from rfa.lab.runs.config import resolve
 from rfa.lab.runs.store import Store
+from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.rounds import Evaluation, Facts
 
 COMMAND = [sys.executable, "-m", "rfa", "run", "tests.tiny:TASK", "--json", "--workers", "2"]
@@ -45,7 +45,7 @@ class Notes(Callback):
 
 def do(out: Path, *callbacks: Callback, **values: Any) -> dict[str, Any]:
     how = {name: values.pop(name) for name in ("fresh", "checkpoint_every") if name in values}
-    settings = resolve({"task": "tests.tiny:TASK", **values})
+    settings = Settings.where_taken("tests.tiny:TASK", **values)
     options = running.Options(out=out, workers=1, **how)
     return running.run(settings, options, callbacks)
 
@@ -79,7 +79,7 @@ def test_what_a_run_leaves(tmp_path: Path) -> None:
     assert all(r["oracle_calls"] == 3 and r["objective"] > 0 for r in rounds)
     assert [e["round"] for e in evaluations] == [0, 4, 8, 10]
     assert len(json.loads(evaluations[0]["device_accuracy"])) == 24
-    assert json.loads(row["settings"])["rho"] == 0.2
+    assert json.loads(row["settings"])["attack"]["rho"] == 0.2
     assert row["version"]
     assert row["model_sha256"]
 
@@ -286,7 +286,7 @@ def test_where_the_results_are_lost_a_run_starts_anew(tmp_path: Path) -> None:
 def test_missing_data_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RFA_DATA", raising=False)
     with pytest.raises(DataError, match="rfa data get emnist"):
-        running.run(resolve({"task": "emnist-linear"}), running.Options(tmp_path))
+        running.run(Settings.of("emnist-linear"), running.Options(tmp_path))
 
 
 @pytest.mark.parametrize("aggregator", ["rfa", "rfa-one-step"])

@@ -33,7 +33,7 @@ def cloud(m: int = 12, dim: int = 300, seed: int = 0) -> tuple[Any, Any]:
 
 def settings(**values: Any) -> Settings:
     steps = 1 if values.get("aggregator") == "sgd" else 0
-    return Settings("emnist-linear", local_steps=steps, **values)
+    return Settings.where_taken("emnist-linear", local_steps=steps, **values)
 
 
 def outcome_of(updates: Any, weights: Any, chosen: Settings) -> Outcome:
@@ -140,7 +140,7 @@ def test_minibatch_sgd_takes_one_step_on_a_tenth() -> None:
 
 def test_the_schedule_of_the_learning_rate() -> None:
     chosen = settings(learning_rate=0.64, lr_decay=0.5, lr_decay_every=50)
-    rates = [chosen.learning_rate_in(t) for t in (0, 49, 50, 149, 150)]
+    rates = [chosen.training.learning_rate_in(t) for t in (0, 49, 50, 149, 150)]
     assert rates == [0.64, 0.64, 0.32, 0.16, 0.08]
 
 
@@ -296,7 +296,7 @@ def test_the_same_seed_gives_the_same_numbers_and_another_gives_others() -> None
 
 
 def test_an_iid_split_has_the_same_sizes_and_other_examples() -> None:
-    own, dealt = tiny_devices(), tiny_devices(iid=True)
+    own, dealt = tiny_devices(), tiny_devices(partition="iid")
     assert np.array_equal(own.weights, dealt.weights)
     assert not np.array_equal(own.population.x, dealt.population.x)
     assert np.allclose(np.sum(own.population.x), np.sum(dealt.population.x), atol=0.1)

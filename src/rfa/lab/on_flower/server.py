@@ -101,14 +101,14 @@ class FlowerEngine:
             (device, self._training_message(nodes[device], order, device, state))
             for device in chosen
         ]
-        if self.devices.settings.secure == "off":
+        if self.devices.settings.secure.mode == "off":
             return self._in_the_clear(sent, state, chosen)
         return self._securely(sent, nodes, order, state)
 
     def evaluate(self, state: State) -> Sequence[Tally]:
         """How well the model serves each device: here, or where their u_i are."""
         everyone = list(range(self.devices.count))
-        if not self.devices.settings.personalize:
+        if not self.devices.settings.training.personalize:
             return self.pool.evaluate(state.model)
         tallies: dict[int, Tally] = {}
         nodes = self._nodes(everyone)

@@ -16,8 +16,8 @@ from rfa.lab.paper.reproduce import Experiment
 from rfa.lab.report.exhibit import Exhibit, Table, Value
 from rfa.lab.report.gather import LABELS, find_results
 from rfa.lab.report.markdown import rows, section
-from rfa.lab.runs.config import ConfigError
 from rfa.lab.runs.store import Store
+from rfa.lab.settings.fields import ConfigError
 
 MARK = "<!-- made by `rfa reproduce --page`: what follows is replaced -->"
 NUMBERS = "numbers.csv"

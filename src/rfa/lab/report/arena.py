@@ -14,10 +14,10 @@ from typing import Any
 
 from rfa.aggregators import RFA, OneStepRFA
 from rfa.aggregators.registry import find
+from rfa.lab.attacks.registry import NONE
 from rfa.lab.report.exhibit import Entry, Exhibit, Matrix, Spread, Table, Value, group
 from rfa.lab.report.gather import LABELS, Result, gather, height
 from rfa.lab.runs.sweep import Part, Sweep
-from rfa.lab.settings.settings import NONE
 
 ACCURACY, BACKDOOR = "test_accuracy", "backdoor"
 CLEAN, WORST = "no corruption", "worst case"

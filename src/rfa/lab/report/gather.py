@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from rfa.lab.report.exhibit import Exhibit, Line, Panel, Spread, Table, Value, group
-from rfa.lab.runs.config import run_name
 from rfa.lab.runs.store import DONE, Store
 from rfa.lab.runs.sweep import Cell, Sweep
 
@@ -38,6 +37,7 @@ SHARES = ("test_accuracy", "median_device", "worst_tenth", "backdoor", "certific
 """Measures that are shown in per cent."""
 NAMED: Mapping[str, Mapping[Any, str]] = {"nu": {0.0: "learned"}}
 """Settings whose values are shown side by side, not along an axis, and what some are called."""
+BY_DEVICE = "device"
 LAST = 0.1
 """The share of a run's rounds that count as its end."""
 
@@ -77,7 +77,7 @@ def height(evaluation: Mapping[str, Any], measure: str) -> float:
 def find_results(store: Store, cells: Iterable[Cell]) -> list[Result]:
     """The runs of the cells that are done."""
     rows = {row["run"]: row for row in store.runs() if row["status"] in DONE}
-    done = [(cell, rows.get(run_name(cell.settings))) for cell in cells]
+    done = [(cell, rows.get(cell.settings.run_name)) for cell in cells]
     return [
         Result(cell, row, store.table("evaluations", run=row["run"])) for cell, row in done if row
     ]
@@ -225,10 +225,10 @@ def _horizon(results: Sequence[Result]) -> str:
     parts = [f"{rounds} rounds of {names}" for rounds, names in lines.items()]
     if len(lines) == 1:
         parts = [f"{settings[0].rounds} rounds"]
-    parts.append(f"{_listed(each.devices_per_round for each in settings)} devices a round")
+    parts.append(f"{_listed(each.training.devices_per_round for each in settings)} devices a round")
     seeds = {each.seed for each in settings}
     parts.append(f"seed{'s' if len(seeds) > 1 else ''} {_listed(seeds)}")
-    examples = max(each.eval_examples for each in settings)
+    examples = max(each.evaluation.examples for each in settings)
     if examples:
         parts.append(f"evaluated on at most {examples} examples a device")
     return "; ".join(parts)
@@ -241,11 +241,15 @@ def _listed(numbers: Iterable[int]) -> str:
 def _data(results: Sequence[Result]) -> list[str]:
     """The data used, a sentence for each task."""
     rows = [result.row for result in results]
-    return list(dict.fromkeys(data_note(row, json.loads(row["settings"])["iid"]) for row in rows))
+    return list(dict.fromkeys(data_note(row, _partition(row)) for row in rows))
 
 
-def data_note(row: Mapping[str, Any], iid: bool = False) -> str:
+def _partition(row: Mapping[str, Any]) -> str:
+    return json.loads(row["settings"])["training"]["partition"]
+
+
+def data_note(row: Mapping[str, Any], partition: str = BY_DEVICE) -> str:
     """The data of a run in words."""
-    split = ", dealt out at random" if iid else ""
+    split = "" if partition == BY_DEVICE else f", dealt out {partition}"
     note = f": {row['note']}" if row["note"] else ""
     return f"{row['task']}, {row['devices']} devices{split}{note}"

@@ -7,8 +7,8 @@ from typing import Any
 
 from rich.table import Table
 
+from rfa.lab.attacks.registry import NONE
 from rfa.lab.report.arena import CLEAN, LOST, WORST, Bout, Score, rank
-from rfa.lab.settings.settings import NONE
 
 NARROW = 55
 """The letters of a line beside the attacks."""

@@ -39,7 +39,7 @@ class ProgressReporter(Callback):
 
 def do_run(request: Request, tell: Tell) -> Answer:
     """Do a run, and return how it ended."""
-    settings = Settings(**request["settings"])
+    settings = Settings.from_dict(request["settings"])
     paths = {name: path and Path(path) for name, path in request["paths"].items()}
     options = Options(**paths, **request["options"])
     try:

@@ -8,7 +8,6 @@ does not stop the others.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import queue
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +20,6 @@ from rfa._threads import cores
 from rfa.lab.datasets.cache import load
 from rfa.lab.datasets.dataset import DataError
 from rfa.lab.processes import AskedProcess, WorkerError
-from rfa.lab.runs.config import run_name
 from rfa.lab.runs.estimate import pace, seconds
 from rfa.lab.runs.run import Options, begin_digest, finish_digest
 from rfa.lab.runs.store import DONE, Store
@@ -74,20 +72,20 @@ class _SameData:
         if row is None:
             return False
         try:
-            begun, there = self._examples(settings.task, settings.iid)
+            begun, there = self._examples(settings.task, settings.training.partition)
         except DataError:
             return True
-        count = settings.devices or min(find_task(settings.task).devices, there)
+        count = settings.training.devices or min(find_task(settings.task).devices, there)
         return finish_digest(begun, settings, count) == row["data"]
 
-    def _read(self, task: str, iid: bool) -> tuple[Digest, int]:
-        population = load(find_task(task).reader, self._data, iid=iid)
+    def _read(self, task: str, partition: str) -> tuple[Digest, int]:
+        population = load(find_task(task).reader, self._data, iid=partition == "iid")
         return begin_digest(population), len(population)
 
 
 def plan_work(runs: Iterable[Settings], options: Options, at_once: int = 0) -> Work:
     """Which of the runs are not done yet, and how long they take."""
-    unique = {run_name(settings): settings for settings in runs}
+    unique = {settings.run_name: settings for settings in runs}
     known: list[dict[str, Any]] = []
     if not options.fresh and (options.out / "runs.sqlite").exists():
         with Store(options.out) as store:
@@ -152,11 +150,11 @@ def _feed(
         problem = ""
         try:
             process.ask(
-                {**how, "settings": dataclasses.asdict(settings)},
+                {**how, "settings": settings.to_dict()},
                 lambda done, settings=settings: observer.on_progress(settings, done),
             )
         except WorkerError as error:
-            problem = problems[run_name(settings)] = str(error)
+            problem = problems[settings.run_name] = str(error)
         if process.ended:
             return
         process.restart_if_dead()

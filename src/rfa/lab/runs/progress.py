@@ -6,7 +6,6 @@ import threading
 from typing import Self
 
 from rfa.lab.runs.callback import Callback, RunView
-from rfa.lab.runs.config import run_name
 from rfa.lab.runs.estimate import in_words, seconds
 from rfa.lab.runs.jobs import Work
 from rfa.lab.runs.screens import Screen, Shown, choose_screen
@@ -76,7 +75,7 @@ class Overview:
 
     def __init__(self, work: Work, screen: Screen) -> None:
         self._screen = screen
-        self._costs = {run_name(settings): seconds(settings) for settings in work.todo}
+        self._costs = {settings.run_name: seconds(settings) for settings in work.todo}
         self._done: dict[str, float] = {}
         self._going: dict[str, str] = {}
         self._ended = 0
@@ -94,20 +93,22 @@ class Overview:
 
     def on_begin(self, settings: Settings) -> None:
         """Show that a run goes."""
-        level = f" {settings.corruption} {settings.rho:g}" if settings.rho else ""
+        level = (
+            f" {settings.attack.corruption} {settings.attack.rho:g}" if settings.attack.rho else ""
+        )
         with self._writing:
-            self._going[run_name(settings)] = f"{settings.task} {settings.aggregator}{level}"
+            self._going[settings.run_name] = f"{settings.task} {settings.aggregator}{level}"
             self._show()
 
     def on_progress(self, settings: Settings, done: float) -> None:
         """Move on."""
         with self._writing:
-            self._done[run_name(settings)] = done
+            self._done[settings.run_name] = done
             self._show()
 
     def on_end(self, settings: Settings, problem: str) -> None:
         """Count a run, and say what went wrong with it."""
-        name = run_name(settings)
+        name = settings.run_name
         with self._writing:
             self._ended += 1
             self._done[name] = 1.0

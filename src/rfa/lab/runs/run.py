@@ -29,7 +29,6 @@ from rfa.lab.lock import LockedError, hold_lock
 from rfa.lab.runs import checkpoint as checkpoints
 from rfa.lab.runs.callback import Callback, Callbacks, RunView
 from rfa.lab.runs.checkpoint import Checkpoint, CheckpointError
-from rfa.lab.runs.config import run_name
 from rfa.lab.runs.store import DONE, LOCK, MEASURES, STOPPED, Store
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.rounds import (
@@ -96,11 +95,16 @@ def run(
         InvalidTypeError: if a callback is none.
     """
     told = Callbacks(callbacks)
-    name = run_name(settings)
+    name = settings.run_name
     folder = options.out / name
     task = find_task(settings.task)
     directory = data_dir(options.data)
-    population = load(task.reader, directory, iid=settings.iid, on_progress=told.on_status)
+    population = load(
+        task.reader,
+        directory,
+        iid=settings.training.partition == "iid",
+        on_progress=told.on_status,
+    )
     devices = Devices(settings, task, population)
     with Store(options.out) as store:
         folder.mkdir(parents=True, exist_ok=True)
@@ -159,7 +163,8 @@ class RunLoop:
             saved = None
             _forget(self.folder)
             self.store.begin(self.name, self.devices.settings, self._about(note))
-        if self.devices.settings.personalize and not self.make_engine and self.places is None:
+        personal = self.devices.settings.training.personalize and not self.make_engine
+        if personal and self.places is None:
             self.places = Places.none(self.devices.count)
         with self._engine(directory) as engine:
             self.began = time.perf_counter()
@@ -238,7 +243,7 @@ class RunLoop:
             self.state, facts = play_round(self.state, self.devices, engine)
             self.rounds.append(facts)
             self.callbacks.on_round(view, facts)
-            if self.state.round % self.devices.settings.eval_every == 0:
+            if self.state.round % self.devices.settings.evaluation.every == 0:
                 self._evaluate(view, engine)
 
     def _evaluate(self, view: RunView, engine: Engine) -> Evaluation:
@@ -251,9 +256,9 @@ class RunLoop:
     def _done(self, state: State) -> str:
         """How the run has ended, or nothing."""
         settings = self.devices.settings
-        if state.rejected >= settings.max_rejected:
+        if state.rejected >= settings.server.max_rejected:
             return "diverged"
-        if settings.divergence_factor and self._lost(state):
+        if settings.server.divergence_factor and self._lost(state):
             return "diverged"
         return "finished" if state.round >= settings.rounds else ""
 
@@ -261,7 +266,8 @@ class RunLoop:
         """Whether the evaluation after this round shows a loss that is too large, or NaN."""
         if self.last is None or not 0 < self.last.round == state.round:
             return False
-        return not self.last.train_loss <= self.devices.settings.divergence_factor * self.first_loss
+        factor = self.devices.settings.server.divergence_factor
+        return not self.last.train_loss <= factor * self.first_loss
 
     def _save(self, state: State, engine: Engine, status: str) -> None:
         """First the results, then the checkpoint: what is between is done again, and alike."""
@@ -323,6 +329,6 @@ def finish_digest(begun: Digest, settings: Settings, count: int) -> str:
     """
     digest = begun.copy()
     digest.update(str(count).encode())
-    for text in (settings.task, settings.corruption, settings.aggregator):
+    for text in (settings.task, settings.attack.corruption, settings.aggregator):
         digest.update(plugin_source(parse_spec(text).name))
     return digest.hexdigest()

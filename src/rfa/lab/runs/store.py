@@ -8,7 +8,6 @@ rounds       one row a round: who took part, who was corrupted, what the aggrega
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import math
 import sqlite3
@@ -97,8 +96,8 @@ class Store:
         row = {
             "run": run,
             "status": "running",
-            "settings": json.dumps(dataclasses.asdict(settings)),
-            **{name: getattr(settings, name) for name in SHOWN},
+            "settings": json.dumps(settings.to_dict()),
+            **{name: settings.flat[name] for name in SHOWN},
             **facts,
         }
         with self._writing():

@@ -31,10 +31,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from rfa.lab.attacks.corruption import NoSuchAttackError
-from rfa.lab.attacks.registry import find_corruption
-from rfa.lab.runs.config import ConfigError, read_toml, resolve
+from rfa.lab.attacks.registry import BACKDOOR, NONE, find_corruption
 from rfa.lab.runs.store import MEASURES as RUN_MEASURES
-from rfa.lab.settings.settings import BACKDOOR, FIELDS, NONE, Settings
+from rfa.lab.settings.fields import ConfigError
+from rfa.lab.settings.files import read_toml
+from rfa.lab.settings.parameters import PARAMETERS, is_taken
+from rfa.lab.settings.settings import FIELDS, Settings, text_of
 from rfa.lab.tasks.registry import find_task
 
 CALLS = "calls"
@@ -112,7 +114,7 @@ def make_sweep(name: str, values: Mapping[str, Any]) -> Sweep:
     try:
         sweep = _parse(name, values)
         for cell in cells(sweep):
-            find_corruption(cell.settings.corruption, find_task(cell.settings.task).poisons)
+            find_corruption(cell.settings.attack.corruption, find_task(cell.settings.task).poisons)
     except (ConfigError, NoSuchAttackError, TypeError, KeyError) as error:
         msg = f"the sweep {name} makes no sense: {error}"
         raise ConfigError(msg) from None
@@ -128,8 +130,18 @@ def cells(sweep: Sweep) -> Iterator[Cell]:
     places = itertools.product(sweep.seeds, sweep.panels, sweep.lines, sweep.values)
     for seed, panel, line, value in places:
         place = {sweep.x: value} if sweep.x else {}
+        _check_line(line)
         given = merge(panel.settings, line.settings, {"seed": seed}, place)
         yield Cell(panel.name, line.name, value, settle(given))
+
+
+def _check_line(line: Part) -> None:
+    """Refuse a line with an option that its own aggregator does not take."""
+    aggregator = line.settings.get("aggregator")
+    for name in line.settings if aggregator else ():
+        if name in PARAMETERS and not is_taken(name, text_of(aggregator)):
+            msg = f"{name}={line.settings[name]} is not for {aggregator}"
+            raise ConfigError(msg)
 
 
 def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
@@ -160,13 +172,13 @@ def settle(given: Mapping[str, Any]) -> Settings:
     if corruption == NONE or (rho == 0 and corruption != BACKDOOR):
         values |= {"corruption": NONE, "rho": 0.0}
     calls = values.pop(CALLS, None)
-    settings = resolve(values)
+    settings = Settings.where_taken(**values)
     if calls is None:
         return settings
     if type(calls) is not int or calls < 1:
         msg = f"calls must be a whole number from 1, not {calls!r}"
         raise ConfigError(msg)
-    return dataclasses.replace(settings, rounds=max(1, calls // calls_per_round(settings)))
+    return settings.replace(rounds=max(1, calls // calls_per_round(settings)))
 
 
 def calls_per_round(settings: Settings) -> int:
@@ -232,7 +244,7 @@ def _check(sweep: Sweep) -> None:
     if bool(sweep.x) != (list(sweep.values) != [None]):
         msg = "x and values go together: a setting, and a list of its values"
         raise ConfigError(msg)
-    if sweep.x and sweep.x not in {*FIELDS, CALLS}:
+    if sweep.x and sweep.x not in {*FIELDS, *PARAMETERS, CALLS}:
         msg = f"x must be a setting, not {sweep.x!r}"
         raise ConfigError(msg)
     for key, known in (("axes", AXES), ("measures", MEASURES)):

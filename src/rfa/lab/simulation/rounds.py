@@ -165,7 +165,7 @@ class LocalEngine:
         updates = self.pool.train(state.model, state.round, chosen, self.places)
         corrupt(updates, chosen, state, self.devices)
         settings, weights, when = self.devices.settings, self.devices.weights, state.round
-        if settings.secure == "off":
+        if settings.secure.mode == "off":
             return aggregate(updates, weights[chosen], settings, when, state.aggregator)
         alpha = weights[chosen] / weights.max()
         return aggregate_securely(updates, alpha, settings, when, state.aggregator)
@@ -250,7 +250,7 @@ def corrupt(updates: Floats32, chosen: list[int], state: State, devices: Devices
         rng=stream(devices.settings.seed, "forge", state.round),
         aggregate=Defense(view, weights, bad, devices.settings, state.round, state.aggregator),
     )
-    updates[bad] = forge(devices.corruption, attack, devices.settings.corruption)
+    updates[bad] = forge(devices.corruption, attack, devices.settings.attack.corruption)
 
 
 def _facts(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping
@@ -82,7 +81,7 @@ def flat_settings(settings: Settings) -> dict[str, Any]:
     """The settings of a run by their flat names, each a text, a number, or true or false."""
     return {
         name: value if isinstance(value, str | int | float) else str(value)
-        for name, value in dataclasses.asdict(settings).items()
+        for name, value in settings.flat.items()
     }
 
 

@@ -7,7 +7,6 @@ takes and nothing else.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import queue
 import shutil
@@ -40,7 +39,7 @@ def open_pool(
     settings = devices.settings
     begin = {
         "do": "begin",
-        "settings": dataclasses.asdict(settings),
+        "settings": settings.to_dict(),
         "data_dir": data_dir and str(data_dir),
         "personal": personal and str(personal),
     }

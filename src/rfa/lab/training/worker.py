@@ -41,12 +41,12 @@ class Scratch:
     @staticmethod
     def rows(settings: Settings) -> int:
         """How many vectors there are."""
-        return 1 + settings.devices_per_round * (2 if settings.personalize else 1)
+        return 1 + settings.training.devices_per_round * (2 if settings.training.personalize else 1)
 
     @classmethod
     def open(cls, path: Path, settings: Settings, dim: int) -> Scratch:
         """Map the file, making it as large as it must be."""
-        rows, m = cls.rows(settings), settings.devices_per_round
+        rows, m = cls.rows(settings), settings.training.devices_per_round
         with path.open("ab") as file:
             if file.tell() != rows * dim * 4:
                 file.truncate(rows * dim * 4)
@@ -58,14 +58,16 @@ class Worker:
     """What a worker knows of a run, and the jobs that it does."""
 
     def __init__(self, request: Request) -> None:
-        settings = Settings(**request["settings"])
+        settings = Settings.from_dict(request["settings"])
         task = find_task(settings.task)
         directory = request["data_dir"]
-        population = load(task.reader, directory and Path(directory), iid=settings.iid)
+        population = load(
+            task.reader, directory and Path(directory), iid=settings.training.partition == "iid"
+        )
         self.devices = Devices(settings, task, population)
         self.scratch = Scratch.open(Path(request["scratch"]), settings, self.devices.dim)
         self.personal = None
-        if settings.personalize:
+        if settings.training.personalize:
             path = Path(request["personal"])
             self.personal = PersonalFile(path, self.devices.count, self.devices.dim)
 
