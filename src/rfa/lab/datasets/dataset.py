@@ -169,8 +169,8 @@ def damaged(path: Path, kind: str, error: Exception) -> DataError:
     return DataError(f"{path} is no {kind}, or it is damaged: delete it and get it again ({error})")
 
 
-def lab_module(name: str) -> Any:
-    """A module that only the extra "lab" installs, imported when it is needed.
+def lab_module(name: str, extra: str = "lab") -> Any:
+    """A module that only an extra installs, imported when it is needed.
 
     Raises:
         DataError: if it is not installed.
@@ -178,7 +178,7 @@ def lab_module(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        msg = f"{name} is missing, which comes with the lab: pip install 'rfa[lab]' ({error})"
+        msg = f"{name} is missing: pip install 'rfa[{extra}]' ({error})"
         raise DataError(msg) from error
 
 
