@@ -24,10 +24,11 @@ from rich.table import Table
 
 from rfa.cli.options import data_option
 from rfa.lab.datasets import fetch
+from rfa.lab.datasets.arrangement import arrange
 from rfa.lab.datasets.cache import data_dir as resolve_data_dir
 from rfa.lab.datasets.cache import load
 from rfa.lab.datasets.catalog import CATALOG, Counts, DataSet
-from rfa.lab.datasets.dataset import DataError, Reader, arrange
+from rfa.lab.datasets.dataset import DataError, Reader
 from rfa.lab.tasks.registry import TASKS
 
 READERS = {task.reader.name: task.reader for task in TASKS.values()}

@@ -41,7 +41,11 @@ class InProcess:
 
 def tiny_devices(**values: Any) -> Devices:
     settings = resolve({"task": "tests.tiny:TASK", **values})
-    return Devices(settings, tiny.TASK, load(tiny.TASK.reader, None, iid=settings.iid))
+    return Devices(
+        settings,
+        tiny.TASK,
+        load(tiny.TASK.reader, None, partition="iid" if settings.iid else "device"),
+    )
 
 
 def play(devices: Devices, rounds: int) -> tuple[State, list[Any], LocalEngine]:

@@ -104,7 +104,9 @@ def name_of(context: Context) -> str:
 def load_devices(settings: Settings, directory: Path | None) -> Devices:
     """The devices of a run, with their data."""
     task = find_task(settings.task)
-    population = load(task.reader, data_dir(directory), iid=settings.iid)
+    population = load(
+        task.reader, data_dir(directory), partition="iid" if settings.iid else "device"
+    )
     return Devices(settings, task, population)
 
 

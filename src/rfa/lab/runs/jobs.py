@@ -83,7 +83,7 @@ class _SameData:
         return finish_digest(begun, settings, count) == row["data"]
 
     def _read(self, task: str, iid: bool) -> tuple[Digest, int]:
-        population = load(find_task(task).reader, self._data, iid=iid)
+        population = load(find_task(task).reader, self._data, partition="iid" if iid else "device")
         return begin_digest(population), len(population)
 
 

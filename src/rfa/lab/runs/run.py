@@ -113,7 +113,12 @@ def run(
     folder = options.out / name
     task = find_task(settings.task)
     directory = data_dir(options.data)
-    population = load(task.reader, directory, iid=settings.iid, on_progress=observer.on_status)
+    population = load(
+        task.reader,
+        directory,
+        partition="iid" if settings.iid else "device",
+        on_progress=observer.on_status,
+    )
     devices = Devices(settings, task, population)
     with Store(options.out) as store:
         folder.mkdir(parents=True, exist_ok=True)

@@ -61,7 +61,11 @@ class Worker:
         settings = Settings(**request["settings"])
         task = find_task(settings.task)
         directory = request["data_dir"]
-        population = load(task.reader, directory and Path(directory), iid=settings.iid)
+        population = load(
+            task.reader,
+            directory and Path(directory),
+            partition="iid" if settings.iid else "device",
+        )
         self.devices = Devices(settings, task, population)
         self.scratch = Scratch.open(Path(request["scratch"]), settings, self.devices.dim)
         self.personal = None
