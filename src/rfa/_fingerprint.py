@@ -57,4 +57,7 @@ def _plain(value: Any) -> Any:
         return value
     if isinstance(value, (list, tuple)):
         return [_plain(v) for v in value]
+    module = sys.modules.get(type(value).__module__)
+    if module is not None and hasattr(value, "__dict__") and not isinstance(value, type):
+        return [_plain(vars(value)), own_sources(module)]
     return hashlib.sha256(cloudpickle.dumps(value)).hexdigest()

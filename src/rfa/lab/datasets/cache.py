@@ -23,7 +23,7 @@ import numpy as np
 
 from rfa.lab.datasets.arrangement import Arrangement, arrange
 from rfa.lab.datasets.dataset import DataError, Index, Population, Reader, find_file
-from rfa.lab.datasets.keys import key_of
+from rfa.lab.datasets.keys import attributes_of, key_of
 from rfa.lab.datasets.partition import Partition, find_partition
 
 Progress: TypeAlias = Callable[[str], None]
@@ -146,7 +146,8 @@ def _list(entries: Sequence[str]) -> str:
 def _twin(reader: Reader) -> Reader:
     """A copy that may keep in attributes what it likes, without another key for the original."""
     twin = object.__new__(type(reader))
-    vars(twin).update(vars(reader))
+    for name, value in attributes_of(reader).items():
+        object.__setattr__(twin, name, value)
     return twin
 
 

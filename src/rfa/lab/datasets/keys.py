@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import glob
-import hashlib
 import importlib.metadata
 import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import FunctionType, MemberDescriptorType
 from typing import Any
 
-from rfa._fingerprint import fingerprint, own_sources
+from rfa._fingerprint import fingerprint
 from rfa.lab.datasets import arrangement, dataset, partition
 from rfa.lab.datasets.dataset import Reader
-from rfa.lab.datasets.partition import ByDevice, ByPartitioner, Partition
+from rfa.lab.datasets.partition import ByDevice, Partition
 
 FORMAT = "2"
-_OURS = (dataset, partition, arrangement)
+_ALWAYS = (dataset, partition, arrangement)
 
 
 @dataclass(frozen=True)
@@ -33,22 +32,23 @@ class Key:
 def key_of(reader: Reader, paths: Mapping[str, Path], partition: Partition, devices: int) -> Key:
     """The key of a data set that is dealt out in some way.
 
-    Its digest has two parts: which data set it is (where the source lies, all parameters), and what
+    Its digest has two parts: which data set it is (where the source lies, the parameters), and what
     may change beneath it (the code, the state of the source). An entry replaces those that differ
     from it in the second part alone.
     """
     real = {name: str(path.resolve()) for name, path in paths.items()}
     count = devices if partition.counts(reader.has_devices) else 0
-    kinds = [_name(type(reader)), _name(type(partition))]
-    which = [kinds, real, parameters(reader), parameters(partition), count]
-    state = [FORMAT, sorted(_sources(reader, partition).items()), list(_files(paths))]
+    which = [real, *_parameters(reader), *_parameters(partition), count]
+    state = [FORMAT, fingerprint(reader), fingerprint(partition), list(_files(paths))]
+    state += [_class_attributes(reader), _class_attributes(partition)]
+    state += sorted(_our_sources(reader, partition).items())
     if partition.library:
         state.append(importlib.metadata.version(partition.library))
     stem = file_name(reader.name)
     if not isinstance(partition, ByDevice):
         stem += f"-{partition.kind or file_name(type(partition).__name__)}"
-    where = _digest(which)[:8]
-    return Key(f"{stem}-{where}{_digest(state)[:16]}", f"{glob.escape(stem)}-{where}*")
+    where = fingerprint(which)[:8]
+    return Key(f"{stem}-{where}{fingerprint(state)[:16]}", f"{glob.escape(stem)}-{where}*")
 
 
 def file_name(text: str) -> str:
@@ -56,37 +56,37 @@ def file_name(text: str) -> str:
     return re.sub(r"[^\w.-]+", "-", text).strip(".") or "-"
 
 
-def parameters(value: object) -> dict[str, Any]:
-    """The attributes of a value, its own and those of its classes, but for methods."""
+def _parameters(value: object) -> tuple[str, dict[str, Any]]:
+    """The class of a value, and what it has itself."""
+    return f"{type(value).__module__}.{type(value).__qualname__}", attributes_of(value)
+
+
+def _class_attributes(value: object) -> dict[str, Any]:
+    """What its classes have, as it is now: the code may have been another."""
     values: dict[str, Any] = {}
     for kind in reversed(type(value).__mro__[:-1]):
         values.update(vars(kind))
-    values.update(getattr(value, "__dict__", {}))
-    code = FunctionType, classmethod, staticmethod, property
+    code = FunctionType, classmethod, staticmethod, property, MemberDescriptorType
     return {
         name: each
-        for name, each in sorted(values.items())
+        for name, each in values.items()
         if not isinstance(each, code) and not name.startswith(("__", "_abc_"))
     }
 
 
-def _sources(reader: Reader, partition: Partition) -> dict[str, bytes]:
-    """The sources of the modules that make the two what they are, ours and the user's own."""
-    values: list[object] = [reader, partition]
-    if isinstance(partition, ByPartitioner):
-        values.append(partition.partitioner)
-    modules = [sys.modules.get(kind.__module__) for value in values for kind in type(value).__mro__]
-    sources: dict[str, bytes] = {}
-    for module in {*modules, *_OURS} - {None}:
-        sources |= _source(module)
-    return sources
+def attributes_of(value: object) -> dict[str, Any]:
+    """What a value has itself, in slots too."""
+    state: Any = object.__getstate__(value)  # not what its class would have in a pickle
+    parts: tuple[Any, ...] = state if isinstance(state, tuple) else (state,)
+    return {name: each for part in parts if part for name, each in part.items()}
 
 
-def _source(module: ModuleType | None) -> dict[str, bytes]:
-    if module is None:
-        return {}
-    file = module.__file__ if module.__name__.startswith("rfa.") else None
-    return {module.__name__: Path(file).read_bytes()} if file else own_sources(module)
+def _our_sources(reader: Reader, partition: Partition) -> dict[str, bytes]:
+    """The sources of our modules that make the two what they are: a fingerprint only names them."""
+    kinds = type(reader).__mro__ + type(partition).__mro__
+    names = {kind.__module__ for kind in kinds} | {module.__name__ for module in _ALWAYS}
+    files = {name: sys.modules[name].__file__ for name in names if name.startswith("rfa.")}
+    return {name: Path(file).read_bytes() for name, file in files.items() if file}
 
 
 def _files(paths: Mapping[str, Path]) -> Iterator[tuple[str, int, int]]:
@@ -95,11 +95,3 @@ def _files(paths: Mapping[str, Path]) -> Iterator[tuple[str, int, int]]:
         for part in sorted(real.iterdir()) if real.is_dir() else [real]:
             about = part.stat()
             yield str(part), about.st_size, about.st_mtime_ns
-
-
-def _name(kind: type) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"
-
-
-def _digest(content: Any) -> str:
-    return hashlib.sha256(fingerprint(content).encode()).hexdigest()
