@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import FunctionType, MemberDescriptorType
-from typing import Any
+from typing import Any, cast
 
 from rfa._fingerprint import fingerprint
 from rfa.lab.datasets import arrangement, dataset, partition
@@ -77,7 +77,7 @@ def _class_attributes(value: object) -> dict[str, Any]:
 def attributes_of(value: object) -> dict[str, Any]:
     """What a value has itself, in slots too."""
     state: Any = object.__getstate__(value)  # not what its class would have in a pickle
-    parts: tuple[Any, ...] = state if isinstance(state, tuple) else (state,)
+    parts = cast("tuple[Any, ...]", state if isinstance(state, tuple) else (state,))
     return {name: each for part in parts if part for name, each in part.items()}
 
 

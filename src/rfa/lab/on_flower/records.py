@@ -105,7 +105,10 @@ def load_devices(settings: Settings, directory: Path | None) -> Devices:
     """The devices of a run, with their data."""
     task = find_task(settings.task)
     population = load(
-        task.reader, data_dir(directory), partition="iid" if settings.iid else "device"
+        task.reader,
+        data_dir(directory),
+        partition="iid" if settings.iid else "device",
+        devices=settings.devices or task.devices,
     )
     return Devices(settings, task, population)
 

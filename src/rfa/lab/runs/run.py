@@ -117,6 +117,7 @@ def run(
         task.reader,
         directory,
         partition="iid" if settings.iid else "device",
+        devices=settings.devices or task.devices,
         on_progress=observer.on_status,
     )
     devices = Devices(settings, task, population)

@@ -65,6 +65,7 @@ class Worker:
             task.reader,
             directory and Path(directory),
             partition="iid" if settings.iid else "device",
+            devices=settings.devices or task.devices,
         )
         self.devices = Devices(settings, task, population)
         self.scratch = Scratch.open(Path(request["scratch"]), settings, self.devices.dim)
