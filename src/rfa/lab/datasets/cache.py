@@ -29,7 +29,7 @@ from rfa.lab.datasets.partition import Partition, find_partition
 Progress: TypeAlias = Callable[[str], None]
 
 _DAY = 24 * 60 * 60
-_ATTEMPTS = 3
+_ATTEMPTS = 2
 _KEPT = 1
 
 
@@ -94,18 +94,28 @@ def load(  # noqa: PLR0913 what decides the data, and how it is put there
     partition = find_partition(partition)
     paths = locate(reader, data_dir(directory))
     key = key_of(reader, paths, partition, devices)
-    entry = cache_dir() / key.name
+    entry, tell = cache_dir() / key.name, on_progress or _silent
+    population = None if rebuild else open_population(entry)
     for attempt in range(_ATTEMPTS):
-        if attempt or rebuild:
-            with _building_folder(entry.parent) as folder:
-                _build(_twin(reader), paths, (partition, devices), folder, on_progress or _silent)
-                put_entry(folder, entry, replace=rebuild and not attempt)
+        if population is None:
+            with building_folder(entry.parent) as folder:
+                _build(_twin(reader), paths, (partition, devices), folder, tell)
+                put_entry(folder, entry, _never if rebuild and not attempt else _is_whole)
             clean(entry, key.stale, keep=_KEPT)
-        population = open_population(entry)
-        if population is not None:
-            return population
+            population = open_population(entry)
+    if population is not None:
+        return population
     msg = f"{entry} cannot be read although it was just written: set RFA_CACHE to another directory"
     raise DataError(msg)
+
+
+def _is_whole(entry: Path) -> bool:
+    return open_population(entry) is not None
+
+
+def _never(entry: Path) -> bool:
+    del entry
+    return False
 
 
 def open_population(entry: Path) -> Population | None:
@@ -184,7 +194,7 @@ def _write(
 
 
 @contextmanager
-def _building_folder(root: Path) -> Generator[Path, None, None]:
+def building_folder(root: Path) -> Generator[Path, None, None]:
     """A folder beside the entries, for one that is being built; gone at the end."""
     folder = root / f".building-{uuid.uuid4().hex}"
     try:
@@ -209,14 +219,14 @@ def check_space(name: str, total: int, shape: tuple[int, ...], dtype: str, folde
         raise DataError(msg)
 
 
-def put_entry(folder: Path, entry: Path, *, replace: bool = False) -> None:
-    """Move what was built into place, unless somebody was faster; what is damaged goes.
+def put_entry(folder: Path, entry: Path, is_whole: Callable[[Path], bool]) -> None:
+    """Move what was built into place, unless somebody was faster; what is not whole goes.
 
-    With `replace`, what is there goes too. Who has it mapped keeps it.
+    Who has what goes mapped keeps it.
     """
-    if not replace and open_population(entry) is not None:
+    if is_whole(entry):
         return
-    with _building_folder(entry.parent) as away:
+    with building_folder(entry.parent) as away:
         with suppress(FileNotFoundError):
             entry.rename(away / entry.name)
         try:

@@ -49,6 +49,7 @@ class Reader(ABC):
         train_share: the share of a device's examples that it trains on; the rest is for testing.
         has_devices: whether the source says which device has an example. Where it does not, a
             partition deals them out, and the names of `index` are empty.
+        content: a digest of what it reads, where that is known beforehand.
 
     Its code, its class attributes and its own attributes decide what the cache has for it. It reads
     as a copy of itself, so what it keeps in attributes while it reads decides nothing.
@@ -62,6 +63,7 @@ class Reader(ABC):
     min_examples: int
     train_share: float
     has_devices: bool = True
+    content: str = ""
 
     @abstractmethod
     def index(self, paths: Mapping[str, Path]) -> Index:

@@ -57,8 +57,9 @@ def file_name(text: str) -> str:
 
 
 def _parameters(value: object) -> tuple[str, dict[str, Any]]:
-    """The class of a value, and what it has itself."""
-    return f"{type(value).__module__}.{type(value).__qualname__}", attributes_of(value)
+    """The class of a value, and what it has itself, whatever its content."""
+    values = {name: each for name, each in attributes_of(value).items() if name != "content"}
+    return f"{type(value).__module__}.{type(value).__qualname__}", values
 
 
 def _class_attributes(value: object) -> dict[str, Any]:
