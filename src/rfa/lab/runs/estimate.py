@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rfa.errors import PluginError
 from rfa.lab.settings.settings import FIELDS, Settings
 
 
@@ -101,7 +102,7 @@ def _ratio(row: Mapping[str, Any]) -> float | None:
         return None
     try:
         settings = Settings(**values)
-    except ValueError:
+    except (ValueError, PluginError):  # of another version, or of code that is not here
         return None
     counted = dataclasses.replace(settings, rounds=max(1, row["rounds"]))
     return row["seconds"] / max(seconds(counted) - START, 1e-9)

@@ -11,6 +11,7 @@ import sqlite3
 from pathlib import Path
 
 from rfa.errors import RfaError
+from rfa.lab.objects import unpack
 from rfa.lab.processes import ERROR, Answer, Request, Tell, serve
 from rfa.lab.runs.run import Options, RunObserver, run
 from rfa.lab.settings.settings import Settings
@@ -40,10 +41,11 @@ class ProgressReporter(RunObserver):
 
 def do_run(request: Request, tell: Tell) -> Answer:
     """Do a run, and return how it ended."""
-    settings = Settings(**request["settings"])
     paths = {name: path and Path(path) for name, path in request["paths"].items()}
     options = Options(**paths, **request["options"])
     try:
+        unpack(request["objects"])
+        settings = Settings(**request["settings"])
         row = run(settings, options, ProgressReporter(tell, settings.rounds))
     except FAILURES as error:
         return {ERROR: str(error) or type(error).__name__}

@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rfa._threads import cores
+from rfa.errors import PluginError
 from rfa.lab.datasets.cache import load
 from rfa.lab.datasets.dataset import DataError
+from rfa.lab.objects import names_of, pack, texts_of
 from rfa.lab.processes import AskedProcess, WorkerError
 from rfa.lab.runs.config import run_name
 from rfa.lab.runs.estimate import pace, seconds
@@ -72,13 +74,17 @@ class _SameData:
         self._examples = functools.cache(self._read)
 
     def holds(self, settings: Settings, row: Mapping[str, Any] | None) -> bool:
-        """Whether a run is done and would come out the same; missing data is no change."""
+        """Whether a run is done and would come out the same.
+
+        Missing data is no change; but without it nobody can tell whether the user's own code is
+        still the same, so such a run is not done.
+        """
         if row is None:
             return False
         try:
             begun, there = self._examples(settings.task, settings.iid)
         except DataError:
-            return True
+            return not any(":" in name for name in names_of(settings))
         count = settings.devices or min(find_task(settings.task).devices, there)
         return finish_digest(begun, settings, count) == row["data"]
 
@@ -153,11 +159,12 @@ def _feed(
         observer.on_begin(settings)
         problem = ""
         try:
+            objects = pack(texts_of(settings))
             process.ask(
-                {**how, "settings": dataclasses.asdict(settings)},
+                {**how, "settings": dataclasses.asdict(settings), "objects": objects},
                 lambda done, settings=settings: observer.on_progress(settings, done),
             )
-        except WorkerError as error:
+        except (WorkerError, PluginError) as error:
             problem = problems[run_name(settings)] = str(error)
         if process.ended:
             return

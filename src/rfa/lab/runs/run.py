@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from rfa._plugins import plugin_source
-from rfa._specs import parse_spec
+from rfa._plugins import plugin_digest
 from rfa._threads import cores
 from rfa.lab.datasets.cache import data_dir, load
 from rfa.lab.datasets.dataset import Population
 from rfa.lab.lock import LockedError, hold_lock
+from rfa.lab.objects import names_of
 from rfa.lab.runs import checkpoint as checkpoints
 from rfa.lab.runs.checkpoint import Checkpoint, CheckpointError
 from rfa.lab.runs.config import run_name
@@ -313,10 +313,14 @@ def begin_digest(population: Population) -> Digest:
 def finish_digest(begun: Digest, settings: Settings, count: int) -> str:
     """The digest of the examples, the number of devices, and the user's own code.
 
-    It tells one data set from another, and one version of the code.
+    It tells one data set from another, and one version of the code, with all that it imports of
+    the user's own.
+
+    Raises:
+        PluginError: if the code has changed since this process read it.
     """
     digest = begun.copy()
     digest.update(str(count).encode())
-    for text in (settings.task, settings.corruption, settings.aggregator):
-        digest.update(plugin_source(parse_spec(text).name))
+    for name in names_of(settings):
+        digest.update(plugin_digest(name))
     return digest.hexdigest()

@@ -277,7 +277,7 @@ class Settings:
         """
         values = dataclasses.asdict(self)
         try:
-            text = str(spec_of(self.aggregation))
+            text = str(spec_of(self.aggregation, define=False))
         except PluginError:  # the user's own, of parameters that no text tells
             return values
         taken = {*AGGREGATOR_SETTINGS, "early_stop"}

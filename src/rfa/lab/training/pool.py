@@ -19,6 +19,7 @@ from typing import Any
 
 from rfa._types import Floats32
 from rfa.lab.datasets.dataset import lab_module
+from rfa.lab.objects import pack, texts_of
 from rfa.lab.processes import AskedProcess
 from rfa.lab.training.devices import Devices, Tally
 from rfa.lab.training.personal import PersonalFile, Places
@@ -40,6 +41,7 @@ def open_pool(
     settings = devices.settings
     begin = {
         "do": "begin",
+        "objects": pack(texts_of(settings)),
         "settings": dataclasses.asdict(settings),
         "data_dir": data_dir and str(data_dir),
         "personal": personal and str(personal),

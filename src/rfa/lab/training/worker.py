@@ -16,6 +16,7 @@ import numpy as np
 
 from rfa.errors import RfaError
 from rfa.lab.datasets.cache import load
+from rfa.lab.objects import unpack
 from rfa.lab.processes import ERROR, Answer, Request, Tell, serve
 from rfa.lab.settings.settings import Settings
 from rfa.lab.tasks.registry import find_task
@@ -58,6 +59,7 @@ class Worker:
     """What a worker knows of a run, and the jobs that it does."""
 
     def __init__(self, request: Request) -> None:
+        unpack(request["objects"])
         settings = Settings(**request["settings"])
         task = find_task(settings.task)
         directory = request["data_dir"]
