@@ -21,9 +21,10 @@ from typing import TypeAlias
 
 import numpy as np
 
+from rfa._code import attributes_of
 from rfa.lab.datasets.arrangement import Arrangement, arrange
 from rfa.lab.datasets.dataset import DataError, Index, Population, Reader, find_file
-from rfa.lab.datasets.keys import attributes_of, key_of
+from rfa.lab.datasets.keys import key_of
 from rfa.lab.datasets.partition import Partition, find_partition
 
 Progress: TypeAlias = Callable[[str], None]

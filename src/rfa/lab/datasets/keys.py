@@ -10,15 +10,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import FunctionType, MemberDescriptorType
-from typing import Any, cast
+from typing import Any
 
+from rfa._code import attributes_of, check_as_imported, library_of
 from rfa._fingerprint import fingerprint
-from rfa.lab.datasets import arrangement, dataset, partition
+from rfa._sources import own_sources
+from rfa.lab.datasets import arrangement, dataset, partition, partitioner
 from rfa.lab.datasets.dataset import Reader
 from rfa.lab.datasets.partition import ByDevice, Partition
 
 FORMAT = "2"
-_ALWAYS = (dataset, partition, arrangement)
+_ALWAYS = tuple(module.__name__ for module in (dataset, partition, partitioner, arrangement))
 
 
 @dataclass(frozen=True)
@@ -33,15 +35,18 @@ def key_of(reader: Reader, paths: Mapping[str, Path], partition: Partition, devi
     """The key of a data set that is dealt out in some way.
 
     Its digest has two parts: which data set it is (where the source lies, the parameters), and what
-    may change beneath it (the code, the state of the source). An entry replaces those that differ
-    from it in the second part alone.
+    may change beneath it (the code, the state of the source). An entry replaces those whose first
+    part is the same.
+
+    Raises:
+        PluginError: if a module of the user's was changed since it was imported.
     """
     real = {name: str(path.resolve()) for name, path in paths.items()}
     count = devices if partition.counts(reader.has_devices) else 0
     which = [real, *_parameters(reader), *_parameters(partition), count]
-    state = [FORMAT, fingerprint(reader), fingerprint(partition), list(_files(paths))]
-    state += [_class_attributes(reader), _class_attributes(partition)]
-    state += sorted(_our_sources(reader, partition).items())
+    state: list[Any] = [FORMAT, which, reader.content, list(_files(paths))]
+    for value in (reader, partition):
+        state += [_code(value), _class_attributes(value)]
     if partition.library:
         state.append(importlib.metadata.version(partition.library))
     stem = file_name(reader.name)
@@ -75,19 +80,27 @@ def _class_attributes(value: object) -> dict[str, Any]:
     }
 
 
-def attributes_of(value: object) -> dict[str, Any]:
-    """What a value has itself, in slots too."""
-    state: Any = object.__getstate__(value)  # not what its class would have in a pickle
-    parts = cast("tuple[Any, ...]", state if isinstance(state, tuple) else (state,))
-    return {name: each for part in parts if part for name, each in part.items()}
+def _code(value: object) -> dict[str, Any]:
+    """The code of its classes: our modules, the user's with all that they import, or the class.
+
+    Raises:
+        PluginError: if a module of the user's was changed since it was imported.
+    """
+    code: dict[str, Any] = {module: _source(module) for module in _ALWAYS}
+    for kind in type(value).__mro__:
+        module = kind.__module__
+        sources = own_sources(module)
+        check_as_imported(sources)
+        code |= sources
+        if module.startswith("rfa."):
+            code[module] = _source(module)
+        elif not sources and not library_of(module):  # of a notebook or a script
+            code[kind.__qualname__] = fingerprint(kind)
+    return code
 
 
-def _our_sources(reader: Reader, partition: Partition) -> dict[str, bytes]:
-    """The sources of our modules that make the two what they are: a fingerprint only names them."""
-    kinds = type(reader).__mro__ + type(partition).__mro__
-    names = {kind.__module__ for kind in kinds} | {module.__name__ for module in _ALWAYS}
-    files = {name: sys.modules[name].__file__ for name in names if name.startswith("rfa.")}
-    return {name: Path(file).read_bytes() for name, file in files.items() if file}
+def _source(module: str) -> bytes:
+    return Path(str(sys.modules[module].__file__)).read_bytes()
 
 
 def _files(paths: Mapping[str, Path]) -> Iterator[tuple[str, int, int]]:
