@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -64,11 +65,11 @@ def columns_of(data: Any, split: str) -> Columns:
 
 def _of_named(data: Any) -> Columns | None:
     if isinstance(data, str | Path):
-        return _of_table(_read_parquet(Path(data)), {})
+        return _of_parquet(Path(data))
     if hasattr(data, "column_names") and hasattr(data, "features"):
         return _of_hugging_face([data])
     if "pyarrow" in sys.modules and isinstance(data, lab_module("pyarrow").Table):
-        return _of_table(data, {})
+        return _of_arrow_columns(data.column_names, data.column, {})
     return None
 
 
@@ -111,37 +112,55 @@ def _of_pairs(data: Any) -> Columns:
 
 def _of_hugging_face(parts: Sequence[Any]) -> Columns:
     arrow = lab_module("pyarrow")
-    tables = [part.with_format("arrow")[:] for part in parts]
     classes = {
         name: feature.names
         for name, feature in parts[0].features.items()
         if getattr(feature, "names", None)
     }
-    return _of_table(arrow.concat_tables(tables), classes)
+
+    def read(name: str) -> Any:
+        tables = [part.select_columns([name]).with_format("arrow")[:] for part in parts]
+        return arrow.concat_tables(tables).column(name)
+
+    return _of_arrow_columns(parts[0].column_names, read, classes)
 
 
-def _of_table(table: Any, classes: Mapping[str, Sequence[str]]) -> Columns:
-    names: list[str] = table.column_names
-    return Columns(names, lambda name: _of_arrow(table.column(name), name), classes)
+def _of_arrow_columns(
+    names: Sequence[str], read: Callable[[str], Any], classes: Mapping[str, Sequence[str]]
+) -> Columns:
+    return Columns(names, lambda name: _of_arrow(read(name), name), classes)
 
 
-def _read_parquet(path: Path) -> Any:
+def _of_parquet(path: Path) -> Columns:
     arrow, parquet = lab_module("pyarrow"), lab_module("pyarrow.parquet")
     parts = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     if not parts or not path.exists():
         msg = f"{path} is no Parquet file, nor a folder with .parquet files: check the path"
         raise DataError(msg)
-    tables: list[Any] = []
-    for part in parts:
+
+    def read(part: Path, names: list[str] | None = None) -> Any:
         try:
-            tables.append(parquet.read_table(part))
+            return parquet.read_table(part, columns=names) if names else parquet.read_schema(part)
         except (arrow.ArrowException, OSError) as error:
             raise damaged(part, "Parquet file", error) from error
-    try:
-        return arrow.concat_tables(tables)
-    except arrow.ArrowException as error:
-        msg = f"the files of {path} have different columns: put one data set there ({error})"
-        raise DataError(msg) from error
+
+    schemas = [read(part) for part in parts]
+    for part, schema in zip(parts, schemas, strict=True):
+        if not schema.equals(schemas[0]):
+            msg = f"{part} has other columns than {parts[0].name}: put one data set into {path}"
+            raise DataError(msg)
+    return _of_arrow_columns(
+        schemas[0].names,
+        lambda name: arrow.concat_tables([read(part, [name]) for part in parts]).column(name),
+        _class_names(schemas[0]),
+    )
+
+
+def _class_names(schema: Any) -> dict[str, Sequence[str]]:
+    """The names of classes that Hugging Face notes in the Parquet files that it writes."""
+    noted = (schema.metadata or {}).get(b"huggingface", b"{}")
+    features: Any = json.loads(noted).get("info", {}).get("features", {})
+    return {name: feature["names"] for name, feature in features.items() if "names" in feature}
 
 
 def _of_arrow(column: Any, name: str) -> Array:
