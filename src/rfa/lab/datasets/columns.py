@@ -158,8 +158,9 @@ def _of_parquet(path: Path) -> Columns:
 
 def _class_names(schema: Any) -> dict[str, Sequence[str]]:
     """The names of classes that Hugging Face notes in the Parquet files that it writes."""
-    noted = (schema.metadata or {}).get(b"huggingface", b"{}")
-    features: Any = json.loads(noted).get("info", {}).get("features", {})
+    metadata: dict[bytes, bytes] = schema.metadata or {}
+    noted: Any = json.loads(metadata.get(b"huggingface", b"{}"))
+    features = noted.get("info", {}).get("features", {})
     return {name: feature["names"] for name, feature in features.items() if "names" in feature}
 
 
