@@ -47,9 +47,9 @@ class PflLoop:
         data = self._pfl.FederatedDataset(users.__getitem__, self._next_user)
         self._backend = self._pfl.SimulatedBackend(data, data)
         self._training = self._pfl.NNTrainHyperParams(
-            local_batch_size=settings.batch_size,
-            local_num_epochs=settings.local_epochs,
-            local_learning_rate=settings.learning_rate,
+            local_batch_size=settings.training.batch_size,
+            local_num_epochs=settings.training.local_epochs,
+            local_learning_rate=settings.training.learning_rate,
         )
 
     def __call__(self) -> None:

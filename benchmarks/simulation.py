@@ -147,8 +147,10 @@ def _check_pfl(peer: PflLoop, loop: PlainLoop) -> float:
     def plan() -> Iterator[tuple[int, list[Batch]]]:
         for device in peer.chosen:
             rows = np.arange(len(loop.examples.each[device][1]))
-            batches = np.split(rows, range(settings.batch_size, len(rows), settings.batch_size))
-            yield device, batches * settings.local_epochs
+            batches = np.split(
+                rows, range(settings.training.batch_size, len(rows), settings.training.batch_size)
+            )
+            yield device, batches * settings.training.local_epochs
 
     return check_same(peer.read(), loop.play(first, plan()), first)
 

@@ -17,7 +17,7 @@ from rfa.lab.datasets.cache import load
 from rfa.lab.datasets.dataset import Index, Reader
 from rfa.lab.learners.learner import Batch
 from rfa.lab.randomness import stream
-from rfa.lab.runs.config import resolve
+from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.rounds import LocalEngine, State, play_round
 from rfa.lab.tasks import emnist, shakespeare
 from rfa.lab.tasks.registry import find_task
@@ -122,7 +122,7 @@ def own_cache() -> Generator[None]:
 
 def open_devices(task: Task, **settings: Any) -> Devices:
     """The devices of a task."""
-    resolved = resolve({"task": task.name, "aggregator": "fedavg", **settings})
+    resolved = Settings.of(**{"task": task.name, "aggregator": "fedavg", **settings})
     return Devices(resolved, task, load(task.reader))
 
 
@@ -172,7 +172,7 @@ class PlainLoop:
         self._torch = load_torch()
         self._module = make(self._torch)
         self._parameters: list[Any] = [p for p in self._module.parameters() if p.requires_grad]
-        rate = devices.settings.learning_rate
+        rate = devices.settings.training.learning_rate
         self._optimizer = self._torch.optim.SGD(self._parameters, lr=rate)
         self.state = State(0, devices.initial())
 
@@ -210,7 +210,7 @@ class PlainLoop:
         for device in self.devices.sample(t):
             count = len(self.examples.each[device][1])
             rng = stream(settings.seed, "batches", t, device)
-            yield device, draw_batches(count, settings, rng)
+            yield device, draw_batches(count, settings.training, rng)
 
 
 def check_same(ours: Floats32, theirs: Floats32, first: Floats32) -> float:

@@ -154,7 +154,7 @@ HOW: dict[str, Any] = {"rho": 0.2, "population": 1000, "devices": 75, "dim": 100
 def test_parts_and_queries_are_those_of_the_lab(
     aggregator: SumAggregator[Any], how: dict[str, Any]
 ) -> None:
-    settings = Settings("glyphs-linear", devices_per_round=75, **how)
+    settings = Settings.of("glyphs-linear", devices_per_round=75, **how)
     request = PlanRequest(**HOW, aggregator=aggregator)
     assert request.layout == settings.layout
     found = plan(request)
@@ -220,7 +220,7 @@ def test_the_certificate_is_what_rounds_with_a_learned_radius_show(
 ) -> None:
     """Where honest updates are not equally far, those that are nearer make it smaller."""
     aggregator = Groups(RFA(), groups)
-    settings = Settings("glyphs-linear", devices_per_round=90, groups=groups)
+    settings = Settings.of("glyphs-linear", devices_per_round=90, groups=groups)
     rng, state, shown = np.random.default_rng(6), aggregator.init(), list[float]()
     for t in range(60):
         points = updates(90, rho, rng, spread=spread)

@@ -21,6 +21,8 @@ from typing import Any, cast
 
 INSTALLED = {"site-packages", "dist-packages"}
 """Folders of what was installed."""
+NEVER = {"", "__main__"}
+"""What is no module that can be imported."""
 
 
 def own_sources(module: str) -> dict[str, bytes]:
@@ -54,11 +56,16 @@ def own_sources(module: str) -> dict[str, bytes]:
 
 def find_own(name: str) -> ModuleSpec | None:
     """How a module of the user's own is imported, or None if it is another's, or not there."""
-    first = name.partition(".")[0]
-    if first in {"", "rfa", "__main__"} or not name.replace(".", "").isidentifier():
+    if name in NEVER or not name.replace(".", "").isidentifier():
         return None
     spec = spec_of_loaded(name) or _search(name)
     return spec if spec is not None and _is_own(spec) else None
+
+
+def own_modules() -> list[str]:
+    """The names of the user's own modules that this process has imported."""
+    specs = {name: spec_of_loaded(name) for name in list(sys.modules) if name not in NEVER}
+    return sorted(name for name, spec in specs.items() if spec is not None and _is_own(spec))
 
 
 def search_working_directory() -> None:
@@ -100,7 +107,7 @@ def _namespace(name: str, path: Iterable[str]) -> ModuleSpec | None:
 
 
 def _is_own(spec: ModuleSpec) -> bool:
-    if spec.origin in {"built-in", "frozen"}:
+    if spec.origin in {"built-in", "frozen"} or spec.name.partition(".")[0] == "rfa":
         return False
     places = [spec.origin] if spec.origin else list(spec.submodule_search_locations or ())
     return bool(places) and not any(_is_library(path) for path in places)

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from rfa._code import CONTENT, attributes_of
 from rfa._plugins import MAIN, define, text_of_defined
-from rfa._sources import find_own, spec_of_loaded
+from rfa._sources import own_modules
 from rfa._specs import Spec, parse_spec
 from rfa.errors import PluginError, RfaError
 
@@ -67,18 +67,15 @@ def _name_in_module(value: Any) -> str:
 def _modules(value: Any) -> Iterator[types.ModuleType]:
     """The modules that may have an object: first where it, its class or its code was written."""
     if isinstance(value, type | types.FunctionType):
-        likely, others = [value.__module__], list[str]()
+        written: list[str] = [value.__module__]
     else:
-        likely = [part.__module__ for part in _functions(value)]
-        if MAIN in likely:
-            return  # whatever has it now, other processes would find another there
-        likely.append(type(value).__module__)
-        loaded = [name for name in list(sys.modules) if spec_of_loaded(name) is not None]
-        others = sorted(name for name in loaded if find_own(name) is not None)
-    for name in dict.fromkeys((*likely, *others)):
-        module = sys.modules.get(name)
-        if module is not None and name != MAIN and module.__name__ == name:
-            yield module
+        kind = cast("type[Any]", type(value))
+        written = [part.__module__ for part in (*_functions(value), kind)]
+    if MAIN in written:
+        return  # whatever has it now, other processes would find another there
+    yield from (sys.modules[name] for name in written if name in sys.modules)
+    if not isinstance(value, type | types.FunctionType):
+        yield from (sys.modules[name] for name in own_modules())
 
 
 def _functions(value: Any) -> list[types.FunctionType]:

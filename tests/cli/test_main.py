@@ -17,7 +17,7 @@ from rfa.cli.main import COMMANDS, LazyGroup, main
 from rfa.errors import InvalidTypeError, InvalidValueError, PluginError, RfaError
 from rfa.lab.attacks.corruption import AttackError, NoSuchAttackError
 from rfa.lab.lock import LockedError
-from rfa.lab.runs.config import ConfigError
+from rfa.lab.settings.fields import ConfigError
 from rfa.secagg.errors import ParameterError
 
 

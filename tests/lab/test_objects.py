@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -22,10 +23,10 @@ from rfa.lab.attacks.registry import find_corruption
 from rfa.lab.objects import pack, unpack
 from rfa.lab.on_flower.launch import Where, check
 from rfa.lab.processes import WorkerError
-from rfa.lab.runs.config import resolve, run_name
 from rfa.lab.runs.jobs import plan_work
 from rfa.lab.runs.run import Options, run
 from rfa.lab.runs.store import Store
+from rfa.lab.settings.settings import Settings
 from tests import tiny
 from tests.lab.runs.test_run import Silent
 
@@ -92,7 +93,7 @@ import json, sys
 from collections.abc import Callable
 from pathlib import Path
 from rfa._texts import text_of
-from rfa.lab.runs.config import resolve, run_name
+from rfa.lab.settings.settings import Settings
 from rfa.lab.runs.jobs import do_work, plan_work
 from rfa.lab.runs.run import Options, RunObserver, run
 from rfa.lab.runs.store import Store
@@ -110,7 +111,7 @@ CASES = {
 }
 texts = ("task", "corruption", "aggregator")
 cases = {
-    name: resolve({"task": "tests.tiny:TASK", "rounds": 5} | {
+    name: Settings.of(**{"task": "tests.tiny:TASK", "rounds": 5} | {
         key: text_of(value) if key in texts else value for key, value in case.items()
     })
     for name, case in CASES.items()
@@ -124,7 +125,7 @@ if __name__ == "__main__":
     if how == "sweep":
         assert do_work(plan_work(cases.values(), options, 2), options, Quiet()) == {}
     assert how == "name" or plan_work(cases.values(), options).todo == []
-    print(json.dumps({name: run_name(settings) for name, settings in cases.items()}))
+    print(json.dumps({name: settings.run_name for name, settings in cases.items()}))
 """
 
 
@@ -187,7 +188,7 @@ def test_the_same_definition_has_the_same_name_in_every_process(tmp_path: Path) 
 
 
 def settings_of(**values: Any) -> Any:
-    return resolve({"task": "tests.tiny:TASK", "rounds": 2, **values})
+    return Settings.of("tests.tiny:TASK", rounds=2, **values)
 
 
 def rows(attack: Any) -> Any:
@@ -204,7 +205,7 @@ def test_other_closures_and_lambdas_never_share_a_run() -> None:
     negative: Callable[[Any], Any] = lambda attack: -rows(attack)  # noqa: E731
     positive: Callable[[Any], Any] = lambda attack: +rows(attack)  # noqa: E731
     attacks += [corrupts_updates(negative), corrupts_updates(positive)]
-    names = [run_name(settings_of(corruption=text_of(attack), rho=0.3)) for attack in attacks]
+    names = [settings_of(corruption=text_of(attack), rho=0.3).run_name for attack in attacks]
     assert names[1] == names[2]
     assert len(set(names)) == 4
 
@@ -242,7 +243,7 @@ def test_what_changed_since_it_was_given_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PluginError, match=r"has changed since it was given.*give it again"):
         run(settings, Options(tmp_path), Silent())
     with pytest.raises(PluginError, match="has changed since it was given"):
-        pack([settings.corruption])
+        pack([settings.attack.corruption])
     assert text_of(attack) != settings.corruption
 
 
@@ -302,3 +303,13 @@ def test_what_is_received_keeps_its_text_and_is_sent_on_as_it_came() -> None:
     unpack({other: packed[text]})
     assert text_of(defined(other)) == other
     assert pack([f"{other}:a=1"]) == {other: packed[text]}
+
+
+def test_pickle_is_used_in_a_single_place() -> None:
+    """The secure sum, Flower, checkpoints and stores have no use for it."""
+    users = {
+        path.relative_to(ROOT / "src").as_posix()
+        for path in (ROOT / "src" / "rfa").rglob("*.py")
+        if re.search(r"(import|module\(\W*)\s*(cloud)?pickle|from (cloud)?pickle", path.read_text())
+    }
+    assert users == {"rfa/lab/objects.py"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ ROUNDS = 6
 
 
 def flower_grid(devices: Any, home: Path, nodes: int = 5, **config: Any) -> LocalGrid:
-    settings = json.dumps(dataclasses.asdict(devices.settings))
+    settings = json.dumps(devices.settings.to_dict())
     values = {"settings": settings, "data-dir": "", "fresh": False, "timeout": 5.0, **config}
     grid = LocalGrid(dict.fromkeys(range(11, 11 + nodes), client.app), run_config=values)
     for context in grid.contexts.values():

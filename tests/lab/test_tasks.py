@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rfa.lab.datasets.cache import load
-from rfa.lab.runs.config import resolve
+from rfa.lab.settings.settings import Settings
 from rfa.lab.tasks.registry import TASKS
 from rfa.lab.training.devices import Devices
 
@@ -26,9 +26,8 @@ def learn(name: str, directory: Path | None) -> Devices:
     task = TASKS[name]
     few = {"devices": 20, "devices_per_round": 5, "local_steps": 15, "eval_examples": 200}
     rate = RATES.get(name) or RATES[name.rpartition("-")[2]]
-    settings = resolve({"task": name, "learning_rate": rate, **few})
-    partition = "device" if task.reader.has_devices else "iid"
-    population = load(task.reader, directory, partition=partition, devices=20)
+    settings = Settings.of(**{"task": name, "learning_rate": rate, **few})
+    population = task.load(directory, partition=settings.training.partition, devices=20)
     devices = Devices(settings, task, population)
     device = int(np.argmax(devices.weights))
     w = devices.initial()

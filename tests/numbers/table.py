@@ -47,12 +47,12 @@ def write(table: dict[str, Any]) -> None:
 
 def play(entry: Entry, out: Path) -> Entry:
     """The numbers of a run, which is done as `rfa run` does it."""
-    from rfa.lab.runs.config import resolve  # noqa: PLC0415
     from rfa.lab.runs.run import Options, run  # noqa: PLC0415
+    from rfa.lab.settings.settings import Settings  # noqa: PLC0415
 
     elsewhere = functools.partial(_on_flower, out / "home") if entry["engine"] == "flower" else None
     watcher = _Watcher()
-    settings = resolve({**entry["settings"], "rounds": entry["rounds"]})
+    settings = Settings.where_taken(**{**entry["settings"], "rounds": entry["rounds"]})
     row = run(settings, Options(out=out, workers=1), watcher, elsewhere)
     found = _numbers(watcher.model)
     assert row["model_sha256"] == found["sha256"]

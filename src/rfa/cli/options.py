@@ -8,7 +8,9 @@ from typing import Any, TypeVar
 
 import click
 
-from rfa.lab.settings.settings import CHOICES, FIELDS
+from rfa.lab.settings.fields import Setting
+from rfa.lab.settings.parameters import PARAMETERS
+from rfa.lab.settings.settings import FIELDS
 from rfa.lab.tasks.registry import TASKS
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -75,7 +77,10 @@ def many_runs_options(command: Command) -> Command:
 
 def settings_options(*left_out: str) -> Callable[[Command], Command]:
     """Give a command one option for each setting but some; what is not given is None."""
-    options: list[Callable[[Any], Any]] = [_option(name) for name in FIELDS if name not in left_out]
+    known = [*FIELDS.values(), *PARAMETERS.values()]
+    options: list[Callable[[Any], Any]] = [
+        _option(setting) for setting in known if setting.name not in left_out
+    ]
     return lambda command: _with(options, command)
 
 
@@ -100,23 +105,24 @@ def numbers_of(kind: type[Numbers], example: str) -> Callable[..., list[Numbers]
 
 def given(options: dict[str, Any]) -> dict[str, Any]:
     """Those of the options that are settings and were given."""
-    return {name: value for name, value in options.items() if name in FIELDS and value is not None}
+    known = {*FIELDS, *PARAMETERS}
+    return {name: value for name, value in options.items() if name in known and value is not None}
 
 
-def _option(name: str) -> Callable[[Command], Command]:
-    field = FIELDS[name]
-    flag = name.replace("_", "-")
-    text = f"{field.metadata['help']}  [default: {_default(name)}]"
-    if field.type == "bool":
-        return click.option(f"--{flag}/--no-{flag}", name, default=None, help=text)
-    kind = click.Choice(CHOICES[name]) if name in CHOICES else _KINDS[str(field.type)]
-    return click.option(f"--{flag}", name, type=kind, default=None, help=text)
+def _option(setting: Setting) -> Callable[[Command], Command]:
+    flag = setting.name.replace("_", "-")
+    text = f"{setting.help}  [default: {_default(setting)}]"
+    if setting.kind == "bool":
+        return click.option(f"--{flag}/--no-{flag}", setting.name, default=None, help=text)
+    kind = click.Choice(setting.choices) if setting.choices else _KINDS[setting.kind]
+    return click.option(f"--{flag}", setting.name, type=kind, default=None, help=text)
 
 
-def _default(name: str) -> str:
-    if name in PAPERS:
+def _default(setting: Setting) -> str:
+    if setting.name in PAPERS:
         return "the paper's, by task"
-    value = FIELDS[name].default
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return str(value)
+    if setting.name in PARAMETERS:
+        return "the aggregator's"
+    if setting.kind == "bool":
+        return "yes" if setting.default else "no"
+    return str(setting.default)

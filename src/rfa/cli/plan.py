@@ -8,7 +8,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from rfa.lab.settings.settings import CHOICES
+from rfa.lab.settings.settings import FIELDS
 from rfa.planning import PlanRequest, make_terms, table
 from rfa.planning import plan as make_plan
 
@@ -52,7 +52,7 @@ from rfa.planning import plan as make_plan
 )
 @click.option(
     "--server-model",
-    type=click.Choice(CHOICES["server_model"]),
+    type=click.Choice(FIELDS["server_model"].choices),
     default="semi-honest",
     show_default=True,
     help="The server that the secure sum withstands.",

@@ -12,8 +12,9 @@ from rfa.cli.errors import DIVERGED, EPILOG
 from rfa.cli.options import FILE, given, json_option, running_options, settings_options
 from rfa.cli.running import do_run, do_run_on_flower
 from rfa.cli.show import show_run
-from rfa.lab.runs.config import read_toml, resolve, write_toml
 from rfa.lab.runs.store import row_to_json
+from rfa.lab.settings.files import read_settings, write_settings
+from rfa.lab.settings.settings import Settings
 
 
 @click.command(epilog=EPILOG)
@@ -46,11 +47,11 @@ def run(task: str | None, **options: Any) -> None:
       rfa run glyphs-linear --aggregator fedavg --corruption omniscient --rho 0.25 --rounds 50
       rfa run glyphs-linear --aggregator rfa    --corruption omniscient --rho 0.25 --rounds 50
     """  # noqa: D301 click reads the backspace
-    values = read_toml(options["config"]) if options["config"] else {}
+    values = read_settings(options["config"]) if options["config"] else {}
     values |= given(options) | ({"task": task} if task is not None else {})
-    settings = resolve(values)
+    settings = Settings.of(**values)
     if options["save_config"]:
-        write_toml(settings, options["save_config"])
+        write_settings(settings, options["save_config"])
     if options["federation"] and options["engine"] != "flower":
         msg = "--federation names where Flower runs: give --engine flower, too"
         raise click.UsageError(msg)

@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from rfa.aggregators import RFA
+from rfa.lab.runs.headline import accuracy_words, percent
 from rfa.lab.settings.settings import Settings
 
 
@@ -18,14 +19,15 @@ def show_run(row: dict[str, Any]) -> None:
     if row["note"]:
         console.print(f"  data             {row['note']}")
     settings = json.loads(row["settings"])
-    anew = ", drawn anew each round" if settings.get("attackers") == "random" else ""
+    anew = ", drawn anew each round" if settings["attack"]["attackers"] == "random" else ""
     lines = {
         "corruption": f"{row['corruption']}, rho {row['rho']:g}: "
         f"{row['corrupted_devices']} of {row['devices']} devices{anew}",
         "oracle calls": f"{row['oracle_calls']}",
-        "test accuracy": percent(row["test_accuracy"]),
-        "  median device": percent(row["median_device"]),
-        "  worst tenth": f"{percent(row['worst_tenth'])} (mean of the worst tenth of the devices)",
+        "test accuracy": accuracy_words(row, "test_accuracy", "honest_accuracy"),
+        "  median device": accuracy_words(row, "median_device", "honest_median_device"),
+        "  worst tenth": accuracy_words(row, "worst_tenth", "honest_worst_tenth")
+        + ", the mean of these devices",
         "train loss": "-" if row["train_loss"] is None else f"{row['train_loss']:.4f}",
         "dropped updates": f"{row['dropped_updates']}",
         "rejected rounds": f"{row['rejected_rounds']}",
@@ -33,7 +35,7 @@ def show_run(row: dict[str, Any]) -> None:
     }
     if row["backdoor"] is not None:
         lines["backdoor"] = f"{percent(row['backdoor'])} of other classes fall for the trigger"
-    if settings.get("secure", "off") != "off":
+    if settings["secure"]["mode"] != "off":
         lines |= _secure_lines(row, settings)
     for name, value in lines.items():
         console.print(f"  {name:<16} {value}")
@@ -44,11 +46,11 @@ def _secure_lines(row: dict[str, Any], settings: dict[str, Any]) -> dict[str, st
     lines = {"stopped rounds": f"{row['stopped_rounds']}"}
     if row["stopped"]:
         lines["stopped rounds"] += f" (the last: {row['stopped']})"
-        aggregation = Settings(**settings).aggregation
+        aggregation = Settings.from_dict(settings).aggregation
         if isinstance(aggregation, RFA) and aggregation.start == "mean":
             lines["  remedy"] = "--start current keeps the steps before; rfa-one-step asks once"
     if row["certificate"] is not None:
-        share = min(row["certificate"], settings["max_share"] or 1.0)
+        share = min(row["certificate"], settings["secure"]["max_share"] or 1.0)
         lines["largest share"] = f"at most {percent(share)} of the last step"
     return lines
 
@@ -56,8 +58,3 @@ def _secure_lines(row: dict[str, Any], settings: dict[str, Any]) -> dict[str, st
 def say(text: str) -> None:
     """Print a text as it is."""
     Console(markup=False, highlight=False).print(text, soft_wrap=True)
-
-
-def percent(value: float | None) -> str:
-    """A share as a percentage, or a dash."""
-    return "-" if value is None else f"{value:.1%}"

@@ -16,10 +16,9 @@ from rich.table import Table
 
 from rfa.cli.options import given, json_option, numbers_of, running_options, settings_options
 from rfa.cli.running import do_run
-from rfa.cli.show import percent
-from rfa.lab.runs.config import resolve
+from rfa.lab.runs.headline import percent
 from rfa.lab.runs.store import row_to_json
-from rfa.lab.settings.settings import FIELDS
+from rfa.lab.settings.settings import FIELDS, Settings
 from rfa.lab.tasks.registry import find_task
 
 HOLDOUT = 0.2
@@ -52,12 +51,12 @@ def tune(task: str, learning_rates: list[float], lr_decays: list[float], **optio
         raise click.UsageError(msg)
     horizon = find_task(task).settings_for("rfa").get("rounds")  # the one the authors tuned for
     values = {"rounds": horizon or FIELDS["rounds"].default} | values
-    usual = resolve(values).learning_rate
+    usual = Settings.of(**values).training.learning_rate
     rates = learning_rates or [round(usual * step, 6) for step in STEPS]
     grid = list(itertools.product(rates, lr_decays or [1.0, 0.5]))
     trials: list[dict[str, Any]] = []
     for number, (rate, decay) in enumerate(grid, start=1):
-        settings = resolve(values | {"learning_rate": rate, "lr_decay": decay})
+        settings = Settings.of(**values, learning_rate=rate, lr_decay=decay)
         label = f"{number}/{len(grid)} learning rate {rate:g}, decay {decay:g}"
         row = do_run(settings, options, quiet=options["as_json"], label=label)
         trials.append(row_to_json(row) | {"learning_rate": rate, "lr_decay": decay})

@@ -24,7 +24,12 @@ _received: dict[str, str] = {}
 
 def texts_of(settings: Settings) -> tuple[str, ...]:
     """The texts of settings that may name something of the user's own."""
-    return (settings.task, settings.aggregator, settings.corruption)
+    return (
+        settings.task,
+        settings.aggregator,
+        settings.attack.corruption,
+        settings.training.partition,
+    )
 
 
 def names_of(settings: Settings) -> tuple[str, ...]:

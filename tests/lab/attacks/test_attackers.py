@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rfa.lab.datasets.cache import load
-from rfa.lab.runs.config import resolve, run_name
+from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.rounds import LocalEngine, State, play_round
 from rfa.lab.training.devices import Devices
 from rfa.lab.training.pool import open_pool
@@ -37,9 +37,8 @@ def test_random_attackers_differ_by_round_and_keep_their_share() -> None:
 def test_fixed_attackers_are_those_that_they_were() -> None:
     devices = tiny_devices(corruption="ipm", rho=0.25)
     assert all(devices.corrupted_in(t) is devices.is_corrupted for t in (0, 7))
-    assert run_name(devices.settings) == run_name(
-        resolve({"task": "tests.tiny:TASK", "corruption": "ipm", "rho": 0.25, "attackers": "fixed"})
-    )
+    named = Settings.of("tests.tiny:TASK", corruption="ipm", rho=0.25, attackers="fixed")
+    assert devices.settings.run_name == named.run_name
 
 
 def test_only_those_of_the_round_are_poisoned() -> None:
@@ -64,7 +63,7 @@ def test_a_round_tells_who_was_corrupted() -> None:
 
 @pytest.mark.parametrize("corruption", ["data", "backdoor", "anti-median"])
 def test_workers_agree_with_one_process(corruption: str) -> None:
-    settings = resolve({"task": "tests.tiny:TASK", "corruption": corruption, **RANDOM})
+    settings = Settings.of("tests.tiny:TASK", corruption=corruption, **RANDOM)
     devices = Devices(settings, tiny.TASK, load(tiny.TASK.reader, None))
     wanted, _, local = play(devices, 3)
     with open_pool(devices, 2) as pool:

@@ -38,7 +38,7 @@ def attack_on(
     weights = np.ones(devices) if equal else rng.uniform(1, 9, devices)
     corrupted = np.sort(rng.choice(devices, bad, replace=False))
     values = {"corruption": "anti-median", "rho": bad / devices / 2, **values}
-    settings = Settings("tests.tiny:TASK", **values)
+    settings = Settings.where_taken("tests.tiny:TASK", **values)
     return UpdateAttack(
         round=2,
         model=np.zeros(DIM, np.float32),

@@ -34,8 +34,8 @@ def test_a_scale_gives_seeds_and_settings() -> None:
     found = runs(tasks={TASK: {"calls": 12, "devices_per_round": 6}})
     assert [s.seed for s in found["RFA", 0.1]] == [1, 2]
     assert {s.rounds for s in found["RFA", 0.1]} == {4}
-    assert {s.devices_per_round for s in found["RFA", 0.1]} == {6}
-    assert {s.devices_per_round for s in found["few", 0.1]} == {3}  # the figure's own wins
+    assert {s.training.devices_per_round for s in found["RFA", 0.1]} == {6}
+    assert {s.training.devices_per_round for s in found["few", 0.1]} == {3}  # the figure's own wins
 
 
 def test_a_task_may_have_seeds_and_levels_of_its_own() -> None:
@@ -48,23 +48,26 @@ def test_an_experiment_in_the_scale_wins_over_all() -> None:
     own = {"mine": {"seeds": [3], "values": [0.1], "devices_per_round": 4, "rounds": 2}}
     found = runs(experiments=own, tasks={TASK: {"calls": 12}})
     assert set(found) == {("RFA", 0.1), ("few", 0.1), ("SGD", 0.1)}
-    assert {(s.seed, s.devices_per_round, s.rounds) for some in found.values() for s in some} == {
-        (3, 4, 2)
-    }
+    assert {
+        (s.seed, s.training.devices_per_round, s.rounds) for some in found.values() for s in some
+    } == {(3, 4, 2)}
 
 
 def test_an_experiment_may_have_settings_by_task() -> None:
     by_task = {TASK: {"rounds": 5}, "glyphs-linear": {"learning_rate": 7.0}}
     found = runs(experiments={"mine": {"rounds": 2, "devices_per_round": 4, "tasks": by_task}})
-    assert {(s.rounds, s.devices_per_round, s.learning_rate) for s in found["RFA", 0.1]} == {
-        (5, 4, 0.1)
-    }
+    assert {
+        (s.rounds, s.training.devices_per_round, s.training.learning_rate)
+        for s in found["RFA", 0.1]
+    } == {(5, 4, 0.1)}
 
 
 def test_minibatch_sgd_keeps_its_one_step() -> None:
     found = runs(tasks={TASK: {"local_steps": 5, "batch_size": 2}})
-    assert {s.local_steps for s in found["RFA", 0.1]} == {5}
-    assert {(s.local_steps, s.batch_fraction) for s in found["SGD", 0.1]} == {(1, 0.1)}
+    assert {s.training.local_steps for s in found["RFA", 0.1]} == {5}
+    assert {(s.training.local_steps, s.training.batch_fraction) for s in found["SGD", 0.1]} == {
+        (1, 0.1)
+    }
 
 
 @pytest.mark.parametrize(

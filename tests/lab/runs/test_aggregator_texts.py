@@ -70,13 +70,18 @@ def test_a_run_takes_parameters_of_its_aggregator(tmp_path: Path) -> None:
     assert (told["aggregator"], told["oracle_calls"]) == ("rfa:budget=4", 12)
     assert (told["run"], told["model_sha256"]) == (option["run"], option["model_sha256"])
     assert told["model_sha256"] != run(tmp_path / "text")["model_sha256"]
-    text_wins = run(tmp_path / "both", "--aggregator", "rfa:budget=4", "--budget", "9")
-    assert text_wins["model_sha256"] == told["model_sha256"]
+    both = rfa(*RUN, "--out", str(tmp_path), "--aggregator", "rfa:budget=4", "--budget", "9")
+    assert both.exit_code == 2
+    assert "budget=9 contradicts 'rfa:budget=4'" in both.output
+    other = rfa(*RUN, "--out", str(tmp_path), "--aggregator", "krum", "--budget", "9")
+    assert other.exit_code == 2
+    assert "budget=9 is not for krum" in other.output
 
 
 def test_the_paper_s_settings_are_those_of_the_name(tmp_path: Path) -> None:
     row = run(tmp_path, "--aggregator", "sgd:clip_norm=5")
-    assert (row["settings"]["local_steps"], row["settings"]["batch_fraction"]) == (1, 0.1)
+    assert row["settings"]["training"]["local_steps"] == 1
+    assert row["settings"]["training"]["batch_fraction"] == 0.1
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from rfa.cli.main import main
 from rfa.lab.attacks.registry import BUILT_IN, POISONS
 from rfa.lab.report.exhibit import load
 from rfa.lab.runs.arena import arena_plan, parse_defense, usual_attacks, usual_defenses
-from rfa.lab.runs.config import ConfigError
 from rfa.lab.runs.sweep import cells, make_sweep
+from rfa.lab.settings.fields import ConfigError
 from rfa.lab.tasks.registry import find_task
 
 TASK = "tests.tiny:TASK"
@@ -40,9 +40,9 @@ def runs(**changes: Any) -> list[Any]:
 def test_by_default_all_attacks_meet_all_defenses() -> None:
     found = runs()
     attacks = {"none", *find_task(TASK).poisons, *POISONS, *BUILT_IN}
-    assert {cell.settings.corruption for cell in found} == attacks
+    assert {cell.settings.attack.corruption for cell in found} == attacks
     assert {cell.settings.aggregator for cell in found} == set(ENTRIES) - {"sgd"}
-    assert {cell.settings.rho for cell in found} == {0.0, 0.1, 0.25}
+    assert {cell.settings.attack.rho for cell in found} == {0.0, 0.1, 0.25}
     assert len(found) == 2 * len(attacks) * (len(ENTRIES) - 1)
 
 
@@ -72,7 +72,8 @@ def test_a_defense_has_settings_of_its_own() -> None:
     assert found[wide].aggregator == "rfa:budget=5,nu=1"
     assert found[wide].aggregation == RFA(budget=5, nu=1, clip_norm=math.inf, early_stop=1e-6)
     assert (found[wide].layout.calls, found["rfa"].layout.calls) == (5, 3)
-    assert (found[wide].learning_rate, found["rfa"].learning_rate) == (0.2, 0.1)
+    assert found[wide].training.learning_rate == 0.2
+    assert found["rfa"].training.learning_rate == 0.1
     assert parse_defense("fedavg:personalize=yes")["personalize"] is True
 
 
@@ -98,7 +99,10 @@ def test_a_defense_has_settings_of_its_own() -> None:
         ({"defenses": ["rfa:nu"]}, "'nu' in 'rfa:nu' is no parameter: write name=value"),
         ({"defenses": ["rfa:nu=1,x"]}, "'x' in 'rfa:nu=1,x' is no parameter: write name=value"),
         ({"defenses": ["rfa:nu=big"]}, "must be a positive number, not 'big'"),
-        ({"defenses": ["rfa:iid=perhaps"]}, "iid must be true or false, not 'perhaps'"),
+        (
+            {"defenses": ["rfa:personalize=perhaps"]},
+            "must be true or false, not 'perhaps'",
+        ),
         (
             {"defenses": ["rfa:speed=3"]},
             "'speed' in the defense 'rfa:speed=3' is no parameter of it (budget, nu, start",

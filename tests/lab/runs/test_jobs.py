@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from rfa.lab.runs.config import run_name
 from rfa.lab.runs.estimate import in_words, pace, seconds
 from rfa.lab.runs.jobs import do_work, plan_work
 from rfa.lab.runs.run import Options, run
@@ -31,13 +30,13 @@ class Notes:
         self.ended: dict[str, str] = {}
 
     def on_begin(self, settings: Settings) -> None:
-        self.begun.append(run_name(settings))
+        self.begun.append(settings.run_name)
 
     def on_progress(self, settings: Settings, done: float) -> None:
         self.shares.append(done)
 
     def on_end(self, settings: Settings, problem: str) -> None:
-        self.ended[run_name(settings)] = problem
+        self.ended[settings.run_name] = problem
 
 
 def tiny(**values: Any) -> Settings:
@@ -51,12 +50,12 @@ def test_runs_side_by_side_are_those_one_after_another(tmp_path: Path) -> None:
     work = plan_work(runs, side, 2)
     assert (len(work.todo), work.done, work.at_once) == (3, 0, 2)
     assert do_work(work, side, notes) == {}
-    assert sorted(notes.ended) == sorted(run_name(settings) for settings in runs)
+    assert sorted(notes.ended) == sorted(settings.run_name for settings in runs)
     assert max(notes.shares) == 1.0
     for settings in runs:
         alone = run(settings, Options(tmp_path / "alone", workers=1), Silent())
         with Store(tmp_path / "side") as store:
-            assert store.runs(run=run_name(settings))[0]["model_sha256"] == alone["model_sha256"]
+            assert store.runs(run=settings.run_name)[0]["model_sha256"] == alone["model_sha256"]
 
 
 def test_what_is_done_is_not_done_again_and_twins_once(tmp_path: Path) -> None:
@@ -71,18 +70,18 @@ def test_a_run_that_fails_is_named_and_the_others_go_on(tmp_path: Path) -> None:
     bad, good = tiny(devices_per_round=1000), tiny()
     notes, options = Notes(), Options(tmp_path)
     problems = do_work(plan_work([bad, good], options, 1), options, notes)
-    assert list(problems) == [run_name(bad)]
-    assert "devices_per_round=1000" in problems[run_name(bad)]
-    assert notes.ended[run_name(good)] == ""
+    assert list(problems) == [bad.run_name]
+    assert "devices_per_round=1000" in problems[bad.run_name]
+    assert notes.ended[good.run_name] == ""
 
 
 def test_a_process_that_dies_costs_one_run(tmp_path: Path) -> None:
     deadly, good = tiny(corruption="tests.tiny:deadly", rho=0.3), tiny()
     options = Options(tmp_path)
     problems = do_work(plan_work([deadly, good], options, 1), options, Notes())
-    assert list(problems) == [run_name(deadly)]
+    assert list(problems) == [deadly.run_name]
     with Store(tmp_path) as store:
-        assert store.runs(run=run_name(good))[0]["status"] == "finished"
+        assert store.runs(run=good.run_name)[0]["status"] == "finished"
 
 
 def test_what_was_done_with_other_code_is_not_done(

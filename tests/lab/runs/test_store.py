@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -14,8 +16,9 @@ import pytest
 from rfa.aggregators import RFA, AdaptiveRadius
 from rfa.lab.lock import LockedError, hold_lock
 from rfa.lab.runs.checkpoint import Checkpoint, CheckpointError, load, save
-from rfa.lab.runs.config import ConfigError, read_toml, resolve, run_name, write_toml
-from rfa.lab.runs.store import Store, StoreError
+from rfa.lab.runs.store import Store, StoreError, aggregator_parameters
+from rfa.lab.settings.fields import ConfigError
+from rfa.lab.settings.files import read_settings, read_toml, write_settings
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.rounds import State
 from rfa.lab.simulation.server_optimizer import ServerState
@@ -23,22 +26,19 @@ from tests.tiny import HeavyBall
 
 
 def test_the_papers_settings_are_the_defaults() -> None:
-    emnist = resolve({"task": "emnist-linear", "aggregator": "fedavg"})
-    assert (emnist.devices_per_round, emnist.batch_size, emnist.local_epochs) == (100, 50, 5)
-    assert (emnist.learning_rate, emnist.rounds, emnist.budget) == (0.08, 6000, 3)
-    assert resolve({"task": "emnist-linear"}).rounds == 2000
-    lstm = resolve({"task": "shakespeare-lstm", "aggregator": "rfa"})
-    assert (lstm.devices_per_round, lstm.batch_size, lstm.learning_rate) == (50, 10, 0.64)
-    assert (lstm.lr_decay, lstm.lr_decay_every, lstm.rounds) == (0.5, 50, 200)
-    sgd = resolve({"task": "emnist-convnet", "aggregator": "sgd"})
-    assert (sgd.learning_rate, sgd.batch_fraction, sgd.local_steps, sgd.rounds) == (
-        0.2,
-        0.1,
-        1,
-        2000,
-    )
-    sent = resolve({"task": "sent140-linear", "aggregator": "rfa", "learning_rate": 1})
-    assert (sent.devices_per_round, sent.rounds, sent.learning_rate) == (50, 1000, 1.0)
+    def values(task: str, *names: str, **given: Any) -> tuple[Any, ...]:
+        flat = Settings.of(task, **given).flat
+        return tuple(flat[name] for name in names)
+
+    emnist = ("devices_per_round", "batch_size", "local_epochs", "learning_rate", "rounds")
+    assert values("emnist-linear", *emnist, aggregator="fedavg") == (100, 50, 5, 0.08, 6000)
+    assert values("emnist-linear", *emnist) == (100, 50, 5, 0.08, 2000)
+    lstm = ("devices_per_round", "batch_size", "learning_rate", "lr_decay", "lr_decay_every")
+    assert values("shakespeare-lstm", *lstm, "rounds") == (50, 10, 0.64, 0.5, 50, 200)
+    sgd = ("learning_rate", "batch_fraction", "local_steps", "rounds")
+    assert values("emnist-convnet", *sgd, aggregator="sgd") == (0.2, 0.1, 1, 2000)
+    sent = ("devices_per_round", "rounds", "learning_rate")
+    assert values("sent140-linear", *sent, learning_rate=1) == (50, 1000, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_the_papers_settings_are_the_defaults() -> None:
             {"task": "emnist-linear", "learning_rate": "fast"},
             "learning_rate must be a number, not 'fast'",
         ),
-        ({"task": "emnist-linear", "iid": 1}, "iid must be true or false"),
+        ({"task": "emnist-linear", "personalize": 1}, "personalize must be true or false"),
         (
             {"task": "emnist-linear", "aggregator": "x"},
             "no aggregator is called 'x': give one of fedavg",
@@ -64,15 +64,14 @@ def test_the_papers_settings_are_the_defaults() -> None:
 )
 def test_settings_that_make_no_sense(given: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        resolve(given)
+        Settings.of(**given)
 
 
 def test_settings_survive_a_file(tmp_path: Path) -> None:
-    settings = resolve(
-        {"task": "emnist-linear", "corruption": "mine:f", "rho": 0.25, "iid": True, "nu": 1e-05}
-    )
-    write_toml(settings, tmp_path / "deep" / "run.toml")
-    assert resolve(read_toml(tmp_path / "deep" / "run.toml")) == settings
+    given = {"corruption": "ipm:epsilon=2", "rho": 0.25, "partition": "iid", "nu": 1e-05}
+    settings = Settings.of("emnist-linear", secure="unmasked", **given)
+    write_settings(settings, tmp_path / "deep" / "run.toml")
+    assert Settings.of(**read_settings(tmp_path / "deep" / "run.toml")) == settings
     assert "# The fraction of the training data" in (tmp_path / "deep" / "run.toml").read_text()
 
 
@@ -87,11 +86,11 @@ def test_files_that_are_no_settings(tmp_path: Path, content: bytes) -> None:
 
 
 def test_the_name_of_a_run_is_decided_by_its_settings() -> None:
-    one = Settings("emnist-linear")
-    assert run_name(one) == run_name(Settings("emnist-linear"))
+    one = Settings.of("emnist-linear")
+    assert one.run_name == Settings.of("emnist-linear").run_name
     for name, value in (("seed", 2), ("rounds", 3), ("learning_rate", 0.2), ("device", "cuda")):
-        assert run_name(dataclasses.replace(one, **{name: value})) != run_name(one)
-    own = run_name(Settings("tests.tiny:TASK", "tests.tiny:HeavyBall:nu=0.5"))
+        assert one.replace(**{name: value}).run_name != one.run_name
+    own = Settings.of("tests.tiny:TASK", aggregator="tests.tiny:HeavyBall:nu=0.5").run_name
     assert own.startswith("tests.tiny-TASK.tests.tiny-HeavyBall.")
     assert not set(own) & set(":,=/")
 
@@ -101,8 +100,11 @@ def test_the_name_of_a_run_is_decided_by_its_settings() -> None:
     [
         ({"budget": 4}, {"aggregator": "rfa:budget=4"}),
         ({"aggregator": "rfa:nu=0.5,budget=4"}, {"aggregator": "rfa:budget=4,nu=0.5"}),
-        ({"aggregator": "krum", "budget": 4}, {"aggregator": "krum", "nu": 0.5}),
-        ({"aggregator": "fedavg", "early_stop": 0.1}, {"aggregator": "fedavg"}),
+        ({"lr_decay_every": 7}, {}),
+        ({"local_steps": 3, "local_epochs": 2}, {"local_steps": 3}),
+        ({"batch_fraction": 0.5, "batch_size": 2}, {"batch_fraction": 0.5}),
+        ({"server_learning_rate": 1.0}, {}),
+        ({"corruption": "ipm", "attackers": "random"}, {}),
         (
             {"aggregator": "tests.tiny:HeavyBall", "nu": 0.5},
             {"aggregator": "tests.tiny:HeavyBall:nu=0.5"},
@@ -112,9 +114,9 @@ def test_the_name_of_a_run_is_decided_by_its_settings() -> None:
 def test_what_gives_the_same_numbers_has_the_same_name(
     first: dict[str, Any], second: dict[str, Any]
 ) -> None:
-    one, two = (Settings("emnist-linear", **values) for values in (first, second))
+    one, two = (Settings.of("emnist-linear", **values) for values in (first, second))
     assert one.aggregation == two.aggregation
-    assert run_name(one) == run_name(two)
+    assert one.run_name == two.run_name
 
 
 @pytest.mark.parametrize(
@@ -122,6 +124,10 @@ def test_what_gives_the_same_numbers_has_the_same_name(
     [
         ({"budget": 4}, {"budget": 5}),
         ({"early_stop": 0.0}, {}),
+        ({"lr_decay": 0.5, "lr_decay_every": 7}, {"lr_decay": 0.5}),
+        ({"server_optimizer": "adam"}, {"server_optimizer": "adam", "server_learning_rate": 1.0}),
+        ({"corruption": "backdoor"}, {}),
+        ({"secure": "unmasked"}, {"secure": "unmasked", "max_share": 0.5}),
         ({"aggregator": "fedavg", "secure": "unmasked"}, {"aggregator": "fedavg"}),
         ({"aggregator": "fedavg"}, {"aggregator": "fedavg:clip_norm=100"}),
         ({"aggregator": "tests.tiny:HeavyBall"}, {"aggregator": "tests.tiny:HeavyBall:nu=0.5"}),
@@ -131,8 +137,8 @@ def test_what_gives_the_same_numbers_has_the_same_name(
 def test_what_may_give_other_numbers_has_another_name(
     first: dict[str, Any], second: dict[str, Any]
 ) -> None:
-    one, two = (Settings("emnist-linear", **values) for values in (first, second))
-    assert run_name(one) != run_name(two)
+    one, two = (Settings.of("emnist-linear", **values) for values in (first, second))
+    assert one.run_name != two.run_name
 
 
 def test_a_checkpoint_of_another_aggregator_is_named(tmp_path: Path) -> None:
@@ -220,6 +226,34 @@ def test_a_store_that_is_none(tmp_path: Path) -> None:
         Store(tmp_path / "file")
 
 
+@pytest.mark.parametrize("version", [0, 99])
+def test_a_store_of_other_tables_is_refused_with_a_remedy(tmp_path: Path, version: int) -> None:
+    path = tmp_path / "runs.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as old:
+        old.execute("CREATE TABLE runs (run TEXT)")
+        old.execute(f"PRAGMA user_version = {version}")
+    with pytest.raises(
+        StoreError, match=rf"tables of version {version}.* another --out, or delete"
+    ):
+        Store(tmp_path)
+    with contextlib.closing(sqlite3.connect(path)) as old:
+        assert old.execute("SELECT count(*) FROM sqlite_master").fetchone() == (1,)
+    path.unlink()
+    for _ in range(2):  # made, and opened again
+        with Store(tmp_path) as store:
+            assert store.runs() == []
+
+
+def test_the_parameters_of_the_aggregator_are_kept_as_text() -> None:
+    one = aggregator_parameters(Settings.of("emnist-linear", budget=4))
+    two = aggregator_parameters(Settings.of("emnist-linear", aggregator="rfa:budget=4"))
+    assert one == two
+    assert "budget=4" in one.split(",")
+    assert aggregator_parameters(Settings.of("emnist-linear", aggregator="coordinate-median")) == ""
+    own = Settings.of("tests.tiny:TASK", aggregator="tests.tiny:HeavyBall:nu=0.5")
+    assert aggregator_parameters(own) == "nu=0.5"
+
+
 def test_several_processes_write_at_once(tmp_path: Path) -> None:
     code = (
         "import sys, pathlib\n"
@@ -227,7 +261,7 @@ def test_several_processes_write_at_once(tmp_path: Path) -> None:
         "from rfa.lab.settings.settings import Settings\n"
         "for i in range(20):\n"
         "    with Store(pathlib.Path(sys.argv[1])) as store:\n"
-        "        store.begin(f'{sys.argv[2]}-{i}', Settings('emnist-linear'), {'started': ''})\n"
+        "        store.begin(f'{sys.argv[2]}-{i}', Settings.of('emnist-linear'), {'started': ''})\n"
     )
     writers = [
         subprocess.Popen([sys.executable, "-c", code, str(tmp_path), str(n)])  # noqa: S603

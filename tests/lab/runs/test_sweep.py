@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rfa.lab.runs.config import ConfigError
 from rfa.lab.runs.sweep import cells, make_sweep, read_sweep, settle
+from rfa.lab.settings.fields import ConfigError
 
 TINY = {"task": "tests.tiny:TASK", "corruption": "data"}
 CLEAN = {"task": "tests.tiny:TASK"}
@@ -57,7 +57,8 @@ def test_lines_win_over_panels_and_panels_over_settings() -> None:
         },
     )
     (cell,) = cells(sweep)
-    assert (cell.settings.learning_rate, cell.settings.nu, cell.settings.budget) == (0.2, 0.5, 5)
+    assert cell.settings.training.learning_rate == 0.2
+    assert cell.settings.aggregator == "rfa:nu=0.5,budget=5"
 
 
 @pytest.mark.parametrize(

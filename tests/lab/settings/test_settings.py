@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
+import json
+import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,8 @@ import pytest
 
 from rfa.aggregators import RFA, CenteredClipping, Groups, Mean, OneStepRFA, SubCohorts, spec_of
 from rfa.aggregators.clear import Krum, TrimmedMean
-from rfa.errors import PluginError
-from rfa.lab.runs.config import read_toml, resolve, run_name, write_toml
+from rfa.lab.settings.files import read_settings, write_settings
+from rfa.lab.settings.parameters import PARAMETERS
 from rfa.lab.settings.settings import FIELDS, Settings
 from rfa.lab.simulation.server_optimizer import TAU, ServerState, server_step
 from tests.tiny import HeavyBall
@@ -33,7 +35,7 @@ from tests.tiny import HeavyBall
         ({"seed": -1}, "seed must be a whole number from 0 on"),
         ({"learning_rate": 0.0}, "learning_rate must be a positive number"),
         ({"learning_rate": float("inf")}, "learning_rate must be a positive number"),
-        ({"nu": -1.0}, "nu must be a number from 0 on"),
+        ({"nu": -1.0}, "nu must be a positive number"),
         ({"budget": 1, "start": "mean"}, "budget=1 leaves no step after the mean"),
         ({"schedule": "quick"}, "schedule must be one of plain, accelerated, sub-cohorts"),
         ({"schedule": "accelerated", "aggregator": "krum"}, "schedule=accelerated is not for krum"),
@@ -42,15 +44,25 @@ from tests.tiny import HeavyBall
             "plain steps from the current model: give start=current",
         ),
         ({"schedule": "sub-cohorts", "groups": 3}, "splits a cohort itself"),
-        ({"groups": 3, "aggregator": "krum"}, "groups=3 is not for krum, which has corrupted"),
+        (
+            {"groups": 3, "aggregator": "krum"},
+            "groups=3 is not for krum: its parameters",
+        ),
         ({"aggregator": "rfa:steps=3"}, "rfa has no parameter 'steps'.* it has budget, nu"),
         ({"aggregator": "rfa:budget=0"}, "budget must be a whole number from 1 on"),
         ({"aggregator": "rfa:groups=101"}, "100 devices a round make no 101 parts"),
         ({"groups": 101}, "100 devices a round make no 101 parts"),
         ({"budget": 0}, "budget must be a whole number from 1 on"),
-        ({"aggregator": "sgd"}, "sgd takes 1 local step a round: give local_steps=1, not 0"),
-        ({"clip_quantile": 1.5}, "clip_quantile must be from above 0 to 1"),
-        ({"trim_fraction": 0.5}, "trim_fraction must be below 0.5"),
+        (
+            {"aggregator": "sgd", "local_steps": 0},
+            "sgd takes 1 local step a round: give local_steps=1",
+        ),
+        ({"clip_quantile": 1.5, "aggregator": "norm-clipping"}, "quantile must be .* 1"),
+        ({"trim_fraction": 0.5, "aggregator": "trimmed-mean"}, "fraction must be below 0.5"),
+        ({"budget": 4, "aggregator": "fedavg"}, "budget=4 is not for fedavg"),
+        ({"trim_fraction": 0.1}, "trim_fraction=0.1 is not for rfa: its parameters are budget"),
+        ({"budget": 4, "aggregator": "rfa:budget=3"}, "budget=4 contradicts 'rfa:budget=3'"),
+        ({"corruption": "alei", "rho": 0.1}, "'alei' is not known: give one of none"),
         ({"max_norm": -1.0}, "max_norm must be a number from 0 on"),
         ({"server_momentum": 1.0}, "server_momentum must be below 1"),
         ({"holdout": 1.0}, "holdout must be below 1"),
@@ -62,12 +74,32 @@ from tests.tiny import HeavyBall
 )
 def test_values_without_a_meaning(values: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        Settings("emnist-linear", **values)
+        Settings.of("emnist-linear", **values)
 
 
 def test_a_budget_of_one_is_enough_from_the_current_model() -> None:
-    assert Settings("emnist-linear", budget=1, start="current").budget == 1
-    assert Settings("emnist-linear", budget=1, aggregator="fedavg").budget == 1
+    settings = Settings.of("emnist-linear", budget=1, start="current")
+    assert settings.aggregation == RFA(budget=1, clip_norm=math.inf, early_stop=1e-6)
+
+
+def test_settings_are_never_made_without_those_of_the_task() -> None:
+    unsettled: Any = Settings
+    with pytest.raises(TypeError, match="training"):
+        unsettled(task="emnist-linear")
+    settings = Settings.of("emnist-linear")
+    assert Settings.from_dict(json.loads(json.dumps(settings.to_dict()))) == settings
+    assert settings.replace(learning_rate=1) == Settings.of("emnist-linear", learning_rate=1.0)
+    assert settings.replace(rho=0.1, corruption="ipm").training == settings.training
+    with pytest.raises(ValueError, match="not those of this version"):
+        Settings.from_dict({"task": "emnist-linear"})
+
+
+def test_shared_options_go_to_those_who_take_them() -> None:
+    shared = {"budget": 4, "nu": 0.5, "trim_fraction": 0.2}
+    trimmed = Settings.where_taken("emnist-linear", aggregator="trimmed-mean", **shared)
+    assert trimmed.aggregation == TrimmedMean(0.2)
+    rfa = Settings.where_taken("emnist-linear", aggregator="rfa:budget=2", **shared)
+    assert rfa.aggregator == "rfa:budget=2,nu=0.5"
 
 
 OBJECTS = [
@@ -87,37 +119,40 @@ OBJECTS = [
 
 @pytest.mark.parametrize("aggregator", OBJECTS, ids=repr)
 def test_an_object_is_the_setting_that_its_text_is(aggregator: Any, tmp_path: Path) -> None:
-    by_object = Settings("emnist-linear", aggregator)
-    by_text = Settings("emnist-linear", str(spec_of(aggregator)))
+    by_object = Settings.of("emnist-linear", aggregator=aggregator)
+    by_text = Settings.of("emnist-linear", aggregator=str(spec_of(aggregator)))
     assert by_object == by_text
     assert by_object.aggregator == str(spec_of(aggregator))
     assert by_object.aggregation == by_text.aggregation == aggregator
-    assert run_name(by_object) == run_name(by_text)
-    other = dataclasses.replace(by_object, budget=9, nu=0.9, early_stop=0.9, clip_norm=9.0)
-    assert other.aggregation == aggregator, "no other setting changes an object"
-    write_toml(by_object, tmp_path / "run.toml")
-    assert resolve(read_toml(tmp_path / "run.toml")) == by_object
+    assert by_object.run_name == by_text.run_name
+    shared = Settings.where_taken("emnist-linear", aggregator=aggregator, budget=9, nu=0.9)
+    assert shared.aggregation == aggregator, "no other setting changes an object"
+    write_settings(by_object, tmp_path / "run.toml")
+    assert Settings.of(**read_settings(tmp_path / "run.toml")) == by_object
     given, text = (
         {"task": "emnist-linear", "aggregator": a} for a in (aggregator, by_text.aggregator)
     )
-    assert resolve(given) == resolve(text)
+    assert Settings.of(**given) == Settings.of(**text)
 
 
-def test_an_object_without_a_name_is_refused() -> None:
+def test_an_object_without_a_name_in_a_module_is_told_by_its_content() -> None:
     class Inner(HeavyBall):
         pass
 
     unnamed: Any = Inner()
-    with pytest.raises(PluginError, match="top level of a module"):
-        Settings("emnist-linear", unnamed)
+    settings = Settings.of("emnist-linear", aggregator=unnamed)
+    assert re.match(r"__main__:Inner@[0-9a-f]{10}", settings.aggregator)
+    assert settings.aggregation == unnamed
 
 
 def test_every_setting_explains_itself() -> None:
-    assert all(field.metadata["help"].endswith((".", ")")) for field in FIELDS.values())
+    assert all(
+        known.help.endswith((".", ")")) for known in (*FIELDS.values(), *PARAMETERS.values())
+    )
 
 
 def step(aggregates: list[Any], **values: Any) -> Any:
-    settings = Settings("emnist-linear", **values)
+    settings = Settings.of("emnist-linear", **values)
     model, state = np.zeros(2, np.float32), ServerState()
     for aggregate in aggregates:
         model, state = server_step(model, np.array(aggregate, np.float32), state, settings)

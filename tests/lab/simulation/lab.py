@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from rfa.lab.attacks.corruption import DataAttack
-from rfa.lab.datasets.cache import load
-from rfa.lab.runs.config import resolve
+from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.rounds import LocalEngine, State, play_round
 from rfa.lab.training.devices import Devices, Tally
 from tests import tiny
@@ -23,7 +22,7 @@ class InProcess:
         self.personal: dict[int, Any] = {}
 
     def train(self, model: Any, t: int, chosen: Sequence[int], places: Any = None) -> Any:
-        if not self.devices.settings.personalize:
+        if not self.devices.settings.training.personalize:
             return np.stack([self.devices.train(model, t, device) for device in chosen])
         updates: list[Any] = []
         for device in chosen:
@@ -40,12 +39,8 @@ class InProcess:
 
 
 def tiny_devices(**values: Any) -> Devices:
-    settings = resolve({"task": "tests.tiny:TASK", **values})
-    return Devices(
-        settings,
-        tiny.TASK,
-        load(tiny.TASK.reader, None, partition="iid" if settings.iid else "device"),
-    )
+    settings = Settings.where_taken("tests.tiny:TASK", **values)
+    return Devices(settings, tiny.TASK, tiny.TASK.load(partition=settings.training.partition))
 
 
 def play(devices: Devices, rounds: int) -> tuple[State, list[Any], LocalEngine]:

@@ -37,7 +37,7 @@ LEARNED = AdaptiveRadius(0.4)
 
 
 def settings(**values: Any) -> Settings:
-    return Settings("emnist-linear", devices_per_round=24, early_stop=0.0, **values)
+    return Settings.where_taken("emnist-linear", devices_per_round=24, early_stop=0.0, **values)
 
 
 def cohort() -> tuple[Any, Any]:

@@ -29,7 +29,7 @@ def cloud(m: int = 12, dim: int = 300, seed: int = 0) -> tuple[Any, Any]:
 def settings(**values: Any) -> Settings:
     options: dict[str, Any] = {"devices_per_round": 12, "early_stop": 0.0, **values}
     steps = 1 if values.get("aggregator") == "sgd" else 0
-    return Settings("emnist-linear", local_steps=steps, **options)
+    return Settings.where_taken("emnist-linear", local_steps=steps, **options)
 
 
 def secure_outcome(updates: Any, weights: Any, chosen: Settings, t: int) -> Outcome:
@@ -155,7 +155,7 @@ def test_aggregators_that_see_single_updates_refuse(aggregator: str) -> None:
             {"clip_norm": 1e-300, "secure": "on", "start": "mean"},
             "clip_norm must be from 1e-12 to 1e.09",
         ),
-        ({"clip_norm": -1.0, "secure": "on"}, "clip_norm must be a number from 0 on"),
+        ({"clip_norm": -1.0, "secure": "on"}, "clip_norm must be a positive number"),
         ({"budget": 129, "secure": "on", "max_share": 0.5}, "take 258 secure sums a round"),
         ({"aggregator": "rfa:early_stop=0.1", "secure": "on"}, "needs the objective"),
         ({"aggregator": "fedavg:clip_norm=inf", "secure": "on"}, "clip_norm=inf: secure sums"),

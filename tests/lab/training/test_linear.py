@@ -28,9 +28,9 @@ def images(count: int, seed: int = 0) -> tuple[Any, Any]:
 
 
 def plan_for(count: int, **values: Any) -> Plan:
-    settings = Settings("emnist-linear", batch_size=50, local_epochs=5, **values)
-    batches = draw_batches(count, settings, np.random.default_rng(1))
-    return Plan(batches, rate=0.08, tail=settings.tail_average)
+    settings = Settings.of("emnist-linear", batch_size=50, local_epochs=5, **values)
+    batches = draw_batches(count, settings.training, np.random.default_rng(1))
+    return Plan(batches, rate=0.08, tail=settings.training.tail_average)
 
 
 @pytest.mark.parametrize("count", [92, 160, 418, 800])
@@ -51,8 +51,8 @@ def test_logistic_regression_equals_plain_torch_over_a_round(count: int) -> None
     learner = LinearLearner(50, 2, binary=True)
     plain = NetworkLearner(sent140.logistic_module, 2)
     start = learner.initial(rng)
-    settings = Settings("sent140-linear", batch_size=10, local_epochs=3)
-    plan = Plan(draw_batches(count, settings, rng), rate=0.05)
+    settings = Settings.of("sent140-linear", batch_size=10, local_epochs=3)
+    plan = Plan(draw_batches(count, settings.training, rng), rate=0.05)
     assert relative(learner.train(start, x, y, plan), plain.train(start, x, y, plan)) < 1e-5
     assert np.allclose(learner.scores(start, x), plain.scores(start, x), atol=1e-5)
 

@@ -18,8 +18,8 @@ from rfa.lab.attacks.corruption import (
     UpdateCorruption,
 )
 from rfa.lab.attacks.poisons import label_flip
-from rfa.lab.settings.settings import NONE
 
+NONE, BACKDOOR = "none", "backdoor"
 BUILT_IN: dict[str, UpdateCorruption] = {
     "gaussian": corruption.gaussian,
     "gaussian-replace": corruption.gaussian_replace,

@@ -137,7 +137,7 @@ def open_population(entry: Path) -> Population | None:
     if not complete:
         return None
     mark_used(entry)
-    return Population(names, x, y, offsets, train)
+    return Population(names, x, y, offsets, train, entry)
 
 
 def mark_used(entry: Path) -> None:

@@ -102,6 +102,7 @@ class Population:
         y: their labels.
         offsets: n + 1 places.
         train: how many of a device's rows it trains on; they come first, then those for testing.
+        folder: the entry of the cache that has them.
     """
 
     names: Sequence[str]
@@ -109,6 +110,7 @@ class Population:
     y: Array
     offsets: Ints
     train: Ints
+    folder: Path
 
     def __len__(self) -> int:
         """The number of devices."""

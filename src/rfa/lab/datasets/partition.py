@@ -282,7 +282,10 @@ def find_partition(given: str | Partition | Partitioner) -> Partition:
         msg = f"no partition is called {given!r}: give one of {', '.join(BUILT_IN)}, with their "
         msg += "parameters as in 'dirichlet:alpha=0.3', or your own module:NAME"
         raise InvalidValueError(msg)
-    value = load_plugin(spec.name, object, "a Partition of rfa.lab.datasets.partition")
+    value: Any = load_plugin(spec.name, object, "a Partition of rfa.lab.datasets.partition")
+    if value is None:
+        msg = f"partition {given!r}: {spec.name.partition(':')[0]} has no such name"
+        raise InvalidValueError(msg)
     if isinstance(value, type):
         return _wrap(call_with(cast("type[Any]", value), spec.parameters, f"partition {spec.name}"))
     if spec.parameters:
@@ -291,6 +294,16 @@ def find_partition(given: str | Partition | Partitioner) -> Partition:
         )
         raise InvalidValueError(msg)
     return _wrap(value)
+
+
+def canonical_text(text: str) -> str:
+    """The text of the same partition with all of its parameters; one of the user's own as it is.
+
+    Raises:
+        InvalidValueError, InvalidTypeError, PluginError: as `find_partition` does.
+    """
+    partition = find_partition(text)
+    return str(partition) if partition.kind else text
 
 
 def _wrap(value: Any) -> Partition:

@@ -24,7 +24,6 @@ from rfa.flower.mod import Next, RobustMod
 from rfa.flower.storage import DeviceStorage, read_personal, storage_of, write_personal
 from rfa.lab.attacks.corruption import UpdateCorruption
 from rfa.lab.on_flower import records as lab_records
-from rfa.lab.runs.config import resolve
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.rounds import State, corrupt
 from rfa.lab.simulation.secure import device_policy, rounding_key
@@ -84,7 +83,7 @@ def _round_vault(storage: DeviceStorage, task: str, t: int) -> Path:
 def lab_mod(message: Message, context: Context, call_next: Next) -> Message:
     """Keep updates on the device, unless the settings say that they leave in the clear."""
     settings = lab_records.settings_of(context)
-    if settings.secure == "off" or lab_records.LAB not in message.content.config_records:
+    if settings.secure.mode == "off" or lab_records.LAB not in message.content.config_records:
         return call_next(message, context)
     return LabMod(device_policy(settings), settings=settings)(message, context, call_next)
 
@@ -173,7 +172,7 @@ def _update(
 def _honest(
     devices: Devices, w: Floats32, order: lab_records.Order, device: int, personal: _Personal
 ) -> Floats32:
-    if not devices.settings.personalize:
+    if not devices.settings.training.personalize:
         return devices.train(w, order.round, device)
     u = personal.read(device, order.round, len(w))
     update, u = devices.train_personal(w, u, order.round, device)
@@ -188,4 +187,4 @@ def _devices(context: Context) -> Devices:
 
 @functools.lru_cache(maxsize=1)
 def _load(settings: str, directory: Path | None) -> Devices:
-    return lab_records.load_devices(resolve(json.loads(settings)), directory)
+    return lab_records.load_devices(Settings.from_dict(json.loads(settings)), directory)

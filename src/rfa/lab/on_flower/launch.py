@@ -7,7 +7,6 @@ data of the task.
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.util
 import json
 import os
@@ -105,7 +104,7 @@ def check(settings: Settings, where: Where) -> None:
     Raises:
         LaunchError, ValueError: if not.
     """
-    if settings.secure == "unmasked":
+    if settings.secure.mode == "unmasked":
         msg = "secure=unmasked is arithmetic in one process: on Flower give secure=on, or off"
         raise InvalidValueError(msg)
     for name in filter(is_defined_here, names_of(settings)):
@@ -128,7 +127,7 @@ def build(settings: Settings, where: Where, project: Path) -> None:
     package = project / "rfa_lab"
     package.mkdir(parents=True)
     values = {
-        "settings": json.dumps(dataclasses.asdict(settings)),
+        "settings": json.dumps(settings.to_dict()),
         "out": str(where.out.resolve()),
         "data-dir": str(where.data.resolve()) if where.data else "",
         "timeout": float(where.timeout),
@@ -145,7 +144,7 @@ def build(settings: Settings, where: Where, project: Path) -> None:
 def _command(settings: Settings, where: Where, project: Path) -> list[str]:
     command = ["flwr", "run", str(project), where.federation, "--stream"]
     if where.federation == LOCAL:
-        nodes = f"num-supernodes={settings.devices_per_round} client-resources-num-cpus=1"
+        nodes = f"num-supernodes={settings.training.devices_per_round} client-resources-num-cpus=1"
         command += ["--federation-config", nodes]
     return command
 

@@ -15,9 +15,8 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 
 from rfa._types import Floats32
 from rfa.aggregators.base import SumAggregator, pack_state, unpack_state
-from rfa.lab.datasets.cache import data_dir, load
+from rfa.lab.datasets.cache import data_dir
 from rfa.lab.randomness import stream
-from rfa.lab.runs.config import resolve, run_name
 from rfa.lab.settings.settings import Settings
 from rfa.lab.tasks.registry import find_task
 from rfa.lab.training.devices import Devices, Tally
@@ -87,7 +86,7 @@ def model_of(message: Message) -> Floats32:
 
 def settings_of(context: Context) -> Settings:
     """The settings of the run."""
-    return resolve(json.loads(str(context.run_config["settings"])))
+    return Settings.from_dict(json.loads(str(context.run_config["settings"])))
 
 
 def data_dir_of(context: Context) -> Path | None:
@@ -98,17 +97,15 @@ def data_dir_of(context: Context) -> Path | None:
 
 def name_of(context: Context) -> str:
     """The name of the run, the same after a restart."""
-    return run_name(settings_of(context))
+    return settings_of(context).run_name
 
 
 def load_devices(settings: Settings, directory: Path | None) -> Devices:
     """The devices of a run, with their data."""
     task = find_task(settings.task)
-    population = load(
-        task.reader,
-        data_dir(directory),
-        partition="iid" if settings.iid else "device",
-        devices=settings.devices or task.devices,
+    training = settings.training
+    population = task.load(
+        data_dir(directory), partition=training.partition, devices=training.devices
     )
     return Devices(settings, task, population)
 

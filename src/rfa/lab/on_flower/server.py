@@ -20,6 +20,7 @@ from rfa.flower.transport import Addressed, send
 from rfa.lab.on_flower import records as lab_records
 from rfa.lab.on_flower.launch import DONE, FAILED
 from rfa.lab.on_flower.strategy import LabStrategy
+from rfa.lab.runs.headline import evaluation_words
 from rfa.lab.runs.run import Options, run
 from rfa.lab.runs.store import row_to_json
 from rfa.lab.settings.settings import Settings
@@ -58,12 +59,15 @@ def main(grid: Grid, context: Context) -> None:
 class Log:
     """How a run goes, in the log."""
 
+    personalized = False
+
     def on_status(self, text: str) -> None:
         """Something that takes time begins."""
         LOG.info("%s", text)
 
     def on_begin(self, settings: Settings, devices: Devices, state: State) -> None:
         """The rounds begin, or go on."""
+        self.personalized = settings.training.personalize
         LOG.info("round %s of %s, %s devices", state.round, settings.rounds, devices.count)
 
     def on_round(self, state: State, facts: Facts) -> None:
@@ -72,8 +76,9 @@ class Log:
 
     def on_evaluation(self, evaluation: Evaluation) -> None:
         """The model was evaluated."""
-        accuracy, loss = evaluation.test_accuracy, evaluation.train_loss
-        LOG.info("round %s: accuracy %.1f %%, loss %.4f", evaluation.round, 100 * accuracy, loss)
+        accuracy = evaluation_words(evaluation, personalized=self.personalized)
+        loss = evaluation.train_loss
+        LOG.info("round %s: accuracy %s, loss %.4f", evaluation.round, accuracy, loss)
 
 
 @dataclass(frozen=True)
@@ -101,14 +106,14 @@ class FlowerEngine:
             (device, self._training_message(nodes[device], order, device, state))
             for device in chosen
         ]
-        if self.devices.settings.secure == "off":
+        if self.devices.settings.secure.mode == "off":
             return self._in_the_clear(sent, state, chosen)
         return self._securely(sent, nodes, order, state)
 
     def evaluate(self, state: State) -> Sequence[Tally]:
         """How well the model serves each device: here, or where their u_i are."""
         everyone = list(range(self.devices.count))
-        if not self.devices.settings.personalize:
+        if not self.devices.settings.training.personalize:
             return self.pool.evaluate(state.model)
         tallies: dict[int, Tally] = {}
         nodes = self._nodes(everyone)

@@ -66,13 +66,13 @@ class LabStrategy(SecureStrategy):
     ) -> None:
         """Take the devices of a run, their nodes, what a round tells them, and a time limit."""
         settings, identities = devices.settings, None
-        if settings.terms.server_model == ServerModel.MALICIOUS:
+        if settings.secure.terms.server_model == ServerModel.MALICIOUS:
             identities = lab_records.identities(settings.seed, order.others)
         super().__init__(
             build_private(settings.aggregation),
-            terms=settings.terms,
+            terms=settings.secure.terms,
             identities=identities,
-            max_share=settings.max_share,
+            max_share=settings.secure.max_share,
             stage_timeout=timeout,
             example_cap=float(devices.weights.max()),
             weighted_by_key=lab_records.EXAMPLES,

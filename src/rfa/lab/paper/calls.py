@@ -18,10 +18,11 @@ from rfa._types import Floats
 from rfa.aggregators.accelerated import accelerated
 from rfa.aggregators.partition import sub_cohorts
 from rfa.aggregators.weiszfeld import weiszfeld
+from rfa.lab.attacks.registry import NONE
 from rfa.lab.paper.frozen import Cohort, about, polished_median, positive_line, span, thaw
 from rfa.lab.randomness import stream
 from rfa.lab.report.exhibit import Exhibit, Panel, Table, Value
-from rfa.lab.settings.settings import NONE, Settings
+from rfa.lab.settings.settings import Settings
 from rfa.numerics.plain_oracle import PlainOracle
 from rfa.oracle import REACH
 

@@ -11,7 +11,6 @@ decomposition keeps every distance to the last digit of float64.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,14 +22,13 @@ from numpy.typing import NDArray
 from rfa._types import Floats, Floats32
 from rfa.aggregators.weiszfeld import weiszfeld
 from rfa.lab.attacks.corruption import NoSuchAttackError
-from rfa.lab.datasets.cache import load
-from rfa.lab.paper.scale import Scale
+from rfa.lab.attacks.registry import NONE
+from rfa.lab.paper.scale import AUTHORS, Scale
 from rfa.lab.report.exhibit import Exhibit, Line, Panel, Table, Value, group
 from rfa.lab.runs import checkpoint as checkpoints
-from rfa.lab.runs.config import run_name
 from rfa.lab.runs.run import CHECKPOINT
 from rfa.lab.runs.sweep import merge, settle
-from rfa.lab.settings.settings import NONE, Settings
+from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.rounds import corrupt
 from rfa.lab.tasks.registry import find_task
 from rfa.lab.training.devices import Devices
@@ -109,17 +107,18 @@ def thaw(
     settings: Settings, out: Path, data: Path | None, cases: Iterable[tuple[str, float]]
 ) -> Iterator[Cohort]:
     """The next cohort after a run that is done, for each corruption and level."""
-    saved = checkpoints.load(out / run_name(settings) / CHECKPOINT, settings.aggregation)
+    saved = checkpoints.load(out / settings.run_name / CHECKPOINT, settings.aggregation)
     if saved is None:
         return
     task, state = find_task(settings.task), saved.state
-    population = load(task.reader, data)
+    training = settings.training
+    population = task.load(data, partition=training.partition, devices=training.devices)
     for corruption, rho in cases:
-        with_bad = dataclasses.replace(settings, corruption=corruption, rho=rho)
         try:
-            devices = Devices(with_bad, task, population)
+            with_bad = settings.replace(corruption=corruption, rho=rho)
         except NoSuchAttackError:
             continue
+        devices = Devices(with_bad, task, population)
         chosen = devices.sample(state.round)
         updates = np.stack([devices.train(state.model, state.round, device) for device in chosen])
         corrupt(updates, chosen, state, devices)
@@ -129,7 +128,7 @@ def thaw(
 
 
 def _study(cohort: Cohort, settings: Settings, steps: int) -> Frozen:
-    points, alpha, bad, nu = span(cohort.updates), cohort.alpha, cohort.bad, settings.nu
+    points, alpha, bad, nu = span(cohort.updates), cohort.alpha, cohort.bad, AUTHORS["nu"]
     beta = geometric_median(points, alpha, nu=nu).weights
     median = polished_median(points, alpha, nu)
     iterates = [alpha @ points]

@@ -19,9 +19,10 @@ from rfa.lab.report.arena import gather_arena
 from rfa.lab.report.exhibit import Exhibit, group
 from rfa.lab.report.gather import data_note, find_results, gather
 from rfa.lab.runs.arena import arena_plan
-from rfa.lab.runs.config import ConfigError, read_toml
 from rfa.lab.runs.store import Store
 from rfa.lab.runs.sweep import Cell, Part, Sweep, make_sweep
+from rfa.lab.settings.fields import ConfigError
+from rfa.lab.settings.files import read_toml
 from rfa.lab.settings.settings import Settings
 from rfa.lab.tasks.registry import find_task
 

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from rfa.aggregators.registry import find
-from rfa.lab.runs.config import ConfigError, read_toml
 from rfa.lab.runs.sweep import Cell, Part, Sweep, cells, merge
+from rfa.lab.settings.fields import ConfigError
+from rfa.lab.settings.files import read_toml
 from rfa.lab.settings.settings import FIELDS
 
-AUTHORS = {"nu": 1e-6, "start": "mean"}
+AUTHORS: dict[str, Any] = {"nu": 1e-6, "start": "mean"}
 """What the authors chose where the lab has other defaults."""
 LOCAL = ("local_steps", "local_epochs", "batch_size")
 """Settings of local training, which minibatch SGD does not have."""

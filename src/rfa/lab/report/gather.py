@@ -14,16 +14,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from rfa.lab.report.exhibit import Exhibit, Line, Panel, Spread, Table, Value, group
-from rfa.lab.runs.config import run_name
+from rfa.lab.runs.headline import ALL, HONEST
 from rfa.lab.runs.store import Store
 from rfa.lab.runs.sweep import Cell, Sweep
 
 LABELS = {
     "test_accuracy": "test accuracy (%)",
+    "honest_accuracy": "test accuracy of honest devices (%)",
     "test_loss": "test loss",
     "train_loss": "training loss",
     "median_device": "accuracy of the median device (%)",
+    "honest_median_device": "accuracy of the median honest device (%)",
     "worst_tenth": "accuracy of the worst tenth (%)",
+    "honest_worst_tenth": "accuracy of the worst tenth of honest devices (%)",
     "backdoor": "success of the backdoor (%)",
     "oracle_calls": "calls of the oracle",
     "round": "rounds",
@@ -34,10 +37,20 @@ LABELS = {
     "learning_rate": "learning rate",
     "devices_per_round": "devices in a round",
 }
-SHARES = ("test_accuracy", "median_device", "worst_tenth", "backdoor", "certificate")
+SHARES = frozenset(name for name, label in LABELS.items() if label.endswith("(%)"))
 """Measures that are shown in per cent."""
+TOLD = {
+    ALL: {ALL: "accuracy (%)", HONEST: "honest devices (%)", "worst_tenth": "worst tenth (%)"},
+    HONEST: {
+        HONEST: "accuracy, honest devices (%)",
+        ALL: "all devices (%)",
+        "honest_worst_tenth": "worst tenth of honest devices (%)",
+    },
+}
+"""What a table tells of the end of runs, by the accuracy that is drawn: that one comes first."""
 NAMED: Mapping[str, Mapping[Any, str]] = {"nu": {0.0: "learned"}}
 """Settings whose values are shown side by side, not along an axis, and what some are called."""
+BY_DEVICE = "device"
 LAST = 0.1
 """The share of a run's rounds that count as its end."""
 
@@ -77,7 +90,7 @@ def height(evaluation: Mapping[str, Any], measure: str) -> float:
 def find_results(store: Store, cells: Iterable[Cell]) -> list[Result]:
     """The runs of the cells that are done."""
     rows = {row["run"]: row for row in store.runs() if row["status"] in ("finished", "diverged")}
-    done = [(cell, rows.get(run_name(cell.settings))) for cell in cells]
+    done = [(cell, rows.get(cell.settings.run_name)) for cell in cells]
     return [
         Result(cell, row, store.table("evaluations", run=row["run"])) for cell, row in done if row
     ]
@@ -188,25 +201,34 @@ def _table(sweep: Sweep, results: Sequence[Result]) -> Table:
         for entry in sweep.numbers
     }
     head = ["panel", "line", *([LABELS.get(sweep.x, sweep.x)] if sweep.x else [])]
-    head += ["accuracy (%)", "lowest", "highest", "worst tenth (%)", "seeds", "diverged"]
-    head += ["rounds", "calls"] + (["paper (%)"] if paper else [])
+    told = TOLD[told_first(sweep)]
+    head += [*list(told.values())[:1], "lowest", "highest", *list(told.values())[1:]]
+    head += ["seeds", "diverged", "rounds", "calls"] + (["paper (%)"] if paper else [])
     runs = group(results, lambda result: (result.cell.panel, result.cell.line, result.cell.value))
     rows: list[list[Value]] = []
     for panel, line, value in itertools.product(sweep.panels, sweep.lines, sweep.values):
         place = (panel.name, line.name, value)
         if place in runs:
             where = place if sweep.x else place[:2]
-            rows.append([*where, *_numbers(runs[place]), *([paper.get(place)] if paper else [])])
+            numbers = _numbers(runs[place], list(told))
+            rows.append([*where, *numbers, *([paper.get(place)] if paper else [])])
     return Table("At the end of the runs", head, rows)
 
 
-def _numbers(results: Sequence[Result]) -> list[Value]:
-    accuracy = Spread([result.at_end("test_accuracy") for result in results])
+def told_first(sweep: Sweep) -> str:
+    """The accuracy that a table tells first: over honest devices where the pictures have that."""
+    return HONEST if HONEST in sweep.measures and ALL not in sweep.measures else ALL
+
+
+def _numbers(results: Sequence[Result], measures: Sequence[str]) -> list[Value]:
+    accuracy, *others = (
+        Spread([result.at_end(measure) for result in results]) for measure in measures
+    )
     return [
         accuracy.mean,
         accuracy.low,
         accuracy.high,
-        Spread([result.at_end("worst_tenth") for result in results]).mean,
+        *(spread.mean for spread in others),
         len(results),
         sum(result.diverged for result in results),
         max(result.row["rounds"] for result in results),
@@ -225,10 +247,10 @@ def _horizon(results: Sequence[Result]) -> str:
     parts = [f"{rounds} rounds of {names}" for rounds, names in lines.items()]
     if len(lines) == 1:
         parts = [f"{settings[0].rounds} rounds"]
-    parts.append(f"{_listed(each.devices_per_round for each in settings)} devices a round")
+    parts.append(f"{_listed(each.training.devices_per_round for each in settings)} devices a round")
     seeds = {each.seed for each in settings}
     parts.append(f"seed{'s' if len(seeds) > 1 else ''} {_listed(seeds)}")
-    examples = max(each.eval_examples for each in settings)
+    examples = max(each.evaluation.examples for each in settings)
     if examples:
         parts.append(f"evaluated on at most {examples} examples a device")
     return "; ".join(parts)
@@ -241,11 +263,15 @@ def _listed(numbers: Iterable[int]) -> str:
 def _data(results: Sequence[Result]) -> list[str]:
     """The data used, a sentence for each task."""
     rows = [result.row for result in results]
-    return list(dict.fromkeys(data_note(row, json.loads(row["settings"])["iid"]) for row in rows))
+    return list(dict.fromkeys(data_note(row, _partition(row)) for row in rows))
 
 
-def data_note(row: Mapping[str, Any], iid: bool = False) -> str:
+def _partition(row: Mapping[str, Any]) -> str:
+    return json.loads(row["settings"])["training"]["partition"]
+
+
+def data_note(row: Mapping[str, Any], partition: str = BY_DEVICE) -> str:
     """The data of a run in words."""
-    split = ", dealt out at random" if iid else ""
+    split = "" if partition == BY_DEVICE else f", dealt out {partition}"
     note = f": {row['note']}" if row["note"] else ""
     return f"{row['task']}, {row['devices']} devices{split}{note}"

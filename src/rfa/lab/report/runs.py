@@ -9,9 +9,10 @@ from typing import Any
 from rfa.errors import InvalidValueError
 from rfa.lab.report.exhibit import Exhibit
 from rfa.lab.report.gather import Result, gather
+from rfa.lab.runs.headline import headline
 from rfa.lab.runs.store import Store
 from rfa.lab.runs.sweep import AXES, Cell, Part, Sweep
-from rfa.lab.settings.settings import FIELDS, Settings
+from rfa.lab.settings.settings import Settings
 
 
 def show_runs(store: Store, rows: Sequence[Mapping[str, Any]], command: str) -> Exhibit:
@@ -32,18 +33,17 @@ def show_runs(store: Store, rows: Sequence[Mapping[str, Any]], command: str) -> 
         lines=[Part(label, {}) for label in dict.fromkeys(labels.values())],
         seeds=sorted({row["seed"] for row in rows}),
         axes=AXES[:2],
-        measures=("test_accuracy", "train_loss"),
+        measures=(headline(personalized=any(row["personalized"] for row in rows)), "train_loss"),
     )
     return gather(sweep, results, command=command)
 
 
 def _settings(row: Mapping[str, Any]) -> Settings:
-    values = json.loads(row["settings"])
-    unknown = sorted(set(values) - set(FIELDS))
-    if unknown:
-        msg = f"{row['run']} has a setting {unknown[0]!r}, which this version does not know"
-        raise InvalidValueError(msg)
-    return Settings(**values)
+    try:
+        return Settings.from_dict(json.loads(row["settings"]))
+    except InvalidValueError as error:
+        msg = f"{row['run']} cannot be shown: {error}"
+        raise InvalidValueError(msg) from None
 
 
 def _labels(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:

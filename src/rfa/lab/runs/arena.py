@@ -18,10 +18,11 @@ from rfa._specs import Spec, parse_spec
 from rfa.aggregators.registry import ENTRIES, find
 from rfa.errors import InvalidValueError, PluginError
 from rfa.lab.attacks.corruption import NoSuchAttackError
-from rfa.lab.attacks.registry import BUILT_IN, POISONS, find_corruption
-from rfa.lab.runs.config import ConfigError, run_name
+from rfa.lab.attacks.registry import BUILT_IN, NONE, POISONS, find_corruption
 from rfa.lab.runs.sweep import make_sweep, repeated, settle
-from rfa.lab.settings.settings import FIELDS, NONE
+from rfa.lab.settings.fields import ConfigError
+from rfa.lab.settings.parameters import PARAMETERS
+from rfa.lab.settings.settings import FIELDS
 from rfa.lab.tasks.registry import find_task
 
 LEVELS = (0.1, 0.25)
@@ -112,8 +113,8 @@ def _check_setting(name: str, text: str, parameters: Sequence[str]) -> None:
     if name in TAKEN:
         msg = f"the defense {text!r} cannot have its own {name}: the arena decides about it"
         raise ConfigError(msg)
-    if name not in FIELDS:
-        free = ", ".join(field for field in FIELDS if field not in TAKEN)
+    if name not in {*FIELDS, *PARAMETERS}:
+        free = ", ".join(field for field in [*FIELDS, *PARAMETERS] if field not in TAKEN)
         msg = f"{name!r} in the defense {text!r} is no parameter of it "
         msg += f"({', '.join(parameters)}) and no setting: there are {free}"
         raise ConfigError(msg)
@@ -157,7 +158,7 @@ def _check_defenses(defenses: Sequence[Mapping[str, Any]], shared: Mapping[str, 
     seen: dict[str, str] = {}
     for defense in defenses:
         own = {key: value for key, value in defense.items() if key != LABEL}
-        run = run_name(settle({**shared, **own}))
+        run = settle({**shared, **own}).run_name
         if run in seen:
             msg = f"the defenses {seen[run]!r} and {defense[LABEL]!r} are the same"
             raise ConfigError(msg)

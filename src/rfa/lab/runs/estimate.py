@@ -6,7 +6,6 @@ corrects them for the machine at hand.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import statistics
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rfa.errors import PluginError
-from rfa.lab.settings.settings import FIELDS, Settings
+from rfa.lab.settings.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -55,19 +54,20 @@ START = 4.0
 def seconds(settings: Settings) -> float:
     """How long a run takes on one processor, about; tasks of the user's own count as linear."""
     cost = COSTS.get(settings.task, LINEAR)
-    size = settings.batch_size
-    if settings.batch_fraction:
-        size = max(1, round(settings.batch_fraction * cost.examples))
+    size = settings.training.batch_size
+    if settings.training.batch_fraction:
+        size = max(1, round(settings.training.batch_fraction * cost.examples))
     size = min(size, cost.examples)
-    steps = settings.local_steps or settings.local_epochs * math.ceil(cost.examples / size)
-    steps *= 2 if settings.personalize else 1
+    once = math.ceil(cost.examples / size)
+    steps = settings.training.local_steps or settings.training.local_epochs * once
+    steps *= 2 if settings.training.personalize else 1
     device = cost.device + steps * (cost.step + size * cost.example)
-    evaluated = min(settings.eval_examples or cost.examples, cost.examples)
-    devices = settings.devices or cost.devices
-    evaluations = 1 + settings.rounds / settings.eval_every
+    evaluated = min(settings.evaluation.examples or cost.examples, cost.examples)
+    devices = settings.training.devices or cost.devices
+    evaluations = 1 + settings.rounds / settings.evaluation.every
     return (
         START
-        + settings.rounds * settings.devices_per_round * device
+        + settings.rounds * settings.training.devices_per_round * device
         + evaluations * devices * evaluated * cost.evaluation
     )
 
@@ -97,12 +97,9 @@ def in_words(total: float) -> str:
 
 
 def _ratio(row: Mapping[str, Any]) -> float | None:
-    values = json.loads(row["settings"])
-    if not set(values) <= set(FIELDS):
-        return None
     try:
-        settings = Settings(**values)
+        settings = Settings.from_dict(json.loads(row["settings"]))
     except (ValueError, PluginError):  # of another version, or of code that is not here
         return None
-    counted = dataclasses.replace(settings, rounds=max(1, row["rounds"]))
+    counted = settings.replace(rounds=max(1, row["rounds"]))
     return row["seconds"] / max(seconds(counted) - START, 1e-9)

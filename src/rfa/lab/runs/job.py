@@ -45,7 +45,7 @@ def do_run(request: Request, tell: Tell) -> Answer:
     options = Options(**paths, **request["options"])
     try:
         unpack(request["objects"])
-        settings = Settings(**request["settings"])
+        settings = Settings.from_dict(request["settings"])
         row = run(settings, options, ProgressReporter(tell, settings.rounds))
     except FAILURES as error:
         return {ERROR: str(error) or type(error).__name__}

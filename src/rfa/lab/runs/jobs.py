@@ -8,7 +8,6 @@ does not stop the others.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import queue
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,12 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rfa._threads import cores
-from rfa.errors import PluginError
-from rfa.lab.datasets.cache import load
+from rfa.errors import PluginError, RfaError
 from rfa.lab.datasets.dataset import DataError
 from rfa.lab.objects import names_of, pack, texts_of
 from rfa.lab.processes import AskedProcess, WorkerError
-from rfa.lab.runs.config import run_name
 from rfa.lab.runs.estimate import pace, seconds
 from rfa.lab.runs.run import Options, begin_digest, finish_digest
 from rfa.lab.runs.store import Store
@@ -82,20 +79,21 @@ class _SameData:
         if row is None:
             return False
         try:
-            begun, there = self._examples(settings.task, settings.iid)
+            training = settings.training
+            begun, there = self._examples(settings.task, training.partition, training.devices)
         except DataError:
             return not any(":" in name for name in names_of(settings))
-        count = settings.devices or min(find_task(settings.task).devices, there)
+        count = settings.training.devices or min(find_task(settings.task).devices, there)
         return finish_digest(begun, settings, count) == row["data"]
 
-    def _read(self, task: str, iid: bool) -> tuple[Digest, int]:
-        population = load(find_task(task).reader, self._data, partition="iid" if iid else "device")
+    def _read(self, task: str, partition: str, devices: int) -> tuple[Digest, int]:
+        population = find_task(task).load(self._data, partition=partition, devices=devices)
         return begin_digest(population), len(population)
 
 
 def plan_work(runs: Iterable[Settings], options: Options, at_once: int = 0) -> Work:
     """Which of the runs are not done yet, and how long they take."""
-    unique = {run_name(settings): settings for settings in runs}
+    unique = {settings.run_name: settings for settings in runs}
     known: list[dict[str, Any]] = []
     if not options.fresh and (options.out / "runs.sqlite").exists():
         with Store(options.out) as store:
@@ -111,6 +109,8 @@ def plan_work(runs: Iterable[Settings], options: Options, at_once: int = 0) -> W
 
 def do_work(work: Work, options: Options, observer: SweepObserver) -> dict[str, str]:
     """Do all runs, and return the problems of those that could not be done, by their names."""
+    if options.rebuild:
+        _rebuild(work.todo, options.data)
     waiting: queue.SimpleQueue[Settings] = queue.SimpleQueue()
     for settings in work.todo:
         waiting.put(settings)
@@ -143,6 +143,14 @@ def do_work(work: Work, options: Options, observer: SweepObserver) -> dict[str, 
     return problems
 
 
+def _rebuild(runs: Sequence[Settings], data: Path | None) -> None:
+    """Read the data sets of runs anew, each once; what cannot be read, the runs will tell."""
+    each = {(run.task, run.training.partition, run.training.devices) for run in runs}
+    for task, partition, devices in sorted(each):
+        with contextlib.suppress(RfaError):
+            find_task(task).load(data, partition=partition, devices=devices, rebuild=True)
+
+
 def _feed(
     process: AskedProcess,
     waiting: queue.SimpleQueue[Settings],
@@ -161,11 +169,11 @@ def _feed(
         try:
             objects = pack(texts_of(settings))
             process.ask(
-                {**how, "settings": dataclasses.asdict(settings), "objects": objects},
+                {**how, "settings": settings.to_dict(), "objects": objects},
                 lambda done, settings=settings: observer.on_progress(settings, done),
             )
         except (WorkerError, PluginError) as error:
-            problem = problems[run_name(settings)] = str(error)
+            problem = problems[settings.run_name] = str(error)
         if process.ended:
             return
         process.restart_if_dead()

@@ -15,8 +15,8 @@ from rich.progress import (
 )
 from rich.table import Column
 
-from rfa.lab.runs.config import run_name
 from rfa.lab.runs.estimate import in_words, seconds
+from rfa.lab.runs.headline import evaluation_words
 from rfa.lab.runs.jobs import Work
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.rounds import Evaluation, Facts, State
@@ -40,6 +40,7 @@ class Bar(Progress):
         self.began = False
         self._bar = self.add_task(label, total=None, facts="")
         self._facts = {"accuracy": "", "loss": "", "corrupted": ""}
+        self._personalized = False
 
     def on_status(self, text: str) -> None:
         """Show what is being prepared."""
@@ -48,6 +49,7 @@ class Bar(Progress):
     def on_begin(self, settings: Settings, devices: Devices, state: State) -> None:
         """Set the length of the bar."""
         del devices
+        self._personalized = settings.training.personalize
         self.began = True
         self.reset(self._bar, total=settings.rounds, completed=state.round, facts="")
 
@@ -57,8 +59,8 @@ class Bar(Progress):
 
     def on_evaluation(self, evaluation: Evaluation) -> None:
         """Show how well the model does."""
-        accuracy, loss = f"{evaluation.test_accuracy:.1%}", f"{evaluation.train_loss:.2f}"
-        self._show(evaluation.round, accuracy=accuracy, loss=loss)
+        accuracy = evaluation_words(evaluation, personalized=self._personalized)
+        self._show(evaluation.round, accuracy=accuracy, loss=f"{evaluation.train_loss:.2f}")
 
     def _show(self, done: int, **news: str) -> None:
         self._facts |= news
@@ -79,7 +81,7 @@ class Overview(Progress):
             console=Console(stderr=True, markup=False, highlight=False),
             transient=True,
         )
-        self._costs = {run_name(settings): seconds(settings) for settings in work.todo}
+        self._costs = {settings.run_name: seconds(settings) for settings in work.todo}
         self._done: dict[str, float] = {}
         self._going: dict[str, str] = {}
         self._ended = 0
@@ -89,20 +91,22 @@ class Overview(Progress):
 
     def on_begin(self, settings: Settings) -> None:
         """Show that a run goes."""
-        level = f" {settings.corruption} {settings.rho:g}" if settings.rho else ""
+        level = (
+            f" {settings.attack.corruption} {settings.attack.rho:g}" if settings.attack.rho else ""
+        )
         with self._writing:
-            self._going[run_name(settings)] = f"{settings.task} {settings.aggregator}{level}"
+            self._going[settings.run_name] = f"{settings.task} {settings.aggregator}{level}"
             self._show()
 
     def on_progress(self, settings: Settings, done: float) -> None:
         """Move on."""
         with self._writing:
-            self._done[run_name(settings)] = done
+            self._done[settings.run_name] = done
             self._show()
 
     def on_end(self, settings: Settings, problem: str) -> None:
         """Count a run, and say what went wrong with it."""
-        name = run_name(settings)
+        name = settings.run_name
         with self._writing:
             self._ended += 1
             self._done[name] = 1.0

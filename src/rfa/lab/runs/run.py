@@ -22,13 +22,12 @@ import numpy as np
 
 from rfa._plugins import plugin_digest
 from rfa._threads import cores
-from rfa.lab.datasets.cache import data_dir, load
+from rfa.lab.datasets.cache import data_dir
 from rfa.lab.datasets.dataset import Population
 from rfa.lab.lock import LockedError, hold_lock
 from rfa.lab.objects import names_of
 from rfa.lab.runs import checkpoint as checkpoints
 from rfa.lab.runs.checkpoint import Checkpoint, CheckpointError
-from rfa.lab.runs.config import run_name
 from rfa.lab.runs.store import LOCK, MEASURES, Store
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.rounds import (
@@ -62,6 +61,7 @@ class Options:
         workers: worker processes; by default one for each processor.
         checkpoint_every: rounds between two checkpoints.
         fresh: start anew, whatever there is.
+        rebuild: read the data set anew, too, instead of what the cache has.
     """
 
     out: Path
@@ -69,6 +69,7 @@ class Options:
     workers: int = 0
     checkpoint_every: int = 10
     fresh: bool = False
+    rebuild: bool = False
 
 
 class RunObserver(Protocol):
@@ -109,15 +110,15 @@ def run(
             with a message for the user.
         ValueError: if the settings do not fit the data.
     """
-    name = run_name(settings)
+    name = settings.run_name
     folder = options.out / name
     task = find_task(settings.task)
     directory = data_dir(options.data)
-    population = load(
-        task.reader,
+    population = task.load(
         directory,
-        partition="iid" if settings.iid else "device",
-        devices=settings.devices or task.devices,
+        partition=settings.training.partition,
+        devices=settings.training.devices,
+        rebuild=options.rebuild,
         on_progress=observer.on_status,
     )
     devices = Devices(settings, task, population)
@@ -129,7 +130,7 @@ def run(
                 _forget(folder)
             loop = RunLoop(name, folder, devices, store, options, observer, make_engine)
             data = finish_digest(begin_digest(population), settings, devices.count)
-            loop.run(data, task.note(population.names), directory)
+            loop.run(data, task.note(population.names))
         return store.runs(run=name)[0]
 
 
@@ -155,7 +156,7 @@ class RunLoop:
     data: str = ""
     last: Evaluation | None = None
 
-    def run(self, data: str, note: str, directory: Path | None) -> None:
+    def run(self, data: str, note: str) -> None:
         """Play the rounds from the last checkpoint to the end."""
         self.data = data
         saved = checkpoints.load(self.folder / CHECKPOINT, self.devices.settings.aggregation)
@@ -175,10 +176,12 @@ class RunLoop:
         else:
             saved = None
             _forget(self.folder)
-            self.store.begin(self.name, self.devices.settings, self._about(note))
-        if self.devices.settings.personalize and not self.make_engine and self.places is None:
+            names = self.devices.population.names[: self.devices.count]
+            self.store.begin(self.name, self.devices.settings, self._about(note), names)
+        personal = self.devices.settings.training.personalize and not self.make_engine
+        if personal and self.places is None:
             self.places = Places.none(self.devices.count)
-        with self._engine(directory) as engine:
+        with self._engine() as engine:
             self.began = time.perf_counter()
             state = saved.state if saved else self._start(engine)
             self.observer.on_begin(self.devices.settings, self.devices, state)
@@ -186,8 +189,8 @@ class RunLoop:
 
     def _resume(self, saved: Checkpoint) -> None:
         path = self.folder / PERSONAL
-        size = PersonalFile.size(self.devices.count, self.devices.dim)
-        if saved.places is not None and not (path.exists() and path.stat().st_size == size):
+        sizes = self.devices.count, self.devices.dim
+        if saved.places is not None and not PersonalFile.is_complete(path, *sizes):
             msg = f"the personal parameters in {path} are not whole: start anew with --fresh"
             raise CheckpointError(msg)
         self.store.rewind(self.name, saved.state.round)
@@ -201,16 +204,18 @@ class RunLoop:
             "version": VERSION,
             "devices": self.devices.count,
             "corrupted_devices": int(self.devices.corrupted_in(0).sum()),
+            "personalized": self.devices.settings.training.personalize,
+            "corrupted": json.dumps(np.flatnonzero(~self.devices.is_honest).tolist()),
             "note": note,
             "data": self.data,
         }
 
     @contextlib.contextmanager
-    def _engine(self, directory: Path | None) -> Generator[Engine]:
+    def _engine(self) -> Generator[Engine]:
         self.observer.on_status("starting the workers")
         workers = self.options.workers or cores()
         personal = self.folder / PERSONAL if self.places else None
-        with open_pool(self.devices, workers, data_dir=directory, personal=personal) as pool:
+        with open_pool(self.devices, workers, personal=personal) as pool:
             local = LocalEngine(self.devices, pool, self.places)
             yield self.make_engine(self.devices, pool) if self.make_engine else local
 
@@ -235,7 +240,7 @@ class RunLoop:
             state, facts = play_round(state, self.devices, engine)
             self.rounds.append(facts)
             self.observer.on_round(state, facts)
-            if state.round % settings.eval_every == 0:
+            if state.round % settings.evaluation.every == 0:
                 self._evaluate(state, engine)
 
     def _evaluate(self, state: State, engine: Engine) -> None:
@@ -247,9 +252,9 @@ class RunLoop:
     def _done(self, state: State) -> str:
         """How the run has ended, or nothing."""
         settings = self.devices.settings
-        if state.rejected >= settings.max_rejected:
+        if state.rejected >= settings.server.max_rejected:
             return "diverged"
-        if settings.divergence_factor and self._lost(state):
+        if settings.server.divergence_factor and self._lost(state):
             return "diverged"
         return "finished" if state.round >= settings.rounds else ""
 
@@ -257,7 +262,8 @@ class RunLoop:
         """Whether the evaluation after this round shows a loss that is too large, or NaN."""
         if self.last is None or not 0 < self.last.round == state.round:
             return False
-        return not self.last.train_loss <= self.devices.settings.divergence_factor * self.first_loss
+        factor = self.devices.settings.server.divergence_factor
+        return not self.last.train_loss <= factor * self.first_loss
 
     def _save(self, state: State, engine: Engine, done: str) -> None:
         """First the results, then the checkpoint: what is between is done again, and alike."""

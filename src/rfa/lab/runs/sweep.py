@@ -31,10 +31,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from rfa.lab.attacks.corruption import NoSuchAttackError
-from rfa.lab.attacks.registry import find_corruption
-from rfa.lab.runs.config import ConfigError, read_toml, resolve
+from rfa.lab.attacks.registry import BACKDOOR, NONE, find_corruption
+from rfa.lab.runs.headline import headline
 from rfa.lab.runs.store import MEASURES as RUN_MEASURES
-from rfa.lab.settings.settings import BACKDOOR, FIELDS, NONE, Settings
+from rfa.lab.settings.fields import ConfigError
+from rfa.lab.settings.files import read_toml
+from rfa.lab.settings.parameters import PARAMETERS, is_taken
+from rfa.lab.settings.settings import FIELDS, Settings
 from rfa.lab.tasks.registry import find_task
 
 CALLS = "calls"
@@ -65,6 +68,7 @@ class Sweep:
         axes: what to show runs against: oracle_calls, round, or uploads (the models that a device
             sends which takes part in every round).
         measures: what is shown of a run; the certificate at its end, against a setting x, only.
+            Where none are given, the accuracy: over honest devices, if any run is personalized.
         claim: what the picture should show.
         paper: where the paper has it.
         numbers: numbers of the paper, by panel, line and value.
@@ -111,12 +115,16 @@ def make_sweep(name: str, values: Mapping[str, Any]) -> Sweep:
     """
     try:
         sweep = _parse(name, values)
-        for cell in cells(sweep):
-            find_corruption(cell.settings.corruption, find_task(cell.settings.task).poisons)
+        runs = [cell.settings for cell in cells(sweep)]
+        for settings in runs:
+            find_corruption(settings.attack.corruption, find_task(settings.task).poisons)
     except (ConfigError, NoSuchAttackError, TypeError, KeyError) as error:
         msg = f"the sweep {name} makes no sense: {error}"
         raise ConfigError(msg) from None
-    return sweep
+    if "measures" in values:
+        return sweep
+    personalized = any(settings.training.personalize for settings in runs)
+    return dataclasses.replace(sweep, measures=[headline(personalized=personalized)])
 
 
 def cells(sweep: Sweep) -> Iterator[Cell]:
@@ -128,8 +136,18 @@ def cells(sweep: Sweep) -> Iterator[Cell]:
     places = itertools.product(sweep.seeds, sweep.panels, sweep.lines, sweep.values)
     for seed, panel, line, value in places:
         place = {sweep.x: value} if sweep.x else {}
+        _check_line(line)
         given = merge(panel.settings, line.settings, {"seed": seed}, place)
         yield Cell(panel.name, line.name, value, settle(given))
+
+
+def _check_line(line: Part) -> None:
+    """Refuse a line with an option that its own aggregator does not take."""
+    aggregator = str(line.settings.get("aggregator", ""))
+    for name in line.settings if aggregator else ():
+        if name in PARAMETERS and not is_taken(name, aggregator):
+            msg = f"{name}={line.settings[name]} is not for {aggregator}"
+            raise ConfigError(msg)
 
 
 def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
@@ -160,13 +178,13 @@ def settle(given: Mapping[str, Any]) -> Settings:
     if corruption == NONE or (rho == 0 and corruption != BACKDOOR):
         values |= {"corruption": NONE, "rho": 0.0}
     calls = values.pop(CALLS, None)
-    settings = resolve(values)
+    settings = Settings.where_taken(**values)
     if calls is None:
         return settings
     if type(calls) is not int or calls < 1:
         msg = f"calls must be a whole number from 1, not {calls!r}"
         raise ConfigError(msg)
-    return dataclasses.replace(settings, rounds=max(1, calls // calls_per_round(settings)))
+    return settings.replace(rounds=max(1, calls // calls_per_round(settings)))
 
 
 def calls_per_round(settings: Settings) -> int:
@@ -232,7 +250,7 @@ def _check(sweep: Sweep) -> None:
     if bool(sweep.x) != (list(sweep.values) != [None]):
         msg = "x and values go together: a setting, and a list of its values"
         raise ConfigError(msg)
-    if sweep.x and sweep.x not in {*FIELDS, CALLS}:
+    if sweep.x and sweep.x not in {*FIELDS, *PARAMETERS, CALLS}:
         msg = f"x must be a setting, not {sweep.x!r}"
         raise ConfigError(msg)
     for key, known in (("axes", AXES), ("measures", MEASURES)):

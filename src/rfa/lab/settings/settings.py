@@ -1,20 +1,30 @@
 """Everything that decides the outcome of a run, in one frozen value.
 
-The names of the fields are those of the command line and of TOML files; their help texts are here,
-so that there is one place that explains them.
+    >>> settings = Settings.of("emnist-linear", aggregator="rfa", corruption="omniscient", rho=0.25)
+    >>> settings.training.learning_rate, settings.attack.rho, settings.rounds
+    (0.08, 0.25, 2000)
+
+What is not given has the task's value, which is the paper's. Every setting has one name, by which
+`Settings.of`, `Settings.replace`, the command line and TOML files know it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import hashlib
+import json
 import math
+import types
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
-from rfa._checks import check_choice, check_count, check_number
-from rfa.aggregators import ClearAggregator, Layout, SumAggregator
-from rfa.aggregators.partition import ALL_SCHEDULES
+from rfa._checks import check_count
+from rfa._specs import parse_spec
+from rfa._texts import text_of
+from rfa.aggregators import Layout, SumAggregator
 from rfa.aggregators.registry import (
     ENTRIES,
     Aggregator,
@@ -24,299 +34,289 @@ from rfa.aggregators.registry import (
     find,
     spec_of,
 )
-from rfa.aggregators.rfa import STARTS
 from rfa.errors import InvalidValueError, PluginError
-from rfa.planning import check_fit, make_terms
-from rfa.secagg.security.terms import Terms
+from rfa.lab.attacks.corruption import NoSuchAttackError
+from rfa.lab.attacks.registry import BACKDOOR, NONE, find_corruption
+from rfa.lab.datasets.partition import Partition, canonical_text
+from rfa.lab.settings.fields import ConfigError, Setting, setting, settings_of
+from rfa.lab.settings.groups import GROUPS, OFF, Attack, Evaluation, Secure, Server, Training
+from rfa.lab.settings.parameters import PARAMETERS, is_taken, with_options, without_options
+from rfa.lab.tasks.registry import TASKS, find_task
+from rfa.lab.tasks.task import Task
+from rfa.planning import check_fit
 
-CHOICES = {
-    "attackers": ("fixed", "random"),
-    "start": STARTS,
-    "schedule": ALL_SCHEDULES,
-    "server_optimizer": ("sgd", "adam"),
-    "device": ("cpu", "cuda"),
-    "secure": ("off", "unmasked", "on"),
-    "server_model": ("semi-honest", "malicious"),
-}
-"""Settings with a few values, and these."""
-OF_COHORT = ("colluder_fraction", "max_dropout_fraction", "dropout_rate", "max_share")
-SECURE_ONLY = ("server_model", *OF_COHORT)
-AGGREGATOR_SETTINGS = {
-    "budget": "budget",
-    "nu": "nu",
-    "start": "start",
-    "schedule": "schedule",
-    "groups": "groups",
-    "clip_norm": "clip_norm",
-    "trim_fraction": "fraction",
-    "clip_quantile": "quantile",
-    "assumed_corrupted": "corrupted_fraction",
-}
-"""Settings that are parameters of aggregators, with the names of these."""
 SECURE_CLIP_NORM = 100.0
 """Where secure means clip updates, unless told."""
-NONE, BACKDOOR = "none", "backdoor"
-LARGEST = 2**62
-"""The largest whole number that a setting may be."""
+OBJECTS = ("task", "aggregator", "corruption", "partition")
+"""Settings that an object may be given for."""
+EARLY_STOP = 1e-6
+"""The improvement at which rfa's steps end where the server sees it, unless told."""
 
 
-def _field(default: Any, text: str) -> Any:
-    return dataclasses.field(default=default, metadata={"help": text})
-
-
-def text_of(aggregator: Any) -> Any:
-    """The text that makes an aggregator that is given as a value; anything else as it is.
-
-    Raises:
-        PluginError: if no text makes it.
-    """
-    if isinstance(aggregator, SumAggregator | ClearAggregator):
-        return str(spec_of(cast("Aggregator", aggregator)))
-    return aggregator
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Settings:
-    """A run: the same settings give the same numbers."""
+    """A run: the same settings give the same numbers. `Settings.of` makes them."""
 
-    task: str = dataclasses.field(metadata={"help": "What is learned; `rfa tasks` lists them."})
-    aggregator: str = _field(
+    task: str = setting("", "What is learned; `rfa tasks` lists them.")
+    aggregator: str = setting(
         "rfa",
         f"How the server aggregates: {', '.join(ENTRIES)}, or your own module:NAME. Parameters may "
         "follow, as in rfa:budget=4,nu=0.5.",
     )
-    corruption: str = _field(
-        NONE,
-        "What corrupted devices do: none, data, adaptive, label-flip, backdoor, gaussian, "
-        "gaussian-replace, omniscient, omniscient-parameters, nan, sign-flip, zero-update, ipm, "
-        "ipm-optimized, alie, alie-optimized, mimic, min-max, min-sum, anchor, anti-median, or "
-        "your own module:function. Parameters may follow, as in alie:z=1.5.",
-    )
-    rho: float = _field(0.0, "The fraction of the training data on corrupted devices.")
-    attackers: str = _field(
-        "fixed", "Which devices are corrupted: fixed (the same always) or random (anew each round)."
-    )
-    seed: int = _field(1, "Decides every random choice.")
-    rounds: int = _field(100, "Rounds of communication T.")
-    devices_per_round: int = _field(100, "Devices m that take part in a round.")
-    devices: int = _field(0, "Devices n in the population; 0 for as many as the paper has.")
-    iid: bool = _field(False, "Deal the examples out at random instead of by device.")
-    local_epochs: int = _field(1, "Passes over a device's data in a round.")
-    local_steps: int = _field(0, "Local steps tau; 0 for what the epochs make.")
-    batch_size: int = _field(50, "Examples in a batch.")
-    batch_fraction: float = _field(0.0, "Instead, the fraction of a device's examples in a batch.")
-    learning_rate: float = _field(0.1, "The learning rate gamma_0 of the devices.")
-    lr_decay: float = _field(1.0, "The factor C of gamma_t = gamma_0 C^floor(t / t_0).")
-    lr_decay_every: int = _field(100, "The rounds t_0 between two decays.")
-    tail_average: bool = _field(False, "Send the average of the later half of the iterates.")
-    personalize: bool = _field(False, "Keep parameters u_i on each device (Algorithm 4).")
-    budget: int = _field(3, "Calls of the oracle that rfa may make in a round, R.")
-    nu: float = _field(
-        0.0,
-        "The smoothing radius of Weiszfeld's algorithm; 0: half the median distance of the "
-        "updates, learned from sums. The paper has 1e-6.",
-    )
-    start: str = _field(
-        "current",
-        "Where Weiszfeld's algorithm starts: current (the current model) or mean (itself one call, "
-        "as in the paper's runs; weak against huge updates).",
-    )
-    schedule: str = _field(
-        "plain",
-        "How rfa spends its budget: plain steps, accelerated (the last sum at an extrapolation), "
-        "or sub-cohorts (each step asks another part of the cohort, so that devices answer once).",
-    )
-    groups: int = _field(
-        0,
-        "Random groups of a cohort, each with sums of its own: the aggregate is the geometric "
-        "median of theirs; 0: one group (bucketing: as many as can be).",
-    )
-    early_stop: float = _field(1e-6, "Stop when a step improves the objective by less; 0: never.")
-    trim_fraction: float = _field(0.0, "The fraction trimmed-mean trims on each side; 0: rho.")
-    clip_quantile: float = _field(0.5, "The quantile of the norms to which norm-clipping clips.")
-    assumed_corrupted: float = _field(0.0, "The corrupted fraction that Krum assumes; 0: rho.")
-    server_optimizer: str = _field("sgd", "The server's optimizer on the aggregate: sgd or adam.")
-    server_learning_rate: float = _field(0.0, "The server's; 0: 1 for sgd, 0.01 for adam.")
-    server_momentum: float = _field(0.0, "The server's momentum (adam: its beta_1).")
-    secure: str = _field(
-        "off",
-        "Sums over devices: off (plain floats), unmasked (the integers of the secure sum, without "
-        "masks), or on (the real protocol; the same numbers as unmasked).",
-    )
-    server_model: str = _field("semi-honest", "A semi-honest or a malicious server (signed keys).")
-    colluder_fraction: float = _field(0.1, "The fraction that may collude with the server.")
-    max_dropout_fraction: float = _field(0.2, "The fraction that may drop out of a round.")
-    dropout_rate: float = _field(0.0, "How likely a device drops out, at a random moment.")
-    clip_norm: float = _field(
-        0.0,
-        "The length to which means (and the start at the mean) clip updates; 0: 100 for secure "
-        "sums, learned for centered-clipping, and no clipping elsewhere.",
-    )
-    max_share: float = _field(0.0, "The most that a device may weigh in a step; 0: no limit.")
-    max_norm: float = _field(1000.0, "Reject an aggregate of this norm or more; 0: never.")
-    max_rejected: int = _field(20, "End the run as diverged after so many rejected rounds.")
-    divergence_factor: float = _field(3.0, "Diverged at a loss so many times the first; 0: never.")
-    eval_every: int = _field(10, "Rounds between two evaluations.")
-    eval_examples: int = _field(0, "Evaluate on at most so many examples a device; 0: all.")
-    holdout: float = _field(0.0, "Test on this fraction of the training data instead (to tune).")
-    device: str = _field("cpu", "Where devices train: cpu or cuda.")
+    seed: int = setting(1, "Decides every random choice.")
+    rounds: int = setting(100, "Rounds of communication T.")
+    training: Training
+    attack: Attack
+    server: Server
+    secure: Secure
+    evaluation: Evaluation
+
+    @classmethod
+    def of(cls, task: Any = None, **given: Any) -> Settings:
+        """The settings of a run: what is given, and the task's for the rest, from the paper.
+
+        Args:
+            task: the task: a name, or an object.
+            **given: settings by name, and parameters of the aggregator that have an option.
+
+        Raises:
+            ConfigError: naming the setting that is wrong, and what would be right.
+        """
+        _check_names(given)
+        if task is None:
+            msg = "no task is given: `rfa tasks` lists them"
+            raise ConfigError(msg)
+        with _errors_of_settings():
+            values = {"task": task, "aggregator": FIELDS["aggregator"].default} | given
+            values = {name: _as_text(name, value) for name, value in values.items()}
+            for name in ("task", "aggregator"):
+                FIELDS[name].check(values[name])
+            usual = find_task(values["task"]).settings_for(values["aggregator"])
+            options = {name: value for name, value in values.items() if name in PARAMETERS}
+            values["aggregator"] = with_options(values["aggregator"], options)
+            return cls._nested(usual | values)
+
+    @classmethod
+    def where_taken(cls, task: Any = None, **given: Any) -> Settings:
+        """The same, but options that are no parameters of the aggregator are left out.
+
+        For what several aggregators share, such as the settings of a sweep.
+
+        Raises:
+            ConfigError: naming the setting that is wrong, and what would be right.
+        """
+        _check_names(given)
+        with _errors_of_settings():
+            aggregator = _as_text(
+                "aggregator", given.get("aggregator", FIELDS["aggregator"].default)
+            )
+            fitting = {
+                name: value
+                for name, value in given.items()
+                if name not in PARAMETERS or _is_open(name, aggregator)
+            }
+        return cls.of(task, **fitting)
+
+    def replace(self, **changes: Any) -> Settings:
+        """The same settings with some changed, by name; all others stay, the task's too.
+
+        Raises:
+            ConfigError: naming the setting that is wrong.
+        """
+        _check_names(changes)
+        with _errors_of_settings():
+            values = {name: _as_text(name, value) for name, value in changes.items()}
+            options = {name: value for name, value in values.items() if name in PARAMETERS}
+            before = values.get("aggregator", without_options(self.aggregator, options))
+            values["aggregator"] = with_options(before, options)
+            return self._nested(self.flat | values)
+
+    @classmethod
+    def _nested(cls, flat: Mapping[str, Any]) -> Settings:
+        given: dict[str, dict[str, Any]] = {group: {} for group in ("", *GROUPS)}
+        for name, value in flat.items():
+            if name in FIELDS:
+                given[FIELDS[name].group][FIELDS[name].attribute] = value
+        top = given.pop("")
+        groups: dict[str, Any] = {name: GROUPS[name](**given[name]) for name in GROUPS}
+        return cls(**top, **groups)
+
+    @property
+    def flat(self) -> dict[str, Any]:
+        """All settings by the names that options have."""
+        return {
+            name: getattr(getattr(self, field.group) if field.group else self, field.attribute)
+            for name, field in FIELDS.items()
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """All settings as tables in a table, for JSON and TOML."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Settings:
+        """The settings that `to_dict` made.
+
+        Raises:
+            InvalidValueError: if this version has other settings, or a value is wrong.
+        """
+        try:
+            groups: dict[str, Any] = {name: GROUPS[name](**values[name]) for name in GROUPS}
+            return cls(**{**values, **groups})
+        except (TypeError, KeyError) as error:
+            msg = f"these settings are not those of this version: {error}"
+            raise InvalidValueError(msg) from None
 
     def __post_init__(self) -> None:
         """Check each value, and that they go together."""
-        object.__setattr__(self, "aggregator", text_of(self.aggregator))
-        self._check_names()
-        self._check_sizes()
-        self._check_numbers()
-        if self.corruption == NONE and self.rho > 0:
-            msg = f"rho={self.rho} needs a corruption: give one, such as data or omniscient"
-            raise InvalidValueError(msg)
+        for name in ("task", "aggregator", "seed", "rounds"):
+            object.__setattr__(self, name, FIELDS[name].check(getattr(self, name)))
+        check_count("seed", self.seed, least=0)
+        check_count("rounds", self.rounds)
+        find_corruption(self.attack.corruption, find_task(self.task).poisons)
         self._check_aggregator()
-        self._check_secure()
-
-    def _check_names(self) -> None:
-        for name, known in CHOICES.items():
-            check_choice(name, getattr(self, name), known)
-
-    def _check_sizes(self) -> None:
-        for name, field in FIELDS.items():
-            if field.type == "int" and getattr(self, name) > LARGEST:
-                msg = f"{name} must be at most {LARGEST}, not {getattr(self, name)}"
-                raise InvalidValueError(msg)
-
-    def _check_numbers(self) -> None:
-        sizes = ("rounds", "devices_per_round", "batch_size", "lr_decay_every", "eval_every")
-        for name in (*sizes, "budget", "max_rejected", "local_epochs"):
-            check_count(name, getattr(self, name))
-        for name in ("seed", "devices", "local_steps", "eval_examples", "groups"):
-            check_count(name, getattr(self, name), least=0)
-        for name in ("learning_rate", "lr_decay"):
-            check_number(name, getattr(self, name), positive=True)
-        limits = ("clip_norm", "max_norm", "divergence_factor")
-        for name in ("nu", "early_stop", "server_learning_rate", *limits):
-            check_number(name, getattr(self, name))
-        for name in ("rho", "server_momentum", "holdout", "batch_fraction", *OF_COHORT):
-            self._check_fraction(name, below=1)
-        for name in ("trim_fraction", "assumed_corrupted"):
-            self._check_fraction(name, below=1 / 2)
-        check_number("clip_quantile", self.clip_quantile, positive=True)
-        if self.clip_quantile > 1:
-            msg = f"clip_quantile must be from above 0 to 1, not {self.clip_quantile}"
-            raise InvalidValueError(msg)
+        if self.secure.mode != OFF:
+            check_fit(
+                build_private(self.aggregation),
+                self.secure.terms,
+                devices=self.training.devices_per_round,
+                max_share=self.secure.max_share,
+            )
 
     def _check_aggregator(self) -> None:
         """Check that the aggregator can be made, and what it asks of the other settings."""
-        entry = find(self.aggregator)
-        for name in ("schedule", "groups"):
-            value = getattr(self, name)
-            if value != FIELDS[name].default and name not in entry.parameters:
-                msg = f"{name}={value} is not for {entry.name}, which has "
-                raise InvalidValueError(msg + (", ".join(entry.parameters) or "no parameters"))
-        if entry.local_steps not in {None, self.local_steps}:
+        entry, steps = find(self.aggregator), self.training.local_steps
+        if entry.local_steps not in {None, steps}:
             msg = f"{entry.name} takes {entry.local_steps} local step a round: "
-            msg += f"give local_steps={entry.local_steps}, not {self.local_steps}"
+            msg += f"give local_steps={entry.local_steps}, not {steps}"
             raise InvalidValueError(msg)
-        if self.layout.parts > self.devices_per_round:
-            msg = f"{self.devices_per_round} devices a round make no {self.layout.parts} parts: "
-            raise InvalidValueError(msg + "give fewer parts")
-
-    def _check_secure(self) -> None:
-        if self.secure == "off":
-            for name in SECURE_ONLY:
-                if getattr(self, name) != FIELDS[name].default:
-                    msg = f"{name}={getattr(self, name)} needs secure=unmasked or secure=on"
-                    raise InvalidValueError(msg)
-            return
-        check_fit(
-            build_private(self.aggregation),
-            self.terms,
-            devices=self.devices_per_round,
-            max_share=self.max_share,
-        )
-        if self.dropout_rate > self.max_dropout_fraction:
-            most = self.max_dropout_fraction
-            msg = f"dropout_rate={self.dropout_rate} exceeds max_dropout_fraction={most}"
+        cohort = self.training.devices_per_round
+        if self.layout.parts > cohort:
+            msg = f"{cohort} devices a round make no {self.layout.parts} parts: give fewer parts"
             raise InvalidValueError(msg)
-
-    def _check_fraction(self, name: str, *, below: float) -> None:
-        value = getattr(self, name)
-        check_number(name, value)
-        if value >= below:
-            msg = f"{name} must be below {below}, not {value!r}"
-            raise InvalidValueError(msg)
-
-    @cached_property
-    def terms(self) -> Terms:
-        """What the secure sum offers to devices."""
-        fractions = self.colluder_fraction, self.max_dropout_fraction
-        return make_terms(*fractions, self.server_model)
 
     @cached_property
     def aggregation(self) -> Aggregator:
         """The aggregator, with its parameters."""
-        given = {
-            parameter: getattr(self, name)
-            for name, parameter in AGGREGATOR_SETTINGS.items()
-            if getattr(self, name) != FIELDS[name].default
-        }
-        in_clear = self.secure == "off"
+        in_clear = self.secure.mode == OFF
         context = Context(
-            corrupted=self.rho,
+            corrupted=self.attack.rho,
             clip_norm=math.inf if in_clear else SECURE_CLIP_NORM,
-            early_stop=self.early_stop or None if in_clear else None,
+            early_stop=EARLY_STOP if in_clear else None,
             max_groups=self._max_groups,
         )
-        make = build if in_clear else build_private
-        return make(self.aggregator, defaults=given, context=context)
+        return (build if in_clear else build_private)(self.aggregator, context=context)
+
+    @cached_property
+    def aggregator_text(self) -> str:
+        """The aggregator with every parameter that makes it, those not given too."""
+        try:
+            return str(spec_of(self.aggregation, define=False))
+        except PluginError:  # the user's own, of parameters that no text tells
+            return self.aggregator
 
     @cached_property
     def identity(self) -> dict[str, Any]:
-        """The settings that tell a run from others, with all that makes the aggregator in its text.
+        """What tells a run from others: the settings that apply to it.
 
-        So `rfa:budget=4` and `rfa` with budget=4 are the same run, and so is krum whatever the
-        budget.
+        So `rfa:budget=4` and `rfa` with budget=4 are the same run, and what drops out of secure
+        sums is no part of a run that has none.
         """
-        values = dataclasses.asdict(self)
-        try:
-            text = str(spec_of(self.aggregation, define=False))
-        except PluginError:  # the user's own, of parameters that no text tells
-            return values
-        taken = {*AGGREGATOR_SETTINGS, "early_stop"}
-        kept = {name: value for name, value in values.items() if name not in taken}
-        return kept | {"aggregator": text}
+        values: dict[str, Any] = {**self.to_dict(), "aggregator": self.aggregator_text}
+        training = {
+            name: value
+            for name, value in values["training"].items()
+            if name not in self.training.left_out
+        }
+        training["partition"] = canonical_text(self.training.partition)
+        server = values["server"] | {"learning_rate": self.server.effective_learning_rate}
+        attack = values["attack"]
+        if self.attack.rho == 0:
+            planted = parse_spec(self.attack.corruption)
+            shown = planted.name == BACKDOOR or planted.is_plugin
+            attack = {"corruption": self.attack.corruption if shown else NONE, "rho": 0.0}
+        secure = {"mode": OFF} if self.secure.mode == OFF else values["secure"]
+        return values | {
+            "training": training,
+            "server": server,
+            "attack": attack,
+            "secure": secure,
+        }
+
+    @cached_property
+    def run_name(self) -> str:
+        """The name of the run: what gives the same numbers has the same name."""
+        text = json.dumps(self.identity, sort_keys=True)
+        digest = hashlib.sha256(text.encode()).hexdigest()[:10]
+        parts = (self.task, parse_spec(self.aggregator).name, digest)
+        return ".".join(part.replace(":", "-") for part in parts)  # the name of a folder, too
 
     @cached_property
     def layout(self) -> Layout:
         """How the aggregator asks a cohort."""
         if isinstance(self.aggregation, SumAggregator):
-            return self.aggregation.layout(self.devices_per_round)
+            return self.aggregation.layout(self.training.devices_per_round)
         return Layout()
 
     def _max_groups(self) -> int:
         """As many groups as have a secure sum each, which may lose a device, where any is lost."""
-        count = self.terms.smallest()
-        while self.max_dropout_fraction and self.terms.parameters(count).num_dropouts < 1:
+        terms = self.secure.terms
+        count = terms.smallest()
+        while self.secure.max_dropout_fraction and terms.parameters(count).num_dropouts < 1:
             count += 1
-        return max(1, self.devices_per_round // count)
+        return max(1, self.training.devices_per_round // count)
 
     @property
     def can_be_secure(self) -> bool:
         """Whether secure sums are enough for the aggregator, with parts as large as these."""
-        if self.secure != "off":
+        if self.secure.mode != OFF:
             return True
         try:
-            dataclasses.replace(self, secure="unmasked")
+            self.replace(secure="unmasked")
         except InvalidValueError:
             return False
         return True
 
-    @property
-    def effective_server_learning_rate(self) -> float:
-        """The server's learning rate: that of its optimizer, unless told."""
-        return self.server_learning_rate or {"sgd": 1.0, "adam": 0.01}[self.server_optimizer]
 
-    def learning_rate_in(self, t: int) -> float:
-        """The learning rate gamma_t in round t."""
-        return self.learning_rate * self.lr_decay ** (t // self.lr_decay_every)
+_ALL = [settings_of(group, kind) for group, kind in {"": Settings, **GROUPS}.items()]
+FIELDS: dict[str, Setting] = {name: known for some in _ALL for name, known in some.items()}
+"""All settings by name, those of the run as such first."""
 
 
-FIELDS = {field.name: field for field in dataclasses.fields(Settings)}
+def _as_text(name: str, value: Any) -> Any:
+    """The text that names an object of the user's own, or one that comes with rfa."""
+    is_plain = type(value).__module__ == "builtins"
+    is_code = isinstance(value, types.FunctionType | type)
+    if name not in OBJECTS or (is_plain and not is_code):
+        return value
+    if name == "aggregator":
+        return str(spec_of(value))
+    if isinstance(value, Partition) and value.kind:
+        return str(value)
+    if isinstance(value, Task) and TASKS.get(value.name) is value:
+        return value.name
+    return text_of(value)
+
+
+@contextlib.contextmanager
+def _errors_of_settings() -> Generator[None]:
+    """Make wrong values errors of settings; that there is no such attack has its own."""
+    try:
+        yield
+    except NoSuchAttackError:
+        raise
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+
+
+def _check_names(given: Mapping[str, Any]) -> None:
+    for name in given:
+        if name not in FIELDS and name not in PARAMETERS:
+            msg = f"no setting is called {name!r}: there are {', '.join([*FIELDS, *PARAMETERS])}"
+            raise ConfigError(msg)
+
+
+def _is_open(option: str, aggregator: str) -> bool:
+    """Whether an option is a parameter of an aggregator whose text leaves it open."""
+    given = parse_spec(aggregator).parameters
+    return is_taken(option, aggregator) and PARAMETERS[option].attribute not in given

@@ -11,7 +11,8 @@ import numpy as np
 
 from rfa._types import Floats, Floats32, Ints
 from rfa.aggregators import Groups
-from rfa.lab.settings.settings import FIELDS, SECURE_ONLY, Settings
+from rfa.lab.settings.groups import OFF, Secure
+from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.aggregation import aggregate
 from rfa.lab.simulation.outcome import NothingToAggregateError
 
@@ -64,13 +65,13 @@ class Defense:
 
     @cached_property
     def _settings(self) -> Settings:
-        usual = {name: FIELDS[name].default for name in SECURE_ONLY}
-        aggregator, groups = self.settings.aggregation, self.settings.groups
+        in_clear = dataclasses.replace(self.settings, secure=Secure(OFF))
+        aggregator = self.settings.aggregation
         if isinstance(aggregator, Groups):
-            groups = aggregator.count
-        return dataclasses.replace(self.settings, secure="off", groups=groups, **usual)
+            return in_clear.replace(groups=aggregator.count)
+        return in_clear
 
 
 def is_too_large(norm: float, settings: Settings) -> bool:
     """Whether an aggregate of that norm is rejected; one that is not finite always is."""
-    return not norm < (settings.max_norm or math.inf)
+    return not norm < (settings.server.max_norm or math.inf)

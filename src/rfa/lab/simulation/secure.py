@@ -62,10 +62,10 @@ def aggregate_securely(
         raise NothingToAggregateError(msg)
     opening = open_round(
         t + 1,
-        settings.terms,
+        settings.secure.terms,
         queries=settings.layout.queries,
         dim=updates.shape[1],
-        max_share=settings.max_share,
+        max_share=settings.secure.max_share,
     )
     lost = draw_losses(len(parts), settings, t)
     oracles = [
@@ -83,8 +83,8 @@ def device_policy(settings: Settings) -> Policy:
     return Policy(
         min_nu=build_private(settings.aggregation).min_nu,
         max_queries=settings.layout.queries,
-        server_model=settings.terms.server_model,
-        max_share=settings.max_share or 1.0,
+        server_model=settings.secure.terms.server_model,
+        max_share=settings.secure.max_share or 1.0,
     )
 
 
@@ -97,9 +97,9 @@ def _contribution(update: Floats32, weight: float) -> Contribution | None:
 
 def draw_losses(count: int, settings: Settings, t: int) -> Losses:
     """Who drops out of a round, by its row in the cohort, each before a random message."""
-    masked_sums = settings.layout.queries * (2 if settings.max_share else 1)
+    masked_sums = settings.layout.queries * (2 if settings.secure.max_share else 1)
     rng = stream(settings.seed, "lost", t)
-    gone = np.flatnonzero(rng.random(count) < settings.dropout_rate)
+    gone = np.flatnonzero(rng.random(count) < settings.secure.dropout_rate)
     when = rng.integers(0, Moment(masked_sums - 1, Stage.UNMASK).number + 1, len(gone))
     return {int(row): Moment.numbered(int(number)) for row, number in zip(gone, when, strict=True)}
 
@@ -125,8 +125,8 @@ def _oracle(
     parts: Parts, opening: OpenRound, settings: Settings, lost: Losses, t: int
 ) -> SumOracle:
     rounding = {row: rounding_key(settings, t, row) for row in parts}
-    if settings.secure == "unmasked":
-        return UnmaskedOracle(opening, settings.terms, parts, rounding=rounding, lost=lost)
+    if settings.secure.mode == "unmasked":
+        return UnmaskedOracle(opening, settings.secure.terms, parts, rounding=rounding, lost=lost)
     secrets = {row: os.urandom(32) for row in parts}
     known = {row: identity_of(secret) for row, secret in secrets.items()}
     policy = device_policy(settings)
@@ -138,4 +138,4 @@ def _oracle(
         )
         for row, part in parts.items()
     }
-    return SecureOracle(opening, settings.terms, parts, InProcess(devices, lost), known)
+    return SecureOracle(opening, settings.secure.terms, parts, InProcess(devices, lost), known)

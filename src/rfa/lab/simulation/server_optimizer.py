@@ -36,12 +36,12 @@ def server_step(
     model: Floats32, aggregate: Floats32, state: ServerState, settings: Settings
 ) -> tuple[Floats32, ServerState]:
     """The next model and what the optimizer keeps."""
-    if settings.server_optimizer == "adam":
+    if settings.server.optimizer == "adam":
         return _adam(model, aggregate, state, settings)
     step = aggregate
-    if settings.server_momentum:
+    if settings.server.momentum:
         last = 0 if state.momentum is None else state.momentum
-        step = np.float32(settings.server_momentum) * last + aggregate
+        step = np.float32(settings.server.momentum) * last + aggregate
         state = ServerState(momentum=step)
     return _add(model, step, settings), state
 
@@ -49,7 +49,7 @@ def server_step(
 def _adam(
     model: Floats32, aggregate: Floats32, state: ServerState, settings: Settings
 ) -> tuple[Floats32, ServerState]:
-    beta1, beta2 = np.float32(settings.server_momentum), np.float32(BETA2)
+    beta1, beta2 = np.float32(settings.server.momentum), np.float32(BETA2)
     momentum = (1 - beta1) * aggregate
     squares = (1 - beta2) * np.square(aggregate)
     if state.momentum is not None and state.squares is not None:
@@ -61,6 +61,6 @@ def _adam(
 
 
 def _add(model: Floats32, step: Floats32, settings: Settings) -> Floats32:
-    return (model + np.float32(settings.effective_server_learning_rate) * step).astype(
+    return (model + np.float32(settings.server.effective_learning_rate) * step).astype(
         np.float32, copy=False
     )

@@ -106,7 +106,7 @@ LINEAR = Task(
     learner=linear,
     poisons={"data": negative, "adaptive": least_likely, "backdoor": backdoor(stain, TARGET)},
     defaults={
-        "iid": True,
+        "partition": "iid",
         "devices_per_round": 10,
         "batch_size": 10,
         "local_epochs": 2,

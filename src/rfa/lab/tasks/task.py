@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from rfa._specs import parse_spec
 from rfa._types import Array
 from rfa.lab.attacks.corruption import DataCorruption
-from rfa.lab.datasets.dataset import Reader
+from rfa.lab.datasets.cache import Progress, load
+from rfa.lab.datasets.dataset import Population, Reader
 from rfa.lab.datasets.examples import read_examples
 from rfa.lab.datasets.stored import store
 from rfa.lab.learners.learner import Learner
@@ -118,6 +120,37 @@ class Task:
             poisons=form.poisons,
             defaults=usual_settings(count, partition) | settings,
             prepare=form.prepare,
+        )
+
+    def load(
+        self,
+        directory: Path | None = None,
+        *,
+        partition: Any = None,
+        devices: int = 0,
+        rebuild: bool = False,
+        on_progress: Progress | None = None,
+    ) -> Population:
+        """The devices of the task with their examples, from the cache.
+
+        Args:
+            directory: where the source of the data set lies; what RFA_DATA says by default.
+            partition: how examples are dealt out; as the task has it by default.
+            devices: how many devices are wanted; 0 for as many as the task has.
+            rebuild: read the source anew.
+            on_progress: is told what is done while the source is read.
+
+        Raises:
+            DataError: if the source is missing or wrong, or the cache cannot be written.
+            InvalidValueError: if the examples cannot be dealt out so.
+        """
+        return load(
+            self.reader,
+            directory,
+            partition=partition or self.defaults.get("partition", "device"),
+            devices=devices or self.devices,
+            rebuild=rebuild,
+            on_progress=on_progress,
         )
 
     def settings_for(self, aggregator: str) -> dict[str, Any]:

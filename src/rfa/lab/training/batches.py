@@ -7,25 +7,25 @@ import itertools
 import numpy as np
 
 from rfa.lab.learners.learner import Batch
-from rfa.lab.settings.settings import Settings
+from rfa.lab.settings.groups import Training
 
 
-def draw_batches(count: int, settings: Settings, rng: np.random.Generator) -> list[Batch]:
+def draw_batches(count: int, training: Training, rng: np.random.Generator) -> list[Batch]:
     """The batches of a device with so many examples, one for each local step.
 
     The examples are shuffled once and cut into batches, the last of which may be smaller; every
     epoch goes through the same batches. With `batch_fraction`, there is one batch, at random.
 
     >>> from rfa.lab.randomness import stream
-    >>> settings = Settings("emnist-linear", batch_size=2, local_epochs=2)
-    >>> [len(batch) for batch in draw_batches(5, settings, stream(1))]
+    >>> training = Training(batch_size=2, local_epochs=2)
+    >>> [len(batch) for batch in draw_batches(5, training, stream(1))]
     [2, 2, 1, 2, 2, 1]
     """
     order = rng.permutation(count)
-    if settings.batch_fraction:
-        size = max(1, round(settings.batch_fraction * count))
+    if training.batch_fraction:
+        size = max(1, round(training.batch_fraction * count))
         once = [order[:size]]
     else:
-        once = [order[i : i + settings.batch_size] for i in range(0, count, settings.batch_size)]
-    steps = settings.local_steps or settings.local_epochs * len(once)
+        once = [order[i : i + training.batch_size] for i in range(0, count, training.batch_size)]
+    steps = training.local_steps or training.local_epochs * len(once)
     return list(itertools.islice(itertools.cycle(once), steps))

@@ -66,13 +66,15 @@ class Devices:
     def __init__(self, settings: Settings, task: Task, population: Population) -> None:
         self.settings, self.task, self.population = settings, task, population
         self.count = _count(settings, task, population)
-        self.learner = task.learner(settings.device)
+        self.learner = task.learner(settings.training.device)
         self.dim = self.learner.dim
         self._initial = self.learner.initial(stream(settings.seed, "initial"))
         self.starts = population.offsets[: self.count]
         self.trains, self.stops = _spans(settings, population, self.count)
         self.weights: Floats = (self.trains - self.starts).astype(np.float64)
-        self.corruption: Corruption | None = find_corruption(settings.corruption, task.poisons)
+        self.corruption: Corruption | None = find_corruption(
+            settings.attack.corruption, task.poisons
+        )
         self.is_corrupted = self._draw_corrupted()
         self._drawn = -1, self.is_corrupted
 
@@ -83,18 +85,28 @@ class Devices:
     def sample(self, t: int) -> list[int]:
         """The m devices of round t, without replacement (line 2 of Algorithm 1)."""
         rng = stream(self.settings.seed, "sample", t)
-        chosen = rng.choice(self.count, self.settings.devices_per_round, replace=False)
+        chosen = rng.choice(self.count, self.settings.training.devices_per_round, replace=False)
         return [int(device) for device in np.sort(chosen)]
 
     def corrupted_in(self, t: int) -> NDArray[np.bool_]:
         """Which devices are corrupted in round t: always the same, unless they are drawn anew."""
-        if self.settings.attackers == "fixed":
+        if self.settings.attack.attackers == "fixed":
             return self.is_corrupted
         when, drawn = self._drawn
         if when != t:
             drawn = self._draw_corrupted(t)
             self._drawn = t, drawn
         return drawn
+
+    @property
+    def is_honest(self) -> NDArray[np.bool_]:
+        """Which devices are not corrupted in this run.
+
+        All, where attackers are drawn anew in each round: no device is corrupted for good then.
+        """
+        if self.settings.attack.attackers == "fixed":
+            return ~self.is_corrupted
+        return np.ones(self.count, np.bool_)
 
     def train(self, w: Floats32, t: int, device: int) -> Floats32:
         """The update of a device in round t: lines 4 to 9 of Algorithm 1."""
@@ -118,7 +130,7 @@ class Devices:
     def evaluate(self, w: Floats32, device: int) -> Tally:
         """Losses and correct answers of a model on a device."""
         start, train, stop = self._rows(device)
-        limit = self.settings.eval_examples or stop - start
+        limit = self.settings.evaluation.examples or stop - start
         losses, _ = self._answers(w, start, min(start + limit, train))
         test_losses, right = self._answers(w, train, min(train + limit, stop))
         trains, tests = train - start, stop - train
@@ -156,12 +168,12 @@ class Devices:
             rng=stream(self.settings.seed, "poison", device, when),
         )
         x, y = poison(self.corruption, x, y, attack)
-        return x, y, not adaptive and self.settings.attackers == "fixed"
+        return x, y, not adaptive and self.settings.attack.attackers == "fixed"
 
     def _plan(self, t: int, device: int, purpose: str, count: int, *, keep: bool) -> Plan:
         rng = stream(self.settings.seed, purpose, t, device)
-        batches = draw_batches(count, self.settings, rng)
-        rate, tail = self.settings.learning_rate_in(t), self.settings.tail_average
+        batches = draw_batches(count, self.settings.training, rng)
+        rate, tail = self.settings.training.learning_rate_in(t), self.settings.training.tail_average
         return Plan(batches, rate, tail, key=device if keep else None)
 
     @np.errstate(over="ignore", invalid="ignore")  # a model that diverged has no finite loss
@@ -185,18 +197,18 @@ class Devices:
         return float((fooled & others).mean()), float(others.mean())
 
     def _draw_corrupted(self, *when: int) -> NDArray[np.bool_]:
-        drawn = draw_corrupted(self.weights, self.settings.rho, self.settings.seed, *when)
+        drawn = draw_corrupted(self.weights, self.settings.attack.rho, self.settings.seed, *when)
         return np.isin(np.arange(self.count), drawn)
 
 
 def _count(settings: Settings, task: Task, population: Population) -> int:
-    count = settings.devices or min(task.devices, len(population))
+    count = settings.training.devices or min(task.devices, len(population))
     if count > len(population):
         msg = f"devices={count}: the data has only {len(population)}"
         raise InvalidValueError(msg)
-    if settings.devices_per_round > count:
-        msg = f"devices_per_round={settings.devices_per_round} of {count} devices: give at most "
-        msg += f"{count}"
+    cohort = settings.training.devices_per_round
+    if cohort > count:
+        msg = f"devices_per_round={cohort} of {count} devices: give at most {count}"
         raise InvalidValueError(msg)
     return count
 
@@ -205,7 +217,7 @@ def _spans(settings: Settings, population: Population, count: int) -> tuple[Any,
     """Where the training examples of each device end, and those for testing."""
     starts, ends = population.offsets[:count], population.offsets[1 : count + 1]
     trains = population.train[:count]
-    if not settings.holdout:
+    if not settings.evaluation.holdout:
         return starts + trains, ends
-    held = np.clip(np.round(settings.holdout * trains), 1, trains - 1).astype(np.int64)
+    held = np.clip(np.round(settings.evaluation.holdout * trains), 1, trains - 1).astype(np.int64)
     return starts + trains - held, starts + trains

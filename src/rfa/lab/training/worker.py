@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from rfa.errors import RfaError
-from rfa.lab.datasets.cache import load
+from rfa.lab.datasets.cache import open_population
+from rfa.lab.datasets.dataset import DataError
 from rfa.lab.objects import unpack
 from rfa.lab.processes import ERROR, Answer, Request, Tell, serve
 from rfa.lab.settings.settings import Settings
@@ -42,12 +43,12 @@ class Scratch:
     @staticmethod
     def rows(settings: Settings) -> int:
         """How many vectors there are."""
-        return 1 + settings.devices_per_round * (2 if settings.personalize else 1)
+        return 1 + settings.training.devices_per_round * (2 if settings.training.personalize else 1)
 
     @classmethod
     def open(cls, path: Path, settings: Settings, dim: int) -> Scratch:
         """Map the file, making it as large as it must be."""
-        rows, m = cls.rows(settings), settings.devices_per_round
+        rows, m = cls.rows(settings), settings.training.devices_per_round
         with path.open("ab") as file:
             if file.tell() != rows * dim * 4:
                 file.truncate(rows * dim * 4)
@@ -60,19 +61,16 @@ class Worker:
 
     def __init__(self, request: Request) -> None:
         unpack(request["objects"])
-        settings = Settings(**request["settings"])
+        settings = Settings.from_dict(request["settings"])
         task = find_task(settings.task)
-        directory = request["data_dir"]
-        population = load(
-            task.reader,
-            directory and Path(directory),
-            partition="iid" if settings.iid else "device",
-            devices=settings.devices or task.devices,
-        )
+        population = open_population(Path(request["population"]))
+        if population is None:
+            msg = f"the data in {request['population']} went away meanwhile: start the run again"
+            raise DataError(msg)
         self.devices = Devices(settings, task, population)
         self.scratch = Scratch.open(Path(request["scratch"]), settings, self.devices.dim)
         self.personal = None
-        if settings.personalize:
+        if settings.training.personalize:
             path = Path(request["personal"])
             self.personal = PersonalFile(path, self.devices.count, self.devices.dim)
 

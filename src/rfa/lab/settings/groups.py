@@ -1,0 +1,191 @@
+"""The groups of settings: training, attack, server, secure sums and evaluation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from rfa.errors import InvalidValueError
+from rfa.lab.attacks.registry import NONE
+from rfa.lab.datasets.partition import find_partition
+from rfa.lab.settings.fields import Group, setting
+from rfa.planning import make_terms
+from rfa.secagg.security.terms import Terms
+
+OFF = "off"
+
+
+@dataclass(frozen=True)
+class Training(Group):
+    """How devices train, and which there are."""
+
+    devices_per_round: int = setting(100, "Devices m that take part in a round.")
+    devices: int = setting(0, "Devices n in the population; 0 for as many as the paper has.")
+    partition: str = setting(
+        "device",
+        "How examples are dealt out: device (as they come), iid (at random), dirichlet:alpha=0.3, "
+        "pathological:classes=2, size:law=linear, or your own module:NAME.",
+    )
+    learning_rate: float = setting(0.1, "The learning rate gamma_0 of the devices.")
+    lr_decay: float = setting(1.0, "The factor C of gamma_t = gamma_0 C^floor(t / t_0).")
+    lr_decay_every: int = setting(100, "The rounds t_0 between two decays.")
+    local_epochs: int = setting(1, "Passes over a device's data in a round.")
+    local_steps: int = setting(0, "Local steps tau; 0 for what the epochs make.")
+    batch_size: int = setting(50, "Examples in a batch.")
+    batch_fraction: float = setting(0.0, "Instead, the fraction of a device's examples in a batch.")
+    tail_average: bool = setting(False, "Send the average of the later half of the iterates.")
+    personalize: bool = setting(False, "Keep parameters u_i on each device (Algorithm 4).")
+    device: str = setting("cpu", "Where devices train: cpu or cuda.", choices=("cpu", "cuda"))
+
+    def __post_init__(self) -> None:
+        """Check each value."""
+        self._check_types()
+        self._check_counts("devices_per_round", "batch_size", "lr_decay_every", "local_epochs")
+        self._check_counts("devices", "local_steps", least=0)
+        self._check_numbers("learning_rate", "lr_decay", positive=True)
+        self._check_fractions("batch_fraction")
+        find_partition(self.partition)
+
+    def learning_rate_in(self, t: int) -> float:
+        """The learning rate gamma_t in round t."""
+        return self.learning_rate * self.lr_decay ** (t // self.lr_decay_every)
+
+    @property
+    def left_out(self) -> set[str]:
+        """Settings that make no difference beside the others."""
+        unused = {
+            "local_epochs": self.local_steps > 0,
+            "batch_size": self.batch_fraction > 0,
+            "lr_decay_every": self.lr_decay == 1,
+        }
+        return {name for name, idle in unused.items() if idle}
+
+
+@dataclass(frozen=True)
+class Attack(Group):
+    """Which devices are corrupted, and what these do."""
+
+    corruption: str = setting(
+        NONE,
+        "What corrupted devices do: none, data, adaptive, label-flip, backdoor, gaussian, "
+        "gaussian-replace, omniscient, omniscient-parameters, nan, sign-flip, zero-update, ipm, "
+        "ipm-optimized, alie, alie-optimized, mimic, min-max, min-sum, anchor, anti-median, or "
+        "your own module:function. Parameters may follow, as in alie:z=1.5.",
+    )
+    rho: float = setting(0.0, "The fraction of the training data on corrupted devices.")
+    attackers: str = setting(
+        "fixed",
+        "Which devices are corrupted: fixed (the same always) or random (anew each round).",
+        choices=("fixed", "random"),
+    )
+
+    def __post_init__(self) -> None:
+        """Check each value, and that a level comes with a corruption."""
+        self._check_types()
+        self._check_fractions("rho")
+        if self.corruption == NONE and self.rho > 0:
+            msg = f"rho={self.rho} needs a corruption: give one, such as data or omniscient"
+            raise InvalidValueError(msg)
+
+
+@dataclass(frozen=True)
+class Server(Group):
+    """What the server makes of an aggregate, and when a run has diverged."""
+
+    optimizer: str = setting(
+        "sgd",
+        "The server's optimizer on the aggregate: sgd or adam.",
+        option="server_optimizer",
+        choices=("sgd", "adam"),
+    )
+    learning_rate: float = setting(
+        0.0, "The server's; 0: 1 for sgd, 0.01 for adam.", option="server_learning_rate"
+    )
+    momentum: float = setting(
+        0.0, "The server's momentum (adam: its beta_1).", option="server_momentum"
+    )
+    max_norm: float = setting(1000.0, "Reject an aggregate of this norm or more; 0: never.")
+    max_rejected: int = setting(20, "End the run as diverged after so many rejected rounds.")
+    divergence_factor: float = setting(3.0, "Diverged at a loss so many times the first; 0: never.")
+
+    def __post_init__(self) -> None:
+        """Check each value."""
+        self._check_types()
+        self._check_counts("max_rejected")
+        self._check_numbers("learning_rate", "max_norm", "divergence_factor")
+        self._check_fractions("momentum")
+
+    @property
+    def effective_learning_rate(self) -> float:
+        """The learning rate: that of the optimizer, unless told."""
+        return self.learning_rate or {"sgd": 1.0, "adam": 0.01}[self.optimizer]
+
+
+@dataclass(frozen=True)
+class Secure(Group):
+    """How sums over devices are made, and what devices accept."""
+
+    mode: str = setting(
+        OFF,
+        "Sums over devices: off (plain floats), unmasked (the integers of the secure sum, without "
+        "masks), or on (the real protocol; the same numbers as unmasked).",
+        option="secure",
+        choices=(OFF, "unmasked", "on"),
+    )
+    server_model: str = setting(
+        "semi-honest",
+        "A semi-honest or a malicious server (signed keys).",
+        choices=("semi-honest", "malicious"),
+    )
+    colluder_fraction: float = setting(0.1, "The fraction that may collude with the server.")
+    max_dropout_fraction: float = setting(0.2, "The fraction that may drop out of a round.")
+    dropout_rate: float = setting(0.0, "How likely a device drops out, at a random moment.")
+    max_share: float = setting(0.0, "The most that a device may weigh in a step; 0: no limit.")
+
+    def __post_init__(self) -> None:
+        """Check each value, and that there are sums that they apply to."""
+        self._check_types()
+        fractions = ("colluder_fraction", "max_dropout_fraction", "dropout_rate", "max_share")
+        self._check_fractions(*fractions)
+        if self.mode == OFF:
+            usual = Secure.__dataclass_fields__
+            for name in ("server_model", *fractions):
+                if getattr(self, name) != usual[name].default:
+                    msg = f"{name}={getattr(self, name)} needs secure=unmasked or secure=on"
+                    raise InvalidValueError(msg)
+        if self.dropout_rate > self.max_dropout_fraction:
+            most = self.max_dropout_fraction
+            msg = f"dropout_rate={self.dropout_rate} exceeds max_dropout_fraction={most}"
+            raise InvalidValueError(msg)
+
+    @cached_property
+    def terms(self) -> Terms:
+        """What the secure sum offers to devices."""
+        return make_terms(self.colluder_fraction, self.max_dropout_fraction, self.server_model)
+
+
+@dataclass(frozen=True)
+class Evaluation(Group):
+    """When and on what the model is evaluated."""
+
+    every: int = setting(10, "Rounds between two evaluations.", option="eval_every")
+    examples: int = setting(
+        0, "Evaluate on at most so many examples a device; 0: all.", option="eval_examples"
+    )
+    holdout: float = setting(0.0, "Test on this fraction of the training data instead (to tune).")
+
+    def __post_init__(self) -> None:
+        """Check each value."""
+        self._check_types()
+        self._check_counts("every")
+        self._check_counts("examples", least=0)
+        self._check_fractions("holdout")
+
+
+GROUPS: dict[str, type[Group]] = {
+    "training": Training,
+    "attack": Attack,
+    "server": Server,
+    "secure": Secure,
+    "evaluation": Evaluation,
+}
