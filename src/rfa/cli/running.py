@@ -42,7 +42,8 @@ def do_run(
         options["data_dir"],
         options["workers"] or 0,
         options["checkpoint_every"],
-        options["fresh"],
+        fresh=options["fresh"],
+        rebuild=options["fresh"],
     )
     bar = choose_progress(label or settings.aggregator, progress=False if quiet else None)
     with bar, contextlib.redirect_stdout(sys.stderr):  # the user's own code may print
@@ -78,7 +79,8 @@ def do_runs(
     if not options["dry_run"]:
         for name in ("threadpoolctl", "matplotlib"):
             lab_module(name)
-    how = Options(out, options["data_dir"], checkpoint_every=50, fresh=options["fresh"])
+    fresh = options["fresh"]
+    how = Options(out, options["data_dir"], checkpoint_every=50, fresh=fresh, rebuild=fresh)
     work = plan_work(runs, how, options["jobs"] or 0)
     work = dataclasses.replace(work, seconds=work.seconds + more)
     with choose_overview(work) as overview:

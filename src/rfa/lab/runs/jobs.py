@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rfa._threads import cores
-from rfa.errors import PluginError
-from rfa.lab.datasets.cache import load
+from rfa.errors import PluginError, RfaError
 from rfa.lab.datasets.dataset import DataError
 from rfa.lab.objects import names_of, pack, texts_of
 from rfa.lab.processes import AskedProcess, WorkerError
@@ -78,14 +77,15 @@ class _SameData:
         if row is None:
             return False
         try:
-            begun, there = self._examples(settings.task, settings.training.partition)
+            training = settings.training
+            begun, there = self._examples(settings.task, training.partition, training.devices)
         except DataError:
             return not any(":" in name for name in names_of(settings))
         count = settings.training.devices or min(find_task(settings.task).devices, there)
         return finish_digest(begun, settings, count) == row["data"]
 
-    def _read(self, task: str, partition: str) -> tuple[Digest, int]:
-        population = load(find_task(task).reader, self._data, iid=partition == "iid")
+    def _read(self, task: str, partition: str, devices: int) -> tuple[Digest, int]:
+        population = find_task(task).load(self._data, partition=partition, devices=devices)
         return begin_digest(population), len(population)
 
 
@@ -107,6 +107,8 @@ def plan_work(runs: Iterable[Settings], options: Options, at_once: int = 0) -> W
 
 def do_work(work: Work, options: Options, observer: SweepObserver) -> dict[str, str]:
     """Do all runs, and return the problems of those that could not be done, by their names."""
+    if options.rebuild:
+        _rebuild(work.todo, options.data)
     waiting: queue.SimpleQueue[Settings] = queue.SimpleQueue()
     for settings in work.todo:
         waiting.put(settings)
@@ -137,6 +139,14 @@ def do_work(work: Work, options: Options, observer: SweepObserver) -> dict[str, 
                 process.end()
             raise
     return problems
+
+
+def _rebuild(runs: Sequence[Settings], data: Path | None) -> None:
+    """Read the data sets of runs anew, each once; what cannot be read, the runs will tell."""
+    each = {(run.task, run.training.partition, run.training.devices) for run in runs}
+    for task, partition, devices in sorted(each):
+        with contextlib.suppress(RfaError):
+            find_task(task).load(data, partition=partition, devices=devices, rebuild=True)
 
 
 def _feed(

@@ -22,7 +22,7 @@ import numpy as np
 
 from rfa._plugins import plugin_digest
 from rfa._threads import cores
-from rfa.lab.datasets.cache import data_dir, load
+from rfa.lab.datasets.cache import data_dir
 from rfa.lab.datasets.dataset import Population
 from rfa.lab.lock import LockedError, hold_lock
 from rfa.lab.objects import names_of
@@ -62,6 +62,7 @@ class Options:
         workers: worker processes; by default one for each processor.
         checkpoint_every: rounds between two checkpoints.
         fresh: start anew, whatever there is.
+        rebuild: read the data set anew, too, instead of what the cache has.
     """
 
     out: Path
@@ -69,6 +70,7 @@ class Options:
     workers: int = 0
     checkpoint_every: int = 10
     fresh: bool = False
+    rebuild: bool = False
 
 
 MakeEngine = Callable[[Devices, WorkerPool], Engine]
@@ -99,10 +101,11 @@ def run(
     folder = options.out / name
     task = find_task(settings.task)
     directory = data_dir(options.data)
-    population = load(
-        task.reader,
+    population = task.load(
         directory,
-        iid=settings.training.partition == "iid",
+        partition=settings.training.partition,
+        devices=settings.training.devices,
+        rebuild=options.rebuild,
         on_progress=told.on_status,
     )
     devices = Devices(settings, task, population)
@@ -114,7 +117,7 @@ def run(
                 _forget(folder)
             loop = RunLoop(name, folder, devices, store, options, told, make_engine)
             data = finish_digest(begin_digest(population), settings, devices.count)
-            loop.run(data, task.note(population.names), directory)
+            loop.run(data, task.note(population.names))
         return store.runs(run=name)[0]
 
 
@@ -142,7 +145,7 @@ class RunLoop:
     state: State = field(init=False)
     stop_reason: str | None = None
 
-    def run(self, data: str, note: str, directory: Path | None) -> None:
+    def run(self, data: str, note: str) -> None:
         """Play the rounds from the last checkpoint to the end."""
         self.data = data
         saved = checkpoints.load(self.folder / CHECKPOINT, self.devices.settings.aggregation)
@@ -167,7 +170,7 @@ class RunLoop:
         personal = self.devices.settings.training.personalize and not self.make_engine
         if personal and self.places is None:
             self.places = Places.none(self.devices.count)
-        with self._engine(directory) as engine:
+        with self._engine() as engine:
             self.began = time.perf_counter()
             self.state = saved.state if saved else State(0, self.devices.initial())
             self._go_on(self._view(resumed=saved is not None), engine)
@@ -196,11 +199,11 @@ class RunLoop:
         }
 
     @contextlib.contextmanager
-    def _engine(self, directory: Path | None) -> Generator[Engine]:
+    def _engine(self) -> Generator[Engine]:
         self.callbacks.on_status("starting the workers")
         workers = self.options.workers or cores()
         personal = self.folder / PERSONAL if self.places else None
-        with open_pool(self.devices, workers, data_dir=directory, personal=personal) as pool:
+        with open_pool(self.devices, workers, personal=personal) as pool:
             local = LocalEngine(self.devices, pool, self.places)
             yield self.make_engine(self.devices, pool) if self.make_engine else local
 

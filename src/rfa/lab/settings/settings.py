@@ -37,6 +37,7 @@ from rfa.aggregators.registry import (
 from rfa.errors import InvalidValueError, PluginError
 from rfa.lab.attacks.corruption import NoSuchAttackError
 from rfa.lab.attacks.registry import BACKDOOR, NONE, find_corruption
+from rfa.lab.datasets.partition import Partition, canonical_text
 from rfa.lab.settings.fields import ConfigError, Setting, setting, settings_of
 from rfa.lab.settings.groups import GROUPS, OFF, Attack, Evaluation, Secure, Server, Training
 from rfa.lab.settings.parameters import PARAMETERS, is_taken, with_options, without_options
@@ -227,6 +228,7 @@ class Settings:
             for name, value in values["training"].items()
             if name not in self.training.left_out
         }
+        training["partition"] = canonical_text(self.training.partition)
         server = values["server"] | {"learning_rate": self.server.effective_learning_rate}
         attack = values["attack"]
         if self.attack.rho == 0:
@@ -289,6 +291,8 @@ def _as_text(name: str, value: Any) -> Any:
         return value
     if name == "aggregator":
         return str(spec_of(value))
+    if isinstance(value, Partition) and value.kind:
+        return str(value)
     if isinstance(value, Task) and TASKS.get(value.name) is value:
         return value.name
     return text_of(value)
