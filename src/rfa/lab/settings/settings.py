@@ -88,7 +88,7 @@ class Settings:
             raise ConfigError(msg)
         with _errors_of_settings():
             values = {"task": task, "aggregator": FIELDS["aggregator"].default} | given
-            values = {name: _as_text(name, value) for name, value in values.items()}
+            values = {name: Settings.text_of(name, value) for name, value in values.items()}
             for name in ("task", "aggregator"):
                 FIELDS[name].check(values[name])
             usual = find_task(values["task"]).settings_for(values["aggregator"])
@@ -107,7 +107,7 @@ class Settings:
         """
         _check_names(given)
         with _errors_of_settings():
-            aggregator = _as_text(
+            aggregator = Settings.text_of(
                 "aggregator", given.get("aggregator", FIELDS["aggregator"].default)
             )
             fitting = {
@@ -125,7 +125,7 @@ class Settings:
         """
         _check_names(changes)
         with _errors_of_settings():
-            values = {name: _as_text(name, value) for name, value in changes.items()}
+            values = {name: Settings.text_of(name, value) for name, value in changes.items()}
             options = {name: value for name, value in values.items() if name in PARAMETERS}
             before = values.get("aggregator", without_options(self.aggregator, options))
             values["aggregator"] = with_options(before, options)
@@ -140,6 +140,21 @@ class Settings:
         top = given.pop("")
         groups: dict[str, Any] = {name: GROUPS[name](**given[name]) for name in GROUPS}
         return cls(**top, **groups)
+
+    @staticmethod
+    def text_of(name: str, value: Any) -> Any:
+        """The text that names an object of the user's own, or one that comes with rfa."""
+        is_plain = type(value).__module__ == "builtins"
+        is_code = isinstance(value, types.FunctionType | type)
+        if name not in OBJECTS or (is_plain and not is_code):
+            return value
+        if name == "aggregator":
+            return str(spec_of(value))
+        if isinstance(value, Partition) and value.kind:
+            return str(value)
+        if isinstance(value, Task) and TASKS.get(value.name) is value:
+            return value.name
+        return text_of(value)
 
     @property
     def flat(self) -> dict[str, Any]:
@@ -281,21 +296,6 @@ class Settings:
 _ALL = [settings_of(group, kind) for group, kind in {"": Settings, **GROUPS}.items()]
 FIELDS: dict[str, Setting] = {name: known for some in _ALL for name, known in some.items()}
 """All settings by name, those of the run as such first."""
-
-
-def _as_text(name: str, value: Any) -> Any:
-    """The text that names an object of the user's own, or one that comes with rfa."""
-    is_plain = type(value).__module__ == "builtins"
-    is_code = isinstance(value, types.FunctionType | type)
-    if name not in OBJECTS or (is_plain and not is_code):
-        return value
-    if name == "aggregator":
-        return str(spec_of(value))
-    if isinstance(value, Partition) and value.kind:
-        return str(value)
-    if isinstance(value, Task) and TASKS.get(value.name) is value:
-        return value.name
-    return text_of(value)
 
 
 @contextlib.contextmanager
