@@ -41,6 +41,7 @@ PUBLIC = {
         StrategyOptions Terms create_identity read_identities robust_mod
     """,
     "rfa.lab": "",
+    "rfa.lab.tracking": "MLflow TensorBoard Tracker TrackingError WandB find_tracker",
 }
 
 

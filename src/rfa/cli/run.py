@@ -15,6 +15,7 @@ from rfa.cli.show import show_run
 from rfa.lab.runs.store import row_to_json
 from rfa.lab.settings.files import read_settings, write_settings
 from rfa.lab.settings.settings import Settings
+from rfa.lab.tracking.find import FORMS, find_tracker
 
 
 @click.command(epilog=EPILOG)
@@ -32,6 +33,12 @@ from rfa.lab.settings.settings import Settings
 @click.option(
     "--federation",
     help="With --engine flower: a connection of Flower's configuration.  [default: simulation]",
+)
+@click.option(
+    "--track",
+    multiple=True,
+    metavar="TRACKER",
+    help=f"Keep the run in a tracker, too: {FORMS}; may be given more than once.",
 )
 @settings_options("task")
 @running_options
@@ -55,10 +62,14 @@ def run(task: str | None, **options: Any) -> None:
     if options["federation"] and options["engine"] != "flower":
         msg = "--federation names where Flower runs: give --engine flower, too"
         raise click.UsageError(msg)
+    if options["track"] and options["engine"] == "flower":
+        msg = "--track is for runs of the lab: leave --engine flower away"
+        raise click.UsageError(msg)
     if options["engine"] == "flower":
         row = do_run_on_flower(settings, options)
     else:
-        row = do_run(settings, options, quiet=options["as_json"])
+        trackers = [find_tracker(text) for text in options["track"]]
+        row = do_run(settings, options, quiet=options["as_json"], callbacks=trackers)
     if options["as_json"]:
         click.echo(json.dumps(row_to_json(row), allow_nan=False))
     else:

@@ -19,8 +19,9 @@ from rfa.lab.on_flower.launch import LOCAL, Where, launch
 from rfa.lab.report.exhibit import Exhibit
 from rfa.lab.report.gather import Result, find_results, gather
 from rfa.lab.report.report import keep
+from rfa.lab.runs.callback import Callback
 from rfa.lab.runs.jobs import do_work, plan_work
-from rfa.lab.runs.progress import Bar, Overview
+from rfa.lab.runs.progress import choose_overview, choose_progress
 from rfa.lab.runs.run import Options, run
 from rfa.lab.runs.store import JSON_COLUMNS, Store
 from rfa.lab.runs.sweep import Sweep, cells
@@ -28,7 +29,12 @@ from rfa.lab.settings.settings import Settings
 
 
 def do_run(
-    settings: Settings, options: dict[str, Any], *, quiet: bool, label: str = ""
+    settings: Settings,
+    options: dict[str, Any],
+    *,
+    quiet: bool,
+    label: str = "",
+    callbacks: Sequence[Callback] = (),
 ) -> dict[str, Any]:
     """Do a run with a progress bar, and return its row of the store."""
     how = Options(
@@ -36,11 +42,12 @@ def do_run(
         options["data_dir"],
         options["workers"] or 0,
         options["checkpoint_every"],
-        options["fresh"],
+        fresh=options["fresh"],
+        rebuild=options["fresh"],
     )
-    bar = Bar(label or settings.aggregator, quiet=quiet)
+    bar = choose_progress(label or settings.aggregator, progress=False if quiet else None)
     with bar, contextlib.redirect_stdout(sys.stderr):  # the user's own code may print
-        row = run(settings, how, bar)
+        row = run(settings, how, [bar, *callbacks])
     if not bar.began:
         click.echo(f"{row['run']} was done before: --fresh does it again", err=True)
     return row
@@ -72,10 +79,11 @@ def do_runs(
     if not options["dry_run"]:
         for name in ("threadpoolctl", "matplotlib"):
             lab_module(name)
-    how = Options(out, options["data_dir"], checkpoint_every=50, fresh=options["fresh"])
+    fresh = options["fresh"]
+    how = Options(out, options["data_dir"], checkpoint_every=50, fresh=fresh, rebuild=fresh)
     work = plan_work(runs, how, options["jobs"] or 0)
     work = dataclasses.replace(work, seconds=work.seconds + more)
-    with Overview(work) as overview:
+    with choose_overview(work) as overview:
         todo = work.todo and not options["dry_run"]
         problems = do_work(work, how, overview) if todo else {}
     if problems:

@@ -15,7 +15,8 @@ from rfa.lab.settings.settings import Settings
 def show_run(row: dict[str, Any]) -> None:
     """Print the summary of a run, from its row of the store."""
     console = Console(markup=False, highlight=False)
-    console.print(f"{row['run']}  {row['status']} after {row['rounds']} rounds")
+    why = f": {row['stop_reason']}" if row["stop_reason"] else ""
+    console.print(f"{row['run']}  {row['status']} after {row['rounds']} rounds{why}")
     if row["note"]:
         console.print(f"  data             {row['note']}")
     settings = json.loads(row["settings"])

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from rfa.lab.datasets.dataset import lab_module
 from rfa.lab.runs.headline import percent
-from rfa.lab.runs.progress import Bar
+from rfa.lab.runs.progress import choose_progress
 from rfa.lab.runs.run import Options, run
 from rfa.lab.runs.store import Store
 from rfa.lab.settings.settings import Settings
@@ -60,8 +60,8 @@ def learn(out: Path, *, fresh: bool = False, **changes: Any) -> list[Curve]:
         rho = 0.0 if corruption == CLEAN else RHO
         settings = Settings.of(**{**case, "rho": rho, **SETTINGS, **changes})
         label = f"{number}/{len(CASES)} {NAMES[aggregator]}, {CORRUPTIONS.get(corruption, 'clean')}"
-        with Bar(label) as bar:
-            row = run(settings, Options(out, fresh=fresh), bar)
+        with choose_progress(label) as bar:
+            row = run(settings, Options(out, fresh=fresh), [bar])
         with Store(out) as store:
             evaluations = store.table("evaluations", run=row["run"])
         rounds = [evaluation["round"] for evaluation in evaluations]

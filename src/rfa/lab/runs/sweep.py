@@ -37,7 +37,7 @@ from rfa.lab.runs.store import MEASURES as RUN_MEASURES
 from rfa.lab.settings.fields import ConfigError
 from rfa.lab.settings.files import read_toml
 from rfa.lab.settings.parameters import PARAMETERS, is_taken
-from rfa.lab.settings.settings import FIELDS, Settings, text_of
+from rfa.lab.settings.settings import FIELDS, Settings
 from rfa.lab.tasks.registry import find_task
 
 CALLS = "calls"
@@ -143,9 +143,9 @@ def cells(sweep: Sweep) -> Iterator[Cell]:
 
 def _check_line(line: Part) -> None:
     """Refuse a line with an option that its own aggregator does not take."""
-    aggregator = line.settings.get("aggregator")
+    aggregator = str(line.settings.get("aggregator", ""))
     for name in line.settings if aggregator else ():
-        if name in PARAMETERS and not is_taken(name, text_of(aggregator)):
+        if name in PARAMETERS and not is_taken(name, aggregator):
             msg = f"{name}={line.settings[name]} is not for {aggregator}"
             raise ConfigError(msg)
 
