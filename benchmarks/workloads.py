@@ -33,7 +33,6 @@ class Made(Reader):
     """Devices of one size; 160 of 178, or 500 of 556, are for training."""
 
     files = ()
-    version = "1"
     dtype = "uint8"
     min_examples = 2
     count: int

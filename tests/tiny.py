@@ -56,7 +56,6 @@ class HeavyBall(SumAggregator[Velocity]):
 class Tiny(Reader):
     name = "tiny"
     files = ()
-    version = "1"
     shape = (FEATURES,)
     dtype = "float32"
     min_examples = 4

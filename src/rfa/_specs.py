@@ -8,14 +8,12 @@ Spec(name='mine:Median', parameters={'steps': 2})
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
-from rfa.errors import InvalidValueError, PluginError, RfaError
+from rfa.errors import InvalidValueError, RfaError
 
 Made = TypeVar("Made")
 WORDS: dict[str, Any] = {"true": True, "yes": True, "false": False, "no": False, "none": None}
@@ -79,30 +77,6 @@ def call_with(make: Callable[..., Made], values: Mapping[str, Any], name: str) -
     except (ValueError, TypeError) as error:
         msg = f"{name} cannot be made of {dict(values)}: {error}"
         raise InvalidValueError(msg) from error
-
-
-def spec_of_own(value: Any) -> Spec:
-    """How a value of a user's own class is named: by its module, its class and its fields.
-
-    Raises:
-        PluginError: if other processes could not make it again from such a name.
-    """
-    kind = cast("type[Any]", type(value))
-    module = sys.modules.get(kind.__module__)
-    for name, other in vars(module).items() if module else ():
-        if other is value:
-            return Spec(f"{kind.__module__}:{name}", {})
-    if getattr(module, kind.__qualname__, None) is not kind:
-        msg = f"{value!r} has no name: put its class at the top level of a module"
-        raise PluginError(msg)
-    fields = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
-    values = {field.name: getattr(value, field.name) for field in fields if field.init}
-    spec = Spec(f"{kind.__module__}:{kind.__name__}", values)
-    if parse_spec(str(spec)) != spec or (not fields and vars(value)):
-        msg = f"{value!r} cannot be made from {str(spec)!r}: give it a name in its module, "
-        msg += f"as in NAME = {kind.__name__}(...)"
-        raise PluginError(msg)
-    return spec
 
 
 def _parameter(part: str, text: str) -> tuple[str, Any]:

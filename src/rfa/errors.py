@@ -23,6 +23,7 @@
         ├── NothingToAggregateError no device of a cohort sent a finite update
         ├── CheckpointError         a checkpoint that cannot be read or written
         ├── StoreError              a store that cannot be read or written
+        ├── ModelError              a trained model that cannot be loaded or saved
         ├── LockedError             another process is doing this run
         ├── WorkerError             a worker process died, or failed
         ├── TrackingError           a tracker cannot keep what it is told of a run

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -150,16 +151,33 @@ def test_a_value_has_a_text_that_makes_it(value: Any, groups: int) -> None:
     )
 
 
-def test_a_value_of_ones_own_without_fields_needs_a_name() -> None:
+def test_a_value_of_ones_own_that_no_module_names_is_kept_by_its_content() -> None:
     assert str(spec_of(NAMED)) == f"{__name__}:NAMED"
-    with pytest.raises(rfa.PluginError, match="give it a name in its module"):
-        spec_of(Stateful(object()))
 
     class Inner(Half):
         pass
 
-    with pytest.raises(rfa.PluginError, match="top level of a module"):
-        spec_of(Inner())
+    for value, text in (
+        (Stateful(3), r"__main__:Stateful@[0-9a-f]{10}"),
+        (Inner(nu=2, name="a"), r"__main__:Inner@[0-9a-f]{10}:nu=2,name=a"),
+    ):
+        with pytest.raises(rfa.PluginError, match="has no name: give it one at the top level"):
+            spec_of(value, define=False)
+        spec = spec_of(value)
+        assert re.fullmatch(text, str(spec))
+        assert parse_spec(str(spec)) == spec
+        assert build(str(spec)) == value
+        assert spec_of(build(str(spec)), define=False) == spec
+        grouped = Groups(cast("Any", value), 3)
+        assert build(str(spec_of(grouped))) == grouped
+    assert spec_of(Stateful(3)) != spec_of(Stateful(4))
+    with pytest.raises(rfa.PluginError, match="secret of Stateful cannot be told from others"):
+        spec_of(Stateful(value for value in ()))
+
+
+def test_classes_have_texts_too() -> None:
+    assert spec_of(Krum) == Spec("krum", {})
+    assert spec_of(Half) == Spec(f"{__name__}:Half", {})
 
 
 def test_defaults_hold_where_nothing_else_is_said_and_the_aggregator_takes_them() -> None:

@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast
 
 from rfa._plugins import load_plugin
-from rfa._specs import Spec, call_with, parse_spec, spec_of_own
+from rfa._specs import Spec, call_with, parse_spec
+from rfa._texts import text_of
 from rfa.aggregators.base import SumAggregator
 from rfa.aggregators.clear import (
     Bulyan,
@@ -168,22 +169,31 @@ def build_private(text: str | Aggregator, **options: Any) -> SumAggregator[Any]:
     return aggregator
 
 
-def spec_of(aggregator: Aggregator) -> Spec:
-    """The name and parameters that build an aggregator.
+def spec_of(aggregator: Aggregator | type[Any], *, define: bool = True) -> Spec:
+    """The name and parameters that build an aggregator, or a class of them.
+
+    Args:
+        aggregator: a value, or a class.
+        define: whether one of your own that no module has under a name is kept for this process,
+            as `rfa._texts.text_of` does.
 
     Raises:
-        PluginError: if it is one of your own that no module has under a name.
+        PluginError: if no text names it.
     """
     if isinstance(aggregator, Groups):
-        return spec_of(aggregator.inner).with_parameters(groups=aggregator.count)
+        inner = cast("Aggregator", aggregator.inner)
+        return spec_of(inner, define=define).with_parameters(groups=aggregator.count)
     if isinstance(aggregator, SubCohorts):
-        return spec_of(aggregator.inner).with_parameters(schedule=SUB_COHORTS)
+        inner = cast("Aggregator", aggregator.inner)
+        return spec_of(inner, define=define).with_parameters(schedule=SUB_COHORTS)
     if isinstance(aggregator, Mean) and aggregator.clip_norm is None:
         return Spec("adaptive-clipping", {})
     for entry in ENTRIES.values():
+        if aggregator is entry.kind:
+            return Spec(entry.name, {})
         if type(aggregator) is entry.kind:
-            return _spec_of_entry(aggregator, entry)
-    return spec_of_own(aggregator)
+            return _spec_of_entry(cast("Aggregator", aggregator), entry)
+    return parse_spec(text_of(aggregator, define=define))
 
 
 def _spec_of_entry(aggregator: Aggregator, entry: Entry) -> Spec:

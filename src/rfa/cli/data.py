@@ -24,13 +24,17 @@ from rich.table import Table
 
 from rfa.cli.options import data_option
 from rfa.lab.datasets import fetch
+from rfa.lab.datasets.arrangement import arrange
 from rfa.lab.datasets.cache import data_dir as resolve_data_dir
 from rfa.lab.datasets.cache import load
 from rfa.lab.datasets.catalog import CATALOG, Counts, DataSet
-from rfa.lab.datasets.dataset import DataError, Reader, arrange
+from rfa.lab.datasets.dataset import DataError
+from rfa.lab.datasets.partition import ByDevice, Iid
 from rfa.lab.tasks.registry import TASKS
+from rfa.lab.tasks.task import Task
 
-READERS = {task.reader.name: task.reader for task in TASKS.values()}
+USED_BY = {task.reader.name: task for task in TASKS.values()}
+"""A task of each data set."""
 COLUMNS = ("devices", "train", "test", "median", "max", "min")
 
 
@@ -65,20 +69,21 @@ def describe(dataset: DataSet, directory: Path | None) -> Facts:
     try:
         if missing := dataset.missing(directory):
             return Facts(dataset, missing)
-        if dataset.name not in READERS:
+        if dataset.name not in USED_BY:
             return Facts(dataset)
-        return Facts(dataset, counts=_count(READERS[dataset.name], directory))
+        return Facts(dataset, counts=_count(USED_BY[dataset.name], directory))
     except (DataError, OSError, ImportError) as error:
         return Facts(dataset, problem=str(error))
 
 
-def _count(reader: Reader, directory: Path | None) -> Counts:
+def _count(task: Task, directory: Path | None) -> Counts:
+    reader = task.reader
     if reader.files:
         population = load(reader, directory)
         offsets, train, y = population.offsets, population.train, population.y
-    else:  # made on the spot: to count it, no example needs to be made
+    else:  # to count what is made on the spot, no example needs to be made
         index = reader.index({})
-        plan = arrange(reader, index)
+        plan = arrange(reader, index, ByDevice() if reader.has_devices else Iid(), task.devices)
         offsets, train, y = plan.offsets, plan.train, index.y
     return Counts(
         devices=len(train),
@@ -152,7 +157,7 @@ def _state(fact: Facts) -> str:
         return "missing"
     if fact.problem:
         return "unreadable"
-    return "here" if fact.dataset.files else "made here"
+    return "made here" if fact.dataset.made else "here"
 
 
 def _numbers(counts: Counts | None) -> list[str]:
@@ -170,7 +175,8 @@ def get(outer: Path | None, name: str, data_dir: Path | None) -> None:
         raise click.ClickException(msg)
     dataset, console = CATALOG[name], Console(markup=False)
     if not dataset.files:
-        console.print(f"{name} is made on the spot: there is nothing to download.")
+        how = "is made on the spot" if dataset.made else "comes with rfa"
+        console.print(f"{name} {how}: there is nothing to download.")
         return
     directory = resolve_data_dir(data_dir or outer)
     if directory is None:

@@ -23,7 +23,7 @@ from rfa.lab.runs.callback import Callback
 from rfa.lab.runs.jobs import do_work, plan_work
 from rfa.lab.runs.progress import choose_overview, choose_progress
 from rfa.lab.runs.run import Options, run
-from rfa.lab.runs.store import Store
+from rfa.lab.runs.store import JSON_COLUMNS, Store
 from rfa.lab.runs.sweep import Sweep, cells
 from rfa.lab.settings.settings import Settings
 
@@ -42,7 +42,8 @@ def do_run(
         options["data_dir"],
         options["workers"] or 0,
         options["checkpoint_every"],
-        options["fresh"],
+        fresh=options["fresh"],
+        rebuild=options["fresh"],
     )
     bar = choose_progress(label or settings.aggregator, progress=False if quiet else None)
     with bar, contextlib.redirect_stdout(sys.stderr):  # the user's own code may print
@@ -62,7 +63,7 @@ def do_run_on_flower(settings: Settings, options: dict[str, Any]) -> dict[str, A
         fresh=options["fresh"],
     )
     row = launch(settings, where, lambda line: click.echo(line, err=True))
-    return row | {"settings": json.dumps(row["settings"])}
+    return row | {name: json.dumps(row[name]) for name in JSON_COLUMNS}
 
 
 def do_runs(
@@ -78,7 +79,8 @@ def do_runs(
     if not options["dry_run"]:
         for name in ("threadpoolctl", "matplotlib"):
             lab_module(name)
-    how = Options(out, options["data_dir"], checkpoint_every=50, fresh=options["fresh"])
+    fresh = options["fresh"]
+    how = Options(out, options["data_dir"], checkpoint_every=50, fresh=fresh, rebuild=fresh)
     work = plan_work(runs, how, options["jobs"] or 0)
     work = dataclasses.replace(work, seconds=work.seconds + more)
     with choose_overview(work) as overview:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -12,22 +11,24 @@ from rich.console import Console
 from rich.table import Table
 
 from rfa.cli.options import FILE, out_option
-from rfa.cli.show import percent, show_run
+from rfa.cli.show import show_run
 from rfa.errors import InvalidValueError
-from rfa.lab.datasets.dataset import lab_module
-from rfa.lab.runs.store import (
-    DONE,
-    SHOWN,
-    STOPPED,
-    TABLES,
-    Store,
-    current_status,
-    find_run,
-    row_to_json,
-)
+from rfa.lab.runs.headline import headline, percent
+from rfa.lab.runs.store import DONE, SHOWN, STOPPED, Store, current_status, find_run, row_to_json
+from rfa.lab.runs.tables import RESULT_TABLES
+from rfa.lab.table import Table as ResultTable
 
 STATUS = ("running", *DONE, STOPPED, "interrupted")
-EVALUATIONS = ("round", "oracle_calls", "test_accuracy", "train_loss", "median_device")
+EVALUATIONS = (
+    "round",
+    "oracle_calls",
+    "test_accuracy",
+    "honest_accuracy",
+    "train_loss",
+    "median_device",
+)
+MARK = "*"
+"""Beside an accuracy over honest devices that stands where others have that over all."""
 SHORT = 10
 """How many evaluations are shown of a run."""
 
@@ -90,40 +91,52 @@ def show(name: str, out: Path, as_json: bool) -> None:
 @click.argument("file", type=FILE)
 @click.option(
     "--table",
-    type=click.Choice(TABLES),
+    type=click.Choice(list(RESULT_TABLES)),
     default="evaluations",
     show_default=True,
-    help="What to export.",
+    help="What to export; devices has the accuracy of each device at each evaluation.",
 )
+@click.option("--last", is_flag=True, help="Only the last round or evaluation of each run.")
 @out_option
-def export(file: Path, table: str, out: Path) -> None:
-    """Write a table of results to FILE, which ends in .csv or .parquet."""
-    with Store(out, create=False) as store:
-        rows = store.table(table, order="run" if table == "runs" else "run, round")
-    if not rows:
-        msg = f"there is nothing to export: {table} is empty"
-        raise InvalidValueError(msg)
-    writers = {".csv": _write_csv, ".parquet": _write_parquet}
+def export(file: Path, table: str, last: bool, out: Path) -> None:
+    """Write a table of results to FILE, which ends in .csv or .parquet.
+
+    Each row has the run, task, aggregator, parameters, corruption, rho and seed.
+    """
+    writers = {".csv": ResultTable.to_csv, ".parquet": ResultTable.to_parquet}
     if file.suffix not in writers:
         msg = f"{file} must end in .csv or .parquet"
         raise click.UsageError(msg)
-    writers[file.suffix](rows, file)
-    click.echo(f"{len(rows)} rows of {table} written to {file}", err=True)
+    if last and table == "runs":
+        msg = "--last is for evaluations, rounds and devices: a run has one row in runs"
+        raise click.UsageError(msg)
+    with Store(out, create=False) as store:
+        results = RESULT_TABLES[table](store, **({"last": True} if last else {}))
+    if not len(results):
+        msg = f"there is nothing to export: {table} is empty"
+        raise InvalidValueError(msg)
+    writers[file.suffix](results, file)
+    click.echo(f"{len(results)} rows of {table} written to {file}", err=True)
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     words = ("id", "task", "aggregator", "corruption", "status")
-    for column in (*words, "seed", "rounds", "accuracy"):
-        fixed = column in ("id", "status", "accuracy")
+    for column in (*words, "seed", "rounds", "accuracy", "honest"):
+        fixed = column in ("id", "status", "accuracy", "honest")
         side = "left" if column in words else "right"
         table.add_column(column, justify=side, overflow="fold", no_wrap=fixed)
     for row in rows:
         name = row["run"].rsplit(".", 1)[-1]
         level = f" {row['rho']:g}" if row["rho"] else ""
         cells = (name, row["task"], _how(row), row["corruption"] + level, row["status"])
-        numbers = (row["seed"], row["rounds"], percent(row["test_accuracy"]))
+        first = percent(row[headline(personalized=bool(row["personalized"]))])
+        first += MARK if row["personalized"] else ""
+        numbers = (row["seed"], row["rounds"], first, percent(row["honest_accuracy"]))
         table.add_row(*(_cell(cell) for cell in cells + numbers))
+    if any(row["personalized"] for row in rows):
+        table.caption = f"{MARK} personalized: over honest devices"
+        table.caption_justify = "left"
     return table
 
 
@@ -144,17 +157,3 @@ def _brief(evaluation: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in evaluation.items() if name != "run"} | {
         "device_accuracy": accuracies
     }
-
-
-def _write_csv(rows: list[dict[str, Any]], file: Path) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.DictWriter(stream, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-
-
-def _write_parquet(rows: list[dict[str, Any]], file: Path) -> None:
-    arrow, parquet = lab_module("pyarrow"), lab_module("pyarrow.parquet")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    parquet.write_table(arrow.Table.from_pylist(rows), file)

@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from rfa.aggregators import RFA
+from rfa.lab.runs.headline import accuracy_words, percent
 from rfa.lab.settings.settings import Settings
 
 
@@ -24,9 +25,10 @@ def show_run(row: dict[str, Any]) -> None:
         "corruption": f"{row['corruption']}, rho {row['rho']:g}: "
         f"{row['corrupted_devices']} of {row['devices']} devices{anew}",
         "oracle calls": f"{row['oracle_calls']}",
-        "test accuracy": percent(row["test_accuracy"]),
-        "  median device": percent(row["median_device"]),
-        "  worst tenth": f"{percent(row['worst_tenth'])} (mean of the worst tenth of the devices)",
+        "test accuracy": accuracy_words(row, "test_accuracy", "honest_accuracy"),
+        "  median device": accuracy_words(row, "median_device", "honest_median_device"),
+        "  worst tenth": accuracy_words(row, "worst_tenth", "honest_worst_tenth")
+        + ", the mean of these devices",
         "train loss": "-" if row["train_loss"] is None else f"{row['train_loss']:.4f}",
         "dropped updates": f"{row['dropped_updates']}",
         "rejected rounds": f"{row['rejected_rounds']}",
@@ -57,8 +59,3 @@ def _secure_lines(row: dict[str, Any], settings: dict[str, Any]) -> dict[str, st
 def say(text: str) -> None:
     """Print a text as it is."""
     Console(markup=False, highlight=False).print(text, soft_wrap=True)
-
-
-def percent(value: float | None) -> str:
-    """A share as a percentage, or a dash."""
-    return "-" if value is None else f"{value:.1%}"

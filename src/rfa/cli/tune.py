@@ -16,7 +16,7 @@ from rich.table import Table
 
 from rfa.cli.options import given, json_option, numbers_of, running_options, settings_options
 from rfa.cli.running import do_run
-from rfa.cli.show import percent
+from rfa.lab.runs.headline import percent
 from rfa.lab.runs.store import row_to_json
 from rfa.lab.settings.settings import FIELDS, Settings
 from rfa.lab.tasks.registry import find_task

@@ -14,6 +14,7 @@ from typing import Any
 from rich.table import Table
 
 from rfa.lab.datasets.dataset import lab_module
+from rfa.lab.runs.headline import percent
 from rfa.lab.runs.progress import choose_progress
 from rfa.lab.runs.run import Options, run
 from rfa.lab.runs.store import Store
@@ -35,7 +36,7 @@ STYLES = {"fedavg": ("#d55e00", "-X"), "rfa": ("#0072b2", "-o"), "rfa-one-step":
 
 @dataclass(frozen=True)
 class Curve:
-    """The accuracy of one run, from round to round."""
+    """The accuracy of one run, from round to round, and that over honest devices at the end."""
 
     aggregator: str
     corruption: str
@@ -43,6 +44,7 @@ class Curve:
     accuracy: list[float]
     diverged: bool
     note: str
+    honest: float
 
     @property
     def last(self) -> float:
@@ -65,18 +67,15 @@ def learn(out: Path, *, fresh: bool = False, **changes: Any) -> list[Curve]:
         rounds = [evaluation["round"] for evaluation in evaluations]
         accuracy = [evaluation["test_accuracy"] for evaluation in evaluations]
         diverged = row["status"] == "diverged"
-        curves.append(Curve(aggregator, corruption, rounds, accuracy, diverged, row["note"]))
+        about = row["note"], row["honest_accuracy"]
+        curves.append(Curve(aggregator, corruption, rounds, accuracy, diverged, *about))
     return curves
 
 
 def tabulate(curves: list[Curve]) -> Table:
     """The accuracies at the end."""
-    cells = {
-        (curve.aggregator, curve.corruption): f"{curve.last:.1%}"
-        + (" (diverged)" if curve.diverged else "")
-        for curve in curves
-    }
-    table = Table(title="Test accuracy, a quarter of the data corrupted")
+    cells = {(curve.aggregator, curve.corruption): _cell(curve) for curve in curves}
+    table = Table(title="Test accuracy (over honest devices), a quarter of the data corrupted")
     table.add_column("")
     for corruption in (CLEAN, *CORRUPTIONS):
         table.add_column(CORRUPTIONS.get(corruption, "no corruption"), justify="right")
@@ -84,6 +83,11 @@ def tabulate(curves: list[Curve]) -> Table:
         row = [cells.get((aggregator, corruption), "") for corruption in (CLEAN, *CORRUPTIONS)]
         table.add_row(name, *row)
     return table
+
+
+def _cell(curve: Curve) -> str:
+    beside = "" if curve.corruption == CLEAN else f" ({percent(curve.honest)})"
+    return f"{curve.last:.1%}{beside}" + (", diverged" if curve.diverged else "")
 
 
 def can_draw() -> bool:

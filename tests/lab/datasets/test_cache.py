@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +22,7 @@ from rfa.lab.tasks.emnist import Emnist
 from rfa.lab.tasks.sent140 import Sent140
 from rfa.lab.tasks.shakespeare import Shakespeare, encode, read_texts, windows
 
+BUILDS: list[str] = []
 SIZES = {"zoe": 20, "ann": 3, "ben": 2, "tim": 11, "eve": 15}
 
 
@@ -27,15 +31,14 @@ class Tiny(Reader):
 
     name = "tiny"
     files = ("tiny.txt|tiny.csv",)
-    version = "1"
     shape = (2,)
     dtype = "float32"
     min_examples = 3
     train_share = 0.8
-    builds = 0
 
     def index(self, paths: Mapping[str, Path]) -> Index:
-        self.builds += 1
+        BUILDS.append(self.name)
+        self.seen = sorted(paths)  # a reader may keep what it likes while it reads
         lines = paths[self.files[0]].read_text().split()
         names = list(dict.fromkeys(lines))
         device = np.array([names.index(line) for line in lines], np.int64)
@@ -143,7 +146,7 @@ class TestOrder:
             assert population.train.tolist() == (sizes - 1 if share else sizes * 0 + 1).tolist()
 
     def test_iid_deals_the_same_examples_out(self, source: Path) -> None:
-        population, dealt = load(Tiny(), source), load(Tiny(), source, iid=True)
+        population, dealt = load(Tiny(), source), load(Tiny(), source, partition="iid")
         assert list(dealt.names) == list(population.names)
         np.testing.assert_array_equal(dealt.offsets, population.offsets)
         assert set(dealt.x[:, 0]) == set(population.x[:, 0])
@@ -158,11 +161,11 @@ class TestOrder:
 
 class TestEntries:
     def test_a_second_time_nothing_is_built(self, source: Path, cache: Path) -> None:
-        reader, told = Tiny(), list[str]()
+        reader, told, before = Tiny(), list[str](), len(BUILDS)
         first = load(reader, source, on_progress=told.append)
         assert len(told) == 3
         second = load(reader, source, on_progress=told.append)
-        assert (reader.builds, len(told), len(folders(cache))) == (1, 3, 1)
+        assert (len(BUILDS) - before, len(told), len(folders(cache))) == (1, 3, 1)
         np.testing.assert_array_equal(first.x, second.x)
         assert isinstance(second.x, np.memmap)
         assert not second.x.flags.writeable
@@ -171,19 +174,54 @@ class TestEntries:
         assert len(load(Made())) == 2
         assert len(folders(cache)) == 1
 
-    def test_what_changed_replaces_what_was(self, source: Path, cache: Path) -> None:
+    def test_what_changed_gives_another_entry_and_only_the_last_one_stays_beside_it(
+        self, source: Path, cache: Path
+    ) -> None:
         reader = Tiny()
-        load(reader, source, iid=True)
+        load(reader, source, partition="iid")
+        for size in range(3, 8):
+            (source / "tiny.txt").write_text("a\n" * size)
+            assert np.diff(load(reader, source).offsets).tolist() == [size]
+            time.sleep(0.01)
+        dealt = [name for name in folders(cache) if name.startswith("tiny-iid-")]
+        assert (len(dealt), len(folders(cache))) == (1, 3)
+        (source / "tiny.txt").write_text("a\n" * 6)
         load(reader, source)
-        before = folders(cache)
-        (source / "tiny.txt").write_text("a\n" * 9)
-        assert list(load(reader, source).names) == ["a"]
-        after = folders(cache)
-        assert len(after) == 2
-        assert [name for name in after if name in before] == [before[-1]], "the iid entry stays"
-        reader.version = "2"
-        load(reader, source)
-        assert len(folders(cache)) == 2
+        assert len(folders(cache)) == 3
+
+    def test_other_parameters_are_another_data_set(self, source: Path, cache: Path) -> None:
+        for least in (3, 12, 3, 12):
+            reader = Tiny()
+            reader.min_examples = least
+            load(reader, source)
+        for alpha in (1.0, 2.0, 3.0):
+            load(Tiny(), source, partition=f"dirichlet:alpha={alpha},min_examples=2", devices=2)
+        assert len(folders(cache)) == 5, "none replaces another"
+
+    def test_an_attribute_of_the_class_counts(
+        self, source: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        assert len(load(Tiny(), source)) == 4
+        monkeypatch.setattr(Tiny, "min_examples", 12)
+        assert len(load(Tiny(), source)) == 2
+
+    @pytest.mark.usefixtures("cache")
+    def test_rebuilt_beside_somebody_who_uses_it(self, source: Path, cache: Path) -> None:
+        used, before = load(Tiny(), source), len(BUILDS)
+        entry = next(cache.iterdir())
+        number = (entry / "x.npy").stat().st_ino
+        anew = load(Tiny(), source, rebuild=True)
+        assert len(BUILDS) == before + 1
+        assert folders(cache) == [entry.name]
+        assert (entry / "x.npy").stat().st_ino != number
+        np.testing.assert_array_equal(used.x, anew.x)
+
+    def test_rebuilding_mends_what_is_wrong_but_whole(self, source: Path, cache: Path) -> None:
+        right = load(Tiny(), source).y.copy()
+        path = next(cache.iterdir()) / "y.npy"
+        np.save(path, np.zeros_like(right))
+        assert not load(Tiny(), source).y.any()
+        np.testing.assert_array_equal(load(Tiny(), source, rebuild=True).y, right)
 
     @pytest.mark.parametrize("file", ["x.npy", "y.npy", "offsets.npy", "train.npy", "names.json"])
     @pytest.mark.parametrize("damage", ["truncated", "empty", "gone", "other"])
@@ -199,9 +237,9 @@ class TestEntries:
             path.write_bytes(other)
         elif damage != "gone":
             path.write_bytes(content[: len(content) - 8 if damage == "truncated" else 0])
-        reader = Tiny()
-        load(reader, source)
-        assert reader.builds == 1
+        before = len(BUILDS)
+        load(Tiny(), source)
+        assert len(BUILDS) == before + 1
         assert path.read_bytes() == content
         assert len(folders(cache)) == 1
 
@@ -235,6 +273,72 @@ class TestEntries:
             sums = pool.starmap(_total, [(source, cache)] * 12, chunksize=1)
         assert len(set(sums)) == 1
         assert len(folders(cache)) == 1
+
+
+MODULE = """
+from helper_of_mine import scale
+from rfa.lab.datasets.dataset import Index, Reader
+import numpy as np
+
+ALPHA = {alpha}
+
+class Mine(Reader):
+    name = "mine"
+    files = ()
+    shape = (1,)
+    dtype = "float64"
+    min_examples = 2
+    train_share = 0.5
+
+    def __init__(self, beta=1.0):
+        self.beta = beta
+
+    def index(self, paths):
+        return Index(["a", "b"], np.arange(8) % 2, np.zeros(8, np.int64))
+
+    def fill(self, paths, index, dest, out):
+        out[dest] = scale(ALPHA * self.beta)
+
+READER = Mine()
+"""
+HELPER = "def scale(value):\n    return {factor} * value\n"
+SHOW = """
+import sys
+from rfa._plugins import load_plugin
+from rfa.lab.datasets.cache import load
+print(load(load_plugin(sys.argv[1], object, "a reader")).x[0, 0])
+"""
+
+
+class TestCodeOfTheUsers:
+    """Made data whose reader's code changes between processes: no old numbers."""
+
+    @staticmethod
+    def value(folder: Path, alpha: float, factor: int) -> float:
+        (folder / "mine_of_mine.py").write_text(MODULE.format(alpha=alpha))
+        (folder / "helper_of_mine.py").write_text(HELPER.format(factor=factor))
+        done = subprocess.run(  # noqa: S603
+            [sys.executable, "-B", "-c", SHOW, "mine_of_mine:READER"],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=folder,
+        )
+        return float(done.stdout)
+
+    def test_a_constant_and_a_helper_module(self, tmp_path: Path, cache: Path) -> None:
+        assert self.value(tmp_path, 0.1, 1) == pytest.approx(0.1)
+        assert self.value(tmp_path, 0.5, 1) == pytest.approx(0.5), "its constant changed"
+        assert self.value(tmp_path, 0.5, 3) == pytest.approx(1.5), "its helper's code changed"
+        assert len(folders(cache)) == 2, "old entries go"
+
+    def test_a_parameter(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.value(tmp_path, 0.1, 1)
+        monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+        module: Any = importlib.import_module("mine_of_mine")
+        assert [load(module.Mine(beta)).x[0, 0] for beta in (1.0, 2.0, 1.0)] == [0.1, 0.2, 0.1]
+        for name in ("mine_of_mine", "helper_of_mine"):
+            monkeypatch.delitem(sys.modules, name)
 
 
 def _total(source: Path, cache: Path) -> float:

@@ -82,7 +82,8 @@ def rows(path: Path) -> Any:
 
 
 def test_the_catalog_names_the_files_that_are_read() -> None:
-    for name, reader in cli.READERS.items():
+    for name, task in cli.USED_BY.items():
+        reader = task.reader
         assert CATALOG[name].files == reader.files
     for each in CATALOG.values():
         assert [source.file for source in each.sources] == [

@@ -21,12 +21,21 @@ SETTINGS = settle({"task": "tests.tiny:TASK", "rounds": 100})
 def runs(
     panel: str, line: str, value: Any, accuracies: Sequence[float], **more: Any
 ) -> list[Result]:
-    """Runs that stay at one accuracy from the first round to the last."""
+    """Runs that stay at one accuracy all along, over all devices or over honest ones."""
+    honest = more.pop("honest", {})
     return [
         Result(
             Cell(panel, line, value, SETTINGS),
             {"status": "finished", "rounds": 100, "oracle_calls": 300, **more},
-            [{"round": t, "oracle_calls": 3 * t, "test_accuracy": a / 100} for t in (0, 50, 100)],
+            [
+                {
+                    "round": t,
+                    "oracle_calls": 3 * t,
+                    "test_accuracy": a / 100,
+                    "honest_accuracy": honest.get(line, a) / 100,
+                }
+                for t in (0, 50, 100)
+            ],
         )
         for a in accuracies
     ]
@@ -136,6 +145,17 @@ def test_nets_must_keep_half_of_what_they_had(rfa: float, good: bool) -> None:
         found += runs(panel, "RFA", 0.0, [80]) + runs(panel, "RFA", 0.25, [rfa])
         found += runs(panel, "FedAvg", 0.25, [1.5])
     assert verdict(claims.omniscient_nets, {"robustness": found}) is good
+
+
+@pytest.mark.parametrize(("honest", "good"), [(70, True), (40, False)])
+def test_personalization_is_judged_by_honest_devices(honest: float, good: bool) -> None:
+    found: list[Result] = []
+    for level in (0.0, 0.25):
+        for line in ("FedAvg", "RFA"):
+            personal = f"{line}, personalized"
+            found += runs(claims.EMNIST, line, level, [55])
+            found += runs(claims.EMNIST, personal, level, [50], honest={personal: honest})
+    assert verdict(claims.personal_gain, {"personalization": found}) is good
 
 
 def test_variation_takes_two_seeds() -> None:

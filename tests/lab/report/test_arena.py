@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from rfa.lab.report.arena import CLEAN, WORST, bouts, gather_arena, rank
 from rfa.lab.report.exhibit import Exhibit, Table
 from rfa.lab.report.gather import Result
-from rfa.lab.report.terminal_table import backdoors, to_plain
+from rfa.lab.report.terminal_table import backdoors, level_table, to_plain
 from rfa.lab.runs.arena import arena_plan
 from rfa.lab.runs.sweep import Cell, Sweep, cells, make_sweep
 
@@ -158,6 +160,39 @@ def test_accuracy_does_not_tell_of_a_backdoor_so_the_terminal_and_json_do() -> N
     shares = {(run["attack"], run["defense"]): run["backdoor"] for run in to_plain(bout)["runs"]}
     assert shares["backdoor", "rfa"] == pytest.approx(0.97)
     assert shares["none", "rfa"] is None
+
+
+@pytest.mark.parametrize("personalize", [False, True])
+def test_honest_devices_stand_beside_all_and_first_where_models_are_personal(
+    personalize: bool,
+) -> None:
+    sweep = a_sweep(
+        attacks=["data"],
+        defenses=["fedavg", "rfa"],
+        seeds=[1],
+        settings={"rounds": 20, "personalize": personalize},
+    )
+    found = [result(cell, 0.5, honest_accuracy=0.6) for cell in cells(sweep)]
+    (bout,) = bouts(sweep, found)
+    shown, beside = (60, 50) if personalize else (50, 60)
+    assert bout.score("data", "rfa").spread.mean == pytest.approx(shown)
+    assert bout.beside(WORST, "rfa") == pytest.approx(beside)
+    plain = to_plain(bout)
+    assert plain["measure"] == ("honest_accuracy" if personalize else "test_accuracy")
+    for part in (plain["runs"][0], plain["worst"][0]):
+        assert part["test_accuracy"] == pytest.approx(0.5)
+        assert part["honest_accuracy"] == pytest.approx(0.6)
+    (matrix,) = gather_arena(sweep, found).matrices
+    assert ("honest" in matrix.label) is personalize
+    other = "all devices 50.0" if personalize else "honest devices 60.0"
+    assert [entry.note for entry in matrix.entries[1]] == [other, other]
+    assert matrix.entries[0][0].note == ""
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(level_table(bout, 100))
+    text = console.export_text()
+    assert ("all" if personalize else "honest") in text.split("by")[0]
+    assert f"{shown:.1f}" in text
+    assert f"{beside:.1f}" in text
 
 
 def test_private_is_what_the_secure_sum_takes_as_it_is_set_up() -> None:

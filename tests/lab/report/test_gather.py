@@ -50,6 +50,8 @@ def result(cell: Cell, heights: dict[int, float], status: str = "finished") -> R
             "round": t,
             "oracle_calls": 3 * t,
             "test_accuracy": accuracy,
+            "honest_accuracy": accuracy + 0.1,
+            "honest_worst_tenth": accuracy / 4,
             "train_loss": 1 - accuracy,
             "worst_tenth": accuracy / 2,
         }
@@ -111,6 +113,44 @@ def test_the_papers_number_stands_beside_ours() -> None:
         ("RFA", 0.0): None,
         ("RFA", 0.2): 52.8,
     }
+
+
+def test_tables_have_the_accuracy_over_honest_devices_beside_that_over_all() -> None:
+    head, row = _head_and_row(LEVELS)
+    assert head[3:8] == [
+        "accuracy (%)",
+        "lowest",
+        "highest",
+        "honest devices (%)",
+        "worst tenth (%)",
+    ]
+    assert row[3:8] == pytest.approx([50, 50, 50, 60, 25])
+
+
+def test_personalized_runs_show_honest_devices_unless_told() -> None:
+    values: dict[str, Any] = {
+        "x": "rho",
+        "values": [0.0, 0.2],
+        "settings": TINY,
+        "lines": [{"label": "one model"}, {"label": "personal", "personalize": True}],
+    }
+    sweep = make_sweep("s", values)
+    assert list(sweep.measures) == ["honest_accuracy"]
+    (panel,) = gather(sweep, by_seed(sweep, lambda _: {20: 0.5})).panels
+    assert "honest devices" in panel.y_label
+    assert panel.lines[0].mean == pytest.approx([60, 60])
+    head, row = _head_and_row(sweep)
+    assert "honest devices" in head[3]
+    assert head[6] == "all devices (%)"
+    assert row[3:8] == pytest.approx([60, 60, 60, 50, 12.5])
+    told = make_sweep("s", values | {"measures": ["test_accuracy"]})
+    assert list(told.measures) == ["test_accuracy"]
+    assert list(LEVELS.measures) == ["test_accuracy"]
+
+
+def _head_and_row(sweep: Sweep) -> tuple[list[str], list[Any]]:
+    (table,) = gather(sweep, by_seed(sweep, lambda _: {20: 0.5})).tables
+    return list(table.head), list(table.rows[0])
 
 
 def test_values_that_are_no_numbers_have_names_on_the_axis() -> None:

@@ -75,6 +75,21 @@ def test_without_experiments_all_runs_are_shown(tmp_path: Path) -> None:
     assert "means of 2 seeds" in (tmp_path / "report.html").read_text()
 
 
+def test_a_page_of_personalized_runs_is_of_honest_devices_and_says_so(tmp_path: Path) -> None:
+    run = ("run", "tests.tiny:TASK", "--rounds", "2", "--workers", "1", "--out", str(tmp_path))
+    corrupted = ("--corruption", "data", "--rho", "0.3")
+    assert rfa(*run, *corrupted).exit_code == 0
+    rfa("report", "--out", str(tmp_path))
+    page = (tmp_path / "report.html").read_text()
+    assert "test accuracy of honest devices (%)" not in page
+    assert "honest devices (%)" in page
+    assert rfa(*run, *corrupted, "--personalize").exit_code == 0
+    rfa("report", "--out", str(tmp_path))
+    page = (tmp_path / "report.html").read_text()
+    assert "test accuracy of honest devices (%)" in page
+    assert "all devices (%)" in page
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [

@@ -215,13 +215,19 @@ def test_ones_own_in_sweeps_the_arena_and_plans(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["own_aggregators:HalfStep:nu=0.5", "own_aggregators:Shortest"])
-def test_a_changed_aggregator_is_noticed(name: str, own: Path, tmp_path: Path) -> None:
+def test_a_changed_aggregator_is_noticed(
+    name: str, own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     command = ["--aggregator", name]
     first = run(tmp_path / "out", *command)
     assert run(tmp_path / "out", *command)["model_sha256"] == first["model_sha256"]
     settings, options = tiny(aggregator=name), Options(tmp_path / "out")
     assert plan_work([settings], options).todo == []
     own.write_text(OWN + "# another version\n")
+    stale = rfa(*RUN, *command, "--out", str(tmp_path / "out"))
+    assert stale.exit_code == 2
+    assert "changed since it was imported here" in " ".join(stale.output.split())
+    monkeypatch.delitem(sys.modules, "own_aggregators")  # as in another process
     changed = rfa(*RUN, *command, "--out", str(tmp_path / "out"))
     assert changed.exit_code == 1
     assert "or your own code, has changed" in " ".join(changed.output.split())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,6 +19,8 @@ from click.testing import CliRunner
 from rfa.cli.main import main
 from rfa.lab.runs.store import Store
 
+SIZES = {"runs": 1, "evaluations": 2, "rounds": 4, "devices": 48}
+"""Rows that a run of four rounds leaves."""
 TINY = ["run", "tests.tiny:TASK", "--rounds", "4", "--workers", "1"]
 
 
@@ -30,6 +33,37 @@ def test_a_run_prints_a_summary(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     for text in ("finished after 4 rounds", "test accuracy", "worst tenth", "oracle calls     12"):
         assert text in result.stdout
+
+
+def numbers_of(line: str) -> list[str]:
+    return re.findall(r"[\d.]+%", line)
+
+
+def test_accuracy_over_honest_devices_stands_beside_that_over_all(tmp_path: Path) -> None:
+    how = [*TINY, "--corruption", "data", "--rho", "0.3", "--out", str(tmp_path)]
+    plain, personal = rfa(*how), rfa(*how, "--personalize")
+    rows = [json.loads(rfa(*how, *more, "--json").stdout) for more in ([], ["--personalize"])]
+    for row in rows:
+        assert row["honest_accuracy"] != row["test_accuracy"]
+        assert len(row["corrupted"]) == row["corrupted_devices"]
+    overall, honest = (f"{rows[1][name]:.1%}" for name in ("test_accuracy", "honest_accuracy"))
+    assert f"test accuracy    honest {honest} (all {overall})" in personal.stdout
+    overall, honest = (f"{rows[0][name]:.1%}" for name in ("test_accuracy", "honest_accuracy"))
+    assert f"test accuracy    {overall} (honest {honest})" in plain.stdout
+    listed = rfa("runs", "--out", str(tmp_path)).output
+    for row, mark in zip(rows, ("", "*"), strict=True):
+        (line,) = [each for each in listed.splitlines() if each.startswith(row["run"][-10:])]
+        first = row["honest_accuracy" if mark else "test_accuracy"]
+        assert numbers_of(line) == [f"{first:.1%}", f"{row['honest_accuracy']:.1%}"]
+        assert (f"{first:.1%}*" in line) is bool(mark)
+    assert "* personalized: over honest devices" in listed
+    shown = rfa("runs", "show", rows[0]["run"], "--out", str(tmp_path)).output
+    assert f"{rows[0]['honest_accuracy']:.4g}" in shown
+
+
+def test_without_corrupted_devices_there_is_one_accuracy(tmp_path: Path) -> None:
+    result = rfa(*TINY, "--personalize", "--out", str(tmp_path))
+    assert "honest" not in result.stdout
 
 
 def test_json_is_one_object_and_nothing_else(tmp_path: Path) -> None:
@@ -139,7 +173,7 @@ def test_runs_are_listed_filtered_shown_and_exported(tmp_path: Path) -> None:
     assert len(whole["evaluations"][0]["device_accuracy"]) == 24
 
 
-@pytest.mark.parametrize("table", ["runs", "evaluations", "rounds"])
+@pytest.mark.parametrize("table", ["runs", "evaluations", "rounds", "devices"])
 def test_exports_can_be_read_back(tmp_path: Path, table: str) -> None:
     parquet: Any = pytest.importorskip("pyarrow.parquet")
     out = ["--out", str(tmp_path)]
@@ -150,11 +184,28 @@ def test_exports_can_be_read_back(tmp_path: Path, table: str) -> None:
     with (tmp_path / "x.csv").open(newline="") as stream:
         rows = list(csv.DictReader(stream))
     again = parquet.read_table(tmp_path / "x.parquet").to_pylist()
-    assert len(rows) == len(again) == {"runs": 1, "evaluations": 2, "rounds": 4}[table]
+    assert len(rows) == len(again) == SIZES[table]
     assert list(rows[0]) == list(again[0])
+    assert list(rows[0])[:4] == ["run", "task", "aggregator", "parameters"]
+    assert [row["run"] for row in rows] == [row["run"] for row in again]
     wrong = rfa("runs", "export", str(tmp_path / "x.xls"), *out)
     assert wrong.exit_code == 2
     assert ".csv or .parquet" in wrong.output
+
+
+def test_an_export_of_the_last_of_each_run(tmp_path: Path) -> None:
+    out = ["--out", str(tmp_path)]
+    for seed in ("1", "2"):
+        rfa(*TINY, "--seed", seed, "--json", *out)
+    file = tmp_path / "x.csv"
+    for table, count, last in (("evaluations", 2, "4"), ("rounds", 2, "4"), ("devices", 48, "4")):
+        result = rfa("runs", "export", str(file), "--table", table, "--last", *out)
+        assert f"{count} rows of {table} written" in result.stderr
+        with file.open(newline="") as stream:
+            assert {row["round"] for row in csv.DictReader(stream)} == {last}
+    wrong = rfa("runs", "export", str(file), "--table", "runs", "--last", *out)
+    assert wrong.exit_code == 2
+    assert "a run has one row" in wrong.output
 
 
 def test_tuning_finds_the_better_rate_on_held_out_data(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ class Notes(Callback):
 
 def do(out: Path, *callbacks: Callback, **values: Any) -> dict[str, Any]:
     how = {name: values.pop(name) for name in ("fresh", "checkpoint_every") if name in values}
-    settings = Settings.where_taken("tests.tiny:TASK", **values)
+    settings = Settings.where_taken(**{"task": "tests.tiny:TASK", **values})
     options = running.Options(out=out, workers=1, **how)
     return running.run(settings, options, callbacks)
 
@@ -69,6 +69,9 @@ def test_what_a_run_leaves(tmp_path: Path) -> None:
     assert row["corrupted_devices"] > 0
     assert [evaluation.round for evaluation in notes.evaluations] == [0, 4, 8, 10]
     assert row["test_accuracy"] == notes.evaluations[-1].test_accuracy
+    assert row["honest_accuracy"] == notes.evaluations[-1].honest_accuracy
+    assert row["honest_accuracy"] != row["test_accuracy"]
+    assert len(json.loads(row["corrupted"])) == row["corrupted_devices"]
     with Store(tmp_path) as store:
         rounds = store.table("rounds", run=row["run"])
         evaluations = store.table("evaluations", run=row["run"])
@@ -79,9 +82,24 @@ def test_what_a_run_leaves(tmp_path: Path) -> None:
     assert all(r["oracle_calls"] == 3 and r["objective"] > 0 for r in rounds)
     assert [e["round"] for e in evaluations] == [0, 4, 8, 10]
     assert len(json.loads(evaluations[0]["device_accuracy"])) == 24
+    assert [e["honest_worst_tenth"] for e in evaluations] == [
+        evaluation.honest_worst_tenth for evaluation in notes.evaluations
+    ]
+    assert all(set(json.loads(r["corrupted"])) <= set(json.loads(row["corrupted"])) for r in rounds)
     assert json.loads(row["settings"])["attack"]["rho"] == 0.2
     assert row["version"]
     assert row["model_sha256"]
+
+
+def test_the_names_of_devices_are_kept_once_for_the_same_data(tmp_path: Path) -> None:
+    rows = [do(tmp_path, rounds=1, seed=seed) for seed in (1, 2)]
+    few = do(tmp_path, rounds=1, devices=10)
+    with Store(tmp_path) as store:
+        names = [store.names(row["data"]) for row in rows]
+        assert store.names(few["data"]) == names[0][:10]
+        assert store.names("nothing") == []
+    assert rows[0]["data"] == rows[1]["data"]
+    assert sorted(names[0]) == [f"d{i:02}" for i in range(24)]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +16,7 @@ import pytest
 from rfa.aggregators import RFA, AdaptiveRadius
 from rfa.lab.lock import LockedError, hold_lock
 from rfa.lab.runs.checkpoint import Checkpoint, CheckpointError, load, save
-from rfa.lab.runs.store import Store, StoreError
+from rfa.lab.runs.store import Store, StoreError, aggregator_parameters
 from rfa.lab.settings.fields import ConfigError
 from rfa.lab.settings.files import read_settings, read_toml, write_settings
 from rfa.lab.settings.settings import Settings
@@ -222,6 +224,34 @@ def test_a_store_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot be used"):
         Store(tmp_path / "file")
+
+
+@pytest.mark.parametrize("version", [0, 99])
+def test_a_store_of_other_tables_is_refused_with_a_remedy(tmp_path: Path, version: int) -> None:
+    path = tmp_path / "runs.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as old:
+        old.execute("CREATE TABLE runs (run TEXT)")
+        old.execute(f"PRAGMA user_version = {version}")
+    with pytest.raises(
+        StoreError, match=rf"tables of version {version}.* another --out, or delete"
+    ):
+        Store(tmp_path)
+    with contextlib.closing(sqlite3.connect(path)) as old:
+        assert old.execute("SELECT count(*) FROM sqlite_master").fetchone() == (1,)
+    path.unlink()
+    for _ in range(2):  # made, and opened again
+        with Store(tmp_path) as store:
+            assert store.runs() == []
+
+
+def test_the_parameters_of_the_aggregator_are_kept_as_text() -> None:
+    one = aggregator_parameters(Settings.of("emnist-linear", budget=4))
+    two = aggregator_parameters(Settings.of("emnist-linear", aggregator="rfa:budget=4"))
+    assert one == two
+    assert "budget=4" in one.split(",")
+    assert aggregator_parameters(Settings.of("emnist-linear", aggregator="coordinate-median")) == ""
+    own = Settings.of("tests.tiny:TASK", aggregator="tests.tiny:HeavyBall:nu=0.5")
+    assert aggregator_parameters(own) == "nu=0.5"
 
 
 def test_several_processes_write_at_once(tmp_path: Path) -> None:

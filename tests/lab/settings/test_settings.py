@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ import pytest
 
 from rfa.aggregators import RFA, CenteredClipping, Groups, Mean, OneStepRFA, SubCohorts, spec_of
 from rfa.aggregators.clear import Krum, TrimmedMean
-from rfa.errors import PluginError
 from rfa.lab.settings.files import read_settings, write_settings
 from rfa.lab.settings.parameters import PARAMETERS
 from rfa.lab.settings.settings import FIELDS, Settings
@@ -135,13 +135,14 @@ def test_an_object_is_the_setting_that_its_text_is(aggregator: Any, tmp_path: Pa
     assert Settings.of(**given) == Settings.of(**text)
 
 
-def test_an_object_without_a_name_is_refused() -> None:
+def test_an_object_without_a_name_in_a_module_is_told_by_its_content() -> None:
     class Inner(HeavyBall):
         pass
 
     unnamed: Any = Inner()
-    with pytest.raises(PluginError, match="top level of a module"):
-        Settings.of("emnist-linear", aggregator=unnamed)
+    settings = Settings.of("emnist-linear", aggregator=unnamed)
+    assert re.match(r"__main__:Inner@[0-9a-f]{10}", settings.aggregator)
+    assert settings.aggregation == unnamed
 
 
 def test_every_setting_explains_itself() -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from rfa.lab.attacks.corruption import DataAttack
-from rfa.lab.datasets.cache import load
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.rounds import LocalEngine, State, play_round
 from rfa.lab.training.devices import Devices, Tally
@@ -41,9 +40,7 @@ class InProcess:
 
 def tiny_devices(**values: Any) -> Devices:
     settings = Settings.where_taken("tests.tiny:TASK", **values)
-    return Devices(
-        settings, tiny.TASK, load(tiny.TASK.reader, None, iid=settings.training.partition == "iid")
-    )
+    return Devices(settings, tiny.TASK, tiny.TASK.load(partition=settings.training.partition))
 
 
 def play(devices: Devices, rounds: int) -> tuple[State, list[Any], LocalEngine]:

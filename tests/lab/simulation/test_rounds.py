@@ -20,7 +20,8 @@ from rfa.lab.learners.learner import Plan
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.aggregation import aggregate
 from rfa.lab.simulation.outcome import Outcome
-from rfa.lab.simulation.rounds import evaluate, summarize
+from rfa.lab.simulation.rounds import State, evaluate, summarize
+from rfa.lab.training.devices import Tally
 from rfa.numerics.plain_oracle import PlainOracle
 from rfa.oracle import RecordingOracle
 from tests.lab.simulation.lab import play, tiny_devices
@@ -254,7 +255,7 @@ def test_rfa_stands_where_fedavg_breaks() -> None:
 def test_evaluation_counts_examples_and_keeps_devices() -> None:
     devices = tiny_devices()
     state, _, engine = play(devices, 4)
-    found = summarize(state, engine.evaluate(state))
+    found = summarize(state, engine.evaluate(state), devices.is_honest)
     x, y, right = devices.population.x, devices.population.y, 0
     losses: list[float] = []
     for i in range(devices.count):
@@ -269,6 +270,30 @@ def test_evaluation_counts_examples_and_keeps_devices() -> None:
     assert found.train_loss == pytest.approx(np.mean(losses), rel=1e-5)
     assert found.worst_tenth <= found.median_device
     assert found.worst_tenth == pytest.approx(np.sort(found.device_accuracy)[:2].mean())
+
+
+def test_honest_accuracy_leaves_out_the_examples_of_corrupted_devices() -> None:
+    tallies = [Tally(1.0, 4, correct, 1.0, tests) for correct, tests in ((8, 10), (1, 2), (0, 20))]
+    found = summarize(State(0, np.zeros(1, np.float32)), tallies, np.array([True, True, False]))
+    assert found.test_accuracy == 9 / 32
+    assert found.honest_accuracy == 9 / 12
+    assert (found.median_device, found.honest_median_device) == (0.5, pytest.approx(0.65))
+    assert (found.worst_tenth, found.honest_worst_tenth) == (0.0, 0.5)
+    nobody = summarize(State(0, np.zeros(1, np.float32)), tallies, np.zeros(3, np.bool_))
+    for name in ("honest_accuracy", "honest_median_device", "honest_worst_tenth"):
+        assert np.isnan(getattr(nobody, name))
+
+
+def test_honest_devices_are_those_that_are_not_corrupted_for_good() -> None:
+    fixed = tiny_devices(corruption="omniscient", rho=0.2)
+    assert 0 < fixed.is_honest.sum() < fixed.count
+    assert (fixed.is_honest == ~fixed.corrupted_in(3)).all()
+    anew = tiny_devices(corruption="omniscient", rho=0.2, attackers="random")
+    assert anew.is_honest.all()
+    state, _, engine = play(anew, 2)
+    found = evaluate(state, engine)
+    assert found.honest_accuracy == found.test_accuracy
+    assert tiny_devices().is_honest.all()
 
 
 def test_evaluation_on_some_examples() -> None:

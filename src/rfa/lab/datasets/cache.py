@@ -1,14 +1,14 @@
 """Where data sets lie, and where they are kept once read: arranged by device, memory-mapped.
 
-An entry of the cache is a folder whose name tells what it was made from, so a source that changed
-gives another entry. It comes into place by one rename when it is whole: who finds it can use it,
-and two who build it at once do not harm each other.
+An entry of the cache is a folder whose name tells what it was made from (`key_of`), so a source, a
+parameter or code that changed gives another entry. It comes into place by one rename when it is
+whole: who finds it can use it, and two who build it at once do not harm each other.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
+import math
 import os
 import shutil
 import sys
@@ -21,21 +21,17 @@ from typing import TypeAlias
 
 import numpy as np
 
-from rfa.lab.datasets.dataset import (
-    Arrangement,
-    DataError,
-    Index,
-    Population,
-    Reader,
-    arrange,
-    find_file,
-)
+from rfa._code import attributes_of
+from rfa.lab.datasets.arrangement import Arrangement, arrange
+from rfa.lab.datasets.dataset import DataError, Index, Population, Reader, find_file
+from rfa.lab.datasets.keys import key_of
+from rfa.lab.datasets.partition import Partition, find_partition
 
 Progress: TypeAlias = Callable[[str], None]
 
-FORMAT = "1"
 _DAY = 24 * 60 * 60
-_ATTEMPTS = 3
+_ATTEMPTS = 2
+_KEPT = 1
 
 
 def data_dir(given: Path | None) -> Path | None:
@@ -73,11 +69,13 @@ def locate(reader: Reader, directory: Path | None) -> dict[str, Path]:
     return {entry: path for entry, path in paths.items() if path is not None}
 
 
-def load(
+def load(  # noqa: PLR0913 what decides the data, and how it is put there
     reader: Reader,
     directory: Path | None = None,
     *,
-    iid: bool = False,
+    partition: str | Partition = "device",
+    devices: int = 0,
+    rebuild: bool = False,
     on_progress: Progress | None = None,
 ) -> Population:
     """The devices of a data set, from the cache, where they are put first if need be.
@@ -85,57 +83,43 @@ def load(
     Args:
         reader: the data set.
         directory: where its source lies; what RFA_DATA says by default.
-        iid: deal the examples out to the devices at random; the devices keep their sizes.
+        partition: how its examples are dealt out to devices: a text or a value.
+        devices: how many devices are wanted, for a partition that makes as many.
+        rebuild: put them there anew. Who uses the old entry goes on with it.
         on_progress: is told what is done while the cache is built.
 
     Raises:
         DataError: if the source is missing or wrong, or the cache cannot be written.
+        InvalidValueError: if the examples cannot be dealt out so.
     """
+    partition = find_partition(partition)
     paths = locate(reader, data_dir(directory))
-    entry, stale = _entry(reader, paths, iid)
+    key = key_of(reader, paths, partition, devices)
+    entry, tell = cache_dir() / key.name, on_progress or _silent
+    population = None if rebuild else open_population(entry)
     for attempt in range(_ATTEMPTS):
-        if attempt:
-            _build(reader, paths, entry, iid, on_progress or _silent)
-            _clean(entry, stale)
-        population = _open(reader, entry)
-        if population is not None:
-            return population
+        if population is None:
+            with building_folder(entry.parent) as folder:
+                _build(_twin(reader), paths, (partition, devices), folder, tell)
+                put_entry(folder, entry, _never if rebuild and not attempt else _is_whole)
+            clean(entry, key.stale, keep=_KEPT)
+            population = open_population(entry)
+    if population is not None:
+        return population
     msg = f"{entry} cannot be read although it was just written: set RFA_CACHE to another directory"
     raise DataError(msg)
 
 
-def _silent(message: str) -> None:
-    del message
+def _is_whole(entry: Path) -> bool:
+    return open_population(entry) is not None
 
 
-def _list(entries: Sequence[str]) -> str:
-    return ", ".join(entry.replace("|", " or ") for entry in entries)
+def _never(entry: Path) -> bool:
+    del entry
+    return False
 
 
-def _entry(reader: Reader, paths: Mapping[str, Path], iid: bool) -> tuple[Path, str]:
-    """The folder of the entry, and a pattern for the names of those that it replaces.
-
-    Its fingerprint has two parts: from where the source lies, and from what state it is in. Made
-    data has no source that could change, so it replaces nothing.
-    """
-    real = {name: path.resolve() for name, path in sorted(paths.items())}
-    state = [FORMAT, reader.version, str(reader.shape), reader.dtype]
-    state += [str(reader.min_examples), str(reader.train_share)]
-    for path in real.values():
-        for part in sorted(path.iterdir()) if path.is_dir() else [path]:
-            about = part.stat()
-            state.append(f"{part} {about.st_size} {about.st_mtime_ns}")
-    stem = f"{reader.name}-iid" if iid else reader.name
-    where = _digest([str(path) for path in real.values()])[:8]
-    folder = cache_dir() / f"{stem}-{where}{_digest(state)[:16]}"
-    return folder, f"{stem}-{where}*" if paths else ""
-
-
-def _digest(parts: list[str]) -> str:
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-
-def _open(reader: Reader, entry: Path) -> Population | None:
+def open_population(entry: Path) -> Population | None:
     """The population of an entry, or None if it is not there, or not whole."""
     try:
         names: list[str] = json.loads((entry / "names.json").read_bytes())
@@ -146,26 +130,52 @@ def _open(reader: Reader, entry: Path) -> Population | None:
     sizes = np.diff(offsets)
     complete = (
         len(names) == len(sizes) == len(train)
-        and x.shape == (offsets[-1], *reader.shape)
-        and x.dtype == np.dtype(reader.dtype)
+        and len(x) == offsets[-1]
         and y.shape == (offsets[-1],)
         and bool(((train > 0) & (train < sizes)).all())
     )
-    return Population(names, x, y, offsets, train) if complete else None
+    if not complete:
+        return None
+    mark_used(entry)
+    return Population(names, x, y, offsets, train, entry)
+
+
+def mark_used(entry: Path) -> None:
+    """Remember that an entry is of use: those used last are kept longest."""
+    with suppress(OSError):  # a cache that one may only read
+        os.utime(entry)
+
+
+def _silent(message: str) -> None:
+    del message
+
+
+def _list(entries: Sequence[str]) -> str:
+    return ", ".join(entry.replace("|", " or ") for entry in entries)
+
+
+def _twin(reader: Reader) -> Reader:
+    """A copy that may keep in attributes what it likes, without another key for the original."""
+    twin = object.__new__(type(reader))
+    for name, value in attributes_of(reader).items():
+        object.__setattr__(twin, name, value)
+    return twin
 
 
 def _build(
-    reader: Reader, paths: Mapping[str, Path], entry: Path, iid: bool, tell: Progress
+    reader: Reader,
+    paths: Mapping[str, Path],
+    dealt: tuple[Partition, int],
+    folder: Path,
+    tell: Progress,
 ) -> None:
-    with _building_folder(entry.parent) as folder:
-        tell(f"{reader.name}: looking for the devices")
-        index = reader.index(paths)
-        plan = arrange(reader, index, iid=iid)
-        tell(f"{reader.name}: writing {plan.total} examples of {len(plan.names)} devices")
-        _check_space(reader, plan, folder)
-        _write(reader, paths, index, plan, folder)
-        _place(reader, folder, entry)
-        tell(f"{reader.name}: kept in {entry}")
+    tell(f"{reader.name}: looking for the devices")
+    index = reader.index(paths)
+    plan = arrange(reader, index, *dealt)
+    tell(f"{reader.name}: writing {plan.total} examples of {len(plan.names)} devices")
+    check_space(reader.name, plan.total, reader.shape, reader.dtype, folder)
+    _write(reader, paths, index, plan, folder)
+    tell(f"{reader.name}: kept in {folder.parent}")
 
 
 def _write(
@@ -185,7 +195,7 @@ def _write(
 
 
 @contextmanager
-def _building_folder(root: Path) -> Generator[Path, None, None]:
+def building_folder(root: Path) -> Generator[Path, None, None]:
     """A folder beside the entries, for one that is being built; gone at the end."""
     folder = root / f".building-{uuid.uuid4().hex}"
     try:
@@ -198,23 +208,26 @@ def _building_folder(root: Path) -> Generator[Path, None, None]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _check_space(reader: Reader, plan: Arrangement, folder: Path) -> None:
+def check_space(name: str, total: int, shape: tuple[int, ...], dtype: str, folder: Path) -> None:
     """Refuse to begin what the disk cannot hold: a full one would kill who writes to a map."""
-    needed = plan.total * (int(np.prod(reader.shape)) * np.dtype(reader.dtype).itemsize + 8)
+    needed = total * (int(np.prod(shape)) * np.dtype(dtype).itemsize + 8)
     free = shutil.disk_usage(folder).free
     if needed > free:
         msg = (
-            f"{reader.name} needs {needed} bytes in the cache {folder.parent}, which has {free}: "
+            f"{name} needs {needed} bytes in the cache {folder.parent}, which has {free}: "
             "make room or set RFA_CACHE to another directory"
         )
         raise DataError(msg)
 
 
-def _place(reader: Reader, folder: Path, entry: Path) -> None:
-    """Move what was built into place, unless somebody was faster; what is damaged goes."""
-    if _open(reader, entry) is not None:
+def put_entry(folder: Path, entry: Path, is_whole: Callable[[Path], bool]) -> None:
+    """Move what was built into place, unless somebody was faster; what is not whole goes.
+
+    Who has what goes mapped keeps it.
+    """
+    if is_whole(entry):
         return
-    with _building_folder(entry.parent) as away:
+    with building_folder(entry.parent) as away:
         with suppress(FileNotFoundError):
             entry.rename(away / entry.name)
         try:
@@ -224,12 +237,22 @@ def _place(reader: Reader, folder: Path, entry: Path) -> None:
                 raise
 
 
-def _clean(entry: Path, stale: str) -> None:
-    """Remove entries that this one replaces, and what builders that were killed left behind."""
-    old = [path for path in entry.parent.glob(stale) if path != entry] if stale else []
-    for path in entry.parent.glob(".building-*"):
-        with suppress(OSError):
-            if time.time() - path.stat().st_mtime > _DAY:
-                old.append(path)
+def clean(entry: Path, stale: str, *, keep: int) -> None:
+    """Remove entries that this one replaces, and what builders that were killed left behind.
+
+    Those used last are kept, so many of them: others may just be about to open them.
+    """
+    old = [path for path in entry.parent.glob(stale) if path != entry]
+    old = sorted(old, key=_last_use)[: max(0, len(old) - keep)]
+    old += [
+        path for path in entry.parent.glob(".building-*") if time.time() - _last_use(path) > _DAY
+    ]
     for path in old:
         shutil.rmtree(path, ignore_errors=True)
+
+
+def _last_use(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:  # it went meanwhile
+        return math.inf

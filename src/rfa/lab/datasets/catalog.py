@@ -1,4 +1,4 @@
-"""The data sets of the paper: where they come from, under which terms, and how large they are.
+"""The data sets of the lab: where they come from, under which terms, and how large they are.
 
 >>> CATALOG["emnist"].files
 ('femnist.parquet',)
@@ -60,13 +60,14 @@ class DataSet:
     Attributes:
         name: the name by which commands know it.
         title: what it is, in a few words.
-        files: its files under the data directory; empty if it is made on the spot. "a|b" is one
+        files: its files under the data directory; empty if it needs none. "a|b" is one
             file that may lie there under either name; it is downloaded under the first one.
         sources: where they come from, in the same order.
         origin: the page about it.
         license: the terms under which it is given away.
         paper: the counts of the paper, rounded as there; None if it is not in its table.
         note: what else one should know.
+        made: whether it is made on the spot; what is neither made nor has files comes with rfa.
     """
 
     name: str
@@ -77,6 +78,7 @@ class DataSet:
     license: str
     paper: Counts | None = None
     note: str = ""
+    made: bool = False
 
     def missing(self, directory: Path | None) -> tuple[str, ...]:
         """Those of `files` that are not in the directory, by the first of their names."""
@@ -155,6 +157,17 @@ _DATA_SETS = (
         origin="made on the spot",
         license="that of this package",
         note="Nothing to download: for trials and tests.",
+        made=True,
+    ),
+    DataSet(
+        name="digits",
+        title="Handwritten digits of 8 x 8 pixels (Optical Recognition of Handwritten Digits)",
+        files=(),
+        sources=(),
+        origin="https://archive.ics.uci.edu/dataset/80",
+        license="CC BY 4.0: E. Alpaydin and C. Kaynak, UCI Machine Learning Repository, 1998",
+        note="The 1,797 images that scikit-learn calls digits come with rfa; its writers are not "
+        "named, so a partition deals them out.",
     ),
 )
 

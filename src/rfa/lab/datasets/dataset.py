@@ -19,15 +19,13 @@ import numpy as np
 from rfa._types import Array, Ints
 from rfa.lab.errors import LabError
 
-_SEED = 1912
-
 
 @dataclass(frozen=True)
 class Index:
     """Which example of a source belongs to which device.
 
     Attributes:
-        names: the names of the devices.
+        names: the names of the devices; empty if the source has no devices.
         device: for each example of the source, the place of its device in `names`.
         y: for each example of the source, its label.
     """
@@ -45,21 +43,27 @@ class Reader(ABC):
         source: the name by which `rfa data get` knows its source, if that is another.
         files: the files of the source, as paths under the data directory; empty for a data set
             that is made, not read. "a|b" is one file that may lie there under either name.
-        version: what changes when the same source gives other examples: part of the cache's key.
         shape: the shape of one example.
         dtype: the type of its numbers as they are kept.
         min_examples: devices with fewer examples are left out.
         train_share: the share of a device's examples that it trains on; the rest is for testing.
+        has_devices: whether the source says which device has an example. Where it does not, a
+            partition deals them out, and the names of `index` are empty.
+        content: a digest of what it reads, where that is known beforehand.
+
+    Its code, its class attributes and its own attributes decide what the cache has for it. It reads
+    as a copy of itself, so what it keeps in attributes while it reads decides nothing.
     """
 
     name: str
     source: str = ""
     files: tuple[str, ...]
-    version: str
     shape: tuple[int, ...]
     dtype: str
     min_examples: int
     train_share: float
+    has_devices: bool = True
+    content: str = ""
 
     @abstractmethod
     def index(self, paths: Mapping[str, Path]) -> Index:
@@ -98,6 +102,7 @@ class Population:
         y: their labels.
         offsets: n + 1 places.
         train: how many of a device's rows it trains on; they come first, then those for testing.
+        folder: the entry of the cache that has them.
     """
 
     names: Sequence[str]
@@ -105,57 +110,11 @@ class Population:
     y: Array
     offsets: Ints
     train: Ints
+    folder: Path
 
     def __len__(self) -> int:
         """The number of devices."""
         return len(self.names)
-
-
-@dataclass(frozen=True)
-class Arrangement:
-    """Which devices of a source are kept, and where their examples shall lie.
-
-    Names, offsets and train are those of `Population`; `dest` has a place for each example of the
-    source, or -1.
-    """
-
-    names: Sequence[str]
-    offsets: Ints
-    train: Ints
-    dest: Ints
-
-    @property
-    def total(self) -> int:
-        """The number of examples that are kept."""
-        return int(self.offsets[-1])
-
-
-def arrange(reader: Reader, index: Index, *, iid: bool = False) -> Arrangement:
-    """Put the devices that are large enough in a random order, and the examples within each.
-
-    The order is the same for everybody, and does not follow the source's order of devices, so
-    the first n devices are a fair sample. With `iid`, all examples are dealt out at random.
-
-    Raises:
-        DataError: if no device is large enough.
-    """
-    by_order, by_split, by_deal = (np.random.default_rng([_SEED, k]) for k in range(3))
-    sizes = np.bincount(index.device, minlength=len(index.names))
-    least = max(2, reader.min_examples)
-    large = sorted(np.flatnonzero(sizes >= least).tolist(), key=index.names.__getitem__)
-    if not large:
-        msg = f"no device of {reader.name} has {least} examples: get its source whole"
-        raise DataError(msg)
-    kept = by_order.permutation(np.array(large, np.int64))
-    grouped, ends = np.argsort(index.device, kind="stable"), np.cumsum(sizes)
-    parts = [by_split.permutation(grouped[ends[d] - sizes[d] : ends[d]]) for d in kept]
-    rows = np.concatenate(parts)
-    dest = np.full(len(index.device), -1, np.int64)
-    dest[by_deal.permutation(rows) if iid else rows] = np.arange(len(rows))
-    offsets = np.concatenate([[0], np.cumsum(sizes[kept])]).astype(np.int64)
-    train = np.rint(reader.train_share * sizes[kept]).astype(np.int64)
-    names = [index.names[int(d)] for d in kept]
-    return Arrangement(names, offsets, np.clip(train, 1, sizes[kept] - 1), dest)
 
 
 def find_file(directory: Path, entry: str) -> Path | None:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rfa._types import Floats32
+from rfa.lab.errors import LabError
 
 Batch: TypeAlias = NDArray[np.int64]
 
@@ -89,6 +90,16 @@ class Learner(ABC):
     @abstractmethod
     def scores(self, w: Floats32, x: Any) -> Floats32:
         """The scores of the classes for each example, so that softmax gives probabilities."""
+
+    def module(self, w: Floats32) -> Any:
+        """A torch module of its own that gives the scores of a model to examples.
+
+        Raises:
+            LabError: if this learner has none.
+        """
+        del w
+        msg = f"{type(self).__name__} has no torch module: use its scores"
+        raise LabError(msg)
 
 
 def is_finite(row: Floats32) -> bool:

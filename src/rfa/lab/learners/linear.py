@@ -27,6 +27,7 @@ import numpy as np
 
 from rfa._types import Floats32
 from rfa.errors import InvalidValueError
+from rfa.lab.datasets.dataset import lab_module
 from rfa.lab.learners.learner import Learner, Plan, Tail
 
 GRAM_BYTES = 1 << 28
@@ -67,6 +68,17 @@ class LinearLearner(Learner):
         """X W^T; of a binary model with a column of zeros for class 0."""
         scores = x @ w.reshape(self.rows, self.features).T
         return np.hstack([np.zeros_like(scores), scores]) if self.binary else scores
+
+    def module(self, w: Floats32) -> Any:
+        """A linear layer without a bias; of a binary model with a row of zeros for class 0."""
+        torch = lab_module("torch")
+        rows = w.reshape(self.rows, self.features)
+        if self.binary:
+            rows = np.vstack([np.zeros_like(rows), rows])
+        layer = torch.nn.Linear(self.features, self.classes, bias=False)
+        with torch.no_grad():
+            layer.weight.copy_(torch.from_numpy(rows.copy()))
+        return layer.eval()
 
     def _train_examples(self, first: Floats32, x: Floats32, y: Any, plan: Plan) -> Floats32:
         gram = self._grams.of(x, plan.key)

@@ -6,6 +6,7 @@ trained, flattened in their order, are the model. Only here does the lab need to
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 from typing import Any
@@ -70,6 +71,11 @@ class NetworkLearner(Learner):
             blocks = [x[i : i + BLOCK] for i in range(0, len(x), BLOCK)]
             parts = [self._module(self._tensor(block)) for block in blocks]
             return self._torch.cat(parts).cpu().numpy()
+
+    def module(self, w: Floats32) -> Any:
+        """A copy of the module with the parameters of a model."""
+        self._flat.copy_(self._tensor(w))
+        return copy.deepcopy(self._module).eval()
 
     def _share_memory(self) -> None:
         """Make the parameters views of one flat vector."""

@@ -20,8 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rfa._plugins import is_defined_here
 from rfa.errors import InvalidValueError
 from rfa.lab.errors import LabError
+from rfa.lab.objects import names_of
 from rfa.lab.settings.settings import Settings
 
 LOCAL = "local"
@@ -104,6 +106,10 @@ def check(settings: Settings, where: Where) -> None:
     """
     if settings.secure.mode == "unmasked":
         msg = "secure=unmasked is arithmetic in one process: on Flower give secure=on, or off"
+        raise InvalidValueError(msg)
+    for name in filter(is_defined_here, names_of(settings)):
+        msg = f"{name!r} was defined in a notebook or a script, and code does not travel to the "
+        msg += "nodes of a federation: put it into a module that they have, and give module:NAME"
         raise InvalidValueError(msg)
     if importlib.util.find_spec("flwr") is None:
         msg = "Flower is not installed: pip install 'rfa[flower]'"

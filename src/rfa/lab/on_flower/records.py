@@ -15,7 +15,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 
 from rfa._types import Floats32
 from rfa.aggregators.base import SumAggregator, pack_state, unpack_state
-from rfa.lab.datasets.cache import data_dir, load
+from rfa.lab.datasets.cache import data_dir
 from rfa.lab.randomness import stream
 from rfa.lab.settings.settings import Settings
 from rfa.lab.tasks.registry import find_task
@@ -103,7 +103,10 @@ def name_of(context: Context) -> str:
 def load_devices(settings: Settings, directory: Path | None) -> Devices:
     """The devices of a run, with their data."""
     task = find_task(settings.task)
-    population = load(task.reader, data_dir(directory), iid=settings.training.partition == "iid")
+    training = settings.training
+    population = task.load(
+        data_dir(directory), partition=training.partition, devices=training.devices
+    )
     return Devices(settings, task, population)
 
 

@@ -21,6 +21,7 @@ from rfa.lab.on_flower import records as lab_records
 from rfa.lab.on_flower.launch import DONE, FAILED
 from rfa.lab.on_flower.strategy import LabStrategy
 from rfa.lab.runs.callback import Callback, RunView
+from rfa.lab.runs.headline import evaluation_words
 from rfa.lab.runs.run import Options, run
 from rfa.lab.runs.store import row_to_json
 from rfa.lab.simulation.aggregation import aggregate, outcome_of
@@ -72,8 +73,10 @@ class Log(Callback):
 
     def on_evaluation(self, run: RunView, evaluation: Evaluation) -> None:
         """The model was evaluated."""
-        accuracy, loss = evaluation.test_accuracy, evaluation.train_loss
-        LOG.info("round %s: accuracy %.1f %%, loss %.4f", run.round, 100 * accuracy, loss)
+        personalized = run.settings.training.personalize
+        accuracy = evaluation_words(evaluation, personalized=personalized)
+        loss = evaluation.train_loss
+        LOG.info("round %s: accuracy %s, loss %.4f", evaluation.round, accuracy, loss)
 
 
 @dataclass(frozen=True)

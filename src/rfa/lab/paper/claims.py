@@ -24,6 +24,7 @@ from rfa.lab.paper.evidence import (
     without_corruption,
 )
 from rfa.lab.report.exhibit import Table, Value
+from rfa.lab.runs.headline import HONEST
 
 WORDS = {True: "confirmed", False: "not confirmed", None: "not clear"}
 OPEN = "open"
@@ -145,21 +146,23 @@ def one_step(evidence: Evidence) -> Iterator[Verdict]:
 
 @statement
 def personal_gain(evidence: Evidence) -> Iterator[Verdict]:
-    """Personalization raises accuracy on EMNIST without corruption, and under it."""
+    """Personalization raises the accuracy of honest devices on EMNIST, also under corruption."""
     for level in (0.0, HIGH):
         for line in ("FedAvg", "RFA"):
             lines = (line, f"{line}, personalized")
-            (plain, personal), _ = evidence.ends("personalization", EMNIST, lines, level)
+            where = ("personalization", EMNIST, lines, level)
+            (plain, personal), _ = evidence.ends(*where, measure=HONEST)
             text = f"{line} at {level:g}: {say(plain)}, personalized {say(personal)}"
             yield ahead(personal, plain), text
 
 
 @statement
 def personal_equal(evidence: Evidence) -> Iterator[Verdict]:
-    """Personalized FedAvg equals personalized RFA on Sent140."""
+    """Personalized FedAvg equals personalized RFA on Sent140 (honest devices)."""
     for level in (0.0, HIGH):
         lines = ("FedAvg, personalized", "RFA, personalized")
-        (fedavg, rfa), _ = evidence.ends("personalization", SENT, lines, level)
+        where = ("personalization", SENT, lines, level)
+        (fedavg, rfa), _ = evidence.ends(*where, measure=HONEST)
         yield equal(fedavg, rfa), f"at {level:g}: FedAvg {say(fedavg)}, RFA {say(rfa)}"
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from rfa.lab.datasets.cache import load
 from rfa.lab.datasets.dataset import DataError
 from rfa.lab.paper.frozen import about
 from rfa.lab.report.exhibit import Exhibit, Table, Value
@@ -39,7 +38,7 @@ def exhibit(plan: Mapping[str, Any], data: Path | None) -> Exhibit:
 
 
 def _row(task: Task, data: Path | None) -> tuple[list[Value], str]:
-    population = load(task.reader, data)
+    population = task.load(data)
     count = min(task.devices, len(population))
     train = population.train[:count]
     sizes = np.diff(population.offsets)[:count]

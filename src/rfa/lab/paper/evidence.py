@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 from rfa.lab.errors import LabError
 from rfa.lab.report.exhibit import Exhibit, Spread, group
 from rfa.lab.report.gather import Result, height
+from rfa.lab.runs.headline import ALL
 
-ACCURACY = "test_accuracy"
 POINT = 1.0
 """Accuracies closer than this, in per cent, count as equal."""
 
@@ -47,16 +47,24 @@ class Evidence:
             raise AbsentError(msg)
         return runs
 
-    def end(self, experiment: str, panel: str, line: str, value: Any = None) -> Spread:
-        """The accuracies at the end of the runs at one place."""
+    def end(
+        self, experiment: str, panel: str, line: str, value: Any = None, *, measure: str = ALL
+    ) -> Spread:
+        """The accuracies at the end of the runs at one place: over all devices, or as told."""
         runs = self.runs(experiment, panel, line, value)
-        return Spread([result.at_end(ACCURACY) for result in runs])
+        return Spread([result.at_end(measure) for result in runs])
 
     def ends(
-        self, experiment: str, panel: str, lines: Sequence[str], value: Any = None
+        self,
+        experiment: str,
+        panel: str,
+        lines: Sequence[str],
+        value: Any = None,
+        *,
+        measure: str = ALL,
     ) -> tuple[list[Spread], str]:
         """The same for several lines of a panel, and in words."""
-        spreads = [self.end(experiment, panel, line, value) for line in lines]
+        spreads = [self.end(experiment, panel, line, value, measure=measure) for line in lines]
         words = (f"{line} {say(end)}" for line, end in zip(lines, spreads, strict=True))
         return spreads, ", ".join(words)
 
@@ -64,7 +72,7 @@ class Evidence:
 def after(results: Sequence[Result], count: int, what: str = "round") -> Spread:
     """The accuracies at the last evaluations up to a number of rounds or of oracle calls."""
     last = [[e for e in result.evaluations if e[what] <= count][-1] for result in results]
-    return Spread([height(evaluation, ACCURACY) for evaluation in last])
+    return Spread([height(evaluation, ALL) for evaluation in last])
 
 
 def ahead(first: Spread, second: Spread) -> Clear:
@@ -121,7 +129,7 @@ def variation(results: Sequence[Result]) -> float:
         if evaluation["round"] > result.cell.settings.rounds / 2
     ]
     by_round = group(late, lambda evaluation: int(evaluation["round"])).values()
-    spreads = [Spread([height(each, ACCURACY) for each in some]) for some in by_round]
+    spreads = [Spread([height(each, ALL) for each in some]) for some in by_round]
     return statistics.mean(spread.high - spread.low for spread in spreads)
 
 

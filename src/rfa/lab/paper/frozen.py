@@ -23,7 +23,6 @@ from rfa._types import Floats, Floats32
 from rfa.aggregators.weiszfeld import weiszfeld
 from rfa.lab.attacks.corruption import NoSuchAttackError
 from rfa.lab.attacks.registry import NONE
-from rfa.lab.datasets.cache import load
 from rfa.lab.paper.scale import AUTHORS, Scale
 from rfa.lab.report.exhibit import Exhibit, Line, Panel, Table, Value, group
 from rfa.lab.runs import checkpoint as checkpoints
@@ -112,7 +111,8 @@ def thaw(
     if saved is None:
         return
     task, state = find_task(settings.task), saved.state
-    population = load(task.reader, data)
+    training = settings.training
+    population = task.load(data, partition=training.partition, devices=training.devices)
     for corruption, rho in cases:
         try:
             with_bad = settings.replace(corruption=corruption, rho=rho)

@@ -53,7 +53,8 @@ def paper_numbers(exhibits: Sequence[Exhibit]) -> Table:
             for cells in (dict(zip(table.head, row, strict=True)) for row in table.rows):
                 if cells[PAPER] is not None:
                     place = f"{cells['panel']}, {cells.get(LABELS['rho'])}: {cells['line']}"
-                    ours = [cells[name] for name in ("accuracy (%)", "lowest", "highest", "rounds")]
+                    first = table.head[table.head.index("lowest") - 1]  # the accuracy that is drawn
+                    ours = [cells[name] for name in (first, "lowest", "highest", "rounds")]
                     rows.append([exhibit.title, place, cells[PAPER], *ours])
     return Table("Numbers of the paper", head, rows)
 

@@ -26,7 +26,6 @@ class Some(Emnist):
 
     def __init__(self, name: str, *, digits: bool) -> None:
         self.name, self.digits = name, digits
-        self.version = f"{Emnist.version} {name}"
 
     def index(self, paths: Mapping[str, Path]) -> Index:
         """The source's examples, where each unwanted one has a device of its own, too small."""

@@ -17,7 +17,6 @@ import numpy as np
 
 from rfa._types import Floats
 from rfa.aggregators import Mean
-from rfa.lab.datasets.cache import load
 from rfa.lab.report.exhibit import Exhibit, Line, Panel, Spread, Table, Value, group
 from rfa.lab.report.gather import Result, gather, height
 from rfa.lab.runs.store import Store
@@ -57,8 +56,9 @@ def exhibit(sweep: Sweep, results: Sequence[Result], store: Store, data: Path | 
 def shares(result: Result, store: Store, data: Path | None) -> Shares:
     """The corrupted share of each round of a run."""
     settings = result.cell.settings
-    task = find_task(settings.task)
-    weights = Devices(settings, task, load(task.reader, data)).weights
+    task, training = find_task(settings.task), settings.training
+    population = task.load(data, partition=training.partition, devices=training.devices)
+    weights = Devices(settings, task, population).weights
     alpha: list[float] = []
     beta: list[float] = []
     for row in store.table("rounds", run=result.row["run"]):

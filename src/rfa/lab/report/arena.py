@@ -16,10 +16,11 @@ from rfa.aggregators import RFA, OneStepRFA
 from rfa.aggregators.registry import find
 from rfa.lab.attacks.registry import NONE
 from rfa.lab.report.exhibit import Entry, Exhibit, Matrix, Spread, Table, Value, group
-from rfa.lab.report.gather import LABELS, Result, gather, height
+from rfa.lab.report.gather import LABELS, Result, gather, height, told_first
+from rfa.lab.runs.headline import ALL, HONEST
 from rfa.lab.runs.sweep import Part, Sweep
 
-ACCURACY, BACKDOOR = "test_accuracy", "backdoor"
+BACKDOOR = "backdoor"
 CLEAN, WORST = "no corruption", "worst case"
 LOST = "\u00d7"
 BEST = "Bold: ahead in its row"
@@ -34,9 +35,11 @@ OURS = (RFA, OneStepRFA)
 class Score:
     """The end of the runs of one attack against one defense."""
 
-    spread: Spread  # their accuracies
+    spread: Spread  # their accuracies: over all devices, or over honest ones (`Bout.measure`)
     diverged: int = 0  # how many diverged
     backdoor: float = math.nan  # the mean success of a backdoor, in per cent
+    overall: float = math.nan  # the mean accuracy over all devices
+    honest: float = math.nan  # the mean accuracy over honest devices
 
     @property
     def note(self) -> str:
@@ -56,6 +59,7 @@ class Bout:
     defenses: Mapping[str, str]  # the aggregator of each, by its label, in the order of columns
     scores: Mapping[tuple[str, str], Score]  # by attack (or none) and defense
     private: Sequence[str]  # the defenses that can run under the secure sum, set up as they are
+    measure: str = ALL  # what is shown: the accuracy over all devices, or that over honest ones
 
     @property
     def ours(self) -> list[str]:
@@ -70,6 +74,11 @@ class Bout:
     def heights(self, attack: str) -> dict[str, float]:
         """The accuracies of all defenses under an attack, or in their worst cases."""
         return {defense: self.score(attack, defense).spread.mean for defense in self.defenses}
+
+    def beside(self, attack: str, defense: str) -> float:
+        """The mean accuracy that is not the one shown."""
+        score = self.score(attack, defense)
+        return score.overall if self.measure == HONEST else score.honest
 
     def known(self, defense: str) -> dict[str, float]:
         """The accuracies of a defense under the attacks that were run."""
@@ -101,17 +110,18 @@ def bouts(sweep: Sweep, results: Sequence[Result]) -> list[Bout]:
         if runs:
             private = {run.cell.line for run in runs if run.cell.settings.can_be_secure}
             ordered = [label for label in defenses if label in private]
-            levels.append(Bout(panel, attacks, defenses, _scores(runs), ordered))
+            scores = _scores(runs, told_first(sweep))
+            levels.append(Bout(panel, attacks, defenses, scores, ordered, told_first(sweep)))
     return levels
 
 
-def _scores(results: Sequence[Result]) -> dict[tuple[str, str], Score]:
+def _scores(results: Sequence[Result], measure: str) -> dict[tuple[str, str], Score]:
     by_place = group(results, lambda result: (str(result.cell.value), result.cell.line))
     return {
         place: Score(
-            Spread([run.at_end(ACCURACY) for run in runs]),
+            Spread([run.at_end(measure) for run in runs]),
             sum(run.diverged for run in runs),
-            Spread([run.at_end(BACKDOOR) for run in runs]).mean,
+            *(Spread([run.at_end(each) for run in runs]).mean for each in (BACKDOOR, ALL, HONEST)),
         )
         for place, runs in by_place.items()
     }
@@ -139,7 +149,7 @@ def _matrix(bout: Bout, horizon: str, *, several: bool) -> Matrix:
     ]
     return Matrix(
         title=bout.panel.name,
-        label=LABELS[ACCURACY],
+        label=LABELS[bout.measure],
         rows=[CLEAN, *bout.attacks, WORST],
         columns=list(bout.defenses),
         entries=entries,
@@ -156,6 +166,7 @@ def _row(bout: Bout, attack: str) -> list[Entry]:
     for defense, accuracy in heights.items():
         score = bout.score(attack, defense)
         note = _worst_note(bout, defense) if attack == WORST else score.note
+        note = ", ".join(filter(None, (note, _beside_note(bout, attack, defense))))
         best = rank(heights, defense) == 1
         entries.append(Entry(accuracy, LOST if score.diverged else "", note, best))
     return entries
@@ -166,6 +177,14 @@ def _worst_note(bout: Bout, defense: str) -> str:
     known, total = len(bout.known(defense)), len(bout.attacks)
     some = f"of {known} of {total} attacks" if known < total else ""
     return ", ".join(filter(None, (bout.worst(defense), some)))
+
+
+def _beside_note(bout: Bout, attack: str, defense: str) -> str:
+    """The accuracy that is not the one shown, where some devices are corrupted."""
+    other = bout.beside(attack, defense)
+    if attack == NONE or not math.isfinite(other):
+        return ""
+    return f"{'all' if bout.measure == HONEST else 'honest'} devices {other:.{SHOWN}f}"
 
 
 def _place(bout: Bout, attack: str, label: str) -> str:

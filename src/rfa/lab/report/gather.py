@@ -14,15 +14,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from rfa.lab.report.exhibit import Exhibit, Line, Panel, Spread, Table, Value, group
+from rfa.lab.runs.headline import ALL, HONEST
 from rfa.lab.runs.store import DONE, Store
 from rfa.lab.runs.sweep import Cell, Sweep
 
 LABELS = {
     "test_accuracy": "test accuracy (%)",
+    "honest_accuracy": "test accuracy of honest devices (%)",
     "test_loss": "test loss",
     "train_loss": "training loss",
     "median_device": "accuracy of the median device (%)",
+    "honest_median_device": "accuracy of the median honest device (%)",
     "worst_tenth": "accuracy of the worst tenth (%)",
+    "honest_worst_tenth": "accuracy of the worst tenth of honest devices (%)",
     "backdoor": "success of the backdoor (%)",
     "oracle_calls": "calls of the oracle",
     "round": "rounds",
@@ -33,8 +37,17 @@ LABELS = {
     "learning_rate": "learning rate",
     "devices_per_round": "devices in a round",
 }
-SHARES = ("test_accuracy", "median_device", "worst_tenth", "backdoor", "certificate")
+SHARES = frozenset(name for name, label in LABELS.items() if label.endswith("(%)"))
 """Measures that are shown in per cent."""
+TOLD = {
+    ALL: {ALL: "accuracy (%)", HONEST: "honest devices (%)", "worst_tenth": "worst tenth (%)"},
+    HONEST: {
+        HONEST: "accuracy, honest devices (%)",
+        ALL: "all devices (%)",
+        "honest_worst_tenth": "worst tenth of honest devices (%)",
+    },
+}
+"""What a table tells of the end of runs, by the accuracy that is drawn: that one comes first."""
 NAMED: Mapping[str, Mapping[Any, str]] = {"nu": {0.0: "learned"}}
 """Settings whose values are shown side by side, not along an axis, and what some are called."""
 BY_DEVICE = "device"
@@ -188,25 +201,34 @@ def _table(sweep: Sweep, results: Sequence[Result]) -> Table:
         for entry in sweep.numbers
     }
     head = ["panel", "line", *([LABELS.get(sweep.x, sweep.x)] if sweep.x else [])]
-    head += ["accuracy (%)", "lowest", "highest", "worst tenth (%)", "seeds", "diverged"]
-    head += ["rounds", "calls"] + (["paper (%)"] if paper else [])
+    told = TOLD[told_first(sweep)]
+    head += [*list(told.values())[:1], "lowest", "highest", *list(told.values())[1:]]
+    head += ["seeds", "diverged", "rounds", "calls"] + (["paper (%)"] if paper else [])
     runs = group(results, lambda result: (result.cell.panel, result.cell.line, result.cell.value))
     rows: list[list[Value]] = []
     for panel, line, value in itertools.product(sweep.panels, sweep.lines, sweep.values):
         place = (panel.name, line.name, value)
         if place in runs:
             where = place if sweep.x else place[:2]
-            rows.append([*where, *_numbers(runs[place]), *([paper.get(place)] if paper else [])])
+            numbers = _numbers(runs[place], list(told))
+            rows.append([*where, *numbers, *([paper.get(place)] if paper else [])])
     return Table("At the end of the runs", head, rows)
 
 
-def _numbers(results: Sequence[Result]) -> list[Value]:
-    accuracy = Spread([result.at_end("test_accuracy") for result in results])
+def told_first(sweep: Sweep) -> str:
+    """The accuracy that a table tells first: over honest devices where the pictures have that."""
+    return HONEST if HONEST in sweep.measures and ALL not in sweep.measures else ALL
+
+
+def _numbers(results: Sequence[Result], measures: Sequence[str]) -> list[Value]:
+    accuracy, *others = (
+        Spread([result.at_end(measure) for result in results]) for measure in measures
+    )
     return [
         accuracy.mean,
         accuracy.low,
         accuracy.high,
-        Spread([result.at_end("worst_tenth") for result in results]).mean,
+        *(spread.mean for spread in others),
         len(results),
         sum(result.diverged for result in results),
         max(result.row["rounds"] for result in results),

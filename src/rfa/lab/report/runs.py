@@ -9,6 +9,7 @@ from typing import Any
 from rfa.errors import InvalidValueError
 from rfa.lab.report.exhibit import Exhibit
 from rfa.lab.report.gather import Result, gather
+from rfa.lab.runs.headline import headline
 from rfa.lab.runs.store import Store
 from rfa.lab.runs.sweep import AXES, Cell, Part, Sweep
 from rfa.lab.settings.settings import Settings
@@ -32,7 +33,7 @@ def show_runs(store: Store, rows: Sequence[Mapping[str, Any]], command: str) -> 
         lines=[Part(label, {}) for label in dict.fromkeys(labels.values())],
         seeds=sorted({row["seed"] for row in rows}),
         axes=AXES[:2],
-        measures=("test_accuracy", "train_loss"),
+        measures=(headline(personalized=any(row["personalized"] for row in rows)), "train_loss"),
     )
     return gather(sweep, results, command=command)
 

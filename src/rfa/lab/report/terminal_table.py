@@ -9,8 +9,9 @@ from rich.table import Table
 
 from rfa.lab.attacks.registry import NONE
 from rfa.lab.report.arena import CLEAN, LOST, WORST, Bout, Score, rank
+from rfa.lab.runs.headline import HONEST
 
-NARROW = 55
+NARROW = 63
 """The letters of a line beside the attacks."""
 
 
@@ -22,8 +23,11 @@ def level_table(bout: Bout, width: int) -> Table:
         attacks.clear()
     worst = bout.heights(WORST)
     order = sorted(worst, key=lambda name: -worst[name] if math.isfinite(worst[name]) else 1.0)
-    table = Table(title=bout.panel.name, box=None, title_justify="left", title_style="bold")
-    for name in ("rank", "defense", "private", CLEAN, *attacks, WORST, "by"):
+    personalized = bout.measure == HONEST
+    title = bout.panel.name + (": accuracy of honest devices" if personalized else "")
+    table = Table(title=title, box=None, title_justify="left", title_style="bold")
+    beside = "all" if personalized else "honest"
+    for name in ("rank", "defense", "private", CLEAN, *attacks, WORST, beside, "by"):
         table.add_column(name, justify="left" if name in ("defense", "by") else "right")
     for defense in order:
         table.add_row(
@@ -31,6 +35,7 @@ def level_table(bout: Bout, width: int) -> Table:
             defense,
             "yes" if defense in bout.private else "no",
             *(_number(bout.score(attack, defense)) for attack in (NONE, *attacks, WORST)),
+            _plain_number(bout.beside(WORST, defense)),
             bout.worst(defense) or "-",
         )
     table.caption = backdoors(bout)
@@ -56,16 +61,25 @@ def _number(score: Score) -> str:
     return f"{score.spread.mean:.1f}{mark}" if score.spread.values else "-"
 
 
+def _plain_number(percent: float) -> str:
+    return f"{percent:.1f}" if math.isfinite(percent) else "-"
+
+
 def to_plain(bout: Bout) -> dict[str, Any]:
-    """A level as `--json` prints it, accuracies as shares."""
+    """A level as `--json` prints it, accuracies as shares.
+
+    Lowest, highest, worst and ranks are those of the "measure".
+    """
     worst = bout.heights(WORST)
     return {
         "level": bout.panel.settings["rho"],
+        "measure": bout.measure,
         "runs": [
             {
                 "attack": attack,
                 "defense": defense,
-                "test_accuracy": _share(score.spread.mean),
+                "test_accuracy": _share(score.overall),
+                "honest_accuracy": _share(score.honest),
                 "lowest": _share(score.spread.low),
                 "highest": _share(score.spread.high),
                 "seeds": len(score.spread.values),
@@ -79,10 +93,11 @@ def to_plain(bout: Bout) -> dict[str, Any]:
                 "defense": defense,
                 "private": defense in bout.private,
                 "attack": bout.worst(defense) or None,
-                "test_accuracy": _share(height),
+                "test_accuracy": _share(bout.score(WORST, defense).overall),
+                "honest_accuracy": _share(bout.score(WORST, defense).honest),
                 "rank": rank(worst, defense),
             }
-            for defense, height in worst.items()
+            for defense in worst
         ],
     }
 

@@ -76,8 +76,10 @@ def save(checkpoint: Checkpoint, path: Path) -> None:
         raise CheckpointError(msg) from None
 
 
-def load(path: Path, aggregator: Aggregator) -> Checkpoint | None:
+def load(path: Path, aggregator: Aggregator | None) -> Checkpoint | None:
     """The checkpoint at a path of a run with an aggregator, or None where there is none.
+
+    Without the aggregator, what it carries is left out.
 
     Raises:
         CheckpointError: if the file is not a whole checkpoint.
@@ -93,7 +95,7 @@ def load(path: Path, aggregator: Aggregator) -> Checkpoint | None:
         raise CheckpointError(msg) from None
 
 
-def _from_arrays(arrays: dict[str, Any], aggregator: Aggregator) -> Checkpoint:
+def _from_arrays(arrays: dict[str, Any], aggregator: Aggregator | None) -> Checkpoint:
     t, *counts = (int(number) for number in arrays["numbers"])
     first_loss, seconds = (float(number) for number in arrays["times"])
     data, done = (str(text) for text in arrays["texts"])

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rfa.errors import PluginError
 from rfa.lab.settings.settings import Settings
 
 
@@ -98,7 +99,7 @@ def in_words(total: float) -> str:
 def _ratio(row: Mapping[str, Any]) -> float | None:
     try:
         settings = Settings.from_dict(json.loads(row["settings"]))
-    except ValueError:
+    except (ValueError, PluginError):  # of another version, or of code that is not here
         return None
     counted = settings.replace(rounds=max(1, row["rounds"]))
     return row["seconds"] / max(seconds(counted) - START, 1e-9)

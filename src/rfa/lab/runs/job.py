@@ -11,6 +11,7 @@ import sqlite3
 from pathlib import Path
 
 from rfa.errors import RfaError
+from rfa.lab.objects import unpack
 from rfa.lab.processes import ERROR, Answer, Request, Tell, serve
 from rfa.lab.runs.callback import Callback, RunView
 from rfa.lab.runs.run import Options, run
@@ -39,10 +40,11 @@ class ProgressReporter(Callback):
 
 def do_run(request: Request, tell: Tell) -> Answer:
     """Do a run, and return how it ended."""
-    settings = Settings.from_dict(request["settings"])
     paths = {name: path and Path(path) for name, path in request["paths"].items()}
     options = Options(**paths, **request["options"])
     try:
+        unpack(request["objects"])
+        settings = Settings.from_dict(request["settings"])
         row = run(settings, options, [ProgressReporter(tell)])
     except FAILURES as error:
         return {ERROR: str(error) or type(error).__name__}

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rfa._threads import cores
-from rfa.lab.datasets.cache import load
+from rfa.errors import PluginError, RfaError
 from rfa.lab.datasets.dataset import DataError
+from rfa.lab.objects import names_of, pack, texts_of
 from rfa.lab.processes import AskedProcess, WorkerError
 from rfa.lab.runs.estimate import pace, seconds
 from rfa.lab.runs.run import Options, begin_digest, finish_digest
@@ -68,18 +69,23 @@ class _SameData:
         self._examples = functools.cache(self._read)
 
     def holds(self, settings: Settings, row: Mapping[str, Any] | None) -> bool:
-        """Whether a run is done and would come out the same; missing data is no change."""
+        """Whether a run is done and would come out the same.
+
+        Missing data is no change; but without it nobody can tell whether the user's own code is
+        still the same, so such a run is not done.
+        """
         if row is None:
             return False
         try:
-            begun, there = self._examples(settings.task, settings.training.partition)
+            training = settings.training
+            begun, there = self._examples(settings.task, training.partition, training.devices)
         except DataError:
-            return True
+            return not any(":" in name for name in names_of(settings))
         count = settings.training.devices or min(find_task(settings.task).devices, there)
         return finish_digest(begun, settings, count) == row["data"]
 
-    def _read(self, task: str, partition: str) -> tuple[Digest, int]:
-        population = load(find_task(task).reader, self._data, iid=partition == "iid")
+    def _read(self, task: str, partition: str, devices: int) -> tuple[Digest, int]:
+        population = find_task(task).load(self._data, partition=partition, devices=devices)
         return begin_digest(population), len(population)
 
 
@@ -101,6 +107,8 @@ def plan_work(runs: Iterable[Settings], options: Options, at_once: int = 0) -> W
 
 def do_work(work: Work, options: Options, observer: SweepObserver) -> dict[str, str]:
     """Do all runs, and return the problems of those that could not be done, by their names."""
+    if options.rebuild:
+        _rebuild(work.todo, options.data)
     waiting: queue.SimpleQueue[Settings] = queue.SimpleQueue()
     for settings in work.todo:
         waiting.put(settings)
@@ -133,6 +141,14 @@ def do_work(work: Work, options: Options, observer: SweepObserver) -> dict[str, 
     return problems
 
 
+def _rebuild(runs: Sequence[Settings], data: Path | None) -> None:
+    """Read the data sets of runs anew, each once; what cannot be read, the runs will tell."""
+    each = {(run.task, run.training.partition, run.training.devices) for run in runs}
+    for task, partition, devices in sorted(each):
+        with contextlib.suppress(RfaError):
+            find_task(task).load(data, partition=partition, devices=devices, rebuild=True)
+
+
 def _feed(
     process: AskedProcess,
     waiting: queue.SimpleQueue[Settings],
@@ -149,11 +165,12 @@ def _feed(
         observer.on_begin(settings)
         problem = ""
         try:
+            objects = pack(texts_of(settings))
             process.ask(
-                {**how, "settings": settings.to_dict()},
+                {**how, "settings": settings.to_dict(), "objects": objects},
                 lambda done, settings=settings: observer.on_progress(settings, done),
             )
-        except WorkerError as error:
+        except (WorkerError, PluginError) as error:
             problem = problems[settings.run_name] = str(error)
         if process.ended:
             return

@@ -7,6 +7,7 @@ from typing import Self
 
 from rfa.lab.runs.callback import Callback, RunView
 from rfa.lab.runs.estimate import in_words, seconds
+from rfa.lab.runs.headline import evaluation_words
 from rfa.lab.runs.jobs import Work
 from rfa.lab.runs.screens import Screen, Shown, choose_screen
 from rfa.lab.settings.settings import Settings
@@ -60,7 +61,9 @@ class Bar(Callback):
 
     def on_evaluation(self, run: RunView, evaluation: Evaluation) -> None:
         """Show how well the model does."""
-        accuracy, loss = f"{evaluation.test_accuracy:.1%}", f"{evaluation.train_loss:.2f}"
+        personalized = run.settings.training.personalize
+        accuracy = evaluation_words(evaluation, personalized=personalized)
+        loss = f"{evaluation.train_loss:.2f}"
         self._show(run, mark=True, accuracy=accuracy, loss=loss)
 
     def _show(self, run: RunView, *, mark: bool = False, **news: str) -> None:

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rfa._plugins import plugin_source
-from rfa._specs import parse_spec
+from rfa._plugins import plugin_digest
 from rfa._threads import cores
-from rfa.lab.datasets.cache import data_dir, load
+from rfa.lab.datasets.cache import data_dir
 from rfa.lab.datasets.dataset import Population
 from rfa.lab.lock import LockedError, hold_lock
+from rfa.lab.objects import names_of
 from rfa.lab.runs import checkpoint as checkpoints
 from rfa.lab.runs.callback import Callback, Callbacks, RunView
 from rfa.lab.runs.checkpoint import Checkpoint, CheckpointError
@@ -62,6 +62,7 @@ class Options:
         workers: worker processes; by default one for each processor.
         checkpoint_every: rounds between two checkpoints.
         fresh: start anew, whatever there is.
+        rebuild: read the data set anew, too, instead of what the cache has.
     """
 
     out: Path
@@ -69,6 +70,7 @@ class Options:
     workers: int = 0
     checkpoint_every: int = 10
     fresh: bool = False
+    rebuild: bool = False
 
 
 MakeEngine = Callable[[Devices, WorkerPool], Engine]
@@ -99,10 +101,11 @@ def run(
     folder = options.out / name
     task = find_task(settings.task)
     directory = data_dir(options.data)
-    population = load(
-        task.reader,
+    population = task.load(
         directory,
-        iid=settings.training.partition == "iid",
+        partition=settings.training.partition,
+        devices=settings.training.devices,
+        rebuild=options.rebuild,
         on_progress=told.on_status,
     )
     devices = Devices(settings, task, population)
@@ -114,7 +117,7 @@ def run(
                 _forget(folder)
             loop = RunLoop(name, folder, devices, store, options, told, make_engine)
             data = finish_digest(begin_digest(population), settings, devices.count)
-            loop.run(data, task.note(population.names), directory)
+            loop.run(data, task.note(population.names))
         return store.runs(run=name)[0]
 
 
@@ -142,7 +145,7 @@ class RunLoop:
     state: State = field(init=False)
     stop_reason: str | None = None
 
-    def run(self, data: str, note: str, directory: Path | None) -> None:
+    def run(self, data: str, note: str) -> None:
         """Play the rounds from the last checkpoint to the end."""
         self.data = data
         saved = checkpoints.load(self.folder / CHECKPOINT, self.devices.settings.aggregation)
@@ -162,19 +165,20 @@ class RunLoop:
         else:
             saved = None
             _forget(self.folder)
-            self.store.begin(self.name, self.devices.settings, self._about(note))
+            names = self.devices.population.names[: self.devices.count]
+            self.store.begin(self.name, self.devices.settings, self._about(note), names)
         personal = self.devices.settings.training.personalize and not self.make_engine
         if personal and self.places is None:
             self.places = Places.none(self.devices.count)
-        with self._engine(directory) as engine:
+        with self._engine() as engine:
             self.began = time.perf_counter()
             self.state = saved.state if saved else State(0, self.devices.initial())
             self._go_on(self._view(resumed=saved is not None), engine)
 
     def _resume(self, saved: Checkpoint) -> None:
         path = self.folder / PERSONAL
-        size = PersonalFile.size(self.devices.count, self.devices.dim)
-        if saved.places is not None and not (path.exists() and path.stat().st_size == size):
+        sizes = self.devices.count, self.devices.dim
+        if saved.places is not None and not PersonalFile.is_complete(path, *sizes):
             msg = f"the personal parameters in {path} are not whole: start anew with --fresh"
             raise CheckpointError(msg)
         self.store.rewind(self.name, saved.state.round)
@@ -188,16 +192,18 @@ class RunLoop:
             "version": VERSION,
             "devices": self.devices.count,
             "corrupted_devices": int(self.devices.corrupted_in(0).sum()),
+            "personalized": self.devices.settings.training.personalize,
+            "corrupted": json.dumps(np.flatnonzero(~self.devices.is_honest).tolist()),
             "note": note,
             "data": self.data,
         }
 
     @contextlib.contextmanager
-    def _engine(self, directory: Path | None) -> Generator[Engine]:
+    def _engine(self) -> Generator[Engine]:
         self.callbacks.on_status("starting the workers")
         workers = self.options.workers or cores()
         personal = self.folder / PERSONAL if self.places else None
-        with open_pool(self.devices, workers, data_dir=directory, personal=personal) as pool:
+        with open_pool(self.devices, workers, personal=personal) as pool:
             local = LocalEngine(self.devices, pool, self.places)
             yield self.make_engine(self.devices, pool) if self.make_engine else local
 
@@ -325,10 +331,14 @@ def begin_digest(population: Population) -> Digest:
 def finish_digest(begun: Digest, settings: Settings, count: int) -> str:
     """The digest of the examples, the number of devices, and the user's own code.
 
-    It tells one data set from another, and one version of the code.
+    It tells one data set from another, and one version of the code, with all that it imports of
+    the user's own.
+
+    Raises:
+        PluginError: if the code has changed since this process read it.
     """
     digest = begun.copy()
     digest.update(str(count).encode())
-    for text in (settings.task, settings.attack.corruption, settings.aggregator):
-        digest.update(plugin_source(parse_spec(text).name))
+    for name in names_of(settings):
+        digest.update(plugin_digest(name))
     return digest.hexdigest()

@@ -1,6 +1,7 @@
 """The results of all runs in one SQLite file, safe with several processes writing.
 
 runs         one row a run: its settings, version, status and last evaluation
+populations  one row for all runs with the same data: the names of the devices
 evaluations  one row an evaluation
 rounds       one row a round: who took part, who was corrupted, what the aggregator did
 """
@@ -15,6 +16,7 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
+from rfa._specs import parse_spec
 from rfa.errors import InvalidValueError
 from rfa.lab.errors import LabError
 from rfa.lab.lock import LockedError, hold_lock
@@ -25,35 +27,50 @@ FILE, LOCK = "runs.sqlite", "lock"
 BUSY = 60.0
 """Seconds to wait for another process that is writing."""
 SCHEMA = """
-CREATE TABLE IF NOT EXISTS runs (
+CREATE TABLE runs (
     run TEXT PRIMARY KEY, task TEXT, aggregator TEXT, corruption TEXT, rho REAL, seed INTEGER,
     status TEXT, rounds INTEGER, oracle_calls INTEGER, test_accuracy REAL, train_loss REAL,
     median_device REAL, worst_tenth REAL, devices INTEGER, corrupted_devices INTEGER,
     dropped_updates INTEGER, rejected_rounds INTEGER, seconds REAL, started TEXT, version TEXT,
     note TEXT, model_sha256 TEXT, settings TEXT, stopped_rounds INTEGER, certificate REAL,
-    stopped TEXT, data TEXT, backdoor REAL,
+    stopped TEXT, data TEXT, backdoor REAL, honest_accuracy REAL, honest_median_device REAL,
+    honest_worst_tenth REAL, corrupted TEXT, parameters TEXT, personalized INTEGER,
     stop_reason TEXT
 );
-CREATE TABLE IF NOT EXISTS evaluations (
+CREATE TABLE populations (data TEXT PRIMARY KEY, names TEXT);
+CREATE TABLE evaluations (
     run TEXT, round INTEGER, oracle_calls INTEGER, test_accuracy REAL, test_loss REAL,
     train_loss REAL, median_device REAL, worst_tenth REAL, seconds REAL, device_accuracy TEXT,
-    backdoor REAL,
+    backdoor REAL, honest_accuracy REAL, honest_median_device REAL, honest_worst_tenth REAL,
     PRIMARY KEY (run, round)
 );
-CREATE TABLE IF NOT EXISTS rounds (
+CREATE TABLE rounds (
     run TEXT, round INTEGER, devices TEXT, corrupted TEXT, dropped TEXT, oracle_calls INTEGER,
     objective REAL, norm REAL, rejected INTEGER, weights TEXT,
     lost TEXT, certificate REAL, stopped TEXT,
     PRIMARY KEY (run, round)
 );
 """
-MEASURES = ("test_accuracy", "train_loss", "median_device", "worst_tenth", "backdoor")
+SCHEMA_VERSION = 1
+"""What changes when the tables do: stores of other versions are refused."""
+MEASURES = (
+    "test_accuracy",
+    "honest_accuracy",
+    "train_loss",
+    "median_device",
+    "honest_median_device",
+    "worst_tenth",
+    "honest_worst_tenth",
+    "backdoor",
+)
 """What is kept of an evaluation, and of the last one with its run."""
 DONE = ("finished", "diverged")
 """How a run ends for good."""
 STOPPED = "stopped"
 """How a run ends that a callback stopped: it can go on."""
 TABLES = ("runs", "evaluations", "rounds")
+JSON_COLUMNS = ("settings", "corrupted")
+"""Columns of runs that hold JSON."""
 SHOWN = ("task", "aggregator", "corruption", "rho", "seed")
 """Settings with a column of their own."""
 
@@ -76,12 +93,24 @@ class Store:
             self._connection.row_factory = sqlite3.Row
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = FULL")
-            with self._writing():
-                for statement in SCHEMA.split(";"):
-                    self._connection.execute(statement)
+            version = self._prepare()
         except (OSError, sqlite3.Error) as error:
             msg = f"the results in {self.path} cannot be used: {error}"
             raise StoreError(msg) from None
+        if version != SCHEMA_VERSION:
+            self._connection.close()
+            msg = f"the results in {self.path} have tables of version {version}, and this version "
+            msg += f"of rfa keeps version {SCHEMA_VERSION}: give another --out, or delete the file"
+            raise StoreError(msg)
+
+    def _prepare(self) -> int:
+        """Make the tables where there are none, and return the version of those that are there."""
+        with self._writing():
+            if not self._connection.execute("SELECT 1 FROM sqlite_master").fetchone():
+                for statement in SCHEMA.split(";"):
+                    self._connection.execute(statement)
+                self._connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+            return self._connection.execute("PRAGMA user_version").fetchone()[0]
 
     def __enter__(self) -> Store:
         """Begin to use it."""
@@ -91,19 +120,32 @@ class Store:
         """End its use."""
         self._connection.close()
 
-    def begin(self, run: str, settings: Settings, facts: dict[str, Any]) -> None:
-        """Note a run that starts anew, and forget what an earlier one of its name left."""
+    def begin(
+        self, run: str, settings: Settings, facts: dict[str, Any], names: Sequence[str] = ()
+    ) -> None:
+        """Note a run that starts anew, and forget what an earlier one of its name left.
+
+        Args:
+            run: its name.
+            settings: its settings.
+            facts: what else is known, by columns of runs.
+            names: the names of the devices, if they are known.
+        """
         row = {
             "run": run,
             "status": "running",
             "settings": json.dumps(settings.to_dict()),
             **{name: settings.flat[name] for name in SHOWN},
+            "parameters": aggregator_parameters(settings),
             **facts,
         }
         with self._writing():
             for table in TABLES:
                 self._connection.execute(f"DELETE FROM {table} WHERE run = ?", (run,))  # noqa: S608
             self._insert("runs", row)
+            if names:
+                population = {"data": row["data"], "names": json.dumps(list(names))}
+                self._insert("populations", population)
 
     def rewind(self, run: str, done: int) -> None:
         """Forget what came after the checkpoint from which a run goes on."""
@@ -142,6 +184,12 @@ class Store:
         query = f"SELECT * FROM {table} WHERE {clause} ORDER BY {order}"  # noqa: S608
         return [dict(row) for row in self._connection.execute(query, wanted)]
 
+    def names(self, data: str) -> list[str]:
+        """The names of the devices of runs with that data; none where they are not known."""
+        query = "SELECT names FROM populations WHERE data = ?"
+        row = self._connection.execute(query, (data,)).fetchone()
+        return json.loads(row["names"]) if row else []
+
     @contextlib.contextmanager
     def _writing(self) -> Generator[None]:
         """A transaction that waits for its turn, and is undone by any error."""
@@ -163,6 +211,12 @@ class Store:
         changes = ", ".join(f"{name} = :{name}" for name in update)
         query = f"UPDATE runs SET {changes} WHERE run = :run"  # noqa: S608
         self._connection.execute(query, {**update, "run": run})
+
+
+def aggregator_parameters(settings: Settings) -> str:
+    """The parameters of the aggregator as text, all of them: "budget=3,nu=0,start=current"."""
+    spec = parse_spec(settings.aggregator_text)
+    return str(spec).removeprefix(spec.name).removeprefix(":")
 
 
 def find_run(rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
@@ -202,8 +256,9 @@ def row_to_json(row: dict[str, Any]) -> dict[str, Any]:
         name: None if isinstance(value, float) and not math.isfinite(value) else value
         for name, value in row.items()
     }
-    settings = json.loads(row["settings"])
-    return finite | {"diverged": row["status"] == "diverged", "settings": settings}
+    decoded = {name: json.loads(row[name] or "null") for name in JSON_COLUMNS}
+    known = {"diverged": row["status"] == "diverged", "personalized": bool(row["personalized"])}
+    return finite | known | decoded
 
 
 def _round_row(run: str, facts: Facts) -> dict[str, Any]:

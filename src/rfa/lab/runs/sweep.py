@@ -32,11 +32,12 @@ from typing import Any, cast
 
 from rfa.lab.attacks.corruption import NoSuchAttackError
 from rfa.lab.attacks.registry import BACKDOOR, NONE, find_corruption
+from rfa.lab.runs.headline import headline
 from rfa.lab.runs.store import MEASURES as RUN_MEASURES
 from rfa.lab.settings.fields import ConfigError
 from rfa.lab.settings.files import read_toml
 from rfa.lab.settings.parameters import PARAMETERS, is_taken
-from rfa.lab.settings.settings import FIELDS, Settings, text_of
+from rfa.lab.settings.settings import FIELDS, Settings
 from rfa.lab.tasks.registry import find_task
 
 CALLS = "calls"
@@ -67,6 +68,7 @@ class Sweep:
         axes: what to show runs against: oracle_calls, round, or uploads (the models that a device
             sends which takes part in every round).
         measures: what is shown of a run; the certificate at its end, against a setting x, only.
+            Where none are given, the accuracy: over honest devices, if any run is personalized.
         claim: what the picture should show.
         paper: where the paper has it.
         numbers: numbers of the paper, by panel, line and value.
@@ -113,12 +115,16 @@ def make_sweep(name: str, values: Mapping[str, Any]) -> Sweep:
     """
     try:
         sweep = _parse(name, values)
-        for cell in cells(sweep):
-            find_corruption(cell.settings.attack.corruption, find_task(cell.settings.task).poisons)
+        runs = [cell.settings for cell in cells(sweep)]
+        for settings in runs:
+            find_corruption(settings.attack.corruption, find_task(settings.task).poisons)
     except (ConfigError, NoSuchAttackError, TypeError, KeyError) as error:
         msg = f"the sweep {name} makes no sense: {error}"
         raise ConfigError(msg) from None
-    return sweep
+    if "measures" in values:
+        return sweep
+    personalized = any(settings.training.personalize for settings in runs)
+    return dataclasses.replace(sweep, measures=[headline(personalized=personalized)])
 
 
 def cells(sweep: Sweep) -> Iterator[Cell]:
@@ -137,9 +143,9 @@ def cells(sweep: Sweep) -> Iterator[Cell]:
 
 def _check_line(line: Part) -> None:
     """Refuse a line with an option that its own aggregator does not take."""
-    aggregator = line.settings.get("aggregator")
+    aggregator = str(line.settings.get("aggregator", ""))
     for name in line.settings if aggregator else ():
-        if name in PARAMETERS and not is_taken(name, text_of(aggregator)):
+        if name in PARAMETERS and not is_taken(name, aggregator):
             msg = f"{name}={line.settings[name]} is not for {aggregator}"
             raise ConfigError(msg)
 

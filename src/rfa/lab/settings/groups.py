@@ -7,6 +7,7 @@ from functools import cached_property
 
 from rfa.errors import InvalidValueError
 from rfa.lab.attacks.registry import NONE
+from rfa.lab.datasets.partition import find_partition
 from rfa.lab.settings.fields import Group, setting
 from rfa.planning import make_terms
 from rfa.secagg.security.terms import Terms
@@ -22,8 +23,8 @@ class Training(Group):
     devices: int = setting(0, "Devices n in the population; 0 for as many as the paper has.")
     partition: str = setting(
         "device",
-        "How examples are dealt out: by device (as they come), or iid (at random).",
-        choices=("device", "iid"),
+        "How examples are dealt out: device (as they come), iid (at random), dirichlet:alpha=0.3, "
+        "pathological:classes=2, size:law=linear, or your own module:NAME.",
     )
     learning_rate: float = setting(0.1, "The learning rate gamma_0 of the devices.")
     lr_decay: float = setting(1.0, "The factor C of gamma_t = gamma_0 C^floor(t / t_0).")
@@ -43,6 +44,7 @@ class Training(Group):
         self._check_counts("devices", "local_steps", least=0)
         self._check_numbers("learning_rate", "lr_decay", positive=True)
         self._check_fractions("batch_fraction")
+        find_partition(self.partition)
 
     def learning_rate_in(self, t: int) -> float:
         """The learning rate gamma_t in round t."""

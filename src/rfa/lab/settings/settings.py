@@ -15,14 +15,16 @@ import dataclasses
 import hashlib
 import json
 import math
+import types
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 from rfa._checks import check_count
 from rfa._specs import parse_spec
-from rfa.aggregators import ClearAggregator, Layout, SumAggregator
+from rfa._texts import text_of
+from rfa.aggregators import Layout, SumAggregator
 from rfa.aggregators.registry import (
     ENTRIES,
     Aggregator,
@@ -35,14 +37,18 @@ from rfa.aggregators.registry import (
 from rfa.errors import InvalidValueError, PluginError
 from rfa.lab.attacks.corruption import NoSuchAttackError
 from rfa.lab.attacks.registry import BACKDOOR, NONE, find_corruption
+from rfa.lab.datasets.partition import Partition, canonical_text
 from rfa.lab.settings.fields import ConfigError, Setting, setting, settings_of
 from rfa.lab.settings.groups import GROUPS, OFF, Attack, Evaluation, Secure, Server, Training
 from rfa.lab.settings.parameters import PARAMETERS, is_taken, with_options, without_options
-from rfa.lab.tasks.registry import find_task
+from rfa.lab.tasks.registry import TASKS, find_task
+from rfa.lab.tasks.task import Task
 from rfa.planning import check_fit
 
 SECURE_CLIP_NORM = 100.0
 """Where secure means clip updates, unless told."""
+OBJECTS = ("task", "aggregator", "corruption", "partition")
+"""Settings that an object may be given for."""
 EARLY_STOP = 1e-6
 """The improvement at which rfa's steps end where the server sees it, unless told."""
 
@@ -82,7 +88,7 @@ class Settings:
             raise ConfigError(msg)
         with _errors_of_settings():
             values = {"task": task, "aggregator": FIELDS["aggregator"].default} | given
-            values = {name: text_of(value) for name, value in values.items()}
+            values = {name: _as_text(name, value) for name, value in values.items()}
             for name in ("task", "aggregator"):
                 FIELDS[name].check(values[name])
             usual = find_task(values["task"]).settings_for(values["aggregator"])
@@ -101,7 +107,9 @@ class Settings:
         """
         _check_names(given)
         with _errors_of_settings():
-            aggregator = text_of(given.get("aggregator", FIELDS["aggregator"].default))
+            aggregator = _as_text(
+                "aggregator", given.get("aggregator", FIELDS["aggregator"].default)
+            )
             fitting = {
                 name: value
                 for name, value in given.items()
@@ -117,7 +125,7 @@ class Settings:
         """
         _check_names(changes)
         with _errors_of_settings():
-            values = {name: text_of(value) for name, value in changes.items()}
+            values = {name: _as_text(name, value) for name, value in changes.items()}
             options = {name: value for name, value in values.items() if name in PARAMETERS}
             before = values.get("aggregator", without_options(self.aggregator, options))
             values["aggregator"] = with_options(before, options)
@@ -203,7 +211,7 @@ class Settings:
     def aggregator_text(self) -> str:
         """The aggregator with every parameter that makes it, those not given too."""
         try:
-            return str(spec_of(self.aggregation))
+            return str(spec_of(self.aggregation, define=False))
         except PluginError:  # the user's own, of parameters that no text tells
             return self.aggregator
 
@@ -220,6 +228,7 @@ class Settings:
             for name, value in values["training"].items()
             if name not in self.training.left_out
         }
+        training["partition"] = canonical_text(self.training.partition)
         server = values["server"] | {"learning_rate": self.server.effective_learning_rate}
         attack = values["attack"]
         if self.attack.rho == 0:
@@ -274,15 +283,19 @@ FIELDS: dict[str, Setting] = {name: known for some in _ALL for name, known in so
 """All settings by name, those of the run as such first."""
 
 
-def text_of(value: Any) -> Any:
-    """The text that makes an aggregator that is given as a value; anything else as it is.
-
-    Raises:
-        PluginError: if no text makes it.
-    """
-    if isinstance(value, SumAggregator | ClearAggregator):
-        return str(spec_of(cast("Aggregator", value)))
-    return value
+def _as_text(name: str, value: Any) -> Any:
+    """The text that names an object of the user's own, or one that comes with rfa."""
+    is_plain = type(value).__module__ == "builtins"
+    is_code = isinstance(value, types.FunctionType | type)
+    if name not in OBJECTS or (is_plain and not is_code):
+        return value
+    if name == "aggregator":
+        return str(spec_of(value))
+    if isinstance(value, Partition) and value.kind:
+        return str(value)
+    if isinstance(value, Task) and TASKS.get(value.name) is value:
+        return value.name
+    return text_of(value)
 
 
 @contextlib.contextmanager

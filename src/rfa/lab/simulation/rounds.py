@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rfa._plugins import describe_failure
 from rfa._specs import parse_spec
@@ -95,9 +96,13 @@ class Evaluation:
         round: after how many rounds.
         calls: calls of the secure average oracle so far.
         test_accuracy: over all test examples, from 0 to 1.
+        honest_accuracy: over the test examples of honest devices, those that are not corrupted in
+            this run; NaN where there are none. With attackers drawn anew in each round no device is
+            corrupted for good, and this is the accuracy over all.
         test_loss: their mean loss.
         train_loss: the mean loss over all training examples, the objective F.
         device_accuracy: the test accuracy of each device.
+        is_honest: which devices are honest.
         backdoor: the share of the test examples of other classes that a trigger puts into its
             target class; None where there is no backdoor.
     """
@@ -105,25 +110,50 @@ class Evaluation:
     round: int
     calls: int
     test_accuracy: float
+    honest_accuracy: float
     test_loss: float
     train_loss: float
     device_accuracy: Floats
+    is_honest: NDArray[np.bool_]
     backdoor: float | None = None
 
     @property
     def median_device(self) -> float:
         """The accuracy of the median device."""
-        return float(np.median(self.device_accuracy))
+        return _median(self.device_accuracy)
 
     @property
     def worst_tenth(self) -> float:
         """The mean accuracy of the worst tenth of the devices."""
-        tenth = max(1, round(len(self.device_accuracy) / 10))
-        return float(np.sort(self.device_accuracy)[:tenth].mean())
+        return _worst_tenth(self.device_accuracy)
+
+    @property
+    def honest_median_device(self) -> float:
+        """The accuracy of the median honest device."""
+        return _median(self.device_accuracy[self.is_honest])
+
+    @property
+    def honest_worst_tenth(self) -> float:
+        """The mean accuracy of the worst tenth of the honest devices."""
+        return _worst_tenth(self.device_accuracy[self.is_honest])
+
+
+def _median(accuracies: Floats) -> float:
+    return float(np.median(accuracies)) if accuracies.size else math.nan
+
+
+def _worst_tenth(accuracies: Floats) -> float:
+    tenth = max(1, round(len(accuracies) / 10))
+    return float(np.sort(accuracies)[:tenth].mean()) if accuracies.size else math.nan
 
 
 class Engine(Protocol):
     """Where devices train: in processes of this machine, or on the nodes of a federation."""
+
+    @property
+    def devices(self) -> Devices:
+        """The devices."""
+        ...
 
     def collect(self, state: State, chosen: list[int]) -> tuple[Outcome, Any]:
         """Let devices train from the model of a state, and aggregate what they send.
@@ -214,23 +244,31 @@ def play_round(state: State, devices: Devices, engine: Engine) -> tuple[State, F
 
 def evaluate(state: State, engine: Engine) -> Evaluation:
     """Evaluate the model on all devices, weighted by their examples."""
-    return summarize(state, engine.evaluate(state))
+    return summarize(state, engine.evaluate(state), engine.devices.is_honest)
 
 
-def summarize(state: State, tallies: Sequence[Tally]) -> Evaluation:
-    """The evaluation that the tallies of all devices make."""
+def summarize(state: State, tallies: Sequence[Tally], is_honest: NDArray[np.bool_]) -> Evaluation:
+    """The evaluation that the tallies of all devices make, some of them honest."""
+    honest = [tally for tally, good in zip(tallies, is_honest, strict=True) if good]
     tests = sum(tally.test_count for tally in tallies)
     trains = sum(tally.train_count for tally in tallies)
     stamped = sum(tally.stamped for tally in tallies)
     return Evaluation(
         round=state.round,
         calls=state.calls,
-        test_accuracy=sum(tally.correct for tally in tallies) / tests,
+        test_accuracy=_accuracy(tallies),
+        honest_accuracy=_accuracy(honest),
         test_loss=sum(tally.test_loss for tally in tallies) / tests,
         train_loss=sum(tally.train_loss for tally in tallies) / trains,
         device_accuracy=np.array([tally.correct / tally.test_count for tally in tallies]),
+        is_honest=is_honest,
         backdoor=sum(tally.fooled for tally in tallies) / stamped if stamped else None,
     )
+
+
+def _accuracy(tallies: Sequence[Tally]) -> float:
+    tests = sum(tally.test_count for tally in tallies)
+    return sum(tally.correct for tally in tallies) / tests if tests else math.nan
 
 
 def corrupt(updates: Floats32, chosen: list[int], state: State, devices: Devices) -> None:

@@ -42,7 +42,6 @@ class Emnist(Reader):
 
     name = "emnist"
     files = ("femnist.parquet",)
-    version = "1"
     shape = (SIDE * SIDE,)
     dtype = "uint8"
     min_examples = 100

@@ -104,7 +104,6 @@ class Glyphs(Reader):
         check_count("seed", seed, least=0)
         self.writers = writers
         self.seed = seed
-        self.version = "1" if (writers, seed) == (1000, 1) else f"1-{writers}-{seed}"
 
     def index(self, paths: Mapping[str, Path]) -> Index:
         """The writers and labels, without an image being drawn."""

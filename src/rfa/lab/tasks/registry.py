@@ -2,11 +2,12 @@
 
 from rfa._plugins import PluginError, load_plugin
 from rfa.errors import InvalidValueError
-from rfa.lab.tasks import emnist, glyphs, sent140, shakespeare
+from rfa.lab.tasks import digits, emnist, glyphs, sent140, shakespeare
 from rfa.lab.tasks.task import Task
 
 TASKS: dict[str, Task] = {
-    task.name: task for task in emnist.TASKS + shakespeare.TASKS + sent140.TASKS + glyphs.TASKS
+    task.name: task
+    for task in emnist.TASKS + shakespeare.TASKS + sent140.TASKS + glyphs.TASKS + digits.TASKS
 }
 
 

@@ -55,7 +55,6 @@ class Sent140(Reader):
         "sent140.parquet",
         "glove.6B.50d.txt|glove.6B.50d.txt.gz|glove.6B.50d.subset.txt.gz",
     )
-    version = "1"
     shape = (DIM,)
     dtype = "float32"
     min_examples = 50

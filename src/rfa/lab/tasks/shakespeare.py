@@ -59,7 +59,6 @@ class Shakespeare(Reader):
 
     name = "shakespeare"
     files = ("shakespeare.zip",)
-    version = "1"
     shape = (2 * REACH + 1,)
     dtype = "uint8"
     min_examples = 100

@@ -98,6 +98,16 @@ class Devices:
             self._drawn = t, drawn
         return drawn
 
+    @property
+    def is_honest(self) -> NDArray[np.bool_]:
+        """Which devices are not corrupted in this run.
+
+        All, where attackers are drawn anew in each round: no device is corrupted for good then.
+        """
+        if self.settings.attack.attackers == "fixed":
+            return ~self.is_corrupted
+        return np.ones(self.count, np.bool_)
+
     def train(self, w: Floats32, t: int, device: int) -> Floats32:
         """The update of a device in round t: lines 4 to 9 of Algorithm 1."""
         x, y, keep = self._training_data(w, t, device)

@@ -35,6 +35,19 @@ class PersonalFile:
         """How many bytes the file has."""
         return 2 * devices * dim * 4
 
+    @classmethod
+    def is_complete(cls, path: Path, devices: int, dim: int) -> bool:
+        """Whether there is such a file, of the right size."""
+        return path.exists() and path.stat().st_size == cls.size(devices, dim)
+
+    @classmethod
+    def read_from(cls, path: Path, places: NDArray[np.int8], dim: int, device: int) -> Floats32:
+        """The u_i of a device in a file that is complete, which is left as it is."""
+        if places[device] == NEVER:
+            return np.zeros(dim, np.float32)
+        rows: Any = np.memmap(path, np.float32, "r", shape=(2 * len(places), dim))
+        return np.array(rows[device + int(places[device]) * len(places)])
+
     def read(self, device: int, place: int) -> Floats32:
         """The u_i at a place; zero if the device never took part."""
         if place == NEVER:

@@ -18,6 +18,7 @@ from typing import Any
 
 from rfa._types import Floats32
 from rfa.lab.datasets.dataset import lab_module
+from rfa.lab.objects import pack, texts_of
 from rfa.lab.processes import AskedProcess
 from rfa.lab.training.devices import Devices, Tally
 from rfa.lab.training.personal import PersonalFile, Places
@@ -30,17 +31,19 @@ SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
 
 @contextlib.contextmanager
 def open_pool(
-    devices: Devices, workers: int, *, data_dir: Path | None = None, personal: Path | None = None
+    devices: Devices, workers: int, *, personal: Path | None = None
 ) -> Generator[WorkerPool]:
     """Start so many workers for the devices of a run, and end them at the end.
 
-    They get the settings of the devices, the folder of data, and the file of the u_i, if any.
+    They get the settings of the devices, the entry of the cache that these have their data from,
+    and the file of the u_i, if any.
     """
     settings = devices.settings
     begin = {
         "do": "begin",
+        "objects": pack(texts_of(settings)),
         "settings": settings.to_dict(),
-        "data_dir": data_dir and str(data_dir),
+        "population": str(devices.population.folder),
         "personal": personal and str(personal),
     }
     with contextlib.ExitStack() as stack:

@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 
 from rfa.errors import RfaError
-from rfa.lab.datasets.cache import load
+from rfa.lab.datasets.cache import open_population
+from rfa.lab.datasets.dataset import DataError
+from rfa.lab.objects import unpack
 from rfa.lab.processes import ERROR, Answer, Request, Tell, serve
 from rfa.lab.settings.settings import Settings
 from rfa.lab.tasks.registry import find_task
@@ -58,12 +60,13 @@ class Worker:
     """What a worker knows of a run, and the jobs that it does."""
 
     def __init__(self, request: Request) -> None:
+        unpack(request["objects"])
         settings = Settings.from_dict(request["settings"])
         task = find_task(settings.task)
-        directory = request["data_dir"]
-        population = load(
-            task.reader, directory and Path(directory), iid=settings.training.partition == "iid"
-        )
+        population = open_population(Path(request["population"]))
+        if population is None:
+            msg = f"the data in {request['population']} went away meanwhile: start the run again"
+            raise DataError(msg)
         self.devices = Devices(settings, task, population)
         self.scratch = Scratch.open(Path(request["scratch"]), settings, self.devices.dim)
         self.personal = None

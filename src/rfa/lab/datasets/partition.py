@@ -1,0 +1,318 @@
+"""How the examples of a data set are dealt out to devices.
+
+A text names a partition and its parameters, and a value does as well:
+
+    >>> find_partition("dirichlet:alpha=0.3")
+    Dirichlet(alpha=0.3, seed=1, min_examples=10)
+    >>> str(find_partition("pathological:classes=2"))
+    'pathological:classes=2,seed=1'
+
+One of your own is `module:NAME`, where NAME is a class or a value, and `module:NAME:a=1` with
+parameters of the class; so is a Partitioner of flwr-datasets.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast, final
+
+import numpy as np
+
+from rfa._checks import check_choice, check_count, check_number
+from rfa._plugins import load_plugin
+from rfa._specs import Spec, call_with, parse_spec
+from rfa._types import Ints
+from rfa.errors import InvalidTypeError, InvalidValueError
+from rfa.lab.datasets.dataset import Index
+from rfa.lab.datasets.partitioner import LABEL, LIBRARY, Partitioner, deal, partitioners
+
+
+class Partition(ABC):
+    """A way to deal examples out to devices. Equal partitions deal alike, whatever the process.
+
+    Attributes:
+        kind: the name by which texts know it; empty for one of the user's own.
+        shuffled: whether the devices only keep their sizes, and get examples at random.
+        library: the package whose version decides how it deals, if another one does it.
+    """
+
+    kind: ClassVar[str] = ""
+    library: ClassVar[str] = ""
+    shuffled: ClassVar[bool] = False
+
+    @abstractmethod
+    def assign(self, index: Index, devices: int) -> Ints:
+        """For each example its device, from 0 on, or -1 if it is left out.
+
+        Every device must get two examples, one to train on and one to test on.
+
+        Args:
+            index: the labels of the examples, and their devices if the source has such.
+            devices: how many devices are wanted.
+
+        Raises:
+            InvalidValueError: if these examples cannot be dealt out so.
+        """
+
+    def counts(self, has_devices: bool) -> bool:
+        """Whether it makes as many devices as are wanted, of a source with devices or without."""
+        del has_devices
+        return True
+
+    def names(self, index: Index, devices: int) -> Sequence[str]:
+        """The names of the devices that `assign` made."""
+        del index
+        digits = len(str(devices - 1))
+        return [f"device-{k:0{digits}d}" for k in range(devices)]
+
+    def __str__(self) -> str:
+        """The text that names it."""
+        fields = dataclasses.fields(self) if dataclasses.is_dataclass(self) else ()
+        values = {field.name: getattr(self, field.name) for field in fields}
+        kind = cast("type[Any]", type(self))
+        return str(Spec(self.kind or f"{kind.__module__}:{kind.__qualname__}", values))
+
+
+@final
+@dataclass(frozen=True)
+class ByDevice(Partition):
+    """As the source has it: every device has its own examples."""
+
+    kind: ClassVar[str] = "device"
+
+    def assign(self, index: Index, devices: int) -> Ints:
+        """The devices of the source."""
+        del devices
+        if not index.names:
+            msg = "partition 'device': the data has no devices of its own: deal its examples out, "
+            msg += "by 'iid', 'dirichlet:alpha=0.3', 'pathological:classes=2' or 'size:law=linear'"
+            raise InvalidValueError(msg)
+        return index.device
+
+    def counts(self, has_devices: bool) -> bool:
+        """There are as many devices as the source has."""
+        del has_devices
+        return False
+
+    def names(self, index: Index, devices: int) -> Sequence[str]:
+        """The names in the source."""
+        del devices
+        return index.names
+
+
+@final
+@dataclass(frozen=True)
+class Iid(Partition):
+    """At random; devices keep the sizes that they have in the source, or all have the same."""
+
+    kind: ClassVar[str] = "iid"
+    shuffled: ClassVar[bool] = True
+
+    def assign(self, index: Index, devices: int) -> Ints:
+        """The devices of the source, or in turn."""
+        return index.device if index.names else np.arange(len(index.y)) % devices
+
+    def counts(self, has_devices: bool) -> bool:
+        """There are as many devices as the source has, if it has devices."""
+        return not has_devices
+
+    def names(self, index: Index, devices: int) -> Sequence[str]:
+        """The names in the source, if it has devices."""
+        return index.names or super().names(index, devices)
+
+
+@final
+@dataclass(frozen=True)
+class Dirichlet(Partition):
+    """Each label's examples in shares that are Dirichlet(alpha), as Yurochkin et al. 2019 have it.
+
+    Attributes:
+        alpha: the smaller, the fewer labels a device has.
+        seed: another one gives other shares.
+        min_examples: what every device has at least: shares are drawn anew until it has.
+    """
+
+    kind: ClassVar[str] = "dirichlet"
+    library: ClassVar[str] = LIBRARY
+    alpha: float
+    seed: int = 1
+    min_examples: int = 10
+
+    def __post_init__(self) -> None:
+        """Refuse values without a meaning."""
+        check_number("alpha", self.alpha, positive=True)
+        check_count("seed", self.seed, least=0)
+        check_count("min_examples", self.min_examples, least=2)
+
+    def assign(self, index: Index, devices: int) -> Ints:
+        """As DirichletPartitioner does."""
+        partitioner = partitioners().DirichletPartitioner(
+            num_partitions=devices,
+            partition_by=LABEL,
+            alpha=float(self.alpha),
+            min_partition_size=self.min_examples,
+            seed=self.seed,
+        )
+        remedy = "take a larger alpha, fewer devices or a smaller min_examples"
+        return deal(partitioner, index, self.seed, f"partition {str(self)!r}", remedy)
+
+
+@final
+@dataclass(frozen=True)
+class Pathological(Partition):
+    """Each device has examples of a few labels only, as McMahan et al. 2017 have it.
+
+    Every label is on some device if there are as many devices as labels; otherwise the examples
+    of labels that no device has are left out.
+
+    Attributes:
+        classes: how many labels a device has.
+        seed: another one gives other labels.
+    """
+
+    kind: ClassVar[str] = "pathological"
+    library: ClassVar[str] = LIBRARY
+    classes: int
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse values without a meaning."""
+        check_count("classes", self.classes)
+        check_count("seed", self.seed, least=0)
+
+    def assign(self, index: Index, devices: int) -> Ints:
+        """As PathologicalPartitioner does where the first label of a device is determined."""
+        there = len(np.unique(index.y))
+        if self.classes > there:
+            msg = f"partition {str(self)!r}: the data has {there} classes: give classes={there} "
+            msg += "or fewer"
+            raise InvalidValueError(msg)
+        partitioner = partitioners().PathologicalPartitioner(
+            num_partitions=devices,
+            partition_by=LABEL,
+            num_classes_per_partition=self.classes,
+            class_assignment_mode="first-deterministic",
+            seed=self.seed,
+        )
+        remedy = "take fewer devices or fewer classes a device"
+        return deal(partitioner, index, self.seed, f"partition {str(self)!r}", remedy)
+
+
+@final
+@dataclass(frozen=True)
+class Size(Partition):
+    """Devices of different sizes, whose examples are drawn at random.
+
+    Attributes:
+        law: device k of n has examples in proportion to k ("linear"), its square ("square") or
+            e to the power of k ("exponential").
+        seed: another one gives devices other examples.
+    """
+
+    LAWS: ClassVar[tuple[str, ...]] = ("linear", "square", "exponential")
+    kind: ClassVar[str] = "size"
+    library: ClassVar[str] = LIBRARY
+    law: str
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse values without a meaning."""
+        check_choice("law", self.law, self.LAWS)
+        check_count("seed", self.seed, least=0)
+
+    def assign(self, index: Index, devices: int) -> Ints:
+        """As LinearPartitioner, SquarePartitioner or ExponentialPartitioner does."""
+        make = getattr(partitioners(), f"{self.law.capitalize()}Partitioner")
+        what, remedy = f"partition {str(self)!r}", "take fewer devices or another law"
+        return deal(make(num_partitions=devices), index, self.seed, what, remedy)
+
+
+@final
+@dataclass(frozen=True)
+class ByPartitioner(Partition):
+    """A Partitioner of flwr-datasets, which sees the columns label, row and, if any, device.
+
+    Attributes:
+        partitioner: it, without a data set yet.
+    """
+
+    library: ClassVar[str] = LIBRARY
+    partitioner: Partitioner
+
+    def assign(self, index: Index, devices: int) -> Ints:
+        """As it does, with the examples in the order of the source."""
+        del devices
+        name = type(self.partitioner).__name__
+        if self.partitioner.is_dataset_assigned():
+            msg = f"partition {name}: it has a data set already: make another one"
+            raise InvalidValueError(msg)
+        fresh = copy.deepcopy(self.partitioner)
+        return deal(fresh, index, None, f"partition {name}", "give it other parameters")
+
+    def counts(self, has_devices: bool) -> bool:
+        """It decides itself how many devices there are."""
+        del has_devices
+        return False
+
+
+BUILT_IN: dict[str, type[Partition]] = {
+    kind.kind: kind for kind in (ByDevice, Iid, Dirichlet, Pathological, Size)
+}
+
+
+def find_partition(given: str | Partition | Partitioner) -> Partition:
+    """The partition that a text names; a value is returned as it is.
+
+    Raises:
+        InvalidValueError: if there is no such partition or parameter, or a value is wrong.
+        InvalidTypeError: if it is neither a text nor a partition.
+        PluginError: if a module:NAME cannot be loaded.
+    """
+    if not isinstance(given, str):
+        return _wrap(given)
+    spec = parse_spec(given)
+    if spec.name in BUILT_IN:
+        return call_with(BUILT_IN[spec.name], spec.parameters, f"partition {spec.name}")
+    if not spec.is_plugin or spec.name.partition(":")[0] in BUILT_IN:
+        msg = f"no partition is called {given!r}: give one of {', '.join(BUILT_IN)}, with their "
+        msg += "parameters as in 'dirichlet:alpha=0.3', or your own module:NAME"
+        raise InvalidValueError(msg)
+    value: Any = load_plugin(spec.name, object, "a Partition of rfa.lab.datasets.partition")
+    if value is None:
+        msg = f"partition {given!r}: {spec.name.partition(':')[0]} has no such name"
+        raise InvalidValueError(msg)
+    if isinstance(value, type):
+        return _wrap(call_with(cast("type[Any]", value), spec.parameters, f"partition {spec.name}"))
+    if spec.parameters:
+        msg = (
+            f"partition {given!r}: {spec.name} is a value, and takes no parameters: name its class"
+        )
+        raise InvalidValueError(msg)
+    return _wrap(value)
+
+
+def canonical_text(text: str) -> str:
+    """The text of the same partition with all of its parameters; one of the user's own as it is.
+
+    Raises:
+        InvalidValueError, InvalidTypeError, PluginError: as `find_partition` does.
+    """
+    partition = find_partition(text)
+    return str(partition) if partition.kind else text
+
+
+def _wrap(value: Any) -> Partition:
+    if isinstance(value, Partition):
+        return value
+    # who has a Partitioner has imported it; nobody else should wait for the import
+    module = sys.modules.get("flwr_datasets.partitioner")
+    if module is not None and isinstance(value, module.Partitioner):
+        return ByPartitioner(value)
+    msg = "a partition is a text such as 'iid', a Partition, or a Partitioner of flwr-datasets, "
+    msg += f"not {value!r}"
+    raise InvalidTypeError(msg)
