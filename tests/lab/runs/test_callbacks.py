@@ -152,6 +152,10 @@ def test_a_stopped_run_is_not_done_and_says_why(
     ):
         main([*arguments, "--out", str(tmp_path)], standalone_mode=False)
         assert said in capsys.readouterr().out
+    with pytest.raises(KeyboardInterrupt):
+        do(tmp_path, Notes(interrupt=4))
+    with Store(tmp_path) as store:
+        assert store.runs()[0]["stop_reason"] is None, "it went on"
     done = do(tmp_path)
     assert (done["status"], done["stop_reason"]) == ("finished", None)
     assert plan_work([settings], Options(tmp_path)).done == 1
