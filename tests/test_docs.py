@@ -39,8 +39,14 @@ def test_every_page_that_a_page_links_to_exists(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", ["docs/secure-sum.md", "README.md"])
-def test_the_python_of_a_page_runs(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_python_of_a_page_runs(
+    page: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     pytest.importorskip("flwr", reason="needs Flower: pip install 'rfa[flower]'")
+    monkeypatch.chdir(tmp_path)  # results go to a folder out
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.S)
     assert blocks
     for block in blocks:
