@@ -91,7 +91,7 @@ class Settings:
             values = {name: _as_text(name, value) for name, value in values.items()}
             for name in ("task", "aggregator"):
                 FIELDS[name].check(values[name])
-            usual = find_task(values["task"]).settings_for(values["aggregator"])
+            usual = _usual(values["task"], values["aggregator"])
             options = {name: value for name, value in values.items() if name in PARAMETERS}
             values["aggregator"] = with_options(values["aggregator"], options)
             return cls._nested(usual | values)
@@ -307,6 +307,17 @@ def _errors_of_settings() -> Generator[None]:
         raise
     except ValueError as error:
         raise ConfigError(str(error)) from None
+
+
+def _usual(task: str, aggregator: str) -> dict[str, Any]:
+    """The settings that a task has for an aggregator."""
+    usual = find_task(task).settings_for(aggregator)
+    for name in usual:
+        if name not in FIELDS or name in {"task", "aggregator"}:
+            known = ", ".join(other for other in FIELDS if other not in {"task", "aggregator"})
+            msg = f"task {task} has settings, but not {name!r}: these are {known}"
+            raise ConfigError(msg)
+    return {name: _as_text(name, value) for name, value in usual.items()}
 
 
 def _check_names(given: Mapping[str, Any]) -> None:
