@@ -91,6 +91,7 @@ class Settings:
             values = {name: Settings.text_of(name, value) for name, value in values.items()}
             for name in ("task", "aggregator"):
                 FIELDS[name].check(values[name])
+            _check_level(given)
             usual = find_task(values["task"]).settings_for(values["aggregator"])
             options = {name: value for name, value in values.items() if name in PARAMETERS}
             values["aggregator"] = with_options(values["aggregator"], options)
@@ -307,6 +308,14 @@ def _errors_of_settings() -> Generator[None]:
         raise
     except ValueError as error:
         raise ConfigError(str(error)) from None
+
+
+def _check_level(given: Mapping[str, Any]) -> None:
+    """Refuse a corruption without a level, which would do nothing; a backdoor is tried anyway."""
+    corruption = given.get("corruption", NONE)
+    if "rho" not in given and corruption not in (NONE, BACKDOOR):
+        msg = f"corruption={Settings.text_of('corruption', corruption)!r} needs a level: give rho"
+        raise ConfigError(msg)
 
 
 def _check_names(given: Mapping[str, Any]) -> None:
