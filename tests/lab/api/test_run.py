@@ -49,7 +49,7 @@ def test_what_a_result_has(tmp_path: Path) -> None:
     assert (again.name, again.status, again.settings) == (result.name, "finished", result.settings)
     assert lab.list_runs(tmp_path)["run"].tolist() == [result.name]
     assert f"({result.honest_accuracy:.1%})" in str(result).replace("honest ", "")
-    assert result.name in result._repr_html_()
+    assert result.name in result._repr_html_()  # pyright: ignore[reportPrivateUsage]
     figure = result.plot("train_loss")
     line = figure.axes[0].lines[0]
     np.testing.assert_array_equal(line.get_ydata(), result.evaluations["train_loss"])
