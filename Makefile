@@ -58,7 +58,7 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rfa needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + ": call make with PYTHON=python3.11")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python $(PIP) torch
-	@$(BIN)/python $(PIP) --editable '.[lab,flower,datasets,dev]'
+	@$(BIN)/python $(PIP) --editable '.[lab,flower,datasets,tensorboard,wandb,mlflow,dev]'
 	@touch $@
 
 # The peers live in an environment of their own. byzfl comes without its dependencies: it would

@@ -26,6 +26,7 @@
         ├── ModelError              a trained model that cannot be loaded or saved
         ├── LockedError             another process is doing this run
         ├── WorkerError             a worker process died, or failed
+        ├── TrackingError           a tracker cannot keep what it is told of a run
         ├── LaunchError             a run on Flower could not be started, or failed
         ├── AbsentError             results that a statement of the paper needs
         └── ExhibitError            results that cannot be shown

@@ -24,7 +24,7 @@ from rfa.lab.tasks.registry import find_task
 from rfa.lab.tasks.task import Task
 from rfa.lab.training.devices import Devices
 from tests import tiny
-from tests.lab.runs.test_run import Silent, do
+from tests.lab.runs.test_run import Notes, do
 
 SMALL = {"devices": 12, "devices_per_round": 6, "rounds": 3, "eval_every": 2}
 
@@ -68,7 +68,7 @@ def test_a_loaded_model_has_the_accuracy_that_the_store_has(
 
 def test_an_interrupted_run_has_the_model_of_its_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        do(tmp_path, Silent(8), checkpoint_every=5)
+        do(tmp_path, Notes(8), checkpoint_every=5)
     model = load_model("tests.tiny", tmp_path)
     assert model.round == 5
     whole = do(tmp_path / "whole", rounds=5)

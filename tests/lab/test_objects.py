@@ -28,7 +28,6 @@ from rfa.lab.runs.run import Options, run
 from rfa.lab.runs.store import Store
 from rfa.lab.settings.settings import Settings
 from tests import tiny
-from tests.lab.runs.test_run import Silent
 
 ROOT = Path(__file__).parents[2]
 OFFSET = "AMOUNT = 0.25\n"
@@ -95,10 +94,10 @@ from pathlib import Path
 from rfa._texts import text_of
 from rfa.lab.settings.settings import Settings
 from rfa.lab.runs.jobs import do_work, plan_work
-from rfa.lab.runs.run import Options, RunObserver, run
+from rfa.lab.runs.run import Options, run
 from rfa.lab.runs.store import Store
 
-class Quiet(RunObserver):
+class Quiet:
     def on_begin(self, *_): pass
     def on_progress(self, *_): pass
     def on_end(self, *_): pass
@@ -121,7 +120,7 @@ if __name__ == "__main__":
     options = Options(out, workers=2)
     if how == "run":
         for settings in cases.values():
-            run(settings, options, Quiet())
+            run(settings, options)
     if how == "sweep":
         assert do_work(plan_work(cases.values(), options, 2), options, Quiet()) == {}
     assert how == "name" or plan_work(cases.values(), options).todo == []
@@ -241,16 +240,16 @@ def test_what_changed_since_it_was_given_is_refused(tmp_path: Path) -> None:
     settings = settings_of(corruption=text_of(attack), rho=0.3)
     scale[0] = 2.0
     with pytest.raises(PluginError, match=r"has changed since it was given.*give it again"):
-        run(settings, Options(tmp_path), Silent())
+        run(settings, Options(tmp_path))
     with pytest.raises(PluginError, match="has changed since it was given"):
         pack([settings.attack.corruption])
-    assert text_of(attack) != settings.corruption
+    assert text_of(attack) != settings.attack.corruption
 
 
 def test_a_text_of_another_process_says_what_to_do(tmp_path: Path) -> None:
     text = "__main__:backwards@0123456789"
     with pytest.raises(ValueError, match=r"notebook or a script.*put it into a module"):
-        run(settings_of(corruption=text, rho=0.3), Options(tmp_path), Silent())
+        run(settings_of(corruption=text, rho=0.3), Options(tmp_path))
     with pytest.raises(PluginError, match="give the object itself from there"):
         settings_of(aggregator=text)
 
@@ -288,11 +287,11 @@ def test_what_cannot_be_sent_is_named(tmp_path: Path) -> None:
     stuck = Stuck(tiny.backwards.forge)
     settings = settings_of(corruption=define(stuck, "stuck"), rho=0.3)
     with pytest.raises(PluginError, match=r"__main__:stuck@.* cannot be sent .*no way out.*module"):
-        run(settings, Options(tmp_path, workers=1), Silent())
+        run(settings, Options(tmp_path, workers=1))
     lost = define(dataclasses.replace(stuck, sends=True), "lost")
     settings = settings_of(corruption=lost, rho=0.3)
     with pytest.raises(WorkerError, match=r"__main__:lost@.* cannot be made in a worker process"):
-        run(settings, Options(tmp_path, workers=1), Silent())
+        run(settings, Options(tmp_path, workers=1))
 
 
 def test_what_is_received_keeps_its_text_and_is_sent_on_as_it_came() -> None:

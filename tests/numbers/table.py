@@ -47,13 +47,23 @@ def write(table: dict[str, Any]) -> None:
 
 def play(entry: Entry, out: Path) -> Entry:
     """The numbers of a run, which is done as `rfa run` does it."""
+    from rfa.lab.runs.callback import Callback, RunView  # noqa: PLC0415
     from rfa.lab.runs.run import Options, run  # noqa: PLC0415
     from rfa.lab.settings.settings import Settings  # noqa: PLC0415
 
     elsewhere = functools.partial(_on_flower, out / "home") if entry["engine"] == "flower" else None
-    watcher = _Watcher()
+
+    class Watcher(Callback):
+        """Keeps the last model of a run."""
+
+        model: Any = None
+
+        def on_end(self, run: RunView, status: str) -> None:
+            self.model = run.model
+
+    watcher = Watcher()
     settings = Settings.where_taken(**{**entry["settings"], "rounds": entry["rounds"]})
-    row = run(settings, Options(out=out, workers=1), watcher, elsewhere)
+    row = run(settings, Options(out=out, workers=1), [watcher], elsewhere)
     found = _numbers(watcher.model)
     assert row["model_sha256"] == found["sha256"]
     return found | {"results": {name: row[name] for name in entry["results"]}}
@@ -86,24 +96,6 @@ def _on_flower(home: Path, devices: Any, crew: Any) -> Any:
     from tests.lab.test_on_flower import flower_grid  # noqa: PLC0415
 
     return FlowerEngine(devices, crew, flower_grid(devices, home), 60.0)
-
-
-class _Watcher:
-    """Keeps the last model of a run."""
-
-    model: Any = None
-
-    def on_status(self, text: str) -> None:
-        pass
-
-    def on_begin(self, settings: Any, devices: Any, state: Any) -> None:
-        pass
-
-    def on_round(self, state: Any, facts: Any) -> None:
-        self.model = state.model
-
-    def on_evaluation(self, evaluation: Any) -> None:
-        pass
 
 
 def measure(kind: str, entry: Entry) -> Entry:

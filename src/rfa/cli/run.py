@@ -9,15 +9,23 @@ from typing import Any
 import click
 
 from rfa.cli.errors import DIVERGED, EPILOG
-from rfa.cli.options import FILE, given, json_option, running_options, settings_options
-from rfa.cli.running import do_run, do_run_on_flower
+from rfa.cli.options import (
+    FILE,
+    GroupedCommand,
+    given,
+    json_option,
+    running_options,
+    settings_options,
+)
+from rfa.cli.running import do_run
 from rfa.cli.show import show_run
 from rfa.lab.runs.store import row_to_json
 from rfa.lab.settings.files import read_settings, write_settings
 from rfa.lab.settings.settings import Settings
+from rfa.lab.tracking.find import FORMS
 
 
-@click.command(epilog=EPILOG)
+@click.command(cls=GroupedCommand, epilog=EPILOG)
 @click.argument("task", required=False)
 @click.option("--config", type=FILE, help="Take settings from a TOML file; options override it.")
 @click.option("--save-config", type=FILE, help="Write all settings to a TOML file, and run.")
@@ -32,6 +40,12 @@ from rfa.lab.settings.settings import Settings
 @click.option(
     "--federation",
     help="With --engine flower: a connection of Flower's configuration.  [default: simulation]",
+)
+@click.option(
+    "--track",
+    multiple=True,
+    metavar="TRACKER",
+    help=f"Keep the run in a tracker, too: {FORMS}; may be given more than once.",
 )
 @settings_options("task")
 @running_options
@@ -55,13 +69,13 @@ def run(task: str | None, **options: Any) -> None:
     if options["federation"] and options["engine"] != "flower":
         msg = "--federation names where Flower runs: give --engine flower, too"
         raise click.UsageError(msg)
-    if options["engine"] == "flower":
-        row = do_run_on_flower(settings, options)
-    else:
-        row = do_run(settings, options, quiet=options["as_json"])
+    if options["track"] and options["engine"] == "flower":
+        msg = "--track is for runs of the lab: leave --engine flower away"
+        raise click.UsageError(msg)
+    result = do_run(settings, options, engine=options["engine"], federation=options["federation"])
     if options["as_json"]:
-        click.echo(json.dumps(row_to_json(row), allow_nan=False))
+        click.echo(json.dumps(row_to_json(result.row), allow_nan=False))
     else:
-        show_run(row)
-    if row["status"] == "diverged":
+        show_run(result.row)
+    if result.status == "diverged":
         sys.exit(DIVERGED)

@@ -14,11 +14,11 @@ from rfa.cli.options import FILE, out_option
 from rfa.cli.show import show_run
 from rfa.errors import InvalidValueError
 from rfa.lab.runs.headline import headline, percent
-from rfa.lab.runs.store import SHOWN, Store, current_status, find_run, row_to_json
+from rfa.lab.runs.store import DONE, SHOWN, STOPPED, Store, current_status, find_run, row_to_json
 from rfa.lab.runs.tables import RESULT_TABLES
 from rfa.lab.table import Table as ResultTable
 
-STATUS = ("running", "finished", "diverged", "interrupted")
+STATUS = ("running", *DONE, STOPPED, "interrupted")
 EVALUATIONS = (
     "round",
     "oracle_calls",

@@ -14,7 +14,7 @@ from rfa.lab.simulation.rounds import LocalEngine, State, play_round
 from rfa.lab.training.devices import Devices
 from rfa.lab.training.pool import open_pool
 from tests import tiny
-from tests.lab.runs.test_run import Silent, do, results
+from tests.lab.runs.test_run import Notes, do, results
 from tests.lab.simulation.lab import play, tiny_devices
 
 RANDOM: dict[str, Any] = {"attackers": "random", "rho": 0.25}
@@ -79,7 +79,7 @@ def test_a_run_that_goes_on_is_the_same_to_the_bit(tmp_path: Path) -> None:
     values: dict[str, Any] = {"corruption": "backdoor", **RANDOM, "rounds": 6}
     whole = do(tmp_path / "whole", **values)
     with pytest.raises(KeyboardInterrupt):
-        do(tmp_path / "parts", Silent(4), checkpoint_every=3, **values)
+        do(tmp_path / "parts", Notes(4), checkpoint_every=3, **values)
     again = do(tmp_path / "parts", checkpoint_every=3, **values)
     assert again["model_sha256"] == whole["model_sha256"]
     assert results(tmp_path / "parts", again["run"]) == results(tmp_path / "whole", whole["run"])

@@ -11,7 +11,6 @@ from rfa.lab.paper.calls import BUDGETS, HALF, SMALL, Worth, exhibit, measure
 from rfa.lab.paper.frozen import frozen_run
 from rfa.lab.paper.scale import Scale
 from rfa.lab.runs.run import Options, run
-from tests.lab.runs.test_run import Silent
 
 TASK = "tests.tiny:TASK"
 PLAN: dict[str, Any] = {
@@ -29,7 +28,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> list[Worth]:
     own = {TASK: {"devices_per_round": 24}}
     settings = frozen_run(TASK, Scale("s", "s", [1], own), PLAN)
     assert list(measure(settings, out, None, PLAN)) == []
-    run(settings, Options(out, workers=1), Silent())
+    run(settings, Options(out, workers=1))
     return list(measure(settings, out, None, PLAN))
 
 

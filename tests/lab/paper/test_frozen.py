@@ -11,7 +11,6 @@ import pytest
 from rfa.lab.paper.frozen import DISTANCE, WEIGHTS, Frozen, exhibit, freeze, frozen_run, span
 from rfa.lab.paper.scale import Scale
 from rfa.lab.runs.run import Options, run
-from tests.lab.runs.test_run import Silent
 
 PLAN: dict[str, Any] = {
     "name": "weiszfeld",
@@ -32,7 +31,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> list[Frozen]:
     own = {TASK: {"calls": 99, "devices_per_round": 20}}
     settings = frozen_run(TASK, Scale("s", "s", [1], own), PLAN)
     assert settings.rounds == 4
-    run(settings, Options(out, workers=1), Silent())
+    run(settings, Options(out, workers=1))
     return freeze(settings, out, None, PLAN)
 
 

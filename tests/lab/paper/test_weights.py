@@ -12,7 +12,6 @@ from rfa.lab.report.gather import find_results
 from rfa.lab.runs.run import Options, run
 from rfa.lab.runs.store import Store
 from rfa.lab.runs.sweep import cells, make_sweep
-from tests.lab.runs.test_run import Silent
 from tests.lab.simulation.lab import tiny_devices
 
 SWEEP = make_sweep(
@@ -37,7 +36,7 @@ SWEEP = make_sweep(
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("out")
     for cell in cells(SWEEP):
-        run(cell.settings, Options(out, workers=1), Silent())
+        run(cell.settings, Options(out, workers=1))
     return out
 
 

@@ -15,7 +15,7 @@ from rfa.errors import InvalidValueError
 from rfa.lab.attacks.corruption import NoSuchAttackError
 from rfa.lab.datasets.partition import Dirichlet
 from rfa.lab.runs.jobs import do_work, plan_work
-from rfa.lab.runs.run import Options, RunObserver, run
+from rfa.lab.runs.run import Options, run
 from rfa.lab.settings.fields import ConfigError
 from rfa.lab.settings.settings import Settings
 from rfa.lab.tasks.registry import TASKS
@@ -25,10 +25,6 @@ from rfa.lab.training.devices import Devices
 RNG = np.random.default_rng(2)
 Y = np.arange(400) % 4
 X = np.eye(4)[Y] + 0.3 * RNG.standard_normal((400, 4))
-
-
-class Silent(RunObserver):
-    """Told nothing."""
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +40,7 @@ def own_task(**values: Any) -> Task:
 
 
 def do(settings: Settings, out: Path, **options: Any) -> dict[str, Any]:
-    return run(settings, Options(out, workers=1, **options), Silent())
+    return run(settings, Options(out, workers=1, **options))
 
 
 class TestSettings:

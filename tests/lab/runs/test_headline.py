@@ -9,41 +9,41 @@ from typing import Any
 import pytest
 
 from rfa.lab.runs.progress import Bar
+from rfa.lab.runs.screens import Screen, Shown
 from tests.lab.runs.test_run import do
 
 CORRUPTED: dict[str, Any] = {"rounds": 4, "corruption": "data", "rho": 0.3}
 
 
-class KeptBar(Bar):
-    """A bar that keeps the last evaluation, and what it says of it."""
+class KeptScreen(Screen):
+    """A screen that keeps what it shows."""
 
-    evaluation: Any = None
+    says = ""
 
-    def on_evaluation(self, evaluation: Any) -> None:
-        super().on_evaluation(evaluation)
-        self.evaluation = evaluation
+    def show(self, shown: Shown) -> None:
+        self.says = shown.text
 
-    @property
-    def says(self) -> str:
-        return str(self.tasks[0].fields["facts"])
+
+def watch(out: Path, **values: Any) -> tuple[str, dict[str, Any]]:
+    """What the bar of a run says last, and the run's results."""
+    screen = KeptScreen()
+    with Bar("rfa", screen) as bar:
+        row = do(out, bar, **values)
+    return screen.says, row
 
 
 @pytest.mark.parametrize("personalize", [False, True])
 def test_the_bar_tells_both_accuracies(tmp_path: Path, personalize: bool) -> None:
-    with KeptBar("rfa") as bar:
-        do(tmp_path, bar, personalize=personalize, **CORRUPTED)
-    overall, honest = (
-        f"{getattr(bar.evaluation, name):.1%}" for name in ("test_accuracy", "honest_accuracy")
-    )
+    says, row = watch(tmp_path, personalize=personalize, **CORRUPTED)
+    overall, honest = (f"{row[name]:.1%}" for name in ("test_accuracy", "honest_accuracy"))
     assert overall != honest
     wanted = f"honest {honest} (all {overall})" if personalize else f"{overall} (honest {honest})"
-    assert f"accuracy {wanted}, loss" in bar.says
+    assert f"accuracy {wanted}, loss" in says
 
 
 def test_one_accuracy_is_enough_where_all_devices_are_honest(tmp_path: Path) -> None:
-    with KeptBar("rfa") as bar:
-        do(tmp_path, bar, rounds=2, personalize=True)
-    assert f"accuracy {bar.evaluation.test_accuracy:.1%}, loss" in bar.says
+    says, row = watch(tmp_path, rounds=2, personalize=True)
+    assert f"accuracy {row['test_accuracy']:.1%}, loss" in says
 
 
 @pytest.mark.parametrize("personalize", [False, True])

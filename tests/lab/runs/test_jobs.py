@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
+from rfa import PluginError
 from rfa.lab.runs.estimate import in_words, pace, seconds
 from rfa.lab.runs.jobs import do_work, plan_work
 from rfa.lab.runs.run import Options, run
 from rfa.lab.runs.store import Store
 from rfa.lab.runs.sweep import settle
 from rfa.lab.settings.settings import Settings
-from tests.lab.runs.test_run import Silent
 
 
 class Notes:
@@ -53,7 +53,7 @@ def test_runs_side_by_side_are_those_one_after_another(tmp_path: Path) -> None:
     assert sorted(notes.ended) == sorted(settings.run_name for settings in runs)
     assert max(notes.shares) == 1.0
     for settings in runs:
-        alone = run(settings, Options(tmp_path / "alone", workers=1), Silent())
+        alone = run(settings, Options(tmp_path / "alone", workers=1))
         with Store(tmp_path / "side") as store:
             assert store.runs(run=settings.run_name)[0]["model_sha256"] == alone["model_sha256"]
 
@@ -94,6 +94,9 @@ def test_what_was_done_with_other_code_is_not_done(
     assert do_work(plan_work([mine], options), options, Notes()) == {}
     assert plan_work([mine], options).todo == []
     (tmp_path / "other_attack.py").write_text(code + "# another version\n")
+    with pytest.raises(PluginError, match="other_attack has changed since it was imported here"):
+        plan_work([mine], options)
+    monkeypatch.delitem(sys.modules, "other_attack")  # as in another process
     work = plan_work([mine], options)
     assert work.todo == [mine]
     (problem,) = do_work(work, options, Notes()).values()
@@ -185,7 +188,7 @@ def test_longer_runs_are_thought_to_take_longer() -> None:
 
 def test_the_pace_of_the_machine_is_learned(tmp_path: Path) -> None:
     settings = tiny(rounds=5)
-    row = run(settings, Options(tmp_path, workers=1), Silent())
+    row = run(settings, Options(tmp_path, workers=1))
     assert pace([]) == 1.0
     assert pace([row | {"seconds": 2 * row["seconds"]}]) == pytest.approx(2 * pace([row]))
     assert pace([row | {"settings": '{"unknown": 1}'}]) == 1.0

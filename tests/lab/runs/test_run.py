@@ -19,39 +19,35 @@ from rfa.lab.datasets.cache import load
 from rfa.lab.datasets.dataset import DataError
 from rfa.lab.lock import LockedError, hold_lock
 from rfa.lab.runs import run as running
+from rfa.lab.runs.callback import Callback, RunView
 from rfa.lab.runs.checkpoint import CheckpointError
 from rfa.lab.runs.store import Store
 from rfa.lab.settings.settings import Settings
+from rfa.lab.simulation.rounds import Evaluation, Facts
 
 COMMAND = [sys.executable, "-m", "rfa", "run", "tests.tiny:TASK", "--json", "--workers", "2"]
 
 
-class Silent:
-    """An observer that keeps what it sees, and may stop the run."""
+class Notes(Callback):
+    """Keeps what it is told, and may interrupt the run after a round."""
 
-    def __init__(self, stop: int = -1) -> None:
-        self.stop, self.rounds, self.evaluations = stop, list[int](), list[Any]()
+    def __init__(self, interrupt: int = -1) -> None:
+        self.interrupt, self.rounds, self.evaluations = interrupt, list[int](), list[Any]()
 
-    def on_status(self, text: str) -> None:
-        pass
-
-    def on_begin(self, settings: Any, devices: Any, state: Any) -> None:
-        pass
-
-    def on_round(self, state: Any, facts: Any) -> None:
-        self.rounds.append(state.round)
-        if state.round == self.stop:
+    def on_round(self, run: RunView, facts: Facts) -> None:
+        self.rounds.append(run.round)
+        if run.round == self.interrupt:
             raise KeyboardInterrupt
 
-    def on_evaluation(self, evaluation: Any) -> None:
+    def on_evaluation(self, run: RunView, evaluation: Evaluation) -> None:
         self.evaluations.append(evaluation)
 
 
-def do(out: Path, observer: running.RunObserver | None = None, **values: Any) -> dict[str, Any]:
+def do(out: Path, *callbacks: Callback, **values: Any) -> dict[str, Any]:
     how = {name: values.pop(name) for name in ("fresh", "checkpoint_every") if name in values}
     settings = Settings.where_taken(**{"task": "tests.tiny:TASK", **values})
     options = running.Options(out=out, workers=1, **how)
-    return running.run(settings, options, observer or Silent())
+    return running.run(settings, options, callbacks)
 
 
 def results(out: Path, run: str) -> list[Any]:
@@ -66,14 +62,14 @@ def results(out: Path, run: str) -> list[Any]:
 
 
 def test_what_a_run_leaves(tmp_path: Path) -> None:
-    observer = Silent()
+    notes = Notes()
     authors: dict[str, Any] = {"nu": 1e-6, "start": "mean"}
-    row = do(tmp_path, observer, corruption="omniscient", rho=0.2, rounds=10, **authors)
+    row = do(tmp_path, notes, corruption="omniscient", rho=0.2, rounds=10, **authors)
     assert (row["status"], row["rounds"], row["oracle_calls"]) == ("finished", 10, 30)
     assert row["corrupted_devices"] > 0
-    assert [evaluation.round for evaluation in observer.evaluations] == [0, 4, 8, 10]
-    assert row["test_accuracy"] == observer.evaluations[-1].test_accuracy
-    assert row["honest_accuracy"] == observer.evaluations[-1].honest_accuracy
+    assert [evaluation.round for evaluation in notes.evaluations] == [0, 4, 8, 10]
+    assert row["test_accuracy"] == notes.evaluations[-1].test_accuracy
+    assert row["honest_accuracy"] == notes.evaluations[-1].honest_accuracy
     assert row["honest_accuracy"] != row["test_accuracy"]
     assert len(json.loads(row["corrupted"])) == row["corrupted_devices"]
     with Store(tmp_path) as store:
@@ -87,7 +83,7 @@ def test_what_a_run_leaves(tmp_path: Path) -> None:
     assert [e["round"] for e in evaluations] == [0, 4, 8, 10]
     assert len(json.loads(evaluations[0]["device_accuracy"])) == 24
     assert [e["honest_worst_tenth"] for e in evaluations] == [
-        evaluation.honest_worst_tenth for evaluation in observer.evaluations
+        evaluation.honest_worst_tenth for evaluation in notes.evaluations
     ]
     assert all(set(json.loads(r["corrupted"])) <= set(json.loads(row["corrupted"])) for r in rounds)
     assert json.loads(row["settings"])["attack"]["rho"] == 0.2
@@ -125,10 +121,10 @@ def test_interrupted_and_gone_on_with_is_the_same_to_the_bit(
     whole = do(tmp_path / "whole", **values)
     for stop in (1, 5, 8, 11):
         with pytest.raises(KeyboardInterrupt):
-            do(tmp_path / "parts", Silent(stop), checkpoint_every=3, **values)
-    observer = Silent()
-    again = do(tmp_path / "parts", observer, checkpoint_every=3, **values)
-    assert observer.rounds[0] == 10  # from the checkpoint after round 9
+            do(tmp_path / "parts", Notes(stop), checkpoint_every=3, **values)
+    notes = Notes()
+    again = do(tmp_path / "parts", notes, checkpoint_every=3, **values)
+    assert notes.rounds[0] == 10  # from the checkpoint after round 9
     assert again["model_sha256"] == whole["model_sha256"]
     assert results(tmp_path / "parts", again["run"]) == results(tmp_path / "whole", whole["run"])
 
@@ -196,11 +192,11 @@ def _workers_of(folder: Path) -> list[str]:
 
 def test_a_run_that_is_done_is_not_done_again(tmp_path: Path) -> None:
     first = do(tmp_path, rounds=3)
-    observer = Silent()
-    assert do(tmp_path, observer, rounds=3) == first
-    assert observer.rounds == []
-    fresh = do(tmp_path, observer, rounds=3, fresh=True)
-    assert observer.rounds == [1, 2, 3]
+    notes = Notes()
+    assert do(tmp_path, notes, rounds=3) == first
+    assert notes.rounds == []
+    fresh = do(tmp_path, notes, rounds=3, fresh=True)
+    assert notes.rounds == [1, 2, 3]
     assert fresh["model_sha256"] == first["model_sha256"]
 
 
@@ -257,7 +253,7 @@ def test_other_data_under_a_checkpoint_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(KeyboardInterrupt):
-        do(tmp_path, Silent(5), checkpoint_every=2)
+        do(tmp_path, Notes(5), checkpoint_every=2)
 
     def other(*arguments: Any, **options: Any) -> Any:
         population = load(*arguments, **options)
@@ -274,7 +270,7 @@ def test_another_version_does_not_go_on_with_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(KeyboardInterrupt):
-        do(tmp_path, Silent(5), checkpoint_every=2)
+        do(tmp_path, Notes(5), checkpoint_every=2)
     monkeypatch.setattr(running, "VERSION", "99")
     with pytest.raises(CheckpointError, match="was begun by version"):
         do(tmp_path, checkpoint_every=2)
@@ -283,7 +279,7 @@ def test_another_version_does_not_go_on_with_a_run(
 @pytest.mark.parametrize("damage", ["lost", "cut"])
 def test_personal_parameters_that_are_not_whole_are_noticed(tmp_path: Path, damage: str) -> None:
     with pytest.raises(KeyboardInterrupt):
-        do(tmp_path, Silent(5), checkpoint_every=2, personalize=True)
+        do(tmp_path, Notes(5), checkpoint_every=2, personalize=True)
     (path,) = tmp_path.glob("*/personal.f32")
     if damage == "lost":
         path.unlink()
@@ -299,7 +295,7 @@ def test_where_the_results_are_lost_a_run_starts_anew(tmp_path: Path) -> None:
     for path in tmp_path.glob("runs.sqlite*"):
         path.unlink()
     with pytest.raises(KeyboardInterrupt):
-        do(tmp_path, Silent(1))
+        do(tmp_path, Notes(1))
     again = do(tmp_path)
     assert (again["status"], again["rounds"]) == ("finished", 12)
     assert again["model_sha256"] == whole["model_sha256"]
@@ -308,7 +304,7 @@ def test_where_the_results_are_lost_a_run_starts_anew(tmp_path: Path) -> None:
 def test_missing_data_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RFA_DATA", raising=False)
     with pytest.raises(DataError, match="rfa data get emnist"):
-        running.run(Settings.of("emnist-linear"), running.Options(tmp_path), Silent())
+        running.run(Settings.of("emnist-linear"), running.Options(tmp_path))
 
 
 @pytest.mark.parametrize("aggregator", ["rfa", "rfa-one-step"])
@@ -335,7 +331,7 @@ def test_a_secure_run_goes_on_to_the_same_bits(tmp_path: Path) -> None:
     how: dict[str, Any] = {"secure": "on", "dropout_rate": 0.1, "rounds": 6, "devices_per_round": 8}
     whole = do(tmp_path / "whole", checkpoint_every=2, **how)
     with pytest.raises(KeyboardInterrupt):
-        do(tmp_path / "parts", Silent(stop=3), checkpoint_every=2, **how)
+        do(tmp_path / "parts", Notes(interrupt=3), checkpoint_every=2, **how)
     parts = do(tmp_path / "parts", checkpoint_every=2, **how)
     assert parts["model_sha256"] == whole["model_sha256"]
     assert results(tmp_path / "parts", parts["run"]) == results(tmp_path / "whole", whole["run"])

@@ -137,8 +137,7 @@ def lab_module(name: str, extra: str = "lab") -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        msg = f"{name} is missing, which comes with the extra {extra}: "
-        msg += f"pip install 'rfa[{extra}]' ({error})"
+        msg = f"{name} is missing: pip install 'rfa[{extra}]' ({error})"
         raise DataError(msg) from error
 
 

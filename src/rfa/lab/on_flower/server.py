@@ -20,10 +20,10 @@ from rfa.flower.transport import Addressed, send
 from rfa.lab.on_flower import records as lab_records
 from rfa.lab.on_flower.launch import DONE, FAILED
 from rfa.lab.on_flower.strategy import LabStrategy
+from rfa.lab.runs.callback import Callback, RunView
 from rfa.lab.runs.headline import evaluation_words
 from rfa.lab.runs.run import Options, run
 from rfa.lab.runs.store import row_to_json
-from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.aggregation import aggregate, outcome_of
 from rfa.lab.simulation.outcome import Outcome
 from rfa.lab.simulation.rounds import Evaluation, Facts, State
@@ -47,7 +47,7 @@ def main(grid: Grid, context: Context) -> None:
                 checkpoint_every=1,
                 fresh=bool(config["fresh"]),
             ),
-            Log(),
+            [Log()],
             lambda devices, pool: FlowerEngine(devices, pool, grid, float(config["timeout"])),
         )
     except Exception as error:
@@ -56,27 +56,25 @@ def main(grid: Grid, context: Context) -> None:
     print(DONE + json.dumps(row_to_json(row), allow_nan=False), flush=True)
 
 
-class Log:
+class Log(Callback):
     """How a run goes, in the log."""
-
-    personalized = False
 
     def on_status(self, text: str) -> None:
         """Something that takes time begins."""
         LOG.info("%s", text)
 
-    def on_begin(self, settings: Settings, devices: Devices, state: State) -> None:
+    def on_begin(self, run: RunView) -> None:
         """The rounds begin, or go on."""
-        self.personalized = settings.training.personalize
-        LOG.info("round %s of %s, %s devices", state.round, settings.rounds, devices.count)
+        LOG.info("round %s of %s", run.round, run.rounds)
 
-    def on_round(self, state: State, facts: Facts) -> None:
+    def on_round(self, run: RunView, facts: Facts) -> None:
         """A round is done."""
-        LOG.info("round %s: the step is %.4g long%s", state.round, facts.norm, facts.stopped)
+        LOG.info("round %s: the step is %.4g long%s", run.round, facts.norm, facts.stopped)
 
-    def on_evaluation(self, evaluation: Evaluation) -> None:
+    def on_evaluation(self, run: RunView, evaluation: Evaluation) -> None:
         """The model was evaluated."""
-        accuracy = evaluation_words(evaluation, personalized=self.personalized)
+        personalized = run.settings.training.personalize
+        accuracy = evaluation_words(evaluation, personalized=personalized)
         loss = evaluation.train_loss
         LOG.info("round %s: accuracy %s, loss %.4f", evaluation.round, accuracy, loss)
 

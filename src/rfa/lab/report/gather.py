@@ -15,7 +15,7 @@ from typing import Any
 
 from rfa.lab.report.exhibit import Exhibit, Line, Panel, Spread, Table, Value, group
 from rfa.lab.runs.headline import ALL, HONEST
-from rfa.lab.runs.store import Store
+from rfa.lab.runs.store import DONE, Store
 from rfa.lab.runs.sweep import Cell, Sweep
 
 LABELS = {
@@ -89,7 +89,7 @@ def height(evaluation: Mapping[str, Any], measure: str) -> float:
 
 def find_results(store: Store, cells: Iterable[Cell]) -> list[Result]:
     """The runs of the cells that are done."""
-    rows = {row["run"]: row for row in store.runs() if row["status"] in ("finished", "diverged")}
+    rows = {row["run"]: row for row in store.runs() if row["status"] in DONE}
     done = [(cell, rows.get(cell.settings.run_name)) for cell in cells]
     return [
         Result(cell, row, store.table("evaluations", run=row["run"])) for cell, row in done if row

@@ -13,30 +13,29 @@ from pathlib import Path
 from rfa.errors import RfaError
 from rfa.lab.objects import unpack
 from rfa.lab.processes import ERROR, Answer, Request, Tell, serve
-from rfa.lab.runs.run import Options, RunObserver, run
+from rfa.lab.runs.callback import Callback, RunView
+from rfa.lab.runs.run import Options, run
 from rfa.lab.settings.settings import Settings
-from rfa.lab.simulation.rounds import Facts, State
-from rfa.lab.training.devices import Devices
+from rfa.lab.simulation.rounds import Facts
 
 FAILURES = (RfaError, ImportError, OSError, sqlite3.Error)
 """What can go wrong with a run, each with a message for the user."""
 
 
-class ProgressReporter(RunObserver):
-    """An observer of a run that tells the share of its rounds to who asked for it."""
+class ProgressReporter(Callback):
+    """Tells the share of a run's rounds that is done to who asked for it."""
 
-    def __init__(self, tell: Tell, rounds: int) -> None:
-        self._tell, self._rounds = tell, rounds
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
 
-    def on_begin(self, settings: Settings, devices: Devices, state: State) -> None:
+    def on_begin(self, run: RunView) -> None:
         """Tell where the run begins."""
-        del settings, devices
-        self._tell(state.round / self._rounds)
+        self._tell(run.round / run.rounds)
 
-    def on_round(self, state: State, facts: Facts) -> None:
+    def on_round(self, run: RunView, facts: Facts) -> None:
         """Tell that a round is done."""
         del facts
-        self._tell(state.round / self._rounds)
+        self._tell(run.round / run.rounds)
 
 
 def do_run(request: Request, tell: Tell) -> Answer:
@@ -46,7 +45,7 @@ def do_run(request: Request, tell: Tell) -> Answer:
     try:
         unpack(request["objects"])
         settings = Settings.from_dict(request["settings"])
-        row = run(settings, options, ProgressReporter(tell, settings.rounds))
+        row = run(settings, options, [ProgressReporter(tell)])
     except FAILURES as error:
         return {ERROR: str(error) or type(error).__name__}
     return {"status": row["status"]}

@@ -23,14 +23,12 @@ from rfa.lab.objects import names_of, pack, texts_of
 from rfa.lab.processes import AskedProcess, WorkerError
 from rfa.lab.runs.estimate import pace, seconds
 from rfa.lab.runs.run import Options, begin_digest, finish_digest
-from rfa.lab.runs.store import Store
+from rfa.lab.runs.store import DONE, Store
 from rfa.lab.settings.settings import Settings
 from rfa.lab.tasks.registry import find_task
 
 if TYPE_CHECKING:
     from _hashlib import HASH as Digest  # noqa: N811
-
-DONE = ("finished", "diverged")
 
 
 @dataclass(frozen=True)

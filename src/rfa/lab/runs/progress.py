@@ -1,93 +1,98 @@
-"""How runs go, shown while they go, by a live bar on standard error."""
+"""How runs go, shown while they go, on the screen that there is."""
 
 from __future__ import annotations
 
 import threading
+from typing import Self
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskProgressColumn,
-    TextColumn,
-    TimeRemainingColumn,
-)
-from rich.table import Column
-
+from rfa.lab.runs.callback import Callback, RunView
 from rfa.lab.runs.estimate import in_words, seconds
 from rfa.lab.runs.headline import evaluation_words
 from rfa.lab.runs.jobs import Work
+from rfa.lab.runs.screens import Screen, Shown, choose_screen
 from rfa.lab.settings.settings import Settings
-from rfa.lab.simulation.rounds import Evaluation, Facts, State
-from rfa.lab.training.devices import Devices
+from rfa.lab.simulation.rounds import Evaluation, Facts
 
 
-class Bar(Progress):
-    """One run: the round, accuracy, loss, and time left; plain lines where there is no terminal."""
+def choose_progress(label: str, progress: bool | None = None) -> Bar:
+    """A bar for one run: a callback, to be used in a `with` block.
 
-    def __init__(self, label: str, *, quiet: bool = False) -> None:
-        super().__init__(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=8),
-            MofNCompleteColumn(table_column=Column(no_wrap=True, min_width=7)),
-            TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True, min_width=5)),
-            TextColumn("{task.fields[facts]}", markup=False, table_column=Column(no_wrap=True)),
-            console=Console(stderr=True, markup=False, quiet=quiet),
-            transient=True,
-            disable=quiet,
-        )
+    Args:
+        label: what to call the run.
+        progress: whether it is shown: `choose_screen` says where.
+    """
+    return Bar(label, choose_screen(progress))
+
+
+def choose_overview(work: Work, progress: bool | None = None) -> Overview:
+    """A bar for many runs, shown as that for one."""
+    return Overview(work, choose_screen(progress))
+
+
+class Bar(Callback):
+    """One run: the round, accuracy, loss, and time left."""
+
+    def __init__(self, label: str, screen: Screen) -> None:
         self.began = False
-        self._bar = self.add_task(label, total=None, facts="")
+        self._label, self._screen = label, screen
         self._facts = {"accuracy": "", "loss": "", "corrupted": ""}
-        self._personalized = False
+
+    def __enter__(self) -> Self:
+        """Begin to show."""
+        self._screen.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Take the bar away."""
+        self._screen.__exit__()
 
     def on_status(self, text: str) -> None:
         """Show what is being prepared."""
-        self.update(self._bar, facts=text)
+        self._screen.show(Shown(self._label, text=text, mark=True))
 
-    def on_begin(self, settings: Settings, devices: Devices, state: State) -> None:
+    def on_begin(self, run: RunView) -> None:
         """Set the length of the bar."""
-        del devices
-        self._personalized = settings.training.personalize
         self.began = True
-        self.reset(self._bar, total=settings.rounds, completed=state.round, facts="")
+        self._show(run)
 
-    def on_round(self, state: State, facts: Facts) -> None:
+    def on_round(self, run: RunView, facts: Facts) -> None:
         """Move on."""
-        self._show(state.round, corrupted=f"{len(facts.corrupted)}/{len(facts.devices)}")
+        self._show(run, corrupted=f"{len(facts.corrupted)}/{len(facts.devices)}")
 
-    def on_evaluation(self, evaluation: Evaluation) -> None:
+    def on_evaluation(self, run: RunView, evaluation: Evaluation) -> None:
         """Show how well the model does."""
-        accuracy = evaluation_words(evaluation, personalized=self._personalized)
-        self._show(evaluation.round, accuracy=accuracy, loss=f"{evaluation.train_loss:.2f}")
+        personalized = run.settings.training.personalize
+        accuracy = evaluation_words(evaluation, personalized=personalized)
+        loss = f"{evaluation.train_loss:.2f}"
+        self._show(run, mark=True, accuracy=accuracy, loss=loss)
 
-    def _show(self, done: int, **news: str) -> None:
+    def _show(self, run: RunView, *, mark: bool = False, **news: str) -> None:
         self._facts |= news
         facts = ", ".join(f"{name} {value}" for name, value in self._facts.items() if value)
-        self.update(self._bar, completed=done, facts=facts)
+        count = f"{run.round}/{run.rounds}"
+        self._screen.show(Shown(self._label, run.round, run.rounds, count, facts, mark))
 
 
-class Overview(Progress):
+class Overview:
     """Many runs, by the time that they should take; called from several threads."""
 
-    def __init__(self, work: Work) -> None:
-        super().__init__(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=24),
-            TaskProgressColumn(),
-            TimeRemainingColumn(compact=True),
-            TextColumn("{task.fields[going]}", markup=False),
-            console=Console(stderr=True, markup=False, highlight=False),
-            transient=True,
-        )
+    def __init__(self, work: Work, screen: Screen) -> None:
+        self._screen = screen
         self._costs = {settings.run_name: seconds(settings) for settings in work.todo}
         self._done: dict[str, float] = {}
         self._going: dict[str, str] = {}
         self._ended = 0
         self._writing = threading.Lock()
-        self._bar = self.add_task(self._label(), total=sum(self._costs.values()), going="")
-        self.console.print(_first_words(work), soft_wrap=True)
+        screen.say(_first_words(work))
+
+    def __enter__(self) -> Self:
+        """Begin to show."""
+        self._screen.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Take the bar away."""
+        self._screen.__exit__()
 
     def on_begin(self, settings: Settings) -> None:
         """Show that a run goes."""
@@ -111,17 +116,16 @@ class Overview(Progress):
             self._ended += 1
             self._done[name] = 1.0
             self._going.pop(name, None)
-            self._show()
-        if problem:
-            self.console.print(f"{name}: {problem}", soft_wrap=True)
+            self._show(mark=True)
+            if problem:
+                self._screen.say(f"{name}: {problem}")
 
-    def _show(self) -> None:
+    def _show(self, *, mark: bool = False) -> None:
         done = sum(self._costs[name] * share for name, share in self._done.items())
-        going = "; ".join(self._going.values())
-        self.update(self._bar, completed=done, going=going, description=self._label())
-
-    def _label(self) -> str:
-        return f"{self._ended}/{len(self._costs)} runs"
+        total = sum(self._costs.values())
+        label, count = f"{self._ended}/{len(self._costs)} runs", f"{done / total:.0%}"
+        text = "; ".join(self._going.values())
+        self._screen.show(Shown(label, done, total, count, text, mark))
 
 
 def _first_words(work: Work) -> str:

@@ -13,10 +13,10 @@ import importlib.metadata
 import json
 import math
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,8 +27,9 @@ from rfa.lab.datasets.dataset import Population
 from rfa.lab.lock import LockedError, hold_lock
 from rfa.lab.objects import names_of
 from rfa.lab.runs import checkpoint as checkpoints
+from rfa.lab.runs.callback import Callback, Callbacks, RunView
 from rfa.lab.runs.checkpoint import Checkpoint, CheckpointError
-from rfa.lab.runs.store import LOCK, MEASURES, Store
+from rfa.lab.runs.store import DONE, LOCK, MEASURES, STOPPED, Store
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.rounds import (
     Engine,
@@ -72,29 +73,13 @@ class Options:
     rebuild: bool = False
 
 
-class RunObserver(Protocol):
-    """What is told how a run goes. Who inherits need not care for all of it."""
-
-    def on_status(self, text: str) -> None:
-        """Something that takes time begins."""
-
-    def on_begin(self, settings: Settings, devices: Devices, state: State) -> None:
-        """The rounds begin, or go on."""
-
-    def on_round(self, state: State, facts: Facts) -> None:
-        """A round is done."""
-
-    def on_evaluation(self, evaluation: Evaluation) -> None:
-        """The model was evaluated."""
-
-
 MakeEngine = Callable[[Devices, WorkerPool], Engine]
 
 
 def run(
     settings: Settings,
     options: Options,
-    observer: RunObserver,
+    callbacks: Sequence[Callback] = (),
     make_engine: MakeEngine | None = None,
 ) -> dict[str, Any]:
     """Do a run, or what is left of it, and return its row of the store.
@@ -102,14 +87,16 @@ def run(
     Args:
         settings: the settings.
         options: how it is done.
-        observer: what is told how it goes.
+        callbacks: what is told how it goes, and may stop it.
         make_engine: makes the engine, if devices train elsewhere than in the workers here.
 
     Raises:
         DataError, AttackError, CheckpointError, StoreError, WorkerError, LockedError: each
             with a message for the user.
         ValueError: if the settings do not fit the data.
+        InvalidTypeError: if a callback is none.
     """
+    told = Callbacks(callbacks)
     name = settings.run_name
     folder = options.out / name
     task = find_task(settings.task)
@@ -119,7 +106,7 @@ def run(
         partition=settings.training.partition,
         devices=settings.training.devices,
         rebuild=options.rebuild,
-        on_progress=observer.on_status,
+        on_progress=told.on_status,
     )
     devices = Devices(settings, task, population)
     with Store(options.out) as store:
@@ -128,7 +115,7 @@ def run(
         with hold_lock(folder / LOCK, LockedError(busy)):
             if options.fresh:
                 _forget(folder)
-            loop = RunLoop(name, folder, devices, store, options, observer, make_engine)
+            loop = RunLoop(name, folder, devices, store, options, told, make_engine)
             data = finish_digest(begin_digest(population), settings, devices.count)
             loop.run(data, task.note(population.names))
         return store.runs(run=name)[0]
@@ -143,7 +130,7 @@ class RunLoop:
     devices: Devices
     store: Store
     options: Options
-    observer: RunObserver
+    callbacks: Callbacks
     make_engine: MakeEngine | None
     rounds: list[Facts] = field(default_factory=list[Facts])
     evaluations: list[tuple[Evaluation, float]] = field(
@@ -155,6 +142,8 @@ class RunLoop:
     places: Places | None = None
     data: str = ""
     last: Evaluation | None = None
+    state: State = field(init=False)
+    stop_reason: str | None = None
 
     def run(self, data: str, note: str) -> None:
         """Play the rounds from the last checkpoint to the end."""
@@ -183,9 +172,8 @@ class RunLoop:
             self.places = Places.none(self.devices.count)
         with self._engine() as engine:
             self.began = time.perf_counter()
-            state = saved.state if saved else self._start(engine)
-            self.observer.on_begin(self.devices.settings, self.devices, state)
-            self._play_rounds(state, engine)
+            self.state = saved.state if saved else State(0, self.devices.initial())
+            self._go_on(self._view(resumed=saved is not None), engine)
 
     def _resume(self, saved: Checkpoint) -> None:
         path = self.folder / PERSONAL
@@ -200,7 +188,7 @@ class RunLoop:
 
     def _about(self, note: str) -> dict[str, Any]:
         return {
-            "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
             "version": VERSION,
             "devices": self.devices.count,
             "corrupted_devices": int(self.devices.corrupted_in(0).sum()),
@@ -212,42 +200,64 @@ class RunLoop:
 
     @contextlib.contextmanager
     def _engine(self) -> Generator[Engine]:
-        self.observer.on_status("starting the workers")
+        self.callbacks.on_status("starting the workers")
         workers = self.options.workers or cores()
         personal = self.folder / PERSONAL if self.places else None
         with open_pool(self.devices, workers, personal=personal) as pool:
             local = LocalEngine(self.devices, pool, self.places)
             yield self.make_engine(self.devices, pool) if self.make_engine else local
 
-    def _start(self, engine: Engine) -> State:
-        """The state before the first round, evaluated."""
-        state = State(0, self.devices.initial())
-        self._evaluate(state, engine)
-        self.first_loss = self.evaluations[-1][0].train_loss
-        return state
-
-    def _play_rounds(self, state: State, engine: Engine) -> None:
+    def _view(self, *, resumed: bool) -> RunView:
+        started: str = self.store.runs(run=self.name)[0]["started"]
         settings = self.devices.settings
-        while True:
-            done = self._done(state)
-            if done and (self.last is None or self.last.round < state.round):
-                self._evaluate(state, engine)
-                done = self._done(state)
-            if done or state.round % self.options.checkpoint_every == 0:
-                self._save(state, engine, done)
-            if done:
-                return
-            state, facts = play_round(state, self.devices, engine)
-            self.rounds.append(facts)
-            self.observer.on_round(state, facts)
-            if state.round % settings.evaluation.every == 0:
-                self._evaluate(state, engine)
+        state, stop = (lambda: self.state), self._stop
+        return RunView(self.name, settings, self.folder, started, resumed, state, stop)
 
-    def _evaluate(self, state: State, engine: Engine) -> None:
-        evaluation = evaluate(state, engine)
+    def _stop(self, reason: str) -> None:
+        """Note that a callback wants an end; the first says why."""
+        if self.stop_reason is None:
+            self.stop_reason = reason
+
+    def _go_on(self, view: RunView, engine: Engine) -> None:
+        """Play the rounds, and tell all callbacks how it ended, however it did."""
+        try:
+            self.callbacks.on_begin(view)
+            if not view.resumed:
+                self.first_loss = self._evaluate(view, engine).train_loss
+            status = self._play_rounds(view, engine)
+        except BaseException as error:
+            try:
+                self.callbacks.on_end(view, "interrupted")
+            except Exception as another:  # noqa: BLE001 it must not hide what ended the run
+                error.add_note(f"a callback failed at the end, too: {another!r}")
+            raise
+        self.callbacks.on_end(view, status)
+
+    def _play_rounds(self, view: RunView, engine: Engine) -> str:
+        """Play the rounds that are left, and return how it ended."""
+        while True:
+            status = self._done(self.state)
+            if status and (self.last is None or self.last.round < self.state.round):
+                self._evaluate(view, engine)
+                status = self._done(self.state)
+            if self.stop_reason is not None:
+                status = status or STOPPED
+            if status or self.state.round % self.options.checkpoint_every == 0:
+                self._save(self.state, engine, status)
+            if status:
+                return status
+            self.state, facts = play_round(self.state, self.devices, engine)
+            self.rounds.append(facts)
+            self.callbacks.on_round(view, facts)
+            if self.state.round % self.devices.settings.evaluation.every == 0:
+                self._evaluate(view, engine)
+
+    def _evaluate(self, view: RunView, engine: Engine) -> Evaluation:
+        evaluation = evaluate(self.state, engine)
         self.evaluations.append((evaluation, self._seconds()))
         self.last = evaluation
-        self.observer.on_evaluation(evaluation)
+        self.callbacks.on_evaluation(view, evaluation)
+        return evaluation
 
     def _done(self, state: State) -> str:
         """How the run has ended, or nothing."""
@@ -265,11 +275,12 @@ class RunLoop:
         factor = self.devices.settings.server.divergence_factor
         return not self.last.train_loss <= factor * self.first_loss
 
-    def _save(self, state: State, engine: Engine, done: str) -> None:
+    def _save(self, state: State, engine: Engine, status: str) -> None:
         """First the results, then the checkpoint: what is between is done again, and alike."""
         seconds = self._seconds()
         update: dict[str, Any] = {
-            "status": done or "running",
+            "status": status or "running",
+            "stop_reason": (self.stop_reason or None) if status == STOPPED else None,
             "rounds": state.round,
             "oracle_calls": state.calls,
             "dropped_updates": state.dropped,
@@ -286,6 +297,7 @@ class RunLoop:
         self.evaluations.clear()
         engine.flush()
         places = self.places.save() if self.places else None
+        done = status if status in DONE else ""
         saved = Checkpoint(state, places, self.first_loss, seconds, self.data, done)
         checkpoints.save(saved, self.folder / CHECKPOINT)
 

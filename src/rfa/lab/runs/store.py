@@ -34,7 +34,8 @@ CREATE TABLE runs (
     dropped_updates INTEGER, rejected_rounds INTEGER, seconds REAL, started TEXT, version TEXT,
     note TEXT, model_sha256 TEXT, settings TEXT, stopped_rounds INTEGER, certificate REAL,
     stopped TEXT, data TEXT, backdoor REAL, honest_accuracy REAL, honest_median_device REAL,
-    honest_worst_tenth REAL, corrupted TEXT, parameters TEXT, personalized INTEGER
+    honest_worst_tenth REAL, corrupted TEXT, parameters TEXT, personalized INTEGER,
+    stop_reason TEXT
 );
 CREATE TABLE populations (data TEXT PRIMARY KEY, names TEXT);
 CREATE TABLE evaluations (
@@ -63,6 +64,10 @@ MEASURES = (
     "backdoor",
 )
 """What is kept of an evaluation, and of the last one with its run."""
+DONE = ("finished", "diverged")
+"""How a run ends for good."""
+STOPPED = "stopped"
+"""How a run ends that a callback stopped: it can go on."""
 TABLES = ("runs", "evaluations", "rounds")
 JSON_COLUMNS = ("settings", "corrupted")
 """Columns of runs that hold JSON."""
@@ -148,7 +153,7 @@ class Store:
             for table in ("evaluations", "rounds"):
                 query = f"DELETE FROM {table} WHERE run = ? AND round > ?"  # noqa: S608
                 self._connection.execute(query, (run, done))
-            self._set(run, {"status": "running"})
+            self._set(run, {"status": "running", "stop_reason": None})
 
     def add(
         self,

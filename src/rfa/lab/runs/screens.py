@@ -1,0 +1,217 @@
+"""Where progress is shown: a terminal, a notebook, a file of lines, or nowhere."""
+
+from __future__ import annotations
+
+import html
+import importlib
+import math
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column
+
+PAUSE = 0.2
+"""Seconds between two pictures in a notebook: each is a message to the browser."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a bar shows.
+
+    Attributes:
+        label: what goes on.
+        done: how much of it is done.
+        total: out of how much; None while that is not known.
+        count: the same in words.
+        text: what else there is to say.
+        mark: whether it is worth a line where there are only lines.
+    """
+
+    label: str
+    done: float = 0.0
+    total: float | None = None
+    count: str = ""
+    text: str = ""
+    mark: bool = False
+
+
+class Screen:
+    """Shows nothing. Use it in a `with` block, at whose end a bar is gone."""
+
+    def __enter__(self) -> Screen:
+        """Begin."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Take the bar away."""
+
+    def show(self, shown: Shown) -> None:
+        """Show a bar as it is now."""
+
+    def say(self, text: str) -> None:
+        """Print a line that stays."""
+
+
+class Lines(Screen):
+    """Lines on standard error; for a bar only those that are marked, and only if it is wanted."""
+
+    def __init__(self, *, bar: bool) -> None:
+        self._bar = bar
+
+    def show(self, shown: Shown) -> None:
+        """Print a line for what is marked."""
+        if self._bar and shown.mark:
+            parts = (shown.label, shown.count, shown.text)
+            self.say(", ".join(part for part in parts if part))
+
+    def say(self, text: str) -> None:
+        """Print a line."""
+        print(text, file=sys.stderr, flush=True)
+
+
+class Terminal(Screen):
+    """A live bar on standard error."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True, markup=False, highlight=False)
+        self._progress = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=8),
+            TextColumn("{task.fields[count]}", table_column=Column(no_wrap=True, min_width=7)),
+            TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True, min_width=5)),
+            TextColumn("{task.fields[text]}", markup=False, table_column=Column(no_wrap=True)),
+            console=self._console,
+            transient=True,
+        )
+        self._bar = self._progress.add_task("", total=None, count="", text="")
+        self._total: float | None = None
+
+    def __exit__(self, *_: object) -> None:
+        """Take the bar away."""
+        self._progress.stop()
+
+    def show(self, shown: Shown) -> None:
+        """Show a bar as it is now."""
+        if shown.total != self._total:  # the time before does not tell how fast it goes
+            self._total = shown.total
+            self._progress.reset(self._bar, total=shown.total, completed=int(shown.done))
+        self._progress.update(
+            self._bar,
+            description=shown.label,
+            completed=shown.done,
+            count=shown.count,
+            text=shown.text,
+        )
+        self._progress.start()  # the first time, when there is something to show
+
+    def say(self, text: str) -> None:
+        """Print a line above the bar."""
+        self._console.print(text, soft_wrap=True)
+
+
+class Picture:
+    """A bar as a notebook shows it: HTML, and text where there is no browser."""
+
+    def __init__(self, shown: Shown, left: float | None) -> None:
+        parts = (shown.count, shown.text, "" if left is None else f"{clock(left)} left")
+        self._text = ", ".join(part for part in (shown.label, *parts) if part)
+        known = shown.total is not None
+        value = f' value="{shown.done:g}" max="{shown.total:g}"' if known else ""
+        rest = html.escape(", ".join(part for part in parts if part))
+        self._html = (
+            f"{html.escape(shown.label)} <progress{value}></progress> <small>{rest}</small>"
+        )
+
+    def _repr_html_(self) -> str:
+        return self._html
+
+    def __repr__(self) -> str:
+        """The bar in words."""
+        return self._text
+
+
+class Nothing:
+    """What is shown in the place of a bar that is gone."""
+
+    def _repr_html_(self) -> str:
+        return ""
+
+    def __repr__(self) -> str:
+        """No words."""
+        return ""
+
+
+class Notebook(Screen):
+    """A bar below the cell of a notebook, without widgets."""
+
+    def __init__(
+        self, display: Callable[..., Any], now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._display, self._now = display, now
+        self._handle: Any = None
+        self._last = -math.inf
+        self._first: tuple[float, float] | None = None
+        self._total: float | None = None
+
+    def __exit__(self, *_: object) -> None:
+        """Take the bar away."""
+        if self._handle is not None:
+            self._handle.update(Nothing())
+
+    def show(self, shown: Shown) -> None:
+        """Show a bar as it is now, unless that was done a moment ago; what is new is shown."""
+        now = self._now()
+        fresh = self._handle is None or shown.total is None or shown.total != self._total
+        if not fresh and now - self._last < PAUSE:
+            return
+        if fresh:
+            self._first = None if shown.total is None else (now, shown.done)
+        self._last, self._total = now, shown.total
+        picture = Picture(shown, self._left(shown, now))
+        if self._handle is None:
+            self._handle = self._display(picture, display_id=True)
+        else:
+            self._handle.update(picture)
+
+    def say(self, text: str) -> None:
+        """Print a line that stays, as the cell's own."""
+        print(text, flush=True)
+
+    def _left(self, shown: Shown, now: float) -> float | None:
+        """The seconds that are left, at the pace since the total is known."""
+        if self._first is None or shown.total is None:
+            return None
+        began, before = self._first
+        done = shown.done - before
+        return (shown.total - shown.done) * (now - began) / done if done > 0 else None
+
+
+def choose_screen(progress: bool | None) -> Screen:
+    """Where progress is shown.
+
+    Args:
+        progress: None shows a bar in a terminal or notebook, and elsewhere only lines that were to
+            stay anyway; True prints a bar as lines there, too; False shows nothing.
+    """
+    if progress is False:
+        return Screen()
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if any(kind.__name__ == "ZMQInteractiveShell" for kind in type(shell).__mro__):
+        return Notebook(importlib.import_module("IPython.display").display)
+    return Terminal() if Console(stderr=True).is_terminal else Lines(bar=progress is True)
+
+
+def clock(seconds: float) -> str:
+    """A number of seconds as a clock shows it.
+
+    >>> clock(5), clock(75), clock(3675)
+    ('0:05', '1:15', '1:01:15')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
