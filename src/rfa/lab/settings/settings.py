@@ -173,6 +173,7 @@ class Settings:
             object.__setattr__(self, name, FIELDS[name].check(getattr(self, name)))
         check_count("seed", self.seed, least=0)
         check_count("rounds", self.rounds)
+        self.training.check_proximal(self.rounds)
         find_corruption(self.attack.corruption, find_task(self.task).poisons)
         self._check_aggregator()
         if self.secure.mode != OFF:
