@@ -182,7 +182,7 @@ def test_the_server_app_says_how_it_ended(
         ["hello", capsys.readouterr().out], lambda line: None
     )
     assert row["status"] == "finished"
-    context.run_config["settings"] = json.dumps({"task": "nothing"})
+    context.run_config["settings"] = json.dumps(devices.settings.to_dict() | {"task": "nothing"})
     with pytest.raises(Exception, match="nothing"):
         server.main(grid, context)
     with pytest.raises(LaunchError, match="nothing"):

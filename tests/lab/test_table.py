@@ -154,7 +154,12 @@ def wide(rows: int) -> Table:
     """As many columns as results have."""
     names = [f"measure_number_{k}" for k in range(12)]
     return Table.from_rows(
-        {"run": "emnist-linear.rfa.0123456789", "round": t, **dict.fromkeys(names, t / 7)}
+        {
+            "run": "emnist-linear.rfa.0123456789",
+            "backdoor": None,
+            "round": t,
+            **dict.fromkeys(names, t / 7),
+        }
         for t in range(rows)
     )
 
@@ -163,7 +168,7 @@ def wide(rows: int) -> Table:
 def test_text_fits_eighty_letters_and_tells_what_it_leaves_out(rows: int) -> None:
     lines = repr(wide(rows)).splitlines()
     assert max(map(len, lines)) <= 80
-    assert lines[-1] == f"{rows} row{'' if rows == 1 else 's'}, {14 if rows else 0} columns"
+    assert lines[-1] == f"{rows} row{'' if rows == 1 else 's'}, {15 if rows else 0} columns"
     assert len(lines) < 20
 
 
@@ -171,7 +176,7 @@ def test_text_has_the_first_and_the_last_rows() -> None:
     text = repr(wide(30))
     shown = [line.split()[0] for line in text.splitlines()[1:12]]
     assert shown == ["0", "1", "2", "3", "4", "…", "25", "26", "27", "28", "29"]
-    assert "in all rows: run=emnist-li…0123456789" in text
+    assert "in all rows: run=emnist-li…0123456789, backdoor=-" in text
     assert "more columns: " in text
     assert "run" in repr(wide(1)).splitlines()[0]
 

@@ -11,6 +11,7 @@ import click
 from rich.console import Console
 
 from rfa.cli.options import (
+    GroupedCommand,
     given,
     json_option,
     many_runs_options,
@@ -28,7 +29,7 @@ from rfa.lab.runs.sweep import make_sweep
 from rfa.lab.tasks.registry import find_task
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("task")
 @click.option(
     "--attack",

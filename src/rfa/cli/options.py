@@ -109,6 +109,41 @@ def given(options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name in known and value is not None}
 
 
+SECTIONS = {
+    "common": "Common options",
+    "attack": "Attack",
+    "aggregator": "Parameters of the aggregator",
+    "training": "Training on devices",
+    "server": "Server",
+    "secure": "Secure sums",
+    "evaluation": "Evaluation",
+    "": "How it is done (the numbers do not depend on it)",
+}
+"""The sections of a help page, by the group of its options."""
+COMMON = ("aggregator", "corruption", "rho", "rounds", "seed", "secure", "config", "as_json", "out")
+"""Options that come first."""
+
+
+class GroupedCommand(click.Command):
+    """A command whose help page has sections, the common options first."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options of each group under its title."""
+        groups = {known.name: known.group for known in (*FIELDS.values(), *PARAMETERS.values())}
+        sections: dict[str, list[tuple[str, str]]] = {group: [] for group in SECTIONS}
+        order = {name: place for place, name in enumerate(COMMON)}
+        shown = sorted(self.get_params(ctx), key=lambda known: order.get(known.name or "", 99))
+        for parameter in shown:
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                name = parameter.name or ""
+                sections["common" if name in COMMON else groups.get(name, "")].append(record)
+        for group, title in SECTIONS.items():
+            if sections[group]:
+                with formatter.section(title):
+                    formatter.write_dl(sections[group])
+
+
 def _option(setting: Setting) -> Callable[[Command], Command]:
     flag = setting.name.replace("_", "-")
     text = f"{setting.help}  [default: {_default(setting)}]"

@@ -9,16 +9,23 @@ from typing import Any
 import click
 
 from rfa.cli.errors import DIVERGED, EPILOG
-from rfa.cli.options import FILE, given, json_option, running_options, settings_options
-from rfa.cli.running import do_run, do_run_on_flower
+from rfa.cli.options import (
+    FILE,
+    GroupedCommand,
+    given,
+    json_option,
+    running_options,
+    settings_options,
+)
+from rfa.cli.running import do_run
 from rfa.cli.show import show_run
 from rfa.lab.runs.store import row_to_json
 from rfa.lab.settings.files import read_settings, write_settings
 from rfa.lab.settings.settings import Settings
-from rfa.lab.tracking.find import FORMS, find_tracker
+from rfa.lab.tracking.find import FORMS
 
 
-@click.command(epilog=EPILOG)
+@click.command(cls=GroupedCommand, epilog=EPILOG)
 @click.argument("task", required=False)
 @click.option("--config", type=FILE, help="Take settings from a TOML file; options override it.")
 @click.option("--save-config", type=FILE, help="Write all settings to a TOML file, and run.")
@@ -65,14 +72,10 @@ def run(task: str | None, **options: Any) -> None:
     if options["track"] and options["engine"] == "flower":
         msg = "--track is for runs of the lab: leave --engine flower away"
         raise click.UsageError(msg)
-    if options["engine"] == "flower":
-        row = do_run_on_flower(settings, options)
-    else:
-        trackers = [find_tracker(text) for text in options["track"]]
-        row = do_run(settings, options, quiet=options["as_json"], callbacks=trackers)
+    result = do_run(settings, options, engine=options["engine"], federation=options["federation"])
     if options["as_json"]:
-        click.echo(json.dumps(row_to_json(row), allow_nan=False))
+        click.echo(json.dumps(row_to_json(result.row), allow_nan=False))
     else:
-        show_run(row)
-    if row["status"] == "diverged":
+        show_run(result.row)
+    if result.status == "diverged":
         sys.exit(DIVERGED)

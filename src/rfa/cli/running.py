@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,58 +10,51 @@ from typing import Any
 
 import click
 
+from rfa import lab
 from rfa.cli.show import say
-from rfa.lab.datasets.cache import data_dir
-from rfa.lab.datasets.dataset import lab_module
-from rfa.lab.on_flower.launch import LOCAL, Where, launch
+from rfa.lab.api.many import run_many
+from rfa.lab.api.result import RunResult
 from rfa.lab.report.exhibit import Exhibit
 from rfa.lab.report.gather import Result, find_results, gather
 from rfa.lab.report.report import keep
-from rfa.lab.runs.callback import Callback
-from rfa.lab.runs.jobs import do_work, plan_work
-from rfa.lab.runs.progress import choose_overview, choose_progress
-from rfa.lab.runs.run import Options, run
-from rfa.lab.runs.store import JSON_COLUMNS, Store
+from rfa.lab.runs.callback import Callback, RunView
+from rfa.lab.runs.store import Store
 from rfa.lab.runs.sweep import Sweep, cells
 from rfa.lab.settings.settings import Settings
+from rfa.lab.tracking.find import find_tracker
 
 
-def do_run(
-    settings: Settings,
-    options: dict[str, Any],
-    *,
-    quiet: bool,
-    label: str = "",
-    callbacks: Sequence[Callback] = (),
-) -> dict[str, Any]:
-    """Do a run with a progress bar, and return its row of the store."""
-    how = Options(
-        options["out"],
-        options["data_dir"],
-        options["workers"] or 0,
-        options["checkpoint_every"],
-        fresh=options["fresh"],
-        rebuild=options["fresh"],
-    )
-    bar = choose_progress(label or settings.aggregator, progress=False if quiet else None)
-    with bar, contextlib.redirect_stdout(sys.stderr):  # the user's own code may print
-        row = run(settings, how, [bar, *callbacks])
-    if not bar.began:
-        click.echo(f"{row['run']} was done before: --fresh does it again", err=True)
-    return row
+def do_run(task: Any, options: dict[str, Any], **how: Any) -> RunResult:
+    """Do a run as the options of a command say, and say if it was done before."""
+    began = _Began()
+    watched = how.get("engine", "lab") == "lab"
+    trackers = [find_tracker(text) for text in options.get("track") or ()]
+    with contextlib.redirect_stdout(sys.stderr):  # the user's own code may print
+        result = lab.run(
+            task,
+            out=options["out"],
+            data_dir=options["data_dir"],
+            workers=options["workers"],
+            checkpoint_every=options["checkpoint_every"],
+            fresh=options["fresh"],
+            callbacks=[began, *trackers] if watched else [],
+            progress=False if options["as_json"] else None,
+            **how,
+        )
+    if watched and not began.seen:
+        click.echo(f"{result.name} was done before: --fresh does it again", err=True)
+    return result
 
 
-def do_run_on_flower(settings: Settings, options: dict[str, Any]) -> dict[str, Any]:
-    """Do a run on Flower, with its log on standard error, and return its row of the store."""
-    federation, data = options["federation"] or LOCAL, options["data_dir"]
-    where = Where(
-        options["out"] / "flower",
-        data_dir(data) if federation == LOCAL else data,
-        federation,
-        fresh=options["fresh"],
-    )
-    row = launch(settings, where, lambda line: click.echo(line, err=True))
-    return row | {name: json.dumps(row[name]) for name in JSON_COLUMNS}
+class _Began(Callback):
+    """Whether a run began, or was done before."""
+
+    seen = False
+
+    def on_begin(self, run: RunView) -> None:
+        """The rounds begin, or go on."""
+        del run
+        self.seen = True
 
 
 def do_runs(
@@ -76,16 +67,9 @@ def do_runs(
     Raises:
         DataError: saying what to install, if what runs need or what draws them is missing.
     """
-    if not options["dry_run"]:
-        for name in ("threadpoolctl", "matplotlib"):
-            lab_module(name)
-    fresh = options["fresh"]
-    how = Options(out, options["data_dir"], checkpoint_every=50, fresh=fresh, rebuild=fresh)
-    work = plan_work(runs, how, options["jobs"] or 0)
-    work = dataclasses.replace(work, seconds=work.seconds + more)
-    with choose_overview(work) as overview:
-        todo = work.todo and not options["dry_run"]
-        problems = do_work(work, how, overview) if todo else {}
+    names = ("data_dir", "fresh", "dry_run")
+    how = {name: options[name] for name in names}
+    problems = run_many(runs, out, jobs=options["jobs"] or 0, more=more, **how)
     if problems:
         count = f"{len(problems)} run{'s' if len(problems) > 1 else ''}"
         click.echo(f"{count} failed, for the reasons above; the others are done", err=True)

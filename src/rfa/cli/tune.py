@@ -14,7 +14,14 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from rfa.cli.options import given, json_option, numbers_of, running_options, settings_options
+from rfa.cli.options import (
+    GroupedCommand,
+    given,
+    json_option,
+    numbers_of,
+    running_options,
+    settings_options,
+)
 from rfa.cli.running import do_run
 from rfa.lab.runs.headline import percent
 from rfa.lab.runs.store import row_to_json
@@ -29,7 +36,7 @@ TUNED = ("learning_rate", "lr_decay", "holdout")
 """Settings that are the search's own."""
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("task")
 @click.option(
     "--learning-rates",
@@ -58,7 +65,7 @@ def tune(task: str, learning_rates: list[float], lr_decays: list[float], **optio
     for number, (rate, decay) in enumerate(grid, start=1):
         settings = Settings.of(**values, learning_rate=rate, lr_decay=decay)
         label = f"{number}/{len(grid)} learning rate {rate:g}, decay {decay:g}"
-        row = do_run(settings, options, quiet=options["as_json"], label=label)
+        row = do_run(settings, options, label=label).row
         trials.append(row_to_json(row) | {"learning_rate": rate, "lr_decay": decay})
     best = max(trials, key=lambda trial: (not trial["diverged"], trial["test_accuracy"] or 0))
     if options["as_json"]:

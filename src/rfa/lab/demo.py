@@ -13,12 +13,9 @@ from typing import Any
 
 from rich.table import Table
 
+from rfa.lab.api.run import run
 from rfa.lab.datasets.dataset import lab_module
 from rfa.lab.runs.headline import percent
-from rfa.lab.runs.progress import choose_progress
-from rfa.lab.runs.run import Options, run
-from rfa.lab.runs.store import Store
-from rfa.lab.settings.settings import Settings
 
 TASK, RHO = "glyphs-linear", 0.25
 SETTINGS = {
@@ -31,6 +28,14 @@ NAMES = {"fedavg": "FedAvg", "rfa": "RFA", "rfa-one-step": "one-step RFA"}
 CORRUPTIONS = {"data": "poisoned data", "omniscient": "omniscient devices"}
 CLEAN = "none"
 CASES = [("fedavg", CLEAN), *((name, bad) for bad in CORRUPTIONS for name in NAMES)]
+PYTHON = """\
+from rfa import lab
+some = ["fedavg", "rfa", "rfa-one-step"]
+study = lab.sweep("glyphs-linear", corruption="omniscient", rho=0.25, rounds=40, aggregator=some)
+print(study.means("test_accuracy"))
+study.plot(x="round").savefig("study.png")
+"""
+"""The runs against omniscient devices, from Python."""
 STYLES = {"fedavg": ("#d55e00", "-X"), "rfa": ("#0072b2", "-o"), "rfa-one-step": ("#009e73", "-s")}
 
 
@@ -56,18 +61,15 @@ def learn(out: Path, *, fresh: bool = False, **changes: Any) -> list[Curve]:
     """Do the runs, or what is left of them; settings can be changed."""
     curves: list[Curve] = []
     for number, (aggregator, corruption) in enumerate(CASES, start=1):
-        case = {"task": TASK, "aggregator": aggregator, "corruption": corruption}
         rho = 0.0 if corruption == CLEAN else RHO
-        settings = Settings.of(**{**case, "rho": rho, **SETTINGS, **changes})
+        case = {"aggregator": aggregator, "corruption": corruption, "rho": rho}
         label = f"{number}/{len(CASES)} {NAMES[aggregator]}, {CORRUPTIONS.get(corruption, 'clean')}"
-        with choose_progress(label) as bar:
-            row = run(settings, Options(out, fresh=fresh), [bar])
-        with Store(out) as store:
-            evaluations = store.table("evaluations", run=row["run"])
-        rounds = [evaluation["round"] for evaluation in evaluations]
-        accuracy = [evaluation["test_accuracy"] for evaluation in evaluations]
-        diverged = row["status"] == "diverged"
-        about = row["note"], row["honest_accuracy"]
+        settings: dict[str, Any] = {**case, **SETTINGS, **changes}
+        result = run(TASK, out=out, fresh=fresh, label=label, **settings)
+        rounds: list[int] = result.evaluations["round"].tolist()
+        accuracy: list[float] = result.evaluations["test_accuracy"].tolist()
+        diverged = result.status == "diverged"
+        about = result.row["note"], result.honest_accuracy
         curves.append(Curve(aggregator, corruption, rounds, accuracy, diverged, *about))
     return curves
 

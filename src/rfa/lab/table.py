@@ -24,7 +24,7 @@ from rfa._files import replace_file
 from rfa._types import Array
 from rfa.errors import InvalidValueError
 from rfa.lab.errors import LabError
-from rfa.lab.table_text import as_html, as_text
+from rfa.lab.table_text import as_html, as_text, is_missing
 
 INSTALL = {"pandas": "pandas", "pyarrow": "'rfa[lab]'", "pyarrow.parquet": "'rfa[lab]'"}
 """What installs a library that only some exports need."""
@@ -211,21 +211,17 @@ def _frozen(value: Any) -> Any:
 
 def _matches(column: Array, wanted: Any) -> Array:
     """Which values of a column are the wanted one."""
-    if _is_missing(wanted):
-        return np.array([_is_missing(value) for value in column.tolist()], np.bool_)
+    if is_missing(wanted):
+        return np.array([is_missing(value) for value in column.tolist()], np.bool_)
     frozen = _frozen(wanted)
     if column.dtype == object or isinstance(frozen, tuple):
         return np.array([value == frozen for value in column.tolist()], np.bool_)
     return column == frozen
 
 
-def _is_missing(value: Any) -> bool:
-    return value is None or (isinstance(value, float) and math.isnan(value))
-
-
 def _plain(value: Any) -> Any:
     """A value as CSV holds it."""
-    if _is_missing(value):
+    if is_missing(value):
         return ""
     return json.dumps(value) if isinstance(value, tuple) else value
 

@@ -69,7 +69,14 @@ def _total(widths: Mapping[str, int]) -> int:
 
 def _is_constant(column: Array) -> bool:
     values: list[Any] = column.tolist()
+    if is_missing(values[0]):
+        return all(map(is_missing, values))
     return all(value == values[0] for value in values)
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value is None or NaN."""
+    return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def _shown(column: Array) -> list[str]:
@@ -82,7 +89,7 @@ def _shown(column: Array) -> list[str]:
 
 
 def _cell(value: Any) -> str:
-    if value is None or (isinstance(value, float) and math.isnan(value)):
+    if is_missing(value):
         return "-"
     text = f"{value:.4g}" if isinstance(value, float) else str(value)
     return _short("".join(letter if letter.isprintable() else "?" for letter in text))

@@ -152,6 +152,10 @@ def test_a_stopped_run_is_not_done_and_says_why(
     ):
         main([*arguments, "--out", str(tmp_path)], standalone_mode=False)
         assert said in capsys.readouterr().out
+    with pytest.raises(KeyboardInterrupt):
+        do(tmp_path, Notes(interrupt=4))
+    with Store(tmp_path) as store:
+        assert store.runs()[0]["stop_reason"] is None, "it went on"
     done = do(tmp_path)
     assert (done["status"], done["stop_reason"]) == ("finished", None)
     assert plan_work([settings], Options(tmp_path)).done == 1
@@ -213,6 +217,7 @@ class Meddler(Callback):
 
     def on_evaluation(self, run: RunView, evaluation: Evaluation) -> None:
         self._try(evaluation.device_accuracy.fill, 0)
+        self._try(evaluation.is_honest.fill, 0)
 
     def _try(self, change: Any, *arguments: Any) -> None:
         with pytest.raises((dataclasses.FrozenInstanceError, ValueError, AttributeError)):
@@ -224,7 +229,7 @@ def test_what_callbacks_are_given_cannot_change_the_run(tmp_path: Path) -> None:
     meddler = Meddler()
     whole = do(tmp_path / "whole", rounds=3)
     row = do(tmp_path / "meddled", meddler, rounds=3)
-    assert meddler.tried == 3 + 2 * 3 + 2
+    assert meddler.tried == 3 + 2 * 3 + 2 * 2
     assert results(tmp_path / "meddled", row["run"]) == results(tmp_path / "whole", whole["run"])
 
 

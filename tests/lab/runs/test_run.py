@@ -265,7 +265,7 @@ def test_other_data_under_a_checkpoint_is_noticed(
         population = load(*arguments, **options)
         return dataclasses.replace(population, x=population.x + 1)
 
-    monkeypatch.setattr(running, "load", other)
+    monkeypatch.setattr("rfa.lab.tasks.task.load", other)
     with pytest.raises(
         CheckpointError, match=r"the data, or your own code, has changed since .* --fresh"
     ):

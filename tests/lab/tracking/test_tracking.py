@@ -18,8 +18,8 @@ from rfa.cli.main import main
 from rfa.lab.datasets.dataset import DataError
 from rfa.lab.runs.callback import Callback, RunView
 from rfa.lab.runs.store import MEASURES, Store
-from rfa.lab.simulation.rounds import Facts
 from rfa.lab.tracking import MLflow, TensorBoard, Tracker, TrackingError, WandB, find_tracker
+from tests.lab.runs.test_callbacks import Stop
 from tests.lab.runs.test_run import Notes, do
 from tests.lab.tracking.readers import Kept, read_mlflow, read_tensorboard, read_wandb
 
@@ -166,22 +166,17 @@ def test_a_tracker_keeps_the_settings_the_numbers_and_the_end(tmp_path: Path, tr
     assert again["run"] == row["run"]
 
 
-@pytest.mark.parametrize("end", ["stopped", "interrupted"])
+@pytest.mark.parametrize("end", ["on_begin", "on_round", "interrupted"])
 def test_a_run_that_goes_on_is_one_run_there(tmp_path: Path, tracker: Any, end: str) -> None:
     callback, read = tracker
-
-    class Stop(Callback):
-        def on_round(self, run: RunView, facts: Facts) -> None:
-            if run.round == 5:
-                run.stop()
-
-    if end == "stopped":
-        run = do(tmp_path / "out", callback, Stop(), checkpoint_every=2, **SETTINGS)["run"]
+    if end != "interrupted":
+        stop = Stop(end, 5 if end == "on_round" else 0)
+        run = do(tmp_path / "out", callback, stop, checkpoint_every=2, **SETTINGS)["run"]
     else:  # rounds 5 and 6 come after the last checkpoint, and are played again
         with pytest.raises(KeyboardInterrupt):
             do(tmp_path / "out", callback, Notes(6), checkpoint_every=4, **SETTINGS)
         run = next(path.name for path in (tmp_path / "out").iterdir() if path.is_dir())
-    assert read(run).status == end
+    assert read(run).status == ("interrupted" if end == "interrupted" else "stopped")
     done = do(tmp_path / "out", callback, **SETTINGS)
     kept = read(done["run"])
     assert kept.status == "finished"

@@ -1,0 +1,1 @@
+"""The lab from Python: runs, sweeps, and what comes of them."""

@@ -1,0 +1,132 @@
+"""One run from Python."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rfa.errors import InvalidValueError
+from rfa.lab.api.result import RunResult
+from rfa.lab.datasets.cache import data_dir as find_data
+from rfa.lab.runs.callback import Callback, RunView
+from rfa.lab.runs.progress import choose_progress
+from rfa.lab.runs.run import Options
+from rfa.lab.runs.run import run as do_run
+from rfa.lab.runs.store import JSON_COLUMNS
+from rfa.lab.settings.settings import Settings
+from rfa.lab.simulation.rounds import Evaluation, Facts
+
+LAB, FLOWER = "lab", "flower"
+OnRound = Callable[[RunView, Facts], None]
+OnEvaluation = Callable[[RunView, Evaluation], None]
+
+
+def run(  # noqa: PLR0913 how a run is done, beside its settings
+    task: Any,
+    *,
+    out: str | Path = "out",
+    data_dir: str | Path | None = None,
+    workers: int | None = None,
+    checkpoint_every: int = 10,
+    fresh: bool = False,
+    callbacks: Sequence[Callback] = (),
+    on_round: OnRound | None = None,
+    on_evaluation: OnEvaluation | None = None,
+    progress: bool | None = None,
+    label: str = "",
+    engine: str = LAB,
+    federation: str | None = None,
+    **settings: Any,
+) -> RunResult:
+    """Train a task across devices, some of them corrupted, and return what came of it.
+
+    A run is decided by its settings: the same settings give the same numbers, to the bit. A run
+    that is done already is returned, not done again; one that was interrupted or stopped goes on
+    from its last checkpoint. `rfa run` does the same, in the same folder.
+
+        >>> from rfa import lab
+        >>> result = lab.run("digits-linear", corruption="omniscient", rho=0.25)  # doctest: +SKIP
+        >>> result.evaluations["test_accuracy"][-1]  # doctest: +SKIP
+
+    Args:
+        task: the name of a task, a task of your own (`lab.Task`), or all settings (`lab.Settings`).
+        out: the folder of results.
+        data_dir: the folder of data sets; by default what RFA_DATA says.
+        workers: worker processes; by default one for each processor. The numbers do not depend
+            on it.
+        checkpoint_every: rounds between two checkpoints: what a kill can cost.
+        fresh: start anew, whatever is there, and read the data anew.
+        callbacks: what is told how the run goes, and may stop it.
+        on_round: is called after each round with the run and what happened.
+        on_evaluation: is called after each evaluation with the run and the evaluation.
+        progress: show a bar: by default in terminals and notebooks.
+        label: what the bar calls the run; by default its aggregator.
+        engine: "lab" for processes of this machine, or "flower" for the nodes of Flower.
+        federation: with Flower: a connection of its configuration; by default its simulation.
+        **settings: settings by name, as the options of `rfa run`; task, aggregator, corruption
+            and partition may be objects, also of a notebook cell. What is not given is the
+            task's, from the paper.
+
+    Raises:
+        ConfigError: naming the setting that is wrong, and what would be right.
+        LabError: if the data is missing, an attack or an aggregator of your own fails, another
+            process does the same run, or the folder cannot be used; the message says what to do.
+    """
+    resolved = settle_run(task, settings)
+    folder, data = Path(out), Path(data_dir) if data_dir is not None else None
+    if engine == FLOWER:
+        if callbacks or on_round or on_evaluation:
+            msg = "callbacks are called where the run is done, and on Flower that is elsewhere: "
+            raise InvalidValueError(msg + "leave them out, or use engine='lab'")
+        return _run_on_flower(resolved, folder, data, federation or "", fresh=fresh)
+    if engine != LAB or federation:
+        msg = f"engine={engine!r}, federation={federation!r}: the engine is 'lab' or 'flower', and "
+        msg += "a federation is Flower's"
+        raise InvalidValueError(msg)
+    options = Options(folder, data, workers or 0, checkpoint_every, fresh=fresh, rebuild=fresh)
+    bar = choose_progress(label or resolved.aggregator, progress)
+    own = _Functions(on_round, on_evaluation)
+    with bar:
+        row = do_run(resolved, options, [bar, *callbacks, own])
+    return RunResult(row["run"], folder, row["status"], row)
+
+
+def settle_run(task: Any, settings: dict[str, Any]) -> Settings:
+    """The settings of a run from a task and more, or from settings and changes."""
+    if isinstance(task, Settings):
+        return task.replace(**settings) if settings else task
+    return Settings.of(task, **settings)
+
+
+class _Functions(Callback):
+    """Functions as a callback."""
+
+    def __init__(self, on_round: OnRound | None, on_evaluation: OnEvaluation | None) -> None:
+        self._on_round, self._on_evaluation = on_round, on_evaluation
+
+    def on_round(self, run: RunView, facts: Facts) -> None:
+        """A round is done."""
+        if self._on_round is not None:
+            self._on_round(run, facts)
+
+    def on_evaluation(self, run: RunView, evaluation: Evaluation) -> None:
+        """The model was evaluated."""
+        if self._on_evaluation is not None:
+            self._on_evaluation(run, evaluation)
+
+
+def _run_on_flower(
+    settings: Settings, out: Path, data: Path | None, federation: str, *, fresh: bool
+) -> RunResult:
+    """Do a run on Flower, with its log on standard error."""
+    from rfa.lab.on_flower.launch import LOCAL, Where, launch  # noqa: PLC0415 it needs Flower
+
+    federation = federation or LOCAL
+    found = find_data(data) if federation == LOCAL else data
+    where = Where(out / "flower", found, federation, fresh=fresh)
+    row = launch(settings, where, lambda line: print(line, file=sys.stderr))
+    kept = row | {name: json.dumps(row[name]) for name in JSON_COLUMNS}
+    return RunResult(row["run"], out / "flower", row["status"], kept)
