@@ -199,6 +199,7 @@ class Settings:
         Raises:
             InvalidValueError, PluginError, NoSuchAttackError: saying what does not.
         """
+        self.training.check_proximal(self.rounds)
         find_corruption(self.attack.corruption, find_task(self.task).poisons)
         self._check_aggregator()
         if self.secure.mode != OFF:
