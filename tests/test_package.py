@@ -40,7 +40,13 @@ PUBLIC = {
         OneStepRFA Policy RFA RobustMod SecureFedAvg SecureOptions SecureStrategy ServerModel
         StrategyOptions Terms create_identity read_identities robust_mod
     """,
-    "rfa.lab": "",
+    "rfa.lab": """
+        Bulyan Callback CenteredClipping ClearAggregator CoordinateMedian DataAttack Dirichlet
+        Groups Iid Krum LabError MLflow MeaMed Mean Model MultiKrum NearestNeighborMixing
+        NormClipping OneStepRFA Partition Pathological RFA RunResult RunView Settings Size Study
+        SubCohorts SumAggregator SweepError Table Task TensorBoard TrimmedMean UpdateAttack
+        WandB backdoor corrupts_data corrupts_updates list_runs load_model load_run run sweep
+    """,
     "rfa.lab.tracking": "MLflow TensorBoard Tracker TrackingError WandB find_tracker",
 }
 

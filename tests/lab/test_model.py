@@ -109,6 +109,9 @@ def test_what_cannot_be_loaded_is_named(tmp_path: Path) -> None:
         load_model("tests", tmp_path)
     with pytest.raises(InvalidValueError, match="keeps no personal parameters here"):
         load_model(rows[0]["run"], tmp_path, device=3)
+    momentum = do(tmp_path, rounds=1, devices_per_round=24, worker_momentum=0.5)
+    with pytest.raises(InvalidValueError, match="keeps no personal parameters here"):
+        load_model(momentum["run"], tmp_path, device=3)
     first, second = (tmp_path / row["run"] / "checkpoint.npz" for row in rows)
     first.write_bytes(first.read_bytes()[:200])
     second.unlink()

@@ -243,7 +243,7 @@ def test_what_changed_since_it_was_given_is_refused(tmp_path: Path) -> None:
         run(settings, Options(tmp_path))
     with pytest.raises(PluginError, match="has changed since it was given"):
         pack([settings.attack.corruption])
-    assert text_of(attack) != settings.corruption
+    assert text_of(attack) != settings.attack.corruption
 
 
 def test_a_text_of_another_process_says_what_to_do(tmp_path: Path) -> None:

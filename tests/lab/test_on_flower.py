@@ -74,6 +74,9 @@ CASES: dict[str, dict[str, Any]] = {
         "corruption": "backdoor",
         "rho": 0.2,
     },
+    "momentum": {"worker_momentum": 0.8, "corruption": "omniscient", "rho": 0.2},
+    "secure momentum": {"worker_momentum": 0.8, "corruption": "sign-flip", "rho": 0.2, **SECURE},
+    "proximal": {"aggregator": "fedavg", "proximal_mu": 2.0},
     "learned": {"secure": "on"},
     "bucketing": {"aggregator": "bucketing", "secure": "on", **TWELVE, **KNOWING},
     "clear, knowing": {"aggregator": "trimmed-mean", "attackers": "random", **KNOWING},
@@ -156,15 +159,15 @@ def test_a_corrupted_device_may_send_the_same_again(tmp_path: Path) -> None:
         assert len(list(tmp_path.glob(f"flower/7/{device}.*"))) == 1
 
 
-def test_personal_parameters_of_a_round_that_is_done_again_are_those_before(tmp_path: Path) -> None:
-    own = client._Personal(tmp_path)  # pyright: ignore[reportPrivateUsage]
-    assert not own.read(3, 0, 2).any()
+def test_a_round_that_is_done_again_finds_what_was_kept_before_it(tmp_path: Path) -> None:
+    kept: Any = client._Kept(tmp_path)  # pyright: ignore[reportPrivateUsage]
+    assert kept.read(3, 0, 2) is None
     for t in (0, 4, 6):
-        own.write(3, t, np.full(2, t + 1, np.float32))
-    assert own.read(3, 6, 2)[0] == 5
-    assert own.read(3, 7, 2)[0] == 7
-    own.write(3, 6, np.full(2, 70, np.float32))
-    assert own.read(3, 7, 2)[0] == 70
+        kept.write(3, t, np.full(2, t + 1, np.float32))
+    assert kept.read(3, 6, 2)[0] == 5
+    assert kept.read(3, 7, 2)[0] == 7
+    kept.write(3, 6, np.full(2, 70, np.float32))
+    assert kept.read(3, 7, 2)[0] == 70
 
 
 def test_the_server_app_says_how_it_ended(
@@ -179,7 +182,7 @@ def test_the_server_app_says_how_it_ended(
         ["hello", capsys.readouterr().out], lambda line: None
     )
     assert row["status"] == "finished"
-    context.run_config["settings"] = json.dumps({"task": "nothing"})
+    context.run_config["settings"] = json.dumps(devices.settings.to_dict() | {"task": "nothing"})
     with pytest.raises(Exception, match="nothing"):
         server.main(grid, context)
     with pytest.raises(LaunchError, match="nothing"):

@@ -7,9 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from rfa.aggregators import RFA
 from rfa.lab.runs.headline import accuracy_words, percent
-from rfa.lab.settings.settings import Settings
 
 
 def show_run(row: dict[str, Any]) -> None:
@@ -47,8 +45,7 @@ def _secure_lines(row: dict[str, Any], settings: dict[str, Any]) -> dict[str, st
     lines = {"stopped rounds": f"{row['stopped_rounds']}"}
     if row["stopped"]:
         lines["stopped rounds"] += f" (the last: {row['stopped']})"
-        aggregation = Settings.from_dict(settings).aggregation
-        if isinstance(aggregation, RFA) and aggregation.start == "mean":
+        if "start=mean" in (row["parameters"] or "").split(","):
             lines["  remedy"] = "--start current keeps the steps before; rfa-one-step asks once"
     if row["certificate"] is not None:
         share = min(row["certificate"], settings["secure"]["max_share"] or 1.0)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rfa._files import replace_file
 from rfa._types import Array, Floats32, Ints
@@ -18,12 +19,12 @@ from rfa.errors import InvalidValueError
 from rfa.lab.errors import LabError
 from rfa.lab.learners.learner import Learner
 from rfa.lab.runs import checkpoint as checkpoints
-from rfa.lab.runs.checkpoint import Checkpoint
-from rfa.lab.runs.run import CHECKPOINT, PERSONAL
+from rfa.lab.runs.run import CHECKPOINT, KEPT
 from rfa.lab.runs.store import Store, find_run
+from rfa.lab.settings.groups import PERSONAL
 from rfa.lab.tasks.registry import find_task
 from rfa.lab.tasks.task import Task
-from rfa.lab.training.personal import PersonalFile
+from rfa.lab.training.kept import KeptFile
 
 
 class ModelError(LabError):
@@ -185,20 +186,22 @@ def load_model(
         raise ModelError(msg)
     parameters = saved.state.model
     if device is not None:
-        parameters = parameters + _personal(saved, home, device)
+        slots = saved.slots if row["personalized"] else None  # else they are of momentum
+        parameters = parameters + _personal(slots, home, device, len(parameters))
     return Model(parameters, task or find_task(row["task"]), row["run"], saved.state.round, device)
 
 
-def _personal(saved: Checkpoint, home: Path, device: int) -> Floats32:
+def _personal(slots: NDArray[np.int8] | None, home: Path, device: int, dim: int) -> Floats32:
     """The personal parameters of a device."""
-    if saved.places is None:
+    if slots is None:
         msg = f"{home.name} keeps no personal parameters here: leave device={device} away (on "
         raise InvalidValueError(msg + "Flower they stay on the nodes)")
-    if not 0 <= device < len(saved.places):
-        msg = f"device={device}: there are devices 0 to {len(saved.places) - 1}"
+    if not 0 <= device < len(slots):
+        msg = f"device={device}: there are devices 0 to {len(slots) - 1}"
         raise InvalidValueError(msg)
-    path, dim = home / PERSONAL, len(saved.state.model)
-    if not PersonalFile.is_complete(path, len(saved.places), dim):
+    path = home / KEPT.format(PERSONAL)
+    if not KeptFile.is_complete(path, len(slots), dim):
         msg = f"the personal parameters in {path} are not complete: do the run again, with --fresh"
         raise ModelError(msg)
-    return PersonalFile.read_from(path, saved.places, dim, device)
+    u = KeptFile.read_from(path, slots, dim, device)
+    return np.zeros(dim, np.float32) if u is None else u

@@ -281,6 +281,7 @@ def test_a_changed_attack_is_noticed_and_its_prints_stay_out_of_the_json(
     assert json.loads(first.stdout)["corruption"] == "own_attack:f"
     assert "hello" in first.stderr
     (tmp_path / "own_attack.py").write_text(code + "# another version\n")
+    monkeypatch.delitem(sys.modules, "own_attack")
     changed = rfa(*command)
     assert changed.exit_code == 1
     assert "or your own code, has changed" in " ".join(changed.output.split())

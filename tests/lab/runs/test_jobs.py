@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from rfa import PluginError
 from rfa.lab.runs.estimate import in_words, pace, seconds
 from rfa.lab.runs.jobs import do_work, plan_work
 from rfa.lab.runs.run import Options, run
@@ -93,6 +94,9 @@ def test_what_was_done_with_other_code_is_not_done(
     assert do_work(plan_work([mine], options), options, Notes()) == {}
     assert plan_work([mine], options).todo == []
     (tmp_path / "other_attack.py").write_text(code + "# another version\n")
+    with pytest.raises(PluginError, match="other_attack has changed since it was imported here"):
+        plan_work([mine], options)
+    monkeypatch.delitem(sys.modules, "other_attack")  # as in another process
     work = plan_work([mine], options)
     assert work.todo == [mine]
     (problem,) = do_work(work, options, Notes()).values()

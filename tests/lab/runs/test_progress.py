@@ -176,8 +176,9 @@ def test_what_the_bar_of_a_run_shows(tmp_path: Path) -> None:
     assert all(shown.done == int(shown.count[0]) for shown in screen.shown if shown.count)
     marked = [shown.count for shown in screen.shown if shown.mark and shown.count]
     assert marked == ["0/5", "4/5", "5/5"], "a line for each evaluation"
-    loss = f"accuracy {row['test_accuracy']:.1%}, loss {row['train_loss']:.2f}"
-    assert re.fullmatch(rf"{loss}, corrupted \d/8", screen.shown[-1].text)
+    accuracy = f"accuracy {row['test_accuracy']:.1%} (honest {row['honest_accuracy']:.1%})"
+    words = re.escape(f"{accuracy}, loss {row['train_loss']:.2f}, corrupted ")
+    assert re.fullmatch(rf"{words}\d/8", screen.shown[-1].text)
     again = progress.Bar("RFA", screen)
     do(tmp_path, again, rounds=5, corruption="gaussian", rho=0.2)
     assert not again.began

@@ -106,7 +106,9 @@ def test_the_names_of_devices_are_kept_once_for_the_same_data(tmp_path: Path) ->
     "values",
     [
         {"corruption": "gaussian", "rho": 0.2},
-        {"personalize": True},
+        {"personalize": True, "proximal_mu": 1.0},
+        {"worker_momentum": 0.9, "corruption": "sign-flip", "rho": 0.2},
+        {"worker_momentum": 0.5, "secure": "unmasked", "dropout_rate": 0.1},
         {"server_optimizer": "adam", "server_learning_rate": 0.05, "server_momentum": 0.9},
         {"server_momentum": 0.5, "aggregator": "fedavg", "tail_average": True},
         {"aggregator": "rfa:groups=2", "corruption": "anti-median", "rho": 0.2},
@@ -129,8 +131,12 @@ def test_interrupted_and_gone_on_with_is_the_same_to_the_bit(
     assert results(tmp_path / "parts", again["run"]) == results(tmp_path / "whole", whole["run"])
 
 
-def test_killed_at_random_moments_it_ends_the_same_to_the_bit(tmp_path: Path) -> None:
-    arguments = ["--rounds", "800", "--personalize", "--corruption", "gaussian", "--rho", "0.1"]
+KEEPING = {"personal": ["--personalize"], "momentum": ["--worker-momentum", "0.9"]}
+
+
+@pytest.mark.parametrize("keeps", KEEPING)
+def test_killed_at_random_moments_it_ends_the_same_to_the_bit(tmp_path: Path, keeps: str) -> None:
+    arguments = ["--rounds", "800", *KEEPING[keeps], "--corruption", "gaussian", "--rho", "0.1"]
     command = [*COMMAND, *arguments, "--eval-every", "50"]
     whole = subprocess.run(  # noqa: S603
         [*command, "--out", str(tmp_path / "whole")], capture_output=True, text=True, check=True
@@ -179,7 +185,7 @@ def _checkpoint_time(out: Path) -> int:
 
 
 def _workers_of(folder: Path) -> list[str]:
-    """Worker processes that outlived the process that asked them (they map its u_i)."""
+    """Worker processes that outlived the process that asked them (they map what devices keep)."""
     found: list[str] = []
     for process in Path("/proc").glob("[0-9]*/maps"):
         try:
@@ -259,7 +265,7 @@ def test_other_data_under_a_checkpoint_is_noticed(
         population = load(*arguments, **options)
         return dataclasses.replace(population, x=population.x + 1)
 
-    monkeypatch.setattr(running, "load", other)
+    monkeypatch.setattr("rfa.lab.tasks.task.load", other)
     with pytest.raises(
         CheckpointError, match=r"the data, or your own code, has changed since .* --fresh"
     ):
@@ -277,17 +283,35 @@ def test_another_version_does_not_go_on_with_a_run(
 
 
 @pytest.mark.parametrize("damage", ["lost", "cut"])
-def test_personal_parameters_that_are_not_whole_are_noticed(tmp_path: Path, damage: str) -> None:
+@pytest.mark.parametrize(
+    ("keeps", "values"),
+    [("personal", {"personalize": True}), ("momentum", {"worker_momentum": 0.9})],
+)
+def test_kept_vectors_that_are_not_complete_are_noticed(
+    tmp_path: Path, keeps: str, values: dict[str, Any], damage: str
+) -> None:
     with pytest.raises(KeyboardInterrupt):
-        do(tmp_path, Notes(5), checkpoint_every=2, personalize=True)
-    (path,) = tmp_path.glob("*/personal.f32")
+        do(tmp_path, Notes(5), checkpoint_every=2, **values)
+    (path,) = tmp_path.glob("*/*.f32")
+    assert path.stem == keeps
     if damage == "lost":
         path.unlink()
     else:
         path.write_bytes(path.read_bytes()[:-4])
-    with pytest.raises(CheckpointError, match=r"personal\.f32 are not whole: .* --fresh"):
-        do(tmp_path, checkpoint_every=2, personalize=True)
-    assert do(tmp_path, personalize=True, fresh=True)["status"] == "finished"
+    with pytest.raises(CheckpointError, match=rf"{keeps}\.f32 is not complete: .* --fresh"):
+        do(tmp_path, checkpoint_every=2, **values)
+    fresh = do(tmp_path, fresh=True, **values)
+    assert fresh["model_sha256"] == do(tmp_path / "other", **values)["model_sha256"]
+
+
+def test_without_momentum_nothing_is_kept_and_no_bit_changes(tmp_path: Path) -> None:
+    plain, none = (do(tmp_path / str(len(more)), **more) for more in ({}, {"worker_momentum": 0}))
+    assert none["run"] == plain["run"]
+    assert none["model_sha256"] == plain["model_sha256"]
+    assert not list(tmp_path.glob("*/*/*.f32"))
+    momentum = do(tmp_path, worker_momentum=1e-9)
+    assert momentum["model_sha256"] == plain["model_sha256"], "m_i = Delta_i as beta goes to 0"
+    assert do(tmp_path, worker_momentum=0.5)["model_sha256"] != plain["model_sha256"]
 
 
 def test_where_the_results_are_lost_a_run_starts_anew(tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ def test_a_checkpoint_comes_back_as_it_was(tmp_path: Path) -> None:
     state = dataclasses.replace(checkpoint().state, server=server, aggregator=learned)
     for original in (
         checkpoint(),
-        checkpoint(state=state, places=np.array([-1, 0, 1], np.int8), done="diverged"),
+        checkpoint(state=state, slots=np.array([-1, 0, 1], np.int8), done="diverged"),
     ):
         save(original, path)
         found: Any = load(path, RFA())
@@ -172,7 +172,7 @@ def test_a_checkpoint_comes_back_as_it_was(tmp_path: Path) -> None:
             assert getattr(found.state, name) == getattr(original.state, name)
         pairs: list[tuple[Any, Any]] = [
             (found.state.model, original.state.model),
-            (found.places, original.places),
+            (found.slots, original.slots),
             (found.state.server.momentum, original.state.server.momentum),
             (found.state.server.squares, original.state.server.squares),
         ]

@@ -35,6 +35,22 @@ from tests.tiny import HeavyBall
         ({"seed": -1}, "seed must be a whole number from 0 on"),
         ({"learning_rate": 0.0}, "learning_rate must be a positive number"),
         ({"learning_rate": float("inf")}, "learning_rate must be a positive number"),
+        ({"proximal_mu": -1.0}, "proximal_mu must be a number from 0 on"),
+        ({"proximal_mu": float("inf")}, "proximal_mu must be a number from 0 on"),
+        (
+            {"proximal_mu": 10.0, "learning_rate": 0.1, "lr_decay": 0.5},
+            "proximal_mu=10.0 is too large for a learning rate of 0.1: .* proximal_mu below 10,",
+        ),
+        (
+            {"proximal_mu": 5.0, "learning_rate": 0.1, "lr_decay": 2.0, "lr_decay_every": 9},
+            "proximal_mu=5.0 is too large for a learning rate of",
+        ),
+        ({"worker_momentum": 1.0}, "worker_momentum must be below 1"),
+        ({"worker_momentum": -0.1}, "worker_momentum must be a number from 0 on"),
+        (
+            {"worker_momentum": 0.9, "personalize": True},
+            "worker_momentum=0.9 is not for personalize=true: .* leave one of the two away",
+        ),
         ({"nu": -1.0}, "nu must be a positive number"),
         ({"budget": 1, "start": "mean"}, "budget=1 leaves no step after the mean"),
         ({"schedule": "quick"}, "schedule must be one of plain, accelerated, sub-cohorts"),

@@ -19,21 +19,21 @@ class InProcess:
 
     def __init__(self, devices: Devices) -> None:
         self.devices = devices
-        self.personal: dict[int, Any] = {}
+        self.kept: dict[int, Any] = {}
 
-    def train(self, model: Any, t: int, chosen: Sequence[int], places: Any = None) -> Any:
-        if not self.devices.settings.training.personalize:
-            return np.stack([self.devices.train(model, t, device) for device in chosen])
+    def train(self, model: Any, t: int, chosen: Sequence[int], slots: Any = None) -> Any:
         updates: list[Any] = []
         for device in chosen:
-            u = self.personal.get(device, np.zeros_like(model))
-            update, self.personal[device] = self.devices.train_personal(model, u, t, device)
+            update, after = self.devices.take_part(model, self.kept.get(device), t, device)
             updates.append(update)
+            if after is not None:
+                self.kept[device] = after
         return np.stack(updates)
 
-    def evaluate(self, model: Any, places: Any = None) -> list[Tally]:
+    def evaluate(self, model: Any, slots: Any = None) -> list[Tally]:
+        u = self.kept if self.devices.settings.training.personalize else {}
         return [
-            self.devices.evaluate(model + self.personal.get(device, np.float32(0)), device)
+            self.devices.evaluate(model + u.get(device, np.float32(0)), device)
             for device in range(self.devices.count)
         ]
 

@@ -12,16 +12,16 @@ import pytest
 
 from rfa.lab.processes import WorkerError
 from rfa.lab.simulation.rounds import LocalEngine, State, evaluate, play_round
-from rfa.lab.training.personal import NEVER, PersonalFile, Places
+from rfa.lab.training.kept import NEVER, KeptFile, Slots
 from rfa.lab.training.pool import open_pool
 from tests.lab.simulation.lab import play, tiny_devices
 
 
-def play_with(devices: Any, workers: int, rounds: int, personal: Path | None = None) -> Any:
+def play_with(devices: Any, workers: int, rounds: int, kept: Path | None = None) -> Any:
     state = State(0, devices.initial())
-    places = Places.none(devices.count) if personal else None
-    with open_pool(devices, workers, personal=personal) as pool:
-        engine = LocalEngine(devices, pool, places)
+    slots = Slots.none(devices.count) if kept else None
+    with open_pool(devices, workers, kept=kept) as pool:
+        engine = LocalEngine(devices, pool, slots)
         for _ in range(rounds):
             state, _ = play_round(state, devices, engine)
         return state, evaluate(state, engine)
@@ -91,22 +91,22 @@ def test_no_file_is_left_behind_and_no_process(
 def test_what_a_checkpoint_uses_is_never_written_to(tmp_path: Path) -> None:
     """Random moves, saves and kills against a plain dictionary."""
     rng = np.random.default_rng(0)
-    file = PersonalFile(tmp_path / "u", devices=4, dim=3)
-    places = Places.none(4)
-    saved, kept, now = places.save().copy(), dict[int, float](), dict[int, float]()
+    file = KeptFile(tmp_path / "u", devices=4, dim=3)
+    slots = Slots.none(4)
+    saved, kept, now = slots.save().copy(), dict[int, float](), dict[int, float]()
     for step in range(500):
         action = rng.choice(["move", "move", "move", "save", "kill"])
         if action == "move":
             device = int(rng.integers(4))
-            u = file.read(device, int(places.current[device]))
-            assert u[0] == now.get(device, 0)
-            file.write(device, places.move(device), np.full(3, step + 1, np.float32))
+            u = file.read(device, int(slots.current[device]))
+            assert (None if u is None else u[0]) == now.get(device)
+            file.write(device, slots.move(device), np.full(3, step + 1, np.float32))
             now[device] = step + 1
         elif action == "save":
-            saved, kept = places.save().copy(), dict(now)
+            saved, kept = slots.save().copy(), dict(now)
         else:
-            places, now = Places(saved), dict(kept)
-    assert NEVER not in places.current
+            slots, now = Slots(saved), dict(kept)
+    assert NEVER not in slots.current
 
 
 def test_the_work_is_shared_out_evenly() -> None:

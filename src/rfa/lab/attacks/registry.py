@@ -39,6 +39,8 @@ BUILT_IN: dict[str, UpdateCorruption] = {
     "anti-median": optimized.anti_median,
 }
 """Corruptions of updates."""
+OF_TASKS = ("data", "adaptive", BACKDOOR)
+"""Corruptions of data that tasks have, each its own."""
 POISONS: dict[str, DataCorruption] = {"label-flip": label_flip}
 """Corruptions of data that fit every task."""
 
@@ -87,7 +89,8 @@ def _load(name: str, task_own: dict[str, DataCorruption]) -> Corruption:
         return known[name]
     if ":" not in name:
         names = ", ".join([NONE, *known])
-        msg = f"{name!r} is not known: give one of {names}, or your own module:function"
+        what = f"{name!r} is not known" if name not in OF_TASKS else f"this task has no {name!r}"
+        msg = f"{what}: give one of {names}, or your own module:function"
         raise InvalidValueError(msg)
     wanted = "a function marked with corrupts_data or corrupts_updates of rfa.lab.attacks"
     return load_plugin(name, (DataCorruption, UpdateCorruption), wanted)

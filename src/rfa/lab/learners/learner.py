@@ -30,6 +30,8 @@ class Plan:
         rate: the learning rate gamma.
         tail: return the average of the iterates after the later half of the steps (the last
             ceil(tau / 2) of w_1, ..., w_tau) instead of the last iterate.
+        proximal: the weight mu of FedProx's proximal term mu/2 |w - start|^2, which pulls every
+            step back to the model that training starts from; 0 for none.
         key: a name for the examples: under the same key come the same ones in every round, so
             that a learner may keep what depends on them alone. None if they can change.
     """
@@ -37,6 +39,7 @@ class Plan:
     batches: Sequence[Batch]
     rate: float
     tail: bool = False
+    proximal: float = 0.0
     key: Hashable | None = None
 
 
@@ -84,7 +87,7 @@ class Learner(ABC):
             start: the model to start from; it is left as it is.
             x: the examples of the device.
             y: their labels.
-            plan: batches and rate.
+            plan: batches, rate, and what else decides the steps.
         """
 
     @abstractmethod

@@ -95,6 +95,8 @@ class LinearLearner(Learner):
             reached += scores
             step = self._residuals(reached, target)
             step *= np.float32(plan.rate / len(rows))
+            if plan.proximal:  # the pull on W - W_0 = A^T X is one on A
+                a *= np.float32(1 - plan.rate * plan.proximal)
             a[rows] -= step
             tail.add(a)
         return tail.mean(a).T @ x
@@ -108,6 +110,8 @@ class LinearLearner(Learner):
             some, target = parts[id(batch)]
             step = self._residuals(some @ w.T, target)
             step *= np.float32(plan.rate / len(batch))
+            if plan.proximal:
+                w += np.float32(plan.rate * plan.proximal) * (first - w)
             w -= step.T @ some
             tail.add(w)
         return tail.mean(w) - first

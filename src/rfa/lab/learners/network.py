@@ -57,6 +57,8 @@ class NetworkLearner(Learner):
             loss = self._loss(self._module(inputs[batch]), labels[batch])
             gradients = torch.autograd.grad(loss, self._parameters)
             with torch.no_grad():
+                if plan.proximal:
+                    self._flat.lerp_(first, plan.rate * plan.proximal)
                 torch._foreach_add_(self._parameters, gradients, alpha=-plan.rate)
             if plan.tail:
                 tail.add(self._flat.cpu().numpy())

@@ -2,7 +2,8 @@
 
 With `secure=off` an update leaves in the clear, as the settings say; else it stays, and only the
 secure sum tells of it. A corrupted device that knows everything computes everyone's update itself:
-all nodes have all the data.
+all nodes have all the data. What others keep, their u_i or momentum, it finds in the node's folder,
+which all nodes of a machine share.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def train(message: Message, context: Context) -> Message:
     devices = _devices(context)
     order, w = lab_records.order_of(message), lab_records.model_of(message)
     with one_blas_thread():
-        update = _update(devices, w, order, _Personal.of(context))
+        update = _update(devices, w, order, _Kept.of(context))
     arrays = ArrayRecord({lab_records.MODEL: Array(w.astype(np.float64) + update)})
     metrics = MetricRecord({lab_records.EXAMPLES: float(devices.weights[order.device])})
     return Message(RecordDict({lab_records.ARRAYS: arrays, "metrics": metrics}), reply_to=message)
@@ -110,43 +111,44 @@ def train(message: Message, context: Context) -> Message:
 @app.query("tally")
 def tally(message: Message, context: Context) -> Message:
     """How well a model, with the u_i of each, serves some devices: the numbers of each."""
-    devices, personal = _devices(context), _Personal.of(context)
+    devices, kept = _devices(context), _Kept.of(context)
     order, w = lab_records.order_of(message), lab_records.model_of(message)
     numbers: list[float] = []
     with one_blas_thread():
         for device in order.others:
-            tally = devices.evaluate(w + personal.read(device, order.round, len(w)), device)
+            u = kept.read(device, order.round, len(w))
+            tally = devices.evaluate(w if u is None else w + u, device)
             numbers.extend(map(float, lab_records.numbers_of(tally)))
     record = MetricRecord({"numbers": numbers})
     return Message(RecordDict({"tallies": record}), reply_to=message)
 
 
 @dataclass(frozen=True)
-class _Personal:
-    """The u_i of the devices on a node, by the round after which they are.
+class _Kept:
+    """What the devices on a node keep, their u_i or momentum, by the round after which it is so.
 
-    A round that is done again after a restart finds the u_i from before it.
+    A round that is done again after a restart finds what was kept before it.
     """
 
     folder: Path
 
     @classmethod
-    def of(cls, context: Context) -> _Personal:
+    def of(cls, context: Context) -> _Kept:
         name = lab_records.name_of(context)
         return cls(storage_of(context).root / "flower" / "lab" / name)
 
-    def read(self, device: int, t: int, dim: int) -> Floats32:
-        """The u_i before round t; zero if the device has never taken part."""
+    def read(self, device: int, t: int, dim: int) -> Floats32 | None:
+        """What a device keeps before round t; None if nothing yet."""
         known = [number for number in self._rounds(device) if number <= t]
-        return read_personal(self._path(device, max(known, default=0)), dim)
+        return read_personal(self._path(device, max(known)), dim) if known else None
 
-    def write(self, device: int, t: int, u: Floats32) -> None:
-        """Keep the u_i after round t, and the one before it."""
+    def write(self, device: int, t: int, vector: Floats32) -> None:
+        """Keep a vector after round t, and the one before it."""
         older = sorted(number for number in self._rounds(device) if number <= t)
         for number in older[:-1]:
             with contextlib.suppress(FileNotFoundError):
                 self._path(device, number).unlink()
-        write_personal(self._path(device, t + 1), u)
+        write_personal(self._path(device, t + 1), vector)
 
     def _path(self, device: int, after: int) -> Path:
         return self.folder / f"{device}.{after}"
@@ -155,29 +157,26 @@ class _Personal:
         return [int(path.suffix[1:]) for path in self.folder.glob(f"{device}.*[0-9]")]
 
 
-def _update(
-    devices: Devices, w: Floats32, order: lab_records.Order, personal: _Personal
-) -> Floats32:
+def _update(devices: Devices, w: Floats32, order: lab_records.Order, kept: _Kept) -> Floats32:
     """What a device sends: its update, or what it likes if it is corrupted."""
     lies = isinstance(devices.corruption, UpdateCorruption)
     if not (lies and devices.corrupted_in(order.round)[order.device]):
-        return _honest(devices, w, order, order.device, personal)
+        return _honest(devices, w, order, order.device, kept)
     chosen = list(order.others)
-    updates = np.stack([_honest(devices, w, order, device, personal) for device in chosen])
+    updates = np.stack([_honest(devices, w, order, device, kept) for device in chosen])
     state = State(order.round, w, aggregator=lab_records.unpack(order.state, devices.settings))
     corrupt(updates, chosen, state, devices)
     return updates[chosen.index(order.device)]
 
 
 def _honest(
-    devices: Devices, w: Floats32, order: lab_records.Order, device: int, personal: _Personal
+    devices: Devices, w: Floats32, order: lab_records.Order, device: int, kept: _Kept
 ) -> Floats32:
-    if not devices.settings.training.personalize:
-        return devices.train(w, order.round, device)
-    u = personal.read(device, order.round, len(w))
-    update, u = devices.train_personal(w, u, order.round, device)
-    if device == order.device:
-        personal.write(device, order.round, u)
+    t, keeps = order.round, devices.settings.training.keeps
+    before = kept.read(device, t, len(w)) if keeps else None
+    update, after = devices.take_part(w, before, t, device)
+    if device == order.device and after is not None:
+        kept.write(device, t, after)
     return update
 
 

@@ -120,14 +120,19 @@ class Callbacks(Callback):
         if outcome is not None:
             weights = None if outcome.weights is None else _read_only(outcome.weights)
             outcome = replace(outcome, point=_read_only(outcome.point), weights=weights)
+        guarded = replace(facts, outcome=outcome)
         for callback in self._callbacks:
-            callback.on_round(run, replace(facts, outcome=outcome))
+            callback.on_round(run, guarded)
 
     def on_evaluation(self, run: RunView, evaluation: Evaluation) -> None:
         """Tell all."""
-        accuracies = _read_only(evaluation.device_accuracy)
+        guarded = replace(
+            evaluation,
+            device_accuracy=_read_only(evaluation.device_accuracy),
+            is_honest=_read_only(evaluation.is_honest),
+        )
         for callback in self._callbacks:
-            callback.on_evaluation(run, replace(evaluation, device_accuracy=accuracies))
+            callback.on_evaluation(run, guarded)
 
     def on_end(self, run: RunView, status: str) -> None:
         """Tell all, also when one raises; the first that does is heard."""

@@ -31,7 +31,7 @@ class Checkpoint:
 
     Attributes:
         state: where it is.
-        places: where the u_i lie, if there are such.
+        slots: where what devices keep lies, if they keep anything.
         first_loss: the training loss before the first round.
         seconds: how long the run took so far.
         data: the digest of the data it runs on.
@@ -39,7 +39,7 @@ class Checkpoint:
     """
 
     state: State
-    places: NDArray[np.int8] | None
+    slots: NDArray[np.int8] | None
     first_loss: float
     seconds: float
     data: str
@@ -64,7 +64,7 @@ def save(checkpoint: Checkpoint, path: Path) -> None:
     optional = {
         "momentum": state.server.momentum,
         "squares": state.server.squares,
-        "places": checkpoint.places,
+        "slots": checkpoint.slots,
     }
     arrays |= {name: array for name, array in optional.items() if array is not None}
     arrays |= {CARRIED + name: array for name, array in pack_state(state.aggregator).items()}
@@ -108,4 +108,4 @@ def _from_arrays(arrays: dict[str, Any], aggregator: Aggregator | None) -> Check
     private = isinstance(aggregator, SumAggregator)
     before = unpack_state(aggregator, carried) if private and carried else None
     state = State(t, arrays["model"], server, *counts, aggregator=before)
-    return Checkpoint(state, arrays.get("places"), first_loss, seconds, data, done)
+    return Checkpoint(state, arrays.get("slots"), first_loss, seconds, data, done)

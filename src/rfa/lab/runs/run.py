@@ -42,14 +42,14 @@ from rfa.lab.simulation.rounds import (
 )
 from rfa.lab.tasks.registry import find_task
 from rfa.lab.training.devices import Devices
-from rfa.lab.training.personal import PersonalFile, Places
+from rfa.lab.training.kept import KeptFile, Slots
 from rfa.lab.training.pool import WorkerPool, open_pool
 
 if TYPE_CHECKING:
     from _hashlib import HASH as Digest  # noqa: N811
 
 VERSION = importlib.metadata.version("rfa")
-CHECKPOINT, PERSONAL = "checkpoint.npz", "personal.f32"
+CHECKPOINT, KEPT = "checkpoint.npz", "{}.f32"
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class RunLoop:
     began: float = 0.0
     before: float = 0.0
     first_loss: float = math.nan
-    places: Places | None = None
+    slots: Slots | None = None
     data: str = ""
     last: Evaluation | None = None
     state: State = field(init=False)
@@ -167,24 +167,27 @@ class RunLoop:
             _forget(self.folder)
             names = self.devices.population.names[: self.devices.count]
             self.store.begin(self.name, self.devices.settings, self._about(note), names)
-        personal = self.devices.settings.training.personalize and not self.make_engine
-        if personal and self.places is None:
-            self.places = Places.none(self.devices.count)
+        here = self.devices.settings.training.keeps and not self.make_engine
+        if here and self.slots is None:
+            self.slots = Slots.none(self.devices.count)
         with self._engine() as engine:
             self.began = time.perf_counter()
             self.state = saved.state if saved else State(0, self.devices.initial())
             self._go_on(self._view(resumed=saved is not None), engine)
 
     def _resume(self, saved: Checkpoint) -> None:
-        path = self.folder / PERSONAL
         sizes = self.devices.count, self.devices.dim
-        if saved.places is not None and not PersonalFile.is_complete(path, *sizes):
-            msg = f"the personal parameters in {path} are not whole: start anew with --fresh"
+        if saved.slots is not None and not KeptFile.is_complete(self._kept, *sizes):
+            msg = f"what devices keep in {self._kept} is not complete: start anew with --fresh"
             raise CheckpointError(msg)
         self.store.rewind(self.name, saved.state.round)
         self.before, self.first_loss = saved.seconds, saved.first_loss
-        if saved.places is not None:
-            self.places = Places(saved.places)
+        if saved.slots is not None:
+            self.slots = Slots(saved.slots)
+
+    @property
+    def _kept(self) -> Path:
+        return self.folder / KEPT.format(self.devices.settings.training.keeps)
 
     def _about(self, note: str) -> dict[str, Any]:
         return {
@@ -202,9 +205,8 @@ class RunLoop:
     def _engine(self) -> Generator[Engine]:
         self.callbacks.on_status("starting the workers")
         workers = self.options.workers or cores()
-        personal = self.folder / PERSONAL if self.places else None
-        with open_pool(self.devices, workers, personal=personal) as pool:
-            local = LocalEngine(self.devices, pool, self.places)
+        with open_pool(self.devices, workers, kept=self._kept if self.slots else None) as pool:
+            local = LocalEngine(self.devices, pool, self.slots)
             yield self.make_engine(self.devices, pool) if self.make_engine else local
 
     def _view(self, *, resumed: bool) -> RunView:
@@ -296,9 +298,9 @@ class RunLoop:
         self.rounds.clear()
         self.evaluations.clear()
         engine.flush()
-        places = self.places.save() if self.places else None
+        slots = self.slots.save() if self.slots else None
         done = status if status in DONE else ""
-        saved = Checkpoint(state, places, self.first_loss, seconds, self.data, done)
+        saved = Checkpoint(state, slots, self.first_loss, seconds, self.data, done)
         checkpoints.save(saved, self.folder / CHECKPOINT)
 
     def _certified(self) -> dict[str, Any]:
@@ -316,7 +318,8 @@ class RunLoop:
 
 
 def _forget(folder: Path) -> None:
-    for path in (*folder.glob(f"{CHECKPOINT}*"), folder / PERSONAL):  # also what a kill left of one
+    kept = folder.glob(KEPT.format("*"))
+    for path in (*folder.glob(f"{CHECKPOINT}*"), *kept):  # also what a kill left of a checkpoint
         path.unlink(missing_ok=True)
 
 

@@ -172,9 +172,6 @@ def settle(given: Mapping[str, Any]) -> Settings:
     """
     values = dict(given)
     rho, corruption = values.get("rho"), values.get("corruption")
-    if rho is None and corruption not in {None, NONE}:
-        msg = f"corruption={corruption!r} needs a level: give rho"
-        raise ConfigError(msg)
     if corruption == NONE or (rho == 0 and corruption != BACKDOOR):
         values |= {"corruption": NONE, "rho": 0.0}
     calls = values.pop(CALLS, None)

@@ -13,6 +13,7 @@ from rfa.planning import make_terms
 from rfa.secagg.security.terms import Terms
 
 OFF = "off"
+PERSONAL, MOMENTUM = "personal", "momentum"
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,13 @@ class Training(Group):
     batch_size: int = setting(50, "Examples in a batch.")
     batch_fraction: float = setting(0.0, "Instead, the fraction of a device's examples in a batch.")
     tail_average: bool = setting(False, "Send the average of the later half of the iterates.")
+    proximal_mu: float = setting(
+        0.0, "The weight mu of FedProx's proximal term mu/2 |w - w_t|^2; 0: none."
+    )
+    worker_momentum: float = setting(
+        0.0,
+        "Send m_i = beta m_i + (1 - beta) Delta_i, kept on each device, with this beta; 0: none.",
+    )
     personalize: bool = setting(False, "Keep parameters u_i on each device (Algorithm 4).")
     device: str = setting("cpu", "Where devices train: cpu or cuda.", choices=("cpu", "cuda"))
 
@@ -43,12 +51,37 @@ class Training(Group):
         self._check_counts("devices_per_round", "batch_size", "lr_decay_every", "local_epochs")
         self._check_counts("devices", "local_steps", least=0)
         self._check_numbers("learning_rate", "lr_decay", positive=True)
-        self._check_fractions("batch_fraction")
+        self._check_numbers("proximal_mu")
+        self._check_fractions("batch_fraction", "worker_momentum")
+        if self.personalize and self.worker_momentum:
+            msg = f"worker_momentum={self.worker_momentum} is not for personalize=true: a device "
+            msg += "keeps either u_i or momentum, so leave one of the two away"
+            raise InvalidValueError(msg)
         find_partition(self.partition)
 
     def learning_rate_in(self, t: int) -> float:
         """The learning rate gamma_t in round t."""
         return self.learning_rate * self.lr_decay ** (t // self.lr_decay_every)
+
+    def check_proximal(self, rounds: int) -> None:
+        """Check that no step in so many rounds is pulled back beyond where it started.
+
+        Raises:
+            InvalidValueError: if so, naming the largest mu that is not too large.
+        """
+        if not self.proximal_mu:
+            return
+        rate = max(self.learning_rate_in(0), self.learning_rate_in(rounds - 1))
+        if self.proximal_mu * rate >= 1:
+            msg = f"proximal_mu={self.proximal_mu} is too large for a learning rate of {rate:g}: a "
+            msg += "step multiplies what was learned by 1 - rate mu, which must be positive (below "
+            msg += f"-1 it diverges): give proximal_mu below {1 / rate:g}, or a lower learning_rate"
+            raise InvalidValueError(msg)
+
+    @property
+    def keeps(self) -> str:
+        """What a device keeps between its rounds: personal parameters, momentum, or nothing."""
+        return PERSONAL if self.personalize else MOMENTUM if self.worker_momentum else ""
 
     @property
     def left_out(self) -> set[str]:

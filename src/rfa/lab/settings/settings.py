@@ -36,7 +36,7 @@ from rfa.aggregators.registry import (
 )
 from rfa.errors import InvalidValueError, PluginError
 from rfa.lab.attacks.corruption import NoSuchAttackError
-from rfa.lab.attacks.registry import BACKDOOR, NONE, find_corruption
+from rfa.lab.attacks.registry import BACKDOOR, BUILT_IN, NONE, POISONS, find_corruption
 from rfa.lab.datasets.partition import Partition, canonical_text
 from rfa.lab.settings.fields import ConfigError, Setting, setting, settings_of
 from rfa.lab.settings.groups import GROUPS, OFF, Attack, Evaluation, Secure, Server, Training
@@ -91,10 +91,11 @@ class Settings:
             values = {name: Settings.text_of(name, value) for name, value in values.items()}
             for name in ("task", "aggregator"):
                 FIELDS[name].check(values[name])
-            usual = find_task(values["task"]).settings_for(values["aggregator"])
+            _check_level(given)
+            usual = _usual(values["task"], values["aggregator"])
             options = {name: value for name, value in values.items() if name in PARAMETERS}
             values["aggregator"] = with_options(values["aggregator"], options)
-            return cls._nested(usual | values)
+            return cls._nested(usual | values).checked()
 
     @classmethod
     def where_taken(cls, task: Any = None, **given: Any) -> Settings:
@@ -129,7 +130,7 @@ class Settings:
             options = {name: value for name, value in values.items() if name in PARAMETERS}
             before = values.get("aggregator", without_options(self.aggregator, options))
             values["aggregator"] = with_options(before, options)
-            return self._nested(self.flat | values)
+            return self._nested(self.flat | values).checked()
 
     @classmethod
     def _nested(cls, flat: Mapping[str, Any]) -> Settings:
@@ -154,6 +155,9 @@ class Settings:
             return str(value)
         if isinstance(value, Task) and TASKS.get(value.name) is value:
             return value.name
+        for known, corruption in {**BUILT_IN, **POISONS}.items():
+            if corruption is value:
+                return known
         return text_of(value)
 
     @property
@@ -170,7 +174,7 @@ class Settings:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Settings:
-        """The settings that `to_dict` made.
+        """The settings that `to_dict` made, which were checked then: code of users is not loaded.
 
         Raises:
             InvalidValueError: if this version has other settings, or a value is wrong.
@@ -183,11 +187,19 @@ class Settings:
             raise InvalidValueError(msg) from None
 
     def __post_init__(self) -> None:
-        """Check each value, and that they go together."""
+        """Check each value; `checked` sees whether they go together."""
         for name in ("task", "aggregator", "seed", "rounds"):
             object.__setattr__(self, name, FIELDS[name].check(getattr(self, name)))
         check_count("seed", self.seed, least=0)
         check_count("rounds", self.rounds)
+
+    def checked(self) -> Settings:
+        """The same settings, whose aggregator and attack were found to exist and to go with them.
+
+        Raises:
+            InvalidValueError, PluginError, NoSuchAttackError: saying what does not.
+        """
+        self.training.check_proximal(self.rounds)
         find_corruption(self.attack.corruption, find_task(self.task).poisons)
         self._check_aggregator()
         if self.secure.mode != OFF:
@@ -197,6 +209,7 @@ class Settings:
                 devices=self.training.devices_per_round,
                 max_share=self.secure.max_share,
             )
+        return self
 
     def _check_aggregator(self) -> None:
         """Check that the aggregator can be made, and what it asks of the other settings."""
@@ -307,6 +320,25 @@ def _errors_of_settings() -> Generator[None]:
         raise
     except ValueError as error:
         raise ConfigError(str(error)) from None
+
+
+def _check_level(given: Mapping[str, Any]) -> None:
+    """Refuse a corruption without a level, which would do nothing; a backdoor is tried anyway."""
+    corruption = given.get("corruption", NONE)
+    if "rho" not in given and corruption not in (NONE, BACKDOOR):
+        msg = f"corruption={Settings.text_of('corruption', corruption)!r} needs a level: give rho"
+        raise ConfigError(msg)
+
+
+def _usual(task: str, aggregator: str) -> dict[str, Any]:
+    """The settings that a task has for an aggregator."""
+    usual = find_task(task).settings_for(aggregator)
+    for name in usual:
+        if name not in FIELDS or name in {"task", "aggregator"}:
+            known = ", ".join(other for other in FIELDS if other not in {"task", "aggregator"})
+            msg = f"task {task} has settings, but not {name!r}: these are {known}"
+            raise ConfigError(msg)
+    return {name: Settings.text_of(name, value) for name, value in usual.items()}
 
 
 def _check_names(given: Mapping[str, Any]) -> None:

@@ -28,7 +28,7 @@ from rfa.lab.simulation.outcome import AggregatorError, NothingToAggregateError,
 from rfa.lab.simulation.secure import aggregate_securely
 from rfa.lab.simulation.server_optimizer import ServerState, server_step
 from rfa.lab.training.devices import Devices, Tally
-from rfa.lab.training.personal import Places
+from rfa.lab.training.kept import Slots
 from rfa.lab.training.pool import WorkerPool
 
 
@@ -183,16 +183,16 @@ class LocalEngine:
     Attributes:
         devices: the devices.
         pool: the workers.
-        places: where the u_i are, if devices have such.
+        slots: where what devices keep is, if they keep anything.
     """
 
     devices: Devices
     pool: WorkerPool
-    places: Places | None = None
+    slots: Slots | None = None
 
     def collect(self, state: State, chosen: list[int]) -> tuple[Outcome, Any]:
         """Train, corrupt and aggregate."""
-        updates = self.pool.train(state.model, state.round, chosen, self.places)
+        updates = self.pool.train(state.model, state.round, chosen, self.slots)
         corrupt(updates, chosen, state, self.devices)
         settings, weights, when = self.devices.settings, self.devices.weights, state.round
         if settings.secure.mode == "off":
@@ -202,10 +202,10 @@ class LocalEngine:
 
     def evaluate(self, state: State) -> Sequence[Tally]:
         """How well the model serves each device."""
-        return self.pool.evaluate(state.model, self.places)
+        return self.pool.evaluate(state.model, self.slots)
 
     def flush(self) -> None:
-        """Make sure that the u_i are on disk."""
+        """Make sure that what devices keep is on disk."""
         self.pool.flush()
 
 

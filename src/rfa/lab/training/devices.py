@@ -23,7 +23,7 @@ from rfa.lab.attacks.corruption import (
 )
 from rfa.lab.attacks.registry import find_corruption
 from rfa.lab.datasets.dataset import Population
-from rfa.lab.learners.learner import Plan
+from rfa.lab.learners.learner import Plan, is_finite
 from rfa.lab.randomness import stream
 from rfa.lab.settings.settings import Settings
 from rfa.lab.tasks.task import Task
@@ -108,6 +108,34 @@ class Devices:
             return ~self.is_corrupted
         return np.ones(self.count, np.bool_)
 
+    def take_part(
+        self, w: Floats32, kept: Floats32 | None, t: int, device: int
+    ) -> tuple[Floats32, Floats32 | None]:
+        """What a device sends in round t, and what it keeps until it takes part again.
+
+        With worker momentum it sends m_i = beta m_i + (1 - beta) Delta_i, and Delta_i the first
+        time. What is not finite is sent, for the server to drop, and not kept: the device goes on
+        from the m_i before.
+
+        Args:
+            w: the model.
+            kept: what the device keeps from before: its u_i or m_i; None if it has none yet.
+            t: the round.
+            device: the device.
+
+        Returns:
+            What it sends; and what it keeps, None for no change.
+        """
+        training = self.settings.training
+        if training.personalize:
+            return self.train_personal(w, np.zeros_like(w) if kept is None else kept, t, device)
+        sent, beta = self.train(w, t, device), training.worker_momentum
+        if not beta:
+            return sent, None
+        if kept is not None:
+            sent = (beta * kept + (1 - beta) * sent).astype(np.float32, copy=False)
+        return sent, sent if is_finite(sent) else None
+
     def train(self, w: Floats32, t: int, device: int) -> Floats32:
         """The update of a device in round t: lines 4 to 9 of Algorithm 1."""
         x, y, keep = self._training_data(w, t, device)
@@ -119,7 +147,8 @@ class Devices:
         """The update of a device and its new u_i: Algorithm 4.
 
         Both loops are local SGD from w + u: the first changes u, the second w, which sees the
-        residual of the new u.
+        residual of the new u. A proximal term pulls each loop back to where it starts: the first
+        to the old u, the second to w.
         """
         x, y, keep = self._training_data(w, t, device)
         plan = self._plan(t, device, "personal", len(y), keep=keep)
@@ -173,8 +202,14 @@ class Devices:
     def _plan(self, t: int, device: int, purpose: str, count: int, *, keep: bool) -> Plan:
         rng = stream(self.settings.seed, purpose, t, device)
         batches = draw_batches(count, self.settings.training, rng)
-        rate, tail = self.settings.training.learning_rate_in(t), self.settings.training.tail_average
-        return Plan(batches, rate, tail, key=device if keep else None)
+        training = self.settings.training
+        return Plan(
+            batches,
+            training.learning_rate_in(t),
+            training.tail_average,
+            training.proximal_mu,
+            key=device if keep else None,
+        )
 
     @np.errstate(over="ignore", invalid="ignore")  # a model that diverged has no finite loss
     def _answers(self, w: Floats32, start: int, stop: int) -> tuple[Floats, Any]:

@@ -21,7 +21,7 @@ from rfa.lab.datasets.dataset import lab_module
 from rfa.lab.objects import pack, texts_of
 from rfa.lab.processes import AskedProcess
 from rfa.lab.training.devices import Devices, Tally
-from rfa.lab.training.personal import PersonalFile, Places
+from rfa.lab.training.kept import NEVER, KeptFile, Slots
 from rfa.lab.training.worker import Scratch
 
 PIECES = 6
@@ -30,13 +30,11 @@ SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
 
 
 @contextlib.contextmanager
-def open_pool(
-    devices: Devices, workers: int, *, personal: Path | None = None
-) -> Generator[WorkerPool]:
+def open_pool(devices: Devices, workers: int, *, kept: Path | None = None) -> Generator[WorkerPool]:
     """Start so many workers for the devices of a run, and end them at the end.
 
     They get the settings of the devices, the entry of the cache that these have their data from,
-    and the file of the u_i, if any.
+    and the file of what devices keep, if any.
     """
     settings = devices.settings
     begin = {
@@ -44,7 +42,7 @@ def open_pool(
         "objects": pack(texts_of(settings)),
         "settings": settings.to_dict(),
         "population": str(devices.population.folder),
-        "personal": personal and str(personal),
+        "kept": kept and str(kept),
     }
     with contextlib.ExitStack() as stack:
         stack.enter_context(one_blas_thread())
@@ -57,7 +55,7 @@ def open_pool(
             scratch = Scratch.open(path, settings, devices.dim)
             begin |= {"scratch": str(path)}
             list(threads.map(AskedProcess.ask, processes, [begin] * workers))
-        yield WorkerPool(devices, scratch, processes, threads, personal)
+        yield WorkerPool(devices, scratch, processes, threads, kept)
 
 
 class WorkerPool:
@@ -69,19 +67,19 @@ class WorkerPool:
         scratch: Scratch,
         workers: list[AskedProcess],
         threads: Executor,
-        personal: Path | None,
+        kept: Path | None,
     ) -> None:
         self._devices, self._scratch, self._threads = devices, scratch, threads
-        self._personal = personal and PersonalFile(personal, devices.count, devices.dim)
+        self._kept = kept and KeptFile(kept, devices.count, devices.dim)
         self._pieces = PIECES * len(workers)
         self._free: queue.SimpleQueue[AskedProcess] = queue.SimpleQueue()
         for worker in workers:
             self._free.put(worker)
 
     def train(
-        self, model: Floats32, t: int, devices: Sequence[int], places: Places | None = None
+        self, model: Floats32, t: int, devices: Sequence[int], slots: Slots | None = None
     ) -> Floats32:
-        """The updates of devices in round t, one row each, in memory that the next round reuses."""
+        """What devices send in round t, one row each, in memory that the next round reuses."""
         self._scratch.model[:] = model
         rows = {device: row for row, device in enumerate(devices)}
         jobs = [
@@ -90,27 +88,27 @@ class WorkerPool:
                 "round": t,
                 "devices": part,
                 "rows": [rows[device] for device in part],
-                "places": _current(places, part),
+                "slots": _current(slots, part),
             }
             for part in self._share_out(devices)
         ]
-        list(self._threads.map(self._do, jobs))
-        if places is not None and self._personal:
-            for device, row in rows.items():
-                self._personal.write(device, places.move(device), self._scratch.personal[row])
+        answers = list(self._threads.map(self._do, jobs))
+        if slots is not None and self._kept:
+            for device in (device for answer in answers for device in answer["keep"]):
+                self._kept.write(device, slots.move(device), self._scratch.kept[rows[device]])
         return self._scratch.updates[: len(devices)]
 
     def flush(self) -> None:
-        """Make sure that the u_i are on disk."""
-        if self._personal:
-            self._personal.flush()
+        """Make sure that what devices keep is on disk."""
+        if self._kept:
+            self._kept.flush()
 
-    def evaluate(self, model: Floats32, places: Places | None = None) -> list[Tally]:
+    def evaluate(self, model: Floats32, slots: Slots | None = None) -> list[Tally]:
         """How well a model serves each device of the population, in order."""
         self._scratch.model[:] = model
         everyone = list(range(self._devices.count))
         jobs: list[dict[str, Any]] = [
-            {"do": "evaluate", "devices": part, "places": _current(places, part)}
+            {"do": "evaluate", "devices": part, "slots": _current(slots, part)}
             for part in self._share_out(everyone)
         ]
         answers = list(self._threads.map(self._do, jobs))
@@ -143,9 +141,9 @@ class WorkerPool:
         return parts
 
 
-def _current(places: Places | None, devices: list[int]) -> list[int]:
-    """Where the u_i of devices are."""
-    return [int(places.current[device]) if places else 0 for device in devices]
+def _current(slots: Slots | None, devices: list[int]) -> list[int]:
+    """In which slots devices have what they keep."""
+    return [int(slots.current[device]) if slots else NEVER for device in devices]
 
 
 def one_blas_thread() -> contextlib.AbstractContextManager[Any]:

@@ -1,7 +1,7 @@
 """A worker: a process with one thread that does the work of devices, asked line by line.
 
 `python -m rfa.lab.training.worker` answers requests as `rfa.lab.processes` has it. The model, the
-updates and the u_i lie in memory-mapped files that it shares with the process that asks.
+updates and what devices keep lie in memory-mapped files that it shares with the process that asks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rfa.lab.processes import ERROR, Answer, Request, Tell, serve
 from rfa.lab.settings.settings import Settings
 from rfa.lab.tasks.registry import find_task
 from rfa.lab.training.devices import Devices
-from rfa.lab.training.personal import PersonalFile
+from rfa.lab.training.kept import KeptFile
 
 
 @dataclass(frozen=True)
@@ -32,13 +32,14 @@ class Scratch:
     Attributes:
         model: the model.
         updates: the updates of the devices.
-        personal: their new u_i; empty without personalization. Workers never write to the file
-            of the u_i itself, so one that outlives a killed run cannot spoil the next.
+        kept: what they keep from now on; momentum is the update itself, before the corrupted ones
+            lie. Workers never write to the file of what devices keep, so one that outlives a
+            killed run cannot spoil the next.
     """
 
     model: Any
     updates: Any
-    personal: Any
+    kept: Any
 
     @staticmethod
     def rows(settings: Settings) -> int:
@@ -53,7 +54,9 @@ class Scratch:
             if file.tell() != rows * dim * 4:
                 file.truncate(rows * dim * 4)
         vectors: Any = np.memmap(path, np.float32, "r+", shape=(rows, dim))
-        return cls(vectors[0], vectors[1 : 1 + m], vectors[1 + m :])
+        updates = vectors[1 : 1 + m]
+        kept = vectors[1 + m :] if settings.training.personalize else updates
+        return cls(vectors[0], updates, kept)
 
 
 class Worker:
@@ -69,33 +72,35 @@ class Worker:
             raise DataError(msg)
         self.devices = Devices(settings, task, population)
         self.scratch = Scratch.open(Path(request["scratch"]), settings, self.devices.dim)
-        self.personal = None
-        if settings.training.personalize:
-            path = Path(request["personal"])
-            self.personal = PersonalFile(path, self.devices.count, self.devices.dim)
+        self.kept = None
+        if request["kept"]:
+            self.kept = KeptFile(Path(request["kept"]), self.devices.count, self.devices.dim)
 
     def train(self, request: Request) -> Answer:
-        """Train devices; what comes of it goes to their rows of the shared memory."""
+        """Train devices; what comes of it goes to their rows of the shared memory.
+
+        The answer names the devices that have something new to keep there.
+        """
         w, t = np.array(self.scratch.model), int(request["round"])
-        for device, row, place in zip(
-            request["devices"], request["rows"], request["places"], strict=True
+        keep: list[int] = []
+        for device, row, slot in zip(
+            request["devices"], request["rows"], request["slots"], strict=True
         ):
-            if self.personal is None:
-                update = self.devices.train(w, t, device)
-            else:
-                u = self.personal.read(device, place)
-                update, self.scratch.personal[row] = self.devices.train_personal(w, u, t, device)
-            self.scratch.updates[row] = update
-        return {}
+            before = self.kept.read(device, slot) if self.kept else None
+            self.scratch.updates[row], after = self.devices.take_part(w, before, t, device)
+            if after is not None:
+                self.scratch.kept[row] = after
+                keep.append(device)
+        return {"keep": keep}
 
     def evaluate(self, request: Request) -> Answer:
         """Evaluate the model on devices, with their u_i where they have such."""
         shared = np.array(self.scratch.model)
         tallies: list[Any] = []
-        for device, place in zip(request["devices"], request["places"], strict=True):
-            w = shared
-            if self.personal is not None:
-                w = shared + self.personal.read(device, place)
+        personalize = self.devices.settings.training.personalize
+        for device, slot in zip(request["devices"], request["slots"], strict=True):
+            u = self.kept.read(device, slot) if self.kept and personalize else None
+            w = shared if u is None else shared + u
             tallies.append(dataclasses.astuple(self.devices.evaluate(w, device)))
         return {"tallies": tallies}
 
