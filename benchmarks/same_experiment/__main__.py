@@ -68,7 +68,7 @@ def run_script(library: str, seed: int) -> tuple[float, float]:
     with tempfile.TemporaryDirectory() as folder:
         shutil.copy(DIGITS, folder)
         added = {
-            "OMP_NUM_THREADS": "1",  # with more, the peers take several times as long
+            "OMP_NUM_THREADS": "1",  # the matrices are small: more threads gain the peers nothing
             "PYTHONPATH": str(ROOT),
             "PYTHONWARNINGS": "ignore",
             "RFA_CACHE": str(Path(folder) / "cache"),

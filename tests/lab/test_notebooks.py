@@ -105,6 +105,7 @@ def test_own_data_with_dirichlet_skew(tmp_path: Path) -> None:
         tmp_path,
         "ROUNDS = 5",
         "ALPHAS = [0.1, 10.0]",
+        "AGGREGATORS = ['rfa', 'krum']",
         tell="[{f'{row[\"aggregator\"]} {row[\"partition\"]}': row['honest_accuracy'] "
         "for row in study.means('honest_accuracy')}, "
         "[float((np.array(panel) > 0).sum(axis=1).mean()) for panel in dealt]]",
