@@ -104,7 +104,7 @@ def test_the_name_of_a_run_is_decided_by_its_settings() -> None:
         ({"local_steps": 3, "local_epochs": 2}, {"local_steps": 3}),
         ({"batch_fraction": 0.5, "batch_size": 2}, {"batch_fraction": 0.5}),
         ({"server_learning_rate": 1.0}, {}),
-        ({"corruption": "ipm", "attackers": "random"}, {}),
+        ({"corruption": "ipm", "attackers": "random", "rho": 0.0}, {}),
         (
             {"aggregator": "tests.tiny:HeavyBall", "nu": 0.5},
             {"aggregator": "tests.tiny:HeavyBall:nu=0.5"},
@@ -126,7 +126,7 @@ def test_what_gives_the_same_numbers_has_the_same_name(
         ({"early_stop": 0.0}, {}),
         ({"lr_decay": 0.5, "lr_decay_every": 7}, {"lr_decay": 0.5}),
         ({"server_optimizer": "adam"}, {"server_optimizer": "adam", "server_learning_rate": 1.0}),
-        ({"corruption": "backdoor"}, {}),
+        ({"corruption": "backdoor", "rho": 0.0}, {}),
         ({"secure": "unmasked"}, {"secure": "unmasked", "max_share": 0.5}),
         ({"aggregator": "fedavg", "secure": "unmasked"}, {"aggregator": "fedavg"}),
         ({"aggregator": "fedavg"}, {"aggregator": "fedavg:clip_norm=100"}),

@@ -94,6 +94,10 @@ def settings_of(group: str, kind: type[Any]) -> dict[str, Setting]:
 class Group:
     """Settings that belong together; each class of them checks its own values."""
 
+    def applied(self) -> dict[str, Any]:
+        """The values that make a difference: what tells a run from others."""
+        return {known: getattr(self, known) for known in self._attributes()}
+
     def _check_types(self) -> None:
         for known in settings_of("", type(self)).values():
             value = known.check(getattr(self, known.attribute))
@@ -114,6 +118,9 @@ class Group:
             if value >= below:
                 msg = f"{name} must be below {below}, not {value!r}"
                 raise InvalidValueError(msg)
+
+    def _attributes(self) -> list[str]:
+        return [known.attribute for known in settings_of("", type(self)).values()]
 
     def _option(self, attribute: str) -> str:
         fields = {field.name: field for field in dataclasses.fields(self)}  # type: ignore[arg-type]

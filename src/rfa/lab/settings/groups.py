@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
+from rfa._specs import parse_spec
 from rfa.errors import InvalidValueError
-from rfa.lab.attacks.registry import NONE
-from rfa.lab.datasets.partition import find_partition
+from rfa.lab.attacks.registry import BACKDOOR, NONE
+from rfa.lab.datasets.partition import canonical_text, find_partition
 from rfa.lab.settings.fields import Group, setting
 from rfa.planning import make_terms
 from rfa.secagg.security.terms import Terms
@@ -83,15 +85,15 @@ class Training(Group):
         """What a device keeps between its rounds: personal parameters, momentum, or nothing."""
         return PERSONAL if self.personalize else MOMENTUM if self.worker_momentum else ""
 
-    @property
-    def left_out(self) -> set[str]:
-        """Settings that make no difference beside the others."""
+    def applied(self) -> dict[str, Any]:
+        """The values that make a difference beside the others."""
         unused = {
             "local_epochs": self.local_steps > 0,
             "batch_size": self.batch_fraction > 0,
             "lr_decay_every": self.lr_decay == 1,
         }
-        return {name for name, idle in unused.items() if idle}
+        values = super().applied() | {"partition": canonical_text(self.partition)}
+        return {name: value for name, value in values.items() if not unused.get(name)}
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,14 @@ class Attack(Group):
             msg = f"rho={self.rho} needs a corruption: give one, such as data or omniscient"
             raise InvalidValueError(msg)
 
+    def applied(self) -> dict[str, Any]:
+        """The values that make a difference: at level 0 only a backdoor, which is tried anyway."""
+        if self.rho:
+            return super().applied()
+        named = parse_spec(self.corruption)
+        tried = named.name == BACKDOOR or named.is_plugin
+        return {"corruption": self.corruption if tried else NONE, "rho": 0.0}
+
 
 @dataclass(frozen=True)
 class Server(Group):
@@ -147,6 +157,10 @@ class Server(Group):
         self._check_counts("max_rejected")
         self._check_numbers("learning_rate", "max_norm", "divergence_factor")
         self._check_fractions("momentum")
+
+    def applied(self) -> dict[str, Any]:
+        """The values, with the learning rate that they come to."""
+        return super().applied() | {"learning_rate": self.effective_learning_rate}
 
     @property
     def effective_learning_rate(self) -> float:
@@ -190,6 +204,10 @@ class Secure(Group):
             most = self.max_dropout_fraction
             msg = f"dropout_rate={self.dropout_rate} exceeds max_dropout_fraction={most}"
             raise InvalidValueError(msg)
+
+    def applied(self) -> dict[str, Any]:
+        """The values that make a difference: none without secure sums."""
+        return {"mode": OFF} if self.mode == OFF else super().applied()
 
     @cached_property
     def terms(self) -> Terms:

@@ -37,7 +37,7 @@ from rfa.aggregators.registry import (
 from rfa.errors import InvalidValueError, PluginError
 from rfa.lab.attacks.corruption import NoSuchAttackError
 from rfa.lab.attacks.registry import BACKDOOR, BUILT_IN, NONE, POISONS, find_corruption
-from rfa.lab.datasets.partition import Partition, canonical_text
+from rfa.lab.datasets.partition import Partition
 from rfa.lab.settings.fields import ConfigError, Setting, setting, settings_of
 from rfa.lab.settings.groups import GROUPS, OFF, Attack, Evaluation, Secure, Server, Training
 from rfa.lab.settings.parameters import PARAMETERS, is_taken, with_options, without_options
@@ -250,26 +250,8 @@ class Settings:
         So `rfa:budget=4` and `rfa` with budget=4 are the same run, and what drops out of secure
         sums is no part of a run that has none.
         """
-        values: dict[str, Any] = {**self.to_dict(), "aggregator": self.aggregator_text}
-        training = {
-            name: value
-            for name, value in values["training"].items()
-            if name not in self.training.left_out
-        }
-        training["partition"] = canonical_text(self.training.partition)
-        server = values["server"] | {"learning_rate": self.server.effective_learning_rate}
-        attack = values["attack"]
-        if self.attack.rho == 0:
-            planted = parse_spec(self.attack.corruption)
-            shown = planted.name == BACKDOOR or planted.is_plugin
-            attack = {"corruption": self.attack.corruption if shown else NONE, "rho": 0.0}
-        secure = {"mode": OFF} if self.secure.mode == OFF else values["secure"]
-        return values | {
-            "training": training,
-            "server": server,
-            "attack": attack,
-            "secure": secure,
-        }
+        groups = {name: getattr(self, name).applied() for name in GROUPS}
+        return self.to_dict() | {"aggregator": self.aggregator_text} | groups
 
     @cached_property
     def run_name(self) -> str:
