@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -46,8 +46,8 @@ class Model:
         device: whose personal parameters are added; None if nobody's.
     """
 
-    parameters: Floats32
-    task: Task
+    parameters: Floats32 = field(repr=False)
+    task: Task = field(repr=False)
     run: str = ""
     round: int = 0
     device: int | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -57,10 +58,21 @@ def _draw_band(axes: Any, spots: Any, means: Sequence[Interval], color: str) -> 
 
 def new_axes(panels: int) -> list[Any]:
     """So many panels beside each other, in one figure."""
-    figure: Any = lab_module("matplotlib.figure").Figure(
-        figsize=(max(5.5, 4.2 * panels), 4), layout="constrained"
-    )
+    figure = _new_figure(figsize=(max(5.5, 4.2 * panels), 4), layout="constrained")
     return list(figure.subplots(1, panels, squeeze=False, sharey=True)[0])
+
+
+def _new_figure(**options: Any) -> Any:
+    """A matplotlib figure that notebooks show, without pyplot and its global state."""
+    base: Any = lab_module("matplotlib.figure").Figure
+
+    class Picture(base):
+        def _repr_png_(self) -> bytes:
+            stream = io.BytesIO()
+            self.savefig(stream, format="png", dpi=100)
+            return stream.getvalue()
+
+    return Picture(**options)
 
 
 def finish(axes: Any, title: str, x: str, y: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import html
 import json
+import re
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -93,11 +94,16 @@ class RunResult:
     def _title(self) -> str:
         row = self.row
         level = f", {row['corruption']} {row['rho']:g}" if row["rho"] else ""
-        return f"{row['task']}, {row['aggregator']}{level}"
+        return _without_digests(f"{row['task']}, {row['aggregator']}{level}")
 
     def _read(self, read: Callable[[Store], Made]) -> Made:
         with Store(self.out, create=False) as store:
             return read(store)
+
+
+def _without_digests(text: str) -> str:
+    """A text in which objects of a notebook or a script have their names alone."""
+    return re.sub(r"__main__:(\w+)@[0-9a-f]+", r"\1", text)
 
 
 def load_run(run: str, out: str | Path = "out") -> RunResult:
