@@ -6,6 +6,7 @@ corrects them for the machine at hand.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import statistics
@@ -101,5 +102,5 @@ def _ratio(row: Mapping[str, Any]) -> float | None:
         settings = Settings.from_dict(json.loads(row["settings"]))
     except (ValueError, PluginError):  # of another version, or of code that is not here
         return None
-    counted = settings.replace(rounds=max(1, row["rounds"]))
+    counted = dataclasses.replace(settings, rounds=max(1, row["rounds"]))
     return row["seconds"] / max(seconds(counted) - START, 1e-9)
