@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import collections
 import dis
 import functools
 import sys
@@ -128,7 +130,66 @@ def check_as_imported(sources: Mapping[str, bytes]) -> None:
             msg = f"{name} has changed since it was imported here, so that it would run as it was: "
             msg += f"importlib.reload({name}) and what uses it, or start Python anew"
             raise PluginError(msg)
+        _check_as_written(sys.modules[name], source)
         _loaded[name] = spec, source
+
+
+def _check_as_written(module: types.ModuleType, source: bytes) -> None:
+    """See that nobody set a constant or a function of a module to something else.
+
+    Raises:
+        PluginError: naming what other processes, which import the file, would not have.
+    """
+    constants, functions = _written(source)
+    now = vars(module)
+    changed = [name for name, text in constants if name in now and _shown(now[name]) != text]
+    changed += [
+        name
+        for name in functions
+        if isinstance(now.get(name), types.FunctionType) and now[name].__globals__ is not now
+    ]
+    if changed:
+        msg = f"{module.__name__}.{changed[0]} is not what its file says: the processes that do "
+        msg += "runs import the file, so change it there, or make it a parameter"
+        raise PluginError(msg)
+
+
+@functools.lru_cache(maxsize=256)
+def _written(source: bytes) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
+    """The constants of a module, as they are shown, and its functions: those set in one place."""
+    tree = quietly(lambda: ast.parse(source))
+    if tree is None:
+        return (), ()
+    once = _set_once(tree)
+    constants: list[tuple[str, str]] = []
+    functions: list[str] = []
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and not node.decorator_list and node.name in once:
+            functions.append(node.name)
+        if isinstance(node, ast.Assign) and isinstance(target := node.targets[0], ast.Name):
+            text = quietly(lambda value=node.value: _shown(ast.literal_eval(value)))
+            if text is not None and target.id in once:
+                constants.append((target.id, text))
+    return tuple(constants), tuple(functions)
+
+
+def _set_once(tree: ast.Module) -> set[str]:
+    """Names that a module sets in one place alone, and that no function of it sets as globals."""
+    names: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
+            names.append(node.id)
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.append(node.name)
+        if isinstance(node, ast.Global):
+            names += 2 * node.names
+    counts = collections.Counter(names)
+    return {name for name, count in counts.items() if count == 1}
+
+
+def _shown(value: Any) -> str:
+    """A value as text, with its type."""
+    return f"{type(value).__name__} {value!r}"
 
 
 def _runs(module: types.ModuleType, source: bytes, spec: ModuleSpec) -> bool:

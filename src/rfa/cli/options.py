@@ -132,7 +132,8 @@ class GroupedCommand(click.Command):
         groups = {known.name: known.group for known in (*FIELDS.values(), *PARAMETERS.values())}
         sections: dict[str, list[tuple[str, str]]] = {group: [] for group in SECTIONS}
         order = {name: place for place, name in enumerate(COMMON)}
-        shown = sorted(self.get_params(ctx), key=lambda known: order.get(known.name or "", 99))
+        options = [known for known in self.get_params(ctx) if isinstance(known, click.Option)]
+        shown = sorted(options, key=lambda known: order.get(known.name or "", 99))
         for parameter in shown:
             record = parameter.get_help_record(ctx)
             if record is not None:

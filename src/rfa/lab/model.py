@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rfa._files import replace_file
-from rfa._types import Array, Floats32, Ints
+from rfa._types import Array, Floats32
 from rfa.errors import InvalidValueError
 from rfa.lab.errors import LabError
 from rfa.lab.learners.learner import Learner
@@ -22,7 +22,7 @@ from rfa.lab.runs import checkpoint as checkpoints
 from rfa.lab.runs.run import CHECKPOINT, KEPT
 from rfa.lab.runs.store import Store, find_run
 from rfa.lab.settings.groups import PERSONAL
-from rfa.lab.tasks.registry import find_task
+from rfa.lab.tasks.registry import TASKS, find_task
 from rfa.lab.tasks.task import Task
 from rfa.lab.training.kept import KeptFile
 
@@ -78,21 +78,28 @@ class Model:
             return np.zeros((0, self._learner.classes), np.float32)
         return self._learner.scores(self.parameters, np.asarray(self.task.prepare(examples)))
 
-    def predict(self, x: Any) -> Ints:
-        """The class of each example."""
-        return self.scores(x).argmax(axis=1).astype(np.int64)
+    def predict(self, x: Any) -> Array:
+        """The class of each example, as a label of the user's own data where it has such."""
+        classes = self.scores(x).argmax(axis=1).astype(np.int64)
+        return np.array(self.task.labels)[classes] if self.task.labels else classes
 
     def accuracy(self, x: Any, y: Any) -> float:
         """The share of examples x that are put into their classes y.
 
         Raises:
-            InvalidValueError: if there are none, or not as many of one as of the other.
+            InvalidValueError: if there are none, not as many of one as of the other, or a class
+                that the task does not have.
         """
         labels = np.asarray(y)
         if labels.shape != (len(x),) or not len(x):
             msg = f"accuracy needs examples, and a class for each: there are {len(x)} examples, "
             msg += f"and classes of shape {labels.shape}"
             raise InvalidValueError(msg)
+        known = self.task.labels or tuple(range(self._learner.classes))
+        strange = sorted(set(labels.tolist()) - set(known))
+        if strange:
+            msg = f"{self.task.name} has no class {strange[0]!r}: its classes are "
+            raise InvalidValueError(msg + ", ".join(map(repr, known[:10])))
         return float((self.predict(x) == labels).mean())
 
     def module(self) -> Any:
@@ -137,6 +144,10 @@ class Model:
         except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
             msg = f"{path} cannot be read as a model: save it again ({error})"
             raise ModelError(msg) from None
+        if task is None and named not in TASKS and ":" not in named:
+            msg = f"{path} has a model of {named!r}, a task of your own: give it, as in "
+            msg += "Model.load(path, task=task)"
+            raise ModelError(msg)
         model = cls(parameters, task or find_task(named), **trained)
         if model.sha256 != digest:
             msg = f"the parameters in {path} are not those that were saved: save them again"

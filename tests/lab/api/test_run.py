@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from click.testing import CliRunner
 
 from rfa import lab
 from rfa.cli.main import main
-from rfa.errors import InvalidTypeError, InvalidValueError
+from rfa.errors import InvalidTypeError, InvalidValueError, PluginError
 from rfa.lab.runs.store import StoreError
 
 TINY = "tests.tiny:TASK"
@@ -53,8 +54,9 @@ def test_what_a_result_has(tmp_path: Path) -> None:
     figure = result.plot("train_loss")
     line = figure.axes[0].lines[0]
     np.testing.assert_array_equal(line.get_ydata(), result.evaluations["train_loss"])
-    (shares,) = result.plot().axes[0].lines
-    np.testing.assert_allclose(shares.get_ydata(), 100 * result.evaluations["test_accuracy"])
+    for line, name in zip(result.plot().axes[0].lines, ("test", "honest"), strict=True):
+        wanted = 100 * result.evaluations[f"{name}_accuracy"]
+        np.testing.assert_allclose(line.get_ydata(), wanted)
     with pytest.raises(InvalidValueError, match="no column of numbers: there are rho, seed, round"):
         result.plot("aggregator")
 
@@ -63,6 +65,7 @@ def test_settings_are_a_way_to_give_all_of_them(tmp_path: Path) -> None:
     settings = lab.Settings.of(TINY, rounds=3, seed=4)
     result = lab.run(settings, out=tmp_path, **SMALL)
     assert result.settings == settings
+    assert lab.Settings.of(TINY, rounds=np.int32(3), seed=np.int64(4)) == settings
     changed = lab.run(settings, seed=5, out=tmp_path, **SMALL)
     assert changed.settings == settings.replace(seed=5)
     assert changed.name != result.name
@@ -96,6 +99,39 @@ def test_functions_see_the_run_and_stop_it(tmp_path: Path) -> None:
         np.testing.assert_array_equal(whole.evaluations[name], alone.evaluations[name])
 
 
+def _other(rows: Any) -> Any:
+    return 5 * rows
+
+
+CONSTANT = """
+from rfa.lab import corrupts_updates
+SCALE = 2.0
+def scaled(rows):
+    return -SCALE * rows
+@corrupts_updates
+def attack(attack):
+    return scaled(attack.updates[attack.corrupted])
+"""
+
+
+def test_a_module_s_constant_that_somebody_set_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "constant_attack.py").write_text(CONSTANT)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    module: Any = importlib.import_module("constant_attack")
+    how: dict[str, Any] = {"rho": 0.3, "rounds": 2, "out": tmp_path / "out", **SMALL}
+    assert lab.run(TINY, corruption=module.attack, **how).status == "finished"
+    monkeypatch.setattr(module, "SCALE", 9.0)
+    with pytest.raises(PluginError, match=r"constant_attack\.SCALE is not what its file says"):
+        lab.run(TINY, corruption=module.attack, **how)
+    monkeypatch.setattr(module, "SCALE", 2.0)
+    assert lab.run(TINY, corruption=module.attack, **how).status == "finished"
+    monkeypatch.setattr(module, "scaled", _other)
+    with pytest.raises(PluginError, match=r"constant_attack\.scaled is not what its file says"):
+        lab.run(TINY, corruption="constant_attack:attack", **how)
+
+
 SCRIPT = """
 import sys
 import numpy as np
@@ -116,8 +152,8 @@ if __name__ == "__main__":
     result = lab.run("tests.tiny:TASK", corruption=backwards, rho=0.3, aggregator=Median(), **how)
     study = lab.sweep("tests.tiny:TASK", corruption=backwards, rho=[0, 0.3],
                       aggregator=["fedavg", Median()], **how)
-    assert study.axes["aggregator"] == ("fedavg", "Median"), study.axes
-    both = study.table.where(aggregator="Median", rho=0.3)
+    assert study.axes["aggregator"] == ("fedavg", "Median()"), study.axes
+    both = study.table.where(aggregator="Median()", rho=0.3)
     assert both["run"].tolist() == [result.name]
     print(result.name, result.model.sha256)
 """
@@ -139,6 +175,10 @@ def test_objects_of_a_script_are_taken_and_told_apart(tmp_path: Path) -> None:
     assert other[1] != first[1]
 
 
+class Misspelled(lab.Callback):
+    def on_rounds(self) -> None: ...
+
+
 @pytest.mark.parametrize(
     ("given", "kind", "says"),
     [
@@ -156,6 +196,11 @@ def test_objects_of_a_script_are_taken_and_told_apart(tmp_path: Path) -> None:
         ({"federation": "mine"}, ValueError, "a federation is Flower's"),
         ({"engine": "flower", "callbacks": [lab.Callback()]}, ValueError, "elsewhere"),
         ({"callbacks": [print]}, InvalidTypeError, "callback"),
+        ({"callbacks": None}, InvalidTypeError, "callbacks must be a list"),
+        ({"callbacks": [Misspelled()]}, InvalidTypeError, "Misspelled.on_rounds would never be"),
+        ({"on_round": 3}, InvalidTypeError, "on_round must be a function"),
+        ({"checkpoint_every": 0}, ValueError, "checkpoint_every must be a whole number from 1"),
+        ({"workers": "2"}, ValueError, "workers must be a whole number from 1 on, not '2'"),
     ],
 )
 def test_mistakes_are_named(

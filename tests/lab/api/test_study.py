@@ -31,7 +31,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> lab.Study:
 
 def test_every_combination_is_a_row(study: lab.Study) -> None:
     assert study.axes == {
-        "aggregator": ("fedavg", "rfa:budget=2", "rfa:budget=4"),
+        "aggregator": ("fedavg", "RFA(budget=2)", "RFA(budget=4)"),
         "rho": (0, 0.3),
         "seed": (1, 2, 3),
     }
@@ -40,7 +40,7 @@ def test_every_combination_is_a_row(study: lab.Study) -> None:
     assert table.columns[:3] == ("aggregator", "rho", "seed")
     assert set(table.where(rho=0)["corruption"].tolist()) == {"none"}
     assert set(table.where(rho=0.3)["corruption"].tolist()) == {"omniscient"}
-    assert table.where(aggregator="rfa:budget=4")["oracle_calls"].max() == 16
+    assert table.where(aggregator="RFA(budget=4)")["oracle_calls"].max() == 16
     assert [result.name for result in study.results] == table["run"].tolist()
     assert len(study.evaluations) == 18 * 2
     assert len(study.rounds) == 18 * 4
@@ -57,7 +57,7 @@ def test_a_row_is_the_run_alone(study: lab.Study) -> None:
         out=study.out / "alone",
         progress=False,
     )
-    (row,) = study.table.where(aggregator="rfa:budget=4", rho=0.3, seed=2)
+    (row,) = study.table.where(aggregator="RFA(budget=4)", rho=0.3, seed=2)
     assert row["model_sha256"] == alone.model.sha256
 
 
@@ -94,6 +94,12 @@ def test_pictures(study: lab.Study) -> None:
         study.plot(x="round", by="aggregator", panels="seed")
     with pytest.raises(ValueError, match="no column is called 'speed'"):
         study.plot(x="rho", y="speed")
+    with pytest.raises(ValueError, match="'speed' does not differ in this study"):
+        study.plot(x="speed")
+    limits = [panel.get_ylim() for panel in study.plot(x="round", panels="rho").axes]
+    highest = 100 * study.evaluations["test_accuracy"].max()
+    assert limits[0] == limits[1]
+    assert limits[0][1] >= highest, "no panel cuts off another's lines"
     with pytest.raises(ValueError, match=r"rho=0.7 is not in the study: there are 0, 0.3"):
         study.where(rho=0.7)
 
@@ -107,6 +113,8 @@ def test_pictures(study: lab.Study) -> None:
         ({"agregator": ["rfa"]}, "no setting is called 'agregator'"),
         ({"rho": [0, 0.7, 1.2], "corruption": "data"}, "rho must be below 1"),
         ({"corruption": "data"}, "corruption='data' needs a level: give rho"),
+        ({"callbacks": []}, "callbacks is for lab.run"),
+        ({"jobs": -1}, "jobs must be a whole number from 0 on"),
     ],
 )
 def test_mistakes_are_named_before_anything_runs(
@@ -125,7 +133,7 @@ def test_runs_that_fail_are_told_and_the_others_kept(tmp_path: Path) -> None:
 
 
 def test_settings_and_tables_of_settings_are_bases(tmp_path: Path) -> None:
-    how: dict[str, Any] = {"out": tmp_path, "progress": False, "seed": [1, 2]}
+    how: dict[str, Any] = {"out": tmp_path, "progress": False, "seed": np.arange(1, 3)}
     base = lab.Settings.of(TINY, rounds=2)
     first = lab.sweep(base, **how)
     second = lab.sweep({"task": TINY, "rounds": 2}, **how)

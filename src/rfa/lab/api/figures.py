@@ -20,12 +20,19 @@ PERCENT = ("accuracy", "median_device", "worst_tenth", "backdoor")
 """Endings of columns that are fractions, which are drawn in percent."""
 
 
-def plot_run(evaluations: Table, measure: str, title: str, axes: Any = None) -> Any:
-    """Draw one column of the evaluations of a run."""
+def plot_run(evaluations: Table, measures: Sequence[str], title: str, axes: Any = None) -> Any:
+    """Draw columns of the evaluations of a run."""
     axes = axes if axes is not None else new_axes(1)[0]
-    check_column(evaluations, measure)
-    axes.plot(evaluations["round"], _scaled(evaluations[measure], measure), "-o", markersize=3)
-    finish(axes, title, "round", measure)
+    for measure in measures:
+        check_column(evaluations, measure)
+        shown = _scaled(evaluations[measure], measure)
+        label = measure.replace("_", " ")
+        axes.plot(evaluations["round"], shown, "-o", markersize=3, label=label)
+    finish(axes, title, "round", measures[0])
+    limit([axes], measures[0])
+    if len(measures) > 1:
+        axes.set_ylabel("accuracy (%)")
+        axes.legend(frameon=False)
     return axes.figure
 
 
@@ -80,9 +87,15 @@ def finish(axes: Any, title: str, x: str, y: str) -> None:
     unit = " (%)" if y.endswith(PERCENT) else ""
     axes.set(title=title, xlabel=x.replace("_", " "), ylabel=y.replace("_", " ") + unit)
     axes.grid(alpha=0.3)
-    if unit:  # an interval may reach further than a share can
-        low, high = axes.get_ylim()
-        axes.set_ylim(max(low, 0), min(high, 102))
+
+
+def limit(panels: Sequence[Any], y: str) -> None:
+    """Keep shares between 0 and 100 %: an interval of a mean may reach further."""
+    if y.endswith(PERCENT):
+        low = min(axes.get_ylim()[0] for axes in panels)
+        high = max(axes.get_ylim()[1] for axes in panels)
+        for axes in panels:
+            axes.set_ylim(max(low, 0), min(high, 102))
 
 
 def check_column(table: Table, name: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from rfa.lab.api.figures import plot_run
 from rfa.lab.model import Model, load_model
-from rfa.lab.runs.headline import accuracy_words, headline
+from rfa.lab.runs.headline import ALL, HONEST, accuracy_words, headline
 from rfa.lab.runs.store import Store, current_status, find_run
 from rfa.lab.runs.tables import devices_table, evaluations_table, rounds_table, runs_table
 from rfa.lab.settings.settings import Settings
@@ -77,11 +77,14 @@ class RunResult:
         """Draw a column of `evaluations` against rounds, and return the matplotlib figure.
 
         Args:
-            measure: the column; the headline accuracy by default.
+            measure: the column; by default the accuracy, over honest devices beside all where
+                some are corrupted, and first where runs are personalized.
             axes: where to draw; a figure of its own by default.
         """
-        measure = measure or headline(personalized=self.settings.training.personalize)
-        return plot_run(self.evaluations, measure, self._title(), axes)
+        first = headline(personalized=self.settings.training.personalize)
+        other = HONEST if first == ALL else ALL
+        both = (first, other) if self.row["corrupted"] not in (None, "[]") else (first,)
+        return plot_run(self.evaluations, (measure,) if measure else both, self._title(), axes)
 
     def __str__(self) -> str:
         """The run in a line."""

@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rfa.errors import InvalidValueError
+from rfa._checks import check_count
+from rfa.errors import InvalidTypeError, InvalidValueError
 from rfa.lab.api.result import RunResult
 from rfa.lab.datasets.cache import data_dir as find_data
-from rfa.lab.runs.callback import Callback, RunView
+from rfa.lab.runs.callback import Callback, Callbacks, RunView
 from rfa.lab.runs.progress import choose_progress
 from rfa.lab.runs.run import Options
 from rfa.lab.runs.run import run as do_run
@@ -75,6 +76,8 @@ def run(  # noqa: PLR0913 how a run is done, beside its settings
         LabError: if the data is missing, an attack or an aggregator of your own fails, another
             process does the same run, or the folder cannot be used; the message says what to do.
     """
+    check_count("checkpoint_every", checkpoint_every)
+    check_count("workers", 1 if workers is None else workers)
     resolved = settle_run(task, settings)
     folder, data = Path(out), Path(data_dir) if data_dir is not None else None
     if engine == FLOWER:
@@ -88,9 +91,9 @@ def run(  # noqa: PLR0913 how a run is done, beside its settings
         raise InvalidValueError(msg)
     options = Options(folder, data, workers or 0, checkpoint_every, fresh=fresh, rebuild=fresh)
     bar = choose_progress(label or resolved.aggregator, progress)
-    own = _Functions(on_round, on_evaluation)
+    told = [bar, Callbacks(callbacks), _Functions(on_round, on_evaluation)]
     with bar:
-        row = do_run(resolved, options, [bar, *callbacks, own])
+        row = do_run(resolved, options, told)
     return RunResult(row["run"], folder, row["status"], row)
 
 
@@ -105,6 +108,10 @@ class _Functions(Callback):
     """Functions as a callback."""
 
     def __init__(self, on_round: OnRound | None, on_evaluation: OnEvaluation | None) -> None:
+        for name, function in (("on_round", on_round), ("on_evaluation", on_evaluation)):
+            if function is not None and not callable(function):
+                msg = f"{name} must be a function of the run and what happened, not {function!r}"
+                raise InvalidTypeError(msg)
         self._on_round, self._on_evaluation = on_round, on_evaluation
 
     def on_round(self, run: RunView, facts: Facts) -> None:

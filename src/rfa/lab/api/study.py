@@ -9,14 +9,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+
+from rfa._checks import check_count
 from rfa._specs import Spec, parse_spec
 from rfa.aggregators.registry import spec_of
 from rfa.errors import InvalidValueError, PluginError
-from rfa.lab.api.figures import check_column, new_axes, plot_lines
+from rfa.lab.api.figures import check_column, limit, new_axes, plot_lines
 from rfa.lab.api.many import run_many
 from rfa.lab.api.result import RunResult
 from rfa.lab.errors import LabError
-from rfa.lab.runs.headline import headline
+from rfa.lab.runs.headline import ALL, HONEST, headline
 from rfa.lab.runs.statistics import mean_interval
 from rfa.lab.runs.store import Store
 from rfa.lab.runs.sweep import CALLS, settle
@@ -95,6 +98,8 @@ class Study:
             where = dict(zip(kept, values, strict=True))
             mean = mean_interval(self.table.where(**where)[measure])
             found = {measure: mean.mean, "low": mean.low, "high": mean.high, "runs": mean.count}
+            if measure == ALL:
+                found[HONEST] = mean_interval(self.table.where(**where)[HONEST]).mean
             rows.append({**where, **found})
         return Table.from_rows(rows)
 
@@ -107,6 +112,11 @@ class Study:
             by: the setting that tells lines apart.
             panels: the setting that tells panels apart.
         """
+        for name in (x, by, panels):
+            if name and name not in {*self.axes, "round"}:
+                there = ", ".join([*self.axes, "round"])
+                msg = f"{name!r} does not differ in this study: there are {there}"
+                raise InvalidValueError(msg)
         free = [axis for axis in self.axes if axis not in {SEED, x, by, panels}]
         if not x:
             numbers = [a for a in free if all(isinstance(v, int | float) for v in self.axes[a])]
@@ -119,8 +129,6 @@ class Study:
             raise InvalidValueError(msg)
         y = y or self.headline
         table = self.evaluations if x == "round" else self.table
-        for name in (x, y, by, panels):
-            _ = table[name] if name else None
         check_column(table, y)
         parts = list(self.axes[panels]) if panels else [None]
         drawn = new_axes(len(parts))
@@ -128,6 +136,7 @@ class Study:
             some = table.where(**{panels: part}) if panels else table
             plot_lines(axes, some, x, y, by)
             axes.set_title(f"{panels} {part}" if panels else "")
+        limit(drawn, y)
         return drawn[0].figure
 
     def where(self, **wanted: Any) -> Study:
@@ -204,6 +213,11 @@ def sweep(  # noqa: PLR0913 how the runs are done, beside their settings
         ConfigError: naming the setting that is wrong.
         SweepError: if some runs failed, with their problems, once the others are done.
     """
+    check_count("jobs", jobs, least=0)
+    for name in ("callbacks", "on_round", "on_evaluation"):
+        if name in grid:
+            msg = f"{name} is for lab.run: the runs of a sweep are done in processes of their own"
+            raise InvalidValueError(msg)
     fixed, axes = _split(base, grid)
     labels = {axis: labels_of(axis, values) for axis, values in axes.items()}
     combinations = itertools.product(*axes.values())
@@ -254,18 +268,23 @@ def _short(axis: str, text: Any, value: Any) -> Any:
     name = spec.name.rpartition(":")[2].partition("@")[0]
     if axis != "aggregator" or isinstance(value, type):
         return str(Spec(name, spec.parameters))
+    name = type(value).__name__
     try:
         usual = parse_spec(str(spec_of(type(value)()))).parameters
     except (TypeError, PluginError):  # it has no usual parameters
-        return str(Spec(name, spec.parameters))
+        usual = dict[str, Any]()
     other = {name: kept for name, kept in spec.parameters.items() if usual.get(name) != kept}
-    return str(Spec(name, other))
+    return f"{name}({', '.join(f'{key}={kept}' for key, kept in other.items())})"
 
 
 def _split(base: Any, grid: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, list[Any]]]:
     """The settings that all runs share, and those that differ."""
     given = dict(cast("Mapping[str, Any]", base)) if isinstance(base, Mapping) else {}
     given |= grid
+    given = {
+        name: value.tolist() if isinstance(value, np.ndarray) else value
+        for name, value in given.items()
+    }
     lists = {
         name: list(cast("Sequence[Any]", value))
         for name, value in given.items()

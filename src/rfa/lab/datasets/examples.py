@@ -27,6 +27,7 @@ class Examples:
         classes: how many classes there are.
         names: the names of the devices; empty if there are none.
         device: for each example, the place of its device in `names`; 0 if there are none.
+        labels: the label of each class, where these are not the numbers from 0 on.
     """
 
     x: Array
@@ -34,6 +35,7 @@ class Examples:
     classes: int
     names: Sequence[str]
     device: Ints
+    labels: tuple[Any, ...] = ()
 
 
 def read_examples(  # noqa: PLR0913 the columns and how they are read
@@ -67,14 +69,15 @@ def read_examples(  # noqa: PLR0913 the columns and how they are read
     _check_there(columns, wanted)
     x = _features(columns, wanted)
     names = columns.classes.get(label)
-    y, count = _classes(columns.read(label), label, len(names) if names else classes)
+    y, count, labels = _classes(columns.read(label), label, len(names) if names else classes)
     _check_lengths({wanted[0]: x, label: y})
     if not device:
-        return Examples(x, y, count, [], np.zeros(len(y), np.int64))
+        return Examples(x, y, count, [], np.zeros(len(y), np.int64), labels)
     owners = _owners(columns.read(device), device)
     _check_lengths({label: y, device: owners})
     devices, places = np.unique(owners, return_inverse=True)
-    return Examples(x, y, count, [str(each) for each in devices], places.astype(np.int64))
+    named = [str(each) for each in devices]
+    return Examples(x, y, count, named, places.astype(np.int64), labels)
 
 
 def _check_there(columns: Columns, wanted: Sequence[str]) -> None:
@@ -132,8 +135,8 @@ def _numbers(values: Array, name: str) -> Array:
     return kept
 
 
-def _classes(labels: Array, name: str, classes: int) -> tuple[Ints, int]:
-    """The class of each label, and how many classes there are."""
+def _classes(labels: Array, name: str, classes: int) -> tuple[Ints, int, tuple[Any, ...]]:
+    """The class of each label, how many classes there are, and their labels if these are others."""
     if not len(labels):
         msg = f"column {name!r} is empty: there are no examples"
         raise DataError(msg)
@@ -151,13 +154,14 @@ def _classes(labels: Array, name: str, classes: int) -> tuple[Ints, int]:
             msg = f"column {name!r}, row {row}: the label {labels[row]} is not from 0 to "
             msg += f"{classes - 1}: leave such rows out, or give another number of classes"
             raise DataError(msg)
-        return labels.astype(np.int64), classes
+        return labels.astype(np.int64), classes, ()
     kinds, y = np.unique(labels, return_inverse=True)
     if len(kinds) < FEWEST or (classes and len(kinds) > classes):
         wanted = f"classes={classes}" if classes else f"at least {FEWEST}"
         msg = f"column {name!r} has {len(kinds)} different labels, not {wanted}: is it the label?"
         raise DataError(msg)
-    return y.astype(np.int64), classes or len(kinds)
+    plain = labels.dtype.kind in "bui" and kinds.tolist() == list(range(len(kinds)))
+    return y.astype(np.int64), classes or len(kinds), () if plain else tuple(kinds.tolist())
 
 
 def _owners(values: Array, name: str) -> Array:

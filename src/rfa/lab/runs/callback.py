@@ -102,6 +102,11 @@ class Callbacks(Callback):
                 msg = "a callback must be an object of a class that inherits from Callback, "
                 msg += f"not {callback!r}"
                 raise InvalidTypeError(msg)
+            for name in dir(callback):
+                if name.startswith("on_") and not hasattr(Callback, name):
+                    known = ", ".join(part for part in dir(Callback) if part.startswith("on_"))
+                    msg = f"{type(callback).__name__}.{name} would never be called: there are "
+                    raise InvalidTypeError(msg + known)
         self._callbacks = tuple(callbacks)
 
     def on_status(self, text: str) -> None:

@@ -51,7 +51,7 @@ CREATE TABLE rounds (
     PRIMARY KEY (run, round)
 );
 """
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """What changes when the tables do: stores of other versions are refused."""
 MEASURES = (
     "test_accuracy",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
+
+import numpy as np
 
 from rfa._checks import check_choice, check_count, check_number
 from rfa.errors import InvalidValueError
@@ -47,6 +49,8 @@ class Setting:
         Raises:
             InvalidValueError: naming the setting and the value.
         """
+        if isinstance(value, np.generic):
+            value = cast("Any", value).item()
         if self.kind == "float" and type(value) is int:
             value = float(value)
         if type(value) is not _KINDS[self.kind]:

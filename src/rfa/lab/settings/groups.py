@@ -8,7 +8,8 @@ from typing import Any
 
 from rfa._specs import parse_spec
 from rfa.errors import InvalidValueError
-from rfa.lab.attacks.registry import BACKDOOR, NONE
+from rfa.lab.attacks.corruption import DataCorruption
+from rfa.lab.attacks.registry import BACKDOOR, NONE, find_corruption
 from rfa.lab.datasets.partition import canonical_text, find_partition
 from rfa.lab.settings.fields import Group, setting
 from rfa.planning import make_terms
@@ -126,9 +127,15 @@ class Attack(Group):
         """The values that make a difference: at level 0 only a backdoor, which is tried anyway."""
         if self.rho:
             return super().applied()
+        return {"corruption": self.corruption if self._has_trigger() else NONE, "rho": 0.0}
+
+    def _has_trigger(self) -> bool:
+        """Whether every evaluation tries a trigger, of the task's backdoor or the user's own."""
         named = parse_spec(self.corruption)
-        tried = named.name == BACKDOOR or named.is_plugin
-        return {"corruption": self.corruption if tried else NONE, "rho": 0.0}
+        if not named.is_plugin:
+            return named.name == BACKDOOR
+        corruption = find_corruption(self.corruption, {})
+        return isinstance(corruption, DataCorruption) and corruption.trigger is not None
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,6 @@ from rfa.lab.settings.fields import ConfigError, Setting, setting, settings_of
 from rfa.lab.settings.groups import GROUPS, OFF, Attack, Evaluation, Secure, Server, Training
 from rfa.lab.settings.parameters import PARAMETERS, is_taken, with_options, without_options
 from rfa.lab.tasks.registry import TASKS, find_task
-from rfa.lab.tasks.task import Task
 from rfa.planning import check_fit
 
 SECURE_CLIP_NORM = 100.0
@@ -145,6 +144,8 @@ class Settings:
     @staticmethod
     def text_of(name: str, value: Any) -> Any:
         """The text that names an object of the user's own, or one that comes with rfa."""
+        if name == "corruption" and value is None:
+            return NONE
         is_plain = type(value).__module__ == "builtins"
         is_code = isinstance(value, types.FunctionType | type)
         if name not in OBJECTS or (is_plain and not is_code):
@@ -153,12 +154,9 @@ class Settings:
             return str(spec_of(value))
         if isinstance(value, Partition) and value.kind:
             return str(value)
-        if isinstance(value, Task) and TASKS.get(value.name) is value:
-            return value.name
-        for known, corruption in {**BUILT_IN, **POISONS}.items():
-            if corruption is value:
-                return known
-        return text_of(value)
+        built_in: dict[str, Any] = {**TASKS, **BUILT_IN, **POISONS}
+        known = [text for text, other in built_in.items() if other is value]
+        return known[0] if known else text_of(value)
 
     @property
     def flat(self) -> dict[str, Any]:
@@ -307,7 +305,7 @@ def _errors_of_settings() -> Generator[None]:
 def _check_level(given: Mapping[str, Any]) -> None:
     """Refuse a corruption without a level, which would do nothing; a backdoor is tried anyway."""
     corruption = given.get("corruption", NONE)
-    if "rho" not in given and corruption not in (NONE, BACKDOOR):
+    if "rho" not in given and corruption not in (None, NONE, BACKDOOR):
         msg = f"corruption={Settings.text_of('corruption', corruption)!r} needs a level: give rho"
         raise ConfigError(msg)
 

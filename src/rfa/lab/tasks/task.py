@@ -36,6 +36,7 @@ class Task:
         prepare: makes the examples that are kept into those that the model reads.
         per_aggregator: settings that differ for some aggregators.
         note: given the names of the devices, what to say wherever results are shown.
+        labels: the label of each class, where these are not the numbers from 0 on.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Task:
     prepare: Callable[[Array], Array] = lambda kept: kept
     per_aggregator: Mapping[str, Values] = field(default_factory=dict[str, Values])
     note: Callable[[Sequence[str]], str] = lambda _: ""
+    labels: tuple[Any, ...] = ()
 
     @classmethod
     def from_dataset(  # noqa: PLR0913 the columns, the model, and how examples are dealt out
@@ -120,6 +122,7 @@ class Task:
             poisons=form.poisons,
             defaults=usual_settings(count, partition) | settings,
             prepare=form.prepare,
+            labels=examples.labels,
         )
 
     def load(
