@@ -398,3 +398,12 @@ def test_code_that_was_changed_after_its_import_is_noticed(folder: Path) -> None
     importlib.reload(base)
     check_as_imported(own_sources("tool") | own_sources("base"))
     assert fingerprint(tool.work)
+
+
+def test_code_that_hides_what_it_reads_is_refused() -> None:
+    for hiding in (
+        lambda: globals()["DEEPEST"],
+        lambda: eval("DEEPEST"),  # noqa: S307
+    ):
+        with pytest.raises(PluginError, match=r"reads globals through (globals|eval)"):
+            fingerprint(hiding)

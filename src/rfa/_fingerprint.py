@@ -2,8 +2,8 @@
 
 Code counts as Python compiles it, with the defaults, closures and globals that it uses, so that
 comments, blank lines and where it stands make no difference, while a helper, a constant or a
-module that it imports does. What belongs to a library counts by its name. What code looks up by a
-name that it makes while it runs (`globals()["a" + "b"]`) is not seen.
+module that it imports does. What belongs to a library counts by its name. Code that reads globals
+without their names (`globals()["a" + "b"]`) is refused.
 
 >>> fingerprint({"a": 1, "b": {2, 3}}) == fingerprint({"b": {3, 2}, "a": 1})
 True
@@ -39,6 +39,8 @@ from rfa.errors import PluginError
 
 DEEPEST = 8
 """Steps that an error tells of the way to what it is about."""
+HIDING = {"globals", "eval", "exec", "__main__"}
+"""What code reads globals through without their names."""
 REDUCES = ("__reduce__", "__reduce_ex__", "__getstate__")
 
 
@@ -195,6 +197,10 @@ class _Walk:
 
     def _globals(self, function: types.FunctionType) -> None:
         names, imports = uses(function.__code__)
+        hidden = sorted(HIDING & {*names, *(name for name, _, _ in imports)})
+        if hidden and not library_of(function.__module__):
+            why = f"it reads globals through {hidden[0]}, where a change would not be seen"
+            self.fail(function.__name__, why)
         for name in names:
             self.put(name)
             if name in function.__globals__:
