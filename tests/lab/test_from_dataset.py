@@ -70,6 +70,10 @@ def population(task: Task) -> Population:
     return load(task.reader, partition=partition, devices=task.devices)
 
 
+def nothing_finite(x: Any) -> Any:
+    return np.full(x.shape, np.nan, np.float32)
+
+
 def first_only(x: Array) -> Array:
     return x[:1]
 
@@ -303,6 +307,7 @@ class TestTasks:
             ({"module": "cnn"}, "module='cnn'"),
             ({"prepare": first_only}, "a row for each of 2 examples"),
             ({"prepare": np.int64}, "must give float32"),
+            ({"prepare": nothing_finite}, "not finite"),
             ({"prepare": np.linalg.inv}, "prepare fails with examples of shape"),
         ],
     )

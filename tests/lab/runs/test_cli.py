@@ -235,16 +235,21 @@ def test_the_tasks_are_listed() -> None:
 
 
 def test_an_interrupt_says_how_to_go_on(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "rfa", *TINY, "--rounds", "100000", "--out", str(tmp_path)]
+    heard = "signal.signal(signal.SIGINT, signal.default_int_handler)"  # tests may run unheard
+    code = f"import runpy, signal; {heard}; runpy.run_module('rfa', run_name='__main__')"
+    command = [sys.executable, "-c", code, *TINY, "--rounds", "100000", "--out", str(tmp_path)]
     process = subprocess.Popen(  # noqa: S603
         command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
     )
     database = tmp_path / "runs.sqlite"
-    while not list(tmp_path.glob("*/checkpoint.npz")):
-        assert process.poll() is None, process.stderr and process.stderr.read()
-        time.sleep(0.05)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers too
-    _, err = process.communicate(timeout=20)
+    try:
+        while not list(tmp_path.glob("*/checkpoint.npz")):
+            assert process.poll() is None, process.stderr and process.stderr.read()
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers too
+        _, err = process.communicate(timeout=20)
+    finally:
+        process.kill()
     assert process.returncode == 130
     assert "start it again to go on" in err
     assert "Traceback" not in err

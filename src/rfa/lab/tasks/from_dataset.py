@@ -145,4 +145,7 @@ def _tried(prepare: Callable[[Array], Array], x: Array) -> Array:
         msg = f"prepare must give float32, a row for each of {len(x)} examples, not {tried.dtype} "
         msg += f"of shape {tried.shape}"
         raise InvalidValueError(msg)
+    if not np.isfinite(tried).all():
+        msg = "prepare gives numbers that are not finite: no model can learn from these"
+        raise InvalidValueError(msg)
     return tried
