@@ -152,8 +152,8 @@ if __name__ == "__main__":
     result = lab.run("tests.tiny:TASK", corruption=backwards, rho=0.3, aggregator=Median(), **how)
     study = lab.sweep("tests.tiny:TASK", corruption=backwards, rho=[0, 0.3],
                       aggregator=["fedavg", Median()], **how)
-    assert study.axes["aggregator"] == ("fedavg", "Median()"), study.axes
-    both = study.table.where(aggregator="Median()", rho=0.3)
+    assert study.axes["aggregator"] == ("fedavg", "Median"), study.axes
+    both = study.table.where(aggregator="Median", rho=0.3)
     assert both["run"].tolist() == [result.name]
     print(result.name, result.model.sha256)
 """

@@ -127,7 +127,9 @@ label = "RFA"
 def test_killed_and_interrupted_sweeps_leave_no_process_behind(tmp_path: Path, how: int) -> None:
     file = tmp_path / "long.toml"
     file.write_text(SWEEP)
-    command = [sys.executable, "-c", "from rfa.cli.main import main; main()"]
+    heard = "signal.signal(signal.SIGINT, signal.default_int_handler)"  # tests may run unheard
+    code = f"import signal; {heard}; from rfa.cli.main import main; main()"
+    command = [sys.executable, "-c", code]
     command += ["sweep", str(file), "--out", str(tmp_path / "out"), "-j", "2"]
     process = subprocess.Popen(  # noqa: S603
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, text=True

@@ -274,7 +274,8 @@ def _short(axis: str, text: Any, value: Any) -> Any:
     except (TypeError, PluginError):  # it has no usual parameters
         usual = dict[str, Any]()
     other = {name: kept for name, kept in spec.parameters.items() if usual.get(name) != kept}
-    return f"{name}({', '.join(f'{key}={kept}' for key, kept in other.items())})"
+    listed = ", ".join(f"{key}={kept}" for key, kept in other.items())
+    return name if spec.is_plugin and not other else f"{name}({listed})"  # "rfa" is no RFA()
 
 
 def _split(base: Any, grid: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, list[Any]]]:
