@@ -27,6 +27,7 @@
         ├── LockedError             another process is doing this run
         ├── WorkerError             a worker process died, or failed
         ├── TrackingError           a tracker cannot keep what it is told of a run
+        ├── SweepError              some runs of a sweep failed; the others are kept
         ├── LaunchError             a run on Flower could not be started, or failed
         ├── AbsentError             results that a statement of the paper needs
         └── ExhibitError            results that cannot be shown
