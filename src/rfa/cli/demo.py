@@ -37,4 +37,4 @@ def demo(out: Path, fresh: bool) -> None:
     lab_demo.draw(curves, picture)
     console.print(f"Picture: {picture}", soft_wrap=True)
     console.print(f"Results: rfa runs --out {out}", soft_wrap=True)
-    console.print(f"The same from Python:\n\n{lab_demo.PYTHON}", highlight=False)
+    console.print(f"The same from Python:\n\n{lab_demo.PYTHON}", highlight=False, soft_wrap=True)
