@@ -138,3 +138,6 @@ def test_settings_and_tables_of_settings_are_bases(tmp_path: Path) -> None:
     first = lab.sweep(base, **how)
     second = lab.sweep({"task": TINY, "rounds": 2}, **how)
     assert first.table["run"].tolist() == second.table["run"].tolist()
+    mixed = lab.sweep(base, aggregator=[lab.CoordinateMedian(), "rfa"], budget=2, **how)
+    assert mixed.table.where(aggregator="rfa")["oracle_calls"].tolist() == [4, 4]
+    assert mixed.axes["aggregator"] == ("CoordinateMedian()", "rfa")

@@ -297,10 +297,11 @@ def _split(base: Any, grid: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str
 
 def _settle(base: Any, values: dict[str, Any]) -> Settings:
     if isinstance(base, Settings):
+        aggregator = Settings.text_of("aggregator", values.get("aggregator", base.aggregator))
         fitting = {
             name: value
             for name, value in values.items()
-            if name not in PARAMETERS or is_taken(name, values.get("aggregator", base.aggregator))
+            if name not in PARAMETERS or is_taken(name, aggregator)
         }
         return base.replace(**fitting)
     task = {} if isinstance(base, Mapping) else {"task": base}

@@ -31,14 +31,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from rfa.lab.attacks.corruption import NoSuchAttackError
-from rfa.lab.attacks.registry import BACKDOOR, NONE, find_corruption
+from rfa.lab.attacks.registry import BACKDOOR, NONE
 from rfa.lab.runs.headline import headline
 from rfa.lab.runs.store import MEASURES as RUN_MEASURES
 from rfa.lab.settings.fields import ConfigError
 from rfa.lab.settings.files import read_toml
 from rfa.lab.settings.parameters import PARAMETERS, is_taken
 from rfa.lab.settings.settings import FIELDS, Settings
-from rfa.lab.tasks.registry import find_task
 
 CALLS = "calls"
 MEASURES = (*RUN_MEASURES, "test_loss", "certificate")
@@ -116,8 +115,6 @@ def make_sweep(name: str, values: Mapping[str, Any]) -> Sweep:
     try:
         sweep = _parse(name, values)
         runs = [cell.settings for cell in cells(sweep)]
-        for settings in runs:
-            find_corruption(settings.attack.corruption, find_task(settings.task).poisons)
     except (ConfigError, NoSuchAttackError, TypeError, KeyError) as error:
         msg = f"the sweep {name} makes no sense: {error}"
         raise ConfigError(msg) from None
