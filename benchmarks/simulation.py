@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import evaluation
 from benchmarks.measure import Call, times
 from benchmarks.peers import load_pfl
 from benchmarks.pfl_rounds import PflLoop, pfl_processes
@@ -188,6 +189,7 @@ def run() -> Iterator[str]:
     yield ""
     with own_cache():
         yield from linear()
+        yield from evaluation.run()
         title = "LSTM of 128 units, 20 characters of 53: 50 devices, 500 examples, batch 10"
         yield from network(LSTM, shakespeare.lstm_module, title)
         title = "The paper's ConvNet: 10 devices, 160 images, batch 50"

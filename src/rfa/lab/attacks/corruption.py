@@ -27,7 +27,7 @@ from rfa._plugins import describe_failure
 from rfa._types import Floats, Floats32, Ints
 from rfa.errors import InvalidValueError
 from rfa.lab.errors import LabError
-from rfa.lab.learners.learner import is_finite
+from rfa.lab.learners.learner import are_finite
 from rfa.lab.randomness import stream
 
 
@@ -249,7 +249,7 @@ def _negative_mean(attack: UpdateAttack, model: Any) -> Floats:
 
     Honest updates that are not finite will be dropped, so they count for nothing.
     """
-    finite = np.array([is_finite(row) for row in attack.updates])
+    finite = are_finite(attack.updates)
     weights = np.where(finite, attack.weights, 0)
     bad = attack.weights[attack.corrupted].sum()
     twice = 2 * weights

@@ -11,7 +11,7 @@ import numpy as np
 
 from rfa._types import Floats, Floats32
 from rfa.lab.attacks.corruption import UpdateAttack
-from rfa.lab.learners.learner import is_finite
+from rfa.lab.learners.learner import are_finite
 
 BLOCK = 1 << 16
 """How many coordinates are taken at once, so that large models need no second copy."""
@@ -32,8 +32,8 @@ class Honest:
     def of(cls, attack: UpdateAttack) -> Honest:
         """The honest updates that attackers see."""
         honest = np.setdiff1d(np.arange(len(attack.updates)), attack.corrupted)
-        good = [row for row in honest if is_finite(attack.updates[row])]
-        if not good:
+        good = honest[are_finite(attack.updates)[honest]]
+        if not good.size:
             return cls(np.zeros((1, attack.updates.shape[1]), np.float32), np.ones(1), 0.0)
         weights = attack.weights[good]
         return cls(attack.updates[good], weights / weights.sum(), float(weights.sum()))
