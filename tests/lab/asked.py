@@ -20,5 +20,9 @@ def answer(request: dict[str, Any], tell: Any) -> dict[str, Any]:
     return {ERROR: request["fail"]} if "fail" in request else {"pid": os.getpid()}
 
 
-if __name__ == "__main__":
+def main() -> None:
     serve(answer)
+
+
+if __name__ == "__main__":
+    main()

@@ -51,5 +51,10 @@ def do_run(request: Request, tell: Tell) -> Answer:
     return {"status": row["status"]}
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Do runs until nobody is left to ask."""
     serve(do_run)
+
+
+if __name__ == "__main__":
+    main()

@@ -126,5 +126,10 @@ class Jobs:
         return {}
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Do jobs until nobody is left to ask."""
     serve(Jobs().answer)
+
+
+if __name__ == "__main__":
+    main()
