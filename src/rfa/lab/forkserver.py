@@ -17,7 +17,6 @@ import atexit
 import contextlib
 import gc
 import importlib
-import json
 import os
 import select
 import signal
@@ -30,7 +29,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn, TextIO
+from typing import NoReturn, TextIO
 
 KEPT = 4
 """Servers that a process keeps: for workers and for jobs, with torch and without."""
@@ -253,7 +252,7 @@ def main() -> None:
             with contextlib.suppress(ImportError):  # the process itself will say what is missing
                 importlib.import_module(name)
         work = importlib.import_module(module).main
-        if len(os.listdir("/proc/self/task")) > 1:
+        if len(list(Path("/proc/self/task").iterdir())) > 1:
             return  # a copy would not have the other threads
         del sys.argv[1:]
         gc.collect()

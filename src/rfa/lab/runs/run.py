@@ -26,6 +26,7 @@ from rfa.lab.datasets.cache import data_dir
 from rfa.lab.datasets.dataset import Population
 from rfa.lab.lock import LockedError, hold_lock
 from rfa.lab.objects import names_of
+from rfa.lab.processes import prepare
 from rfa.lab.runs import checkpoint as checkpoints
 from rfa.lab.runs.callback import Callback, Callbacks, RunView
 from rfa.lab.runs.checkpoint import Checkpoint, CheckpointError
@@ -43,7 +44,7 @@ from rfa.lab.simulation.rounds import (
 from rfa.lab.tasks.registry import find_task
 from rfa.lab.training.devices import Devices
 from rfa.lab.training.kept import KeptFile, Slots
-from rfa.lab.training.pool import WorkerPool, open_pool
+from rfa.lab.training.pool import WORKER, WorkerPool, open_pool, pool_of_one
 
 if TYPE_CHECKING:
     from _hashlib import HASH as Digest  # noqa: N811
@@ -63,6 +64,7 @@ class Options:
         checkpoint_every: rounds between two checkpoints.
         fresh: start anew, whatever there is.
         rebuild: read the data set anew, too, instead of what the cache has.
+        in_process: train devices in this process, which must do nothing else, with one thread.
     """
 
     out: Path
@@ -71,6 +73,7 @@ class Options:
     checkpoint_every: int = 10
     fresh: bool = False
     rebuild: bool = False
+    in_process: bool = False
 
 
 MakeEngine = Callable[[Devices, WorkerPool], Engine]
@@ -97,12 +100,12 @@ def run(
         InvalidTypeError: if a callback is none.
     """
     told = Callbacks(callbacks)
-    name = settings.run_name
-    folder = options.out / name
+    name, folder = settings.run_name, options.out / settings.run_name
     task = find_task(settings.task)
-    directory = data_dir(options.data)
+    if not options.in_process and (options.fresh or not (folder / CHECKPOINT).exists()):
+        prepare(WORKER, task.libraries)  # while this process imports and reads what it needs
     population = task.load(
-        directory,
+        data_dir(options.data),
         partition=settings.training.partition,
         devices=settings.training.devices,
         rebuild=options.rebuild,
@@ -204,8 +207,9 @@ class RunLoop:
     @contextlib.contextmanager
     def _engine(self) -> Generator[Engine]:
         self.callbacks.on_status("starting the workers")
-        workers = self.options.workers or cores()
-        with open_pool(self.devices, workers, kept=self._kept if self.slots else None) as pool:
+        workers, kept = self.options.workers or cores(), self._kept if self.slots else None
+        here = pool_of_one(self.devices, kept=kept) if self.options.in_process else None
+        with here or open_pool(self.devices, workers, kept=kept) as pool:
             local = LocalEngine(self.devices, pool, self.slots)
             yield self.make_engine(self.devices, pool) if self.make_engine else local
 
