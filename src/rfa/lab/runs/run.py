@@ -26,7 +26,6 @@ from rfa.lab.datasets.cache import data_dir
 from rfa.lab.datasets.dataset import Population
 from rfa.lab.lock import LockedError, hold_lock
 from rfa.lab.objects import names_of
-from rfa.lab.processes import prepare
 from rfa.lab.runs import checkpoint as checkpoints
 from rfa.lab.runs.callback import Callback, Callbacks, RunView
 from rfa.lab.runs.checkpoint import Checkpoint, CheckpointError
@@ -44,7 +43,7 @@ from rfa.lab.simulation.rounds import (
 from rfa.lab.tasks.registry import find_task
 from rfa.lab.training.devices import Devices
 from rfa.lab.training.kept import KeptFile, Slots
-from rfa.lab.training.pool import WORKER, WorkerPool, open_pool, pool_of_one
+from rfa.lab.training.pool import WorkerPool, open_pool, pool_of_one, prepare_workers
 
 if TYPE_CHECKING:
     from _hashlib import HASH as Digest  # noqa: N811
@@ -103,7 +102,7 @@ def run(
     name, folder = settings.run_name, options.out / settings.run_name
     task = find_task(settings.task)
     if not options.in_process and (options.fresh or not (folder / CHECKPOINT).exists()):
-        prepare(WORKER, task.libraries)  # while this process imports and reads what it needs
+        prepare_workers(task)  # while this process imports and reads what it needs
     population = task.load(
         data_dir(options.data),
         partition=settings.training.partition,

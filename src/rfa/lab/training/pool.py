@@ -21,7 +21,8 @@ import numpy as np
 from rfa._types import Floats32
 from rfa.lab.datasets.dataset import lab_module
 from rfa.lab.objects import pack, texts_of
-from rfa.lab.processes import AskedProcess
+from rfa.lab.processes import AskedProcess, prepare
+from rfa.lab.tasks.task import Task
 from rfa.lab.training.devices import Devices, Tally
 from rfa.lab.training.kept import NEVER, KeptFile, Slots
 from rfa.lab.training.worker import Jobs, Scratch, Worker
@@ -30,6 +31,12 @@ WORKER = "rfa.lab.training.worker"
 PIECES = 6
 """Jobs for each worker in a round: more share the work out better, fewer cost less."""
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
+
+
+def prepare_workers(task: Task) -> None:
+    """Let the workers of a task start sooner, if there is something else to do meanwhile."""
+    lab_module("threadpoolctl")  # it sets a variable of the environment, which workers start with
+    prepare(WORKER, task.libraries)
 
 
 @contextlib.contextmanager
