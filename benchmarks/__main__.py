@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import aggregators, median, secagg, simulation
+from benchmarks import aggregators, median, secagg, short_runs, simulation
 from benchmarks.peers import load_torch
 
 OUT = Path(__file__).parent.parent / "docs" / "benchmarks.md"
@@ -51,6 +51,7 @@ PARTS: dict[str, Callable[[], Iterable[str]]] = {
     "aggregators": aggregators.run,
     "importing": importing,
     "simulation": simulation.run,
+    "short_runs": short_runs.run,
     "secagg": secagg.run,
 }
 

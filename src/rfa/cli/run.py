@@ -19,7 +19,6 @@ from rfa.cli.options import (
 )
 from rfa.lab.settings.files import read_settings, write_settings
 from rfa.lab.settings.settings import Settings
-from rfa.lab.tracking.find import FORMS
 
 
 @click.command(cls=GroupedCommand, epilog=EPILOG)
@@ -42,7 +41,8 @@ from rfa.lab.tracking.find import FORMS
     "--track",
     multiple=True,
     metavar="TRACKER",
-    help=f"Keep the run in a tracker, too: {FORMS}; may be given more than once.",
+    help="Keep the run in a tracker, too: tensorboard:DIR, wandb:PROJECT, mlflow:URI; may be given "
+    "more than once.",
 )
 @settings_options("task")
 @running_options
