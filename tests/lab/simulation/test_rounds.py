@@ -302,6 +302,16 @@ def test_evaluation_on_some_examples() -> None:
     whole = tiny_devices().evaluate(devices.initial(), 0)
     assert (tally.train_count, tally.test_count) == (whole.train_count, whole.test_count)
     assert tally.correct / tally.test_count in (0, 0.5, 1)
+    start, train, _ = devices._rows(0)  # pyright: ignore[reportPrivateUsage]
+    scores = devices.learner.scores(devices.initial(), devices.population.x[: start + train + 2])
+    for first, loss, count in (
+        (start, tally.train_loss, tally.train_count),
+        (train, tally.test_loss, tally.test_count),
+    ):
+        odds = np.exp(scores[first : first + 2].astype(float))
+        own = odds[np.arange(2), np.asarray(devices.population.y[first : first + 2])]
+        expected = -np.log(own / odds.sum(axis=1)).mean()
+        assert loss == pytest.approx(count * expected, rel=1e-5)
 
 
 def test_held_out_training_data_is_never_trained_on_nor_is_the_test_set_touched() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rfa.lab.learners.example_space import Visits
 from rfa.lab.learners.learner import Plan
 from rfa.lab.learners.linear import Grams, LinearLearner
 from rfa.lab.learners.network import NetworkLearner
@@ -63,7 +64,7 @@ def test_both_spaces_give_the_same_iterates() -> None:
     start = learner.initial(np.random.default_rng(2)).reshape(62, 784)
     for tail in (False, True):
         plan = plan_for(300, tail_average=tail)
-        by_examples: Any = learner._train_examples(start, x, y, plan)  # pyright: ignore[reportPrivateUsage]
+        by_examples: Any = learner._train_examples(start, x, y, plan, Visits.of(plan.batches))  # pyright: ignore[reportPrivateUsage]
         by_weights: Any = learner._train_weights(start, x, y, plan)  # pyright: ignore[reportPrivateUsage]
         assert relative(by_examples, by_weights) < 1e-5
 
@@ -147,3 +148,48 @@ def test_cuda_where_there_is_none_is_refused() -> None:
         pytest.skip("this machine has a CUDA device")
     with pytest.raises(ValueError, match="device='cuda' asks for a CUDA device"):
         emnist.linear("cuda")
+
+
+def in_float64(start: Any, x: Any, y: Any, plan: Plan) -> Any:
+    """Local SGD on the weights of softmax regression, in float64, without any shortcut."""
+    w = np.array(start, np.float64).reshape(62, 784)
+    for rows in plan.batches:
+        scores = x[rows].astype(np.float64) @ w.T
+        p = np.exp(scores - scores.max(axis=1, keepdims=True))
+        p /= p.sum(axis=1, keepdims=True)
+        p[np.arange(len(rows)), y[rows]] -= 1
+        w -= plan.rate / len(rows) * p.T @ x[rows]
+    return w.ravel() - start
+
+
+def test_batches_with_examples_in_common_give_the_same_as_plain_steps() -> None:
+    x, y = images(40)
+    batches = [np.arange(0, 30), np.arange(10, 40), np.array([3, 3, 5]), np.arange(0, 30)]
+    plan = Plan(batches, 0.08)
+    learner = LinearLearner(784, 62)
+    start = learner.initial(np.random.default_rng(2))
+    expected = in_float64(start, x, y, plan)
+    assert relative(learner.train(start, x, y, plan), expected) < 1e-5
+
+
+def test_examples_that_no_batch_has_change_nothing() -> None:
+    x, y = images(90)
+    plan = Plan([np.arange(5, 30), np.arange(60, 88)] * 3, 0.08)
+    learner = LinearLearner(784, 62)
+    start = learner.initial(np.random.default_rng(2))
+    found = learner.train(start, x, y, plan)
+    assert relative(found, in_float64(start, x, y, plan)) < 1e-5
+    x[[0, 40, 89]] = 7
+    assert np.array_equal(learner.train(start, x, y, plan), found)
+
+
+@pytest.mark.parametrize("size", [1.0, 30.0, 300.0])
+def test_scores_that_move_far_in_local_training_are_exact_too(size: float) -> None:
+    """A first model with scores of this size, and steps that move them by as much."""
+    x, y = images(60)
+    learner = LinearLearner(784, 62)
+    start = learner.initial(np.random.default_rng(2)) * np.float32(size)
+    plan = Plan(plan_for(60).batches, rate=0.08 * size)
+    found, expected = learner.train(start, x, y, plan), in_float64(start, x, y, plan)
+    assert np.isfinite(found).all()
+    assert relative(found, expected) < 1e-3

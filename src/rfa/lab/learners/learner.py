@@ -107,5 +107,13 @@ class Learner(ABC):
 
 def is_finite(row: Floats32) -> bool:
     """Whether all numbers are finite: their sum tells, unless it overflows."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return bool(np.isfinite(row.sum())) or bool(np.isfinite(row).all())
+    return bool(are_finite(row[None])[0])
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def are_finite(rows: Floats32) -> NDArray[np.bool_]:
+    """Which rows have finite numbers only: their sums tell, unless they overflow."""
+    finite = np.isfinite(rows.dot(np.ones(rows.shape[1], np.float32)))
+    for row in np.flatnonzero(~finite):
+        finite[row] = np.isfinite(rows[row]).all()
+    return finite

@@ -6,7 +6,7 @@ The change of a linear model by local SGD is a combination of the device's own e
 
 Where a device has fewer examples n than features p, SGD therefore runs on the n rows of A with the
 Gram matrix X X^T, which depends on the inputs alone and is kept between rounds: the same iterates
-for a third of the arithmetic. Otherwise it runs on W itself.
+for a third of the arithmetic (`example_space.py`). Otherwise it runs on W itself.
 
     >>> learner = LinearLearner(features=3, classes=2)
     >>> x, y = np.eye(3, dtype=np.float32), np.array([0, 1, 1])
@@ -28,6 +28,7 @@ import numpy as np
 from rfa._types import Floats32
 from rfa.errors import InvalidValueError
 from rfa.lab.datasets.dataset import lab_module
+from rfa.lab.learners.example_space import ExampleSpace, Logistic, Softmax, Visits
 from rfa.lab.learners.learner import Learner, Plan, Tail
 
 GRAM_BYTES = 1 << 28
@@ -59,8 +60,9 @@ class LinearLearner(Learner):
     def train(self, start: Floats32, x: Any, y: Any, plan: Plan) -> Floats32:
         """What local SGD changes, in the space of examples where that is the smaller one."""
         first = start.reshape(self.rows, self.features)
-        if len(x) < self.features:
-            return self._train_examples(first, x, y, plan).ravel()
+        visits = Visits.of(plan.batches)
+        if len(x) < self.features and visits.is_disjoint:
+            return self._train_examples(first, x, y, plan, visits).ravel()
         return self._train_weights(first, x, y, plan).ravel()
 
     @np.errstate(over="ignore", invalid="ignore")
@@ -80,57 +82,40 @@ class LinearLearner(Learner):
             layer.weight.copy_(torch.from_numpy(rows.copy()))
         return layer.eval()
 
-    def _train_examples(self, first: Floats32, x: Floats32, y: Any, plan: Plan) -> Floats32:
-        gram = self._grams.of(x, plan.key)
-        at_start = x @ first.T
-        targets = self._targets(y)
-        parts = {
-            id(rows): (rows, gram[rows], at_start[rows], targets[rows]) for rows in plan.batches
-        }
-        a = np.zeros((len(x), self.rows), np.float32)
-        tail = Tail(plan, a)
-        for batch in plan.batches:
-            rows, near, scores, target = parts[id(batch)]
-            reached: Floats32 = near @ a
-            reached += scores
-            step = self._residuals(reached, target)
-            step *= np.float32(plan.rate / len(rows))
-            if plan.proximal:  # the pull on W - W_0 = A^T X is one on A
-                a *= np.float32(1 - plan.rate * plan.proximal)
-            a[rows] -= step
-            tail.add(a)
-        return tail.mean(a).T @ x
+    def _train_examples(
+        self, first: Floats32, x: Floats32, y: Any, plan: Plan, visits: Visits
+    ) -> Floats32:
+        space = ExampleSpace(
+            gram=self._grams.of(x, plan.key) if len(plan.batches) > 1 else None,
+            at_start=x @ first.T,
+            targets=self._targets(y),
+            visits=visits,
+        )
+        return space.descend(plan, binary=self.binary).T @ x
 
     def _train_weights(self, first: Floats32, x: Floats32, y: Any, plan: Plan) -> Floats32:
         targets = self._targets(y)
         parts = {id(rows): (x[rows], targets[rows]) for rows in plan.batches}
+        link = Logistic() if self.binary else Softmax()
         w = first.copy()
         tail = Tail(plan, w)
         for batch in plan.batches:
             some, target = parts[id(batch)]
-            step = self._residuals(some @ w.T, target)
-            step *= np.float32(plan.rate / len(batch))
+            rate = np.float32(plan.rate / len(batch))
+            residuals = link.apply(some @ w.T, rate)
+            residuals -= rate * target
             if plan.proximal:
                 w += np.float32(plan.rate * plan.proximal) * (first - w)
-            w -= step.T @ some
+            w -= residuals.T @ some
             tail.add(w)
         return tail.mean(w) - first
 
     def _targets(self, y: Any) -> Floats32:
         if self.binary:
             return np.asarray(y, np.float32)[:, None]
-        return np.equal(np.asarray(y)[:, None], np.arange(self.classes)).astype(np.float32)
-
-    def _residuals(self, scores: Floats32, targets: Floats32) -> Floats32:
-        """The gradient of each example's loss in its scores: probability minus target."""
-        if self.binary:
-            scores.clip(-80, 80, out=scores)  # where float32 has long reached 0 and 1
-            return np.subtract(1 / (1 + np.exp(-scores)), targets)
-        scores -= np.maximum.reduce(scores, axis=1, keepdims=True)
-        np.exp(scores, out=scores)
-        scores /= np.add.reduce(scores, axis=1, keepdims=True)
-        scores -= targets
-        return scores
+        targets = np.zeros((len(y), self.classes), np.float32)
+        targets[np.arange(len(y)), y] = 1
+        return targets
 
 
 @dataclass

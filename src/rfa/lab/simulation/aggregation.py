@@ -15,7 +15,7 @@ import numpy as np
 from rfa._types import Floats, Floats32
 from rfa.aggregators import Result, SumAggregator
 from rfa.aggregators.registry import Aggregator
-from rfa.lab.learners.learner import is_finite
+from rfa.lab.learners.learner import are_finite
 from rfa.lab.randomness import stream
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.in_clear import effective_weights, shortcut
@@ -41,7 +41,7 @@ def aggregate(
     Raises:
         NothingToAggregateError: if no update is finite.
     """
-    finite = np.array([is_finite(row) for row in updates])
+    finite = are_finite(updates)
     if not finite.any():
         msg = f"none of {len(updates)} updates is finite"
         raise NothingToAggregateError(msg)

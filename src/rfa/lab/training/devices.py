@@ -160,16 +160,19 @@ class Devices:
         """Losses and correct answers of a model on a device."""
         start, train, stop = self._rows(device)
         limit = self.settings.evaluation.examples or stop - start
-        losses, _ = self._answers(w, start, min(start + limit, train))
-        test_losses, right = self._answers(w, train, min(train + limit, stop))
-        trains, tests = train - start, stop - train
+        trains, tests = min(limit, train - start), min(limit, stop - train)
+        if trains == train - start:  # both parts lie together
+            losses, right = self._answers(w, start, train + tests)
+        else:
+            parts = self._answers(w, start, start + trains), self._answers(w, train, train + tests)
+            losses, right = map(np.concatenate, zip(*parts, strict=True))
         return Tally(
-            trains * float(losses.mean()),
-            trains,
-            tests * float(right.mean()),
-            tests * float(test_losses.mean()),
-            tests,
-            *(tests * share for share in self._backdoor(w, train, min(train + limit, stop))),
+            (train - start) * float(losses[:trains].mean()),
+            train - start,
+            (stop - train) * float(right[trains:].mean()),
+            (stop - train) * float(losses[trains:].mean()),
+            stop - train,
+            *((stop - train) * share for share in self._backdoor(w, train, train + tests)),
         )
 
     def cost(self, device: int) -> int:
@@ -212,14 +215,17 @@ class Devices:
         )
 
     @np.errstate(over="ignore", invalid="ignore")  # a model that diverged has no finite loss
-    def _answers(self, w: Floats32, start: int, stop: int) -> tuple[Floats, Any]:
+    def _answers(self, w: Floats32, start: int, stop: int) -> tuple[Floats, NDArray[np.bool_]]:
+        """The loss of each example, and whether it is classified correctly."""
         x = self.task.prepare(self.population.x[start:stop])
         y = np.asarray(self.population.y[start:stop], np.int64)
-        scores = self.learner.scores(w, x).astype(np.float64)
-        own = scores[np.arange(len(y)), y]
-        top = scores.max(axis=1, keepdims=True)
-        losses = np.log(np.exp(scores - top).sum(axis=1)) + top[:, 0] - own
-        return losses, scores.argmax(axis=1) == y
+        scores, rows = self.learner.scores(w, x), np.arange(len(y))
+        best = scores.argmax(axis=1)
+        top, own = scores[rows, best], scores[rows, y]
+        scores -= top[:, None]
+        np.exp(scores, out=scores)
+        losses = np.log(scores.dot(np.ones(scores.shape[1], np.float32)))
+        return np.add(losses, top - own, dtype=np.float64), best == y
 
     def _backdoor(self, w: Floats32, start: int, stop: int) -> tuple[float, float]:
         """The shares of examples that the trigger puts into its class, and that are of others."""

@@ -28,8 +28,8 @@ from rfa.lab.training.kept import NEVER, KeptFile, Slots
 from rfa.lab.training.worker import Jobs, Scratch, Worker
 
 WORKER = "rfa.lab.training.worker"
-PIECES = 6
-"""Jobs for each worker in a round: more share the work out better, fewer cost less."""
+SHARE = 2
+"""A job is what is left of a round's work, over this and over the number of workers."""
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
 
 
@@ -108,7 +108,7 @@ class WorkerPool:
         kept: KeptFile | None,
     ) -> None:
         self._devices, self._scratch, self._do_all = devices, scratch, do_all
-        self._kept, self._pieces = kept, PIECES * len(workers)
+        self._kept, self._workers = kept, len(workers)
         self._free: queue.SimpleQueue[Asked] = queue.SimpleQueue()
         for worker in workers:
             self._free.put(worker)
@@ -164,17 +164,21 @@ class WorkerPool:
             self._free.put(worker)
 
     def _share_out(self, devices: Sequence[int]) -> list[list[int]]:
-        """Parts of about equal work; the largest devices come first, so that none is left over."""
+        """Parts that get smaller towards the end, so that all workers end at about the same time.
+
+        Each has the same fraction of the work that is left; the largest devices come first.
+        """
         order = sorted(devices, key=lambda device: -self._devices.cost(device))
-        goal = sum(self._devices.cost(device) for device in devices) / self._pieces
-        parts: list[list[int]] = [[]]
-        filled = 0
+        left = sum(self._devices.cost(device) for device in devices)
+        parts: list[list[int]] = []
+        room = 0.0
         for device in order:
-            if filled >= goal:
+            if room <= 0:
                 parts.append([])
-                filled = 0
+                room = left / (SHARE * self._workers)
             parts[-1].append(device)
-            filled += self._devices.cost(device)
+            room -= self._devices.cost(device)
+            left -= self._devices.cost(device)
         return parts
 
 
