@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import aggregators, growth, median, secagg, simulation
+from benchmarks import aggregators, growth, median, secagg, short_runs, simulation
 from benchmarks.peers import load_torch
 
 OUT = Path(__file__).parent.parent / "docs" / "benchmarks.md"
@@ -52,6 +52,7 @@ PARTS: dict[str, Callable[[], Iterable[str]]] = {
     "importing": importing,
     "simulation": simulation.run,
     "growth": growth.run,
+    "short_runs": short_runs.run,
     "secagg": secagg.run,
 }
 

@@ -102,7 +102,8 @@ def memory() -> Iterator[str]:
         yield f"| {count} | " + " | ".join(f"{cell:.0f}" for cell in cells) + " |"
     yield ""
     yield (
-        "Sums over the workers, so what they share counts twice. Own memory grows by the Gram"
+        "Sums over the workers and the process that they are copies of, so what they share counts"
+        " more than once. Own memory grows by the Gram"
         " matrices that are kept, up to 256 MB a worker; pages of files (the examples, mapped)"
         " are those that rounds have touched, which the system takes back when it needs them."
     )
@@ -171,14 +172,21 @@ def _table(measured: dict[str, float], extra: dict[str, float]) -> Iterator[str]
 
 
 def _memory(field: str) -> float:
-    """A field of /proc/PID/status, summed over the processes that this one started, in MB."""
-    pids = " ".join(path.read_text() for path in Path("/proc/self/task").glob("*/children"))
+    """A field of /proc/PID/status, summed over the processes below this one, in MB."""
     lines = [
         line
-        for pid in pids.split()
+        for pid in _below("self")
         for line in Path(f"/proc/{pid}/status").read_text().splitlines()
     ]
     return sum(int(line.split()[1]) for line in lines if line.startswith(field)) / 1024
+
+
+def _below(pid: str) -> Iterator[str]:
+    """The processes that a process started, and those that they did."""
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in path.read_text().split():
+            yield child
+            yield from _below(child)
 
 
 def run() -> Iterator[str]:

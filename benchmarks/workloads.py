@@ -93,6 +93,7 @@ def _task(name: str, reader: Reader, like: str, devices: int, **defaults: Any) -
         devices=devices,
         prepare=other.prepare,
         learner=other.learner,
+        libraries=other.libraries,
         poisons={},
         defaults={"max_norm": 0.0, **defaults},
     )

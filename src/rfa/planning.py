@@ -10,13 +10,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rfa._checks import check_count, check_number
 from rfa.aggregators import RFA, Layout, SumAggregator
 from rfa.aggregators.registry import build_private
 from rfa.errors import InvalidValueError
-from rfa.secagg.messages.sizes import Traffic, traffic
 from rfa.secagg.security.parameters import MAX_MASKED_SUMS, Parameters, ServerModel
 from rfa.secagg.security.terms import Terms
 from rfa.theory import (
@@ -27,6 +26,9 @@ from rfa.theory import (
     largest_certificate,
     largest_share,
 )
+
+if TYPE_CHECKING:
+    from rfa.secagg.messages.sizes import Traffic
 
 MIB = 1 << 20
 
@@ -246,6 +248,8 @@ def _devices(request: PlanRequest, exact: int) -> int:
 
 def _traffic(request: PlanRequest, m: int) -> Traffic:
     """Of a device in the largest part, and not in the first of sub-cohorts, which starts at 0."""
+    from rfa.secagg.messages.sizes import traffic  # noqa: PLC0415 settings check plans without
+
     return traffic(
         request.terms.parameters(math.ceil(m / request.layout.parts)),
         queries=request.layout.queries,

@@ -13,11 +13,17 @@ from threading import Thread
 
 import pytest
 
+from rfa.lab import forkserver
 from rfa.lab.processes import AskedProcess, WorkerError
 
 
-@pytest.fixture
-def process() -> Iterator[AskedProcess]:
+@pytest.fixture(params=["forked", "started"])
+def process(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[AskedProcess]:
+    """A process that starts in either way."""
+    if request.param == "started":
+        monkeypatch.setattr(forkserver, "CAN_FORK", False)
     with AskedProcess("tests.lab.asked", "the process") as started:
         yield started
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from rfa._types import Floats32
 from rfa.secagg import fixed_point as module
-from rfa.secagg.crypto.masks import BLOCK, TAIL, WORD
+from rfa.secagg.crypto.masks import BLOCK
 from rfa.secagg.errors import ImplausibleSumError, ParameterError
 from rfa.secagg.fixed_point import (
     LARGEST_COHORT,
@@ -24,6 +24,7 @@ from rfa.secagg.fixed_point import (
     Total,
 )
 from rfa.secagg.statistics import POSITIONS, STATISTICS
+from rfa.secagg.words import TAIL, WORD
 
 COHORTS = [1, 2, 3, 100, 2**20, LARGEST_COHORT]
 ZERO = np.empty(0, np.float32)

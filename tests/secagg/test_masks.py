@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 from rfa.secagg.crypto.masks import (
     BLOCK,
     GROUP,
-    TAIL,
-    WORD,
     Mask,
     add_masks,
     keystream,
     stream_words,
 )
+from rfa.secagg.words import TAIL, WORD
 
 Words = NDArray[np.uint32]
 LENGTHS = [0, 1, 5, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 5]

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rfa.oracle import Sum
-from rfa.secagg.crypto.masks import TAIL
 from rfa.secagg.fixed_point import LARGEST_COHORT
 from rfa.secagg.statistics import (
     METRIC,
@@ -22,6 +21,7 @@ from rfa.secagg.statistics import (
     encode_all,
     implausible,
 )
+from rfa.secagg.words import TAIL
 
 ROWS = (*STATISTICS, METRIC)
 

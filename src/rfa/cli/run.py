@@ -17,12 +17,8 @@ from rfa.cli.options import (
     running_options,
     settings_options,
 )
-from rfa.cli.running import do_run
-from rfa.cli.show import show_run
-from rfa.lab.runs.store import row_to_json
 from rfa.lab.settings.files import read_settings, write_settings
 from rfa.lab.settings.settings import Settings
-from rfa.lab.tracking.find import FORMS
 
 
 @click.command(cls=GroupedCommand, epilog=EPILOG)
@@ -45,7 +41,8 @@ from rfa.lab.tracking.find import FORMS
     "--track",
     multiple=True,
     metavar="TRACKER",
-    help=f"Keep the run in a tracker, too: {FORMS}; may be given more than once.",
+    help="Keep the run in a tracker, too: tensorboard:DIR, wandb:PROJECT, mlflow:URI; may be given "
+    "more than once.",
 )
 @settings_options("task")
 @running_options
@@ -61,6 +58,10 @@ def run(task: str | None, **options: Any) -> None:
       rfa run glyphs-linear --aggregator fedavg --corruption omniscient --rho 0.25 --rounds 50
       rfa run glyphs-linear --aggregator rfa    --corruption omniscient --rho 0.25 --rounds 50
     """  # noqa: D301 click reads the backspace
+    from rfa.cli.running import do_run  # noqa: PLC0415 what a help page does not need
+    from rfa.cli.show import show_run  # noqa: PLC0415
+    from rfa.lab.runs.store import row_to_json  # noqa: PLC0415
+
     values = read_settings(options["config"]) if options["config"] else {}
     values |= given(options) | ({"task": task} if task is not None else {})
     settings = Settings.of(**values)

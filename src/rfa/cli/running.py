@@ -6,26 +6,26 @@ import contextlib
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from rfa import lab
 from rfa.cli.show import say
-from rfa.lab.api.many import run_many
 from rfa.lab.api.result import RunResult
-from rfa.lab.report.exhibit import Exhibit
-from rfa.lab.report.gather import Result, find_results, gather
-from rfa.lab.report.report import keep
 from rfa.lab.runs.callback import Callback, RunView
-from rfa.lab.runs.store import Store
-from rfa.lab.runs.sweep import Sweep, cells
 from rfa.lab.settings.settings import Settings
-from rfa.lab.tracking.find import find_tracker
+
+if TYPE_CHECKING:
+    from rfa.lab.report.exhibit import Exhibit
+    from rfa.lab.report.gather import Result
+    from rfa.lab.runs.sweep import Sweep
 
 
 def do_run(task: Any, options: dict[str, Any], **how: Any) -> RunResult:
     """Do a run as the options of a command say, and say if it was done before."""
+    from rfa.lab.tracking.find import find_tracker  # noqa: PLC0415 most runs are not tracked
+
     began = _Began()
     watched = how.get("engine", "lab") == "lab"
     trackers = [find_tracker(text) for text in options.get("track") or ()]
@@ -67,6 +67,8 @@ def do_runs(
     Raises:
         DataError: saying what to install, if what runs need or what draws them is missing.
     """
+    from rfa.lab.api.many import run_many  # noqa: PLC0415 a single run does not need it
+
     names = ("data_dir", "fresh", "dry_run")
     how = {name: options[name] for name in names}
     problems = run_many(runs, out, jobs=options["jobs"] or 0, more=more, **how)
@@ -80,7 +82,7 @@ def do_sweep(
     plan: Sweep,
     options: dict[str, Any],
     command: str,
-    draw: Callable[..., Exhibit] = gather,
+    draw: Callable[..., Exhibit] | None = None,
     show: Callable[[Sequence[Result]], None] | None = None,
 ) -> None:
     """Do the runs of a sweep, keep what they show, and say where it is; end with 1 if some failed.
@@ -89,9 +91,14 @@ def do_sweep(
         plan: the sweep.
         options: how to do the runs, and the folder of results.
         command: what does the same again.
-        draw: makes the exhibit, as `gather` does.
+        draw: makes the exhibit; by default `gather`.
         show: shows the results on the terminal, too.
     """
+    from rfa.lab.report.gather import find_results, gather  # noqa: PLC0415 a single run draws none
+    from rfa.lab.report.report import keep  # noqa: PLC0415
+    from rfa.lab.runs.store import Store  # noqa: PLC0415
+    from rfa.lab.runs.sweep import cells  # noqa: PLC0415
+
     runs, out = list(cells(plan)), options["out"]
     problems = do_runs([cell.settings for cell in runs], out, options)
     if not options["dry_run"]:
@@ -99,7 +106,8 @@ def do_sweep(
             results = find_results(store, runs)
         absent = len(runs) - len(results)
         missing = [f"{absent} of {len(runs)} runs are not done"] if absent else []
-        pictures = keep(draw(plan, results, command=command, missing=missing), out)
+        exhibit = (draw or gather)(plan, results, command=command, missing=missing)
+        pictures = keep(exhibit, out)
         if show is not None:
             show(results)
         if not options.get("as_json"):

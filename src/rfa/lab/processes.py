@@ -15,10 +15,11 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
+from rfa.lab import forkserver
 from rfa.lab.errors import LabError
 
 PROGRESS, ERROR = "progress", "error"
@@ -34,16 +35,17 @@ class WorkerError(LabError):
 
 
 class AskedProcess:
-    """A process that runs a module of ours, which calls `serve`."""
+    """A process that runs a module of ours, whose `main` calls `serve`."""
 
-    def __init__(self, module: str, name: str) -> None:
+    def __init__(self, module: str, name: str, libraries: Iterable[str] = ()) -> None:
         """Start the process.
 
         Args:
             module: the module to run.
             name: what an error calls the process.
+            libraries: what it is going to import, so that it can start with it.
         """
-        self._module, self._name = module, name
+        self._module, self._name, self._libraries = module, name, tuple(libraries)
         self._process = self._start()
         self.ended = False
 
@@ -61,8 +63,7 @@ class AskedProcess:
         answer = self._exchange(request, on_progress)
         if answer is None:
             self._process.kill()  # it is gone already, or says what nobody understands
-            code = self._process.wait()
-            how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+            how = _describe_end(self._process.wait())
             msg = f"{self._name} {how}: start the run again to go on from its checkpoint"
             raise WorkerError(msg)
         if ERROR in answer:
@@ -71,8 +72,9 @@ class AskedProcess:
 
     def restart_if_dead(self) -> None:
         """Start the process again if it died, but not if it was ended on purpose."""
-        if self._process.poll() is not None and not self.ended:
-            self._close_pipes()
+        if self._process.has_ended() and not self.ended:
+            self._process.wait()
+            self._process.close()
             self._process = self._start()
 
     def end(self) -> None:
@@ -88,7 +90,7 @@ class AskedProcess:
     def __exit__(self, *_: object) -> None:
         """End it, and close its pipes, which nobody may be using."""
         self.end()
-        self._close_pipes()
+        self._process.close()
 
     def _exchange(self, request: Request, on_progress: Tell | None) -> Answer | None:
         """The answer to a request, or None if the process died or was ended meanwhile."""
@@ -106,21 +108,49 @@ class AskedProcess:
                     on_progress(answer[PROGRESS])
         return None
 
-    def _start(self) -> subprocess.Popen[str]:
-        path = os.pathsep.join(part or str(Path.cwd()) for part in sys.path)
-        return subprocess.Popen(  # noqa: S603 our own module
-            [sys.executable, "-m", self._module],
+    def _start(self) -> forkserver.Forked | _Started:
+        kind = _kind(self._module, self._libraries)
+        return forkserver.fork(kind) or _Started(kind)
+
+
+class _Started(subprocess.Popen[str]):
+    """A process that was started in the plain way."""
+
+    def __init__(self, kind: forkserver.Kind) -> None:
+        super().__init__(
+            [sys.executable, "-m", kind.module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=os.environ | ONE_THREAD | {"PYTHONPATH": path},
+            env=dict(kind.environment),
         )
 
-    def _close_pipes(self) -> None:
-        for stream in (self._process.stdin, self._process.stdout):
+    def has_ended(self) -> bool:
+        """Whether it has ended, for whatever reason."""
+        return self.poll() is not None
+
+    def close(self) -> None:
+        """Close what leads to the process, which nobody may be using."""
+        for stream in (self.stdin, self.stdout):
             if stream is not None:
                 with contextlib.suppress(OSError):
                     stream.close()
+
+
+def prepare(module: str, libraries: Iterable[str] = ()) -> None:
+    """Say that processes of a module are going to start: what can be done beforehand begins."""
+    forkserver.prepare(_kind(module, tuple(libraries)))
+
+
+def _kind(module: str, libraries: tuple[str, ...]) -> forkserver.Kind:
+    path = os.pathsep.join(part or str(Path.cwd()) for part in sys.path)
+    return forkserver.Kind.of(module, libraries, os.environ | ONE_THREAD | {"PYTHONPATH": path})
+
+
+def _describe_end(code: int | None) -> str:
+    if code is None:
+        return "died"
+    return f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
 
 
 def serve(answer: Callable[[Request, Tell], Answer]) -> None:

@@ -16,28 +16,60 @@ See docs/threat-model.md for what is promised to whom.
     (5, array([3.4, 3.4]))
 """
 
-from rfa.secagg.crypto.keys import identity_of
-from rfa.secagg.device.machine import Device
-from rfa.secagg.device.profile import Identity, Profile
-from rfa.secagg.device.vault import DurableDevice
-from rfa.secagg.errors import (
-    AbortError,
-    MessageError,
-    NotFiniteError,
-    ParameterError,
-    RefusalError,
-    SecAggError,
-    VaultError,
-)
-from rfa.secagg.fixed_point import Contribution, Encoding, Total
-from rfa.secagg.in_process import InProcess
-from rfa.secagg.messages.stages import Moment, Stage
-from rfa.secagg.oracle import Exchange, SecureOracle, open_round
-from rfa.secagg.security.parameters import Parameters, ServerModel, derive
-from rfa.secagg.security.policy import Policy
-from rfa.secagg.security.terms import Terms
-from rfa.secagg.server.machine import Outbox, Server
-from rfa.secagg.unmasked import UnmaskedOracle
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rfa.secagg.crypto.keys import identity_of
+    from rfa.secagg.device.machine import Device
+    from rfa.secagg.device.profile import Identity, Profile
+    from rfa.secagg.device.vault import DurableDevice
+    from rfa.secagg.errors import (
+        AbortError,
+        MessageError,
+        NotFiniteError,
+        ParameterError,
+        RefusalError,
+        SecAggError,
+        VaultError,
+    )
+    from rfa.secagg.fixed_point import Contribution, Encoding, Total
+    from rfa.secagg.in_process import InProcess
+    from rfa.secagg.messages.stages import Moment, Stage
+    from rfa.secagg.oracle import Exchange, SecureOracle, open_round
+    from rfa.secagg.security.parameters import Parameters, ServerModel, derive
+    from rfa.secagg.security.policy import Policy
+    from rfa.secagg.security.terms import Terms
+    from rfa.secagg.server.machine import Outbox, Server
+    from rfa.secagg.unmasked import UnmaskedOracle
+
+_HOMES = {
+    "rfa.secagg.crypto.keys": ("identity_of",),
+    "rfa.secagg.device.machine": ("Device",),
+    "rfa.secagg.device.profile": ("Identity", "Profile"),
+    "rfa.secagg.device.vault": ("DurableDevice",),
+    "rfa.secagg.errors": (
+        "AbortError",
+        "MessageError",
+        "NotFiniteError",
+        "ParameterError",
+        "RefusalError",
+        "SecAggError",
+        "VaultError",
+    ),
+    "rfa.secagg.fixed_point": ("Contribution", "Encoding", "Total"),
+    "rfa.secagg.in_process": ("InProcess",),
+    "rfa.secagg.messages.stages": ("Moment", "Stage"),
+    "rfa.secagg.oracle": ("Exchange", "SecureOracle", "open_round"),
+    "rfa.secagg.security.parameters": ("Parameters", "ServerModel", "derive"),
+    "rfa.secagg.security.policy": ("Policy",),
+    "rfa.secagg.security.terms": ("Terms",),
+    "rfa.secagg.server.machine": ("Outbox", "Server"),
+    "rfa.secagg.unmasked": ("UnmaskedOracle",),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "AbortError",
@@ -70,3 +102,16 @@ __all__ = [
     "identity_of",
     "open_round",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        msg = f"module 'rfa.secagg' has no attribute {name!r}"
+        raise AttributeError(msg)
+    value = getattr(importlib.import_module(_HOME_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from rfa._types import Floats, Floats32
 from rfa.errors import InvalidValueError
 from rfa.oracle import REACH, Sum
-from rfa.secagg.crypto.masks import BLOCK, WORD, Words, keystream, stream_words
+from rfa.secagg.crypto.masks import BLOCK, keystream, stream_words
 from rfa.secagg.errors import ImplausibleSumError, NotFiniteError, ParameterError
 from rfa.secagg.statistics import (
     METRIC,
@@ -48,6 +48,7 @@ from rfa.secagg.statistics import (
     encode_all,
     implausible,
 )
+from rfa.secagg.words import WORD, Words
 
 HALF = 1 << 31
 LARGEST_COHORT = (HALF - 1) // 4

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rfa.secagg.crypto.masks import TAIL
+from rfa.secagg.words import TAIL
 
 SLACK = 2.0**-44
 """More than the rounding errors of a mass, in parts of it, for up to a thousand million numbers."""

@@ -24,7 +24,6 @@ import numpy as np
 from rfa._checks import check_number
 from rfa._types import Vector
 from rfa.oracle import Sum
-from rfa.secagg.crypto.masks import TAIL, WORD
 from rfa.secagg.errors import AbortError
 from rfa.secagg.fixed_point import (
     Contribution,
@@ -41,6 +40,7 @@ from rfa.secagg.security.rules import Members, agree_on, require_enough, require
 from rfa.secagg.security.terms import Terms
 from rfa.secagg.statistics import POSITIONS, STATISTICS
 from rfa.secagg.transcript import rounding_key
+from rfa.secagg.words import TAIL, WORD
 
 
 class UnmaskedOracle:

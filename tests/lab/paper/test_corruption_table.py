@@ -28,7 +28,6 @@ from rfa.lab.paper.byzantine import (
     honest_cohort,
 )
 from rfa.lab.simulation.rounds import evaluate
-from rfa.secagg.crypto.masks import TAIL
 from rfa.secagg.device.machine import Device
 from rfa.secagg.device.profile import Identity, Profile
 from rfa.secagg.errors import ImplausibleSumError
@@ -36,6 +35,7 @@ from rfa.secagg.fixed_point import Contribution, EncodedInput, Encoding
 from rfa.secagg.messages.round import SumRequest
 from rfa.secagg.security.policy import Policy
 from rfa.secagg.statistics import POSITIONS
+from rfa.secagg.words import TAIL
 from tests.lab.simulation.lab import play, tiny_devices
 from tests.secagg.party import Party, party
 

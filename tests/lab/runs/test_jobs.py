@@ -44,11 +44,12 @@ def tiny(**values: Any) -> Settings:
 
 
 def test_runs_side_by_side_are_those_one_after_another(tmp_path: Path) -> None:
-    runs = [tiny(seed=seed) for seed in (1, 2, 3)]
+    runs = [tiny(seed=1), tiny(seed=2, personalize=True), tiny(seed=3, worker_momentum=0.5)]
+    runs += [Settings.of("digits-mlp", rounds=3)]
     notes = Notes()
     side = Options(tmp_path / "side")
     work = plan_work(runs, side, 2)
-    assert (len(work.todo), work.done, work.at_once) == (3, 0, 2)
+    assert (len(work.todo), work.done, work.at_once) == (4, 0, 2)
     assert do_work(work, side, notes) == {}
     assert sorted(notes.ended) == sorted(settings.run_name for settings in runs)
     assert max(notes.shares) == 1.0
@@ -75,13 +76,23 @@ def test_a_run_that_fails_is_named_and_the_others_go_on(tmp_path: Path) -> None:
     assert notes.ended[good.run_name] == ""
 
 
-def test_a_process_that_dies_costs_one_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_process_that_dies_costs_one_run(tmp_path: Path, workers: int) -> None:
     deadly, good = tiny(corruption="tests.tiny:deadly", rho=0.3), tiny()
-    options = Options(tmp_path)
+    options = Options(tmp_path, workers=workers)
     problems = do_work(plan_work([deadly, good], options, 1), options, Notes())
     assert list(problems) == [deadly.run_name]
+    assert "its process ended with code" in problems[deadly.run_name]
     with Store(tmp_path) as store:
         assert store.runs(run=good.run_name)[0]["status"] == "finished"
+
+
+def test_an_error_in_a_device_is_told_and_the_others_go_on(tmp_path: Path) -> None:
+    bad, good = tiny(corruption="tests.tiny:broken", rho=0.5), tiny()
+    options = Options(tmp_path, workers=1)
+    problems = do_work(plan_work([bad, good], options, 1), options, Notes())
+    assert list(problems) == [bad.run_name]
+    assert "failed in round 0: RuntimeError: no data for you" in problems[bad.run_name]
 
 
 def test_what_was_done_with_other_code_is_not_done(

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from rfa.lab.runs import progress, screens
+from rfa.lab.runs import progress
 from rfa.lab.runs.jobs import Work
 from rfa.lab.runs.screens import Lines, Notebook, Screen, Shown, Terminal, choose_screen
 from rfa.lab.settings.settings import Settings
@@ -124,7 +124,7 @@ def test_a_bar_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     def console(**_: Any) -> Console:
         return Console(file=written, force_terminal=True, width=100)
 
-    monkeypatch.setattr(screens, "Console", console)
+    monkeypatch.setattr("rich.console.Console", console)
     with Terminal() as screen:
         screen.show(Shown("[RFA]", text="reading"))
         screen.show(Shown("[RFA]", 10, 50, "10/50", "loss 0.62"))

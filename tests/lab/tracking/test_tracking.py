@@ -19,6 +19,7 @@ from rfa.lab.datasets.dataset import DataError
 from rfa.lab.runs.callback import Callback, RunView
 from rfa.lab.runs.store import MEASURES, Store
 from rfa.lab.tracking import MLflow, TensorBoard, Tracker, TrackingError, WandB, find_tracker
+from rfa.lab.tracking.find import FORMS
 from tests.lab.runs.test_callbacks import Stop
 from tests.lab.runs.test_run import Notes, do
 from tests.lab.tracking.readers import Kept, read_mlflow, read_tensorboard, read_wandb
@@ -293,3 +294,8 @@ def test_trackers_on_the_command_line(tmp_path: Path, database: Path) -> None:
         refused = CliRunner().invoke(main, ["run", "tests.tiny:TASK", *wrong])
         assert refused.exit_code == 2
         assert said in refused.output
+
+
+def test_the_help_page_tells_the_trackers() -> None:
+    shown = CliRunner().invoke(main, ["run", "--help"]).output
+    assert FORMS in " ".join(shown.split())

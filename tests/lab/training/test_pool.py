@@ -10,8 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rfa.lab import forkserver
 from rfa.lab.processes import WorkerError
+from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.rounds import LocalEngine, State, evaluate, play_round
+from rfa.lab.tasks.registry import find_task
+from rfa.lab.training.devices import Devices
 from rfa.lab.training.kept import NEVER, KeptFile, Slots
 from rfa.lab.training.pool import open_pool
 from tests.lab.simulation.lab import play, tiny_devices
@@ -40,6 +44,21 @@ def test_the_number_of_workers_makes_no_difference(corruption: str) -> None:
     assert np.array_equal(seen.device_accuracy, seen_by_three.device_accuracy)
     reference, _, _ = play(devices, 3)
     assert np.allclose(one.model, reference.model, atol=1e-6)
+
+
+@pytest.mark.parametrize("task", ["digits-linear", "digits-mlp"])
+def test_forked_workers_give_the_bits_of_started_ones(
+    task: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings.of(task, corruption="data", rho=0.2)
+    devices = Devices(settings, find_task(task), find_task(task).load(partition="iid", devices=20))
+    forked, seen = play_with(devices, 2, 3)
+    again, _ = play_with(devices, 1, 3)
+    monkeypatch.setattr(forkserver, "CAN_FORK", False)
+    started, seen_before = play_with(devices, 1, 3)
+    assert np.array_equal(forked.model, started.model)
+    assert np.array_equal(again.model, started.model)
+    assert seen.train_loss == seen_before.train_loss
 
 
 def test_personal_parameters_stay_on_their_devices(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable
 from pathlib import Path
 
-from rfa.lab.datasets.dataset import lab_module
+from rfa.lab.datasets.dataset import check_installed
 from rfa.lab.runs.jobs import do_work, plan_work
 from rfa.lab.runs.progress import choose_overview
 from rfa.lab.runs.run import Options
@@ -46,7 +46,7 @@ def run_many(  # noqa: PLR0913 how runs are done
     """
     if not dry_run:
         for name in ("threadpoolctl", "matplotlib"):
-            lab_module(name)
+            check_installed(name)
     options = Options(out, data_dir, checkpoint_every=CHECKPOINT_EVERY, fresh=fresh, rebuild=fresh)
     work = plan_work(runs, options, jobs)
     work = dataclasses.replace(work, seconds=work.seconds + more)

@@ -8,6 +8,7 @@ part of them is ever in memory. What comes of it is a `Population`.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -139,6 +140,17 @@ def lab_module(name: str, extra: str = "lab") -> Any:
     except ImportError as error:
         msg = f"{name} is missing: pip install 'rfa[{extra}]' ({error})"
         raise DataError(msg) from error
+
+
+def check_installed(name: str, extra: str = "lab") -> None:
+    """See that a module that only an extra installs is there, without importing it.
+
+    Raises:
+        DataError: if it is not installed.
+    """
+    if importlib.util.find_spec(name) is None:
+        msg = f"{name} is missing: pip install 'rfa[{extra}]'"
+        raise DataError(msg)
 
 
 def parquet_batches(path: Path, columns: Sequence[str], rows: int = 4096) -> Iterator[Any]:

@@ -1,8 +1,8 @@
 """One of several processes that do runs side by side, asked as `rfa.lab.processes` has it.
 
 A request has the settings of a run and how to do it; progress is the share of its rounds that is
-done. A run that ends with its process, because nobody waits for it, goes on from its checkpoint
-another time.
+done. With one worker the process trains devices itself. A run that ends with its process, because
+nobody waits for it, goes on from its checkpoint another time.
 """
 
 from __future__ import annotations
@@ -51,5 +51,10 @@ def do_run(request: Request, tell: Tell) -> Answer:
     return {"status": row["status"]}
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Do runs until nobody is left to ask."""
     serve(do_run)
+
+
+if __name__ == "__main__":
+    main()

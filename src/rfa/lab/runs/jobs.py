@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import queue
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from rfa._threads import cores
 from rfa.errors import PluginError, RfaError
 from rfa.lab.datasets.dataset import DataError
 from rfa.lab.objects import names_of, pack, texts_of
-from rfa.lab.processes import AskedProcess, WorkerError
+from rfa.lab.processes import AskedProcess, Request, Tell, WorkerError
 from rfa.lab.runs.estimate import pace, seconds
 from rfa.lab.runs.run import Options, begin_digest, finish_digest
 from rfa.lab.runs.store import DONE, Store
@@ -113,32 +114,77 @@ def do_work(work: Work, options: Options, observer: SweepObserver) -> dict[str, 
     for settings in work.todo:
         waiting.put(settings)
     problems: dict[str, str] = {}
+    workers = options.workers or max(1, cores() // work.at_once)
     how = {
         "paths": {"out": str(options.out), "data": options.data and str(options.data)},
         "options": {
-            "workers": options.workers or max(1, cores() // work.at_once),
+            "workers": workers,
             "checkpoint_every": options.checkpoint_every,
             "fresh": options.fresh,
+            "in_process": workers == 1,
         },
     }
+    slots = [_Slot(once=workers == 1) for _ in range(work.at_once)]
     with contextlib.ExitStack() as stack:
-        processes = [
-            stack.enter_context(AskedProcess("rfa.lab.runs.job", "its process"))
-            for _ in range(work.at_once)
-        ]
+        for slot in slots:
+            stack.callback(slot.close)
         threads = stack.enter_context(ThreadPoolExecutor(work.at_once))
-        loops = [
-            threads.submit(_feed, process, waiting, how, observer, problems)
-            for process in processes
-        ]
+        loops = [threads.submit(_feed, slot, waiting, how, observer, problems) for slot in slots]
         try:
             for loop in loops:
                 loop.result()
         except BaseException:
-            for process in processes:
-                process.end()
+            for slot in slots:
+                slot.end()
             raise
     return problems
+
+
+class _Slot:
+    """A place for one run at a time, and the process that does it.
+
+    A process that trains devices itself does one run, so that nothing of a run meets the next:
+    neither code of the user's, nor memory. One that has workers goes on with them.
+    """
+
+    def __init__(self, *, once: bool) -> None:
+        self.ended, self._once = False, once
+        self._process: AskedProcess | None = None
+        self._lock = threading.Lock()
+
+    def do(self, request: Request, libraries: Iterable[str], on_progress: Tell) -> None:
+        """Do a run in a process that has some libraries.
+
+        Raises:
+            WorkerError: if the run fails, or its process dies, or the slot has been ended.
+        """
+        with self._lock:
+            if self.ended:
+                msg = "ended"
+                raise WorkerError(msg)
+            if self._process is None:
+                self._process = AskedProcess("rfa.lab.runs.job", "its process", libraries)
+            process = self._process
+        process.restart_if_dead()
+        try:
+            process.ask(request, on_progress)
+        finally:
+            if self._once:
+                self.close()
+
+    def end(self) -> None:
+        """End the process, which may be in the middle of a run, and start no other."""
+        with self._lock:
+            self.ended = True
+            if self._process is not None:
+                self._process.end()
+
+    def close(self) -> None:
+        """End the process, which nobody may be asking."""
+        with self._lock:
+            if self._process is not None:
+                self._process.__exit__()
+            self._process = None
 
 
 def _rebuild(runs: Sequence[Settings], data: Path | None) -> None:
@@ -150,14 +196,14 @@ def _rebuild(runs: Sequence[Settings], data: Path | None) -> None:
 
 
 def _feed(
-    process: AskedProcess,
+    slot: _Slot,
     waiting: queue.SimpleQueue[Settings],
     how: Mapping[str, Any],
     observer: SweepObserver,
     problems: dict[str, str],
 ) -> None:
-    """Give a process run after run until none waits; one that dies is started again."""
-    while not process.ended:
+    """Do run after run in a slot until none waits."""
+    while not slot.ended:
         try:
             settings = waiting.get_nowait()
         except queue.Empty:
@@ -166,13 +212,13 @@ def _feed(
         problem = ""
         try:
             objects = pack(texts_of(settings))
-            process.ask(
+            slot.do(
                 {**how, "settings": settings.to_dict(), "objects": objects},
+                find_task(settings.task).libraries,
                 lambda done, settings=settings: observer.on_progress(settings, done),
             )
         except (WorkerError, PluginError) as error:
             problem = problems[settings.run_name] = str(error)
-        if process.ended:
+        if slot.ended:
             return
-        process.restart_if_dead()
         observer.on_end(settings, problem)

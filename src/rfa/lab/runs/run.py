@@ -43,7 +43,7 @@ from rfa.lab.simulation.rounds import (
 from rfa.lab.tasks.registry import find_task
 from rfa.lab.training.devices import Devices
 from rfa.lab.training.kept import KeptFile, Slots
-from rfa.lab.training.pool import WorkerPool, open_pool
+from rfa.lab.training.pool import WorkerPool, open_pool, pool_of_one, prepare_workers
 
 if TYPE_CHECKING:
     from _hashlib import HASH as Digest  # noqa: N811
@@ -63,6 +63,7 @@ class Options:
         checkpoint_every: rounds between two checkpoints.
         fresh: start anew, whatever there is.
         rebuild: read the data set anew, too, instead of what the cache has.
+        in_process: train devices in this process, which must do nothing else, with one thread.
     """
 
     out: Path
@@ -71,6 +72,7 @@ class Options:
     checkpoint_every: int = 10
     fresh: bool = False
     rebuild: bool = False
+    in_process: bool = False
 
 
 MakeEngine = Callable[[Devices, WorkerPool], Engine]
@@ -97,12 +99,12 @@ def run(
         InvalidTypeError: if a callback is none.
     """
     told = Callbacks(callbacks)
-    name = settings.run_name
-    folder = options.out / name
+    name, folder = settings.run_name, options.out / settings.run_name
     task = find_task(settings.task)
-    directory = data_dir(options.data)
+    if not options.in_process and (options.fresh or not (folder / CHECKPOINT).exists()):
+        prepare_workers(task)  # while this process imports and reads what it needs
     population = task.load(
-        directory,
+        data_dir(options.data),
         partition=settings.training.partition,
         devices=settings.training.devices,
         rebuild=options.rebuild,
@@ -204,8 +206,9 @@ class RunLoop:
     @contextlib.contextmanager
     def _engine(self) -> Generator[Engine]:
         self.callbacks.on_status("starting the workers")
-        workers = self.options.workers or cores()
-        with open_pool(self.devices, workers, kept=self._kept if self.slots else None) as pool:
+        workers, kept = self.options.workers or cores(), self._kept if self.slots else None
+        here = pool_of_one(self.devices, kept=kept) if self.options.in_process else None
+        with here or open_pool(self.devices, workers, kept=kept) as pool:
             local = LocalEngine(self.devices, pool, self.slots)
             yield self.make_engine(self.devices, pool) if self.make_engine else local
 

@@ -11,10 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Column
-
 PAUSE = 0.2
 """Seconds between two pictures in a notebook: each is a message to the browser."""
 
@@ -78,6 +74,15 @@ class Terminal(Screen):
     """A live bar on standard error."""
 
     def __init__(self) -> None:
+        from rich.console import Console  # noqa: PLC0415 most processes show nothing
+        from rich.progress import (  # noqa: PLC0415
+            BarColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+        from rich.table import Column  # noqa: PLC0415
+
         self._console = Console(stderr=True, markup=False, highlight=False)
         self._progress = Progress(
             TextColumn("{task.description}", markup=False),
@@ -203,6 +208,8 @@ def choose_screen(progress: bool | None) -> Screen:
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if any(kind.__name__ == "ZMQInteractiveShell" for kind in type(shell).__mro__):
         return Notebook(importlib.import_module("IPython.display").display)
+    from rich.console import Console  # noqa: PLC0415 where nothing is shown, nothing is asked
+
     return Terminal() if Console(stderr=True).is_terminal else Lines(bar=progress is True)
 
 

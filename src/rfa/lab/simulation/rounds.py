@@ -25,7 +25,6 @@ from rfa.lab.randomness import stream
 from rfa.lab.simulation.aggregation import aggregate
 from rfa.lab.simulation.defense import Defense, is_too_large
 from rfa.lab.simulation.outcome import AggregatorError, NothingToAggregateError, Outcome
-from rfa.lab.simulation.secure import aggregate_securely
 from rfa.lab.simulation.server_optimizer import ServerState, server_step
 from rfa.lab.training.devices import Devices, Tally
 from rfa.lab.training.kept import Slots
@@ -197,6 +196,8 @@ class LocalEngine:
         settings, weights, when = self.devices.settings, self.devices.weights, state.round
         if settings.secure.mode == "off":
             return aggregate(updates, weights[chosen], settings, when, state.aggregator)
+        from rfa.lab.simulation.secure import aggregate_securely  # noqa: PLC0415 it loads ciphers
+
         alpha = weights[chosen] / weights.max()
         return aggregate_securely(updates, alpha, settings, when, state.aggregator)
 

@@ -123,5 +123,6 @@ MLP = dataclasses.replace(
     title="handwritten digits of 8 x 8 pixels, a hidden layer of 64 units (4,810 parameters)",
     learner=mlp,
     defaults=LINEAR.defaults | {"local_epochs": 1, "learning_rate": 0.1},
+    libraries=("torch",),
 )
 TASKS = (LINEAR, MLP)

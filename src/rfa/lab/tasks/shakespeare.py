@@ -215,5 +215,6 @@ TASKS = (
             "rfa": {"rounds": 200},
             "sgd": {"batch_fraction": 0.1, "local_steps": 1, "learning_rate": 1.0},
         },
+        libraries=("torch",),
     ),
 )

@@ -16,7 +16,13 @@ from rfa.lab.datasets.examples import read_examples
 from rfa.lab.datasets.stored import store
 from rfa.lab.learners.learner import Learner
 from rfa.lab.learners.own_module import Module
-from rfa.lab.tasks.from_dataset import check_arguments, form_of, usual_devices, usual_settings
+from rfa.lab.tasks.from_dataset import (
+    LINEAR,
+    check_arguments,
+    form_of,
+    usual_devices,
+    usual_settings,
+)
 
 Values: TypeAlias = dict[str, Any]
 
@@ -37,6 +43,8 @@ class Task:
         per_aggregator: settings that differ for some aggregators.
         note: given the names of the devices, what to say wherever results are shown.
         labels: the label of each class, where these are not the numbers from 0 on.
+        libraries: what its model needs beside numpy, such as "torch": processes that train it
+            start with these imported. Without it each imports them when it needs them.
     """
 
     name: str
@@ -50,6 +58,7 @@ class Task:
     per_aggregator: Mapping[str, Values] = field(default_factory=dict[str, Values])
     note: Callable[[Sequence[str]], str] = lambda _: ""
     labels: tuple[Any, ...] = ()
+    libraries: tuple[str, ...] = ()
 
     @classmethod
     def from_dataset(  # noqa: PLR0913 the columns, the model, and how examples are dealt out
@@ -123,6 +132,7 @@ class Task:
             defaults=usual_settings(count, partition) | settings,
             prepare=form.prepare,
             labels=examples.labels,
+            libraries=() if module == LINEAR else ("torch",),
         )
 
     def load(

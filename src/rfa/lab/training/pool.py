@@ -1,7 +1,7 @@
 """The workers of a run: processes with one thread each, kept from the first round to the last.
 
 A device's work is the same whoever does it, so the number of workers decides how long a round
-takes and nothing else.
+takes and nothing else. A process that does nothing but a run can be its only worker itself.
 """
 
 from __future__ import annotations
@@ -11,27 +11,37 @@ import os
 import queue
 import shutil
 import tempfile
-from collections.abc import Generator, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+
+import numpy as np
 
 from rfa._types import Floats32
 from rfa.lab.datasets.dataset import lab_module
 from rfa.lab.objects import pack, texts_of
-from rfa.lab.processes import AskedProcess
+from rfa.lab.processes import AskedProcess, prepare
+from rfa.lab.tasks.task import Task
 from rfa.lab.training.devices import Devices, Tally
 from rfa.lab.training.kept import NEVER, KeptFile, Slots
-from rfa.lab.training.worker import Scratch
+from rfa.lab.training.worker import Jobs, Scratch, Worker
 
+WORKER = "rfa.lab.training.worker"
 SHARE = 2
 """A job is what is left of a round's work, over this and over the number of workers."""
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
 
 
+def prepare_workers(task: Task) -> None:
+    """Let the workers of a task start sooner, if there is something else to do meanwhile."""
+    lab_module("threadpoolctl")  # it sets a variable of the environment, which workers start with
+    prepare(WORKER, task.libraries)
+
+
 @contextlib.contextmanager
 def open_pool(devices: Devices, workers: int, *, kept: Path | None = None) -> Generator[WorkerPool]:
-    """Start so many workers for the devices of a run, and end them at the end.
+    """Start so many worker processes for the devices of a run, and end them at the end.
 
     They get the settings of the devices, the entry of the cache that these have their data from,
     and the file of what devices keep, if any.
@@ -48,14 +58,42 @@ def open_pool(devices: Devices, workers: int, *, kept: Path | None = None) -> Ge
         stack.enter_context(one_blas_thread())
         threads = stack.enter_context(ThreadPoolExecutor(workers))
         processes = [
-            stack.enter_context(AskedProcess("rfa.lab.training.worker", f"worker {number}"))
+            stack.enter_context(AskedProcess(WORKER, f"worker {number}", devices.task.libraries))
             for number in range(workers)
         ]
         with _scratch_file(Scratch.rows(settings) * devices.dim * 4) as path:
             scratch = Scratch.open(path, settings, devices.dim)
             begin |= {"scratch": str(path)}
             list(threads.map(AskedProcess.ask, processes, [begin] * workers))
-        yield WorkerPool(devices, scratch, processes, threads, kept)
+        file = kept and KeptFile(kept, devices.count, devices.dim)
+        yield WorkerPool(devices, scratch, processes, threads.map, file)
+
+
+@contextlib.contextmanager
+def pool_of_one(devices: Devices, *, kept: Path | None = None) -> Generator[WorkerPool]:
+    """Let this process be the only worker: for one that nobody needs for anything else.
+
+    Its libraries must have been told to take one thread before it started, as `AskedProcess` does.
+    """
+    settings = devices.settings
+    vectors = np.zeros((Scratch.rows(settings), devices.dim), np.float32)
+    scratch = Scratch.of(vectors, settings)
+    file = kept and KeptFile(kept, devices.count, devices.dim)
+    jobs = Jobs()
+    jobs.worker = Worker(devices, scratch, file)
+    yield WorkerPool(devices, scratch, [jobs], map, file)
+
+
+class Asked(Protocol):
+    """A worker, here or in a process of its own."""
+
+    def ask(self, request: dict[str, Any], /) -> dict[str, Any]:
+        """Do a job, and say what came of it."""
+        ...
+
+
+Map = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]
+"""Does something for each of several things, in order or at once."""
 
 
 class WorkerPool:
@@ -65,14 +103,13 @@ class WorkerPool:
         self,
         devices: Devices,
         scratch: Scratch,
-        workers: list[AskedProcess],
-        threads: Executor,
-        kept: Path | None,
+        workers: Sequence[Asked],
+        do_all: Map,
+        kept: KeptFile | None,
     ) -> None:
-        self._devices, self._scratch, self._threads = devices, scratch, threads
-        self._kept = kept and KeptFile(kept, devices.count, devices.dim)
-        self._workers = len(workers)
-        self._free: queue.SimpleQueue[AskedProcess] = queue.SimpleQueue()
+        self._devices, self._scratch, self._do_all = devices, scratch, do_all
+        self._kept, self._workers = kept, len(workers)
+        self._free: queue.SimpleQueue[Asked] = queue.SimpleQueue()
         for worker in workers:
             self._free.put(worker)
 
@@ -92,7 +129,7 @@ class WorkerPool:
             }
             for part in self._share_out(devices)
         ]
-        answers = list(self._threads.map(self._do, jobs))
+        answers = list(self._do_all(self._do, jobs))
         if slots is not None and self._kept:
             for device in (device for answer in answers for device in answer["keep"]):
                 self._kept.write(device, slots.move(device), self._scratch.kept[rows[device]])
@@ -111,7 +148,7 @@ class WorkerPool:
             {"do": "evaluate", "devices": part, "slots": _current(slots, part)}
             for part in self._share_out(everyone)
         ]
-        answers = list(self._threads.map(self._do, jobs))
+        answers = list(self._do_all(self._do, jobs))
         tallies = {
             device: Tally(*numbers)
             for job, answer in zip(jobs, answers, strict=True)

@@ -18,7 +18,7 @@ from rfa.errors import RfaError
 from rfa.lab.datasets.cache import open_population
 from rfa.lab.datasets.dataset import DataError
 from rfa.lab.objects import unpack
-from rfa.lab.processes import ERROR, Answer, Request, Tell, serve
+from rfa.lab.processes import ERROR, Answer, Request, Tell, WorkerError, serve
 from rfa.lab.settings.settings import Settings
 from rfa.lab.tasks.registry import find_task
 from rfa.lab.training.devices import Devices
@@ -49,11 +49,16 @@ class Scratch:
     @classmethod
     def open(cls, path: Path, settings: Settings, dim: int) -> Scratch:
         """Map the file, making it as large as it must be."""
-        rows, m = cls.rows(settings), settings.training.devices_per_round
+        rows = cls.rows(settings)
         with path.open("ab") as file:
             if file.tell() != rows * dim * 4:
                 file.truncate(rows * dim * 4)
-        vectors: Any = np.memmap(path, np.float32, "r+", shape=(rows, dim))
+        return cls.of(np.memmap(path, np.float32, "r+", shape=(rows, dim)), settings)
+
+    @classmethod
+    def of(cls, vectors: Any, settings: Settings) -> Scratch:
+        """Divide so many vectors up."""
+        m = settings.training.devices_per_round
         updates = vectors[1 : 1 + m]
         kept = vectors[1 + m :] if settings.training.personalize else updates
         return cls(vectors[0], updates, kept)
@@ -62,7 +67,12 @@ class Scratch:
 class Worker:
     """What a worker knows of a run, and the jobs that it does."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, devices: Devices, scratch: Scratch, kept: KeptFile | None) -> None:
+        self.devices, self.scratch, self.kept = devices, scratch, kept
+
+    @classmethod
+    def begin(cls, request: Request) -> Worker:
+        """Begin a run from what another process tells of it."""
         unpack(request["objects"])
         settings = Settings.from_dict(request["settings"])
         task = find_task(settings.task)
@@ -70,11 +80,10 @@ class Worker:
         if population is None:
             msg = f"the data in {request['population']} went away meanwhile: start the run again"
             raise DataError(msg)
-        self.devices = Devices(settings, task, population)
-        self.scratch = Scratch.open(Path(request["scratch"]), settings, self.devices.dim)
-        self.kept = None
-        if request["kept"]:
-            self.kept = KeptFile(Path(request["kept"]), self.devices.count, self.devices.dim)
+        devices = Devices(settings, task, population)
+        scratch = Scratch.open(Path(request["scratch"]), settings, devices.dim)
+        kept = request["kept"] and KeptFile(Path(request["kept"]), devices.count, devices.dim)
+        return cls(devices, scratch, kept or None)
 
     def train(self, request: Request) -> Answer:
         """Train devices; what comes of it goes to their rows of the shared memory.
@@ -106,19 +115,29 @@ class Worker:
 
 
 class Jobs:
-    """The worker of the run that began last, and what it can be asked."""
+    """The worker of a run, and what it can be asked; a request of another process begins it."""
 
     worker: Worker
 
-    def answer(self, request: Request, tell: Tell) -> Answer:
+    def ask(self, request: Request) -> Answer:
+        """Do a job in this process, as `AskedProcess.ask` does it in another.
+
+        Raises:
+            WorkerError: if it fails.
+        """
+        answer = self.answer(request)
+        if ERROR in answer:
+            raise WorkerError(answer[ERROR])
+        return answer
+
+    def answer(self, request: Request, _: Tell | None = None) -> Answer:
         """Do a job, and say what came of it, or why nothing did."""
-        del tell
         try:
             if request["do"] == "train":
                 return self.worker.train(request)
             if request["do"] == "evaluate":
                 return self.worker.evaluate(request)
-            self.worker = Worker(request)
+            self.worker = Worker.begin(request)
         except (RfaError, ValueError, ImportError) as error:
             return {ERROR: str(error)}
         except Exception:  # noqa: BLE001 the process that asks shall know what happened
@@ -126,5 +145,10 @@ class Jobs:
         return {}
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Do jobs until nobody is left to ask."""
     serve(Jobs().answer)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,6 @@
 """Masks: streams of AES-256 in counter mode, added to vectors in blocks that stay in the cache.
 
-A vector is d words of 32 bits and a tail of whole numbers of 128 bits. A mask is a keystream: its
+A mask is a keystream: its
 bytes from the start on mask the words, and those from the block 2^64 on the tail.
 """
 
@@ -11,17 +11,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
-from numpy.typing import NDArray
 
-Words: TypeAlias = NDArray[np.uint32]
+from rfa.secagg.words import TAIL, TAIL_BYTES, WORD, Words
+
 Mask: TypeAlias = tuple[bytes, bool]
 """A key, and whether its stream is added (or else subtracted)."""
 
-WORD = np.dtype("<u4")
 BLOCK = 1 << 15
 """Words that are masked at a time: 128 kB, and as many of keystream, stay in the cache."""
-TAIL = 1 << 128
-TAIL_BYTES = 16
 TAIL_START = 1 << 64
 """The block of a keystream from which on it masks the tail."""
 GROUP = 256

@@ -24,7 +24,6 @@ from typing import ClassVar, TypeAlias, TypeVar
 import numpy as np
 
 from rfa._types import Floats32
-from rfa.secagg.crypto.masks import Words
 from rfa.secagg.crypto.shares import PRIME, SHARE_SIZE
 from rfa.secagg.errors import NotCanonicalError, UnknownKindError
 from rfa.secagg.messages.codec import (
@@ -48,6 +47,7 @@ from rfa.secagg.messages.codec import (
     write_message,
 )
 from rfa.secagg.security.parameters import LARGEST_DEGREE, MAX_MASKED_SUMS
+from rfa.secagg.words import Words
 
 MAX_METRICS = 256
 TAG = 16

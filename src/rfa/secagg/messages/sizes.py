@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rfa.secagg.crypto.masks import WORD
 from rfa.secagg.crypto.shares import SHARE_SIZE
 from rfa.secagg.messages.round import (
     SEALED_SIZE,
@@ -32,6 +31,7 @@ from rfa.secagg.messages.round import (
 )
 from rfa.secagg.security.parameters import Parameters, ServerModel
 from rfa.secagg.statistics import STATISTICS
+from rfa.secagg.words import WORD
 
 _SESSION, _KEY = bytes(16), bytes(32)
 

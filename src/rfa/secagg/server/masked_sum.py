@@ -9,7 +9,7 @@ import numpy as np
 
 from rfa.secagg.crypto.graph import rank
 from rfa.secagg.crypto.keys import agree, is_signed, public_of
-from rfa.secagg.crypto.masks import TAIL, WORD, Mask, add_masks
+from rfa.secagg.crypto.masks import Mask, add_masks
 from rfa.secagg.crypto.shares import recover
 from rfa.secagg.errors import (
     BadShareError,
@@ -40,6 +40,7 @@ from rfa.secagg.transcript import (
     self_mask_key,
     survivors_statement,
 )
+from rfa.secagg.words import TAIL, WORD
 
 
 @dataclasses.dataclass(frozen=True)
