@@ -1,4 +1,4 @@
-"""Networks as learners: the LSTM of the paper, and what any torch module must hold to."""
+"""The LSTM of the paper as a learner, and what any network must hold to."""
 
 from __future__ import annotations
 

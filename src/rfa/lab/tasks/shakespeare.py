@@ -34,6 +34,7 @@ from rfa.lab.attacks.corruption import DataAttack, corrupts_data, least_likely
 from rfa.lab.attacks.poisons import backdoor
 from rfa.lab.datasets.dataset import DataError, Index, Reader, damaged
 from rfa.lab.learners.learner import Learner
+from rfa.lab.learners.lstm import LstmLearner, LstmSize
 from rfa.lab.learners.network import NetworkLearner
 from rfa.lab.tasks.task import Task
 
@@ -185,8 +186,11 @@ class CharacterLearner(NetworkLearner):
 
 
 def lstm(device: str) -> Learner:
-    """The LSTM."""
-    return CharacterLearner(lstm_module, CLASSES, device)
+    """The LSTM: its gradient by hand, or torch's where CUDA is asked for."""
+    plain = CharacterLearner(lstm_module, CLASSES, device)
+    if device != "cpu":
+        return plain
+    return LstmLearner(plain, LstmSize(REACH, symbols=CLASSES, units=HIDDEN, classes=CLASSES))
 
 
 TASKS = (
