@@ -118,7 +118,7 @@ def tally(message: Message, context: Context) -> Message:
         for device in order.others:
             u = kept.read(device, order.round, len(w))
             tally = devices.evaluate(w if u is None else w + u, device)
-            numbers.extend(map(float, lab_records.numbers_of(tally)))
+            numbers.extend(map(float, tally))
     record = MetricRecord({"numbers": numbers})
     return Message(RecordDict({"tallies": record}), reply_to=message)
 

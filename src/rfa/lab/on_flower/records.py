@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import json
 from collections.abc import Iterable
@@ -19,7 +18,7 @@ from rfa.lab.datasets.cache import data_dir
 from rfa.lab.randomness import stream
 from rfa.lab.settings.settings import Settings
 from rfa.lab.tasks.registry import find_task
-from rfa.lab.training.devices import Devices, Tally
+from rfa.lab.training.devices import Devices
 from rfa.secagg.crypto.keys import identity_of
 
 LAB, ARRAYS, MODEL, EXAMPLES = "lab", "arrays", "w", "num-examples"
@@ -108,11 +107,6 @@ def load_devices(settings: Settings, directory: Path | None) -> Devices:
         data_dir(directory), partition=training.partition, devices=training.devices
     )
     return Devices(settings, task, population)
-
-
-def numbers_of(tally: Tally) -> tuple[float, ...]:
-    """A tally as numbers."""
-    return dataclasses.astuple(tally)
 
 
 def secret_of(seed: int, device: int) -> bytes:

@@ -195,5 +195,5 @@ def _tallies(reply: Message) -> list[Tally]:
         LOG.info("\t> devices are not evaluated: %s", reply.error.reason)
         return []
     numbers: Any = reply.content.metric_records["tallies"]["numbers"]
-    size = len(dataclasses.fields(Tally))
+    size = len(Tally._fields)
     return [Tally(*numbers[start : start + size]) for start in range(0, len(numbers), size)]

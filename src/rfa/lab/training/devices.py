@@ -6,8 +6,7 @@ which process does it, or when.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +29,7 @@ from rfa.lab.tasks.task import Task
 from rfa.lab.training.batches import draw_batches
 
 
-@dataclass(frozen=True)
-class Tally:
+class Tally(NamedTuple):
     """How well a model serves a device: sums over its examples, clean ones always.
 
     Where only some examples are evaluated, the sums stand for all of them.

@@ -6,7 +6,6 @@ updates and what devices keep lie in memory-mapped files that it shares with the
 
 from __future__ import annotations
 
-import dataclasses
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,7 +109,7 @@ class Worker:
         for device, slot in zip(request["devices"], request["slots"], strict=True):
             u = self.kept.read(device, slot) if self.kept and personalize else None
             w = shared if u is None else shared + u
-            tallies.append(dataclasses.astuple(self.devices.evaluate(w, device)))
+            tallies.append(self.devices.evaluate(w, device))
         return {"tallies": tallies}
 
 
