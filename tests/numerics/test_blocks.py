@@ -53,7 +53,7 @@ def in_any_order(rows: NDArray[Any]) -> list[NDArray[Any]]:
 
 LAYOUTS: dict[str, Callable[[NDArray[Any]], Any]] = {
     "rows one by one": lambda points: [row.copy() for row in points],
-    "rows in any order": lambda points: in_any_order(points),
+    "rows in any order": in_any_order,
     "rows of which one does not align": lambda points: [
         unaligned(points[0]),
         *map(np.copy, points[1:]),
@@ -76,7 +76,7 @@ LAYOUTS: dict[str, Callable[[NDArray[Any]], Any]] = {
         [np.frombuffer(leaf.tobytes(), np.float32).reshape(leaf.shape) for leaf in layers(row)]
         for row in points
     ],
-    "array in Fortran order": lambda points: np.asfortranarray(points),
+    "array in Fortran order": np.asfortranarray,
     "array with gaps": lambda points: np.repeat(points, 2, axis=1)[:, ::2],
 }
 
