@@ -5,8 +5,11 @@ from __future__ import annotations
 import ctypes
 import gc
 import statistics
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +36,19 @@ def times(calls: dict[str, Call], *, rounds: int, seconds: float = 0.3) -> dict[
                 taken[name].append(time.perf_counter() - start)
                 spent += taken[name][-1]
     return {name: 1e3 * statistics.median(values) for name, values in taken.items()}
+
+
+@contextmanager
+def busy_processes(count: int) -> Generator[None]:
+    """So many other processes that compute without end, until this ends."""
+    processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        time.sleep(0.5)
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
 
 
 def extra_memory(call: Call) -> float:

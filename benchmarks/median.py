@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import product
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import rfa
-from benchmarks.measure import Call, extra_memory, times
+from benchmarks.measure import Call, busy_processes, extra_memory, times
 from benchmarks.peers import load_byzfl, load_geom_median, load_torch
 from rfa.median import converge
 from rfa.numerics.weighted import read_weighted_points
@@ -18,7 +18,12 @@ from rfa.numerics.weighted import read_weighted_points
 SHAPES = [(10, 100_000), (100, 48_608), (100, 1_000_000), (1000, 100_000), (50, 6_600_000)]
 SLOW = 10_000_000
 """Clouds of more numbers than this are not given to the slow variants."""
-OURS = "rfa"
+OURS, ROWS, MODELS = "rfa", "rfa, rows one by one", "rfa, models of ten layers"
+PEER, PEER_MODELS = "geom_median torch", "geom_median torch, models"
+LAYERS = (432, 16, 4608, 32, 200_000, 64, 600_000, 1000, 190_000)
+"""The sizes of the first layers in a model of a million parameters; the tenth has the rest."""
+BUSY = 2
+"""Processes that keep processors busy meanwhile."""
 
 
 def cloud(m: int, d: int) -> NDArray[np.float32]:
@@ -28,15 +33,28 @@ def cloud(m: int, d: int) -> NDArray[np.float32]:
     return points
 
 
+def apart(points: Iterable[NDArray[np.float32]]) -> list[NDArray[np.float32]]:
+    """The points as arrays that were allocated one by one."""
+    return [point.copy() for point in points]
+
+
+def models(points: NDArray[np.float32]) -> list[list[NDArray[np.float32]]]:
+    """The points as models of ten layers of very unequal sizes, all allocated one by one."""
+    ends = np.cumsum([max(size * points.shape[1] // 1_000_000, 1) for size in LAYERS])
+    return [apart(np.split(point, ends)) for point in points]
+
+
 def three_steps(points: NDArray[np.float32]) -> dict[str, Call]:
     """Three Weiszfeld steps: geom_median starts at the mean, byzfl at zero."""
     torch, byzfl = load_torch(), load_byzfl()
-    tensor, rows = torch.from_numpy(points), list(points)
+    tensor, rows, layers = torch.from_numpy(points), apart(points), models(points)
     calls: dict[str, Call] = {
         OURS: lambda: rfa.geometric_median(points, steps=3),
         "rfa, from the mean": lambda: rfa.geometric_median(points, steps=3, start="mean"),
-        "rfa, a list of rows": lambda: rfa.geometric_median(rows, steps=3),
-        "geom_median torch": _geom_median("torch", tensor, maxiter=3),
+        ROWS: lambda: rfa.geometric_median(rows, steps=3),
+        MODELS: lambda: rfa.geometric_median(layers, steps=3),
+        PEER: _geom_median("torch", tensor, maxiter=3),
+        PEER_MODELS: _geom_median_of_models(layers, maxiter=3),
         "byzfl torch": lambda: byzfl.GeometricMedian(nu=1e-6, T=3)(tensor),
     }
     if points.size <= SLOW:
@@ -50,7 +68,7 @@ def converged(points: NDArray[np.float32]) -> dict[str, Call]:
     tensor = load_torch().from_numpy(points)
     return {
         OURS: lambda: rfa.geometric_median(points),
-        "geom_median torch": _geom_median("torch", tensor),
+        PEER: _geom_median("torch", tensor),
         "geom_median torch, ftol 1e-6": _geom_median("torch", tensor, ftol=1e-6),
     }
 
@@ -60,6 +78,13 @@ def _geom_median(kind: str, points: Any, **options: Any) -> Call:
     ones = load_torch().ones(len(points)) if kind == "torch" else np.ones(len(points))
     rows = list(points)
     return lambda: function(rows, ones, **options)
+
+
+def _geom_median_of_models(layers: list[list[NDArray[np.float32]]], **options: Any) -> Call:
+    function, torch = load_geom_median("torch"), load_torch()
+    tensors = [[torch.from_numpy(layer) for layer in model] for model in layers]
+    ones = torch.ones(len(layers))
+    return lambda: function(tensors, ones, **options)
 
 
 def speed() -> Iterator[str]:
@@ -90,6 +115,25 @@ def _cell(measured: dict[str, float], name: str) -> str:
     return shown if name == OURS else f"{shown} ({value / measured[OURS]:.1f}x)"
 
 
+def beside_busy() -> Iterator[str]:
+    """Times while other processes keep all processors of a small machine busy."""
+    yield f"### Three steps beside {BUSY} busy processes (ms: quiet, busy, their ratio)"
+    yield ""
+    yield "| | " + " | ".join(f"{m} x {d:,}" for m, d in SHAPES[:3]) + " |"
+    yield "|---|---|---|---|"
+    names, rows = (OURS, ROWS, MODELS, PEER, PEER_MODELS), dict[str, list[str]]()
+    for m, d in SHAPES[:3]:
+        calls = {name: call for name, call in three_steps(cloud(m, d)).items() if name in names}
+        quiet = times(calls, rounds=3)
+        with busy_processes(BUSY):
+            busy = times(calls, rounds=3)
+        for name in names:
+            ratio = busy[name] / quiet[name]
+            rows.setdefault(name, []).append(f"{quiet[name]:.1f}, {busy[name]:.1f}, {ratio:.1f}")
+    yield from (f"| {name} | " + " | ".join(cells) + " |" for name, cells in rows.items())
+    yield ""
+
+
 def memory() -> Iterator[str]:
     """Peak memory beyond the points, in megabytes."""
     yield "### Extra memory at the peak (MB)"
@@ -104,7 +148,7 @@ def memory() -> Iterator[str]:
             extra_memory(lambda p=points: rfa.geometric_median(p)),
         ]
         points += 1000
-        rows = list(points)
+        rows = apart(points)
         used.append(extra_memory(lambda p=rows: rfa.geometric_median(p)))
         allowed = max(size / 10, 4 * size / m)
         cells = " | ".join(f"{value:.1f}" for value in used)
@@ -170,6 +214,7 @@ def run() -> Iterator[str]:
     yield "## The geometric median"
     yield ""
     yield from speed()
+    yield from beside_busy()
     yield from memory()
     yield from digits()
 

@@ -120,9 +120,9 @@ def test_small_clouds_are_computed_in_float64() -> None:
 def test_large_clouds_are_shared_out_to_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the number of processors; and bad rows are noticed there too."""
     points, spread = cloud((30, 3000), 1e6, "quarter", 1e3, alike=False)
-    monkeypatch.setattr("rfa.numerics.streaming.LARGE", 0)
-    monkeypatch.setattr("rfa.numerics.streaming.BLOCK", 30 * 128)
-    monkeypatch.setattr("rfa.numerics.streaming.SQUARES", 30 * 512)
+    monkeypatch.setattr("rfa.numerics.blocks.LARGE", 0)
+    monkeypatch.setattr("rfa.numerics.blocks.BLOCK", 30 * 128)
+    monkeypatch.setattr("rfa.numerics.blocks.SQUARES", 30 * 512)
     center, rest = ref.far_median(points, np.ones(30))
     for count in (2, 3, 50):
         monkeypatch.setattr("rfa._threads.cores", lambda count=count: count)
