@@ -78,11 +78,11 @@ def test_an_error_ends_the_work_and_the_threads_go_on_to_the_next(
 
 def test_threads_end_with_their_owner(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rfa._threads.cores", lambda: 3)
-    before, threads = threading.active_count(), Threads()
+    before, threads = set(threading.enumerate()), Threads()
     threads.map(lambda _: time.sleep(0.001), range(30))
-    assert threading.active_count() > before
+    started = set(threading.enumerate()) - before
+    assert started
     del threads
-    deadline = time.monotonic() + 10
-    while threading.active_count() > before and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert threading.active_count() <= before
+    for thread in started:
+        thread.join(timeout=10)
+    assert not any(thread.is_alive() for thread in started)

@@ -26,6 +26,7 @@
         ├── ModelError              a trained model that cannot be loaded or saved
         ├── LockedError             another process is doing this run
         ├── WorkerError             a worker process died, or failed
+        ├── ServerGoneError         what forks processes has ended; they are started plainly then
         ├── TrackingError           a tracker cannot keep what it is told of a run
         ├── SweepError              some runs of a sweep failed; the others are kept
         ├── LaunchError             a run on Flower could not be started, or failed

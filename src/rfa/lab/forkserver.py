@@ -31,6 +31,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, TextIO
 
+from rfa.lab.errors import LabError
+
 KEPT = 4
 """Servers that a process keeps: for workers and for jobs, with torch and without."""
 IDLE = 600.0
@@ -39,7 +41,7 @@ LONGEST = 1 << 10
 """Bytes of a message, at most."""
 
 
-class ServerGoneError(Exception):
+class ServerGoneError(LabError):
     """A server has ended, or cannot serve."""
 
 
