@@ -209,8 +209,12 @@ class ConvNetLearner(Learner):
     def _backward(
         self, net: _Net, passed: _Pass, labels: Any, rate: float
     ) -> tuple[Floats32, Floats32]:
-        """The rate times the gradient: of all parameters but the hidden layer's matrix, and in
-        that layer's outputs."""
+        """The rate times the gradients.
+
+        Returns:
+            That of all parameters but the hidden layer's matrix, and that in the layer's outputs,
+            which makes the matrix's together with the features.
+        """
         outputs = _residuals(passed.scores, labels)
         outputs *= np.float32(rate / len(labels))
         hidden = net.output.T @ outputs

@@ -60,9 +60,10 @@ class DeferredMatrix:
         if self._matrix is self._start:
             self._matrix = self._start.copy()
         if self._factors:
-            outputs, inputs = self._take()
+            outputs, inputs = self._joined()
             for i in range(0, len(outputs), ROWS):
                 self._matrix[i : i + ROWS] -= outputs[i : i + ROWS] @ inputs.T
+            self._factors, self._count = [], 0
         return self._matrix
 
     def write_change(self, out: Floats32) -> None:
@@ -70,12 +71,11 @@ class DeferredMatrix:
         if self._matrix is not self._start:
             np.subtract(self.settled(), self._start, out=out)
         elif self._factors:
-            outputs, inputs = self._take()
+            outputs, inputs = self._joined()
             np.matmul(-outputs, inputs.T, out=out)
         else:
             out[...] = 0
 
-    def _take(self) -> tuple[Floats32, Floats32]:
+    def _joined(self) -> tuple[Floats32, Floats32]:
         outputs, inputs = (np.hstack(side) for side in zip(*self._factors, strict=True))
-        self._factors, self._count = [], 0
         return outputs, inputs
