@@ -24,6 +24,8 @@ from rfa.lab.errors import LabError
 PROGRESS, ERROR = "progress", "error"
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 """The environment of a process beside others: libraries take one thread, not one a processor."""
+KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(1 << 27), "MALLOC_MMAP_THRESHOLD_": str(1 << 25)}
+"""Keep what is freed for the next device: from the system it would come page by page (glibc)."""
 Request: TypeAlias = dict[str, Any]
 Answer: TypeAlias = dict[str, Any]
 Tell: TypeAlias = Callable[[Any], None]
@@ -113,7 +115,7 @@ class AskedProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=os.environ | ONE_THREAD | {"PYTHONPATH": path},
+            env=KEEP_MEMORY | os.environ | ONE_THREAD | {"PYTHONPATH": path},
         )
 
     def _close_pipes(self) -> None:
