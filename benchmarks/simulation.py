@@ -70,14 +70,16 @@ def linear() -> Iterator[str]:
     yield ""
 
 
-def network(task: Task, make: Callable[[Any], Any], title: str) -> Iterator[str]:
-    """A network: rfa against the plain loop."""
+def network(
+    task: Task, make: Callable[[Any], Any], title: str, within: float = 1e-4
+) -> Iterator[str]:
+    """A network: rfa against the plain loop, which ends within a share of the round's change."""
     yield f"### {title}"
     yield ""
     with simulations(task, aggregator=["fedavg"]) as (mean,):
         plain = _plain(mean, Examples(mean.devices), make)
         mean()
-        apart = _check_plain(mean, plain[0])
+        apart = _check_plain(mean, plain[0], within)
         measured = times({OURS: mean} | _named(plain), rounds=3)
     yield from _table(measured, {})
     yield f"The models after a round are {apart:.0e} of the round's change apart."
@@ -132,12 +134,12 @@ def _median_time(call: Call, rounds: int) -> float:
     return 1e3 * statistics.median(taken)
 
 
-def _check_plain(run: Simulation, loop: PlainLoop) -> float:
+def _check_plain(run: Simulation, loop: PlainLoop, within: float = 1e-4) -> float:
     """Let both play rfa's next round, and compare their models."""
     loop.state = first = run.state
     run()
     loop()
-    return check_same(run.state.model, loop.state.model, first.model)
+    return check_same(run.state.model, loop.state.model, first.model, within)
 
 
 def _check_pfl(peer: PflLoop, loop: PlainLoop) -> float:
@@ -201,7 +203,7 @@ def run() -> Iterator[str]:
         title = "LSTM of 128 units, 20 characters of 53: 50 devices, 500 examples, batch 10"
         yield from network(LSTM, shakespeare.lstm_module, title)
         title = "The paper's ConvNet: 10 devices, 160 images, batch 50"
-        yield from network(CONVNET, emnist.convnet_module, title)
+        yield from network(CONVNET, emnist.convnet_module, title, within=2e-2)
         yield from memory()
 
 

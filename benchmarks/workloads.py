@@ -214,13 +214,15 @@ class PlainLoop:
             yield device, draw_batches(count, settings.training, rng)
 
 
-def check_same(ours: Floats32, theirs: Floats32, first: Floats32) -> float:
+def check_same(ours: Floats32, theirs: Floats32, first: Floats32, within: float = 1e-4) -> float:
     """How far two models are apart, as a share of what the round changed.
 
-    That is rounding: of the ConvNet, a round changes a thousandth, so that a mean of models in
-    float32 is off by 8e-5 of the change.
+    Where nothing is chosen by comparing numbers, that is rounding. Max-pooling is such a choice: of
+    two values that are equal but for rounding, either may get the gradient, and the steps after it
+    take another way. So the ConvNet of the plain loop is 8e-5 to 7e-3 of a round's change away from
+    the same loop in double precision, and rfa's 3e-5 to 4e-3.
     """
     change = np.linalg.norm(ours.astype(np.float64) - first)
     apart = float(np.linalg.norm(ours.astype(np.float64) - theirs) / change)
-    assert apart < 1e-4, f"not the same work: the models are {apart:.0e} of the change apart"
+    assert apart < within, f"not the same work: the models are {apart:.0e} of the change apart"
     return apart

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import sys
 import time
 from typing import Any
@@ -14,6 +15,15 @@ from rfa.lab.processes import ERROR, serve
 remembered: list[Any] = []
 
 
+def new_pages(sizes: list[int]) -> int:
+    """How many pages the system has to give for arrays that live together."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    held = [b"\1" * size for size in sizes]
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    del held
+    return after - before
+
+
 def answer(request: dict[str, Any], tell: Any) -> dict[str, Any]:
     for share in request.get("tell", ()):
         tell(share)
@@ -21,6 +31,8 @@ def answer(request: dict[str, Any], tell: Any) -> dict[str, Any]:
         print(request["print"])
     if "exit" in request:
         os._exit(request["exit"])
+    if "allocate" in request:
+        return {"faults": [new_pages(request["allocate"]) for _ in range(4)][-1]}
     time.sleep(request.get("sleep", 0))
     if "fail" in request:
         return {ERROR: request["fail"]}

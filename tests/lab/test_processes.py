@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -53,6 +54,11 @@ def test_a_death_is_told_and_the_process_can_start_again(process: AskedProcess) 
     os.kill(again["pid"], signal.SIGKILL)
     with pytest.raises(WorkerError, match="the process was killed by signal 9"):
         process.ask({})
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a setting of glibc")
+def test_memory_that_was_freed_is_used_again(process: AskedProcess) -> None:
+    assert process.ask({"allocate": [24 << 20] * 3})["faults"] < 1000  # 18,000 pages of 4 kB
 
 
 def test_an_interruption_is_the_affair_of_who_asks(process: AskedProcess) -> None:

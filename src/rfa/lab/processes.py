@@ -25,6 +25,8 @@ from rfa.lab.errors import LabError
 PROGRESS, ERROR = "progress", "error"
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 """The environment of a process beside others: libraries take one thread, not one a processor."""
+KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(1 << 27), "MALLOC_MMAP_THRESHOLD_": str(1 << 25)}
+"""Keep what is freed for the next device: from the system it would come page by page (glibc)."""
 Request: TypeAlias = dict[str, Any]
 Answer: TypeAlias = dict[str, Any]
 Tell: TypeAlias = Callable[[Any], None]
@@ -144,7 +146,8 @@ def prepare(module: str, libraries: Iterable[str] = ()) -> None:
 
 def _kind(module: str, libraries: tuple[str, ...]) -> forkserver.Kind:
     path = os.pathsep.join(part or str(Path.cwd()) for part in sys.path)
-    return forkserver.Kind.of(module, libraries, os.environ | ONE_THREAD | {"PYTHONPATH": path})
+    environment = KEEP_MEMORY | os.environ | ONE_THREAD | {"PYTHONPATH": path}
+    return forkserver.Kind.of(module, libraries, environment)
 
 
 def _describe_end(code: int | None) -> str:

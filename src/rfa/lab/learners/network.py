@@ -42,7 +42,7 @@ class NetworkLearner(Learner):
 
     def initial(self, rng: np.random.Generator) -> Floats32:
         """Glorot-uniform matrices and kernels, biases of zero."""
-        parts = [_glorot(tuple(parameter.shape), rng) for parameter in self._parameters]
+        parts = [glorot(tuple(parameter.shape), rng) for parameter in self._parameters]
         return np.concatenate([part.ravel() for part in parts])
 
     def train(self, start: Floats32, x: Any, y: Any, plan: Plan) -> Floats32:
@@ -91,7 +91,8 @@ class NetworkLearner(Learner):
         return self._torch.from_numpy(np.ascontiguousarray(own)).to(self._device)
 
 
-def _glorot(shape: tuple[int, ...], rng: np.random.Generator) -> Floats32:
+def glorot(shape: tuple[int, ...], rng: np.random.Generator) -> Floats32:
+    """A parameter to start from: uniform within Glorot's bound, or a bias of zeros."""
     if len(shape) == 1:
         return np.zeros(shape, np.float32)
     field = math.prod(shape[2:])

@@ -25,6 +25,7 @@ from rfa.lab.datasets.dataset import (
     parquet_index,
     parquet_values,
 )
+from rfa.lab.learners.convnet import ConvNetLearner, Shape
 from rfa.lab.learners.learner import Learner
 from rfa.lab.learners.linear import LinearLearner
 from rfa.lab.learners.network import NetworkLearner
@@ -125,7 +126,9 @@ def linear(device: str) -> Learner:
 
 
 def convnet(device: str) -> Learner:
-    """The ConvNet."""
+    """The ConvNet: by hand, or with torch where CUDA is asked for."""
+    if device == "cpu":
+        return ConvNetLearner(Shape(SIDE, (32, 64), 2048, CLASSES), convnet_module)
     return NetworkLearner(convnet_module, CLASSES, device)
 
 
