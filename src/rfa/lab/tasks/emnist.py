@@ -164,6 +164,5 @@ CONVNET = dataclasses.replace(
         "rfa": {"rounds": 1000},
         "sgd": {"batch_fraction": 0.1, "local_steps": 1, "learning_rate": 0.2},
     },
-    libraries=("torch",),
 )
 TASKS = (LINEAR, CONVNET)
