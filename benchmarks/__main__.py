@@ -6,7 +6,6 @@ import itertools
 import os
 import platform
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -17,7 +16,6 @@ from benchmarks import aggregators, growth, median, secagg, short_runs, simulati
 from benchmarks.peers import load_torch
 
 OUT = Path(__file__).parent.parent / "docs" / "benchmarks.md"
-IMPORT = "import time; t = time.perf_counter(); import rfa; print(time.perf_counter() - t)"
 
 
 def preface() -> Iterator[str]:
@@ -35,21 +33,9 @@ def preface() -> Iterator[str]:
     yield ""
 
 
-def importing() -> Iterator[str]:
-    """How long it takes to import rfa, in fresh processes."""
-    command = [sys.executable, "-c", IMPORT]
-    runs = [subprocess.run(command, capture_output=True, check=True) for _ in range(5)]  # noqa: S603
-    taken = sorted(float(run.stdout) for run in runs)
-    yield "## Importing"
-    yield ""
-    yield f"`import rfa`: {1e3 * taken[2]:.0f} ms in a fresh process, numpy included."
-    yield ""
-
-
 PARTS: dict[str, Callable[[], Iterable[str]]] = {
     "median": median.run,
     "aggregators": aggregators.run,
-    "importing": importing,
     "simulation": simulation.run,
     "growth": growth.run,
     "short_runs": short_runs.run,
