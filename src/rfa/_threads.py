@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextvars import copy_context
 from threading import Lock
 from typing import TypeVar
 
@@ -33,6 +34,7 @@ class Threads:
     The caller works too. A caller that waits instead leaves it to the system where the threads
     that it wakes are put, and for work of some milliseconds that was often the same processor.
     Each takes the next item when it is done with one, so none waits for one that is held up.
+    They work in the caller's context, and so ignore the warnings of numpy that it ignores.
     """
 
     def __init__(self) -> None:
@@ -54,7 +56,7 @@ class Threads:
             for turn in turns:
                 answers[turn] = work(items[turn])
 
-        futures = [self._pool.submit(take_turns) for _ in range(helpers)]
+        futures = [self._pool.submit(copy_context().run, take_turns) for _ in range(helpers)]
         try:
             take_turns()
         finally:

@@ -189,3 +189,9 @@ def _alive(pid: int) -> bool:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     return False
+
+
+def test_a_server_imports_installed_libraries_and_no_code_of_the_user() -> None:
+    is_installed = forkserver._is_installed  # pyright: ignore[reportPrivateUsage]
+    assert all(map(is_installed, ("numpy", "numpy.linalg", "json")))
+    assert not any(map(is_installed, ("tests", ASKED, "no_such_library")))

@@ -112,3 +112,26 @@ def _alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+@pytest.mark.parametrize("can_fork", [True, False])
+def test_files_of_the_current_directory_are_not_taken_for_modules(
+    can_fork: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forkserver, "CAN_FORK", can_fork and forkserver.CAN_FORK)
+    for name in ("random.py", "numpy.py", "queue.py"):
+        (tmp_path / name).write_text("raise SystemExit('a file of the user')\n")
+    monkeypatch.chdir(tmp_path)
+    with AskedProcess("tests.lab.asked", "the process") as started:
+        assert started.ask({})["pid"]
+
+
+def test_a_current_directory_that_is_gone_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(WorkerError, match="the current directory is gone: change to one"):
+        AskedProcess("tests.lab.asked", "the process")

@@ -146,3 +146,32 @@ def test_lists_are_not_copied_as_a_whole(form: str, offset: float) -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak <= sum(row.nbytes for row in rows) / 10
+
+
+def test_rows_too_far_apart_for_one_array_are_copied_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where addresses times coordinates are more than an array may have, as with a low heap."""
+    rows = [row.copy() for row in POINTS]
+    dtype = np.dtype(np.float32)
+    assert blocks._rows_apart(rows, dtype) is not None  # pyright: ignore[reportPrivateUsage]
+    expected = geometric_median(rows).point
+    lowest = min(row.__array_interface__["data"][0] for row in rows)
+    span = max(row.__array_interface__["data"][0] for row in rows) - lowest + 4
+    monkeypatch.setattr(blocks, "LARGEST", span * D - 1)
+    assert blocks._rows_apart(rows, dtype) is None  # pyright: ignore[reportPrivateUsage]
+    assert np.allclose(geometric_median(rows).point, expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("count", [10, 40])
+def test_no_thread_warns_of_numbers_whose_squares_overflow(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rfa._threads.cores", lambda: 3)
+    monkeypatch.setattr(blocks, "LARGE", 1)
+    monkeypatch.setattr(blocks, "BLOCK", 1 << 14)
+    monkeypatch.setattr(blocks, "SQUARES", 1 << 14)
+    rows = [row.copy() for row in POINTS[:count]]
+    rows[0][::7] = 1e30
+    point = geometric_median(rows).point  # pytest makes errors of warnings
+    assert np.isfinite(point).all()

@@ -17,12 +17,14 @@ import atexit
 import contextlib
 import gc
 import importlib
+import importlib.util
 import os
 import select
 import signal
 import socket
 import subprocess
 import sys
+import sysconfig
 import threading
 import traceback
 from collections import OrderedDict
@@ -114,7 +116,7 @@ class ForkServer:
         self.has_ended, self._lock = False, threading.Lock()
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            command = [sys.executable, "-m", __name__, str(theirs.fileno())]
+            command = [sys.executable, "-P", "-m", __name__, str(theirs.fileno())]
             self._process = subprocess.Popen(  # noqa: S603 our own module
                 [*command, kind.module, *kind.libraries],
                 stdin=subprocess.DEVNULL,
@@ -250,7 +252,7 @@ def main() -> None:
     number, module, *libraries = sys.argv[1:]
     with socket.socket(fileno=int(number)) as control:
         control.set_inheritable(False)
-        for name in libraries:
+        for name in filter(_is_installed, libraries):
             with contextlib.suppress(ImportError):  # the process itself will say what is missing
                 importlib.import_module(name)
         work = importlib.import_module(module).main
@@ -260,6 +262,13 @@ def main() -> None:
         gc.collect()
         gc.freeze()  # pages that nobody touches stay shared
         _serve(control, work)
+
+
+def _is_installed(name: str) -> bool:
+    """Whether a module is an installed library, and no code of the user's, which may change."""
+    spec = importlib.util.find_spec(name.partition(".")[0])
+    places = [Path(sysconfig.get_path(kind)) for kind in ("stdlib", "purelib", "platlib")]
+    return bool(spec and spec.origin and any(map(Path(spec.origin).is_relative_to, places)))
 
 
 def _serve(control: socket.socket, work: Callable[[], None]) -> None:

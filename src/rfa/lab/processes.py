@@ -120,7 +120,7 @@ class _Started(subprocess.Popen[str]):
 
     def __init__(self, kind: forkserver.Kind) -> None:
         super().__init__(
-            [sys.executable, "-m", kind.module],
+            [sys.executable, "-P", "-m", kind.module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -145,7 +145,12 @@ def prepare(module: str, libraries: Iterable[str] = ()) -> None:
 
 
 def _kind(module: str, libraries: tuple[str, ...]) -> forkserver.Kind:
-    path = os.pathsep.join(part or str(Path.cwd()) for part in sys.path)
+    try:
+        here = str(Path.cwd())
+    except FileNotFoundError as error:
+        msg = "the current directory is gone: change to one that exists, and start again"
+        raise WorkerError(msg) from error
+    path = os.pathsep.join(part or here for part in sys.path)
     environment = KEEP_MEMORY | os.environ | ONE_THREAD | {"PYTHONPATH": path}
     return forkserver.Kind.of(module, libraries, environment)
 

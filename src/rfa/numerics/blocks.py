@@ -52,6 +52,8 @@ SCRATCH = 16
 """What must be copied is copied in parts: at most this fraction of the points at once."""
 COPIES = 4
 """Blocks at most that may be copied at the same time, each by its thread."""
+LARGEST = np.iinfo(np.intp).max
+"""Bytes of an array at most, counting those that are not there."""
 NARROW = 1 << 13
 """Coordinates below which a block is too narrow to be copied fast: rather fewer at a time."""
 
@@ -191,6 +193,8 @@ def _rows_apart(rows: Rows, dtype: np.dtype[Any]) -> _RowsApart | None:
     starts = np.array([row.__array_interface__["data"][0] for row in rows])
     offsets, odd = np.divmod(starts - starts.min(), dtype.itemsize)
     if odd.any() or not all(row.dtype == dtype and row.flags.c_contiguous for row in rows):
+        return None
+    if (int(offsets.max()) + 1) * min(rows[0].size, WIDTH) * dtype.itemsize > LARGEST:
         return None
     return _RowsApart(rows[int(starts.argmin())], offsets)
 
