@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import statistics
 import threading
 import time
@@ -14,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from benchmarks.measure import Call
+from benchmarks.measure import Call, processes_below
 from benchmarks.workloads import Made, own_cache, simulations
 from rfa._types import Array, Ints
 from rfa.lab.datasets.dataset import Index
@@ -76,10 +75,11 @@ Grids: TypeAlias = dict[str, tuple[tuple[int, ...], dict[str, list[Cost]]]]
 
 def measure(devices: int, size: int, aggregator: str) -> Cost:
     """The cost of a round after a first one."""
+    before = _memory()  # what earlier measurements left in this process
     with simulations(TASKS[size], aggregator=[aggregator], devices_per_round=[devices]) as (run,):
         run()
         taken = [_seconds(run) for _ in range(ROUNDS)]
-        return Cost(statistics.median(taken), _peak(run))
+        return Cost(statistics.median(taken), _peak(run) - before)
 
 
 def _seconds(call: Call) -> float:
@@ -106,9 +106,8 @@ def _peak(call: Call) -> float:
 
 def _memory() -> float:
     """Proportional set sizes, which count shared pages once over all processes."""
-    children = " ".join(path.read_text() for path in Path("/proc/self/task").glob("*/children"))
     total = 0
-    for pid in (str(os.getpid()), *children.split()):
+    for pid in ("self", *processes_below("self")):
         text = Path(f"/proc/{pid}/smaps_rollup").read_text()
         total += next(int(line.split()[1]) for line in text.splitlines() if "Pss:" in line)
     return total / 1e6
@@ -148,8 +147,8 @@ def report(grids: Grids) -> Iterator[str]:
     yield ""
     yield (
         "A round of softmax regression in the lab: 20 examples a device, one epoch in batches of"
-        f" 10, two workers; the median of {ROUNDS} rounds after a first one. Memory is that of all"
-        " processes at the peak, where shared pages count once."
+        f" 10, two workers; the median of {ROUNDS} rounds after a first one. Memory is what all"
+        " processes take more at the peak than before, where shared pages count once."
     )
     yield ""
     yield f"![Seconds and gigabytes of a round over devices and parameters]({PICTURE.name})"

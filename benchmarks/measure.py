@@ -8,7 +8,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Iterator, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -70,3 +70,11 @@ def _status(field: str) -> int:
             return int(line.split()[1])
     msg = f"no {field} in /proc/self/status"
     raise LookupError(msg)
+
+
+def processes_below(pid: str) -> Iterator[str]:
+    """The processes that a process started, and those that they did."""
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in path.read_text().split():
+            yield child
+            yield from processes_below(child)

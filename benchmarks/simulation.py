@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import evaluation
-from benchmarks.measure import Call, times
+from benchmarks.measure import Call, processes_below, times
 from benchmarks.peers import load_pfl
 from benchmarks.pfl_rounds import PflLoop, pfl_processes
 from benchmarks.workloads import (
@@ -177,18 +177,10 @@ def _memory(field: str) -> float:
     """A field of /proc/PID/status, summed over the processes below this one, in MB."""
     lines = [
         line
-        for pid in _below("self")
+        for pid in processes_below("self")
         for line in Path(f"/proc/{pid}/status").read_text().splitlines()
     ]
     return sum(int(line.split()[1]) for line in lines if line.startswith(field)) / 1024
-
-
-def _below(pid: str) -> Iterator[str]:
-    """The processes that a process started, and those that they did."""
-    for path in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in path.read_text().split():
-            yield child
-            yield from _below(child)
 
 
 def run() -> Iterator[str]:
