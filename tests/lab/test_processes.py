@@ -121,6 +121,7 @@ def test_files_of_the_current_directory_are_not_taken_for_modules(
     monkeypatch.setattr(forkserver, "CAN_FORK", can_fork and forkserver.CAN_FORK)
     for name in ("random.py", "numpy.py", "queue.py"):
         (tmp_path / name).write_text("raise SystemExit('a file of the user')\n")
+    monkeypatch.setattr(sys, "path", [part or str(Path.cwd()) for part in sys.path])
     monkeypatch.chdir(tmp_path)
     with AskedProcess("tests.lab.asked", "the process") as started:
         assert started.ask({})["pid"]
