@@ -23,7 +23,7 @@ from rfa.secagg.messages import round as m
 from rfa.secagg.messages.stages import Moment, Stage
 from tests.secagg.samples import KINDS, SAMPLES, SESSION, same
 
-HEAD = b"rfa\x01"
+HEAD = b"rfa\x02"
 any_message = st.one_of(*KINDS.values())
 names = [type(sample).__name__ for sample in SAMPLES]
 
@@ -117,7 +117,7 @@ def test_random_bytes_raise_nothing_else(kind: int, body: bytes) -> None:
     check_canonical(HEAD + bytes([kind]) + SESSION + body)
 
 
-@pytest.mark.parametrize("start", [b"RFA\x01", b"rfb\x01", b"rfa\x00", b"rfa\x02", b"rfa\xff"])
+@pytest.mark.parametrize("start", [b"RFA\x02", b"rfb\x02", b"rfa\x01", b"rfa\x03", b"rfa\xff"])
 def test_other_versions_are_refused(start: bytes) -> None:
     with pytest.raises(UnknownVersionError):
         m.decode(start + SAMPLES[0].encode()[4:])
@@ -137,10 +137,10 @@ NOT_REAL = ["000000000000f07f", "000000000000f0ff", "000000000000f87f", "0000000
 def test_numbers_are_finite_and_zero_is_positive(real: str) -> None:
     data = SAMPLES[0].encode()
     with pytest.raises(NotCanonicalError, match="a number must be finite"):
-        m.decode(data[:-9] + bytes.fromhex(real) + data[-1:])
+        m.decode(data[:41] + bytes.fromhex(real) + data[49:])
     assert (
-        m.OpenRound(SESSION, 1, 1, 1, 0, -0.0, 1).encode()
-        == m.OpenRound(SESSION, 1, 1, 1, 0, 0, 1).encode()
+        m.OpenRound(SESSION, 1, 1, 1, 0, -0.0, 1, 31, 0, bytes(32)).encode()
+        == m.OpenRound(SESSION, 1, 1, 1, 0, 0, 1, 31, 0, bytes(32)).encode()
     )
 
 

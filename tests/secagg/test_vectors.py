@@ -301,11 +301,11 @@ def refused() -> list[Vector]:
         ("a byte too many", "OversizedError", first + b"\0"),
         ("a list beyond its cap", "OversizedError", head + b"\4" + SESSION + b"\xff" * 4),
         ("another magic", "UnknownVersionError", b"rfb" + first[3:]),
-        ("another version", "UnknownVersionError", b"rfa\2" + first[4:]),
+        ("another version", "UnknownVersionError", b"rfa\1" + first[4:]),
         ("no kind 0", "UnknownKindError", head + b"\0" + first[5:]),
         ("no kind 12", "UnknownKindError", head + b"\x0c" + first[5:]),
-        ("minus zero", "NotCanonicalError", first[:-9] + minus_zero + first[-1:]),
-        ("infinity", "NotCanonicalError", first[:-9] + infinite + first[-1:]),
+        ("minus zero", "NotCanonicalError", first[:41] + minus_zero + first[49:]),
+        ("infinity", "NotCanonicalError", first[:41] + infinite + first[49:]),
     ]
     return [{"why": why, "error": error, "bytes": data.hex()} for why, error, data in wrong]
 

@@ -16,7 +16,7 @@ from rfa._types import Floats32
 from rfa.secagg.messages.round import Bitmap, DeviceKeys, OpenRound, SumRequest
 from rfa.secagg.security.parameters import Parameters
 
-PROTOCOL = b"rfa secure sum 1"
+PROTOCOL = b"rfa secure sum 2"
 """The name and version of the protocol: part of every digest and every key."""
 SIZE = 32
 """The length of digests and keys."""

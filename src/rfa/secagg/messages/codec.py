@@ -26,7 +26,7 @@ from rfa.secagg.errors import (
 )
 
 MAGIC = b"rfa"
-VERSION = 1
+VERSION = 2
 MANY = 1 << 20
 """The most entries of any list."""
 LARGEST = 1 << 33
