@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tracemalloc
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from rfa.secagg.crypto.masks import (
     keystream,
     stream_words,
 )
+from rfa.secagg.transcript import pair_mask_key, self_mask_key
 from rfa.secagg.words import TAIL, WORD
 
 Words = NDArray[np.uint32]
@@ -27,12 +29,12 @@ LENGTHS = [0, 1, 5, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 5]
 
 
 def key_of(index: int) -> bytes:
-    return index.to_bytes(32, "big")
+    return index.to_bytes(16, "big")
 
 
 def stream_of(key: bytes, size: int) -> bytes:
     """The whole stream of a key at once."""
-    encryptor = Cipher(algorithms.AES128(key[:16]), modes.CTR(key[16:])).encryptor()
+    encryptor = Cipher(algorithms.AES128(key), modes.CTR(bytes(16))).encryptor()
     return encryptor.update(bytes(size)) + encryptor.finalize()
 
 
@@ -53,27 +55,23 @@ def some_words(length: int, seed: int = 0) -> Words:
 
 
 def test_the_stream_is_that_of_the_standard() -> None:
-    """NIST SP 800-38A, F.5.1: CTR-AES128.Encrypt."""
-    key, counter = "2b7e151628aed2a6abf7158809cf4f3c", "f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff"
-    plain = (
-        "6bc1bee22e409f96e93d7e117393172aae2d8a571e03ac9c9eb76fac45af8e51"
-        "30c81c46a35ce411e5fbc1191a0a52eff69f2445df4f9b17ad2b417be66c3710"
-    )
-    cipher = (
-        "874d6191b620e3261bef6864990db6ce9806f66b7970fdff8617187bb9fffdff"
-        "5ae4df3edbd5d35e5b4f09020db03eab1e031dda2fbe03d1792170a0f3009cee"
-    )
-    assert keystream(bytes.fromhex(key + counter)).update(bytes.fromhex(plain)).hex() == cipher
+    """FIPS 197, C.1: the block of zeros is the first counter; and the counter grows by one."""
+    key = bytes.fromhex("000102030405060708090a0b0c0d0e0f")
+    blocks = [number.to_bytes(16, "big") for number in range(4)]
+    encryptor = Cipher(algorithms.AES128(key), modes.ECB()).encryptor()  # noqa: S305
+    assert keystream(key).update(bytes(64)) == encryptor.update(b"".join(blocks))
+    plain, cipher = "00112233445566778899aabbccddeeff", "69c4e0d86a7b0430d8cdb78070b4c55a"
+    assert encryptor.update(bytes.fromhex(plain)).hex() == cipher
 
 
 def test_a_mask_is_the_stream_from_its_start_on_the_tail_first() -> None:
     """The first block is AES-128 of zeros under the key of zeros; numbers are little-endian."""
     first = bytes.fromhex("66e94bd4ef8a2c3b884cfa59ca342b2e")
     words, tail = np.zeros(2, WORD), [0]
-    add_masks(words, tail, [(bytes(32), True)])
+    add_masks(words, tail, [(bytes(16), True)])
     assert tail[0].to_bytes(16, "little") == first
-    assert words.tobytes() == stream_of(bytes(32), 24)[16:]
-    add_masks(words := np.zeros(2, WORD), [], [(bytes(32), True)])
+    assert words.tobytes() == stream_of(bytes(16), 24)[16:]
+    add_masks(words := np.zeros(2, WORD), [], [(bytes(16), True)])
     assert words.tobytes() == first[:8]
 
 
@@ -98,7 +96,7 @@ def test_there_may_be_more_masks_than_streams_at_a_time() -> None:
     assert tail == expected[1]
 
 
-keys = st.binary(min_size=32, max_size=32)
+keys = st.binary(min_size=16, max_size=16)
 ring = st.integers(0, TAIL - 1)
 
 
@@ -120,10 +118,19 @@ def test_what_is_added_and_subtracted_cancels(
 
 
 def test_every_bit_of_a_key_changes_the_stream() -> None:
-    key = bytes(range(32))
-    flipped = [(int.from_bytes(key, "big") ^ (1 << bit)).to_bytes(32, "big") for bit in range(256)]
+    key = bytes(range(16))
+    flipped = [(int.from_bytes(key, "big") ^ (1 << bit)).to_bytes(16, "big") for bit in range(128)]
     streams = {keystream(one).update(bytes(16)) for one in [key, *flipped]}
-    assert len(streams) == 257
+    assert len(streams) == 129
+
+
+@pytest.mark.parametrize(
+    "derive", [self_mask_key, lambda seed, context: pair_mask_key(seed, context, 0, 1)]
+)
+def test_every_bit_of_a_seed_changes_the_mask(derive: Any) -> None:
+    seed, context = bytes(range(32)), bytes(32)
+    flipped = [(int.from_bytes(seed, "big") ^ (1 << bit)).to_bytes(32, "big") for bit in range(256)]
+    assert len({derive(one, context) for one in [seed, *flipped]}) == 257
 
 
 def test_streams_do_not_depend_on_the_other_streams() -> None:

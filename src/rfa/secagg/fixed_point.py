@@ -143,7 +143,7 @@ class Encoding:
             msg = f"sums over {self.cohort} devices could wrap around"
             raise ParameterError(msg)
 
-    def encode(
+    def encode(  # noqa: PLR0913
         self,
         contribution: Contribution,
         v: Floats32,

@@ -1,7 +1,7 @@
 """Masks: streams of AES-128 in counter mode, added to vectors in blocks that stay in the cache.
 
-The first half of a key is the key of the cipher, the second half its first counter, so that every
-bit of the key counts. The stream masks the tail first, and the words after it.
+A key is for one mask in one masked sum, so that counters start at 0. The stream masks the tail
+first, and the words after it.
 """
 
 from __future__ import annotations
@@ -19,18 +19,16 @@ Mask: TypeAlias = tuple[bytes, bool]
 Stream: TypeAlias = tuple[CipherContext, bool]
 """The stream of a mask, from where it has been read to."""
 
-HALF_KEY = 16
 BLOCK = 1 << 15
 """Words that are masked at a time: 128 kB, and as many of keystream, stay in the cache."""
 GROUP = 256
 """Streams that are open at a time."""
-_ZEROS = bytes(BLOCK * WORD.itemsize)
+_ZEROS, _START = bytes(BLOCK * WORD.itemsize), bytes(16)
 
 
 def keystream(key: bytes) -> CipherContext:
     """The stream of a key: what it makes of zeros."""
-    cipher, counter = algorithms.AES128(key[:HALF_KEY]), modes.CTR(key[HALF_KEY:])
-    return Cipher(cipher, counter).encryptor()
+    return Cipher(algorithms.AES128(key), modes.CTR(_START)).encryptor()
 
 
 def stream_words(stream: CipherContext, count: int) -> Words:

@@ -1,9 +1,9 @@
 """The bytes of messages: bounded, canonical, versioned.
 
 A message is b"rfa", the version, its kind and three zeros, and its fields in order, with nothing
-between or after them. Whole numbers are little-endian and of fixed width; lists and strings of bytes are counted
-first, and a count is checked against what is left before anything is allocated. There is one
-encoding of each message, and decoding anything else raises a `MessageError`.
+between or after them. Whole numbers are little-endian and of fixed width; lists and strings of
+bytes are counted first, and a count is checked against what is left before anything is allocated.
+There is one encoding of each message, and decoding anything else raises a `MessageError`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rfa.secagg.errors import (
 from rfa.secagg.words import WORD, Words
 
 MAGIC, PADDING = b"rfa", bytes(3)
-VERSION = 1
+VERSION = 2
 MANY = 1 << 20
 """The most entries of any list."""
 LARGEST = 1 << 33

@@ -57,6 +57,8 @@ SIGNATURE_SIZE = 64
 _SESSION = fixed(16)
 NO_SHARE = b"\xff" * SHARE_SIZE
 """What stands for a share that the holder never got."""
+NO_BASIS = bytes(32)
+"""The basis of a round whose devices were told nothing to start from."""
 
 Bitmap: TypeAlias = bytes
 """A set of positions in the cohort, one bit each, the first in the lowest bit."""
@@ -79,10 +81,15 @@ class Message:
 
 @dataclass(frozen=True)
 class OpenRound(Message):
-    """The server begins a round: a number that grows, what is to be summed, and how often."""
+    """The server begins a round: a number that grows, what is to be summed, and how often.
+
+    `statistics` has a bit for each row of the table of statistics, the first in the lowest one:
+    which totals travel. With `equal_weights` every device must bring a weight of exactly 1.
+    `basis` is the digest of what devices trained or evaluated from.
+    """
 
     KIND = 1
-    LAYOUT = (U64, U32, U32, U32, REAL, U8)
+    LAYOUT = (U64, U32, U32, U32, REAL, U8, U8, U8, KEY)
 
     round: int
     queries: int
@@ -90,6 +97,9 @@ class OpenRound(Message):
     metrics: int
     max_share: float
     server_model: int
+    statistics: int
+    equal_weights: int
+    basis: bytes
 
     @property
     def masked_sums(self) -> int:
