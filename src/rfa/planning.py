@@ -16,6 +16,7 @@ from rfa._checks import check_count, check_number
 from rfa.aggregators import RFA, Layout, SumAggregator
 from rfa.aggregators.registry import build_private
 from rfa.errors import InvalidValueError
+from rfa.secagg.errors import ParameterError
 from rfa.secagg.security.parameters import (
     HONEST_PER_QUERY,
     MAX_MASKED_SUMS,
@@ -161,7 +162,13 @@ def check_fit(
         msg = f"{devices} devices a round make no {layout.parts} parts: give fewer parts"
         raise InvalidValueError(msg)
     together = devices // layout.parts
-    terms.parameters(together, layout.queries)
+    try:
+        terms.parameters(together, layout.queries)
+    except ParameterError as error:
+        if layout.parts == 1:
+            raise
+        msg = f"in each of {layout.parts} parts: {error}"
+        raise InvalidValueError(msg) from None
     if 0 < max_share < 1 / together:
         least = math.ceil(1000 / together) / 1000
         msg = f"max_share={max_share} cannot hold for {together} devices: give {least} or more"
@@ -183,9 +190,7 @@ class FederationPlan:
         part_holds: with what probability a part holds at most theta corrupted devices.
         liars: how many devices that lie inside of a sum a round bears.
         parameters: those of a part's secure sum: cohort, neighbors, threshold, drop-outs.
-        queries: the sums about the same updates.
-        honest: the honest devices that are sure to be in each of these.
-        honest_needed: those that there must be, lest the sums tell of single updates together.
+        honest_needed: the honest devices that must be in its sums, lest these tell of single ones.
         traffic: bytes of a device in a round, and exchanges.
         fedavg: bytes up of a device in a round of FedAvg in the clear.
         share: a device's largest share of a step, where all updates are equally far away.
@@ -205,8 +210,6 @@ class FederationPlan:
     part_holds: float
     liars: int
     parameters: Parameters
-    queries: int
-    honest: int
     honest_needed: int
     traffic: Traffic
     fedavg: int
@@ -219,6 +222,7 @@ class FederationPlan:
         values = dataclasses.asdict(self)
         values["parameters"]["server_model"] = self.parameters.server_model.label
         values["parameters"]["survivors"] = self.parameters.survivors
+        values["parameters"]["honest"] = self.parameters.honest
         return values
 
 
@@ -234,7 +238,6 @@ def plan(request: PlanRequest) -> FederationPlan:
     exact = devices_needed_exactly(request.rho, theta, request.rounds, delta, request.population)
     m = _devices(request, exact)
     part, queries = m // request.layout.parts, request.layout.queries
-    parameters = request.terms.parameters(part, queries)
     return FederationPlan(
         theta=theta,
         c_theta=c_theta(theta),
@@ -245,9 +248,7 @@ def plan(request: PlanRequest) -> FederationPlan:
         parts=request.layout.parts,
         part_holds=holds_with(request.rho, theta, part, request.population),
         liars=0 if request.layout.sequential else (request.layout.parts - 1) // 2,
-        parameters=parameters,
-        queries=queries,
-        honest=parameters.honest,
+        parameters=request.terms.parameters(part, queries),
         honest_needed=honest_needed(queries, request.terms.honest_per_query),
         traffic=_traffic(request, m),
         fedavg=4 * request.dim,
@@ -317,7 +318,7 @@ def table(request: PlanRequest, found: FederationPlan) -> list[tuple[str, str]]:
             "neighbors, threshold",
             f"k = {p.degree}, t = {p.threshold} ({p.server_model.label} server)",
         ),
-        ("least in a sum", f"{p.survivors} devices, {found.honest} of them honest{each}"),
+        ("least in a sum", f"{p.survivors} devices, {p.honest} of them honest{each}"),
         ("honest devices needed", f"{found.honest_needed} for {describe_sums(request.layout)}"),
         ("exchanges, per device", f"{1 + cost.exchanges} a round, with the one for training"),
         ("up, per device", f"{_size(cost.up)} ({cost.up / found.fedavg:.2f} times FedAvg's)"),
