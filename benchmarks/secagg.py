@@ -51,7 +51,7 @@ class Fixed(Terms):
 
     exact: Parameters = RING
 
-    def parameters(self, cohort: int) -> Parameters:
+    def parameters(self, cohort: int, queries: int = 1) -> Parameters:
         """The given parameters."""
         assert cohort == self.exact.cohort
         return self.exact

@@ -40,7 +40,7 @@ NU = 1.5
 
 def profile(table: Party, device: int) -> Profile:
     known = Identity(table.identities[device], table.known)
-    return Profile(device, Policy(max_queries=2), known)
+    return Profile(device, Policy(max_queries=2, honest_per_query=0), known)
 
 
 def durable(table: Party, folder: Path) -> dict[int, DurableDevice]:
@@ -251,7 +251,9 @@ def test_an_update_that_was_in_a_sum_is_not_brought_again(
 
     A malicious server could have the sum opened later; one that does not opens none after a stop.
     """
-    table = party(contributions(6, 3), Terms(0, 0.2, server_model=server_model), queries=2)
+    table = party(
+        contributions(6, 3), Terms(0, 0.2, server_model=server_model, honest_per_query=0), queries=2
+    )
     name = min(table.devices)
     device = durable(table, tmp_path)[name]
     table.devices[name] = device  # type: ignore[assignment]
@@ -264,7 +266,10 @@ def test_an_update_that_was_in_a_sum_is_not_brought_again(
         return
     device.bring(table.parts[name])  # no sum was opened
     again = party(
-        contributions(6, 3), Terms(0, 0.2, server_model=server_model), queries=2, number=2
+        contributions(6, 3),
+        Terms(0, 0.2, server_model=server_model, honest_per_query=0),
+        queries=2,
+        number=2,
     )
     again.devices[name] = device  # type: ignore[assignment]
     device.receive(reach(again, Unmask)[name])

@@ -134,7 +134,7 @@ class DurableDevice:
                     f"{who} was in a sum with this very update before: train anew, with randomness"
                 )
                 raise VaultError(msg)
-            self._keep("memory", Memory(round=self._memory().round).encode())
+            self._keep("memory", self._memory().between_rounds().encode())
             self._keep("contribution", write_message(_KIND, _LAYOUT, values))
 
     def receive(self, request: bytes) -> bytes:
@@ -182,7 +182,7 @@ class DurableDevice:
             later = number is not None and memory.round > number
             if later or (memory.round == number and memory.due == START):  # a new update is there
                 return
-            self._keep("memory", Memory(round=memory.round).encode())
+            self._keep("memory", memory.between_rounds().encode())
             self._store.execute("DELETE FROM kept WHERE name = 'contribution'")
 
     def close(self) -> None:
