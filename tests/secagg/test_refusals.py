@@ -208,6 +208,16 @@ def test_it_refuses_duplicate_keys_and_devices() -> None:
         refuses(device, changed, errors.DuplicateKeyError, "twice")
 
 
+def test_it_refuses_a_key_that_is_another_one_in_other_bytes() -> None:
+    """X25519 ignores the top bit: without a look at it one key could stand twice in a cohort."""
+    table, device, request = complete()
+    first, second, *_ = decode_as(Roster, request).keys
+    for taken in (second.sealing_key, victim_keys(table).sealing_key, first.mask_keys[0]):
+        twin = taken[:31] + bytes([taken[31] | 0x80])
+        changed = with_keys(request, table.opening, 0, sealing_key=twin)
+        refuses(device, changed, errors.NotCanonicalError, "not the canonical")
+
+
 def test_it_refuses_a_cohort_without_its_own_keys_or_with_changed_ones() -> None:
     table, device, request = complete()
     roster = decode_as(Roster, request)

@@ -148,7 +148,11 @@ def fitting(shares: Mapping[int, int], threshold: int, prime: int) -> list[int]:
 def _interpolate(shares: Mapping[int, int], prime: int) -> tuple[list[int], list[int]]:
     """The product of all x - x_i, and the polynomial through all shares, by Newton."""
     points, slopes = list(shares), list(shares.values())
-    inverse = functools.cache(lambda step: pow(step, -1, prime))
+
+    @functools.cache
+    def inverse(step: int) -> int:
+        return pow(step, -1, prime)
+
     for order in range(1, len(points)):
         for i in range(len(points) - 1, order - 1, -1):
             step = inverse(points[i] - points[i - order])
