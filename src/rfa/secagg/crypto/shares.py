@@ -21,6 +21,8 @@ SHARE_SIZE = 33
 SECRET_SIZE = 32
 STRETCHES = 16
 """How many sets of neighboring shares are tried before all are looked at together."""
+BLOCK = 16
+"""Coefficients of a polynomial between two reductions."""
 TRIES = 400
 """How many sets of shares are tried, one after another, when some are corrupted."""
 
@@ -51,9 +53,13 @@ def evaluate(coefficients: list[int], count: int, prime: int) -> list[int]:
 
 
 def _value(coefficients: list[int], x: int, prime: int) -> int:
-    value = 0
-    for coefficient in reversed(coefficients):
-        value = (value * x + coefficient) % prime
+    """The value at x, by Horner; reduced once a block, since points are small numbers."""
+    value, power = 0, x**BLOCK
+    for start in range((len(coefficients) - 1) // BLOCK * BLOCK, -1, -BLOCK):
+        part = 0
+        for coefficient in reversed(coefficients[start : start + BLOCK]):
+            part = part * x + coefficient
+        value = (value * power + part) % prime
     return value
 
 
