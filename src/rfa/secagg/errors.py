@@ -16,6 +16,7 @@
     │   ├── AskedTwiceError         a second, different request where one is answered
     │   ├── WeakTermsError          less protection than the device insists on
     │   ├── TooManyQueriesError     more queries than its own cap
+    │   ├── TooManyNeighborsError   more neighbors than its own cap
     │   ├── SmallRadiusError        a radius nu below its own floor
     │   ├── WrongDimensionError     a request about another number of coordinates
     │   ├── CohortError             a list of devices that it does not accept
@@ -106,6 +107,10 @@ class WeakTermsError(RefusalError):
 
 class TooManyQueriesError(RefusalError):
     """More queries than the device's own cap."""
+
+
+class TooManyNeighborsError(RefusalError):
+    """More neighbors than the device's own cap."""
 
 
 class SmallRadiusError(RefusalError):

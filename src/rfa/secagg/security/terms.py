@@ -10,9 +10,11 @@ from rfa.secagg.errors import ParameterError
 from rfa.secagg.security.odds import FAILURE_BITS
 from rfa.secagg.security.parameters import (
     LEAST_HONEST,
+    MAX_NEIGHBORS,
     Parameters,
     ServerModel,
     check_failure_bits,
+    check_max_neighbors,
     check_server_model,
     derive,
     insist,
@@ -34,6 +36,7 @@ class Terms:
         failure_bits: accept, where that takes fewer neighbors and the server is semi-honest, that
             more than the sums is learned with a probability of 2^-bits over the random order of
             the cohort. More bits are safer, 40 the least; None is the safest: certainty only.
+        max_neighbors: the most neighbors of a device, which its policy must accept.
     """
 
     colluder_fraction: float = 0.1
@@ -41,6 +44,7 @@ class Terms:
     min_honest_fraction: float = 0.25
     server_model: ServerModel = ServerModel.SEMI_HONEST
     failure_bits: int | None = FAILURE_BITS
+    max_neighbors: int = MAX_NEIGHBORS
 
     def __post_init__(self) -> None:
         """Check that these are fractions, and that they leave room for each other."""
@@ -54,6 +58,7 @@ class Terms:
             raise ParameterError(msg)
         insist(check_server_model, "server_model", self.server_model)
         check_failure_bits("failure_bits", self.failure_bits)
+        check_max_neighbors("max_neighbors", self.max_neighbors)
 
     def parameters(self, cohort: int) -> Parameters:
         """The parameters for a cohort of this size.
@@ -68,6 +73,7 @@ class Terms:
             min_honest=max(LEAST_HONEST, math.floor(self.min_honest_fraction * cohort)),
             server_model=self.server_model,
             failure_bits=self.failure_bits,
+            max_neighbors=self.max_neighbors,
         )
 
     def smallest(self) -> int:
