@@ -83,7 +83,7 @@ def test_the_word_that_a_round_is_over_ends_no_later_one(tmp_path: Path) -> None
     work = records.Work("train", 200.0, "num-examples").record()
     content = RecordDict({"arrays": model(), "config": ConfigRecord({"server-round": 2})})
     content["rfa"] = work
-    late = records.Over("train", numbers[0]).content()
+    late = records.Over("train", numbers[0], opened=False).content()
     for each in (content, late):
         grid.send_and_receive([Message(each, dst_node_id=107, message_type="train")])
     assert "contribution" in kept(tmp_path / "flower" / "7" / "107.train")

@@ -72,9 +72,9 @@ class RobustMod:
                 case records.Stage(task, request):
                     with self.vault(task, message, storage) as vault:
                         return records.reply(message, vault.receive(request))
-                case records.Over(task, number):
+                case records.Over(task, number, opened):
                     with self.vault(task, message, storage) as vault:
-                        vault.end(number)
+                        vault.end(number, opened=opened)
                     return records.reply(message, b"")
                 case None:
                     return self._pass_on(message, context, call_next)

@@ -86,6 +86,11 @@ class PartOracle(RecordingOracle):
         return total
 
     @property
+    def opened(self) -> bool:
+        """Whether any device was asked to open a sum, whatever came of it."""
+        return self._oracle is not None and self._oracle.server.opened
+
+    @property
     def abstained(self) -> frozenset[int]:
         """The devices that had nothing to bring."""
         faults = self._oracle.server.faults if self._oracle else {}
@@ -220,4 +225,4 @@ class GridSums:
         finally:
             short = part is None or part.answers < queries
             if gone := (*cohort.odd, *(cohort.devices if short else ())):
-                exchange.tell_over(number, gone)
+                exchange.tell_over(number, gone, opened=part is not None and part.opened)

@@ -6,7 +6,7 @@ without the app. The request for training or evaluation carries one as well, bes
 
     Work   {task, cap, weight[, personal]} -> {names, sizes, dim}: what is ready, not its values
     Stage  {task, request: bytes}          -> {reply: bytes}
-    Over   {task, over: the round}         -> {reply: b""}
+    Over   {task, over: the round, opened} -> {reply: b""}
 
 What a device does not do it answers with Flower's Error, which says why. No update, example count
 or metric of a device is ever in such a record in the clear.
@@ -77,14 +77,22 @@ class Stage:
 
 @dataclass(frozen=True)
 class Over:
-    """The word that a round of the secure sum has ended early."""
+    """The word that a round of the secure sum has ended early.
+
+    Attributes:
+        task: over what the sum was.
+        number: the number of the round.
+        opened: whether any device was asked to open a sum.
+    """
 
     task: str
     number: int
+    opened: bool
 
     def content(self) -> RecordDict:
         """As it travels."""
-        return RecordDict({KEY: ConfigRecord({"task": self.task, "over": self.number})})
+        record = {"task": self.task, "over": self.number, "opened": self.opened}
+        return RecordDict({KEY: ConfigRecord(record)})
 
 
 @dataclass(frozen=True)
@@ -127,8 +135,8 @@ def _order(task: str, rest: dict[str, Any]) -> Work | Stage | Over:
                 msg = f"{personal!r} cannot name a folder: letters, digits and _.- can"
                 raise RecordError(msg)
             return Work(task, cap, weight, personal)
-        case {"over": int(number)}:
-            return Over(task, number)
+        case {"over": int(number), "opened": bool(opened)}:
+            return Over(task, number, opened)
         case _:
             msg = f"the record {KEY!r} asks for nothing that is known: {sorted(rest)}"
             raise RecordError(msg)

@@ -35,6 +35,7 @@
     │   ├── BadShareError           a secret cannot be put together from its shares
     │   └── ImplausibleSumError     a total that no honest devices can have
     └── VaultError                  a device's own store cannot be used
+        └── SpentUpdateError        what it is to bring was in a sum before
 
 A refusal says what was refused and why; it holds no secret. An abort names who was at fault where
 that is known.
@@ -183,3 +184,7 @@ class ImplausibleSumError(AbortError):
 
 class VaultError(SecAggError):
     """A device's own store cannot be used."""
+
+
+class SpentUpdateError(VaultError):
+    """What the device is to bring was in a sum before."""

@@ -17,14 +17,20 @@ from collections.abc import Generator
 from pathlib import Path
 
 from rfa.secagg.device.machine import Device
-from rfa.secagg.device.memory import Memory, read_memory
+from rfa.secagg.device.memory import GONE, Memory, read_memory
 from rfa.secagg.device.profile import Profile
 from rfa.secagg.device.sharing import Entropy
-from rfa.secagg.errors import MessageError, ParameterError, ShareLimitError, VaultError
+from rfa.secagg.errors import (
+    MessageError,
+    ParameterError,
+    ShareLimitError,
+    SpentUpdateError,
+    VaultError,
+)
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.messages.codec import REAL, U8, array, many, read_message, write_message
 from rfa.secagg.messages.round import MAX_METRICS, OpenRound, decode_as
-from rfa.secagg.messages.stages import START, Moment
+from rfa.secagg.messages.stages import LEFT, START, Moment
 from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.transcript import SIZE, request_digest, update_digest
 
@@ -119,8 +125,8 @@ class DurableDevice:
         """Bring something into the next round; None to abstain from it. The last round is over.
 
         Raises:
-            VaultError: if a sum about the update was opened in an earlier round. The difference of
-                two sums about the same updates can tell on one device, so it takes a new one.
+            SpentUpdateError: if the update was masked in an earlier round. The difference of two
+                sums about the same updates can tell on one device, so it takes a new one.
         """
         values = (
             (1, contribution.weight, contribution.metrics, contribution.update)
@@ -133,7 +139,7 @@ class DurableDevice:
                 msg = (
                     f"{who} was in a sum with this very update before: train anew, with randomness"
                 )
-                raise VaultError(msg)
+                raise SpentUpdateError(msg)
             self._keep("memory", Memory(round=self._memory().round).encode())
             self._keep("contribution", write_message(_KIND, _LAYOUT, values))
 
@@ -163,7 +169,8 @@ class DurableDevice:
                 refused = error
             if device.memory is not memory:
                 self._keep("memory", device.memory.encode())
-            if contribution and _is_spent(memory, device.memory):
+            if contribution and device.memory.context not in (GONE, memory.context):
+                # from now on others may open a sum about it, whether or not this device is asked
                 self._keep(self._mark(contribution), b"", self._marks)
             if device.over and refused is None:
                 self._store.execute("DELETE FROM kept WHERE name = 'contribution'")
@@ -171,19 +178,30 @@ class DurableDevice:
             raise refused
         return reply
 
-    def end(self, number: int | None = None) -> None:
+    def end(self, number: int | None = None, *, opened: bool = True) -> None:
         """Forget the round but for its number, and a salted digest of the update.
 
         Args:
             number: forget this round only, and what was brought for it; by default any.
+            opened: False where the server says that it has asked nobody to open a sum of this very
+                round. If it is trusted to follow the protocol, the update may be brought again.
         """
         with self._transaction():
             memory = self._memory()
             later = number is not None and memory.round > number
             if later or (memory.round == number and memory.due == START):  # a new update is there
                 return
+            if not opened and memory.round == number and _may_take_back(memory):
+                self._take_back()
             self._keep("memory", Memory(round=memory.round).encode())
             self._store.execute("DELETE FROM kept WHERE name = 'contribution'")
+
+    def _take_back(self) -> None:
+        """Forget that what was brought was asked about."""
+        contribution = self._contribution()
+        if contribution:
+            order = f"DELETE FROM {self._marks}.kept WHERE name = ?"  # noqa: S608 one of two names
+            self._store.execute(order, (self._mark(contribution),))
 
     def close(self) -> None:
         """Close the store; everything is on the disk already."""
@@ -244,13 +262,11 @@ class DurableDevice:
             raise VaultError(msg) from None
 
 
-def _is_spent(before: Memory, after: Memory) -> bool:
-    """Whether a sum about the update can be told from now on.
+def _may_take_back(memory: Memory) -> bool:
+    """Whether a server may say of a round that no sum of it was opened.
 
-    A server that follows the protocol opens a sum by asking, and never later. A malicious one may
-    ask others to open it when this device is in another round already.
+    Not one that may lie; and a device that opened a sum itself, or has left since, knows better.
     """
-    opened, asked = after.survivors != before.survivors, after.context != before.context
-    return opened or (
-        asked and decode_as(OpenRound, after.opening).server_model == ServerModel.MALICIOUS
-    )
+    if not memory.opening or memory.due == LEFT or memory.survivors:
+        return False
+    return decode_as(OpenRound, memory.opening).server_model == ServerModel.SEMI_HONEST
