@@ -105,8 +105,6 @@ def test_an_update_is_in_one_sum_whatever_the_run(tmp_path: Path) -> None:
     fewer = dict(list(nodes(tmp_path).items())[:-1])
     again = LocalGrid(fewer, run=8)
     assert not strategy.start(again, model(), 1).train_metrics_clientapp
-    reasons = {str(reply.error.reason) for _, _, reply in again.seen}
-    assert all("in a sum with this very update before" in reason for reason in reasons)
 
 
 def test_a_model_is_evaluated_in_one_sum(tmp_path: Path) -> None:

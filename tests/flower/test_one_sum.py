@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ pytest.importorskip("flwr", reason="needs Flower: pip install 'rfa[flower]'")
 
 from flwr.app import Message
 
-from rfa.flower import SecureFedAvg
+from rfa.flower import SecureFedAvg, records
 from rfa.secagg.messages.round import decode
 from tests.flower.grid import LocalGrid
 from tests.flower.toy import model, nodes, options
@@ -55,3 +56,28 @@ def test_after_a_round_that_opened_nothing_an_update_may_be_brought_again(
     assert {word for word in told if word is not None} == {opened}
     again = strategy.start(LocalGrid(nodes(tmp_path), run=8), model(), 1)
     assert bool(again.train_metrics_clientapp) == (not opened)
+
+
+def told(grid: LocalGrid, node: int) -> list[Any]:
+    """What a node told the server, without the session and the bytes of keys."""
+    return [
+        stage_of(reply) or (reply.error if reply.has_error() else records.read_ready(reply))
+        for name, request, reply in grid.seen
+        if name == node and "over" not in request.content.config_records["rfa"]
+    ]
+
+
+def test_the_server_is_not_told_that_an_update_is_the_one_from_before(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whether the data of a device changed is its own business: it abstains as others do."""
+    logging.getLogger("flwr").propagate = True
+    strategy = SecureFedAvg(fraction_evaluate=0.0, **options())
+    strategy.start(LocalGrid(nodes(tmp_path)), model(), 1)
+    spent = LocalGrid(nodes(tmp_path), run=8)
+    strategy.start(spent, model(), 1)
+    assert "in a sum with this very update before" in caplog.text
+    broken = LocalGrid(nodes(tmp_path / "other", {103: lambda step: step * float("nan")}))
+    strategy.start(broken, model(), 1)
+    assert told(spent, 103) == told(broken, 103)
+    assert told(broken, 103)[1:] == ["Abstain"]

@@ -228,7 +228,7 @@ class Server:
             msg = f"the reply of device {device} is of another session"
             raise OtherSessionError(msg)
         if isinstance(message, Abstain) and self._wanted is AdvertiseKeys:
-            msg = f"device {device} abstains: its update is not finite, or from no examples"
+            msg = f"device {device} abstains: its update is not finite, of no examples, or not new"
             raise RefusalError(msg)
         if not isinstance(message, self._wanted):
             msg = f"device {device} sent {type(message).__name__} for {self._wanted.__name__}"
