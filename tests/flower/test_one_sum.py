@@ -15,7 +15,7 @@ from flwr.app import Message
 from rfa.flower import SecureFedAvg, records
 from rfa.secagg.messages.round import decode
 from tests.flower.grid import LocalGrid
-from tests.flower.toy import model, nodes, options
+from tests.flower.toy import DIM, model, nodes, options
 
 
 def stage_of(message: Message) -> str:
@@ -61,7 +61,7 @@ def test_after_a_round_that_opened_nothing_an_update_may_be_brought_again(
 def told(grid: LocalGrid, node: int) -> list[Any]:
     """What a node told the server, without the session and the bytes of keys."""
     return [
-        stage_of(reply) or (reply.error if reply.has_error() else records.read_ready(reply))
+        stage_of(reply) or (reply.error if reply.has_error() else records.read_ready(reply, DIM))
         for name, request, reply in grid.seen
         if name == node and "over" not in request.content.config_records["rfa"]
     ]

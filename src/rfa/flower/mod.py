@@ -125,6 +125,8 @@ class RobustMod:
             msg = f"the app's metrics have no number {work.weight!r}, by which updates are weighted"
             raise records.RecordError(msg)
         layout, row = flatten(values)
+        if layout.fault:
+            raise records.RecordError(layout.fault)
         weight = min(examples, work.cap) / work.cap if math.isfinite(examples) else 0.0
         if examples > work.cap:
             LOG.info("%s examples count as %g: the strategy's example_cap", examples, work.cap)
@@ -199,7 +201,7 @@ def _digest(message: Message) -> Floats32:
     for arrays in message.content.array_records.values():
         for name, array in arrays.items():
             digest.update(name.encode() + array.data)
-    return (np.frombuffer(digest.digest(), np.uint32) >> 8).astype(np.float32)
+    return (np.frombuffer(digest.digest(), np.uint32) >> 8).astype(np.float32)[: records.STAND_IN]
 
 
 def _call(app: Callable[[Message], Message], message: Message) -> Message:
