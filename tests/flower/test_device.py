@@ -272,6 +272,23 @@ def test_an_identity_is_made_once_and_only_its_owner_may_read_it(tmp_path: Path)
         read_identities(tmp_path / "known.json")
 
 
+@pytest.mark.skipif(os.name != "posix", reason="modes are those of POSIX")
+@pytest.mark.parametrize("umask", [0, 0o777])
+def test_an_identity_is_its_owners_from_the_first_byte_whatever_the_umask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, umask: int
+) -> None:
+    """Also if nobody gets to change its mode after it was made."""
+    if umask == 0:
+        monkeypatch.setattr(Path, "chmod", lambda *_: None)
+    before = os.umask(umask)
+    try:
+        create_identity(tmp_path)
+    finally:
+        os.umask(before)
+    assert [path.name for path in tmp_path.iterdir()] == ["identity"]
+    assert (tmp_path / "identity").stat().st_mode & 0o777 == 0o600
+
+
 def test_where_home_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def at(config: dict[str, Any], given: Path | None = None) -> Path:
         context = Context(

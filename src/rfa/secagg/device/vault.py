@@ -17,12 +17,11 @@ from collections.abc import Generator
 from pathlib import Path
 
 from rfa.secagg.device.machine import Device
-from rfa.secagg.device.memory import GONE, Memory, read_memory
+from rfa.secagg.device.memory import GONE, Memory, guard, read_memory, unguard
 from rfa.secagg.device.profile import Profile
 from rfa.secagg.device.sharing import Entropy
 from rfa.secagg.errors import (
     MessageError,
-    ParameterError,
     ShareLimitError,
     SpentUpdateError,
     VaultError,
@@ -72,9 +71,7 @@ class DurableDevice:
         self._spent, self._marks = Path(spent) if spent else None, "spent" if spent else "main"
         self._lock = threading.RLock()
         with self._translated():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if not path.exists():
-                path.touch(mode=0o600)
+            create_private(path)
             self._store = sqlite3.connect(
                 path, timeout=_WAIT, isolation_level=None, check_same_thread=False
             )
@@ -88,8 +85,7 @@ class DurableDevice:
         """Make the table, see whose store it is, and keep others out of it."""
         with self._translated():
             if self._spent:
-                self._spent.parent.mkdir(parents=True, exist_ok=True)
-                self._spent.touch(mode=0o600)
+                create_private(self._spent)
                 self._store.execute("ATTACH DATABASE ? AS spent", (str(self._spent),))
             for name in {"main", self._marks}:
                 for pragma in _PRAGMAS:
@@ -97,10 +93,11 @@ class DurableDevice:
                 self._store.execute(
                     f"CREATE TABLE IF NOT EXISTS {name}.kept (name TEXT PRIMARY KEY, value BLOB)"
                 )
-            self._path.chmod(0o600)
+            for path in filter(None, (self._path, self._spent)):
+                path.chmod(0o600)
         with self._transaction():
             owner = int(self._profile.device).to_bytes(8, "little")
-            if (self._find("device") or owner) != owner:
+            if self._find("device") not in (None, owner):
                 msg = f"the store at {self._path} is not that of device {self._profile.device}"
                 raise VaultError(msg)
             self._keep("device", owner)
@@ -141,7 +138,7 @@ class DurableDevice:
                 )
                 raise SpentUpdateError(msg)
             self._keep("memory", Memory(round=self._memory().round).encode())
-            self._keep("contribution", write_message(_KIND, _LAYOUT, values))
+            self._keep("contribution", guard(write_message(_KIND, _LAYOUT, values)))
 
     def receive(self, request: bytes) -> bytes:
         """Answer a request, and remember it first. After the last one the update is forgotten.
@@ -210,15 +207,17 @@ class DurableDevice:
     def _mark(self, contribution: Contribution) -> str:
         """Under what it is kept that an update was asked about."""
         salt = self._find("salt", self._marks) or b""
+        if len(salt) != SIZE:
+            msg = "its salt is no longer there"
+            raise self._damaged(msg)
         return "spent " + update_digest(salt, contribution.update).hex()
 
     def _memory(self) -> Memory:
         stored = self._find("memory")
         try:
-            return read_memory(stored) if stored else Memory()
+            return Memory() if stored is None else read_memory(stored)
         except (ValueError, MessageError) as error:
-            msg = f"the store at {self._path} cannot be trusted: {error}"
-            raise VaultError(msg) from None
+            raise self._damaged(str(error)) from None
 
     def _contribution(self) -> Contribution | None:
         stored = self._find("contribution")
@@ -226,15 +225,17 @@ class DurableDevice:
             msg = f"nothing was brought into the next round at {self._path}: bring an update first"
             raise VaultError(msg)
         try:
-            _, (there, weight, metrics, update) = read_message(stored, {_KIND: _LAYOUT})
+            _, (there, weight, metrics, update) = read_message(unguard(stored), {_KIND: _LAYOUT})
             return Contribution(update, weight, metrics) if there else None
-        except (MessageError, ParameterError) as error:
-            msg = f"what was brought into the round at {self._path} is damaged: {error}"
-            raise VaultError(msg) from None
+        except (ValueError, MessageError) as error:
+            raise self._damaged(str(error)) from None
 
     def _find(self, name: str, where: str = "main") -> bytes | None:
         query = f"SELECT value FROM {where}.kept WHERE name = ?"  # noqa: S608 one of two names
         row = self._store.execute(query, (name,)).fetchone()
+        if row and type(row[0]) is not bytes:
+            msg = f"{name} is no bytes"
+            raise self._damaged(msg)
         return row[0] if row else None
 
     def _keep(self, name: str, value: bytes, where: str = "main") -> None:
@@ -257,9 +258,23 @@ class DurableDevice:
     def _translated(self) -> Generator[None]:
         try:
             yield
-        except (OSError, sqlite3.Error) as error:
-            msg = f"the store of device {self._profile.device} at {self._path} fails: {error}"
-            raise VaultError(msg) from None
+        except (OSError, sqlite3.Error, UnicodeError) as error:  # sqlite's texts may be damaged
+            raise self._damaged(str(error)) from None
+
+    def _damaged(self, why: str) -> VaultError:
+        marks = f"; {self._spent} keeps which updates were in a sum" if self._spent else ""
+        return VaultError(
+            f"the store of device {self._profile.device} at {self._path} fails: {why}. If it is "
+            f"damaged, remove it, and the device begins anew with its next round{marks}"
+        )
+
+
+def create_private(path: Path) -> None:
+    """Make an empty file, unless it is there, which only its owner may read from the start."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        path.chmod(0o600)  # what the umask took away
 
 
 def _may_take_back(memory: Memory) -> bool:
