@@ -21,6 +21,7 @@ from rfa.secagg.errors import (
     OutOfStageError,
     ReplayedRoundError,
     ShareLimitError,
+    SpentUpdateError,
     VaultError,
 )
 from rfa.secagg.fixed_point import Contribution
