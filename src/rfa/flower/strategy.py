@@ -177,11 +177,8 @@ class SecureStrategy(FedAvg):
         Raises:
             OracleStoppedError: if there is no aggregate; the text says why.
         """
-        sums = GridSums(grid, self.options.terms, self.options.identities)
-        cohort = sums.gather(self.work(records.TRAIN), messages, t, timeout)
-        if cohort.dim != dim:
-            msg = f"updates have {cohort.dim} numbers, and the model {dim}"
-            raise RoundSkippedError(msg)
+        sums = self._sums(grid)
+        cohort = sums.gather(self.work(records.TRAIN), messages, t, timeout, dim)
         layout = self.aggregator.layout(len(cohort.devices))
         with sums.over_parts(
             cohort,
@@ -214,6 +211,9 @@ class SecureStrategy(FedAvg):
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> NoReturn:
         """There are no metrics to aggregate here."""
         _refuse_replies(server_round, replies)
+
+    def _sums(self, grid: Grid) -> GridSums:
+        return GridSums(grid, self.options.terms, self.options.identities)
 
     def _round(self, run: _Run, t: int, state: Checkpoint) -> Checkpoint:
         """Train, evaluate, and note what came of it."""
@@ -257,8 +257,8 @@ class SecureStrategy(FedAvg):
         try:
             grid = self._steady(run.grid, self.fraction_evaluate, self.min_evaluate_nodes)
             messages = by_node(self.configure_evaluate(t, arrays, run.evaluate, grid))
-            sums = GridSums(run.grid, self.options.terms, self.options.identities)
-            cohort = sums.gather(self.work(records.EVALUATE), messages, t, run.timeout)
+            sums, work = self._sums(run.grid), self.work(records.EVALUATE)
+            cohort = sums.gather(work, messages, t, run.timeout, records.STAND_IN)
             exchange = self.exchange(run.grid, records.EVALUATE, t)
             share = self.options.max_share
             with sums.over(cohort, exchange, queries=1, max_share=share) as oracle:

@@ -16,6 +16,7 @@
     │   ├── AskedTwiceError         a second, different request where one is answered
     │   ├── WeakTermsError          less protection than the device insists on
     │   ├── TooManyQueriesError     more queries than its own cap
+    │   ├── TooManyNeighborsError   more neighbors than its own cap
     │   ├── SmallRadiusError        a radius nu below its own floor
     │   ├── ChosenQueryError        a point or radius that a malicious server could have chosen
     │   ├── WrongDimensionError     a request about another number of coordinates
@@ -36,6 +37,7 @@
     │   ├── BadShareError           a secret cannot be put together from its shares
     │   └── ImplausibleSumError     a total that no honest devices can have
     └── VaultError                  a device's own store cannot be used
+        └── SpentUpdateError        what it is to bring was in a sum before
 
 A refusal says what was refused and why; it holds no secret. An abort names who was at fault where
 that is known.
@@ -108,6 +110,10 @@ class WeakTermsError(RefusalError):
 
 class TooManyQueriesError(RefusalError):
     """More queries than the device's own cap."""
+
+
+class TooManyNeighborsError(RefusalError):
+    """More neighbors than the device's own cap."""
 
 
 class SmallRadiusError(RefusalError):
@@ -188,3 +194,7 @@ class ImplausibleSumError(AbortError):
 
 class VaultError(SecAggError):
     """A device's own store cannot be used."""
+
+
+class SpentUpdateError(VaultError):
+    """What the device is to bring was in a sum before."""

@@ -12,7 +12,7 @@ import os
 from rfa.secagg.crypto.keys import agree, public_of, sign
 from rfa.secagg.crypto.masks import Mask, add_masks
 from rfa.secagg.crypto.shares import SHARE_SIZE
-from rfa.secagg.device.membership import Membership, accept_roster
+from rfa.secagg.device.membership import Membership, accept_roster, read_parameters
 from rfa.secagg.device.memory import GONE, Memory, forget
 from rfa.secagg.device.profile import Profile
 from rfa.secagg.device.sharing import Entropy, seal_shares, unseal_shares
@@ -44,6 +44,7 @@ from rfa.secagg.messages.round import (
     decode_as,
 )
 from rfa.secagg.messages.stages import LEFT, START, Moment, Stage, moment_of
+from rfa.secagg.security.cohort import form_cohort
 from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.security.rules import Members
 from rfa.secagg.statistics import POSITIONS, STATISTICS
@@ -178,9 +179,12 @@ class Device:
         return self._membership
 
     def _accept(self, roster: Roster) -> Membership:
-        keys = decode_as(AdvertiseKeys, self.memory.advert).keys
-        known = self._identity.known if self._identity else None
-        return accept_roster(roster, self._opening(), keys, known)
+        """The membership that a roster gives; its parameters are looked at before any key."""
+        opening, keys = self._opening(), decode_as(AdvertiseKeys, self.memory.advert).keys
+        parameters = read_parameters(roster, opening)
+        self._policy.check_parameters(parameters, opening.queries)
+        cohort = form_cohort(opening, parameters, roster.nonce, roster.leaves)
+        return accept_roster(roster, cohort, keys, self._identity.known if self._identity else None)
 
     def _join(self, opening: OpenRound, request: bytes) -> tuple[Memory, bytes]:
         """Make the secrets of a round, and advertise their public halves."""
@@ -226,7 +230,6 @@ class Device:
         """Check the cohort, and deal shares of all secrets to the neighbors."""
         member, memory = self._accept(roster), self.memory
         cohort, here = member.cohort.digest, member.position
-        self._policy.check_parameters(member.cohort.parameters, member.opening.queries)
         publics = [member.keys[other].sealing_key for other in member.neighbors]
         agreed = list(zip(agree(memory.sealing, publics), member.neighbors, strict=True))
         outgoing = [sealing_key(secret, cohort, here, other) for secret, other in agreed]

@@ -79,8 +79,7 @@ class Memory:
 
     def encode(self) -> bytes:
         """Its bytes, with a digest of them."""
-        body = write_message(KIND, _LAYOUT, tuple(getattr(self, name) for name in _NAMES))
-        return memory_digest(body) + body
+        return guard(write_message(KIND, _LAYOUT, tuple(getattr(self, name) for name in _NAMES)))
 
 
 def read_memory(data: bytes) -> Memory:
@@ -90,12 +89,26 @@ def read_memory(data: bytes) -> Memory:
         MessageError: if they are none.
         ValueError: if they are damaged.
     """
+    _, values = read_message(unguard(data), {KIND: _LAYOUT})
+    return Memory(**dict(zip(_NAMES, values, strict=True)))
+
+
+def guard(body: bytes) -> bytes:
+    """Bytes with their digest before them, so that damage is seen."""
+    return memory_digest(body) + body
+
+
+def unguard(data: bytes) -> bytes:
+    """The bytes that were guarded.
+
+    Raises:
+        ValueError: if they are damaged.
+    """
     body = data[32:]
     if memory_digest(body) != data[:32]:
-        msg = "the memory of a round is damaged"
+        msg = "what is kept of a round is damaged"
         raise InvalidValueError(msg)
-    _, values = read_message(body, {KIND: _LAYOUT})
-    return Memory(**dict(zip(_NAMES, values, strict=True)))
+    return body
 
 
 def forget(secrets: tuple[bytes, ...], masked_sum: int) -> tuple[bytes, ...]:

@@ -15,6 +15,7 @@ from rfa.secagg.errors import (
     SmallCohortError,
     SmallRadiusError,
     TooFewHonestError,
+    TooManyNeighborsError,
     TooManyQueriesError,
     WeakTermsError,
     WrongDimensionError,
@@ -25,9 +26,11 @@ from rfa.secagg.security.parameters import (
     HONEST_PER_QUERY,
     LEAST_HONEST,
     MAX_MASKED_SUMS,
+    MAX_NEIGHBORS,
     Parameters,
     ServerModel,
     check_failure_bits,
+    check_max_neighbors,
     check_server_model,
     honest_needed,
 )
@@ -55,6 +58,7 @@ class Policy:
         min_nu: the least radius; below it one device that sits on v would outweigh the others.
         server_model: what the server may do, at least; SEMI_HONEST accepts both.
         max_share: the most that the device's share of a query's sum may be; 1 for any.
+        max_neighbors: the most neighbors to deal shares to, each of which is work.
         max_message_bytes: the most bytes of a message beside its vector.
         failure_bits: parameters by odds are accepted if the device finds that they expose it with
             a probability of at most 2^-bits; 40 bits at least, None for certain ones only.
@@ -75,6 +79,7 @@ class Policy:
     min_nu: float = 1e-6
     server_model: ServerModel = ServerModel.SEMI_HONEST
     max_share: float = 1.0
+    max_neighbors: int = MAX_NEIGHBORS
     max_message_bytes: int = 1 << 24
     failure_bits: int | None = FAILURE_BITS
     honest_per_query: int = HONEST_PER_QUERY
@@ -103,6 +108,7 @@ class Policy:
             check_number(name, getattr(self, name), positive=True)
         check_server_model("server_model", self.server_model)
         check_failure_bits("failure_bits", self.failure_bits)
+        check_max_neighbors("max_neighbors", self.max_neighbors)
 
     @property
     def is_wary(self) -> bool:
@@ -169,7 +175,7 @@ class Policy:
             raise WeakTermsError(msg + f": give max_share={self.max_share}, or less")
 
     def check_parameters(self, parameters: Parameters, queries: int) -> None:
-        """Refuse parameters that protect too little in a round of so many queries.
+        """Refuse parameters that protect too little in a round of R queries, or cost too much.
 
         Raises:
             RefusalError: naming what.
@@ -178,6 +184,10 @@ class Policy:
         if self.min_cohort is None or self.num_colluders is None:
             msg = f"{self} is not settled: let the device's Profile do it"
             raise ParameterError(msg)
+        if parameters.degree > self.max_neighbors:
+            count, most = parameters.degree, self.max_neighbors
+            msg = f"{count} neighbors: this device deals to at most {most} (max_neighbors)"
+            raise TooManyNeighborsError(msg)
         if parameters.cohort < self.min_cohort:
             msg = f"a cohort of {parameters.cohort}: this device wants at least {self.min_cohort}"
             raise SmallCohortError(msg)

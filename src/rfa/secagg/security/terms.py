@@ -12,9 +12,11 @@ from rfa.secagg.security.odds import FAILURE_BITS
 from rfa.secagg.security.parameters import (
     HONEST_PER_QUERY,
     LEAST_HONEST,
+    MAX_NEIGHBORS,
     Parameters,
     ServerModel,
     check_failure_bits,
+    check_max_neighbors,
     check_server_model,
     derive,
     honest_needed,
@@ -40,6 +42,7 @@ class Terms:
         honest_per_query: how many more honest devices must be in the sums for each query after the
             first (`honest_needed`): together they tell of single updates. 0 leaves the floor alone
             under which they determine every one; devices refuse it unless their `Policy` has it.
+        max_neighbors: the most neighbors of a device, which its policy must accept.
     """
 
     colluder_fraction: float = 0.1
@@ -48,6 +51,7 @@ class Terms:
     server_model: ServerModel = ServerModel.SEMI_HONEST
     failure_bits: int | None = FAILURE_BITS
     honest_per_query: int = HONEST_PER_QUERY
+    max_neighbors: int = MAX_NEIGHBORS
 
     def __post_init__(self) -> None:
         """Check that these are fractions, and that they leave room for each other."""
@@ -62,6 +66,7 @@ class Terms:
         insist(check_server_model, "server_model", self.server_model)
         check_failure_bits("failure_bits", self.failure_bits)
         insist(check_count, "honest_per_query", self.honest_per_query, least=0)
+        check_max_neighbors("max_neighbors", self.max_neighbors)
 
     def parameters(self, cohort: int, queries: int = 1) -> Parameters:
         """The parameters for a cohort of this size, each device of which answers so many queries.
@@ -112,6 +117,7 @@ class Terms:
             min_honest=max(LEAST_HONEST, math.floor(self.min_honest_fraction * cohort)),
             server_model=self.server_model,
             failure_bits=self.failure_bits,
+            max_neighbors=self.max_neighbors,
         )
 
     def _colluders(self, cohort: int) -> int:
