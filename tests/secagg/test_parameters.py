@@ -239,7 +239,7 @@ def test_terms_ask_for_no_more_neighbors_than_devices_accept_by_default() -> Non
     assert more.degree == 602
     with pytest.raises(TooManyNeighborsError, match=r"602 neighbors: .* at most 512"):
         Policy(3, 3, 0, server_model=MALICIOUS).check_parameters(more, 1)
-    Policy(server_model=MALICIOUS, max_neighbors=602).check_parameters(more)
+    Policy(server_model=MALICIOUS, max_neighbors=602).check_parameters(more, 1)
 
 
 @pytest.mark.parametrize("count", [1, 0, 2.5, "8", None])
