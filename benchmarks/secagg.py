@@ -51,7 +51,7 @@ class Fixed(Terms):
 
     exact: Parameters = RING
 
-    def parameters(self, cohort: int) -> Parameters:
+    def parameters(self, cohort: int, queries: int = 1) -> Parameters:
         """The given parameters."""
         assert cohort == self.exact.cohort
         return self.exact
@@ -308,7 +308,7 @@ def run() -> Iterator[str]:
         " has 10 neighbors (Flower counts itself as the eleventh), and 5 shares open a secret; in"
         " the complete graph 26 do. Lost devices leave after they shared their keys. Upload is"
         " over 4 bytes a coordinate. Flower makes masks with numpy's Mersenne Twister from seeds"
-        " of 32 bits, we with AES-256 in counter mode."
+        " of 32 bits, we with AES-128 in counter mode."
     )
     yield ""
     yield from flower_secagg.table(play, GRAPHS)

@@ -245,17 +245,14 @@ def test_devices_that_do_not_trust_the_server_sign_their_keys(tmp_path: Path) ->
         (tmp_path / str(node) / "identities.json").write_text(listed)
     known = read_identities(tmp_path / "101" / "identities.json")
     apps = {node: app(node, tmp_path / str(node)) for node in names}
-    strategy = OneStepRFA(
-        terms=Terms(server_model=ServerModel.MALICIOUS), identities=known, **with_nu()
-    )
+    malicious = Terms(server_model=ServerModel.MALICIOUS)
+    strategy = OneStepRFA(identities=known, **with_nu(terms=malicious))
     result = strategy.start(LocalGrid(apps), model(), num_rounds=1)
     assert np.linalg.norm(result.arrays["w"].numpy() - TARGET) < 0.5
     other = {**known, 103: bytes.fromhex(create_identity(tmp_path / "other"))}
     (tmp_path / "103" / "identity").write_text((tmp_path / "other" / "identity").read_text())
     grid = LocalGrid(apps)
-    OneStepRFA(
-        terms=Terms(server_model=ServerModel.MALICIOUS), identities=other, **with_nu()
-    ).start(grid, model(), num_rounds=1)
+    OneStepRFA(identities=other, **with_nu(terms=malicious)).start(grid, model(), num_rounds=1)
     reasons = {str(reply.error.reason) for _, _, reply in grid.seen if reply.has_error()}
     assert any("sign" in reason for reason in reasons)
 

@@ -41,7 +41,7 @@ NU = 1.5
 
 def profile(table: Party, device: int) -> Profile:
     known = Identity(table.identities[device], table.known)
-    return Profile(device, Policy(max_queries=2), known)
+    return Profile(device, Policy(max_queries=2, honest_per_query=0), known)
 
 
 def durable(table: Party, folder: Path) -> dict[int, DurableDevice]:
@@ -249,7 +249,8 @@ def test_an_update_that_was_in_a_sum_is_not_brought_again(
     tmp_path: Path, server_model: ServerModel
 ) -> None:
     """A round that stopped, tried again with one device less, would tell on that device."""
-    table = party(contributions(6, 3), Terms(0, 0.2, server_model=server_model), queries=2)
+    terms = Terms(0, 0.2, server_model=server_model, honest_per_query=0)
+    table = party(contributions(6, 3), terms, queries=2)
     name = min(table.devices)
     device = durable(table, tmp_path)[name]
     table.devices[name] = device  # type: ignore[assignment]

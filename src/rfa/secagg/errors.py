@@ -18,12 +18,14 @@
     │   ├── TooManyQueriesError     more queries than its own cap
     │   ├── TooManyNeighborsError   more neighbors than its own cap
     │   ├── SmallRadiusError        a radius nu below its own floor
+    │   ├── ChosenQueryError        a point or radius that a malicious server could have chosen
     │   ├── WrongDimensionError     a request about another number of coordinates
     │   ├── CohortError             a list of devices that it does not accept
     │   │   ├── DuplicateKeyError   a key, or a device, that is there twice
     │   │   ├── MissingKeysError    its own keys are missing, or changed
     │   │   ├── LowOrderPointError  a public key that would make every secret known
     │   │   ├── SmallCohortError    fewer devices than its own minimum
+    │   │   ├── TooFewHonestError   too few honest devices for as many sums about one update
     │   │   └── SignatureError      keys or lists that their owner did not sign
     │   ├── TooManyDropoutsError    more drop-outs claimed than the parameters allow
     │   ├── SurvivorsError          survivors who cannot be, or changed since the last query
@@ -118,6 +120,10 @@ class SmallRadiusError(RefusalError):
     """A radius nu below the device's own floor."""
 
 
+class ChosenQueryError(RefusalError):
+    """A point or a radius that a malicious server could have chosen to single out an update."""
+
+
 class WrongDimensionError(RefusalError):
     """A request about another number of coordinates."""
 
@@ -140,6 +146,10 @@ class LowOrderPointError(CohortError):
 
 class SmallCohortError(CohortError):
     """Fewer devices than the device's own minimum."""
+
+
+class TooFewHonestError(CohortError):
+    """Too few honest devices for as many sums: together they would tell of single updates."""
 
 
 class SignatureError(CohortError):

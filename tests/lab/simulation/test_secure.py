@@ -17,6 +17,7 @@ from rfa.lab.simulation.rounds import evaluate
 from rfa.lab.simulation.secure import aggregate_securely
 from rfa.secagg import Moment, Stage
 from tests.lab.simulation.lab import play, tiny_devices
+from tests.tiny import lax
 
 PRIVATE = [name for name, entry in ENTRIES.items() if entry.is_private]
 
@@ -27,7 +28,7 @@ def cloud(m: int = 12, dim: int = 300, seed: int = 0) -> tuple[Any, Any]:
 
 
 def settings(**values: Any) -> Settings:
-    options: dict[str, Any] = {"devices_per_round": 12, "early_stop": 0.0, **values}
+    options: dict[str, Any] = {"devices_per_round": 12, "early_stop": 0.0, **lax(values)}
     steps = 1 if values.get("aggregator") == "sgd" else 0
     return Settings.where_taken("emnist-linear", local_steps=steps, **options)
 

@@ -15,6 +15,7 @@ from rfa.secagg.crypto.shares import SHARE_SIZE
 from rfa.secagg.messages.codec import (
     KEY,
     LARGEST,
+    REAL,
     U64,
     blob,
     many,
@@ -49,6 +50,7 @@ class Memory:
         alive, survivors: who is in the current masked sum, and who was in the last one opened.
         signed: the survivors that it signed in the current masked sum.
         request, reply: the digest of the last request, and the answer that it got.
+        nu: the radius of the last sum that it was in, of whatever round; 0 for none.
     """
 
     round: int = 0
@@ -69,6 +71,11 @@ class Memory:
     signed: bytes = b""
     request: bytes = GONE
     reply: bytes = field(default=b"", repr=False)
+    nu: float = 0.0
+
+    def between_rounds(self) -> Memory:
+        """What stays when the round is over."""
+        return Memory(round=self.round, nu=self.nu)
 
     def encode(self) -> bytes:
         """Its bytes, with a digest of them."""
@@ -123,5 +130,6 @@ _FIELDS: dict[str, Any] = {
     "context": KEY,
     "asked": KEY,
     "request": KEY,
+    "nu": REAL,
 }
 _LAYOUT = tuple(_FIELDS.get(name, _blob) for name in _NAMES)

@@ -137,7 +137,7 @@ class DurableDevice:
                     f"{who} was in a sum with this very update before: train anew, with randomness"
                 )
                 raise SpentUpdateError(msg)
-            self._keep("memory", Memory(round=self._memory().round).encode())
+            self._keep("memory", self._memory().between_rounds().encode())
             self._keep("contribution", guard(write_message(_KIND, _LAYOUT, values)))
 
     def receive(self, request: bytes) -> bytes:
@@ -190,7 +190,7 @@ class DurableDevice:
                 return
             if not opened and memory.round == number and _may_take_back(memory):
                 self._take_back()
-            self._keep("memory", Memory(round=memory.round).encode())
+            self._keep("memory", memory.between_rounds().encode())
             self._store.execute("DELETE FROM kept WHERE name = 'contribution'")
 
     def _take_back(self) -> None:

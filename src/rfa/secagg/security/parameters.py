@@ -37,6 +37,8 @@ MAX_MASKED_SUMS = 256
 """The most masked sums of a round."""
 LEAST_HONEST = 3
 """With two honest devices, their masses would follow from the sums of masses and of squares."""
+HONEST_PER_QUERY = 16
+"""How many more honest devices each further sum about the same updates asks for."""
 
 
 class ServerModel(enum.IntEnum):
@@ -161,6 +163,11 @@ class Parameters:
         return self.cohort - self.num_dropouts
 
     @property
+    def honest(self) -> int:
+        """The least number of honest devices in a sum, n - f - c."""
+        return self.survivors - self.num_colluders
+
+    @property
     def numbers(self) -> tuple[int, int, int, int, int, int, int, int]:
         """The parameters as they travel."""
         return (
@@ -265,6 +272,19 @@ def check_max_neighbors(name: str, value: object) -> None:
         ParameterError: naming the value.
     """
     insist(check_count, name, value, least=2)
+
+
+def honest_needed(queries: int, per_query: int = HONEST_PER_QUERY) -> int:
+    """The honest devices that must be in sums about the same updates: per_query (R - 1) + 3.
+
+    R sums are R equations in as many unknown updates as there are honest devices: as many sums as
+    these determine every update, and fewer tell much of the most exposed one. That there are more
+    honest devices than sums is a floor, whatever is asked for each query.
+
+    >>> [honest_needed(queries) for queries in (1, 2, 3)]
+    [3, 19, 35]
+    """
+    return max(per_query * (queries - 1) + LEAST_HONEST, queries + 1)
 
 
 def check_failure_bits(name: str, value: object) -> None:

@@ -250,7 +250,7 @@ class Server:
     def _agree(self, joined: int) -> Parameters:
         """The parameters of the cohort; if there are none, say what became of the others."""
         try:
-            return agree_on(self._terms, joined)
+            return agree_on(self._terms, joined, self._opening.queries)
         except TooFewDevicesError as error:
             if not self.faults:
                 raise
