@@ -238,8 +238,8 @@ def test_terms_ask_for_no_more_neighbors_than_devices_accept_by_default() -> Non
     more = Terms(0.1, 0.2, server_model=MALICIOUS, max_neighbors=700).parameters(1200)
     assert more.degree == 602
     with pytest.raises(TooManyNeighborsError, match=r"602 neighbors: .* at most 512"):
-        Policy(3, 3, 0, server_model=MALICIOUS).check_parameters(more, 1)
-    Policy(server_model=MALICIOUS, max_neighbors=602).check_parameters(more, 1)
+        Policy().check_parameters(more, 1)
+    Policy(max_neighbors=602).settled(0).check_parameters(more, 1)
 
 
 @pytest.mark.parametrize("count", [1, 0, 2.5, "8", None])

@@ -23,7 +23,7 @@ def masked_once(
     folder: Path, server_model: ServerModel, stage: type[Message] = SumRequest, **how: Any
 ) -> tuple[Party, int, DurableDevice]:
     """A device of a round that has answered the request of a stage."""
-    terms = Terms(0, 0.2, server_model=server_model)
+    terms = Terms(0, 0.2, server_model=server_model, honest_per_query=0)
     table = party(contributions(6, 3), terms, **{"queries": 2, "number": 4, **how})
     name = min(table.devices)
     device = durable(table, folder)[name]

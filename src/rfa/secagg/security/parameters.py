@@ -255,19 +255,6 @@ def _certain(num_colluders: int, num_dropouts: int, server_model: ServerModel) -
     return threshold + num_dropouts, threshold
 
 
-def honest_needed(queries: int, per_query: int = HONEST_PER_QUERY) -> int:
-    """The honest devices that must be in sums about the same updates: per_query (R - 1) + 3.
-
-    R sums are R equations in as many unknown updates as there are honest devices: as many sums as
-    these determine every update, and fewer tell much of the most exposed one. That there are more
-    honest devices than sums is a floor, whatever is asked for each query.
-
-    >>> [honest_needed(queries) for queries in (1, 2, 3)]
-    [3, 19, 35]
-    """
-    return max(per_query * (queries - 1) + LEAST_HONEST, queries + 1)
-
-
 def _check_degree(cohort: int, degree: int, max_neighbors: int) -> None:
     if degree > max_neighbors:
         msg = (
@@ -285,6 +272,19 @@ def check_max_neighbors(name: str, value: object) -> None:
         ParameterError: naming the value.
     """
     insist(check_count, name, value, least=2)
+
+
+def honest_needed(queries: int, per_query: int = HONEST_PER_QUERY) -> int:
+    """The honest devices that must be in sums about the same updates: per_query (R - 1) + 3.
+
+    R sums are R equations in as many unknown updates as there are honest devices: as many sums as
+    these determine every update, and fewer tell much of the most exposed one. That there are more
+    honest devices than sums is a floor, whatever is asked for each query.
+
+    >>> [honest_needed(queries) for queries in (1, 2, 3)]
+    [3, 19, 35]
+    """
+    return max(per_query * (queries - 1) + LEAST_HONEST, queries + 1)
 
 
 def check_failure_bits(name: str, value: object) -> None:

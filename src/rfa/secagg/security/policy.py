@@ -175,19 +175,23 @@ class Policy:
             raise WeakTermsError(msg + f": give max_share={self.max_share}, or less")
 
     def check_parameters(self, parameters: Parameters, queries: int) -> None:
-        """Refuse parameters that protect too little in a round of R queries, or cost too much.
+        """Refuse parameters that protect too little in such a round, or cost too much.
+
+        Args:
+            parameters: the parameters.
+            queries: how many queries the round has.
 
         Raises:
             RefusalError: naming what.
             ParameterError: if the policy is not settled.
         """
-        if self.min_cohort is None or self.num_colluders is None:
-            msg = f"{self} is not settled: let the device's Profile do it"
-            raise ParameterError(msg)
         if parameters.degree > self.max_neighbors:
             count, most = parameters.degree, self.max_neighbors
             msg = f"{count} neighbors: this device deals to at most {most} (max_neighbors)"
             raise TooManyNeighborsError(msg)
+        if self.min_cohort is None or self.num_colluders is None:
+            msg = f"{self} is not settled: let the device's Profile do it"
+            raise ParameterError(msg)
         if parameters.cohort < self.min_cohort:
             msg = f"a cohort of {parameters.cohort}: this device wants at least {self.min_cohort}"
             raise SmallCohortError(msg)

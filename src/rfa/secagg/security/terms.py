@@ -39,10 +39,10 @@ class Terms:
         failure_bits: accept, where that takes fewer neighbors and the server is semi-honest, that
             more than the sums is learned with a probability of 2^-bits over the random order of
             the cohort. More bits are safer, 40 the least; None is the safest: certainty only.
+        max_neighbors: the most neighbors of a device, which its policy must accept.
         honest_per_query: how many more honest devices must be in the sums for each query after the
             first (`honest_needed`): together they tell of single updates. 0 leaves the floor alone
             under which they determine every one; devices refuse it unless their `Policy` has it.
-        max_neighbors: the most neighbors of a device, which its policy must accept.
     """
 
     colluder_fraction: float = 0.1
@@ -50,8 +50,8 @@ class Terms:
     min_honest_fraction: float = 0.25
     server_model: ServerModel = ServerModel.SEMI_HONEST
     failure_bits: int | None = FAILURE_BITS
-    honest_per_query: int = HONEST_PER_QUERY
     max_neighbors: int = MAX_NEIGHBORS
+    honest_per_query: int = HONEST_PER_QUERY
 
     def __post_init__(self) -> None:
         """Check that these are fractions, and that they leave room for each other."""
@@ -65,8 +65,8 @@ class Terms:
             raise ParameterError(msg)
         insist(check_server_model, "server_model", self.server_model)
         check_failure_bits("failure_bits", self.failure_bits)
-        insist(check_count, "honest_per_query", self.honest_per_query, least=0)
         check_max_neighbors("max_neighbors", self.max_neighbors)
+        insist(check_count, "honest_per_query", self.honest_per_query, least=0)
 
     def parameters(self, cohort: int, queries: int = 1) -> Parameters:
         """The parameters for a cohort of this size, each device of which answers so many queries.
