@@ -271,6 +271,7 @@ class Device:
             sum_request.nu,
             rounding,
             vector=bool(sum_request.vector),
+            metrics=member.opening.metrics,
         )
         max_share = min(member.opening.max_share, self._policy.max_share)
         if sum_request.mass and weighs_more(
