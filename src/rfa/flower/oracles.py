@@ -11,7 +11,7 @@ import logging
 import os
 import time
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from flwr.app import MetricRecord
 from flwr.serverapp import Grid
@@ -19,6 +19,7 @@ from flwr.serverapp import Grid
 from rfa._types import Vector
 from rfa.errors import OracleStoppedError
 from rfa.flower import records
+from rfa.flower.histograms import LEAST_NODES, Histograms
 from rfa.flower.metrics import MetricLayout
 from rfa.flower.transport import Addressed, GridExchange, send
 from rfa.oracle import REACH, RecordingOracle, Sum, stopped_oracle
@@ -46,6 +47,7 @@ class Cohort:
         layout: their metrics.
         dim: the length of their updates.
         odd: who else is ready, but with other metrics or arrays.
+        histograms: those of their metrics.
     """
 
     task: str
@@ -54,6 +56,16 @@ class Cohort:
     layout: MetricLayout
     dim: int
     odd: tuple[int, ...] = ()
+    histograms: Histograms = field(default_factory=Histograms)
+
+    @property
+    def num_metrics(self) -> int:
+        """How many numbers are summed beside the update: bins are the last ones, or left out."""
+        bins = self.histograms.count
+        if bins and len(self.devices) < LEAST_NODES:
+            LOG.info("\t> %s nodes: no histograms of fewer than %s", len(self.devices), LEAST_NODES)
+            bins = 0
+        return self.layout.count + bins
 
 
 class PartOracle(RecordingOracle):
@@ -92,20 +104,28 @@ class PartOracle(RecordingOracle):
         return frozenset(device for device, fault in faults.items() if type(fault) is RefusalError)
 
     @property
-    def totals(self) -> tuple[float, ...] | None:
-        """The sums of the metrics, and of the weights after them; None where there was no sum."""
-        if self._oracle is None or self._oracle.last is None or self.last is None:
+    def totals(self) -> tuple[tuple[float, ...], int] | None:
+        """The sums of the metrics, and over how many devices; None where there was no sum."""
+        if self._oracle is None or self._oracle.last is None:
             return None
-        return (*self._oracle.last.metrics, self.last.weight)
+        return self._oracle.last.metrics, self._oracle.last.sum.count
 
 
-def mean_metrics(layout: MetricLayout, oracles: Sequence[PartOracle]) -> MetricRecord | None:
-    """The means of the metrics over all parts of a cohort, weighted by examples."""
+def summarize(cohort: Cohort, oracles: Sequence[PartOracle]) -> MetricRecord | None:
+    """The means of the metrics over all parts of a cohort by weight, and quantiles over nodes."""
     totals = [oracle.totals for oracle in oracles if oracle.totals]
+    layout, plain = cohort.layout, cohort.layout.count
     if not totals or not layout.names:
         return None
-    *sums, weight = (sum(column) for column in zip(*totals, strict=True))
-    return layout.means(sums, weight)
+    rows = [row[:plain] for row, _ in totals]
+    found = layout.means([sum(column) for column in zip(*rows, strict=True)])
+    asked = [(row[plain:], count) for row, count in totals if len(row) > plain]
+    for name, value in cohort.histograms.quantiles(asked).items():
+        if name in layout.names:
+            LOG.warning("the app has a metric %s itself: there is no quantile of the name", name)
+        else:
+            found[name] = value
+    return found
 
 
 def split(devices: Sequence[int], parts: int) -> list[list[int]]:
@@ -158,7 +178,8 @@ class GridSums:
             msg = f"no majority of {count} nodes has the same metrics and arrays"
             raise RoundSkippedError(msg)
         cohort = tuple(sorted(ready[like]))
-        return Cohort(work.task, t, cohort, like.layout, like.dim, tuple(odd))
+        histograms = work.histograms.within(like.layout)
+        return Cohort(work.task, t, cohort, like.layout, like.dim, tuple(odd), histograms)
 
     @contextlib.contextmanager
     def over_parts(
@@ -199,7 +220,7 @@ class GridSums:
         Raises:
             OracleStoppedError: if there are too few devices, or none that can be asked.
         """
-        metrics = cohort.layout.count
+        metrics = cohort.num_metrics
         if metrics > MAX_METRICS:
             msg = f"nodes have {metrics} metrics, and at most {MAX_METRICS} are summed"
             raise RoundSkippedError(msg)
