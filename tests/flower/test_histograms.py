@@ -139,7 +139,7 @@ def test_of_few_nodes_there_is_no_histogram(
         strategy = OneStepRFA(fraction_evaluate=0.0, robust_metrics=LOSS, **with_nu())
         result = strategy.start(grid, model(), 1)
     assert list(result.train_metrics_clientapp[1]) == ["loss"]
-    assert f"no histograms of fewer than {LEAST_NODES}" in caplog.text
+    assert f"there are no histograms of fewer than {LEAST_NODES}" in caplog.text
     assert {len(sent.tail) for sent in masked(grid)} == {7}  # statistics, and the mean
 
 

@@ -13,6 +13,7 @@ from rfa.flower.weighing import weigh
 from rfa.secagg.errors import NotFiniteError
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.messages.round import MAX_METRICS
+from rfa.secagg.weights import EQUAL
 
 LOG = logging.getLogger("flwr")
 
@@ -46,7 +47,7 @@ def prepare(
             f"numbers, and at most {MAX_METRICS} are summed: return fewer, or ask for fewer bins"
         )
         raise RecordError(msg)
-    if examples > work.cap:
+    if examples > work.cap and work.weights != EQUAL:
         LOG.info("%s examples count as %g: the strategy's example_cap", examples, work.cap)
     weight = weigh(examples, work.cap, work.weights, kept=kept, task=work.task)
     if not weight:

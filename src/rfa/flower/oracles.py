@@ -60,12 +60,9 @@ class Cohort:
 
     @property
     def num_metrics(self) -> int:
-        """How many numbers are summed beside the update: bins are the last ones, or left out."""
-        bins = self.histograms.count
-        if bins and len(self.devices) < LEAST_NODES:
-            LOG.info("\t> %s nodes: no histograms of fewer than %s", len(self.devices), LEAST_NODES)
-            bins = 0
-        return self.layout.count + bins
+        """How many numbers are summed beside the update: bins come last, of enough devices."""
+        few = len(self.devices) < LEAST_NODES
+        return self.layout.count + (0 if few else self.histograms.count)
 
 
 class PartOracle(RecordingOracle):
@@ -221,6 +218,9 @@ class GridSums:
             OracleStoppedError: if there are too few devices, or none that can be asked.
         """
         metrics = cohort.num_metrics
+        if metrics < cohort.layout.count + cohort.histograms.count:
+            count = len(cohort.devices)
+            LOG.info("\t> %s nodes: there are no histograms of fewer than %s", count, LEAST_NODES)
         if metrics > MAX_METRICS:
             msg = f"nodes have {metrics} metrics, and at most {MAX_METRICS} are summed"
             raise RoundSkippedError(msg)
