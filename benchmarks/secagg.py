@@ -303,7 +303,7 @@ def run() -> Iterator[str]:
         " has 10 neighbors (Flower counts itself as the eleventh), and 5 shares open a secret; in"
         " the complete graph 26 do. Lost devices leave after they shared their keys. Upload is"
         " over 4 bytes a coordinate. Flower makes masks with numpy's Mersenne Twister from seeds"
-        " of 32 bits, we with AES-256 in counter mode."
+        " of 32 bits, we with AES-128 in counter mode."
     )
     yield ""
     yield from flower_secagg.table(play, GRAPHS)

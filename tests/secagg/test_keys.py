@@ -210,7 +210,7 @@ def test_different_parts_have_different_digests(one: list[bytes], other: list[by
 
 def test_the_version_is_part_of_digests_and_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     before = digest(b"x", b"part"), derive_key(KEY, b"x", b"part")
-    monkeypatch.setattr(hashing, "PROTOCOL", b"rfa secure sum 2")
+    monkeypatch.setattr(hashing, "PROTOCOL", b"rfa secure sum 1")
     assert digest(b"x", b"part") != before[0]
     assert derive_key(KEY, b"x", b"part") != before[1]
 
@@ -226,7 +226,9 @@ def test_no_key_comes_twice_in_1000_sessions() -> None:
     contribution, seen = Contribution(np.ones(1, np.float32)), list[bytes]()
     for session in range(1000):
         device = Device(contribution, Profile(1))
-        device.receive(OpenRound(os.urandom(16), session + 1, 2, 1, 0, 0.0, 1).encode())
+        device.receive(
+            OpenRound(os.urandom(16), session + 1, 2, 1, 0, 0.0, 1, 31, 0, bytes(32)).encode()
+        )
         memory = device.memory
         seen += [memory.sealing, *memory.masks, *memory.seeds, memory.rounding]
     assert len(seen) == 6 * 1000

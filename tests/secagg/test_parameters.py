@@ -295,6 +295,9 @@ def test_the_number_of_a_device_fits_a_message(device: Any) -> None:
         {"dim": 1 << 40},
         {"max_share": 2},
         {"max_share": -1},
+        {"statistics": {"median"}},
+        {"basis": bytes(31)},
+        {"basis": "0" * 32},
     ],
 )
 def test_rounds_without_a_meaning_are_refused(values: dict[str, Any]) -> None:
