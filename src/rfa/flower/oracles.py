@@ -28,6 +28,7 @@ from rfa.secagg.messages.round import MAX_METRICS
 from rfa.secagg.oracle import SecureOracle, open_round
 from rfa.secagg.security.cohort import Identities
 from rfa.secagg.security.terms import Terms
+from rfa.secagg.weights import EQUAL
 
 LOG = logging.getLogger("flwr")
 
@@ -48,6 +49,7 @@ class Cohort:
         dim: the length of their updates.
         odd: who else is ready, but with other metrics or arrays.
         histograms: those of their metrics.
+        equal_weights: whether each must weigh 1.
     """
 
     task: str
@@ -57,6 +59,7 @@ class Cohort:
     dim: int
     odd: tuple[int, ...] = ()
     histograms: Histograms = field(default_factory=Histograms)
+    equal_weights: bool = False
 
     @property
     def num_metrics(self) -> int:
@@ -175,8 +178,8 @@ class GridSums:
             msg = f"no majority of {count} nodes has the same metrics and arrays"
             raise RoundSkippedError(msg)
         cohort = tuple(sorted(ready[like]))
-        histograms = work.histograms.within(like.layout)
-        return Cohort(work.task, t, cohort, like.layout, like.dim, tuple(odd), histograms)
+        how = work.histograms.within(like.layout), work.weights == EQUAL
+        return Cohort(work.task, t, cohort, like.layout, like.dim, tuple(odd), *how)
 
     @contextlib.contextmanager
     def over_parts(
@@ -232,6 +235,7 @@ class GridSums:
             dim=cohort.dim,
             metrics=metrics,
             max_share=max_share,
+            equal_weights=cohort.equal_weights,
         )
         part: PartOracle | None = None
         try:
