@@ -183,6 +183,7 @@ def test_there_are_vectors_of_everything() -> None:
     named = {case["error"] for case in VECTORS["refused"]}
     assert named == {one.__name__ for one in errors.MessageError.__subclasses__()}
     assert len(VECTORS["low_order"]) == 14
+    assert len(VECTORS["not_canonical"]) == 36
 
 
 @pytest.mark.parametrize(("name", "case"), cases("messages"))
@@ -203,6 +204,12 @@ def test_bytes_that_are_no_message_are_refused(name: str, case: Vector) -> None:
 @pytest.mark.parametrize("point", VECTORS.get("low_order", []))
 def test_points_of_low_order_are_refused(point: str) -> None:
     with pytest.raises(errors.LowOrderPointError):
+        check_point(raw(point))
+
+
+@pytest.mark.parametrize("point", VECTORS.get("not_canonical", []))
+def test_points_in_other_bytes_are_refused(point: str) -> None:
+    with pytest.raises(errors.NotCanonicalError):
         check_point(raw(point))
 
 
@@ -340,6 +347,8 @@ def write() -> None:
     )
     low += [point[:31] + bytes([point[31] | 0x80]) for point in low]
     found["low_order"] = plain(low)
+    beyond = [*range(field + 2, 2**255), *(9 + (1 << 255) + one for one in range(19))]
+    found["not_canonical"] = plain([number.to_bytes(32, "little") for number in beyond])
     FILE.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
 
 

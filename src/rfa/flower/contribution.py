@@ -39,6 +39,8 @@ def prepare(
         msg = f"the app's metrics have no number {work.weight!r}, by which updates are weighted"
         raise RecordError(msg)
     layout = layout_of(values)
+    if layout.fault:
+        raise RecordError(layout.fault)
     histograms = work.histograms.within(layout)
     numbers = layout.count + histograms.count
     if numbers > MAX_METRICS:

@@ -15,6 +15,7 @@ mean, and not its update.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,8 +23,11 @@ from dataclasses import dataclass
 
 from flwr.app import Message, MetricRecord
 
+from rfa.secagg.messages.round import MAX_METRICS
 from rfa.secagg.statistics import METRIC
 
+LONGEST = 256
+"""Letters of the name of a metric."""
 Values = Mapping[str, "int | float | Sequence[int] | Sequence[float]"]
 LOG = logging.getLogger("flwr")
 
@@ -44,6 +48,21 @@ class MetricLayout:
     def count(self) -> int:
         """How many numbers are summed: those of each metric, and the weight behind it."""
         return sum(max(1, size) + 1 for size in self.sizes)
+
+    @property
+    def fault(self) -> str:
+        """Why no sum can be about these metrics; nothing if one can."""
+        if self.count > MAX_METRICS:
+            return (
+                f"the app's metrics, with a weight behind each, make {self.count} numbers, and at "
+                f"most {MAX_METRICS} are summed"
+            )
+        if any(first >= second for first, second in itertools.pairwise(self.names)):
+            return "the names of metrics must be in order, and none there twice"
+        longest = max(map(len, self.names), default=0)
+        if longest > LONGEST:
+            return f"a metric's name has {longest} letters, and {LONGEST} are the most"
+        return ""
 
     @property
     def scalars(self) -> tuple[str, ...]:

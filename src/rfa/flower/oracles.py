@@ -98,6 +98,11 @@ class PartOracle(RecordingOracle):
         return total
 
     @property
+    def opened(self) -> bool:
+        """Whether any device was asked to open a sum, whatever came of it."""
+        return self._oracle is not None and self._oracle.server.opened
+
+    @property
     def abstained(self) -> frozenset[int]:
         """The devices that had nothing to bring."""
         faults = self._oracle.server.faults if self._oracle else {}
@@ -149,9 +154,16 @@ class GridSums:
     identities: Identities | None = None
 
     def gather(
-        self, work: records.Work, messages: list[Addressed], t: int, timeout: float
+        self, work: records.Work, messages: list[Addressed], t: int, timeout: float, dim: int
     ) -> Cohort:
         """Let devices train or evaluate, and see who is ready for a sum.
+
+        Args:
+            work: what they are asked for.
+            messages: the messages that ask for it, by device: the same for all of them.
+            t: the round.
+            timeout: seconds to wait.
+            dim: the length of their updates; who has another is not ready.
 
         Raises:
             RoundSkippedError: if nobody is.
@@ -162,7 +174,7 @@ class GridSums:
             message.metadata.ttl, message.metadata.group_id = timeout, str(t)
         for name, reply in send(self.grid, messages, timeout):
             try:
-                ready.setdefault(records.read_ready(reply), []).append(name)
+                ready.setdefault(records.read_ready(reply, dim), []).append(name)
             except records.RecordError as error:
                 LOG.info("\t> node %s is not ready: %s", name, error)
         count = sum(map(len, ready.values()))
@@ -179,7 +191,7 @@ class GridSums:
             raise RoundSkippedError(msg)
         cohort = tuple(sorted(ready[like]))
         how = work.histograms.within(like.layout), work.weights == EQUAL
-        return Cohort(work.task, t, cohort, like.layout, like.dim, tuple(odd), *how)
+        return Cohort(work.task, t, cohort, like.layout, dim, tuple(odd), *how)
 
     @contextlib.contextmanager
     def over_parts(
@@ -245,4 +257,4 @@ class GridSums:
         finally:
             short = part is None or part.answers < queries
             if gone := (*cohort.odd, *(cohort.devices if short else ())):
-                exchange.tell_over(number, gone)
+                exchange.tell_over(number, gone, opened=part is not None and part.opened)

@@ -14,6 +14,7 @@ import sqlite3
 from collections.abc import Generator
 from pathlib import Path
 
+from rfa.secagg.device.vault import create_private
 from rfa.secagg.errors import VaultError
 from rfa.secagg.weights import BUCKETS, DIGITS, EQUAL, LEAST, bucket, lower
 
@@ -78,8 +79,7 @@ def _can_be_kept(threshold: object, below: object, chosen: object) -> bool:
 def _open(path: Path) -> Generator[sqlite3.Connection]:
     """The file of the buckets, which only its owner may read, and no other process meanwhile."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path.touch(mode=0o600)
+        create_private(path)
         opened = sqlite3.connect(path, timeout=_WAIT, isolation_level=None)
         with contextlib.closing(opened) as store:
             store.execute("BEGIN EXCLUSIVE")

@@ -33,11 +33,10 @@ from rfa.secagg.device.profile import Identity, Profile
 from rfa.secagg.errors import ImplausibleSumError
 from rfa.secagg.fixed_point import Contribution, EncodedInput, Encoding
 from rfa.secagg.messages.round import SumRequest
-from rfa.secagg.security.policy import Policy
 from rfa.secagg.statistics import POSITIONS
 from rfa.secagg.words import TAIL, Words
 from tests.lab.simulation.lab import play, tiny_devices
-from tests.secagg.party import Party, party
+from tests.secagg.party import LAX, Party, party
 
 RHO, MAJORITY = 0.25, 0.6
 ROUNDS = 15
@@ -256,7 +255,7 @@ class Blind(Rogue):
 def with_rogue(kind: type[Rogue], left: int = 0) -> Party:
     parts = devices_of()
     table = party(parts, queries=STEPS)
-    profile = Profile(LIAR, Policy(max_queries=16), Identity(table.identities[LIAR], table.known))
+    profile = Profile(LIAR, LAX, Identity(table.identities[LIAR], table.known))
     rogue = kind(parts[LIAR], profile, rounding=table.rounding[LIAR])
     rogue.others = tuple(part for device, part in parts.items() if part and device != LIAR)
     rogue.left = left

@@ -12,7 +12,7 @@ import os
 from rfa.secagg.crypto.keys import agree, public_of, sign
 from rfa.secagg.crypto.masks import Mask, add_masks
 from rfa.secagg.crypto.shares import SHARE_SIZE
-from rfa.secagg.device.membership import Membership, accept_roster
+from rfa.secagg.device.membership import Membership, accept_roster, read_parameters
 from rfa.secagg.device.memory import GONE, Memory, forget
 from rfa.secagg.device.profile import Profile
 from rfa.secagg.device.sharing import Entropy, seal_shares, unseal_shares
@@ -44,6 +44,7 @@ from rfa.secagg.messages.round import (
     decode_as,
 )
 from rfa.secagg.messages.stages import LEFT, START, Moment, Stage, moment_of
+from rfa.secagg.security.cohort import form_cohort
 from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.security.rules import Members
 from rfa.secagg.statistics import POSITIONS, STATISTICS
@@ -127,7 +128,9 @@ class Device:
         try:
             after, reply = self._answer(message, request)
         except ShareLimitError:
-            self.memory = Memory(round=self.memory.round, due=LEFT, opening=self.memory.opening)
+            self.memory = dataclasses.replace(
+                self.memory.between_rounds(), due=LEFT, opening=self.memory.opening
+            )
             raise
         self.memory = dataclasses.replace(after, request=asked, reply=reply)
         return reply
@@ -176,26 +179,32 @@ class Device:
         return self._membership
 
     def _accept(self, roster: Roster) -> Membership:
-        keys = decode_as(AdvertiseKeys, self.memory.advert).keys
-        known = self._identity.known if self._identity else None
-        return accept_roster(roster, self._opening(), keys, known)
+        """The membership that a roster gives; its parameters are looked at before any key."""
+        opening, keys = self._opening(), decode_as(AdvertiseKeys, self.memory.advert).keys
+        parameters = read_parameters(roster, opening)
+        self._policy.check_parameters(parameters, opening.queries)
+        cohort = form_cohort(opening, parameters, roster.nonce, roster.leaves)
+        return accept_roster(roster, cohort, keys, self._identity.known if self._identity else None)
 
     def _join(self, opening: OpenRound, request: bytes) -> tuple[Memory, bytes]:
         """Make the secrets of a round, and advertise their public halves."""
         if opening.round <= self.memory.round:
             msg = f"round {opening.round} is not after round {self.memory.round}, the last joined"
             raise ReplayedRoundError(msg)
+        joined = dataclasses.replace(
+            self.memory.between_rounds(),
+            round=opening.round,
+            due=Moment(0, Stage.ROSTER),
+            opening=request,
+        )
         if self._contribution is None:
-            abstained = Memory(round=opening.round, due=Moment(0, Stage.ROSTER), opening=request)
-            return abstained, Abstain(opening.session, self._device).encode()
+            return joined, Abstain(opening.session, self._device).encode()
         self._policy.check_opening(
             opening, len(self._contribution.update), len(self._contribution.metrics)
         )
         draw, masked_sums = self._entropy, range(opening.masked_sums)
-        memory = Memory(
-            round=opening.round,
-            due=Moment(0, Stage.ROSTER),
-            opening=request,
+        memory = dataclasses.replace(
+            joined,
             sealing=draw(SIZE),
             masks=tuple(draw(SIZE) for _ in masked_sums),
             seeds=tuple(draw(SIZE) for _ in masked_sums),
@@ -221,7 +230,6 @@ class Device:
         """Check the cohort, and deal shares of all secrets to the neighbors."""
         member, memory = self._accept(roster), self.memory
         cohort, here = member.cohort.digest, member.position
-        self._policy.check_parameters(member.cohort.parameters)
         publics = [member.keys[other].sealing_key for other in member.neighbors]
         agreed = list(zip(agree(memory.sealing, publics), member.neighbors, strict=True))
         outgoing = [sealing_key(secret, cohort, here, other) for secret, other in agreed]
@@ -240,7 +248,7 @@ class Device:
     def _mask(self, sum_request: SumRequest) -> tuple[Memory, bytes]:
         """Compute what the device adds at v, and mask it."""
         member, memory, masked_sum = self._member(), self.memory, sum_request.masked_sum
-        self._policy.check_radius(sum_request.nu)
+        self._policy.check_query(sum_request.v, sum_request.nu, memory.nu)
         point = point_of(sum_request.v, sum_request.nu)
         alive = member.check_request(sum_request, point, memory)
         context = context_of(member.cohort.digest, sum_request, point)
@@ -263,6 +271,7 @@ class Device:
             context=context,
             asked=point,
             alive=sum_request.alive,
+            nu=sum_request.nu,
         )
         return after, masked.finish(tail)
 

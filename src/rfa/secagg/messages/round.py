@@ -286,7 +286,7 @@ class UnmaskShares(Message):
 
 @dataclass(frozen=True)
 class Abstain(Message):
-    """A device stays out of the round, and says that its update is not finite."""
+    """A device stays out of the round; why is its own business."""
 
     KIND = 11
     LAYOUT = (U64,)
