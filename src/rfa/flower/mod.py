@@ -8,7 +8,6 @@ length of the update, and the messages of the secure sum.
 from __future__ import annotations
 
 import copy
-import hashlib
 import logging
 import math
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from flwr.app import ArrayRecord, Context, Message, RecordDict
 from rfa._types import Floats32
 from rfa.flower import records
 from rfa.flower.arrays import ArraysError, difference, moved, size_of
+from rfa.flower.basis import basis_of, model_of
 from rfa.flower.errors import FlowerError
 from rfa.flower.metrics import flatten, metrics_of
 from rfa.flower.storage import DeviceStorage, read_personal, storage_of, write_personal
@@ -92,6 +92,10 @@ class RobustMod:
         profile = Profile(storage.node, self.policy, storage.identity())
         return DurableDevice(storage.vault(task), profile, spent=storage.spent(task))
 
+    def told(self, message: Message) -> RecordDict:
+        """What of a message all devices are told, to which the sum is bound: all of it."""
+        return message.content
+
     def _pass_on(self, message: Message, context: Context, call_next: Next) -> Message:
         """Let the app answer what is not about its update or metrics."""
         if message.metadata.message_type.partition(".")[0] in records.TASKS:
@@ -122,8 +126,10 @@ class RobustMod:
         weight = min(examples, work.cap) / work.cap if math.isfinite(examples) else 0.0
         if examples > work.cap:
             LOG.info("%s examples count as %g: the strategy's example_cap", examples, work.cap)
+        told = self.told(message)
+        mark = model_of(told) if work.task == records.EVALUATE else None
         with self.vault(work.task, message, storage) as vault:
-            vault.bring(_contribution(update, weight, row))
+            vault.bring(_contribution(update, weight, row, basis_of(told), mark))
         return records.ready(message, records.Ready(layout, len(update)))
 
     def check_work(self, work: records.Work) -> None:
@@ -140,13 +146,16 @@ class RobustMod:
 robust_mod = RobustMod()
 
 
-def _contribution(update: Floats32, weight: float, row: list[float]) -> Contribution | None:
+def _contribution(
+    update: Floats32, weight: float, row: list[float], basis: bytes, mark: bytes | None
+) -> Contribution | None:
     """What a device brings; nothing if it is not finite or from no examples: it abstains."""
     if not weight > 0 or not all(math.isfinite(number) for number in row):
         LOG.warning("this device abstains: its metrics are not finite, or it has no examples")
         return None
     try:
-        return Contribution(update, weight, tuple(weight * number for number in row))
+        metrics = tuple(weight * number for number in row)
+        return Contribution(update, weight, metrics, basis, mark)
     except NotFiniteError as error:
         LOG.warning("this device abstains: %s", error)
         return None
@@ -170,21 +179,12 @@ def _train(
 def _evaluate(
     message: Message, app: Callable[[Message], Message], personal: Path | None
 ) -> tuple[Message, Floats32]:
-    """What the app answers, and numbers that mean nothing in place of an update."""
+    """What the app answers, and zeros in place of an update, which tell nothing."""
     if personal is not None:
         w = _arrays(message)
         u = read_personal(personal, size_of(w))
         message = _with(message, moved(w, u))
-    return _call(app, message), _digest(message)
-
-
-def _digest(message: Message) -> Floats32:
-    """Numbers that stand for a model, so that a device is in one sum about each."""
-    digest = hashlib.sha256()
-    for arrays in message.content.array_records.values():
-        for name, array in arrays.items():
-            digest.update(name.encode() + array.data)
-    return (np.frombuffer(digest.digest(), np.uint32) >> 8).astype(np.float32)
+    return _call(app, message), np.zeros(records.STAND_IN, np.float32)
 
 
 def _call(app: Callable[[Message], Message], message: Message) -> Message:

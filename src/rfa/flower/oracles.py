@@ -19,6 +19,7 @@ from flwr.serverapp import Grid
 from rfa._types import Vector
 from rfa.errors import OracleStoppedError
 from rfa.flower import records
+from rfa.flower.basis import Told, common_basis
 from rfa.flower.metrics import MetricLayout
 from rfa.flower.transport import Addressed, GridExchange, send
 from rfa.oracle import REACH, RecordingOracle, Sum, stopped_oracle
@@ -45,6 +46,7 @@ class Cohort:
         devices: who they are.
         layout: their metrics.
         dim: the length of their updates.
+        basis: the digest of what they were sent.
         odd: who else is ready, but with other metrics or arrays.
     """
 
@@ -53,6 +55,7 @@ class Cohort:
     devices: tuple[int, ...]
     layout: MetricLayout
     dim: int
+    basis: bytes
     odd: tuple[int, ...] = ()
 
 
@@ -122,27 +125,38 @@ class GridSums:
         grid: Flower's grid.
         terms: what the secure sum must withstand.
         identities: the public identities of devices, where they do not trust the server.
+        told: what of a message's content all devices are told.
     """
 
     grid: Grid
     terms: Terms
     identities: Identities | None = None
+    told: Told = lambda content: content
 
     def gather(
-        self, work: records.Work, messages: list[Addressed], t: int, timeout: float
+        self, work: records.Work, messages: list[Addressed], t: int, timeout: float, dim: int
     ) -> Cohort:
         """Let devices train or evaluate, and see who is ready for a sum.
 
+        Args:
+            work: what they are asked for.
+            messages: the messages that ask for it, by device: the same for all of them.
+            t: the round.
+            timeout: seconds to wait.
+            dim: the length of their updates; who has another is not ready.
+
         Raises:
             RoundSkippedError: if nobody is.
+            UnequalMessagesError: if devices are to be sent different things.
         """
         ready: dict[records.Ready, list[int]] = {}
         for _, message in messages:
             message.content[records.KEY] = work.record()
             message.metadata.ttl, message.metadata.group_id = timeout, str(t)
+        basis = common_basis(messages, self.told)
         for name, reply in send(self.grid, messages, timeout):
             try:
-                ready.setdefault(records.read_ready(reply), []).append(name)
+                ready.setdefault(records.read_ready(reply, dim), []).append(name)
             except records.RecordError as error:
                 LOG.info("\t> node %s is not ready: %s", name, error)
         count = sum(map(len, ready.values()))
@@ -158,7 +172,7 @@ class GridSums:
             msg = f"no majority of {count} nodes has the same metrics and arrays"
             raise RoundSkippedError(msg)
         cohort = tuple(sorted(ready[like]))
-        return Cohort(work.task, t, cohort, like.layout, like.dim, tuple(odd))
+        return Cohort(work.task, t, cohort, like.layout, dim, basis, tuple(odd))
 
     @contextlib.contextmanager
     def over_parts(
@@ -211,6 +225,7 @@ class GridSums:
             dim=cohort.dim,
             metrics=metrics,
             max_share=max_share,
+            basis=cohort.basis,
         )
         part: PartOracle | None = None
         try:

@@ -27,6 +27,8 @@ from rfa.flower.metrics import MetricLayout
 KEY = "rfa"
 TRAIN, EVALUATE = MessageType.TRAIN, MessageType.EVALUATE
 TASKS = (TRAIN, EVALUATE)
+STAND_IN = 1
+"""How many zeros stand for an update in an evaluation."""
 REFUSED = 0
 """The code of Flower's errors that have no other."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -151,11 +153,12 @@ def refuse(message: Message, why: str) -> Message:
     return Message(Error(REFUSED, why), reply_to=message)
 
 
-def read_ready(message: Message) -> Ready:
+def read_ready(message: Message, wanted: int) -> Ready:
     """What a reply to a request for work says.
 
     Raises:
-        RecordError: if it says something else; the text holds the reason.
+        RecordError: if it says something else, or has an update of another length than is wanted;
+            the text holds the reason.
     """
     record = _record(message)
     names, sizes, dim = (_flat(record.get(name)) for name in ("names", "sizes", "dim"))
@@ -167,6 +170,9 @@ def read_ready(message: Message) -> Ready:
     )
     if not good:
         msg = "it does not say what it has"
+        raise RecordError(msg)
+    if dim[0] != wanted:
+        msg = f"its update has {dim[0]} numbers, and {wanted} are wanted"
         raise RecordError(msg)
     return Ready(MetricLayout(names, sizes), dim[0])
 

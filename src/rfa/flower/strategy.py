@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, Unpack, cast
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result
 
@@ -162,11 +162,8 @@ class SecureStrategy(FedAvg):
         Raises:
             OracleStoppedError: if there is no aggregate; the text says why.
         """
-        sums = GridSums(grid, self.options.terms, self.options.identities)
-        cohort = sums.gather(self.work(records.TRAIN), messages, t, timeout)
-        if cohort.dim != dim:
-            msg = f"updates have {cohort.dim} numbers, and the model {dim}"
-            raise RoundSkippedError(msg)
+        sums = self._sums(grid)
+        cohort = sums.gather(self.work(records.TRAIN), messages, t, timeout, dim)
         layout = self.aggregator.layout(len(cohort.devices))
         with sums.over_parts(
             cohort,
@@ -192,6 +189,10 @@ class SecureStrategy(FedAvg):
         cap, personal = float(self.options.example_cap), self.options.personal
         return records.Work(task, cap, self.weighted_by_key, personal)
 
+    def told(self, content: RecordDict) -> RecordDict:
+        """What of a message's content all nodes are told, to which the sum is bound: all of it."""
+        return content
+
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> NoReturn:
         """There are no updates to aggregate here."""
         _refuse_replies(server_round, replies)
@@ -199,6 +200,9 @@ class SecureStrategy(FedAvg):
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> NoReturn:
         """There are no metrics to aggregate here."""
         _refuse_replies(server_round, replies)
+
+    def _sums(self, grid: Grid) -> GridSums:
+        return GridSums(grid, self.options.terms, self.options.identities, self.told)
 
     def _round(self, run: _Run, t: int, state: Checkpoint) -> Checkpoint:
         """Train, evaluate, and note what came of it."""
@@ -242,8 +246,8 @@ class SecureStrategy(FedAvg):
         try:
             grid = self._steady(run.grid, self.fraction_evaluate, self.min_evaluate_nodes)
             messages = by_node(self.configure_evaluate(t, arrays, run.evaluate, grid))
-            sums = GridSums(run.grid, self.options.terms, self.options.identities)
-            cohort = sums.gather(self.work(records.EVALUATE), messages, t, run.timeout)
+            sums, work = self._sums(run.grid), self.work(records.EVALUATE)
+            cohort = sums.gather(work, messages, t, run.timeout, records.STAND_IN)
             exchange = self.exchange(run.grid, records.EVALUATE, t)
             share = self.options.max_share
             with sums.over(cohort, exchange, queries=1, max_share=share) as oracle:

@@ -18,6 +18,7 @@
     │   ├── TooManyQueriesError     more queries than its own cap
     │   ├── SmallRadiusError        a radius nu below its own floor
     │   ├── WrongDimensionError     a request about another number of coordinates
+    │   ├── OtherBasisError         a round about another model, or other settings, than its own
     │   ├── CohortError             a list of devices that it does not accept
     │   │   ├── DuplicateKeyError   a key, or a device, that is there twice
     │   │   ├── MissingKeysError    its own keys are missing, or changed
@@ -114,6 +115,10 @@ class SmallRadiusError(RefusalError):
 
 class WrongDimensionError(RefusalError):
     """A request about another number of coordinates."""
+
+
+class OtherBasisError(RefusalError):
+    """A round about something else than what the device trained or evaluated from."""
 
 
 class CohortError(RefusalError):
