@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, Unpack, cast
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result
 
@@ -207,6 +207,10 @@ class SecureStrategy(FedAvg):
         weighed = (float(options.example_cap), name, options.personal, options.weights)
         return records.Work(task, *weighed, options.histograms)
 
+    def told(self, content: RecordDict) -> RecordDict:
+        """What of a message's content all nodes are told, to which the sum is bound: all of it."""
+        return content
+
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> NoReturn:
         """There are no updates to aggregate here."""
         _refuse_replies(server_round, replies)
@@ -216,7 +220,7 @@ class SecureStrategy(FedAvg):
         _refuse_replies(server_round, replies)
 
     def _sums(self, grid: Grid) -> GridSums:
-        return GridSums(grid, self.options.terms, self.options.identities)
+        return GridSums(grid, self.options.terms, self.options.identities, self.told)
 
     def _round(self, run: _Run, t: int, state: Checkpoint) -> Checkpoint:
         """Train, evaluate, and note what came of it."""
