@@ -49,7 +49,7 @@ DIGITS = 2.0**-50
 EXACT = 1e-7
 """Combinations of scalars above this size are taken for exact: nothing else competes with them."""
 RESOLVED = 1e-13
-"""Singular values count as rank above this, relative to the largest."""
+"""Singular values count as rank above this, relative to the size of the matrix."""
 ALL = 1e-6
 """An unknown is determined if no more than this share of it is missing."""
 
@@ -162,11 +162,9 @@ class _Factors:
 
     @property
     def weights(self) -> Floats:
-        """For each direction: 1 if it has rank; explained variance; inverse information."""
-        finite = self.signal[np.isfinite(self.signal)]
-        seen = self.signal > RESOLVED * finite.max(initial=0.0)
-        inverse = np.divide(1, self.signal, out=np.zeros_like(self.signal), where=seen) ** 2
-        return np.stack([seen, seen / (1 + inverse), inverse])
+        """For each direction: rank, explained variance, inverse information."""
+        inverse = self.signal**-2
+        return np.stack([np.ones_like(inverse), 1 / (1 + inverse), inverse])
 
 
 def rounding_noise(scale: int, members: int) -> float:
@@ -322,7 +320,7 @@ def _noise(population: Population, one: OpenedSum, v: Floats) -> float:
 
 def _factors(exact: Floats, rounded: Floats) -> _Factors:
     """The directions that scalars fix, then those that pushes and weaker scalars see."""
-    fixed = np.zeros((0, rounded.shape[1]))
+    fixed, least = np.zeros((0, rounded.shape[1])), RESOLVED * float(np.linalg.norm(rounded))
     if len(exact):
         lengths = np.linalg.norm(exact, axis=1, keepdims=True)
         kept = lengths.ravel() > 0
@@ -333,6 +331,8 @@ def _factors(exact: Floats, rounded: Floats) -> _Factors:
         for _ in range(2):  # once is not enough where a row is nearly fixed
             rounded = rounded - rounded @ fixed.T @ fixed
     _, signal, directions = np.linalg.svd(rounded, full_matrices=False)
+    seen = signal > least
     return _Factors(
-        np.vstack([fixed, directions]), np.concatenate([np.full(len(fixed), np.inf), signal])
+        np.vstack([fixed, directions[seen]]),
+        np.concatenate([np.full(len(fixed), np.inf), signal[seen]]),
     )

@@ -28,8 +28,6 @@ from tests.secagg.opened import (
     spread,
 )
 
-HONEST_PER_QUERY = 16
-"""By how many more honest devices each further query of a round is paid for."""
 LEAST_ERROR = 0.1
 """No update may be known better than to this share of the spread of the updates."""
 
@@ -122,11 +120,9 @@ class Round:
 def allowed(terms: Terms, cohort: int, queries: int) -> Parameters | None:
     """The parameters of a part of this size that answers so many queries; None if it refuses."""
     try:
-        parameters = terms.parameters(cohort)
+        return terms.parameters(cohort, queries)
     except ParameterError:
         return None
-    honest = cohort - parameters.num_dropouts - parameters.num_colluders
-    return parameters if honest >= HONEST_PER_QUERY * (queries - 1) + 3 else None
 
 
 def departures(parameters: Parameters, queries: int) -> Iterator[tuple[int, ...]]:

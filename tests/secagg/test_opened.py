@@ -15,6 +15,7 @@ import pytest
 from rfa import PlainOracle
 from rfa._types import Floats
 from rfa.aggregators import RFA, CenteredClipping, Mean, OneStepRFA
+from rfa.oracle import Sum
 from rfa.secagg.fixed_point import Contribution, Encoding
 from rfa.secagg.oracle import open_round
 from rfa.secagg.security.terms import Terms
@@ -80,22 +81,21 @@ def test_the_analysis_agrees_with_differences_of_the_sums_themselves() -> None:
 
 
 def test_an_attacker_with_real_sums_gets_as_near_as_the_bound_says() -> None:
-    """Three honest devices, three sums over whole numbers: Gauss-Newton from a rough guess."""
+    """Three honest devices, three sums over whole numbers: Gauss-Newton from a rough guess.
+
+    Devices refuse three sums in one round of three, so that they are asked in three rounds here.
+    """
     dim, terms = 12, Terms(colluder_fraction=0, max_dropout_fraction=0)
     truth = sample(3, dim, seed=2)
     truth = Population(truth.updates.astype(np.float32).astype(np.float64), truth.weights)
     brought = {
         i: Contribution(truth.updates[0, i].astype(np.float32), truth.weights[i]) for i in range(3)
     }
-    rounding = {i: hashlib.sha256(b"%d" % i).digest() for i in range(3)}
-    ask = UnmaskedOracle(
-        open_round(1, terms, queries=3, dim=dim), terms, brought, rounding=rounding
-    )
     sums = [
         dataclasses.replace(one, v=one.v.astype(np.float32).astype(np.float64))
         for one in asked(truth, 3, 3)
     ]
-    totals = [ask(one.v, one.nu) for one in sums]
+    totals = [_total(one, terms, brought, turn) for turn, one in enumerate(sums)]
     seen = np.concatenate([[*t.push, t.mass, t.squares, t.weight] for t in totals])
     at = np.concatenate([truth.updates.ravel(), truth.weights])
     guess = at * (1 + 1e-3 * np.random.default_rng(0).standard_normal(len(at)))
@@ -109,6 +109,12 @@ def test_an_attacker_with_real_sums_gets_as_near_as_the_bound_says() -> None:
     bound = analyze(truth, sums, spread(truth)).updates.error[0]
     assert (errors < 1e-3).all()
     assert 0.2 < float(np.linalg.norm(errors) / np.linalg.norm(bound)) < 5
+
+
+def _total(one: OpenedSum, terms: Terms, brought: dict[int, Contribution], turn: int) -> Sum:
+    keys = {device: hashlib.sha256(b"%d %d" % (device, turn)).digest() for device in brought}
+    opening = open_round(1, terms, queries=1, dim=len(one.v))
+    return UnmaskedOracle(opening, terms, brought, rounding=keys)(one.v, one.nu)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -5,16 +5,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
-from rfa.secagg.security import rules
+from rfa.secagg.security import rules, terms
+from rfa.secagg.security.parameters import LEAST_HONEST
 from rfa.secagg.security.terms import Terms
-from tests.secagg import opened_runs
+from tests.secagg.opened import OpenedSum, Population, Prior, analyze
 from tests.secagg.opened_runs import allowed, departures, rounds, told_too_much
 
 DIM = 12
@@ -46,6 +49,21 @@ def test_no_round_that_terms_allow_determines_a_device(offer: Terms) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.parametrize("offer", OFFERS, ids=str)
+def test_no_evaluation_that_terms_allow_determines_a_count_or_a_metric(offer: Terms) -> None:
+    """All devices bring the same in place of an update, and it is known; all scalars are opened."""
+    rng = np.random.default_rng(0)
+    for cohort in COHORTS:
+        parameters = allowed(offer, cohort, 1)
+        if parameters is not None:
+            counts = rng.uniform(0.1, 1, parameters.honest)
+            truth = Population(np.ones((1, len(counts), DIM)), counts)
+            one = OpenedSum(np.zeros(DIM), 100.0, tuple(range(len(counts))), 1e-9)
+            found = analyze(truth, [one], Prior(update=0.0, weight=0.3))
+            assert not found.weights.determined.any(), parameters
+            assert found.metrics.share.max() <= 1 / 3 + 1e-9, parameters
+
+
 def test_rounds_of_many_kinds_are_looked_at() -> None:
     """The sweep is not empty where it matters."""
     found = list(rounds(OFFERS, (19, 52, 60), BUDGET))
@@ -64,10 +82,20 @@ def test_rounds_of_many_kinds_are_looked_at() -> None:
 def test_without_the_rule_on_queries_the_sweep_finds_devices(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(opened_runs, "HONEST_PER_QUERY", 0)
+    def three(*_: Any) -> int:
+        return LEAST_HONEST
+
+    monkeypatch.setattr(terms, "honest_needed", three)
     wrong = _found(OFFERS, SMALL)
     for reason in ("an update is determined", "a weight is determined", "of the spread"):
         assert any(reason in text for text in wrong), reason
+
+
+def test_with_the_floor_alone_the_sweep_finds_devices_that_are_nearly_told() -> None:
+    """More honest devices than sums: nothing is determined, and much of some devices is told."""
+    wrong = _found([dataclasses.replace(offer, honest_per_query=0) for offer in OFFERS], SMALL)
+    assert any("of the spread" in text for text in wrong)
+    assert not any("an update is determined" in text for text in wrong)
 
 
 def test_without_the_rule_on_drop_outs_the_sweep_finds_devices(
@@ -90,7 +118,7 @@ def test_the_rules_refuse_what_the_sweep_would_find() -> None:
     assert all(not any(leaving[1:]) for leaving in departures(parameters, 2))
 
 
-def _found(offers: Any, cohorts: Any) -> list[str]:
+def _found(offers: Sequence[Terms], cohorts: Sequence[int]) -> list[str]:
     every = enumerate(rounds(offers, cohorts, BUDGET))
     return [
         text
