@@ -251,6 +251,30 @@ def test_one_device_alone_beyond_the_radius_is_a_limit(kind: RFA | CenteredClipp
     assert crowd.updates.share.max() < 0.8
 
 
+def test_two_real_sums_computed_to_the_one_device_beyond_the_radius_is_a_limit() -> None:
+    """In closed form, from what a server that follows the protocol is told under the rule.
+
+    With W, M and Q the totals of weights, masses and squares: W - M = alpha (1 - nu / r), and the
+    squares of all others cancel in Q1 - Q2.
+    """
+    terms, truth = Terms(colluder_fraction=0, max_dropout_fraction=0), far_devices(20, 1, 500)
+    brought = {
+        i: Contribution(truth.updates[0, i].astype(np.float32), truth.weights[i]) for i in range(20)
+    }
+    ask = UnmaskedOracle(open_round(1, terms, queries=2, dim=500), terms, brought)
+    first = ask(np.zeros(500), 1.0)
+    v = (first.push / first.mass).astype(np.float32).astype(np.float64)
+    second = ask(v, 1.0)
+    away = [total.weight - total.mass for total in (first, second)]
+    alpha = ((first.squares - second.squares) / (away[1] - away[0]) + sum(away)) / 2
+    near, then = (1 - part / alpha for part in away)  # nu / r at both points
+    others = (first.weight - alpha) * v + alpha * then * v
+    found = (first.push - second.push - others) / (alpha * (near - then))
+    error = np.linalg.norm(found - brought[0].update) / np.linalg.norm(brought[0].update)
+    assert abs(alpha / truth.weights[0] - 1) < 1e-6
+    assert error < 1e-3
+
+
 def test_distances_of_three_devices_of_which_one_is_within_the_radius_is_a_limit() -> None:
     """With equal weights, one sum of masses and one of squares; a mean needs neither."""
     truth = far_devices(3, 2)
