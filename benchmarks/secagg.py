@@ -51,7 +51,7 @@ class Fixed(Terms):
 
     exact: Parameters = RING
 
-    def parameters(self, cohort: int, queries: int = 1) -> Parameters:
+    def parameters(self, cohort: int, queries: int = 1) -> Parameters:  # noqa: ARG002
         """The given parameters."""
         assert cohort == self.exact.cohort
         return self.exact

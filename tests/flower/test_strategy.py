@@ -255,8 +255,8 @@ def test_a_node_that_leaves_after_it_was_counted_is_not_waited_for(tmp_path: Pat
         counts = 0
 
         def get_node_ids(self) -> list[int]:
-            self.counts += 1
-            return list(self.apps)[: NODES if self.counts == 1 else 5]
+            self.counts += 1  # before the first round, and in it
+            return list(self.apps)[: NODES if self.counts <= 2 else 5]
 
     grid = Leaving(nodes(tmp_path), lambda node, request, reply: reply if node < 106 else None)
     strategy = OneStepRFA(fraction_evaluate=0.0, min_available_nodes=NODES, **with_nu())

@@ -112,7 +112,8 @@ def solve(heard: list[Heard], colluders: Iterable[Contribution], tries: int = 40
         if least < _SOLVED:
             break
     weights, _ = equations.read(best)
-    return Solved(weights, np.linalg.solve(equations.masses(best), equations.images), least)
+    updates = np.asarray(np.linalg.solve(equations.masses(best), equations.images), np.float64)
+    return Solved(weights, updates, least)
 
 
 def _improve(equations: Equations, unknown: Rows) -> tuple[Rows, float]:

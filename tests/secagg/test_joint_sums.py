@@ -68,8 +68,12 @@ def table_of(parts: dict[int, Contribution], queries: int, terms: Terms = OFF) -
 @pytest.fixture
 def no_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     """Switch off the rule, and with it the floor that no terms and no policy lift."""
+
+    def three(*_: int) -> int:
+        return 3
+
     for module in (policy, terms):
-        monkeypatch.setattr(module, "honest_needed", lambda *_: 3)
+        monkeypatch.setattr(module, "honest_needed", three)
 
 
 @pytest.mark.usefixtures("no_rule")

@@ -21,7 +21,6 @@ from rfa.secagg.errors import (
     TooFewDevicesError,
     WeakTermsError,
 )
-from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.messages.round import SumRequest
 from rfa.secagg.oracle import SecureOracle
 from rfa.secagg.security.parameters import ServerModel
@@ -114,8 +113,8 @@ def test_a_guessed_point_and_a_tiny_radius_tell_whether_an_update_is_the_guess(g
     parts = contributions(10, 30)
     any_point = Policy(server_model=ServerModel.MALICIOUS, any_point=True)
     ask = party(parts, MALICIOUS, policy=any_point).oracle()
-    part: Contribution = parts[sorted(parts)[4]]
-    total = ask(part.update if guess else part.update + 0.01, 1e-6)
+    update = parts[sorted(parts)[4]].update.astype(np.float64)
+    total = ask(update if guess else update + 0.01, 1e-6)
     assert (total.near, total.mass > 1e-3) == (int(guess), guess)
 
 
@@ -124,7 +123,7 @@ def test_wary_devices_answer_at_zero_alone() -> None:
     table = party(parts, MALICIOUS, policy=WARY)
     ask = table.oracle()
     with pytest.raises(TooFewDevicesError):
-        ask(parts[sorted(parts)[4]].update, 1e-6)
+        ask(parts[sorted(parts)[4]].update.astype(np.float64), 1e-6)
     assert refusals(table) == {ChosenQueryError}
 
 

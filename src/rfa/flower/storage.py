@@ -4,6 +4,7 @@
 <folder>/identities.json                 the public identities of all nodes: {"node": "hex"}
 <folder>/flower/<run>/<node>.<task>      the secure sum: written before each reply leaves
 <folder>/flower/spent/<who>.<task>       salted digests of updates that were in a sum, for ever
+<folder>/flower/weights/<who>            the power of 1/2 as which its examples count, kept for ever
 <folder>/flower/personal/<name>/<who>    its personal parameters u_i (Algorithm 4)
 """
 
@@ -57,6 +58,10 @@ class DeviceStorage:
     def spent(self, task: str) -> Path:
         """The file that keeps which updates were in a sum, in all runs."""
         return self.root / "flower" / "spent" / f"{self.who}.{task}"
+
+    def weights(self) -> Path:
+        """The file that keeps as what its examples count, in all runs."""
+        return self.root / "flower" / "weights" / self.who
 
     def personal(self, name: str) -> Path:
         """The file of the personal parameters under a name."""
