@@ -107,8 +107,8 @@ class Over:
 
     def content(self) -> RecordDict:
         """As it travels."""
-        record = {"task": self.task, "over": self.number, "opened": self.opened}
-        return RecordDict({KEY: ConfigRecord(record)})
+        record = ConfigRecord({"task": self.task, "over": self.number, "opened": self.opened})
+        return RecordDict({KEY: record})
 
 
 @dataclass(frozen=True)
