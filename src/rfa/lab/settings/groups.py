@@ -232,7 +232,7 @@ class Secure(Group):
         if self.mode == OFF:
             return {"mode": OFF}
         values = super().applied()
-        if self.honest_per_query == HONEST_PER_QUERY:  # which goes without saying
+        if not self.honest_per_query:  # then it stops no round
             del values["honest_per_query"]
         return values
 
