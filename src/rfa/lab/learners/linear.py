@@ -88,10 +88,11 @@ class LinearLearner(Learner):
         space = ExampleSpace(
             gram=self._grams.of(x, plan.key) if len(plan.batches) > 1 else None,
             at_start=x @ first.T,
-            targets=self._targets(y),
+            y=y,
             visits=visits,
+            plan=plan,
         )
-        return space.descend(plan, binary=self.binary).T @ x
+        return space.descend(binary=self.binary).T @ x
 
     def _train_weights(self, first: Floats32, x: Floats32, y: Any, plan: Plan) -> Floats32:
         targets = self._targets(y)
