@@ -10,50 +10,18 @@ a batch is a slice, and as long as later rows of A are zero the product leaves t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from rfa._types import Floats32, Ints
-from rfa.lab.learners.learner import Batch, Plan, Tail
+from rfa._types import Floats32
+from rfa.lab.learners.learner import Plan, Tail
+from rfa.lab.learners.visits import Visits
 
 SMALL, LARGE = np.float32(1e-30), np.float32(1e30)
 """Sums of exponentials between these are exact to rounding: none has over- or underflown."""
-
-
-@dataclass(frozen=True)
-class Visits:
-    """The batches of a plan as slices of its examples.
-
-    Attributes:
-        order: the rows of the different batches, one batch behind the other.
-        spans: for each different batch its first row in that order, and the one behind its last.
-        turns: for each step which of those it is on.
-    """
-
-    order: Ints
-    spans: Sequence[tuple[int, int]]
-    turns: Sequence[int]
-
-    @classmethod
-    def of(cls, batches: Sequence[Batch]) -> Visits:
-        """Lay out the batches; one that comes again, as the same array, is laid out once."""
-        places: dict[int, int] = {}
-        parts, spans, stop = [np.empty(0, np.int64)], list[tuple[int, int]](), 0
-        for batch in batches:
-            if id(batch) not in places:
-                places[id(batch)] = len(spans)
-                spans.append((stop, stop + len(batch)))
-                stop += len(batch)
-                parts.append(batch)
-        return cls(np.concatenate(parts), spans, [places[id(batch)] for batch in batches])
-
-    @property
-    def is_disjoint(self) -> bool:
-        """Whether different batches have no example in common, and none has one twice."""
-        return not self.order.size or int(np.maximum.reduce(np.bincount(self.order))) == 1
+NEAR = 16
+"""Scores within this of 0 need no shift: it would take as long as a step."""
 
 
 class Link(Protocol):
@@ -87,10 +55,10 @@ class Logistic:
 
 
 class SteadySoftmax:
-    """Probabilities of many classes from scores whose largest is 0 at the start.
+    """Probabilities of many classes from scores that are near 0 at the start.
 
     It saves looking for the largest score in every step, and is exact while local training moves
-    scores by less than about 70; afterwards `is_exact` tells.
+    scores by less than about 50; afterwards `is_exact` tells.
     """
 
     def __init__(self, classes: int, rows: int) -> None:
@@ -113,6 +81,15 @@ class SteadySoftmax:
             return True
         low, high = np.minimum.reduce(self._sums), np.maximum.reduce(self._sums)
         return bool(low > SMALL) and bool(high < LARGE)  # false for NaN
+
+
+def _near_zero(scores: Floats32) -> Floats32:
+    """Scores that give the same probabilities, the largest of each example near 0."""
+    low = np.minimum.reduce(scores, axis=None, initial=0)
+    high = np.maximum.reduce(scores, axis=None, initial=0)
+    if low > -NEAR and high < NEAR:
+        return scores
+    return scores - np.maximum.reduce(scores, axis=1, keepdims=True)
 
 
 class Part(NamedTuple):
@@ -173,10 +150,10 @@ class ExampleSpace:
         """The A that SGD reaches, or the average of its later iterates; a row for each example."""
         if binary:
             return self._spread(self._steps(self._at_start, Logistic()))
-        rows = sum(map(len, self._plan.batches))
+        sizes = [stop - start for start, stop in self._visits.spans]
+        rows = sum([sizes[turn] for turn in self._visits.turns])
         steady = SteadySoftmax(self._at_start.shape[1], rows)
-        shifted = self._at_start - np.maximum.reduce(self._at_start, axis=1, keepdims=True)
-        reached = self._steps(shifted, steady)
+        reached = self._steps(_near_zero(self._at_start), steady)
         if not steady.is_exact():
             reached = self._steps(self._at_start, Softmax())
         return self._spread(reached)

@@ -25,6 +25,7 @@ from rfa.lab.attacks.corruption import (
 from rfa.lab.attacks.registry import find_corruption
 from rfa.lab.datasets.dataset import Population
 from rfa.lab.learners.learner import Plan, is_finite
+from rfa.lab.learners.scaled import Scale
 from rfa.lab.randomness import stream
 from rfa.lab.settings.settings import Settings
 from rfa.lab.tasks.task import Task
@@ -172,7 +173,7 @@ class Devices:
         first, rows = 0, 0
         for i, device in enumerate(devices):
             for start, stop in self._evaluated(device):
-                parts.append(self.learner.scores(w, self.task.prepare(self._x[start:stop])))
+                parts.append(self.learner.scores(w, self._examples(start, stop)))
                 rows += stop - start
             if rows >= TOGETHER or i == len(devices) - 1:
                 tallies += self._tallies(w, devices[first : i + 1], parts)
@@ -186,13 +187,20 @@ class Devices:
     def _rows(self, device: int) -> tuple[int, int, int]:
         return int(self.starts[device]), int(self.trains[device]), int(self.stops[device])
 
+    def _examples(self, start: int, stop: int) -> Any:
+        """Examples as the learner reads them."""
+        prepare, kept = self.task.prepare, self._x[start:stop]
+        if self.learner.takes_scaled and isinstance(prepare, Scale):
+            return prepare.later(kept)
+        return np.asarray(prepare(kept))
+
     def _training_data(self, w: Floats32, t: int, device: int) -> tuple[Any, Any, bool]:
         """The examples to train on, and whether they are the same in every round."""
         start, train, _ = self._rows(device)
-        x = np.asarray(self.task.prepare(self._x[start:train]))
         y = self._y[start:train]
         if not isinstance(self.corruption, DataCorruption) or not self.corrupted_in(t)[device]:
-            return x, y, True
+            return self._examples(start, train), y, True
+        x = np.asarray(self.task.prepare(self._x[start:train]))
         adaptive = self.corruption.adaptive
         known, when = (w.copy(), t) if adaptive else (self.initial(), 0)
         attack = DataAttack(
