@@ -16,6 +16,7 @@ import numpy as np
 
 from rfa._types import Floats32
 from rfa.lab.learners.learner import Plan, Tail
+from rfa.lab.learners.softmax import exponentiate
 from rfa.lab.learners.visits import Visits
 
 SMALL, LARGE = np.float32(1e-30), np.float32(1e30)
@@ -37,9 +38,7 @@ class Softmax:
 
     def apply(self, scores: Floats32, scale: np.float32) -> Floats32:
         """Subtract the largest score of each example, so that no exponential overflows."""
-        scores -= np.maximum.reduce(scores, axis=1, keepdims=True)
-        np.exp(scores, out=scores)
-        scores *= (scale / np.add.reduce(scores, axis=1))[:, None]
+        scores *= scale / exponentiate(scores, axis=1)
         return scores
 
 
