@@ -15,14 +15,14 @@ def answers(parts: Sequence[Floats32], y: Ints) -> tuple[Floats, NDArray[np.bool
     """The loss of each example, and whether it is classified correctly.
 
     Several parts cost less at once than one after another, and an example gets the same numbers
-    whatever parts are beside its own: sums over classes, which BLAS may take in another order at
-    another row, are taken part by part.
+    whatever parts are beside its own: sums over classes, which BLAS takes in another order at
+    another row or in another layout of memory, are taken part by part, in one layout.
 
     Args:
-        parts: the scores of some examples, then of others; they may be overwritten.
+        parts: the scores of some examples, then of others.
         y: the classes of all.
     """
-    scores = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    scores = np.concatenate(parts, out=np.empty((len(y), parts[0].shape[1]), np.float32))
     rows = np.arange(len(y))
     best = scores.argmax(axis=1)
     top, own = scores[rows, best], scores[rows, y]
