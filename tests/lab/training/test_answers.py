@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rfa.lab.training.answers import answers
-from tests.lab.simulation.lab import play, tiny_devices
+from tests.lab.simulation.lab import tiny_devices
 
 
 def parts(*counts: int) -> tuple[list[Any], Any]:
