@@ -33,6 +33,7 @@ from rfa.secagg.device.profile import Identity
 from rfa.secagg.messages.sizes import traffic
 from rfa.secagg.oracle import open_round
 from rfa.secagg.server.machine import Outbox
+from rfa.secagg.statistics import ALL
 
 
 class Scale:
@@ -72,7 +73,10 @@ def test_the_traffic_is_that_of_the_protocol(
         )
         for name in range(count)
     }
-    opening = open_round(1, terms, queries=steps, dim=7, metrics=1, max_share=limit)
+    sent = {"mass", "near"} if from_zero else ALL
+    opening = open_round(
+        1, terms, queries=steps, dim=7, metrics=1, max_share=limit, statistics=sent
+    )
     scale = Scale(devices)
     ask = SecureOracle(opening, terms, devices, scale, known)
     v = np.zeros(7) if from_zero else np.ones(7)
@@ -85,6 +89,7 @@ def test_the_traffic_is_that_of_the_protocol(
         dim=7,
         metrics=1,
         max_share=limit,
+        statistics=sent,
         from_zero=from_zero,
     )
     assert set(scale.down.values()) == {wanted.down}
@@ -162,7 +167,13 @@ def test_parts_and_queries_are_those_of_the_lab(
     assert found.parts == len(sizes)
     assert found.parameters.cohort == min(sizes)
     worst = [
-        traffic(Terms().parameters(size), queries=settings.layout.queries, dim=1000, metrics=1)
+        traffic(
+            Terms().parameters(size),
+            queries=settings.layout.queries,
+            dim=1000,
+            metrics=1,
+            statistics=aggregator.statistics | {"weight"},
+        )
         for size in sizes
     ]
     assert found.traffic.up == max(each.up for each in worst)

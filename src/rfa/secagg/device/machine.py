@@ -47,7 +47,6 @@ from rfa.secagg.messages.round import (
 from rfa.secagg.messages.stages import LEFT, START, Moment, Stage, moment_of
 from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.security.rules import Members
-from rfa.secagg.statistics import POSITIONS
 from rfa.secagg.transcript import (
     SIZE,
     commitment_to,
@@ -267,7 +266,8 @@ class Device:
             msg = "a device that abstained has nothing to add"
             raise OutOfStageError(msg)
         rounding = rounding_key(self.memory.rounding, sum_request.masked_sum)
-        part = Encoding(member.cohort.parameters.cohort).encode(
+        encoding = Encoding.of(member.opening, member.cohort.parameters.cohort)
+        part = encoding.encode(
             self._contribution,
             sum_request.v,
             sum_request.nu,
@@ -275,9 +275,8 @@ class Device:
             vector=bool(sum_request.vector),
         )
         max_share = min(member.opening.max_share, self._policy.max_share)
-        if sum_request.mass and weighs_more(
-            part.tail[POSITIONS["mass"]], sum_request.mass, max_share
-        ):
+        own = encoding.mass_of(part.tail)
+        if sum_request.mass and weighs_more(own, sum_request.mass, max_share):
             msg = f"this device would weigh more than {max_share} in the sum"
             raise ShareLimitError(msg)
         return part
