@@ -241,7 +241,9 @@ def test_the_certificate_is_what_rounds_with_a_learned_radius_show(
         for ask in asks:
             assert ask.last
             certificates.append(ask.last.certificate())
-            assert certificates[-1] <= theory.largest_certificate(max(1, ask.last.near))
+            assert certificates[-1] <= theory.largest_certificate(
+                max(1, int(ask.last.need("near")))
+            )
         assert result.certificate == max(certificates)
         if t >= 20:
             shown += certificates

@@ -256,7 +256,7 @@ def _traffic(request: PlanRequest, m: int) -> Traffic:
         queries=request.layout.queries,
         dim=request.dim,
         metrics=request.metrics,
-        statistics=statistics | ({"weight"} if request.metrics else set()),
+        statistics=statistics | ({"weight"} if request.metrics else set[str]()),
         from_zero=not request.layout.sequential,
     )
 

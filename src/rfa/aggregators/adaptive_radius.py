@@ -120,7 +120,7 @@ class RadiusAggregator(SumAggregator[AdaptiveRadius | None]):
     @property
     def statistics(self) -> frozenset[str]:
         """What its steps read, and the devices that are near where the radius is learned."""
-        return self.step_totals | ({"near"} if self.fixed_radius is None else set())
+        return self.step_totals | ({"near"} if self.fixed_radius is None else set[str]())
 
     @property
     def step_totals(self) -> frozenset[str]:

@@ -89,7 +89,7 @@ class RFA(RadiusAggregator):
     @property
     def step_totals(self) -> frozenset[str]:
         """Those of its steps, and of the mean if it starts there."""
-        return super().step_totals | ({"weight"} if self.start == "mean" else set())
+        return super().step_totals | ({"weight"} if self.start == "mean" else set[str]())
 
     def layout(self, devices: int) -> Layout:  # noqa: ARG002
         """One part; as many queries as the budget says."""
