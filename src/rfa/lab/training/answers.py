@@ -15,7 +15,7 @@ def answers(parts: Sequence[Floats32], y: Ints) -> tuple[Floats, NDArray[np.bool
     """The loss of each example, and whether it is classified correctly.
 
     Several parts cost less at once than one after another, and an example gets the same numbers
-    whatever parts are beside its own: sums over classes, which BLAS takes in another order at
+    whatever parts are beside its own: sums over classes, which BLAS may take in another order at
     another row or in another layout of memory, are taken part by part, in one layout.
 
     Args:
