@@ -40,15 +40,16 @@ def fuzz(
     shares = {name: TARGETS[name][1:] for name in names}
     by_time, by_inputs = (sum(share[i] for share in shares.values()) for i in range(2))
     parts = range(processes) if at is None else range(1)
-    with ProcessPoolExecutor(len(parts), mp_context=get_context("spawn")) as pool:
-        side_by_side: Callable[..., Iterator[Report]] = pool.map if len(parts) > 1 else map
+    with ProcessPoolExecutor(max(1, len(parts) - 1), mp_context=get_context("spawn")) as pool:
         for name, (time, part) in shares.items():
             count = EVER if not inputs else max(1, round(inputs * part / by_inputs))
             limit = EVER if inputs else seconds * time / by_time
             jobs = [(name, seed, _numbers(first, count, len(parts), at), limit) for first in parts]
             report = Report(name)
-            for each in side_by_side(_play, *zip(*jobs, strict=True)):
-                report.add(each)
+            elsewhere = [pool.submit(_play, *job) for job in jobs[1:]]
+            report.add(_play(*jobs[0]))
+            for each in elsewhere:
+                report.add(each.result())
             yield report
 
 
