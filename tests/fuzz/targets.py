@@ -39,27 +39,22 @@ def fuzz(
     """Play targets one after another, each for its part of the time, or of all inputs if given."""
     shares = {name: TARGETS[name][1:] for name in names}
     by_time, by_inputs = (sum(share[i] for share in shares.values()) for i in range(2))
-    for name, (time, part) in shares.items():
-        count = EVER if not inputs else max(1, round(inputs * part / by_inputs))
-        limit = EVER if inputs else seconds * time / by_time
-        parts = range(processes) if at is None else range(1)
-        report = Report(name)
-        jobs = [(name, seed, _numbers(first, count, len(parts), at), limit) for first in parts]
-        for each in _side_by_side(jobs):
-            report.add(each)
-        yield report
+    parts = range(processes) if at is None else range(1)
+    with ProcessPoolExecutor(max(1, len(parts) - 1), mp_context=get_context("spawn")) as pool:
+        for name, (time, part) in shares.items():
+            count = EVER if not inputs else max(1, round(inputs * part / by_inputs))
+            limit = EVER if inputs else seconds * time / by_time
+            jobs = [(name, seed, _numbers(first, count, len(parts), at), limit) for first in parts]
+            report = Report(name)
+            elsewhere = [pool.submit(_play, *job) for job in jobs[1:]]
+            report.add(_play(*jobs[0]))
+            for each in elsewhere:
+                report.add(each.result())
+            yield report
 
 
 def _numbers(first: int, count: int, step: int, at: int | None) -> range:
     return range(first, count, step) if at is None else range(at, at + 1)
-
-
-def _side_by_side(jobs: list[tuple[str, int, range, float]]) -> Iterator[Report]:
-    if len(jobs) == 1:
-        yield _play(*jobs[0])
-        return
-    with ProcessPoolExecutor(len(jobs), mp_context=get_context("spawn")) as pool:
-        yield from pool.map(_play, *zip(*jobs, strict=True))
 
 
 def _play(name: str, seed: int, numbers: range, seconds: float) -> Report:
