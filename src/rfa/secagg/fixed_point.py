@@ -170,8 +170,13 @@ class Encoding:
         local = LocalFacts(weight, mass, distance <= REACH * nu)
         return EncodedInput(words, encode_all(local, contribution.metrics))
 
-    def decode(self, words: Words, tail: Sequence[int]) -> Total:
+    def decode(self, words: Words, tail: Sequence[int], *, equal: bool = False) -> Total:
         """What the devices add up to, from the totals modulo 2^32 and 2^128.
+
+        Args:
+            words: the total of the pushes.
+            tail: the totals of the statistics and the metrics.
+            equal: whether every device has weight 1.
 
         Raises:
             ImplausibleSumError: if no honest devices can have such a total.
@@ -179,7 +184,7 @@ class Encoding:
         statistics, metrics = decode_all(tail)
         told: dict[str, Any] = {name: statistics[name] for name in _TOLD if name in statistics}
         total = Sum(push=words.view(np.int32) / self.scale, **told)
-        reason = implausible(statistics, self.cohort) or self._too_long(total)
+        reason = implausible(statistics, self.cohort, equal=equal) or self._too_long(total)
         if reason:
             msg = f"the sum is not plausible: {reason}; some device lies, or all are far from v"
             raise ImplausibleSumError(msg)
