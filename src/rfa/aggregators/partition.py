@@ -20,7 +20,7 @@ from rfa._types import Vector
 from rfa.aggregators.adaptive_radius import AdaptiveRadius
 from rfa.aggregators.base import Layout, SumAggregator
 from rfa.aggregators.rfa import RFA, SCHEDULES
-from rfa.aggregators.weiszfeld import image_of
+from rfa.aggregators.weiszfeld import check_max_step, image_of
 from rfa.errors import InvalidTypeError, InvalidValueError, OracleStoppedError
 from rfa.median import geometric_median
 from rfa.oracle import RecordingOracle, SumOracle
@@ -68,7 +68,8 @@ class SubCohorts(SumAggregator[AdaptiveRadius | None]):
         self, oracles: Sequence[RecordingOracle], dim: int, state: AdaptiveRadius | None
     ) -> Vector:
         """Steps over the sums of one part after the other."""
-        return sub_cohorts(oracles, np.zeros(dim), nu=self.inner.radius(state))
+        nu, max_step = self.inner.radius(state), self.inner.max_step(state)
+        return sub_cohorts(oracles, np.zeros(dim), nu=nu, max_step=max_step)
 
     def next_state(
         self, oracles: Sequence[RecordingOracle], state: AdaptiveRadius | None
@@ -169,7 +170,9 @@ def grouped(aggregator: SumAggregator[Any], groups: int) -> Composed:
     return aggregator if groups == 1 else Groups(aggregator, groups)
 
 
-def sub_cohorts(oracles: Sequence[SumOracle], start: Vector, *, nu: float) -> Vector:
+def sub_cohorts(
+    oracles: Sequence[SumOracle], start: Vector, *, nu: float, max_step: float | None = None
+) -> Vector:
     """Weiszfeld steps, of which each asks another part of the cohort.
 
     The iterate is the average of the steps so far, weighted by their masses: steps over few devices
@@ -179,12 +182,14 @@ def sub_cohorts(oracles: Sequence[SumOracle], start: Vector, *, nu: float) -> Ve
         oracles: an oracle for each part, in order.
         start: the first iterate.
         nu: the smoothing radius, positive.
+        max_step: the longest step; None for any.
 
     Raises:
         InvalidValueError: if nu is not positive, or a part has no mass.
         OracleStoppedError: if no part gives a sum. One that does not is left out.
     """
     check_number("nu", nu, positive=True)
+    check_max_step(max_step)
     v, mass = np.asarray(start, np.float64), 0.0
     stopped = OracleStoppedError("there are no parts")
     for oracle in oracles:
@@ -193,7 +198,7 @@ def sub_cohorts(oracles: Sequence[SumOracle], start: Vector, *, nu: float) -> Ve
         except OracleStoppedError as error:
             stopped = error
             continue
-        image = image_of(v, total, nu)
+        image = image_of(v, total, nu, max_step)
         mass += total.mass
         v = v + total.mass / mass * (image - v)
     if not mass:
