@@ -15,7 +15,7 @@ from rfa.secagg.crypto.shares import SHARE_SIZE
 from rfa.secagg.device.membership import Membership, accept_roster
 from rfa.secagg.device.memory import GONE, Memory, forget
 from rfa.secagg.device.profile import Profile
-from rfa.secagg.device.sharing import Entropy, seal_shares, unseal_shares
+from rfa.secagg.device.sharing import Entropy, complain, seal_shares, unseal_shares
 from rfa.secagg.errors import (
     AskedTwiceError,
     OtherSessionError,
@@ -247,17 +247,21 @@ class Device:
         part = self._part(member, sum_request)
         add_masks(part.words, part.tail, self._masks(member, masked_sum, alive, context))
         malicious = member.opening.server_model == ServerModel.MALICIOUS
+        shares = unseal_shares(member, memory, sum_request, alive)
         after = dataclasses.replace(
             memory,
             due=Moment(masked_sum, Stage.SURVIVORS if malicious else Stage.UNMASK),
             masks=forget(memory.masks, masked_sum),
             seeds=forget(memory.seeds, masked_sum),
-            shares=unseal_shares(member, memory, sum_request, alive),
+            shares=shares,
             context=context,
             asked=point,
             alive=sum_request.alive,
         )
-        return after, MaskedInput(sum_request.session, masked_sum, tuple(part.tail), part.words)
+        complaints = complain(member, alive, shares)
+        return after, MaskedInput(
+            sum_request.session, masked_sum, tuple(part.tail), part.words, complaints
+        )
 
     def _part(self, member: Membership, sum_request: SumRequest) -> EncodedInput:
         """What the device adds, if that is no more than the limit on shares allows."""

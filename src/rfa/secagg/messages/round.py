@@ -198,14 +198,18 @@ class SumRequest(Message):
 
 @dataclass(frozen=True)
 class MaskedInput(Message):
-    """What a device adds, masked."""
+    """What a device adds, masked; and whose shares, sealed for it, it could not unseal.
+
+    `complaints` is empty if there are none.
+    """
 
     KIND = 6
-    LAYOUT = (U32, many(U128, MAX_METRICS + 8), array("<u4"))
+    LAYOUT = (U32, many(U128, MAX_METRICS + 8), array("<u4"), blob(MANY // 8))
 
     masked_sum: int
     tail: tuple[int, ...] = field(repr=False)
     words: Words = field(repr=False)
+    complaints: Bitmap = b""
 
 
 @dataclass(frozen=True)

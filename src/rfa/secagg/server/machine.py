@@ -50,6 +50,7 @@ from rfa.secagg.security.cohort import Identities, check_device_keys, form_cohor
 from rfa.secagg.security.parameters import Parameters, ServerModel
 from rfa.secagg.security.rules import Members, agree_on, require_enough
 from rfa.secagg.security.terms import Terms
+from rfa.secagg.server.complaints import Complaints, Dispute, disputes_of, faults_of
 from rfa.secagg.server.masked_sum import MaskedSum, Table
 from rfa.secagg.transcript import leaf_of
 
@@ -63,7 +64,8 @@ class Server:
     """A server in one round.
 
     Attributes:
-        faults: the devices that lost their place, and the reason.
+        faults: the devices that are at fault, most of which lost their place, and the reason.
+        disputes: pairs of a dealer and a holder of shares, one of whom is at fault.
         masked_sum: how many masked sums were begun.
     """
 
@@ -99,6 +101,7 @@ class Server:
         self._asked: set[int] = set()
         self.masked_sum = 0
         self.faults: dict[int, SecAggError] = {}
+        self.disputes: set[Dispute] = set()
 
     @property
     def parameters(self) -> Parameters:
@@ -168,8 +171,7 @@ class Server:
         Raises:
             AbortError: if the sum over them may not be opened.
         """
-        now = self._masked_sum()
-        now.close(self._before)
+        now = self._closed()
         message = SurvivorList(self._opening.session, now.sum_request.masked_sum, now.bitmap)
         return self._broadcast(SurvivorSignature, SIGNATURE_SIZE, message, now.survivors)
 
@@ -179,12 +181,12 @@ class Server:
         Raises:
             AbortError: if the sum may not be opened.
         """
-        now, members = self._masked_sum(), frozenset[int]()
         if self._opening.server_model == ServerModel.MALICIOUS:
+            now = self._masked_sum()
             members = frozenset(now.signatures)
             require_enough(self.parameters, members, "signed the survivors")
         else:
-            now.close(self._before)
+            now = self._closed()
             members = now.survivors
         signatures = tuple(sorted(now.signatures.items()))
         message = Unmask(self._opening.session, now.sum_request.masked_sum, now.bitmap, signatures)
@@ -198,7 +200,10 @@ class Server:
         """
         now = self._masked_sum()
         require_enough(self.parameters, frozenset(now.opened), "opened the sum")
-        total = now.total()
+        try:
+            total = now.total()
+        finally:
+            self._note_disputes(now.wrong)
         self._before, self._ready = now.survivors, frozenset(now.opened)
         self._mass, self._now = total.mass, None
         return total
@@ -307,6 +312,22 @@ class Server:
             msg = "there is no cohort yet: open, take the replies, and send the roster first"
             raise OutOfStageError(msg)
         return self._table
+
+    def _closed(self) -> MaskedSum:
+        """The masked sum with its survivors, after complaints were heard.
+
+        Raises:
+            AbortError: if the sum over them may not, or cannot, be opened.
+        """
+        now, names = self._masked_sum(), self._formed().names
+        self.faults |= faults_of(now.complaints, self.parameters.num_colluders, names)
+        self._note_disputes(now.complaints)
+        now.close(self._before)
+        return now
+
+    def _note_disputes(self, disputed: Complaints) -> None:
+        pairs = disputes_of(disputed, self._formed().names)
+        self.disputes |= {pair for pair in pairs if pair.dealer not in self.faults}
 
     def _masked_sum(self) -> MaskedSum:
         if self._now is None:
