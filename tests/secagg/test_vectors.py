@@ -297,7 +297,7 @@ def refused() -> list[Vector]:
         ("no bytes", "TruncatedError", b""),
         ("only a header", "TruncatedError", first[:5]),
         ("a byte is missing", "TruncatedError", masked[:-1]),
-        ("a count beyond the end", "TruncatedError", masked[:-16] + b"\4" + masked[-15:]),
+        ("a count beyond the end", "TruncatedError", masked[:-6] + b"\3" + masked[-5:]),
         ("a byte too many", "OversizedError", first + b"\0"),
         ("a list beyond its cap", "OversizedError", head + b"\4" + SESSION + b"\xff" * 4),
         ("another magic", "UnknownVersionError", b"rfb" + first[3:]),

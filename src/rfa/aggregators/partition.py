@@ -9,6 +9,7 @@ Layout(parts=7, queries=1, sequential=False)
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, final
@@ -29,6 +30,9 @@ Composed: TypeAlias = SumAggregator[Any]
 SUB_COHORTS = "sub-cohorts"
 MANY = 1 << 10
 """A cohort in which every aggregator that splits cohorts does so."""
+FAR, LEAST_GROUPS = 4.0, 3
+"""How much farther than usual a group is that is taken for spoilt, and how many show what is usual.
+Means of as many honest updates are about equally far from their center."""
 ALL_SCHEDULES = (*SCHEDULES, SUB_COHORTS)
 """How the budget of RFA can be spent."""
 
@@ -225,9 +229,28 @@ def center_of_groups(
             point = aggregate(oracle)
             if np.isfinite(point).all():
                 points.append(point)
+                oracle.point = point
         except OracleStoppedError as error:
             stopped = error
     if 2 * len(points) <= len(oracles):
         msg = f"only {len(points)} of {len(oracles)} groups give a sum: {stopped}"
         raise OracleStoppedError(msg)
     return geometric_median(np.stack(points)).point
+
+
+def outlying(oracles: Sequence[RecordingOracle]) -> list[bool]:
+    """Which groups are farther from the median of all than FAR times most of them are.
+
+    Fewer than three groups tell nothing, and neither do groups without a result of their own.
+    """
+    points = [oracle.point for oracle in oracles]
+    made = [point for point in points if point is not None]
+    if len(made) < LEAST_GROUPS:
+        return [False] * len(points)
+    center = geometric_median(np.stack(made)).point
+    lengths = [0.0 if point is None else float(np.linalg.norm(point - center)) for point in points]
+    usual = statistics.median(
+        length for length, point in zip(lengths, points, strict=True) if point is not None
+    )
+    rounding = 1e-6 * float(np.linalg.norm(center))
+    return [length > FAR * max(usual, rounding) for length in lengths]

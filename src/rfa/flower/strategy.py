@@ -7,6 +7,7 @@ metric of a single node.
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import logging
 import time
@@ -28,9 +29,11 @@ from rfa.flower import records
 from rfa.flower.arrays import moved, size_of
 from rfa.flower.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from rfa.flower.options import StrategyOptions, check_strategy, split_options
-from rfa.flower.oracles import GridSums, RoundSkippedError, mean_metrics, split
+from rfa.flower.oracles import GridSums, PartOracle, RoundSkippedError, mean_metrics, split
+from rfa.flower.suspicion import report_of
 from rfa.flower.transport import Addressed, GridExchange, SteadyGrid, by_node
 from rfa.secagg.security.policy import MAX_QUERIES
+from rfa.secagg.server.suspicion import Suspicion
 
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 LOG = logging.getLogger("flwr")
@@ -92,6 +95,13 @@ class SecureStrategy(FedAvg):
         self.options, fedavg = split_options(type(self), options)
         check_strategy(self.aggregator, self.options, fedavg, self.max_queries)
         super().__init__(**fedavg)
+        terms = self.options.terms
+        self.suspicion = Suspicion(
+            num_liars=self.options.num_liars,
+            liar_fraction=min(terms.colluder_fraction, 0.49),
+            tolerated_loss=min(max(terms.max_dropout_fraction, 0.05), 0.49),
+        )
+        self._left_out: set[int] = set()
 
     def summary(self) -> None:
         """Log how the strategy is set up."""
@@ -132,6 +142,7 @@ class SecureStrategy(FedAvg):
         state = load_checkpoint(self.options.checkpoint, initial_arrays, self.aggregator)
         if state.round:
             LOG.info("going on after round %s, from %s", state.round, self.options.checkpoint)
+            self.suspicion = dataclasses.replace(self.suspicion, records=state.suspicion.records)
         elif evaluate_fn:
             _note(state.result.evaluate_metrics_serverapp, 0, evaluate_fn(0, state.arrays))
         train, evaluate = train_config or ConfigRecord(), evaluate_config or ConfigRecord()
@@ -168,14 +179,18 @@ class SecureStrategy(FedAvg):
             msg = f"updates have {cohort.dim} numbers, and the model {dim}"
             raise RoundSkippedError(msg)
         layout = self.aggregator.layout(len(cohort.devices))
-        with sums.over_parts(
-            cohort,
-            self.exchange(grid, records.TRAIN, t),
-            self.partition(cohort.devices, layout.parts, t),
-            queries=layout.queries,
-            max_share=self.options.max_share,
-        ) as oracles:
-            result, after = self.aggregator(oracles, cohort.dim, state)
+        exchange, oracles = self.exchange(grid, records.TRAIN, t), list[PartOracle]()
+        try:
+            with sums.over_parts(
+                cohort,
+                exchange,
+                self.partition(cohort.devices, layout.parts, t),
+                queries=layout.queries,
+                max_share=self.options.max_share,
+            ) as oracles:
+                result, after = self.aggregator(oracles, cohort.dim, state)
+        finally:
+            self.suspicion = self.suspicion.after(report_of(oracles, exchange))
         abstained = frozenset[int]().union(*(oracle.abstained for oracle in oracles))
         return TrainedRound(result, after, mean_metrics(cohort.layout, oracles), abstained)
 
@@ -185,7 +200,8 @@ class SecureStrategy(FedAvg):
 
     def exchange(self, grid: Grid, task: str, t: int) -> GridExchange:
         """What carries the messages of the secure sum."""
-        return GridExchange(grid, task, t, self.options.stage_timeout)
+        options = self.options
+        return GridExchange(grid, task, t, options.stage_timeout, grace=options.stage_grace)
 
     def work(self, task: str) -> records.Work:
         """What nodes are told about how to weight what they have."""
@@ -206,7 +222,7 @@ class SecureStrategy(FedAvg):
         result = state.result
         result.arrays = arrays
         _note(result.train_metrics_clientapp, t, metrics)
-        after = Checkpoint(t, arrays, result, carried)
+        after = Checkpoint(t, arrays, result, carried, self.suspicion)
         save_checkpoint(self.options.checkpoint, after)
         _note(result.evaluate_metrics_clientapp, t, self._evaluate(run, t, arrays))
         if run.evaluate_fn:
@@ -220,7 +236,7 @@ class SecureStrategy(FedAvg):
         if not self.fraction_train:
             return state.arrays, None, state.aggregator
         try:
-            grid = self._steady(run.grid, self.fraction_train, self.min_train_nodes)
+            grid = self._steady(run.grid, self.fraction_train, self.min_train_nodes, t)
             messages = by_node(self.configure_train(t, state.arrays, run.train, grid))
             done = self.train_round(
                 run.grid,
@@ -240,7 +256,7 @@ class SecureStrategy(FedAvg):
         if not self.fraction_evaluate:
             return None
         try:
-            grid = self._steady(run.grid, self.fraction_evaluate, self.min_evaluate_nodes)
+            grid = self._steady(run.grid, self.fraction_evaluate, self.min_evaluate_nodes, t)
             messages = by_node(self.configure_evaluate(t, arrays, run.evaluate, grid))
             sums = GridSums(run.grid, self.options.terms, self.options.identities)
             cohort = sums.gather(self.work(records.EVALUATE), messages, t, run.timeout)
@@ -253,8 +269,10 @@ class SecureStrategy(FedAvg):
             return None
         return mean_metrics(cohort.layout, [oracle])
 
-    def _steady(self, grid: Grid, fraction: float, least: int) -> Grid:
+    def _steady(self, grid: Grid, fraction: float, least: int, t: int) -> Grid:
         """Wait for as many nodes as a round needs, up to a limit, and hold on to their list.
+
+        Nodes that the ledger of suspicion leaves out are not on it.
 
         Raises:
             RoundSkippedError: if there are too few.
@@ -262,7 +280,7 @@ class SecureStrategy(FedAvg):
         limit = self.options.node_timeout
         end = time.monotonic() + limit
         while True:
-            nodes = list(grid.get_node_ids())
+            nodes = self._trusted(list(grid.get_node_ids()), least, t)
             there = len(nodes)
             needed = max(self.min_available_nodes, least, int(there * fraction))
             if there >= needed:
@@ -271,6 +289,15 @@ class SecureStrategy(FedAvg):
                 msg = f"{there} nodes are there after {limit:g} s, and {needed} are needed"
                 raise RoundSkippedError(msg)
             time.sleep(min(0.2, limit))
+
+    def _trusted(self, nodes: list[int], least: int, t: int) -> list[int]:
+        """The nodes that nothing speaks against; more where they would be too few."""
+        needed = max(self.min_available_nodes, least)
+        out = self.suspicion.excluded(nodes, needed)
+        for node in out.keys() - self._left_out:
+            LOG.warning("node %s is left out from round %s on: %s", node, t, out[node])
+        self._left_out |= set(out)
+        return [node for node in nodes if node not in out]
 
 
 def _refuse_replies(server_round: int, replies: Iterable[Message]) -> NoReturn:

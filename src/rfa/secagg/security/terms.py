@@ -70,6 +70,18 @@ class Terms:
             failure_bits=self.failure_bits,
         )
 
+    def enough(self, asked: int) -> int:
+        """How many of the devices that are asked to join are enough to form a cohort.
+
+        All but as many as may drop out; all where fewer would be too few for the terms.
+        """
+        least = asked - math.floor(self.max_dropout_fraction * asked)
+        try:
+            self.parameters(least)
+        except ParameterError:
+            return asked
+        return least
+
     def smallest(self) -> int:
         """The smallest cohort that the terms allow.
 
