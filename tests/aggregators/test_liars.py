@@ -13,8 +13,13 @@ of 10 (measured with this code; "before": without checks of equal weights, and s
 | centered clipping, 3 sums, one cohort | 1 or more | any (by a tiny total weight) | 2.1 |
 | one-step RFA, 7 groups | 1, 2, 3 | 0.05, 0.1, 0.2 | the same |
 
-A step is at most 4 nu long, two median distances, and the honest one would go the other way: R sums
-are R such steps. The learned radius over 40 rounds, of which the right one is 0.5:
+Once the radius has turned, a step is at most 4 nu long, two median distances, and the honest one
+would go the other way: R sums are R such steps. Before, in about the first three rounds, a liar in
+a cohort of one part sets radius and step. Training loses nothing by it: glyphs after 30 rounds with
+a quarter of the data corrupted are as accurate as without the limit, to the last digit, since no
+honest step of a settled radius is longer. From the first round on the same limit would cost 1.2
+points of accuracy there, in the mean of three seeds. The
+learned radius over 40 rounds, of which the right one is 0.5:
 
 | | liars | before | now |
 |---|---|---|---|
@@ -108,8 +113,15 @@ def test_with_a_fixed_radius_the_algorithm_is_that_of_the_paper() -> None:
     for aggregator in (OneStepRFA(nu=1e-6), RFA(nu=1e-6), RFA(nu=1e-6, schedule="accelerated")):
         result, _ = aggregator([PlainOracle(far)], DIM)
         assert np.linalg.norm(result.point - far[0]) < 1e-3
-    result, _ = OneStepRFA()([PlainOracle(far)], DIM)
-    assert np.linalg.norm(result.point) == pytest.approx(0.4)
+
+
+def test_a_learned_radius_shortens_steps_once_it_has_turned() -> None:
+    far = np.full((9, DIM), 1e3)
+    result, state = OneStepRFA()([PlainOracle(far)], DIM)
+    assert not (state and state.turned)
+    assert np.linalg.norm(result.point - far[0]) < 1e-3
+    result, _ = OneStepRFA()([PlainOracle(far)], DIM, SETTLED)
+    assert np.linalg.norm(result.point) == pytest.approx(LONGEST_STEP * SETTLED.nu)
 
 
 numbers = st.floats(1e-20, 1e6)

@@ -129,10 +129,13 @@ class RadiusAggregator(SumAggregator[AdaptiveRadius | None]):
         return (state or AdaptiveRadius()).nu
 
     def max_step(self, state: AdaptiveRadius | None) -> float | None:
-        """The longest step of a round: LONGEST_STEP radii where the radius is learned, else any."""
-        if self.fixed_radius is not None:
+        """The longest step of a round: LONGEST_STEP radii where the radius is learned, else any.
+
+        Until the radius has turned it says nothing of distances yet, and steps are of any length.
+        """
+        if self.fixed_radius is not None or state is None or not state.turned:
             return None
-        return LONGEST_STEP * self.radius(state)
+        return LONGEST_STEP * state.nu
 
     def init(self) -> AdaptiveRadius | None:
         """The first radius, where it is learned."""
