@@ -48,7 +48,7 @@ class LyingRing:
         rows = self.updates if self.lie else [*self.updates, self.updates[0]]
         for row, update in enumerate(rows):
             contribution = Contribution(np.asarray(update, np.float32))
-            part = encoding.encode(contribution, sent, nu, row.to_bytes(32, "big"))
+            part = encoding.encode(contribution, sent, nu, row.to_bytes(16, "big"))
             words += part.words
             tail = [(a + b) % TAIL for a, b in zip(tail, part.tail, strict=True)]
         if self.lie:

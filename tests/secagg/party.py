@@ -11,6 +11,7 @@ import numpy as np
 from rfa.secagg.crypto.keys import identity_of
 from rfa.secagg.device.machine import Device
 from rfa.secagg.device.profile import Identity, Profile
+from rfa.secagg.errors import ParameterError
 from rfa.secagg.fixed_point import Contribution, Total
 from rfa.secagg.in_process import InProcess, Losses
 from rfa.secagg.messages.round import MaskedInput, OpenRound, decode
@@ -21,14 +22,19 @@ from rfa.secagg.security.terms import Terms
 from rfa.secagg.server.machine import Outbox
 from rfa.secagg.unmasked import UnmaskedOracle
 
-SMALL = Terms(colluder_fraction=0.2, max_dropout_fraction=0.2, min_honest_fraction=0.3)
-"""Terms that let small cohorts lose many."""
+SMALL = Terms(
+    colluder_fraction=0.2, max_dropout_fraction=0.2, min_honest_fraction=0.3, honest_per_query=0
+)
+"""Terms that let small cohorts lose many, and answer several queries, as no device would."""
 MALICIOUS = Terms(
     colluder_fraction=0.1,
     max_dropout_fraction=0.2,
     min_honest_fraction=0.3,
     server_model=ServerModel.MALICIOUS,
+    honest_per_query=0,
 )
+LAX = Policy(max_queries=16, honest_per_query=0)
+"""The policy of devices that answer several queries in a small cohort."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +43,11 @@ class Exactly(Terms):
 
     fixed: Parameters | None = None
 
-    def parameters(self, cohort: int) -> Parameters:
+    def parameters(self, cohort: int, queries: int = 1) -> Parameters:
         assert self.fixed is not None
-        assert cohort == self.fixed.cohort
+        if cohort != self.fixed.cohort:
+            msg = f"these are terms for {self.fixed.cohort} devices, not {cohort}"
+            raise ParameterError(msg)
         return self.fixed
 
 
@@ -142,7 +150,7 @@ def party(
     devices = {
         device: Device(
             part,
-            Profile(device, policy or Policy(max_queries=16), Identity(secrets[device], known)),
+            Profile(device, policy or LAX, Identity(secrets[device], known)),
             rounding=rounding[device],
         )
         for device, part in parts.items()

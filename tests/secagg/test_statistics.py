@@ -105,7 +105,7 @@ def test_no_sum_of_equal_honest_devices_is_refused(points: Points, nu: float, sc
     words, tail = np.zeros(points.points.shape[1], WORD), [0] * len(STATISTICS)
     for row, update in enumerate(points.points):
         contribution = Contribution(update.astype(np.float32))
-        part = encoding.encode(contribution, np.zeros(0, "<f4"), radius, row.to_bytes(32, "big"))
+        part = encoding.encode(contribution, np.zeros(0, "<f4"), radius, row.to_bytes(16, "big"))
         words += part.words
         tail = [(a + b) % TAIL for a, b in zip(tail, part.tail, strict=True)]
     encoding.decode(words, tail, equal=True)

@@ -7,7 +7,6 @@ metric of a single node.
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import logging
 import time
@@ -21,19 +20,27 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result
 
 from rfa import aggregators
-from rfa.aggregators import SumAggregator
+from rfa.aggregators import Layout, SumAggregator
 from rfa.aggregators.adaptive_radius import RADIUS_RANGE
 from rfa.aggregators.registry import build_private
 from rfa.errors import InvalidValueError, OracleStoppedError
 from rfa.flower import records
 from rfa.flower.arrays import moved, size_of
 from rfa.flower.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from rfa.flower.options import StrategyOptions, check_strategy, split_options
-from rfa.flower.oracles import GridSums, PartOracle, RoundSkippedError, mean_metrics, split
-from rfa.flower.suspicion import report_of
+from rfa.flower.errors import TooFewNodesError
+from rfa.flower.options import (
+    StrategyOptions,
+    check_strategy,
+    remedy_of,
+    split_options,
+)
+from rfa.flower.oracles import GridSums, PartOracle, RoundSkippedError, split, summarize
+from rfa.flower.suspicion import Watch
 from rfa.flower.transport import Addressed, GridExchange, SteadyGrid, by_node
+from rfa.planning import describe_sums
 from rfa.secagg.security.policy import MAX_QUERIES
 from rfa.secagg.server.suspicion import Suspicion
+from rfa.secagg.weights import TELLS
 
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 LOG = logging.getLogger("flwr")
@@ -95,13 +102,12 @@ class SecureStrategy(FedAvg):
         self.options, fedavg = split_options(type(self), options)
         check_strategy(self.aggregator, self.options, fedavg, self.max_queries)
         super().__init__(**fedavg)
-        terms = self.options.terms
-        self.suspicion = Suspicion(
-            num_liars=self.options.num_liars,
-            liar_fraction=min(terms.colluder_fraction, 0.49),
-            tolerated_loss=min(max(terms.max_dropout_fraction, 0.05), 0.49),
-        )
-        self._left_out: set[int] = set()
+        self._watch = Watch(self.options.terms, self.options.num_liars)
+
+    @property
+    def suspicion(self) -> Suspicion:
+        """The ledger of what speaks against nodes, and whom it leaves out."""
+        return self._watch.ledger
 
     def summary(self) -> None:
         """Log how the strategy is set up."""
@@ -110,7 +116,8 @@ class SecureStrategy(FedAvg):
         LOG.info("\t└──> Secure sums of %s", self.aggregator)
         LOG.info("\t\t├── %s queries a node, %s parts of nodes", layout.queries, layout.parts)
         LOG.info("\t\t├── %s", self.options.terms)
-        LOG.info("\t\t└── at most %g examples of a node count", self.options.example_cap)
+        LOG.info("\t\t├── at most %g examples of a node count", self.options.example_cap)
+        LOG.info("\t\t└── weights: %s: %s", self.options.weights, TELLS[self.options.weights])
 
     def start(  # noqa: PLR0913, PLR0917 as Flower has it
         self,
@@ -124,6 +131,9 @@ class SecureStrategy(FedAvg):
     ) -> Result:
         """Train for a number of rounds, and return Flower's usual result.
 
+        Nodes that are too few for the first round are waited for, up to `node_timeout`; a later
+        round without enough of them is skipped.
+
         Args:
             grid: Flower's grid.
             initial_arrays: the first model.
@@ -132,6 +142,9 @@ class SecureStrategy(FedAvg):
             train_config: what the app's training is told.
             evaluate_config: what the app's evaluation is told.
             evaluate_fn: evaluates a model on the server, before the first round and after each.
+
+        Raises:
+            TooFewNodesError: if there are too few for any round; nothing was trained then.
         """
         began = time.monotonic()
         LOG.info("Starting %s strategy: %s rounds", type(self).__name__, num_rounds)
@@ -142,8 +155,10 @@ class SecureStrategy(FedAvg):
         state = load_checkpoint(self.options.checkpoint, initial_arrays, self.aggregator)
         if state.round:
             LOG.info("going on after round %s, from %s", state.round, self.options.checkpoint)
-            self.suspicion = dataclasses.replace(self.suspicion, records=state.suspicion.records)
-        elif evaluate_fn:
+            self._watch.go_on(state.suspicion)
+        else:
+            self._wait_for_nodes(grid)
+        if evaluate_fn and not state.round:
             _note(state.result.evaluate_metrics_serverapp, 0, evaluate_fn(0, state.arrays))
         train, evaluate = train_config or ConfigRecord(), evaluate_config or ConfigRecord()
         run = _Run(grid, train, evaluate, timeout, evaluate_fn)
@@ -173,11 +188,8 @@ class SecureStrategy(FedAvg):
         Raises:
             OracleStoppedError: if there is no aggregate; the text says why.
         """
-        sums = GridSums(grid, self.options.terms, self.options.identities)
-        cohort = sums.gather(self.work(records.TRAIN), messages, t, timeout)
-        if cohort.dim != dim:
-            msg = f"updates have {cohort.dim} numbers, and the model {dim}"
-            raise RoundSkippedError(msg)
+        sums = self._sums(grid)
+        cohort = sums.gather(self.work(records.TRAIN), messages, t, timeout, dim)
         layout = self.aggregator.layout(len(cohort.devices))
         exchange, oracles = self.exchange(grid, records.TRAIN, t), list[PartOracle]()
         try:
@@ -190,9 +202,9 @@ class SecureStrategy(FedAvg):
             ) as oracles:
                 result, after = self.aggregator(oracles, cohort.dim, state)
         finally:
-            self.suspicion = self.suspicion.after(report_of(oracles, exchange))
+            self._watch.note(oracles, exchange)
         abstained = frozenset[int]().union(*(oracle.abstained for oracle in oracles))
-        return TrainedRound(result, after, mean_metrics(cohort.layout, oracles), abstained)
+        return TrainedRound(result, after, summarize(cohort, oracles), abstained)
 
     def partition(self, devices: Sequence[int], parts: int, t: int) -> list[list[int]]:  # noqa: ARG002
         """The parts of a cohort, by the randomness of the operating system."""
@@ -205,8 +217,9 @@ class SecureStrategy(FedAvg):
 
     def work(self, task: str) -> records.Work:
         """What nodes are told about how to weight what they have."""
-        cap, personal = float(self.options.example_cap), self.options.personal
-        return records.Work(task, cap, self.weighted_by_key, personal)
+        options, name = self.options, self.weighted_by_key
+        weighed = (float(options.example_cap), name, options.personal, options.weights)
+        return records.Work(task, *weighed, options.histograms)
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> NoReturn:
         """There are no updates to aggregate here."""
@@ -215,6 +228,9 @@ class SecureStrategy(FedAvg):
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> NoReturn:
         """There are no metrics to aggregate here."""
         _refuse_replies(server_round, replies)
+
+    def _sums(self, grid: Grid) -> GridSums:
+        return GridSums(grid, self.options.terms, self.options.identities)
 
     def _round(self, run: _Run, t: int, state: Checkpoint) -> Checkpoint:
         """Train, evaluate, and note what came of it."""
@@ -258,8 +274,8 @@ class SecureStrategy(FedAvg):
         try:
             grid = self._steady(run.grid, self.fraction_evaluate, self.min_evaluate_nodes, t)
             messages = by_node(self.configure_evaluate(t, arrays, run.evaluate, grid))
-            sums = GridSums(run.grid, self.options.terms, self.options.identities)
-            cohort = sums.gather(self.work(records.EVALUATE), messages, t, run.timeout)
+            sums, work = self._sums(run.grid), self.work(records.EVALUATE)
+            cohort = sums.gather(work, messages, t, run.timeout, records.STAND_IN)
             exchange = self.exchange(run.grid, records.EVALUATE, t)
             share = self.options.max_share
             with sums.over(cohort, exchange, queries=1, max_share=share) as oracle:
@@ -267,7 +283,25 @@ class SecureStrategy(FedAvg):
         except OracleStoppedError as error:
             LOG.warning("the evaluation of round %s is skipped: %s", t, error)
             return None
-        return mean_metrics(cohort.layout, [oracle])
+        return summarize(cohort, [oracle])
+
+    def _wait_for_nodes(self, grid: Grid) -> None:
+        """Wait until there are enough nodes for the first round.
+
+        Raises:
+            TooFewNodesError: if there are not; the text says how many there must be, and why.
+        """
+        if not self.fraction_train and not self.fraction_evaluate:
+            return
+        layout, fraction, least = Layout(), self.fraction_evaluate, self.min_evaluate_nodes
+        if self.fraction_train:
+            fraction, least = self.fraction_train, self.min_train_nodes
+            layout = self.aggregator.layout(least)
+        try:
+            self._steady(grid, fraction, least, 1)
+        except RoundSkippedError as error:
+            msg = f"{error} for {describe_sums(layout)}: no round can be played"
+            raise TooFewNodesError(msg + remedy_of(layout)) from None
 
     def _steady(self, grid: Grid, fraction: float, least: int, t: int) -> Grid:
         """Wait for as many nodes as a round needs, up to a limit, and hold on to their list.
@@ -280,24 +314,16 @@ class SecureStrategy(FedAvg):
         limit = self.options.node_timeout
         end = time.monotonic() + limit
         while True:
-            nodes = self._trusted(list(grid.get_node_ids()), least, t)
+            needed = max(self.min_available_nodes, least)
+            nodes = self._watch.trusted(grid.get_node_ids(), needed, t)
             there = len(nodes)
-            needed = max(self.min_available_nodes, least, int(there * fraction))
+            needed = max(needed, int(there * fraction))
             if there >= needed:
                 return cast("Grid", SteadyGrid(grid, nodes))
             if time.monotonic() >= end:
                 msg = f"{there} nodes are there after {limit:g} s, and {needed} are needed"
                 raise RoundSkippedError(msg)
             time.sleep(min(0.2, limit))
-
-    def _trusted(self, nodes: list[int], least: int, t: int) -> list[int]:
-        """The nodes that nothing speaks against; more where they would be too few."""
-        needed = max(self.min_available_nodes, least)
-        out = self.suspicion.excluded(nodes, needed)
-        for node in out.keys() - self._left_out:
-            LOG.warning("node %s is left out from round %s on: %s", node, t, out[node])
-        self._left_out |= set(out)
-        return [node for node in nodes if node not in out]
 
 
 def _refuse_replies(server_round: int, replies: Iterable[Message]) -> NoReturn:

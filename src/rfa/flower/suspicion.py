@@ -1,8 +1,10 @@
-"""What a round on the grid tells of its nodes, for the ledger of suspicion."""
+"""The ledger of suspicion of a strategy: what rounds tell of nodes, and who is left out."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+import logging
+from collections.abc import Iterable, Sequence
 
 from rfa.aggregators.partition import outlying
 from rfa.flower.oracles import PartOracle
@@ -14,8 +16,53 @@ from rfa.secagg.errors import (
     RefusalError,
     SecAggError,
 )
+from rfa.secagg.security.terms import Terms
 from rfa.secagg.server.complaints import Dispute
-from rfa.secagg.server.suspicion import GroupReport, RoundReport
+from rfa.secagg.server.suspicion import GroupReport, RoundReport, Suspicion
+
+LOG = logging.getLogger("flwr")
+MOST, LEAST_LOSS = 0.49, 0.05
+"""The largest fractions of which a ledger can make something, and the least loss it tolerates."""
+
+
+class Watch:
+    """Keeps the ledger over the rounds of a strategy.
+
+    Attributes:
+        ledger: what speaks against nodes.
+    """
+
+    def __init__(self, terms: Terms, num_liars: int | None) -> None:
+        """Tolerate what the terms do.
+
+        Args:
+            terms: which fractions of nodes may lie about shares, and be lost.
+            num_liars: how many nodes may lie together inside of sums; None for as many as the
+                groups withstand.
+        """
+        self.ledger = Suspicion(
+            num_liars=num_liars,
+            liar_fraction=min(terms.colluder_fraction, MOST),
+            tolerated_loss=min(max(terms.max_dropout_fraction, LEAST_LOSS), MOST),
+        )
+        self._told: set[int] = set()
+
+    def go_on(self, ledger: Suspicion) -> None:
+        """Go on with the records of another ledger, from a checkpoint."""
+        self.ledger = dataclasses.replace(self.ledger, records=ledger.records)
+
+    def note(self, oracles: Sequence[PartOracle], exchange: GridExchange) -> None:
+        """Note what a round told."""
+        self.ledger = self.ledger.after(report_of(oracles, exchange))
+
+    def trusted(self, nodes: Iterable[int], least: int, t: int) -> list[int]:
+        """The nodes that nothing speaks against; more where they would be fewer than these."""
+        there = list(nodes)
+        out = self.ledger.excluded(there, least)
+        for node in sorted(out.keys() - self._told):
+            LOG.warning("node %s is left out from round %s on: %s", node, t, out[node])
+        self._told |= out.keys()
+        return [node for node in there if node not in out]
 
 
 def report_of(oracles: Sequence[PartOracle], exchange: GridExchange) -> RoundReport:

@@ -87,9 +87,9 @@ class GridExchange:
             asked.add(node)
             yield node, self.message_for(node, records.Stage(self.task, request).content())
 
-    def tell_over(self, number: int, nodes: Iterable[int]) -> None:
+    def tell_over(self, number: int, nodes: Iterable[int], *, opened: bool) -> None:
         """Tell nodes that a round of the sum has ended early, and wait a little for them."""
-        content = records.Over(self.task, number).content()
+        content = records.Over(self.task, number, opened).content()
         messages = [(node, self.message_for(node, content)) for node in nodes]
         for _ in send(self.grid, messages, min(self.timeout, FAREWELL)):
             pass

@@ -87,7 +87,7 @@ class UnmaskedOracle:
         self._before: Members | None = None
         self._masked_sums = 0
         self._ended = Ended()
-        self.parameters = agree_on(terms, len(joined))
+        self.parameters = agree_on(terms, len(joined), opening.queries)
         self.last: Total | None = None
 
     def __call__(self, v: Vector, nu: float) -> Sum:
@@ -116,7 +116,14 @@ class UnmaskedOracle:
         encoding, survivors = Encoding(self.parameters.cohort), set[int]()
         for device in sorted(self._alive):
             key = rounding_key(self._rounding[device], masked_sum)
-            part = encoding.encode(self._contributions[device], sent, nu, key, vector=vector)
+            part = encoding.encode(
+                self._contributions[device],
+                sent,
+                nu,
+                key,
+                vector=vector,
+                metrics=self._opening.metrics,
+            )
             heavy = mass and weighs_more(
                 part.tail[POSITIONS["mass"]], mass, self._opening.max_share
             )
@@ -125,7 +132,7 @@ class UnmaskedOracle:
                 words += part.words
                 tail = [(a + b) % TAIL for a, b in zip(tail, part.tail, strict=True)]
         self._close(frozenset(survivors), masked_sum)
-        return encoding.decode(words, tail)
+        return encoding.decode(words, tail, equal=bool(self._opening.equal_weights))
 
     def _close(self, survivors: Members, masked_sum: int) -> None:
         """Keep the rules on those who survive a masked sum, and on those who open it."""

@@ -185,7 +185,8 @@ class MaskedSum:
         """
         add_masks(self._words, self._tail, self._masks())
         encoding = Encoding(self._table.cohort.parameters.cohort)
-        total = encoding.decode(self._words, self._tail)
+        equal = bool(self._table.cohort.opening.equal_weights)
+        total = encoding.decode(self._words, self._tail, equal=equal)
         if total.sum.count != len(self.survivors):
             msg = f"{total.sum.count} devices are in a sum over {len(self.survivors)}"
             raise ImplausibleSumError(msg)
