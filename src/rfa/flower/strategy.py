@@ -7,7 +7,6 @@ metric of a single node.
 
 from __future__ import annotations
 
-import io
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, Unpack, cast
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result
 
@@ -28,6 +27,7 @@ from rfa.flower import records
 from rfa.flower.arrays import moved, size_of
 from rfa.flower.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from rfa.flower.errors import TooFewNodesError
+from rfa.flower.history import log_result, note_metrics
 from rfa.flower.options import (
     StrategyOptions,
     check_strategy,
@@ -155,11 +155,11 @@ class SecureStrategy(FedAvg):
         state = load_checkpoint(self.options.checkpoint, initial_arrays, self.aggregator)
         if state.round:
             LOG.info("going on after round %s, from %s", state.round, self.options.checkpoint)
-            self._watch.go_on(state.suspicion)
+            self._watch.go_on(state.suspicion, state.round)
         else:
             self._wait_for_nodes(grid)
         if evaluate_fn and not state.round:
-            _note(state.result.evaluate_metrics_serverapp, 0, evaluate_fn(0, state.arrays))
+            note_metrics(state.result.evaluate_metrics_serverapp, 0, evaluate_fn(0, state.arrays))
         train, evaluate = train_config or ConfigRecord(), evaluate_config or ConfigRecord()
         run = _Run(grid, train, evaluate, timeout, evaluate_fn)
         for t in range(state.round + 1, num_rounds + 1):
@@ -169,7 +169,7 @@ class SecureStrategy(FedAvg):
             save_checkpoint(self.options.checkpoint, state)
         if num_rounds and state.arrays is initial_arrays:
             LOG.warning("no round gave a step: the model is the first one, and the log says why")
-        _log_result(state.result, time.monotonic() - began)
+        log_result(state.result, time.monotonic() - began)
         return state.result
 
     def train_round(  # noqa: PLR0913
@@ -202,7 +202,7 @@ class SecureStrategy(FedAvg):
             ) as oracles:
                 result, after = self.aggregator(oracles, cohort.dim, state)
         finally:
-            self._watch.note(oracles, exchange)
+            self._watch.note(oracles, exchange, t)
         abstained = frozenset[int]().union(*(oracle.abstained for oracle in oracles))
         return TrainedRound(result, after, summarize(cohort, oracles), abstained)
 
@@ -221,6 +221,10 @@ class SecureStrategy(FedAvg):
         weighed = (float(options.example_cap), name, options.personal, options.weights)
         return records.Work(task, *weighed, options.histograms)
 
+    def told(self, content: RecordDict) -> RecordDict:
+        """What of a message's content all nodes are told, to which the sum is bound: all of it."""
+        return content
+
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> NoReturn:
         """There are no updates to aggregate here."""
         _refuse_replies(server_round, replies)
@@ -230,19 +234,19 @@ class SecureStrategy(FedAvg):
         _refuse_replies(server_round, replies)
 
     def _sums(self, grid: Grid) -> GridSums:
-        return GridSums(grid, self.options.terms, self.options.identities)
+        return GridSums(grid, self.options.terms, self.options.identities, self.told)
 
     def _round(self, run: _Run, t: int, state: Checkpoint) -> Checkpoint:
         """Train, evaluate, and note what came of it."""
         arrays, metrics, carried = self._train(run, t, state)
         result = state.result
         result.arrays = arrays
-        _note(result.train_metrics_clientapp, t, metrics)
+        note_metrics(result.train_metrics_clientapp, t, metrics)
         after = Checkpoint(t, arrays, result, carried, self.suspicion)
         save_checkpoint(self.options.checkpoint, after)
-        _note(result.evaluate_metrics_clientapp, t, self._evaluate(run, t, arrays))
+        note_metrics(result.evaluate_metrics_clientapp, t, self._evaluate(run, t, arrays))
         if run.evaluate_fn:
-            _note(result.evaluate_metrics_serverapp, t, run.evaluate_fn(t, arrays))
+            note_metrics(result.evaluate_metrics_serverapp, t, run.evaluate_fn(t, arrays))
         return after
 
     def _train(
@@ -252,7 +256,7 @@ class SecureStrategy(FedAvg):
         if not self.fraction_train:
             return state.arrays, None, state.aggregator
         try:
-            grid = self._steady(run.grid, self.fraction_train, self.min_train_nodes, t)
+            grid = self._steady(run.grid, self.fraction_train, self.min_train_nodes)
             messages = by_node(self.configure_train(t, state.arrays, run.train, grid))
             done = self.train_round(
                 run.grid,
@@ -272,7 +276,7 @@ class SecureStrategy(FedAvg):
         if not self.fraction_evaluate:
             return None
         try:
-            grid = self._steady(run.grid, self.fraction_evaluate, self.min_evaluate_nodes, t)
+            grid = self._steady(run.grid, self.fraction_evaluate, self.min_evaluate_nodes)
             messages = by_node(self.configure_evaluate(t, arrays, run.evaluate, grid))
             sums, work = self._sums(run.grid), self.work(records.EVALUATE)
             cohort = sums.gather(work, messages, t, run.timeout, records.STAND_IN)
@@ -298,31 +302,39 @@ class SecureStrategy(FedAvg):
             fraction, least = self.fraction_train, self.min_train_nodes
             layout = self.aggregator.layout(least)
         try:
-            self._steady(grid, fraction, least, 1)
+            self._steady(grid, fraction, least, f" for {describe_sums(layout)}")
         except RoundSkippedError as error:
-            msg = f"{error} for {describe_sums(layout)}: no round can be played"
+            msg = f"{error}: no round can be played"
             raise TooFewNodesError(msg + remedy_of(layout)) from None
 
-    def _steady(self, grid: Grid, fraction: float, least: int, t: int) -> Grid:
-        """Wait for as many nodes as a round needs, up to a limit, and hold on to their list.
+    def _steady(self, grid: Grid, fraction: float, least: int, what: str = "") -> Grid:
+        """Wait for as many nodes that nothing speaks against as a round needs, up to a limit.
 
-        Nodes that the ledger of suspicion leaves out are not on it.
+        Args:
+            grid: Flower's grid.
+            fraction: the fraction of nodes that take part.
+            least: how many must, at least.
+            what: what they are needed for.
 
         Raises:
             RoundSkippedError: if there are too few.
         """
         limit = self.options.node_timeout
-        end = time.monotonic() + limit
+        end, told = time.monotonic() + limit, False
         while True:
             needed = max(self.min_available_nodes, least)
-            nodes = self._watch.trusted(grid.get_node_ids(), needed, t)
+            nodes = self._watch.trusted(grid.get_node_ids(), needed)
             there = len(nodes)
             needed = max(needed, int(there * fraction))
             if there >= needed:
                 return cast("Grid", SteadyGrid(grid, nodes))
             if time.monotonic() >= end:
-                msg = f"{there} nodes are there after {limit:g} s, and {needed} are needed"
+                msg = f"{there} nodes are there after {limit:g} s, and {needed} are needed{what}"
                 raise RoundSkippedError(msg)
+            if not told:
+                text = "%s nodes are there, and %s are needed%s: waiting for more, up to %g s"
+                LOG.info(text, there, needed, what, limit)
+                told = True
             time.sleep(min(0.2, limit))
 
 
@@ -333,16 +345,3 @@ def _refuse_replies(server_round: int, replies: Iterable[Message]) -> NoReturn:
         "cannot work here"
     )
     raise NotImplementedError(msg)
-
-
-def _note(history: dict[int, MetricRecord], t: int, metrics: MetricRecord | None) -> None:
-    if metrics is not None:
-        LOG.info("\t└──> MetricRecord: %s", metrics)
-        history[t] = metrics
-
-
-def _log_result(result: Result, seconds: float) -> None:
-    LOG.info("")
-    LOG.info("Strategy execution finished in %.2fs", seconds)
-    for line in io.StringIO(str(result)):
-        LOG.info("\t%s", line.rstrip("\n"))

@@ -30,6 +30,7 @@ class Watch:
 
     Attributes:
         ledger: what speaks against nodes.
+        round: how many rounds it has seen.
     """
 
     def __init__(self, terms: Terms, num_liars: int | None) -> None:
@@ -45,22 +46,24 @@ class Watch:
             liar_fraction=min(terms.colluder_fraction, MOST),
             tolerated_loss=min(max(terms.max_dropout_fraction, LEAST_LOSS), MOST),
         )
+        self.round = 0
         self._told: set[int] = set()
 
-    def go_on(self, ledger: Suspicion) -> None:
-        """Go on with the records of another ledger, from a checkpoint."""
-        self.ledger = dataclasses.replace(self.ledger, records=ledger.records)
+    def go_on(self, ledger: Suspicion, t: int) -> None:
+        """Go on with the records of another ledger, after a round of a checkpoint."""
+        self.round, self.ledger = t, dataclasses.replace(self.ledger, records=ledger.records)
 
-    def note(self, oracles: Sequence[PartOracle], exchange: GridExchange) -> None:
+    def note(self, oracles: Sequence[PartOracle], exchange: GridExchange, t: int) -> None:
         """Note what a round told."""
-        self.ledger = self.ledger.after(report_of(oracles, exchange))
+        self.round, self.ledger = t, self.ledger.after(report_of(oracles, exchange))
 
-    def trusted(self, nodes: Iterable[int], least: int, t: int) -> list[int]:
+    def trusted(self, nodes: Iterable[int], least: int) -> list[int]:
         """The nodes that nothing speaks against; more where they would be fewer than these."""
         there = list(nodes)
         out = self.ledger.excluded(there, least)
         for node in sorted(out.keys() - self._told):
-            LOG.warning("node %s is left out from round %s on: %s", node, t, out[node])
+            since = self.round + 1
+            LOG.warning("node %s is left out from round %s on: %s", node, since, out[node])
         self._told |= out.keys()
         return [node for node in there if node not in out]
 
