@@ -91,6 +91,7 @@ class RecordingOracle:
         answers: how many of the calls gave a sum.
         last: the last sum.
         previous: the sum before it.
+        point: what an aggregator of groups made of this group alone.
     """
 
     def __init__(self, oracle: SumOracle) -> None:
@@ -99,6 +100,7 @@ class RecordingOracle:
         self.calls = self.answers = 0
         self.last: Sum | None = None
         self.previous: Sum | None = None
+        self.point: Vector | None = None
 
     def __call__(self, v: Vector, nu: float) -> Sum:
         """Pass the query on."""

@@ -11,6 +11,7 @@ import numpy as np
 from rfa.secagg.crypto.keys import identity_of
 from rfa.secagg.device.machine import Device
 from rfa.secagg.device.profile import Identity, Profile
+from rfa.secagg.errors import ParameterError
 from rfa.secagg.fixed_point import Contribution, Total
 from rfa.secagg.in_process import InProcess, Losses
 from rfa.secagg.messages.round import MaskedInput, OpenRound, decode
@@ -44,7 +45,9 @@ class Exactly(Terms):
 
     def parameters(self, cohort: int, queries: int = 1) -> Parameters:
         assert self.fixed is not None
-        assert cohort == self.fixed.cohort
+        if cohort != self.fixed.cohort:
+            msg = f"these are terms for {self.fixed.cohort} devices, not {cohort}"
+            raise ParameterError(msg)
         return self.fixed
 
 

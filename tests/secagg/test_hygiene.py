@@ -212,7 +212,7 @@ PUBLIC = {
         "parameters",
     ),
     *("nonce", "leaves", "commitments", "masked_sum", "vector", "nu", "mass", "alive"),
-    "survivors",
+    *("survivors", "complaints"),
     *("signature", "signatures", "device", "due", "opening", "advert", "roster", "context"),
     *("asked", "signed", "request"),
 }

@@ -160,7 +160,7 @@ def test_a_part_that_counts_twice_is_noticed() -> None:
 
 
 def test_a_dealer_of_numbers_that_are_no_shares_gets_nobody_else_blamed() -> None:
-    """Honest holders do not pass them on, so nothing is held against them."""
+    """Honest holders say so before the survivors are closed: the dealer is named, and they not."""
     table = party(6, queries=2)
     dealer = min(table.devices)
     honest = module.split
@@ -175,9 +175,10 @@ def test_a_dealer_of_numbers_that_are_no_shares_gets_nobody_else_blamed() -> Non
         module.split = honest
 
     ask = SecureOracle(table.opening, table.terms, table.parts, dealing, table.known)
-    with pytest.raises(BadShareError, match=f"a secret of device {dealer}"):
+    with pytest.raises(BadShareError, match=f"neighbors of device {dealer} could not unseal"):
         ask(np.zeros(3), NU)
-    assert not ask.server.faults
+    assert set(ask.server.faults) == {dealer}
+    assert not ask.server.disputes
 
 
 def test_an_abort_tells_what_devices_in_this_process_refused() -> None:

@@ -27,6 +27,7 @@ from rfa.aggregators.adaptive_radius import (
     check_radius,
 )
 from rfa.aggregators.base import Layout
+from rfa.aggregators.weiszfeld import shortened
 from rfa.errors import InvalidValueError
 from rfa.oracle import RecordingOracle, SumOracle, next_sum
 
@@ -126,6 +127,9 @@ def clipped_mean(oracle: SumOracle, dim: int, *, clip_norm: float) -> Vector:
 def centered_clipping(oracle: SumOracle, start: Vector, *, clip_norm: float, steps: int) -> Vector:
     """Steps from v to v plus the mean of the clipped differences of the updates from v.
 
+    *Formal guarantee*: whatever the sums hold, a step is no longer than the clip norm, which no
+    mean of clipped differences is.
+
     Args:
         oracle: the secure average oracle.
         start: the first center.
@@ -147,7 +151,7 @@ def centered_clipping(oracle: SumOracle, start: Vector, *, clip_norm: float, ste
         if not weight > 0:
             msg = f"the weight of {total.count} devices is {weight}: nothing to average"
             raise InvalidValueError(msg)
-        v = v + radius * total.push / weight
+        v = v + shortened(radius * total.push / weight, radius)
     return v
 
 

@@ -24,11 +24,12 @@ from rfa.flower.histograms import LEAST_NODES, Histograms
 from rfa.flower.metrics import MetricLayout
 from rfa.flower.transport import Addressed, GridExchange, send
 from rfa.oracle import REACH, RecordingOracle, Sum, stopped_oracle
-from rfa.secagg.errors import RefusalError
+from rfa.secagg.errors import RefusalError, SecAggError
 from rfa.secagg.messages.round import MAX_METRICS
 from rfa.secagg.oracle import SecureOracle, open_round
 from rfa.secagg.security.cohort import Identities
 from rfa.secagg.security.terms import Terms
+from rfa.secagg.server.complaints import Dispute
 from rfa.secagg.weights import EQUAL
 
 LOG = logging.getLogger("flwr")
@@ -72,7 +73,12 @@ class Cohort:
 
 
 class PartOracle(RecordingOracle):
-    """An oracle over a part of the cohort, or all of it, and what it told."""
+    """An oracle over a part of the cohort, or all of it, and what it told.
+
+    Attributes:
+        devices: the devices of the part.
+        stopped: why it gave no sum, the first time it did not.
+    """
 
     def __init__(self, oracle: SecureOracle | OracleStoppedError, cohort: Cohort) -> None:
         """Watch an oracle over a cohort; or none, and the reason why there is none."""
@@ -80,6 +86,8 @@ class PartOracle(RecordingOracle):
             stopped_oracle(oracle) if isinstance(oracle, OracleStoppedError) else oracle
         )
         self._oracle = None if isinstance(oracle, OracleStoppedError) else oracle
+        self.devices = cohort.devices
+        self.stopped = oracle if isinstance(oracle, OracleStoppedError) else None
         self._level = logging.INFO if cohort.task == records.TRAIN else logging.DEBUG
 
     def __call__(self, v: Vector, nu: float) -> Sum:
@@ -88,6 +96,7 @@ class PartOracle(RecordingOracle):
             total = super().__call__(v, nu)
         except OracleStoppedError as error:
             LOG.info("\t> sum %s: none: %s", self.calls, error)
+            self.stopped = self.stopped or error
             raise
         LOG.log(
             self._level,
@@ -100,6 +109,16 @@ class PartOracle(RecordingOracle):
         return total
 
     @property
+    def faults(self) -> dict[int, SecAggError]:
+        """The devices at fault, and how."""
+        return self._oracle.server.faults if self._oracle else {}
+
+    @property
+    def disputes(self) -> set[Dispute]:
+        """Pairs of devices of whom one is at fault."""
+        return self._oracle.server.disputes if self._oracle else set()
+
+    @property
     def opened(self) -> bool:
         """Whether any device was asked to open a sum, whatever came of it."""
         return self._oracle is not None and self._oracle.server.opened
@@ -107,8 +126,9 @@ class PartOracle(RecordingOracle):
     @property
     def abstained(self) -> frozenset[int]:
         """The devices that had nothing to bring."""
-        faults = self._oracle.server.faults if self._oracle else {}
-        return frozenset(device for device, fault in faults.items() if type(fault) is RefusalError)
+        return frozenset(
+            device for device, fault in self.faults.items() if type(fault) is RefusalError
+        )
 
     @property
     def totals(self) -> tuple[tuple[float, ...], int] | None:

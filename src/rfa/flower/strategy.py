@@ -7,7 +7,6 @@ metric of a single node.
 
 from __future__ import annotations
 
-import io
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -28,16 +27,19 @@ from rfa.flower import records
 from rfa.flower.arrays import moved, size_of
 from rfa.flower.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from rfa.flower.errors import TooFewNodesError
+from rfa.flower.history import log_result, note_metrics
 from rfa.flower.options import (
     StrategyOptions,
     check_strategy,
     remedy_of,
     split_options,
 )
-from rfa.flower.oracles import GridSums, RoundSkippedError, split, summarize
+from rfa.flower.oracles import GridSums, PartOracle, RoundSkippedError, split, summarize
+from rfa.flower.suspicion import Watch
 from rfa.flower.transport import Addressed, GridExchange, SteadyGrid, by_node
 from rfa.planning import describe_sums
 from rfa.secagg.security.policy import MAX_QUERIES
+from rfa.secagg.server.suspicion import Suspicion
 from rfa.secagg.weights import TELLS
 
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
@@ -100,6 +102,12 @@ class SecureStrategy(FedAvg):
         self.options, fedavg = split_options(type(self), options)
         check_strategy(self.aggregator, self.options, fedavg, self.max_queries)
         super().__init__(**fedavg)
+        self._watch = Watch(self.options.terms, self.options.num_liars)
+
+    @property
+    def suspicion(self) -> Suspicion:
+        """The ledger of what speaks against nodes, and whom it leaves out."""
+        return self._watch.ledger
 
     def summary(self) -> None:
         """Log how the strategy is set up."""
@@ -147,10 +155,11 @@ class SecureStrategy(FedAvg):
         state = load_checkpoint(self.options.checkpoint, initial_arrays, self.aggregator)
         if state.round:
             LOG.info("going on after round %s, from %s", state.round, self.options.checkpoint)
+            self._watch.go_on(state.suspicion, state.round)
         else:
             self._wait_for_nodes(grid)
         if evaluate_fn and not state.round:
-            _note(state.result.evaluate_metrics_serverapp, 0, evaluate_fn(0, state.arrays))
+            note_metrics(state.result.evaluate_metrics_serverapp, 0, evaluate_fn(0, state.arrays))
         train, evaluate = train_config or ConfigRecord(), evaluate_config or ConfigRecord()
         run = _Run(grid, train, evaluate, timeout, evaluate_fn)
         for t in range(state.round + 1, num_rounds + 1):
@@ -160,7 +169,7 @@ class SecureStrategy(FedAvg):
             save_checkpoint(self.options.checkpoint, state)
         if num_rounds and state.arrays is initial_arrays:
             LOG.warning("no round gave a step: the model is the first one, and the log says why")
-        _log_result(state.result, time.monotonic() - began)
+        log_result(state.result, time.monotonic() - began)
         return state.result
 
     def train_round(  # noqa: PLR0913
@@ -182,15 +191,19 @@ class SecureStrategy(FedAvg):
         sums = self._sums(grid)
         cohort = sums.gather(self.work(records.TRAIN), messages, t, timeout, dim)
         layout = self.aggregator.layout(len(cohort.devices))
-        with sums.over_parts(
-            cohort,
-            self.exchange(grid, records.TRAIN, t),
-            self.partition(cohort.devices, layout.parts, t),
-            queries=layout.queries,
-            statistics=self.aggregator.statistics,
-            max_share=self.options.max_share,
-        ) as oracles:
-            result, after = self.aggregator(oracles, cohort.dim, state)
+        exchange, oracles = self.exchange(grid, records.TRAIN, t), list[PartOracle]()
+        try:
+            with sums.over_parts(
+                cohort,
+                exchange,
+                self.partition(cohort.devices, layout.parts, t),
+                queries=layout.queries,
+                statistics=self.aggregator.statistics,
+                max_share=self.options.max_share,
+            ) as oracles:
+                result, after = self.aggregator(oracles, cohort.dim, state)
+        finally:
+            self._watch.note(oracles, exchange, t)
         abstained = frozenset[int]().union(*(oracle.abstained for oracle in oracles))
         return TrainedRound(result, after, summarize(cohort, oracles), abstained)
 
@@ -200,7 +213,8 @@ class SecureStrategy(FedAvg):
 
     def exchange(self, grid: Grid, task: str, t: int) -> GridExchange:
         """What carries the messages of the secure sum."""
-        return GridExchange(grid, task, t, self.options.stage_timeout)
+        options = self.options
+        return GridExchange(grid, task, t, options.stage_timeout, grace=options.stage_grace)
 
     def work(self, task: str) -> records.Work:
         """What nodes are told about how to weight what they have."""
@@ -228,12 +242,12 @@ class SecureStrategy(FedAvg):
         arrays, metrics, carried = self._train(run, t, state)
         result = state.result
         result.arrays = arrays
-        _note(result.train_metrics_clientapp, t, metrics)
-        after = Checkpoint(t, arrays, result, carried)
+        note_metrics(result.train_metrics_clientapp, t, metrics)
+        after = Checkpoint(t, arrays, result, carried, self.suspicion)
         save_checkpoint(self.options.checkpoint, after)
-        _note(result.evaluate_metrics_clientapp, t, self._evaluate(run, t, arrays))
+        note_metrics(result.evaluate_metrics_clientapp, t, self._evaluate(run, t, arrays))
         if run.evaluate_fn:
-            _note(result.evaluate_metrics_serverapp, t, run.evaluate_fn(t, arrays))
+            note_metrics(result.evaluate_metrics_serverapp, t, run.evaluate_fn(t, arrays))
         return after
 
     def _train(
@@ -295,7 +309,7 @@ class SecureStrategy(FedAvg):
             raise TooFewNodesError(msg + remedy_of(layout)) from None
 
     def _steady(self, grid: Grid, fraction: float, least: int, what: str = "") -> Grid:
-        """Wait for as many nodes as a round needs, up to a limit, and hold on to their list.
+        """Wait for as many nodes that nothing speaks against as a round needs, up to a limit.
 
         Args:
             grid: Flower's grid.
@@ -309,9 +323,10 @@ class SecureStrategy(FedAvg):
         limit = self.options.node_timeout
         end, told = time.monotonic() + limit, False
         while True:
-            nodes = list(grid.get_node_ids())
+            needed = max(self.min_available_nodes, least)
+            nodes = self._watch.trusted(grid.get_node_ids(), needed)
             there = len(nodes)
-            needed = max(self.min_available_nodes, least, int(there * fraction))
+            needed = max(needed, int(there * fraction))
             if there >= needed:
                 return cast("Grid", SteadyGrid(grid, nodes))
             if time.monotonic() >= end:
@@ -331,16 +346,3 @@ def _refuse_replies(server_round: int, replies: Iterable[Message]) -> NoReturn:
         "cannot work here"
     )
     raise NotImplementedError(msg)
-
-
-def _note(history: dict[int, MetricRecord], t: int, metrics: MetricRecord | None) -> None:
-    if metrics is not None:
-        LOG.info("\t└──> MetricRecord: %s", metrics)
-        history[t] = metrics
-
-
-def _log_result(result: Result, seconds: float) -> None:
-    LOG.info("")
-    LOG.info("Strategy execution finished in %.2fs", seconds)
-    for line in io.StringIO(str(result)):
-        LOG.info("\t%s", line.rstrip("\n"))

@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from rfa.secagg.security.parameters import Parameters, ServerModel, derive
     from rfa.secagg.security.policy import Policy
     from rfa.secagg.security.terms import Terms
-    from rfa.secagg.server.machine import Outbox, Server
+    from rfa.secagg.server.machine import Server
+    from rfa.secagg.server.requests import Outbox
     from rfa.secagg.unmasked import UnmaskedOracle
 
 _HOMES = {
@@ -67,7 +68,8 @@ _HOMES = {
     "rfa.secagg.security.parameters": ("Parameters", "ServerModel", "derive"),
     "rfa.secagg.security.policy": ("Policy",),
     "rfa.secagg.security.terms": ("Terms",),
-    "rfa.secagg.server.machine": ("Outbox", "Server"),
+    "rfa.secagg.server.machine": ("Server",),
+    "rfa.secagg.server.requests": ("Outbox",),
     "rfa.secagg.unmasked": ("UnmaskedOracle",),
 }
 

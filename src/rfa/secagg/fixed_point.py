@@ -224,7 +224,8 @@ class Encoding:
             statistics["weight"] = float(statistics["count"])
         told: dict[str, Any] = {name: statistics.get(name) for name in _TOLD}
         total = Sum(push=words.view(np.int32) / self.scale, **told)
-        reason = implausible(statistics, self.cohort) or self._too_long(total)
+        reason = implausible(statistics, self.cohort, equal=self.equal_weights)
+        reason = reason or self._too_long(total)
         if reason:
             msg = f"the sum is not plausible: {reason}; some device lies, or all are far from v"
             raise ImplausibleSumError(msg)

@@ -15,7 +15,8 @@ from rfa.secagg.messages.round import MAX_METRICS, NO_BASIS, OpenRound
 from rfa.secagg.security.cohort import Identities
 from rfa.secagg.security.parameters import MAX_MASKED_SUMS, ServerModel, insist
 from rfa.secagg.security.terms import Terms
-from rfa.secagg.server.machine import Outbox, Server
+from rfa.secagg.server.machine import Server
+from rfa.secagg.server.requests import Outbox, Requests
 from rfa.secagg.statistics import ALL, mask_of
 
 Exchange = Callable[[Outbox], Iterable[tuple[int, bytes]]]
@@ -179,6 +180,6 @@ class SecureOracle:
         self._carry(self.server.unmask())
         return self.server.total()
 
-    def _carry(self, outbox: Outbox) -> None:
-        for device, reply in self._exchange(outbox):
-            self.server.take(device, reply)
+    def _carry(self, requests: Requests) -> None:
+        for device, reply in self._exchange(requests):
+            requests.spoilt += not self.server.take(device, reply)

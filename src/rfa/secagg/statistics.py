@@ -156,11 +156,19 @@ def decode_all(
     return {row.name: row.decode(total) for row, total in totals}, metrics
 
 
-def implausible(totals: Mapping[str, float], cohort: int) -> str:
+def implausible(totals: Mapping[str, float], cohort: int, *, equal: bool = False) -> str:
     """What no sum of honest devices can be; empty if there is nothing.
 
     Of totals that are wrong, the first is named whose own bound is right. What was not sent bounds
     nothing: its own bound does.
+
+    *Formal guarantee*: no sum of honest devices is refused, whatever their updates, v and nu, and
+    whatever their weights unless `equal`; the rounding of the rows is allowed for.
+
+    Args:
+        totals: the total of each statistic that was sent.
+        cohort: how many devices there are at most.
+        equal: whether every device has weight 1.
     """
     wrong: dict[str, str] = {}
     bounds = {row.name: row.at_most for row in STATISTICS}
@@ -174,4 +182,48 @@ def implausible(totals: Mapping[str, float], cohort: int) -> str:
         total, most = totals[row.name], totals[bound] if bound else cohort
         if total < 0 or (row.positive and not total) or total > most + _TOLERANCE * bool(row.bits):
             wrong[row.name] = f"the total {row.name} is {total}, of at most {most}"
-    return next((text for name, text in wrong.items() if bounds[name] not in wrong), "")
+    first = next((text for name, text in wrong.items() if bounds[name] not in wrong), "")
+    return first or _unlike(totals) or (_unlike_equals(totals) if equal else "")
+
+
+def _unlike(totals: Mapping[str, float]) -> str:
+    """What squares cannot be, whatever the weights: by Cauchy and Schwarz, too small."""
+    if not {"mass", "squares"} <= totals.keys():
+        return ""
+    mass, squares, count = totals["mass"], totals["squares"], totals["count"]
+    if count * squares * (1 + SLACK) < mass**2:
+        return f"the total squares are {squares}, and {count} masses of {mass} have more"
+    return ""
+
+
+def _unlike_equals(totals: Mapping[str, float]) -> str:
+    """What the totals of devices of weight 1 cannot be.
+
+    A device of weight 1 is near if its mass is 1 / REACH = 1/2 or more. So with k near devices of n
+
+        k / 2 <= mass <= (n + k) / 2,
+        squares lie between those of masses as even, and as uneven, as k near ones allow.
+
+    The bounds are tight: devices can be placed so that each is met.
+    """
+    count = totals["count"]
+    if totals.get("weight", count) != count:
+        return f"the total weight of {count} devices of weight 1 is {totals['weight']}"
+    if not {"mass", "near"} <= totals.keys():
+        return ""
+    mass, near = totals["mass"], totals["near"]
+    if not near * (1 - 4 * SLACK) <= 2 * mass <= (count + near) * (1 + SLACK):
+        return f"the total mass is {mass}, with {near} of {count} devices near"
+    least, most = _squares_between(mass, near, count)
+    squares = totals.get("squares", least)
+    if not least * (1 - SLACK) <= squares <= most + 8 * SLACK * count:
+        return f"the total squares are {squares}, from {least} to {most} by the other totals"
+    return ""
+
+
+def _squares_between(mass: float, near: float, count: float) -> tuple[float, float]:
+    """The least and the most squares of masses of at least 1/2 for the near, at most for others."""
+    held, even = (near, count - near) if 2 * mass < count else (count - near, near)
+    rest = max(0.0, mass - held / 2)  # over the others, each on their side of 1/2
+    least = held / 4 + (rest**2 / even if even else 0.0)
+    return least, mass / 2 + min(near, mass) - near / 2

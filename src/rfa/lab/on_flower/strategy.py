@@ -20,7 +20,7 @@ from rfa.secagg.in_process import Losses
 from rfa.secagg.messages.round import decode
 from rfa.secagg.messages.stages import LEFT, Moment, moment_of
 from rfa.secagg.security.parameters import MAX_MASKED_SUMS, ServerModel
-from rfa.secagg.server.machine import Outbox
+from rfa.secagg.server.requests import Outbox
 from rfa.secagg.weights import EQUAL, EXAMPLES
 
 
@@ -97,7 +97,9 @@ class LabStrategy(SecureStrategy):
     def exchange(self, grid: Grid, task: str, t: int) -> GridExchange:
         """Messages for devices of which several may be on one node, and some drop out."""
         timeout = self.options.stage_timeout
-        return LabExchange(grid, task, t, timeout, {}, self.nodes, self.order, self.lost)
+        return LabExchange(
+            grid, task, t, timeout, nodes=self.nodes, order=self.order, lost=self.lost
+        )
 
 
 def _moment(request: bytes) -> Moment:

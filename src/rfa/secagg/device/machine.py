@@ -16,7 +16,7 @@ from rfa.secagg.device.joining import check_brought
 from rfa.secagg.device.membership import Membership, accept_roster, read_parameters
 from rfa.secagg.device.memory import GONE, Memory, forget
 from rfa.secagg.device.profile import Profile
-from rfa.secagg.device.sharing import Entropy, seal_shares, unseal_shares
+from rfa.secagg.device.sharing import Entropy, complain, seal_shares, unseal_shares
 from rfa.secagg.errors import (
     AskedTwiceError,
     OtherSessionError,
@@ -255,10 +255,11 @@ class Device:
         alive = member.check_request(sum_request, point, memory)
         context = context_of(member.cohort.digest, sum_request, point)
         opening = member.opening
-        dim = opening.dim if sum_request.vector else 0
-        masked = MaskedInputBuffer(
-            sum_request.session, masked_sum, len(rows_of(opening.statistics)) + opening.metrics, dim
-        )
+        shares = unseal_shares(member, memory, sum_request, alive)
+        tail_size = len(rows_of(opening.statistics)) + opening.metrics
+        sizes = tail_size, opening.dim if sum_request.vector else 0
+        complaints = complain(member, alive, shares)
+        masked = MaskedInputBuffer(sum_request.session, masked_sum, *sizes, complaints)
         part = self._part(member, sum_request, masked.words())
         add_masks(part.words, part.tail, self._masks(member, masked_sum, alive, context))
         tail = part.tail
@@ -269,7 +270,7 @@ class Device:
             due=Moment(masked_sum, Stage.SURVIVORS if malicious else Stage.UNMASK),
             masks=forget(memory.masks, masked_sum),
             seeds=forget(memory.seeds, masked_sum),
-            shares=unseal_shares(member, memory, sum_request, alive),
+            shares=shares,
             context=context,
             asked=point,
             alive=sum_request.alive,

@@ -14,6 +14,7 @@ from rfa.secagg.crypto.shares import recover
 from rfa.secagg.errors import (
     BadShareError,
     ImplausibleSumError,
+    NotCanonicalError,
     OutOfStageError,
     SignatureError,
     WrongDimensionError,
@@ -31,6 +32,7 @@ from rfa.secagg.messages.round import (
 )
 from rfa.secagg.security.cohort import Cohort, Identities
 from rfa.secagg.security.rules import Members, require_enough, require_same
+from rfa.secagg.server.complaints import read_complaints, require_shares
 from rfa.secagg.transcript import (
     commitment_to,
     context_of,
@@ -56,6 +58,11 @@ class Table:
     keys: list[DeviceKeys]
     deals: dict[int, ShareKeys]
 
+    @property
+    def names(self) -> list[int]:
+        """The device at each position."""
+        return [keys.device for keys in self.keys]
+
 
 class MaskedSum:
     """A masked sum on its way.
@@ -66,6 +73,8 @@ class MaskedSum:
         survivors: whose inputs came, once that is fixed.
         signatures: who signed them.
         opened: who opened shares.
+        complaints: for each dealer whose shares did not unseal, the holders who say so.
+        wrong: for each dealer of whom wrong shares were opened, the holders who did.
     """
 
     def __init__(self, table: Table, sum_request: SumRequest, alive: Members) -> None:
@@ -84,11 +93,13 @@ class MaskedSum:
         self.survivors: Members = frozenset()
         self.signatures: dict[int, bytes] = {}
         self.opened: set[int] = set()
+        self.complaints: dict[int, set[int]] = {}
+        self.wrong: dict[int, set[int]] = {}
 
     @property
     def reply_size(self) -> int:
-        """The bytes of the vector and the scalars in a reply."""
-        return self._words.nbytes + 16 * len(self._tail)
+        """The bytes of the vector, the scalars and the complaints in a reply."""
+        return self._words.nbytes + 16 * len(self._tail) + len(self.sum_request.alive)
 
     @property
     def bitmap(self) -> bytes:
@@ -116,6 +127,9 @@ class MaskedSum:
         if len(masked.words) != len(self._words) or len(masked.tail) != len(self._tail):
             msg = f"a part of {len(masked.words)} coordinates instead of {len(self._words)}"
             raise WrongDimensionError(msg)
+        cohort = self._table.cohort.parameters.cohort
+        for dealer in read_complaints(masked.complaints, self._dealers(position), cohort):
+            self.complaints.setdefault(dealer, set()).add(position)
         self._words += masked.words
         self._tail = [(a + b) % TAIL for a, b in zip(self._tail, masked.tail, strict=True)]
         self.arrived.add(position)
@@ -131,6 +145,7 @@ class MaskedSum:
         require_enough(cohort.parameters, self.survivors, "sent their inputs")
         same = cohort.opening.is_second(self.sum_request.masked_sum)
         require_same(cohort.parameters, before, self.survivors, same_query=same)
+        require_shares(cohort, self.survivors, self.complaints, self._table.names)
 
     def take_consent(
         self, position: int, consent: SurvivorSignature, identities: Identities
@@ -152,6 +167,11 @@ class MaskedSum:
             msg = f"{len(opened.shares)} shares were opened instead of {len(dealers)}"
             raise WrongDimensionError(msg)
         shares = [read_share(share) for share in opened.shares]
+        for dealer, share in zip(dealers, shares, strict=True):
+            if share is not None and position in self.complaints.get(dealer, ()):
+                msg = f"a share of device {self._table.keys[dealer].device} was opened, of which "
+                msg += "the holder said that it could not be unsealed"
+                raise NotCanonicalError(msg)
         for dealer, share in zip(dealers, shares, strict=True):
             if share is not None:
                 self._shares.setdefault(dealer, {})[self._rank(position, dealer)] = share
@@ -214,7 +234,10 @@ class MaskedSum:
             device = self._table.keys[position].device
             msg = f"a secret of device {device} cannot be opened: {error}; it, or neighbors, lie"
             raise BadShareError(msg) from None
-        self._doubted |= {holders[rank - 1] for rank in order[:threshold] if rank not in used}
+        wrong = {holders[rank - 1] for rank in order[:threshold] if rank not in used}
+        if wrong:
+            self.wrong[position] = wrong
+            self._doubted |= wrong
         return secret
 
     def _dealers(self, position: int) -> list[int]:
