@@ -160,7 +160,7 @@ def test_nodes_do_not_choose_the_length_of_an_evaluation(tmp_path: Path, dim: in
         return reply
 
     grid = LocalGrid(nodes(tmp_path), lie)
-    strategy = SecureFedAvg(fraction_train=0.0, terms=Terms(0.0, 0.0), **options())
+    strategy = SecureFedAvg(fraction_train=0.0, **options(terms=Terms(0.0, 0.0)))
     result = strategy.start(grid, model(), num_rounds=1)
     metrics = result.evaluate_metrics_clientapp[1]
     assert 10.6 < float(str(metrics["accuracy"])) < 10.8

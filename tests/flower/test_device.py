@@ -83,7 +83,7 @@ def test_the_word_that_a_round_is_over_ends_no_later_one(tmp_path: Path) -> None
     work = records.Work("train", 200.0, "num-examples").record()
     content = RecordDict({"arrays": model(), "config": ConfigRecord({"server-round": 2})})
     content["rfa"] = work
-    late = records.Over("train", numbers[0]).content()
+    late = records.Over("train", numbers[0], opened=False).content()
     for each in (content, late):
         grid.send_and_receive([Message(each, dst_node_id=107, message_type="train")])
     assert "contribution" in kept(tmp_path / "flower" / "7" / "107.train")
@@ -105,8 +105,6 @@ def test_an_update_is_in_one_sum_whatever_the_run(tmp_path: Path) -> None:
     fewer = dict(list(nodes(tmp_path).items())[:-1])
     again = LocalGrid(fewer, run=8)
     assert not strategy.start(again, model(), 1).train_metrics_clientapp
-    reasons = {str(reply.error.reason) for _, _, reply in again.seen}
-    assert all("in a sum with this very update before" in reason for reason in reasons)
 
 
 def test_a_model_is_evaluated_in_one_sum(tmp_path: Path) -> None:
@@ -184,8 +182,10 @@ def test_queries_are_the_app_s_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "record",
     [
-        {"task": "train", "cap": 0.0, "weight": "n", "personal": ""},
-        {"task": "train", "cap": 1.0, "weight": "n", "personal": "../../etc"},
+        {"task": "train", "cap": 0.0, "weight": "n", "weights": "equal"},
+        {"task": "train", "cap": float("inf"), "weight": "n", "weights": "equal"},
+        {"task": "train", "cap": 1.0, "weight": "n", "weights": "equal", "personal": "../../etc"},
+        {"task": "train", "cap": 1.0, "weight": "n"},
         {"task": "elsewhere"},
         {"task": "train", "request": b"garbage"},
         {"task": "train", "request": "text"},
@@ -200,14 +200,19 @@ def test_a_request_that_makes_no_sense_is_refused(tmp_path: Path, record: dict[s
     assert "Error: " in str(reply.error.reason)
 
 
-def test_no_examples_and_infinite_metrics_abstain(tmp_path: Path) -> None:
+def test_no_examples_abstain_and_an_infinite_metric_costs_the_metric(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     apps = nodes(tmp_path)
     none: dict[str, Any] = {"num-examples": 0}
     apps[101] = app(101, tmp_path, **none)
     apps[102] = app(102, tmp_path, loss=float("inf"))
     grid = LocalGrid(apps)
-    result = RFA(fraction_evaluate=0.0, **with_nu()).start(grid, model(), num_rounds=1)
+    logging.getLogger("flwr").propagate = True
+    with caplog.at_level(logging.INFO, "flwr"):
+        result = RFA(fraction_evaluate=0.0, **with_nu()).start(grid, model(), num_rounds=1)
     assert np.linalg.norm(result.arrays["w"].numpy() - TARGET) < 0.3
+    assert "sum 1: 7 nodes" in caplog.text
     loss = result.train_metrics_clientapp[1]["loss"]
     assert 103 < float(loss) < 108  # type: ignore[arg-type]
 
@@ -216,7 +221,8 @@ def test_where_all_abstain_the_server_says_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     logging.getLogger("flwr").propagate = True
-    grid = LocalGrid(nodes(tmp_path, loss=float("nan")))
+    none: dict[str, Any] = {"num-examples": 0}
+    grid = LocalGrid(nodes(tmp_path, **none))
     RFA(fraction_evaluate=0.0, **with_nu()).start(grid, model(), num_rounds=1)
     assert "8 did not, the first because device 101 abstains" in caplog.text
 
@@ -247,17 +253,14 @@ def test_devices_that_do_not_trust_the_server_sign_their_keys(tmp_path: Path) ->
         (tmp_path / str(node) / "identities.json").write_text(listed)
     known = read_identities(tmp_path / "101" / "identities.json")
     apps = {node: app(node, tmp_path / str(node)) for node in names}
-    strategy = OneStepRFA(
-        terms=Terms(server_model=ServerModel.MALICIOUS), identities=known, **with_nu()
-    )
+    malicious = Terms(server_model=ServerModel.MALICIOUS)
+    strategy = OneStepRFA(identities=known, **with_nu(terms=malicious))
     result = strategy.start(LocalGrid(apps), model(), num_rounds=1)
     assert np.linalg.norm(result.arrays["w"].numpy() - TARGET) < 0.5
     other = {**known, 103: bytes.fromhex(create_identity(tmp_path / "other"))}
     (tmp_path / "103" / "identity").write_text((tmp_path / "other" / "identity").read_text())
     grid = LocalGrid(apps)
-    OneStepRFA(
-        terms=Terms(server_model=ServerModel.MALICIOUS), identities=other, **with_nu()
-    ).start(grid, model(), num_rounds=1)
+    OneStepRFA(identities=other, **with_nu(terms=malicious)).start(grid, model(), num_rounds=1)
     reasons = {str(reply.error.reason) for _, _, reply in grid.seen if reply.has_error()}
     assert any("sign" in reason for reason in reasons)
 
@@ -272,6 +275,23 @@ def test_an_identity_is_made_once_and_only_its_owner_may_read_it(tmp_path: Path)
     (tmp_path / "known.json").write_text("[1]")
     with pytest.raises(VaultError, match="public identities"):
         read_identities(tmp_path / "known.json")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are those of POSIX")
+@pytest.mark.parametrize("umask", [0, 0o777])
+def test_an_identity_is_its_owners_from_the_first_byte_whatever_the_umask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, umask: int
+) -> None:
+    """Also if nobody gets to change its mode after it was made."""
+    if umask == 0:
+        monkeypatch.setattr(Path, "chmod", lambda *_: None)
+    before = os.umask(umask)
+    try:
+        create_identity(tmp_path)
+    finally:
+        os.umask(before)
+    assert [path.name for path in tmp_path.iterdir()] == ["identity"]
+    assert (tmp_path / "identity").stat().st_mode & 0o777 == 0o600
 
 
 def test_where_home_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,28 +9,31 @@ from __future__ import annotations
 
 import copy
 import logging
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, Context, Message, RecordDict
+from flwr.app import ArrayRecord, Context, Message, MessageType, RecordDict
 
+from rfa._checks import check_choice
 from rfa._types import Floats32
 from rfa.flower import records
 from rfa.flower.arrays import ArraysError, difference, moved, size_of
 from rfa.flower.basis import basis_of, model_of
+from rfa.flower.contribution import Bound, prepare
 from rfa.flower.errors import FlowerError
-from rfa.flower.metrics import flatten, metrics_of
+from rfa.flower.histograms import BINS, histograms_of
+from rfa.flower.metrics import metrics_of
 from rfa.flower.storage import DeviceStorage, read_personal, storage_of, write_personal
 from rfa.secagg.device.profile import Profile
 from rfa.secagg.device.vault import DurableDevice
-from rfa.secagg.errors import NotFiniteError, SecAggError
+from rfa.secagg.errors import SecAggError, SpentUpdateError
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.security.policy import Policy
+from rfa.secagg.weights import EXAMPLES, MODES
 
 Next = Callable[[Message, Context], Message]
 LOG = logging.getLogger("flwr")
@@ -44,8 +47,8 @@ class AppFailedError(FlowerError):
 class RobustMod:
     """The mod of a device: `ClientApp(mods=[robust_mod])`, or one with demands of its own.
 
-    It answers no request for training or evaluation in the clear: a strategy that does not ask for
-    sums gets an error.
+    It answers nothing in the clear: a strategy that does not ask for sums gets an error. Queries
+    alone go to the app, as they are; what it answers to them is the app's own business.
 
     Attributes:
         policy: what the device insists on, whatever the server says.
@@ -54,34 +57,60 @@ class RobustMod:
         weight: the metric that counts examples, where the server is not trusted to name it.
         cap: the most examples that count, where the server is not trusted to say it: one that
             tells each device another cap could make all but one count for nothing.
+        weights: how examples make a weight, where the server is not trusted to say it: "examples",
+            "buckets" or "equal"; `SecureOptions` says what each tells.
+        robust_metrics: the metrics whose histograms may be asked for, with their bounds, where the
+            server is not trusted to choose them.
+        metric_bins: how many bins these have.
     """
 
     policy: Policy = field(default_factory=Policy)
     folder: Path | None = None
     weight: str = "num-examples"
     cap: float = 1000.0
+    weights: str = EXAMPLES
+    robust_metrics: Mapping[str, tuple[float, float]] | None = None
+    metric_bins: int = BINS
+
+    def __post_init__(self) -> None:
+        """Check how the device weighs and votes."""
+        check_choice("weights", self.weights, MODES)
+        histograms_of(self.robust_metrics, self.metric_bins)
 
     def __call__(self, message: Message, context: Context, call_next: Next) -> Message:
         """Answer a message of the strategy."""
-        storage = self.storage(message, context)
+        if message.metadata.message_type.partition(".")[0] == MessageType.QUERY:
+            return call_next(message, context)
         try:
-            match records.read_order(message):
-                case records.Work() as work:
-                    storage.tidy()
-                    return self._work(work, message, storage, lambda it: call_next(it, context))
-                case records.Stage(task, request):
-                    with self.vault(task, message, storage) as vault:
-                        return records.reply(message, vault.receive(request))
-                case records.Over(task, number):
-                    with self.vault(task, message, storage) as vault:
-                        vault.end(number)
-                    return records.reply(message, b"")
-                case None:
-                    return self._pass_on(message, context, call_next)
-        except (SecAggError, ArraysError, AppFailedError, records.RecordError, OSError) as error:
-            LOG.warning("this device does not do what it is asked: %s", error)
-            why = str(error).replace(str(storage.root), "its folder")
-            return records.refuse(message, f"{type(error).__name__}: {why}")
+            storage = self.storage(message, context)
+            try:
+                return self._answer(message, storage, lambda it: call_next(it, context))
+            except (SecAggError, FlowerError) as error:
+                LOG.warning("this device does not do what it is asked: %s", error)
+                why = str(error).replace(str(storage.root), "its folder")
+                return records.refuse(message, f"{type(error).__name__}: {why}")
+        except Exception as error:
+            LOG.exception("this device fails to do what it is asked")
+            what = type(error).__name__  # its text may be private
+            return records.refuse(message, f"{what}: the log of the node says more")
+
+    def _answer(
+        self, message: Message, storage: DeviceStorage, app: Callable[[Message], Message]
+    ) -> Message:
+        match records.read_order(message):
+            case records.Work() as work:
+                storage.tidy()
+                return self._work(work, message, storage, app)
+            case records.Stage(task, request):
+                with self.vault(task, message, storage) as vault:
+                    return records.reply(message, vault.receive(request))
+            case records.Over(task, number, opened):
+                with self.vault(task, message, storage) as vault:
+                    vault.end(number, opened=opened)
+                return records.reply(message, b"")
+            case None:
+                msg = "this device gives nothing in the clear: use a strategy of rfa.flower"
+                raise records.RecordError(msg)
 
     def storage(self, message: Message, context: Context) -> DeviceStorage:  # noqa: ARG002 others need it
         """Where the device's files are that a message is for."""
@@ -95,13 +124,6 @@ class RobustMod:
     def told(self, message: Message) -> RecordDict:
         """What of a message all devices are told, to which the sum is bound: all of it."""
         return message.content
-
-    def _pass_on(self, message: Message, context: Context, call_next: Next) -> Message:
-        """Let the app answer what is not about its update or metrics."""
-        if message.metadata.message_type.partition(".")[0] in records.TASKS:
-            msg = "this device gives nothing in the clear: use a strategy of rfa.flower"
-            raise records.RecordError(msg)
-        return call_next(message, context)
 
     def _work(
         self,
@@ -117,28 +139,29 @@ class RobustMod:
             answer, update = _train(message, app, personal)
         else:
             answer, update = _evaluate(message, app, personal)
-        values = metrics_of(answer)
-        examples = values.pop(work.weight, None)
-        if isinstance(examples, list) or examples is None:
-            msg = f"the app's metrics have no number {work.weight!r}, by which updates are weighted"
-            raise records.RecordError(msg)
-        layout, row = flatten(values)
-        weight = min(examples, work.cap) / work.cap if math.isfinite(examples) else 0.0
-        if examples > work.cap:
-            LOG.info("%s examples count as %g: the strategy's example_cap", examples, work.cap)
         told = self.told(message)
         mark = model_of(told) if work.task == records.EVALUATE else None
+        bound = Bound(basis_of(told), mark)
+        layout, brought = prepare(work, update, metrics_of(answer), storage.weights(), bound)
         with self.vault(work.task, message, storage) as vault:
-            vault.bring(_contribution(update, weight, row, basis_of(told), mark))
+            _bring(vault, brought)
         return records.ready(message, records.Ready(layout, len(update)))
 
     def check_work(self, work: records.Work) -> None:
         """Where the server is not trusted, how updates are weighted is the device's to say."""
         malicious = self.policy.server_model == ServerModel.MALICIOUS
-        if malicious and (work.weight, work.cap) != (self.weight, self.cap):
+        asked, own = (work.weights, work.weight, work.cap), (self.weights, self.weight, self.cap)
+        if malicious and asked != own:
             msg = (
-                f"updates are to be weighted by {work.weight!r} up to {work.cap:g}, and this "
-                f"device weighs by {self.weight!r} up to {self.cap:g}: say the same on both sides"
+                f"updates are to be weighted by {asked}, and this device weighs by {own}: say the "
+                "same on both sides (weights, the name of the weight, example_cap)"
+            )
+            raise records.RecordError(msg)
+        wanted = histograms_of(self.robust_metrics, self.metric_bins)
+        if malicious and work.histograms.names and work.histograms != wanted:
+            msg = (
+                f"{work.histograms} are asked for, and this device votes in {wanted}: say the same "
+                "robust_metrics and metric_bins on both sides"
             )
             raise records.RecordError(msg)
 
@@ -146,19 +169,13 @@ class RobustMod:
 robust_mod = RobustMod()
 
 
-def _contribution(
-    update: Floats32, weight: float, row: list[float], basis: bytes, mark: bytes | None
-) -> Contribution | None:
-    """What a device brings; nothing if it is not finite or from no examples: it abstains."""
-    if not weight > 0 or not all(math.isfinite(number) for number in row):
-        LOG.warning("this device abstains: its metrics are not finite, or it has no examples")
-        return None
+def _bring(vault: DurableDevice, contribution: Contribution | None) -> None:
+    """Bring it; or abstain if it was in a sum before, so that nobody learns that it was."""
     try:
-        metrics = tuple(weight * number for number in row)
-        return Contribution(update, weight, metrics, basis, mark)
-    except NotFiniteError as error:
+        vault.bring(contribution)
+    except SpentUpdateError as error:
         LOG.warning("this device abstains: %s", error)
-        return None
+        vault.bring(None)
 
 
 def _train(

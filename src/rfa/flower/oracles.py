@@ -11,7 +11,7 @@ import logging
 import os
 import time
 from collections.abc import Collection, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from flwr.app import MetricRecord
 from flwr.serverapp import Grid
@@ -20,6 +20,7 @@ from rfa._types import Vector
 from rfa.errors import OracleStoppedError
 from rfa.flower import records
 from rfa.flower.basis import Told, common_basis
+from rfa.flower.histograms import LEAST_NODES, Histograms
 from rfa.flower.metrics import MetricLayout
 from rfa.flower.transport import Addressed, GridExchange, send
 from rfa.oracle import REACH, RecordingOracle, Sum, stopped_oracle
@@ -28,6 +29,7 @@ from rfa.secagg.messages.round import MAX_METRICS
 from rfa.secagg.oracle import SecureOracle, open_round
 from rfa.secagg.security.cohort import Identities
 from rfa.secagg.security.terms import Terms
+from rfa.secagg.weights import EQUAL
 
 LOG = logging.getLogger("flwr")
 
@@ -48,6 +50,8 @@ class Cohort:
         dim: the length of their updates.
         basis: the digest of what they were sent.
         odd: who else is ready, but with other metrics or arrays.
+        histograms: those of their metrics.
+        equal_weights: whether each must weigh 1.
     """
 
     task: str
@@ -57,6 +61,14 @@ class Cohort:
     dim: int
     basis: bytes
     odd: tuple[int, ...] = ()
+    histograms: Histograms = field(default_factory=Histograms)
+    equal_weights: bool = False
+
+    @property
+    def num_metrics(self) -> int:
+        """How many numbers are summed beside the update: bins come last, of enough devices."""
+        few = len(self.devices) < LEAST_NODES
+        return self.layout.count + (0 if few else self.histograms.count)
 
 
 class PartOracle(RecordingOracle):
@@ -88,30 +100,39 @@ class PartOracle(RecordingOracle):
         return total
 
     @property
+    def opened(self) -> bool:
+        """Whether any device was asked to open a sum, whatever came of it."""
+        return self._oracle is not None and self._oracle.server.opened
+
+    @property
     def abstained(self) -> frozenset[int]:
         """The devices that had nothing to bring."""
         faults = self._oracle.server.faults if self._oracle else {}
         return frozenset(device for device, fault in faults.items() if type(fault) is RefusalError)
 
     @property
-    def totals(self) -> tuple[float, ...] | None:
-        """The sums of the metrics, and of the weights after them; None where there was no sum.
-
-        Empty where there are no metrics.
-        """
-        if self._oracle is None or self._oracle.last is None or self.last is None:
+    def totals(self) -> tuple[tuple[float, ...], int] | None:
+        """The sums of the metrics, and over how many devices; None where there was no sum."""
+        if self._oracle is None or self._oracle.last is None:
             return None
-        metrics = self._oracle.last.metrics
-        return (*metrics, self.last.need("weight")) if metrics else ()
+        return self._oracle.last.metrics, self._oracle.last.sum.count
 
 
-def mean_metrics(layout: MetricLayout, oracles: Sequence[PartOracle]) -> MetricRecord | None:
-    """The means of the metrics over all parts of a cohort, weighted by examples."""
+def summarize(cohort: Cohort, oracles: Sequence[PartOracle]) -> MetricRecord | None:
+    """The means of the metrics over all parts of a cohort by weight, and quantiles over nodes."""
     totals = [oracle.totals for oracle in oracles if oracle.totals]
+    layout, plain = cohort.layout, cohort.layout.count
     if not totals or not layout.names:
         return None
-    *sums, weight = (sum(column) for column in zip(*totals, strict=True))
-    return layout.means(sums, weight)
+    rows = [row[:plain] for row, _ in totals]
+    found = layout.means([sum(column) for column in zip(*rows, strict=True)])
+    asked = [(row[plain:], count) for row, count in totals if len(row) > plain]
+    for name, value in cohort.histograms.quantiles(asked).items():
+        if name in layout.names:
+            LOG.warning("the app has a metric %s itself: there is no quantile of the name", name)
+        else:
+            found[name] = value
+    return found
 
 
 def split(devices: Sequence[int], parts: int) -> list[list[int]]:
@@ -175,7 +196,8 @@ class GridSums:
             msg = f"no majority of {count} nodes has the same metrics and arrays"
             raise RoundSkippedError(msg)
         cohort = tuple(sorted(ready[like]))
-        return Cohort(work.task, t, cohort, like.layout, dim, basis, tuple(odd))
+        how = work.histograms.within(like.layout), work.weights == EQUAL
+        return Cohort(work.task, t, cohort, like.layout, dim, basis, tuple(odd), *how)
 
     @contextlib.contextmanager
     def over_parts(  # noqa: PLR0913
@@ -222,12 +244,13 @@ class GridSums:
     ) -> Generator[PartOracle]:
         """An oracle over a cohort; devices are told if it ends before all sums are taken.
 
-        Beside the statistics the total weight is sent where there are metrics, whose means need it.
-
         Raises:
             OracleStoppedError: if there are too few devices, or none that can be asked.
         """
-        metrics = cohort.layout.count
+        metrics = cohort.num_metrics
+        if metrics < cohort.layout.count + cohort.histograms.count:
+            count = len(cohort.devices)
+            LOG.info("\t> %s nodes: there are no histograms of fewer than %s", count, LEAST_NODES)
         if metrics > MAX_METRICS:
             msg = f"nodes have {metrics} metrics, and at most {MAX_METRICS} are summed"
             raise RoundSkippedError(msg)
@@ -239,7 +262,8 @@ class GridSums:
             dim=cohort.dim,
             metrics=metrics,
             max_share=max_share,
-            statistics={*statistics, "weight"} if metrics else statistics,
+            statistics=statistics,
+            equal_weights=cohort.equal_weights,
             basis=cohort.basis,
         )
         part: PartOracle | None = None
@@ -250,4 +274,4 @@ class GridSums:
         finally:
             short = part is None or part.answers < queries
             if gone := (*cohort.odd, *(cohort.devices if short else ())):
-                exchange.tell_over(number, gone)
+                exchange.tell_over(number, gone, opened=part is not None and part.opened)

@@ -4,6 +4,7 @@
 <folder>/identities.json                 the public identities of all nodes: {"node": "hex"}
 <folder>/flower/<run>/<node>.<task>      the secure sum: written before each reply leaves
 <folder>/flower/spent/<who>.<task>       salted digests of updates that were in a sum, for ever
+<folder>/flower/weights/<who>            the power of 1/2 as which its examples count, kept for ever
 <folder>/flower/personal/<name>/<who>    its personal parameters u_i (Algorithm 4)
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +59,10 @@ class DeviceStorage:
         """The file that keeps which updates were in a sum, in all runs."""
         return self.root / "flower" / "spent" / f"{self.who}.{task}"
 
+    def weights(self) -> Path:
+        """The file that keeps as what its examples count, in all runs."""
+        return self.root / "flower" / "weights" / self.who
+
     def personal(self, name: str) -> Path:
         """The file of the personal parameters under a name."""
         return self.root / "flower" / "personal" / name / self.who
@@ -98,13 +104,25 @@ def create_identity(folder: Path) -> str:
     path = folder / "identity"
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with contextlib.suppress(FileExistsError), path.open("x") as file:
-            path.chmod(0o600)
-            file.write(os.urandom(SECRET_SIZE).hex())
+        if not path.exists():
+            _write_secret(path)
     except OSError as error:
         msg = f"no identity can be made at {path}: {error}"
         raise VaultError(msg) from None
     return identity_of(_read_secret(path)).hex()
+
+
+def _write_secret(path: Path) -> None:
+    """A fresh secret in a file, all of it or nothing, which only its owner may ever read."""
+    handle, new = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # which is its owner's
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(os.urandom(SECRET_SIZE).hex())
+        Path(new).chmod(0o600)  # what the umask took away
+        with contextlib.suppress(FileExistsError):  # another process was faster
+            os.link(new, path)
+    finally:
+        Path(new).unlink()
 
 
 def read_identities(path: Path) -> Identities:

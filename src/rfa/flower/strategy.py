@@ -20,17 +20,25 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result
 
 from rfa import aggregators
-from rfa.aggregators import SumAggregator
+from rfa.aggregators import Layout, SumAggregator
 from rfa.aggregators.adaptive_radius import RADIUS_RANGE
 from rfa.aggregators.registry import build_private
 from rfa.errors import InvalidValueError, OracleStoppedError
 from rfa.flower import records
 from rfa.flower.arrays import moved, size_of
 from rfa.flower.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from rfa.flower.options import StrategyOptions, check_strategy, split_options
-from rfa.flower.oracles import GridSums, RoundSkippedError, mean_metrics, split
+from rfa.flower.errors import TooFewNodesError
+from rfa.flower.options import (
+    StrategyOptions,
+    check_strategy,
+    remedy_of,
+    split_options,
+)
+from rfa.flower.oracles import GridSums, RoundSkippedError, split, summarize
 from rfa.flower.transport import Addressed, GridExchange, SteadyGrid, by_node
+from rfa.planning import describe_sums
 from rfa.secagg.security.policy import MAX_QUERIES
+from rfa.secagg.weights import TELLS
 
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 LOG = logging.getLogger("flwr")
@@ -100,7 +108,8 @@ class SecureStrategy(FedAvg):
         LOG.info("\t└──> Secure sums of %s", self.aggregator)
         LOG.info("\t\t├── %s queries a node, %s parts of nodes", layout.queries, layout.parts)
         LOG.info("\t\t├── %s", self.options.terms)
-        LOG.info("\t\t└── at most %g examples of a node count", self.options.example_cap)
+        LOG.info("\t\t├── at most %g examples of a node count", self.options.example_cap)
+        LOG.info("\t\t└── weights: %s: %s", self.options.weights, TELLS[self.options.weights])
 
     def start(  # noqa: PLR0913, PLR0917 as Flower has it
         self,
@@ -114,6 +123,9 @@ class SecureStrategy(FedAvg):
     ) -> Result:
         """Train for a number of rounds, and return Flower's usual result.
 
+        Nodes that are too few for the first round are waited for, up to `node_timeout`; a later
+        round without enough of them is skipped.
+
         Args:
             grid: Flower's grid.
             initial_arrays: the first model.
@@ -122,6 +134,9 @@ class SecureStrategy(FedAvg):
             train_config: what the app's training is told.
             evaluate_config: what the app's evaluation is told.
             evaluate_fn: evaluates a model on the server, before the first round and after each.
+
+        Raises:
+            TooFewNodesError: if there are too few for any round; nothing was trained then.
         """
         began = time.monotonic()
         LOG.info("Starting %s strategy: %s rounds", type(self).__name__, num_rounds)
@@ -132,7 +147,9 @@ class SecureStrategy(FedAvg):
         state = load_checkpoint(self.options.checkpoint, initial_arrays, self.aggregator)
         if state.round:
             LOG.info("going on after round %s, from %s", state.round, self.options.checkpoint)
-        elif evaluate_fn:
+        else:
+            self._wait_for_nodes(grid)
+        if evaluate_fn and not state.round:
             _note(state.result.evaluate_metrics_serverapp, 0, evaluate_fn(0, state.arrays))
         train, evaluate = train_config or ConfigRecord(), evaluate_config or ConfigRecord()
         run = _Run(grid, train, evaluate, timeout, evaluate_fn)
@@ -175,7 +192,7 @@ class SecureStrategy(FedAvg):
         ) as oracles:
             result, after = self.aggregator(oracles, cohort.dim, state)
         abstained = frozenset[int]().union(*(oracle.abstained for oracle in oracles))
-        return TrainedRound(result, after, mean_metrics(cohort.layout, oracles), abstained)
+        return TrainedRound(result, after, summarize(cohort, oracles), abstained)
 
     def partition(self, devices: Sequence[int], parts: int, t: int) -> list[list[int]]:  # noqa: ARG002
         """The parts of a cohort, by the randomness of the operating system."""
@@ -187,8 +204,9 @@ class SecureStrategy(FedAvg):
 
     def work(self, task: str) -> records.Work:
         """What nodes are told about how to weight what they have."""
-        cap, personal = float(self.options.example_cap), self.options.personal
-        return records.Work(task, cap, self.weighted_by_key, personal)
+        options, name = self.options, self.weighted_by_key
+        weighed = (float(options.example_cap), name, options.personal, options.weights)
+        return records.Work(task, *weighed, options.histograms)
 
     def told(self, content: RecordDict) -> RecordDict:
         """What of a message's content all nodes are told, to which the sum is bound: all of it."""
@@ -256,7 +274,25 @@ class SecureStrategy(FedAvg):
         except OracleStoppedError as error:
             LOG.warning("the evaluation of round %s is skipped: %s", t, error)
             return None
-        return mean_metrics(cohort.layout, [oracle])
+        return summarize(cohort, [oracle])
+
+    def _wait_for_nodes(self, grid: Grid) -> None:
+        """Wait until there are enough nodes for the first round.
+
+        Raises:
+            TooFewNodesError: if there are not; the text says how many there must be, and why.
+        """
+        if not self.fraction_train and not self.fraction_evaluate:
+            return
+        layout, fraction, least = Layout(), self.fraction_evaluate, self.min_evaluate_nodes
+        if self.fraction_train:
+            fraction, least = self.fraction_train, self.min_train_nodes
+            layout = self.aggregator.layout(least)
+        try:
+            self._steady(grid, fraction, least)
+        except RoundSkippedError as error:
+            msg = f"{error} for {describe_sums(layout)}: no round can be played"
+            raise TooFewNodesError(msg + remedy_of(layout)) from None
 
     def _steady(self, grid: Grid, fraction: float, least: int) -> Grid:
         """Wait for as many nodes as a round needs, up to a limit, and hold on to their list.

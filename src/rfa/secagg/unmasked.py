@@ -87,7 +87,7 @@ class UnmaskedOracle:
         self._before: Members | None = None
         self._masked_sums = 0
         self._ended = Ended()
-        self.parameters = agree_on(terms, len(joined))
+        self.parameters = agree_on(terms, len(joined), opening.queries)
         self.last: Total | None = None
 
     def __call__(self, v: Vector, nu: float) -> Sum:
@@ -117,7 +117,14 @@ class UnmaskedOracle:
         survivors = set[int]()
         for device in sorted(self._alive):
             key = rounding_key(self._rounding[device], masked_sum)
-            part = encoding.encode(self._contributions[device], sent, nu, key, vector=vector)
+            part = encoding.encode(
+                self._contributions[device],
+                sent,
+                nu,
+                key,
+                vector=vector,
+                metrics=self._opening.metrics,
+            )
             own = encoding.mass_of(part.tail)
             heavy = mass and weighs_more(own, mass, self._opening.max_share)
             if self._answers(device, Moment(masked_sum, Stage.SUM)) and not heavy:
