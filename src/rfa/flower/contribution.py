@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +18,8 @@ from rfa.secagg.weights import EQUAL
 LOG = logging.getLogger("flwr")
 
 
-@dataclass(frozen=True)
-class Bound:
-    """What a contribution is bound to.
-
-    Attributes:
-        basis: the digest of what the device was sent.
-        mark: by what it knows that it was in a sum before; None for the update itself.
-    """
-
-    basis: bytes
-    mark: bytes | None = None
-
-
 def prepare(
-    work: Work, update: Floats32, metrics: dict[str, Any], kept: Path, bound: Bound
+    work: Work, update: Floats32, metrics: dict[str, Any], kept: Path
 ) -> tuple[MetricLayout, Contribution | None]:
     """Which metrics a device has, and what it brings; nothing where it abstains.
 
@@ -42,7 +28,6 @@ def prepare(
         update: what training changed.
         metrics: what the app returned beside it.
         kept: the file in which the device keeps its buckets.
-        bound: what it is bound to.
 
     Raises:
         RecordError: if examples are not counted, or there are too many metrics.
@@ -72,7 +57,7 @@ def prepare(
         return layout, None
     row = (*layout.row(values, weight), *histograms.votes(values))
     try:
-        return layout, Contribution(update, weight, row, bound.basis, bound.mark)
+        return layout, Contribution(update, weight, row)
     except NotFiniteError as error:
         LOG.warning("this device abstains: %s", error)
         return layout, None

@@ -107,7 +107,7 @@ class Over:
 
     def content(self) -> RecordDict:
         """As it travels."""
-        record = {"task": self.task, "over": self.number, "opened": self.opened}
+        record: dict[str, Any] = {"task": self.task, "over": self.number, "opened": self.opened}
         return RecordDict({KEY: ConfigRecord(record)})
 
 

@@ -289,19 +289,25 @@ class SecureStrategy(FedAvg):
             fraction, least = self.fraction_train, self.min_train_nodes
             layout = self.aggregator.layout(least)
         try:
-            self._steady(grid, fraction, least)
+            self._steady(grid, fraction, least, f" for {describe_sums(layout)}")
         except RoundSkippedError as error:
-            msg = f"{error} for {describe_sums(layout)}: no round can be played"
+            msg = f"{error}: no round can be played"
             raise TooFewNodesError(msg + remedy_of(layout)) from None
 
-    def _steady(self, grid: Grid, fraction: float, least: int) -> Grid:
+    def _steady(self, grid: Grid, fraction: float, least: int, what: str = "") -> Grid:
         """Wait for as many nodes as a round needs, up to a limit, and hold on to their list.
+
+        Args:
+            grid: Flower's grid.
+            fraction: the fraction of nodes that take part.
+            least: how many must, at least.
+            what: what they are needed for.
 
         Raises:
             RoundSkippedError: if there are too few.
         """
         limit = self.options.node_timeout
-        end = time.monotonic() + limit
+        end, told = time.monotonic() + limit, False
         while True:
             nodes = list(grid.get_node_ids())
             there = len(nodes)
@@ -309,8 +315,12 @@ class SecureStrategy(FedAvg):
             if there >= needed:
                 return cast("Grid", SteadyGrid(grid, nodes))
             if time.monotonic() >= end:
-                msg = f"{there} nodes are there after {limit:g} s, and {needed} are needed"
+                msg = f"{there} nodes are there after {limit:g} s, and {needed} are needed{what}"
                 raise RoundSkippedError(msg)
+            if not told:
+                text = "%s nodes are there, and %s are needed%s: waiting for more, up to %g s"
+                LOG.info(text, there, needed, what, limit)
+                told = True
             time.sleep(min(0.2, limit))
 
 

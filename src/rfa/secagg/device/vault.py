@@ -266,6 +266,14 @@ class DurableDevice:
         )
 
 
+def create_private(path: Path) -> None:
+    """Make an empty file, unless it is there, which only its owner may read from the start."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        path.chmod(0o600)  # what the umask took away
+
+
 def _write(contribution: Contribution | None) -> bytes:
     """What was brought, as it is kept."""
     if contribution is None:
@@ -280,14 +288,6 @@ def _read(stored: bytes) -> Contribution | None:
     """What was brought, from what is kept."""
     _, (there, weight, metrics, basis, mark, update) = read_message(stored, {_KIND: _LAYOUT})
     return Contribution(update, weight, metrics, basis, *mark) if there else None
-
-
-def create_private(path: Path) -> None:
-    """Make an empty file, unless it is there, which only its owner may read from the start."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with contextlib.suppress(FileExistsError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        path.chmod(0o600)  # what the umask took away
 
 
 def _may_take_back(memory: Memory) -> bool:
