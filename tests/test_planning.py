@@ -184,7 +184,7 @@ def test_parts_and_queries_are_those_of_the_lab(
             queries=settings.layout.queries,
             dim=1000,
             metrics=1,
-            statistics=aggregator.statistics | {"weight"},
+            statistics=aggregator.statistics,
         )
         for size in sizes
     ]

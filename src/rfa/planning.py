@@ -287,7 +287,7 @@ def _traffic(request: PlanRequest, m: int) -> Traffic:
         queries=request.layout.queries,
         dim=request.dim,
         metrics=request.metrics,
-        statistics=statistics | ({"weight"} if request.metrics else set[str]()),
+        statistics=statistics,
         from_zero=not request.layout.sequential,
     )
 

@@ -264,8 +264,6 @@ class GridSums:
     ) -> Generator[PartOracle]:
         """An oracle over a cohort; devices are told if it ends before all sums are taken.
 
-        Beside the statistics the total weight is sent where there are metrics, whose means need it.
-
         Raises:
             OracleStoppedError: if there are too few devices, or none that can be asked.
         """
