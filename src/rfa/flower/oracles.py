@@ -19,6 +19,7 @@ from flwr.serverapp import Grid
 from rfa._types import Vector
 from rfa.errors import OracleStoppedError
 from rfa.flower import records
+from rfa.flower.basis import Told, common_basis
 from rfa.flower.histograms import LEAST_NODES, Histograms
 from rfa.flower.metrics import MetricLayout
 from rfa.flower.transport import Addressed, GridExchange, send
@@ -47,6 +48,7 @@ class Cohort:
         devices: who they are.
         layout: their metrics.
         dim: the length of their updates.
+        basis: the digest of what they were sent.
         odd: who else is ready, but with other metrics or arrays.
         histograms: those of their metrics.
         equal_weights: whether each must weigh 1.
@@ -57,6 +59,7 @@ class Cohort:
     devices: tuple[int, ...]
     layout: MetricLayout
     dim: int
+    basis: bytes
     odd: tuple[int, ...] = ()
     histograms: Histograms = field(default_factory=Histograms)
     equal_weights: bool = False
@@ -147,11 +150,13 @@ class GridSums:
         grid: Flower's grid.
         terms: what the secure sum must withstand.
         identities: the public identities of devices, where they do not trust the server.
+        told: what of a message's content all devices are told.
     """
 
     grid: Grid
     terms: Terms
     identities: Identities | None = None
+    told: Told = lambda content: content
 
     def gather(
         self, work: records.Work, messages: list[Addressed], t: int, timeout: float, dim: int
@@ -167,11 +172,13 @@ class GridSums:
 
         Raises:
             RoundSkippedError: if nobody is.
+            UnequalMessagesError: if devices are to be sent different things.
         """
         ready: dict[records.Ready, list[int]] = {}
         for _, message in messages:
             message.content[records.KEY] = work.record()
             message.metadata.ttl, message.metadata.group_id = timeout, str(t)
+        basis = common_basis(messages, self.told)
         for name, reply in send(self.grid, messages, timeout):
             try:
                 ready.setdefault(records.read_ready(reply, dim), []).append(name)
@@ -191,7 +198,7 @@ class GridSums:
             raise RoundSkippedError(msg)
         cohort = tuple(sorted(ready[like]))
         how = work.histograms.within(like.layout), work.weights == EQUAL
-        return Cohort(work.task, t, cohort, like.layout, dim, tuple(odd), *how)
+        return Cohort(work.task, t, cohort, like.layout, dim, basis, tuple(odd), *how)
 
     @contextlib.contextmanager
     def over_parts(
@@ -248,6 +255,7 @@ class GridSums:
             metrics=metrics,
             max_share=max_share,
             equal_weights=cohort.equal_weights,
+            basis=cohort.basis,
         )
         part: PartOracle | None = None
         try:

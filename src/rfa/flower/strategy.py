@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, Unpack, cast
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result
 
@@ -207,6 +207,10 @@ class SecureStrategy(FedAvg):
         weighed = (float(options.example_cap), name, options.personal, options.weights)
         return records.Work(task, *weighed, options.histograms)
 
+    def told(self, content: RecordDict) -> RecordDict:
+        """What of a message's content all nodes are told, to which the sum is bound: all of it."""
+        return content
+
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> NoReturn:
         """There are no updates to aggregate here."""
         _refuse_replies(server_round, replies)
@@ -216,7 +220,7 @@ class SecureStrategy(FedAvg):
         _refuse_replies(server_round, replies)
 
     def _sums(self, grid: Grid) -> GridSums:
-        return GridSums(grid, self.options.terms, self.options.identities)
+        return GridSums(grid, self.options.terms, self.options.identities, self.told)
 
     def _round(self, run: _Run, t: int, state: Checkpoint) -> Checkpoint:
         """Train, evaluate, and note what came of it."""
@@ -284,19 +288,25 @@ class SecureStrategy(FedAvg):
             fraction, least = self.fraction_train, self.min_train_nodes
             layout = self.aggregator.layout(least)
         try:
-            self._steady(grid, fraction, least)
+            self._steady(grid, fraction, least, f" for {describe_sums(layout)}")
         except RoundSkippedError as error:
-            msg = f"{error} for {describe_sums(layout)}: no round can be played"
+            msg = f"{error}: no round can be played"
             raise TooFewNodesError(msg + remedy_of(layout)) from None
 
-    def _steady(self, grid: Grid, fraction: float, least: int) -> Grid:
+    def _steady(self, grid: Grid, fraction: float, least: int, what: str = "") -> Grid:
         """Wait for as many nodes as a round needs, up to a limit, and hold on to their list.
+
+        Args:
+            grid: Flower's grid.
+            fraction: the fraction of nodes that take part.
+            least: how many must, at least.
+            what: what they are needed for.
 
         Raises:
             RoundSkippedError: if there are too few.
         """
         limit = self.options.node_timeout
-        end = time.monotonic() + limit
+        end, told = time.monotonic() + limit, False
         while True:
             nodes = list(grid.get_node_ids())
             there = len(nodes)
@@ -304,8 +314,12 @@ class SecureStrategy(FedAvg):
             if there >= needed:
                 return cast("Grid", SteadyGrid(grid, nodes))
             if time.monotonic() >= end:
-                msg = f"{there} nodes are there after {limit:g} s, and {needed} are needed"
+                msg = f"{there} nodes are there after {limit:g} s, and {needed} are needed{what}"
                 raise RoundSkippedError(msg)
+            if not told:
+                text = "%s nodes are there, and %s are needed%s: waiting for more, up to %g s"
+                LOG.info(text, there, needed, what, limit)
+                told = True
             time.sleep(min(0.2, limit))
 
 

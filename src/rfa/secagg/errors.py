@@ -20,6 +20,7 @@
     │   ├── SmallRadiusError        a radius nu below its own floor
     │   ├── ChosenQueryError        a point or radius that a malicious server could have chosen
     │   ├── WrongDimensionError     a request about another number of coordinates
+    │   ├── OtherBasisError         a round about another model, or other settings, than its own
     │   ├── CohortError             a list of devices that it does not accept
     │   │   ├── DuplicateKeyError   a key, or a device, that is there twice
     │   │   ├── MissingKeysError    its own keys are missing, or changed
@@ -126,6 +127,10 @@ class ChosenQueryError(RefusalError):
 
 class WrongDimensionError(RefusalError):
     """A request about another number of coordinates."""
+
+
+class OtherBasisError(RefusalError):
+    """A round about something else than what the device trained or evaluated from."""
 
 
 class CohortError(RefusalError):

@@ -39,6 +39,7 @@ from rfa.errors import InvalidValueError
 from rfa.oracle import REACH, Sum
 from rfa.secagg.crypto.masks import keystream, stream_words
 from rfa.secagg.errors import ImplausibleSumError, NotFiniteError, ParameterError
+from rfa.secagg.messages.round import NO_BASIS
 from rfa.secagg.statistics import (
     METRIC,
     POSITIONS,
@@ -67,11 +68,17 @@ class Contribution:
         update: the update w_i, d numbers of float32, not to be changed while the round lasts.
         weight: the weight alpha_i = min(N_i, cap) / cap, above 0 and at most 1.
         metrics: further numbers to be summed, each at most 2^32 in size.
+        basis: the digest of what the device trained or evaluated from, 32 bytes: it joins no
+            round about anything else.
+        mark: the digest by which the device knows that this was in a sum before, 32 bytes; by
+            default the update's own bytes are what it goes by.
     """
 
     update: Floats32 = field(repr=False)
     weight: float = field(default=1.0, repr=False)
     metrics: tuple[float, ...] = field(default=(), repr=False)
+    basis: bytes = NO_BASIS
+    mark: bytes | None = None
 
     def __post_init__(self) -> None:
         """Refuse what no sum can hold. The message holds none of it: it is the device's secret."""
@@ -93,6 +100,13 @@ class Contribution:
             if not METRIC.least <= metric <= METRIC.largest:
                 msg = f"metric {index} must be a number of at most 2^32 in size"
                 raise NotFiniteError(msg)
+        for name, value in (
+            ("basis", self.basis),
+            ("mark", NO_BASIS if self.mark is None else self.mark),
+        ):
+            if not isinstance(value, bytes) or len(value) != len(NO_BASIS):  # pyright: ignore[reportUnnecessaryIsInstance]
+                msg = f"a {name} is a digest of {len(NO_BASIS)} bytes, not {value!r}"
+                raise ParameterError(msg)
 
 
 @dataclass(frozen=True)

@@ -104,6 +104,21 @@ def update_digest(salt: bytes, update: Floats32) -> bytes:
     return digest(b"update", salt, update.tobytes())
 
 
+def mark_digest(salt: bytes, mark: bytes) -> bytes:
+    """By what a device knows something else that was in a sum, by its mark."""
+    return digest(b"mark", salt, mark)
+
+
+def model_digest(*parts: bytes | memoryview) -> bytes:
+    """The digest of a model that devices train or evaluate, from the parts that it consists of."""
+    return digest(b"model", *parts)
+
+
+def basis_digest(*parts: bytes | memoryview) -> bytes:
+    """The digest of all that devices train or evaluate from."""
+    return digest(b"basis", *parts)
+
+
 def sealing_key(agreed: bytes, cohort: bytes, source: int, target: int) -> bytes:
     """The key that seals shares from one device to another."""
     return derive_key(agreed, b"seal", cohort, _number(source), _number(target))

@@ -24,7 +24,8 @@ import numpy as np
 from rfa._checks import check_number
 from rfa._types import Vector
 from rfa.oracle import Sum
-from rfa.secagg.errors import AbortError
+from rfa.secagg.device.joining import check_brought
+from rfa.secagg.errors import AbortError, RefusalError
 from rfa.secagg.fixed_point import (
     Contribution,
     Encoding,
@@ -77,7 +78,7 @@ class UnmaskedOracle:
         joined = {
             device: contribution
             for device, contribution in contributions.items()
-            if contribution and self._answers(device, START)
+            if contribution and self._answers(device, START) and _may_join(opening, contribution)
         }
         self._contributions = joined
         self._rounding = rounding or {device: os.urandom(32) for device in joined}
@@ -146,3 +147,11 @@ class UnmaskedOracle:
 
     def _answers(self, device: int, moment: Moment) -> bool:
         return answers(device, moment, self._lost)
+
+
+def _may_join(opening: OpenRound, contribution: Contribution) -> bool:
+    try:
+        check_brought(opening, contribution)
+    except RefusalError:
+        return False
+    return True

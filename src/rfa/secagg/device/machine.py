@@ -12,6 +12,7 @@ import os
 from rfa.secagg.crypto.keys import agree, public_of, sign
 from rfa.secagg.crypto.masks import Mask, add_masks
 from rfa.secagg.crypto.shares import SHARE_SIZE
+from rfa.secagg.device.joining import check_brought
 from rfa.secagg.device.membership import Membership, accept_roster, read_parameters
 from rfa.secagg.device.memory import GONE, Memory, forget
 from rfa.secagg.device.profile import Profile
@@ -202,6 +203,7 @@ class Device:
         self._policy.check_opening(
             opening, len(self._contribution.update), len(self._contribution.metrics)
         )
+        check_brought(opening, self._contribution)
         draw, masked_sums = self._entropy, range(opening.masked_sums)
         memory = dataclasses.replace(
             joined,
