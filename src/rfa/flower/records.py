@@ -107,8 +107,8 @@ class Over:
 
     def content(self) -> RecordDict:
         """As it travels."""
-        record = ConfigRecord({"task": self.task, "over": self.number, "opened": self.opened})
-        return RecordDict({KEY: record})
+        record: dict[str, Any] = {"task": self.task, "over": self.number, "opened": self.opened}
+        return RecordDict({KEY: ConfigRecord(record)})
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,9 @@ See docs/threat-model.md for what is promised to whom.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from rfa._lazy import names_on_use
 
 if TYPE_CHECKING:
     from rfa.secagg.crypto.keys import identity_of
@@ -69,7 +70,6 @@ _HOMES = {
     "rfa.secagg.server.machine": ("Outbox", "Server"),
     "rfa.secagg.unmasked": ("UnmaskedOracle",),
 }
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "AbortError",
@@ -103,15 +103,4 @@ __all__ = [
     "open_round",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        msg = f"module 'rfa.secagg' has no attribute {name!r}"
-        raise AttributeError(msg)
-    value = getattr(importlib.import_module(_HOME_OF[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = names_on_use(__name__, _HOMES)
