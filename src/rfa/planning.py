@@ -281,11 +281,13 @@ def _traffic(request: PlanRequest, m: int) -> Traffic:
     """Of a device in the largest part, and not in the first of sub-cohorts, which starts at 0."""
     from rfa.secagg.messages.sizes import traffic  # noqa: PLC0415 settings check plans without
 
+    statistics = build_private(request.aggregator).statistics
     return traffic(
         request.terms.parameters(math.ceil(m / request.layout.parts)),
         queries=request.layout.queries,
         dim=request.dim,
         metrics=request.metrics,
+        statistics=statistics | ({"weight"} if request.metrics else set[str]()),
         from_zero=not request.layout.sequential,
     )
 

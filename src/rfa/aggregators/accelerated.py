@@ -93,4 +93,5 @@ def _extrapolate(v: Vector, moves: Sequence[Vector]) -> Vector:
 def _is_proven(v: Vector, total: Sum, nu: float, plain: Vector) -> bool:
     """Whether the step from v ends no higher than the plain iterate."""
     rise = -float(total.push @ (v - plain))
-    return total.mass > 0 and rise <= nu * float(total.push @ total.push) / (2 * total.mass)
+    mass = total.need("mass")
+    return mass > 0 and rise <= nu * float(total.push @ total.push) / (2 * mass)

@@ -117,6 +117,16 @@ class RadiusAggregator(SumAggregator[AdaptiveRadius | None]):
         near = nearness(oracles)
         return state if state is None or near is None else state.after(near)
 
+    @property
+    def statistics(self) -> frozenset[str]:
+        """What its steps read, and the devices that are near where the radius is learned."""
+        return self.step_totals | ({"near"} if self.fixed_radius is None else set[str]())
+
+    @property
+    def step_totals(self) -> frozenset[str]:
+        """What a step reads, and what proves its certificate: the masses."""
+        return frozenset({"mass", "squares"})
+
     def certificate(self, oracle: RecordingOracle) -> float | None:
         """The bound of the last sum, which made the last step."""
         return oracle.last.certificate() if oracle.last else None

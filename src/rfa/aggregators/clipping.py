@@ -60,6 +60,11 @@ class CenteredClipping(RadiusAggregator):
         """The clip norm, unless it is learned."""
         return self.clip_norm
 
+    @property
+    def step_totals(self) -> frozenset[str]:
+        """A mean divides by the weights."""
+        return frozenset({"weight"})
+
     def layout(self, devices: int) -> Layout:  # noqa: ARG002
         """One part; as many queries as the budget says."""
         return Layout(queries=self.budget)
@@ -94,6 +99,11 @@ class Mean(RadiusAggregator):
     def fixed_radius(self) -> float | None:
         """The clip norm, unless it is learned."""
         return self.clip_norm
+
+    @property
+    def step_totals(self) -> frozenset[str]:
+        """A mean divides by the weights."""
+        return frozenset({"weight"})
 
     def aggregate(
         self, oracles: Sequence[RecordingOracle], dim: int, state: AdaptiveRadius | None
@@ -133,10 +143,11 @@ def centered_clipping(oracle: SumOracle, start: Vector, *, clip_norm: float, ste
         total = next_sum(oracle, v, radius, first=step == 0)
         if total is None:
             break
-        if not total.weight > 0:
-            msg = f"the weight of {total.count} devices is {total.weight}: nothing to average"
+        weight = total.need("weight")
+        if not weight > 0:
+            msg = f"the weight of {total.count} devices is {weight}: nothing to average"
             raise InvalidValueError(msg)
-        v = v + radius * total.push / total.weight
+        v = v + radius * total.push / weight
     return v
 
 

@@ -81,6 +81,11 @@ class SubCohorts(SumAggregator[AdaptiveRadius | None]):
         return self.inner.certificate(oracle)
 
     @property
+    def statistics(self) -> frozenset[str]:
+        """What the inner aggregator reads."""
+        return self.inner.statistics
+
+    @property
     def min_nu(self) -> float:
         """That of the inner aggregator."""
         return self.inner.min_nu
@@ -141,6 +146,11 @@ class Groups(SumAggregator[Any]):
         return self.inner.certificate(oracle)
 
     @property
+    def statistics(self) -> frozenset[str]:
+        """What the inner aggregator reads."""
+        return self.inner.statistics
+
+    @property
     def min_nu(self) -> float:
         """That of the inner aggregator."""
         return self.inner.min_nu
@@ -194,8 +204,8 @@ def sub_cohorts(oracles: Sequence[SumOracle], start: Vector, *, nu: float) -> Ve
             stopped = error
             continue
         image = image_of(v, total, nu)
-        mass += total.mass
-        v = v + total.mass / mass * (image - v)
+        mass += total.need("mass")
+        v = v + total.need("mass") / mass * (image - v)
     if not mass:
         raise stopped
     return v

@@ -86,6 +86,11 @@ class RFA(RadiusAggregator):
         """The smoothing radius, or the clip norm of the mean if that is smaller."""
         return min(super().min_nu, self.clip_norm)
 
+    @property
+    def step_totals(self) -> frozenset[str]:
+        """Those of its steps, and of the mean if it starts there."""
+        return super().step_totals | ({"weight"} if self.start == "mean" else set[str]())
+
     def layout(self, devices: int) -> Layout:  # noqa: ARG002
         """One part; as many queries as the budget says."""
         return Layout(queries=self.budget)

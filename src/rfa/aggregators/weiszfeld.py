@@ -69,10 +69,11 @@ def image_of(v: Vector, total: Sum, nu: float) -> Vector:
     Raises:
         ValueError: if no device has any mass at v.
     """
-    if not total.mass > 0:
-        msg = f"the mass of {total.count} devices at v is {total.mass}: nothing to average"
+    mass = total.need("mass")
+    if not mass > 0:
+        msg = f"the mass of {total.count} devices at v is {mass}: nothing to average"
         raise InvalidValueError(msg)
-    return v + nu * total.push / total.mass
+    return v + nu * total.push / mass
 
 
 def one_step(oracle: SumOracle, dim: int, *, nu: float) -> Vector:

@@ -10,7 +10,7 @@ import dataclasses
 import logging
 import os
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass, field
 
 from flwr.app import MetricRecord
@@ -91,11 +91,10 @@ class PartOracle(RecordingOracle):
             raise
         LOG.log(
             self._level,
-            "\t> sum %s: %s nodes, %s of them within %g; no share above %.0f %%",
+            "\t> sum %s: %s nodes%s; no share above %.0f %%",
             self.answers,
             total.count,
-            total.near,
-            REACH * nu,
+            "" if total.near is None else f", {total.near} of them within {REACH * nu:g}",
             100 * total.certificate(),
         )
         return total
@@ -201,13 +200,14 @@ class GridSums:
         return Cohort(work.task, t, cohort, like.layout, dim, basis, tuple(odd), *how)
 
     @contextlib.contextmanager
-    def over_parts(
+    def over_parts(  # noqa: PLR0913
         self,
         cohort: Cohort,
         exchange: GridExchange,
         parts: Sequence[Sequence[int]],
         *,
         queries: int,
+        statistics: Collection[str],
         max_share: float = 0.0,
     ) -> Generator[list[PartOracle]]:
         """An oracle over each of some parts of a cohort; one without a sum if too few are there.
@@ -220,7 +220,9 @@ class GridSums:
             for number, devices in enumerate(parts):
                 odd = () if number else cohort.odd
                 part = dataclasses.replace(cohort, devices=tuple(devices), odd=odd)
-                over = self.over(part, exchange, queries=queries, max_share=max_share)
+                over = self.over(
+                    part, exchange, queries=queries, statistics=statistics, max_share=max_share
+                )
                 try:
                     oracles.append(stack.enter_context(over))
                 except OracleStoppedError as error:
@@ -232,7 +234,13 @@ class GridSums:
 
     @contextlib.contextmanager
     def over(
-        self, cohort: Cohort, exchange: GridExchange, *, queries: int, max_share: float = 0.0
+        self,
+        cohort: Cohort,
+        exchange: GridExchange,
+        *,
+        queries: int,
+        statistics: Collection[str],
+        max_share: float = 0.0,
     ) -> Generator[PartOracle]:
         """An oracle over a cohort; devices are told if it ends before all sums are taken.
 
@@ -254,6 +262,7 @@ class GridSums:
             dim=cohort.dim,
             metrics=metrics,
             max_share=max_share,
+            statistics=statistics,
             equal_weights=cohort.equal_weights,
             basis=cohort.basis,
         )

@@ -187,6 +187,7 @@ class SecureStrategy(FedAvg):
             self.exchange(grid, records.TRAIN, t),
             self.partition(cohort.devices, layout.parts, t),
             queries=layout.queries,
+            statistics=self.aggregator.statistics,
             max_share=self.options.max_share,
         ) as oracles:
             result, after = self.aggregator(oracles, cohort.dim, state)
@@ -268,7 +269,7 @@ class SecureStrategy(FedAvg):
             cohort = sums.gather(work, messages, t, run.timeout, records.STAND_IN)
             exchange = self.exchange(run.grid, records.EVALUATE, t)
             share = self.options.max_share
-            with sums.over(cohort, exchange, queries=1, max_share=share) as oracle:
+            with sums.over(cohort, exchange, queries=1, statistics=(), max_share=share) as oracle:
                 oracle(np.zeros(cohort.dim), EVALUATION_RADIUS)
         except OracleStoppedError as error:
             LOG.warning("the evaluation of round %s is skipped: %s", t, error)

@@ -21,6 +21,7 @@
     │   ├── ChosenQueryError        a point or radius that a malicious server could have chosen
     │   ├── WrongDimensionError     a request about another number of coordinates
     │   ├── OtherBasisError         a round about another model, or other settings, than its own
+    │   ├── UnequalWeightError      a round of equal weights, and its own is not 1
     │   ├── CohortError             a list of devices that it does not accept
     │   │   ├── DuplicateKeyError   a key, or a device, that is there twice
     │   │   ├── MissingKeysError    its own keys are missing, or changed
@@ -131,6 +132,10 @@ class WrongDimensionError(RefusalError):
 
 class OtherBasisError(RefusalError):
     """A round about something else than what the device trained or evaluated from."""
+
+
+class UnequalWeightError(RefusalError):
+    """A round of equal weights, and the device's own is not 1."""
 
 
 class CohortError(RefusalError):

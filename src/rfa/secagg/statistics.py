@@ -101,13 +101,14 @@ STATISTICS = (
     Statistic("near", lambda local: local.near, 1.0, 0, math.floor, "count", positive=False),
     Statistic("count", lambda _: 1.0, 1.0, 0, math.floor),
 )
-"""What every sum holds, in the order in which it travels; the device's metrics follow."""
+"""What a sum can hold, in the order in which it travels; the device's metrics follow. A round's
+opening says which rows travel; the count always does."""
 ALL = frozenset(row.name for row in STATISTICS)
 """The names of all of them."""
 METRIC = Statistic("metric", lambda _: 0.0, 2.0**32, 64, round, least=-(2.0**32))
 """What a device may add of its local: as many as the round says, which no other total bounds."""
 POSITIONS = {row.name: position for position, row in enumerate(STATISTICS)}
-"""Where in the tail of a sum a statistic is."""
+"""Where in the table a statistic is, and in the tail of a sum that holds all of them."""
 MASS_BITS = STATISTICS[POSITIONS["mass"]].bits
 
 
@@ -124,30 +125,53 @@ def mask_of(names: Collection[str]) -> int:
     return sum(1 << place for place, row in enumerate(STATISTICS) if row.name in wanted)
 
 
-def encode_all(local: LocalFacts, metrics: Sequence[float]) -> list[int]:
+def rows_of(mask: int) -> tuple[Statistic, ...]:
+    """The rows that a mask names, in the order in which they travel.
+
+    Raises:
+        ParameterError: if it names others, or not the count, which always travels.
+    """
+    rows = tuple(row for place, row in enumerate(STATISTICS) if mask >> place & 1)
+    if mask >> len(STATISTICS) or STATISTICS[-1] not in rows:
+        msg = f"the statistics {mask:#b} are none of the {len(STATISTICS)} that there are, or "
+        raise ParameterError(msg + "count is not among them")
+    return rows
+
+
+Rows = Sequence[Statistic]
+
+
+def encode_all(local: LocalFacts, metrics: Sequence[float], rows: Rows = STATISTICS) -> list[int]:
     """The tail of a device: its statistics and its metrics as whole numbers."""
-    statistics = [row.encode(row.value(local)) for row in STATISTICS]
+    statistics = [row.encode(row.value(local)) for row in rows]
     return statistics + [METRIC.encode(metric) for metric in metrics]
 
 
-def decode_all(tail: Sequence[int]) -> tuple[dict[str, float], tuple[float, ...]]:
+def decode_all(
+    tail: Sequence[int], rows: Rows = STATISTICS
+) -> tuple[dict[str, float], tuple[float, ...]]:
     """The totals of the statistics by name, and those of the metrics."""
-    count = len(STATISTICS)
-    totals = zip(STATISTICS, tail[:count], strict=True)
-    metrics = tuple(METRIC.decode(total) for total in tail[count:])
+    totals = zip(rows, tail[: len(rows)], strict=True)
+    metrics = tuple(METRIC.decode(total) for total in tail[len(rows) :])
     return {row.name: row.decode(total) for row, total in totals}, metrics
 
 
 def implausible(totals: Mapping[str, float], cohort: int) -> str:
     """What no sum of honest devices can be; empty if there is nothing.
 
-    Of totals that are wrong, the first is named whose own bound is right.
+    Of totals that are wrong, the first is named whose own bound is right. What was not sent bounds
+    nothing: its own bound does.
     """
     wrong: dict[str, str] = {}
+    bounds = {row.name: row.at_most for row in STATISTICS}
     for row in STATISTICS:
-        total = totals[row.name]
-        most = totals[row.at_most] if row.at_most else cohort
+        if row.name not in totals:
+            continue
+        bound = row.at_most
+        while bound is not None and bound not in totals:
+            bound = bounds[bound]
+        bounds[row.name] = bound
+        total, most = totals[row.name], totals[bound] if bound else cohort
         if total < 0 or (row.positive and not total) or total > most + _TOLERANCE * bool(row.bits):
             wrong[row.name] = f"the total {row.name} is {total}, of at most {most}"
-    bounds = {row.name: row.at_most for row in STATISTICS}
     return next((text for name, text in wrong.items() if bounds[name] not in wrong), "")

@@ -48,7 +48,7 @@ from rfa.secagg.messages.stages import LEFT, START, Moment, Stage, moment_of
 from rfa.secagg.security.cohort import form_cohort
 from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.security.rules import Members
-from rfa.secagg.statistics import POSITIONS, STATISTICS
+from rfa.secagg.statistics import rows_of
 from rfa.secagg.transcript import (
     SIZE,
     commitment_to,
@@ -256,9 +256,8 @@ class Device:
         context = context_of(member.cohort.digest, sum_request, point)
         opening = member.opening
         dim = opening.dim if sum_request.vector else 0
-        masked = MaskedInputBuffer(
-            sum_request.session, masked_sum, len(STATISTICS) + opening.metrics, dim
-        )
+        numbers = len(rows_of(opening.statistics)) + opening.metrics
+        masked = MaskedInputBuffer(sum_request.session, masked_sum, numbers, dim)
         part = self._part(member, sum_request, masked.words())
         add_masks(part.words, part.tail, self._masks(member, masked_sum, alive, context))
         tail = part.tail
@@ -289,7 +288,8 @@ class Device:
             msg = "a device that abstained has nothing to add"
             raise OutOfStageError(msg)
         rounding = rounding_key(self.memory.rounding, sum_request.masked_sum)
-        part = Encoding(member.cohort.parameters.cohort).encode(
+        encoding = Encoding.of(member.opening, member.cohort.parameters.cohort)
+        part = encoding.encode(
             self._contribution,
             sum_request.v,
             sum_request.nu,
@@ -299,9 +299,8 @@ class Device:
             out=words,
         )
         max_share = min(member.opening.max_share, self._policy.max_share)
-        if sum_request.mass and weighs_more(
-            part.tail[POSITIONS["mass"]], sum_request.mass, max_share
-        ):
+        own = encoding.mass_of(part.tail)
+        if sum_request.mass and weighs_more(own, sum_request.mass, max_share):
             msg = f"this device would weigh more than {max_share} in the sum"
             raise ShareLimitError(msg)
         return part

@@ -31,7 +31,6 @@ from rfa.secagg.messages.round import (
 )
 from rfa.secagg.security.cohort import Cohort, Identities
 from rfa.secagg.security.rules import Members, require_enough, require_same
-from rfa.secagg.statistics import STATISTICS
 from rfa.secagg.transcript import (
     commitment_to,
     context_of,
@@ -75,7 +74,8 @@ class MaskedSum:
             table.cohort.digest, sum_request, point_of(sum_request.v, sum_request.nu)
         )
         self._words = np.zeros(table.cohort.opening.dim if sum_request.vector else 0, WORD)
-        self._tail = [0] * (len(STATISTICS) + table.cohort.opening.metrics)
+        self._encoding = Encoding.of(table.cohort.opening, table.cohort.parameters.cohort)
+        self._tail = [0] * (len(self._encoding.rows) + table.cohort.opening.metrics)
         self._shares: dict[int, dict[int, int]] = {}
         self._doubted: set[int] = set()
         self.sum_request = sum_request
@@ -164,8 +164,7 @@ class MaskedSum:
             AbortError: if that cannot be done.
         """
         add_masks(self._words, self._tail, self._masks())
-        encoding = Encoding(self._table.cohort.parameters.cohort)
-        total = encoding.decode(self._words, self._tail)
+        total = self._encoding.decode(self._words, self._tail)
         if total.sum.count != len(self.survivors):
             msg = f"{total.sum.count} devices are in a sum over {len(self.survivors)}"
             raise ImplausibleSumError(msg)
