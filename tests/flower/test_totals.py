@@ -1,4 +1,4 @@
-"""On Flower a sum holds the totals that the aggregator and the metrics need, and no others."""
+"""On Flower a sum holds the totals that the aggregator needs, and no others."""
 
 from __future__ import annotations
 
@@ -33,18 +33,20 @@ def sent(grid: LocalGrid, task: str) -> set[frozenset[str]]:
 @pytest.mark.parametrize(
     ("strategy", "needed"),
     [
-        (OneStepRFA(**with_nu()), {"mass", "squares", "weight"}),
-        (OneStepRFA(**options()), {"mass", "squares", "near", "weight"}),
+        (OneStepRFA(**with_nu()), {"mass", "squares"}),
+        (OneStepRFA(**options()), {"mass", "squares", "near"}),
         (SecureFedAvg(**options()), {"weight"}),
+        (SecureFedAvg(weights="equal", **options()), set[str]()),
+        (SecureFedAvg(weights="buckets", **options()), {"weight"}),
     ],
 )
-def test_means_of_metrics_take_the_weight(
+def test_means_of_metrics_take_no_total(
     tmp_path: Path, strategy: SecureStrategy, needed: set[str]
 ) -> None:
     grid = LocalGrid(nodes(tmp_path))
     result = strategy.start(grid, model(), num_rounds=1)
     assert sent(grid, "train") == {frozenset(needed)}
-    assert sent(grid, "evaluate") == {frozenset({"weight"})}
+    assert sent(grid, "evaluate") == {frozenset()}
     assert result.train_metrics_clientapp
     assert result.evaluate_metrics_clientapp
 
