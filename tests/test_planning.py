@@ -183,7 +183,7 @@ def test_parts_and_queries_are_those_of_the_lab(
             Terms().parameters(size),
             queries=settings.layout.queries,
             dim=1000,
-            metrics=1,
+            metrics=2,
             statistics=aggregator.statistics,
         )
         for size in sizes

@@ -33,9 +33,11 @@ def sent(grid: LocalGrid, task: str) -> set[frozenset[str]]:
         (OneStepRFA(**with_nu()), {"mass", "squares"}),
         (OneStepRFA(**options()), {"mass", "squares", "near"}),
         (SecureFedAvg(**options()), {"weight"}),
+        (SecureFedAvg(weights="equal", **options()), set[str]()),
+        (SecureFedAvg(weights="buckets", **options()), {"weight"}),
     ],
 )
-def test_a_sum_holds_what_the_aggregator_reads(
+def test_means_of_metrics_take_no_total(
     tmp_path: Path, strategy: SecureStrategy, needed: set[str]
 ) -> None:
     grid = LocalGrid(nodes(tmp_path))

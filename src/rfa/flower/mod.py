@@ -8,7 +8,6 @@ length of the update, and the messages of the secure sum.
 from __future__ import annotations
 
 import copy
-import dataclasses
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -22,7 +21,6 @@ from rfa._checks import check_choice
 from rfa._types import Floats32
 from rfa.flower import records
 from rfa.flower.arrays import ArraysError, difference, moved, size_of
-from rfa.flower.basis import basis_of, model_of
 from rfa.flower.contribution import prepare
 from rfa.flower.errors import FlowerError
 from rfa.flower.histograms import BINS, histograms_of
@@ -140,11 +138,8 @@ class RobustMod:
             answer, update = _train(message, app, personal)
         else:
             answer, update = _evaluate(message, app, personal)
-        layout, brought = prepare(work, update, metrics_of(answer), storage.weights())
-        if brought is not None:
-            told = self.told(message)
-            mark = model_of(told) if work.task == records.EVALUATE else None
-            brought = dataclasses.replace(brought, basis=basis_of(told), mark=mark)
+        kept, told = storage.weights(), self.told(message)
+        layout, brought = prepare(work, update, metrics_of(answer), kept, told)
         with self.vault(work.task, message, storage) as vault:
             _bring(vault, brought)
         return records.ready(message, records.Ready(layout, len(update)))
