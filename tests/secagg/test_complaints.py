@@ -82,14 +82,13 @@ def right(table: Party, ask: SecureOracle) -> bool:
 
 
 def positions(ask: SecureOracle) -> dict[int, int]:
-    return ask.server._positions
+    return ask.server._positions  # pyright: ignore[reportPrivateUsage]
 
 
 def neighbors(ask: SecureOracle, device: int) -> list[int]:
     """The neighbors of a device, by number."""
-    keys = ask.server._formed().keys
-    around = ask.server._formed().cohort.neighbors(positions(ask)[device])
-    return [keys[position].device for position in around]
+    table = ask.server._formed()  # pyright: ignore[reportPrivateUsage]
+    return [table.names[other] for other in table.cohort.neighbors(positions(ask)[device])]
 
 
 def unmasks(table: Party) -> int:
