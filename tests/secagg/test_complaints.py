@@ -82,14 +82,13 @@ def right(table: Party, ask: SecureOracle) -> bool:
 
 
 def positions(ask: SecureOracle) -> dict[int, int]:
-    return ask.server._positions
+    return ask.server._positions  # pyright: ignore[reportPrivateUsage]
 
 
 def neighbors(ask: SecureOracle, device: int) -> list[int]:
     """The neighbors of a device, by number."""
-    keys = ask.server._formed().keys
-    around = ask.server._formed().cohort.neighbors(positions(ask)[device])
-    return [keys[position].device for position in around]
+    table = ask.server._formed()  # pyright: ignore[reportPrivateUsage]
+    return [table.names[other] for other in table.cohort.neighbors(positions(ask)[device])]
 
 
 def unmasks(table: Party) -> int:
@@ -277,6 +276,33 @@ def test_wrong_shares_are_a_dispute_of_dealer_and_holder() -> None:
     assert right(table, ask)
     assert ask.server.disputes
     assert {dispute.holder for dispute in ask.server.disputes} == {liar}
+
+
+def test_nobody_is_in_dispute_where_liars_could_have_made_the_others_look_wrong() -> None:
+    """Two of six open wrong shares: four fit, and two of these might be colluders."""
+    table = table_of()
+    liars = set(sorted(table.devices)[:7])
+    asked: list[SecureOracle] = []
+
+    def spoil(device: int, message: Message) -> Message:
+        if device not in liars or not isinstance(message, UnmaskShares):
+            return message
+        around = neighbors(asked[0], device)
+        chosen = [sorted(set(neighbors(asked[0], other)) & liars)[:2] for other in around]
+        wrong = [
+            bytes([0]) + share[:0:-1] if device in pair else share
+            for share, pair in zip(message.shares, chosen, strict=True)
+        ]
+        return dataclasses.replace(message, shares=tuple(wrong))
+
+    ask = spoilt(table, spoil)
+    asked.append(ask)
+    ask(np.zeros(3), NU)
+    assert right(table, ask)
+    noted = {dispute.dealer for dispute in ask.server.disputes}
+    for device in table.devices:
+        if len(set(neighbors(ask, device)) & liars) > 1:
+            assert device not in noted
 
 
 def test_too_few_inputs_end_the_round_before_complaints_are_weighed() -> None:

@@ -5,9 +5,8 @@ Rounds until all liars are left out, median and worst of 100 runs; lies that spo
 
 | devices | groups | liars | `num_liars` | median | worst |
 |---|---|---|---|---|---|
-| 30 | 6 | 1 | not given | MEDIAN1 | WORST1 |
-| 30 | 6 | 1 | 1 | MEDIAN2 | WORST2 |
-| 1000 | 25 | 10 | not given | MEDIAN3 | WORST3 |
+| 30 | 6 | 1 | not given | 7 | 7 |
+| 30 | 6 | 1 | 1 | 5 | 5 |
 """
 
 from __future__ import annotations
@@ -99,7 +98,7 @@ def test_ten_liars_of_a_thousand_are_left_out() -> None:
 
 def test_a_liar_that_waits_is_found_too() -> None:
     rng, ledger = np.random.default_rng(3), Suspicion()
-    ledger, early = played(ledger, rng, 30, 6, 40, lambda *_: False)
+    ledger, early = played(ledger, rng, 30, 6, 40, holding(set()))
     ledger, late = played(ledger, rng, 30, 6, 20, holding({7}))
     assert not set().union(*early)
     assert late[-1] == {7}

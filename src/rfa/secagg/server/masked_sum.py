@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from rfa.secagg.crypto.graph import rank
 from rfa.secagg.crypto.keys import agree, is_signed, public_of
 from rfa.secagg.crypto.masks import Mask, add_masks
-from rfa.secagg.crypto.shares import recover
+from rfa.secagg.crypto.shares import misfits, recover
 from rfa.secagg.errors import (
     BadShareError,
     ImplausibleSumError,
@@ -74,7 +74,7 @@ class MaskedSum:
         signatures: who signed them.
         opened: who opened shares.
         complaints: for each dealer whose shares did not unseal, the holders who say so.
-        wrong: for each dealer of whom wrong shares were opened, the holders who did.
+        wrong: for each dealer of whom wrong shares were opened, the holders who surely did.
     """
 
     def __init__(self, table: Table, sum_request: SumRequest, alive: Members) -> None:
@@ -234,11 +234,21 @@ class MaskedSum:
             device = self._table.keys[position].device
             msg = f"a secret of device {device} cannot be opened: {error}; it, or neighbors, lie"
             raise BadShareError(msg) from None
-        wrong = {holders[rank - 1] for rank in order[:threshold] if rank not in used}
-        if wrong:
-            self.wrong[position] = wrong
-            self._doubted |= wrong
+        if list(used) != order[:threshold]:
+            self._note_wrong(position, shares, used)
         return secret
+
+    def _note_wrong(self, position: int, shares: Mapping[int, int], used: Sequence[int]) -> None:
+        """Doubt who opened shares that do not fit those that made a secret.
+
+        Colluders can choose wrong shares that make the secret together. So it is held against the
+        others only where so many shares fit that t of them are honest ones.
+        """
+        holders, parameters = self._table.cohort.neighbors(position), self._table.cohort.parameters
+        wrong = {holders[rank - 1] for rank in misfits(shares, used)}
+        self._doubted |= wrong
+        if len(shares) - len(wrong) >= parameters.threshold + parameters.num_colluders:
+            self.wrong[position] = wrong
 
     def _dealers(self, position: int) -> list[int]:
         """Whose shares a device holds in this masked sum."""
