@@ -15,9 +15,13 @@ import pytest
 from rfa import PlainOracle
 from rfa._types import Floats
 from rfa.aggregators import RFA, CenteredClipping, Mean, OneStepRFA
-from rfa.oracle import Sum
+from rfa.oracle import Sum, SumOracle
+from rfa.secagg.device.machine import Device
+from rfa.secagg.device.profile import Profile
+from rfa.secagg.errors import ExposingSumError
 from rfa.secagg.fixed_point import Contribution, Encoding
-from rfa.secagg.oracle import open_round
+from rfa.secagg.in_process import InProcess
+from rfa.secagg.oracle import SecureOracle, open_round
 from rfa.secagg.security.terms import Terms
 from rfa.secagg.unmasked import UnmaskedOracle
 from tests.secagg.opened import OpenedSum, Population, Prior, analyze, rounding_noise, spread
@@ -234,7 +238,9 @@ def far_devices(count: int, far: int, dim: int = LARGE) -> Population:
 
 
 @pytest.mark.parametrize("kind", [RFA(nu=1.0, budget=2), CenteredClipping(clip_norm=1.0, budget=2)])
-def test_one_device_alone_beyond_the_radius_is_a_limit(kind: RFA | CenteredClipping) -> None:
+def test_one_device_alone_beyond_the_radius_is_told_by_two_sums(
+    kind: RFA | CenteredClipping,
+) -> None:
     """However many devices there are: all within nu move alike, so two sums differ by the one.
 
     Thirty honest devices, more than the 19 that the rule asks for.
@@ -251,28 +257,67 @@ def test_one_device_alone_beyond_the_radius_is_a_limit(kind: RFA | CenteredClipp
     assert crowd.updates.share.max() < 0.8
 
 
-def test_two_real_sums_computed_to_the_one_device_beyond_the_radius_is_a_limit() -> None:
-    """In closed form, from what a server that follows the protocol is told under the rule.
-
-    With W, M and Q the totals of weights, masses and squares: W - M = alpha (1 - nu / r), and the
-    squares of all others cancel in Q1 - Q2.
-    """
-    terms, truth = Terms(colluder_fraction=0, max_dropout_fraction=0), far_devices(20, 1, 500)
+def two_sums(honest_per_query: int) -> tuple[Contribution, Sum, Sum, Floats]:
+    """What a server is told of twenty devices, the first of which is alone beyond the radius."""
+    terms = Terms(0, 0, honest_per_query=honest_per_query)
+    truth = far_devices(20, 1, 500)
     brought = {
         i: Contribution(truth.updates[0, i].astype(np.float32), truth.weights[i]) for i in range(20)
     }
     ask = UnmaskedOracle(open_round(1, terms, queries=2, dim=500), terms, brought)
     first = ask(np.zeros(500), 1.0)
-    v = (first.push / first.mass).astype(np.float32).astype(np.float64)
-    second = ask(v, 1.0)
-    away = [total.weight - total.mass for total in (first, second)]
-    alpha = ((first.squares - second.squares) / (away[1] - away[0]) + sum(away)) / 2
+    v = (first.push / first.need("mass")).astype(np.float32).astype(np.float64)
+    return brought[0], first, ask(v, 1.0), v
+
+
+def test_without_the_rule_two_real_sums_tell_the_one_device_beyond_the_radius() -> None:
+    """In closed form, from what a server that follows the protocol is told.
+
+    With W, M and Q the totals of weights, masses and squares: W - M = alpha (1 - nu / r), and the
+    squares of all others cancel in Q1 - Q2.
+    """
+    victim, first, second, v = two_sums(honest_per_query=0)
+    sums = first, second
+    away = [total.need("weight") - total.need("mass") for total in sums]
+    squares = [total.need("squares") for total in sums]
+    alpha = ((squares[0] - squares[1]) / (away[1] - away[0]) + sum(away)) / 2
     near, then = (1 - part / alpha for part in away)  # nu / r at both points
-    others = (first.weight - alpha) * v + alpha * then * v
+    others = (first.need("weight") - alpha) * v + alpha * then * v
     found = (first.push - second.push - others) / (alpha * (near - then))
-    error = np.linalg.norm(found - brought[0].update) / np.linalg.norm(brought[0].update)
-    assert abs(alpha / truth.weights[0] - 1) < 1e-6
+    error = np.linalg.norm(found - victim.update) / np.linalg.norm(victim.update)
+    assert abs(alpha / victim.weight - 1) < 1e-6
     assert error < 1e-3
+
+
+def test_no_second_sum_is_asked_for_where_few_devices_are_beyond_the_radius() -> None:
+    with pytest.raises(
+        ExposingSumError, match=r"1 honest devices are sure to be beyond .* unless 8"
+    ):
+        two_sums(honest_per_query=16)
+
+
+@pytest.mark.parametrize("secure", [True, False])
+@pytest.mark.parametrize(("beyond", "sums"), [(7, 1), (8, 2), (15, 2), (16, 3)])
+def test_as_many_sums_as_devices_beyond_the_radius_bear(
+    beyond: int, sums: int, *, secure: bool
+) -> None:
+    """The real protocol and the sum without masks: 8 for a second sum, 16 for a third."""
+    terms, rng = Terms(0, 0), np.random.default_rng(beyond)
+    rows = rng.standard_normal((40, 6)).astype(np.float32)
+    rows *= (
+        np.where(np.arange(40) < beyond, 9.0, 0.1)[:, None] / np.linalg.norm(rows, axis=1)[:, None]
+    )
+    brought = {i: Contribution(row.astype(np.float32)) for i, row in enumerate(rows)}
+    opening = open_round(1, terms, queries=3, dim=6, statistics=("mass",))
+    ask: SumOracle = UnmaskedOracle(opening, terms, brought)
+    if secure:
+        devices = {i: Device(part, Profile(i)) for i, part in brought.items()}
+        ask = SecureOracle(opening, terms, devices, InProcess(devices))
+    for _ in range(sums):
+        ask(np.zeros(6), 1.0)
+    if sums < 3:
+        with pytest.raises(ExposingSumError):
+            ask(np.zeros(6), 1.0)
 
 
 def test_distances_of_three_devices_of_which_one_is_within_the_radius_is_a_limit() -> None:

@@ -36,6 +36,7 @@
     ├── AbortError                  the server ends the round; the sums before stand
     │   ├── TooFewDevicesError      fewer devices are left than the parameters ask for
     │   ├── SurvivorsChangedError   the survivors changed between queries: v stays as it is
+    │   ├── ExposingSumError        another sum would tell of the few devices beyond the radius
     │   ├── BadShareError           a secret cannot be put together from its shares
     │   └── ImplausibleSumError     a total that no honest devices can have
     └── VaultError                  a device's own store cannot be used
@@ -192,6 +193,10 @@ class TooFewDevicesError(AbortError):
 
 class SurvivorsChangedError(AbortError):
     """The survivors changed between queries, so the next sum would tell on those who left."""
+
+
+class ExposingSumError(AbortError):
+    """Another sum would tell of the few devices that are beyond the radius."""
 
 
 class BadShareError(AbortError):

@@ -46,7 +46,8 @@ def open_round(  # noqa: PLR0913
         max_share: the largest share of any device in a sum, which each device checks for itself
             after a phase that sums the scalars alone; 0 for none.
         statistics: the names of the totals that are summed beside the push; count always is, the
-            mass is where max_share needs it, and equal weights never are.
+            mass where max_share needs it, near where another query may depend on it, and equal
+            weights never are.
         equal_weights: whether every device brings a weight of exactly 1.
         basis: the digest of what devices trained or evaluated from, 32 bytes.
 
@@ -54,7 +55,7 @@ def open_round(  # noqa: PLR0913
         ParameterError: if there are too many masked sums or metrics, or no such statistics.
     """
     insist(check_number, "max_share", max_share)
-    names = {*statistics, "mass"} if max_share else {*statistics}
+    names = {*statistics, *(["mass"] if max_share else []), *(["near"] if queries > 1 else [])}
     opening = OpenRound(
         os.urandom(16),
         *_sizes(number, queries, dim, metrics),

@@ -37,7 +37,14 @@ from rfa.secagg.in_process import Losses, answers
 from rfa.secagg.messages.round import OpenRound
 from rfa.secagg.messages.stages import START, Moment, Stage
 from rfa.secagg.oracle import Ended
-from rfa.secagg.security.rules import Members, agree_on, require_enough, require_same
+from rfa.secagg.security.rules import (
+    Answered,
+    Members,
+    agree_on,
+    require_enough,
+    require_many_beyond,
+    require_same,
+)
 from rfa.secagg.security.terms import Terms
 from rfa.secagg.transcript import rounding_key
 from rfa.secagg.words import TAIL, WORD
@@ -85,6 +92,8 @@ class UnmaskedOracle:
             device for device in joined if self._answers(device, Moment(0, Stage.ROSTER))
         )
         self._before: Members | None = None
+        self._answered: Answered | None = None
+        self._per_query = terms.honest_per_query
         self._masked_sums = 0
         self._ended = Ended()
         self.parameters = agree_on(terms, len(joined), opening.queries)
@@ -99,8 +108,11 @@ class UnmaskedOracle:
         self._ended.check()
         check_number("nu", nu, positive=True)
         with self._ended.watch():
+            require_many_beyond(self.parameters, self._answered, nu, self._per_query)
             mass = self._masked_sum(v, nu, vector=False).mass if self._opening.max_share else 0
             self.last = self._masked_sum(v, nu, mass)
+            queries = self._answered.queries + 1 if self._answered else 1
+            self._answered = Answered(queries, nu, self.last.sum)
         return self.last.sum
 
     def _masked_sum(self, v: Vector, nu: float, mass: int = 0, *, vector: bool = True) -> Total:

@@ -1,12 +1,38 @@
-"""The rules on drop-outs, which devices, server and the sum without masks all keep."""
+"""The rules on drop-outs and on further queries, which the server and the sum without masks keep.
+
+Devices keep those on drop-outs, too; how many are beyond a radius they do not know.
+"""
 
 from __future__ import annotations
 
-from rfa.secagg.errors import ParameterError, SurvivorsChangedError, TooFewDevicesError
+from dataclasses import dataclass
+
+from rfa.oracle import Sum
+from rfa.secagg.errors import (
+    ExposingSumError,
+    ParameterError,
+    SurvivorsChangedError,
+    TooFewDevicesError,
+)
 from rfa.secagg.security.parameters import LEAST_HONEST, Parameters
 from rfa.secagg.security.terms import Terms
 
 Members = frozenset[int]
+
+
+@dataclass(frozen=True)
+class Answered:
+    """The last query of a round that was answered.
+
+    Attributes:
+        queries: how many were, with it.
+        nu: its radius.
+        total: its sum.
+    """
+
+    queries: int
+    nu: float
+    total: Sum
 
 
 def agree_on(terms: Terms, joined: int, queries: int) -> Parameters:
@@ -69,3 +95,37 @@ def require_same(
         gone = len(before or ()) - len(now)
         msg = f"{gone} devices left since the last query, and the next sum would tell on them"
         raise SurvivorsChangedError(msg)
+
+
+def require_many_beyond(
+    parameters: Parameters, last: Answered | None, nu: float, per_query: int
+) -> None:
+    """End the round if the next sum would tell of the few devices that are beyond the radius.
+
+    Devices within nu of v at two queries add the same to both but for v itself, so that they cancel
+    in the difference, however many they are: it is about the others. So half as many honest devices
+    as a query takes must be beyond the radius for each query that was answered. They are counted as
+    those beyond REACH nu, which are fewer. A smaller radius than the last one is not held up: who
+    is beyond it is not known.
+
+    Args:
+        parameters: those of the cohort.
+        last: the last query that was answered; None before the first.
+        nu: the radius of the next.
+        per_query: the honest devices for each query after the first; 0 for no rule.
+
+    Raises:
+        ExposingSumError: saying how many there are.
+    """
+    if last is None or nu < last.nu or not per_query:
+        return
+    needed = last.queries * per_query // 2
+    near = last.total.near
+    beyond = 0 if near is None else last.total.count - near
+    honest = beyond - parameters.num_colluders
+    if honest < needed:
+        msg = (
+            f"{max(honest, 0)} honest devices are sure to be beyond the radius {nu:g}, and another "
+            f"sum tells of them unless {needed} are: the sums so far stand"
+        )
+        raise ExposingSumError(msg)

@@ -48,7 +48,13 @@ from rfa.secagg.messages.round import (
 )
 from rfa.secagg.security.cohort import Identities, check_device_keys, form_cohort, in_order
 from rfa.secagg.security.parameters import Parameters, ServerModel
-from rfa.secagg.security.rules import Members, agree_on, require_enough
+from rfa.secagg.security.rules import (
+    Answered,
+    Members,
+    agree_on,
+    require_enough,
+    require_many_beyond,
+)
 from rfa.secagg.security.terms import Terms
 from rfa.secagg.server.complaints import Complaints, Dispute, disputes_of, faults_of
 from rfa.secagg.server.masked_sum import MaskedSum, Table
@@ -96,6 +102,7 @@ class Server:
         self._ready: Members = frozenset()
         self._now: MaskedSum | None = None
         self._mass = 0
+        self._answered: Answered | None = None
         self._wanted: type[Message] = Message
         self._largest = 0
         self._asked: set[int] = set()
@@ -154,6 +161,8 @@ class Server:
             raise AbortError(msg)
         check_number("nu", nu, positive=True)
         second = opening.is_second(self.masked_sum)
+        if not second:
+            require_many_beyond(self.parameters, self._answered, nu, self._terms.honest_per_query)
         sum_request = SumRequest(
             session=opening.session,
             masked_sum=self.masked_sum,
@@ -211,6 +220,9 @@ class Server:
         finally:
             self._note_disputes(now.wrong)
         self._before, self._ready = now.survivors, frozenset(now.opened)
+        if now.sum_request.vector:
+            queries = self._answered.queries + 1 if self._answered else 1
+            self._answered = Answered(queries, now.sum_request.nu, total.sum)
         self._mass, self._now = total.mass, None
         return total
 
