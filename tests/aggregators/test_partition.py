@@ -72,10 +72,12 @@ def test_one_sub_cohort_is_one_step() -> None:
 def test_parts_that_are_alike_are_weighted_by_their_masses() -> None:
     asks = parts_of(cohort(), 2)
     first = asks[0](ZERO, 0.5)
-    v = 0.5 * first.push / first.mass
+    v = 0.5 * first.push / first.need("mass")
     second = asks[1](v, 0.5)
-    image = v + 0.5 * second.push / second.mass
-    wanted = (first.mass * v + second.mass * image) / (first.mass + second.mass)
+    image = v + 0.5 * second.push / second.need("mass")
+    wanted = (first.need("mass") * v + second.need("mass") * image) / (
+        first.need("mass") + second.need("mass")
+    )
     np.testing.assert_allclose(sub_cohorts(asks, ZERO, nu=0.5), wanted, rtol=1e-12)
 
 
