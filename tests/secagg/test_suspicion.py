@@ -7,6 +7,9 @@ Rounds until all liars are left out, median and worst of 100 runs; lies that spo
 |---|---|---|---|---|---|
 | 30 | 6 | 1 | not given | 7 | 7 |
 | 30 | 6 | 1 | 1 | 5 | 5 |
+| 30 | 10 | 1 | 1 | 4 | 4 |
+| 30 | 7 | 3 | not given | 10 | 11 |
+| 1000 | 25 | 10 | not given | 13 | 13 (of 6 runs) |
 """
 
 from __future__ import annotations
