@@ -90,7 +90,9 @@ class RobustMod:
     def vault(self, task: str, message: Message, storage: DeviceStorage) -> DurableDevice:  # noqa: ARG002
         """The device that a message is for, in the secure sum over a task."""
         profile = Profile(storage.node, self.policy, storage.identity())
-        return DurableDevice(storage.vault(task), profile, spent=storage.spent(task))
+        return DurableDevice(
+            storage.vault(task), profile, spent=storage.spent(task), sent=storage.sent(task)
+        )
 
     def _pass_on(self, message: Message, context: Context, call_next: Next) -> Message:
         """Let the app answer what is not about its update or metrics."""

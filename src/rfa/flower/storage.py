@@ -4,6 +4,7 @@
 <folder>/identities.json                 the public identities of all nodes: {"node": "hex"}
 <folder>/flower/<run>/<node>.<task>      the secure sum: written before each reply leaves
 <folder>/flower/spent/<who>.<task>       salted digests of updates that were in a sum, for ever
+<folder>/flower/sent/<who>.<task>        digests of the masked inputs that it sent, a line each
 <folder>/flower/personal/<name>/<who>    its personal parameters u_i (Algorithm 4)
 """
 
@@ -56,6 +57,10 @@ class DeviceStorage:
     def spent(self, task: str) -> Path:
         """The file that keeps which updates were in a sum, in all runs."""
         return self.root / "flower" / "spent" / f"{self.who}.{task}"
+
+    def sent(self, task: str) -> Path:
+        """The file that lists the masked inputs that the device sent, to compare with receipts."""
+        return self.root / "flower" / "sent" / f"{self.who}.{task}"
 
     def personal(self, name: str) -> Path:
         """The file of the personal parameters under a name."""

@@ -51,6 +51,7 @@ from rfa.secagg.security.parameters import Parameters, ServerModel
 from rfa.secagg.security.rules import Members, agree_on, require_enough
 from rfa.secagg.security.terms import Terms
 from rfa.secagg.server.masked_sum import MaskedSum, Table
+from rfa.secagg.server.recorder import Recorder
 from rfa.secagg.transcript import leaf_of
 
 Outbox = Iterator[tuple[int, bytes]]
@@ -72,6 +73,7 @@ class Server:
         opening: OpenRound,
         terms: Terms,
         identities: Identities | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         """A server that opens a round.
 
@@ -79,6 +81,7 @@ class Server:
             opening: the round.
             terms: what is offered to the devices.
             identities: the public identities of the devices, where the server is malicious.
+            recorder: keeps what a receipt tells of the round, if one is wanted.
         """
         if opening.server_model != terms.server_model:
             msg = f"a round of server model {opening.server_model} cannot be held under {terms}"
@@ -86,6 +89,7 @@ class Server:
         self._opening = opening
         self._terms = terms
         self._identities = identities or {}
+        self._recorder = recorder
         self._joined: dict[int, DeviceKeys] = {}
         self._taken: set[bytes] = set()
         self._table: Table | None = None
@@ -125,6 +129,9 @@ class Server:
         cohort = form_cohort(self._opening, parameters, nonce, order)
         self._table = Table(cohort, [leaves[leaf] for leaf in order], {})
         self._positions = {keys.device: position for position, keys in enumerate(self._table.keys)}
+        if self._recorder:
+            malicious = self._opening.server_model == ServerModel.MALICIOUS
+            self._recorder.form(self._table, self._identities if malicious else {})
         size = self._opening.masked_sums * (32 + SEALED_SIZE * parameters.degree)
         self._expect(ShareKeys, SLACK + size, self._positions)
         return self._rosters(self._table)
@@ -199,6 +206,8 @@ class Server:
         now = self._masked_sum()
         require_enough(self.parameters, frozenset(now.opened), "opened the sum")
         total = now.total()
+        if self._recorder:
+            self._recorder.close(now)
         self._before, self._ready = now.survivors, frozenset(now.opened)
         self._mass, self._now = total.mass, None
         return total
@@ -218,6 +227,8 @@ class Server:
         except SecAggError as error:
             self.faults[device] = error
             return False
+        if self._recorder and self._wanted is MaskedInput:
+            self._recorder.take(self._positions[device], reply)
         return True
 
     def _accept(self, device: int, message: Message) -> None:

@@ -67,6 +67,9 @@ class MaskedSum:
         survivors: whose inputs came, once that is fixed.
         signatures: who signed them.
         opened: who opened shares.
+        words: the running total of the vectors; without masks once the sum is opened.
+        tail: the running total of the scalars, likewise.
+        secrets: what took the masks off, by position: seeds of survivors, keys of drop-outs.
     """
 
     def __init__(self, table: Table, sum_request: SumRequest, alive: Members) -> None:
@@ -74,8 +77,8 @@ class MaskedSum:
         self._context = context_of(
             table.cohort.digest, sum_request, point_of(sum_request.v, sum_request.nu)
         )
-        self._words = np.zeros(table.cohort.opening.dim if sum_request.vector else 0, WORD)
-        self._tail = [0] * (len(STATISTICS) + table.cohort.opening.metrics)
+        self.words = np.zeros(table.cohort.opening.dim if sum_request.vector else 0, WORD)
+        self.tail = [0] * (len(STATISTICS) + table.cohort.opening.metrics)
         self._shares: dict[int, dict[int, int]] = {}
         self._doubted: set[int] = set()
         self.sum_request = sum_request
@@ -84,11 +87,12 @@ class MaskedSum:
         self.survivors: Members = frozenset()
         self.signatures: dict[int, bytes] = {}
         self.opened: set[int] = set()
+        self.secrets: dict[int, bytes] = {}
 
     @property
     def reply_size(self) -> int:
         """The bytes of the vector and the scalars in a reply."""
-        return self._words.nbytes + 16 * len(self._tail)
+        return self.words.nbytes + 16 * len(self.tail)
 
     @property
     def bitmap(self) -> bytes:
@@ -113,11 +117,11 @@ class MaskedSum:
     def take_masked(self, position: int, masked: MaskedInput) -> None:
         """Add a device's masked input to the total."""
         self._check_masked_sum(masked.masked_sum)
-        if len(masked.words) != len(self._words) or len(masked.tail) != len(self._tail):
-            msg = f"a part of {len(masked.words)} coordinates instead of {len(self._words)}"
+        if len(masked.words) != len(self.words) or len(masked.tail) != len(self.tail):
+            msg = f"a part of {len(masked.words)} coordinates instead of {len(self.words)}"
             raise WrongDimensionError(msg)
-        self._words += masked.words
-        self._tail = [(a + b) % TAIL for a, b in zip(self._tail, masked.tail, strict=True)]
+        self.words += masked.words
+        self.tail = [(a + b) % TAIL for a, b in zip(self.tail, masked.tail, strict=True)]
         self.arrived.add(position)
 
     def close(self, before: Members | None) -> None:
@@ -163,9 +167,9 @@ class MaskedSum:
         Raises:
             AbortError: if that cannot be done.
         """
-        add_masks(self._words, self._tail, self._masks())
+        add_masks(self.words, self.tail, self._masks())
         encoding = Encoding(self._table.cohort.parameters.cohort)
-        total = encoding.decode(self._words, self._tail)
+        total = encoding.decode(self.words, self.tail)
         if total.sum.count != len(self.survivors):
             msg = f"{total.sum.count} devices are in a sum over {len(self.survivors)}"
             raise ImplausibleSumError(msg)
@@ -216,6 +220,7 @@ class MaskedSum:
             msg = f"a secret of device {device} cannot be opened: {error}; it, or neighbors, lie"
             raise BadShareError(msg) from None
         self._doubted |= {holders[rank - 1] for rank in order[:threshold] if rank not in used}
+        self.secrets[position] = secret
         return secret
 
     def _dealers(self, position: int) -> list[int]:
