@@ -72,7 +72,7 @@ class Run:
         self.parties = []
         for part in range(layout.parts):
             chosen = names[part :: layout.parts]
-            lost = self.lost(chosen) if self.lost else {}
+            lost = self.lost(chosen) if self.lost else None
             table = party(
                 {name: brought[name] for name in chosen},
                 self.terms,

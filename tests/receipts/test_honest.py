@@ -56,9 +56,7 @@ def test_receipts_of_honest_rounds_hold(
     run = Run(tmp_path, aggregator, count=24, terms=terms)
     files = run.play(3)
     first = read_model(tmp_path / "first-model.npz")
-    expected = Expected(
-        signer=identity_of(SECRET), models=(("first", first), ("last", run.model))
-    )
+    expected = Expected(signer=identity_of(SECRET), models=(("first", first), ("last", run.model)))
     verifier = Verifier(expected)
     verified = [verifier.check(path) for path in files]
     verifier.check_models()
@@ -88,9 +86,7 @@ def test_a_learned_radius_is_part_of_the_record(tmp_path: Path) -> None:
     [Moment(0, Stage.ROSTER), Moment(0, Stage.SUM), Moment(0, Stage.UNMASK)],
     ids=str,
 )
-def test_receipts_of_rounds_with_drop_outs_hold(
-    tmp_path: Path, terms: Any, moment: Moment
-) -> None:
+def test_receipts_of_rounds_with_drop_outs_hold(tmp_path: Path, terms: Any, moment: Moment) -> None:
     run = Run(tmp_path, OneStepRFA(), count=12, terms=terms, lost=lose(2, moment))
     verified = [Verifier().check(path) for path in run.play()]
     ((part,),) = [one.parts for one in verified]

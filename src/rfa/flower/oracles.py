@@ -27,6 +27,7 @@ from rfa.secagg.messages.round import MAX_METRICS
 from rfa.secagg.oracle import SecureOracle, open_round
 from rfa.secagg.security.cohort import Identities
 from rfa.secagg.security.terms import Terms
+from rfa.secagg.server.recorder import Recorder
 
 LOG = logging.getLogger("flwr")
 
@@ -122,11 +123,13 @@ class GridSums:
         grid: Flower's grid.
         terms: what the secure sum must withstand.
         identities: the public identities of devices, where they do not trust the server.
+        recorders: gets what a receipt tells of each part, in order; None if no receipt is wanted.
     """
 
     grid: Grid
     terms: Terms
     identities: Identities | None = None
+    recorders: list[Recorder] | None = None
 
     def gather(
         self, work: records.Work, messages: list[Addressed], t: int, timeout: float
@@ -213,8 +216,18 @@ class GridSums:
             max_share=max_share,
         )
         part: PartOracle | None = None
+        recorder = Recorder(opening) if self.recorders is not None else None
+        if self.recorders is not None and recorder:
+            self.recorders.append(recorder)
         try:
-            oracle = SecureOracle(opening, self.terms, cohort.devices, exchange, self.identities)
+            oracle = SecureOracle(
+                opening,
+                self.terms,
+                cohort.devices,
+                exchange,
+                self.identities,
+                recorder=recorder,
+            )
             part = PartOracle(oracle, cohort)
             yield part
         finally:

@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import time
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from rfa.flower.arrays import ArraysError
 from rfa.secagg.crypto.keys import identity_of
 from rfa.secagg.device.profile import Identity
 from rfa.secagg.errors import VaultError
-from rfa.secagg.security.cohort import Identities
+from rfa.secagg.security.identities import read_identities
 
 VARIABLE, NODE_CONFIG = "RFA_HOME", "rfa-home"
 FORGOTTEN = 24 * 3600
@@ -94,6 +93,22 @@ def storage_of(context: Context, given: Path | None = None) -> DeviceStorage:
     return DeviceStorage(root, context.run_id, context.node_id, who)
 
 
+def server_home() -> Path:
+    """The folder of the server's identity, unless another is given."""
+    named = os.environ.get(VARIABLE)
+    return (Path(named).expanduser() if named else Path.home() / ".rfa") / "server"
+
+
+def read_identity(folder: Path) -> bytes:
+    """The secret half of the identity in a folder, which is made if there is none.
+
+    Raises:
+        VaultError: if there is none, and none can be made.
+    """
+    create_identity(folder)
+    return _read_secret(folder / "identity")
+
+
 def create_identity(folder: Path) -> str:
     """Make an identity in a folder, unless there is one, and return its public half in hex.
 
@@ -110,20 +125,6 @@ def create_identity(folder: Path) -> str:
         msg = f"no identity can be made at {path}: {error}"
         raise VaultError(msg) from None
     return identity_of(_read_secret(path)).hex()
-
-
-def read_identities(path: Path) -> Identities:
-    """The public identities of nodes, from a JSON object {"node": "hex"}.
-
-    Raises:
-        VaultError: if the file holds something else.
-    """
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        return {int(node): bytes.fromhex(public) for node, public in values.items()}
-    except (OSError, ValueError, AttributeError, TypeError) as error:
-        msg = f'{path} must hold the public identities of all nodes, {{"node": "hex"}}: {error}'
-        raise VaultError(msg) from None
 
 
 def _read_secret(path: Path) -> bytes:

@@ -29,8 +29,12 @@ from rfa.flower.arrays import moved, size_of
 from rfa.flower.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from rfa.flower.options import StrategyOptions, check_strategy, split_options
 from rfa.flower.oracles import GridSums, RoundSkippedError, mean_metrics, split
+from rfa.flower.receipts import open_book, receipt_of
 from rfa.flower.transport import Addressed, GridExchange, SteadyGrid, by_node
+from rfa.receipts import ReceiptBook
+from rfa.secagg.messages.records import PartRecord
 from rfa.secagg.security.policy import MAX_QUERIES
+from rfa.secagg.server.recorder import Recorder
 
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 LOG = logging.getLogger("flwr")
@@ -47,12 +51,16 @@ class TrainedRound:
         state: what the aggregator carries to the next round.
         metrics: the means of the nodes' metrics.
         abstained: the devices that had nothing to bring.
+        devices: how many devices were ready.
+        parts: what a receipt tells of each part of them; empty if none is wanted.
     """
 
     result: aggregators.Result
     state: Any
     metrics: MetricRecord | None
     abstained: frozenset[int]
+    devices: int = 0
+    parts: tuple[PartRecord, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -64,6 +72,7 @@ class _Run:
     evaluate: ConfigRecord
     timeout: float
     evaluate_fn: Evaluate | None
+    book: ReceiptBook | None
 
 
 class SecureStrategy(FedAvg):
@@ -135,7 +144,9 @@ class SecureStrategy(FedAvg):
         elif evaluate_fn:
             _note(state.result.evaluate_metrics_serverapp, 0, evaluate_fn(0, state.arrays))
         train, evaluate = train_config or ConfigRecord(), evaluate_config or ConfigRecord()
-        run = _Run(grid, train, evaluate, timeout, evaluate_fn)
+        folders = self.options.receipts, self.options.receipts_identity
+        book = open_book(*folders, self.aggregator, state)
+        run = _Run(grid, train, evaluate, timeout, evaluate_fn, book)
         for t in range(state.round + 1, num_rounds + 1):
             LOG.info("")
             LOG.info("[ROUND %s/%s]", t, num_rounds)
@@ -162,7 +173,8 @@ class SecureStrategy(FedAvg):
         Raises:
             OracleStoppedError: if there is no aggregate; the text says why.
         """
-        sums = GridSums(grid, self.options.terms, self.options.identities)
+        recorders: list[Recorder] | None = [] if self.options.receipts else None
+        sums = GridSums(grid, self.options.terms, self.options.identities, recorders)
         cohort = sums.gather(self.work(records.TRAIN), messages, t, timeout)
         if cohort.dim != dim:
             msg = f"updates have {cohort.dim} numbers, and the model {dim}"
@@ -177,7 +189,14 @@ class SecureStrategy(FedAvg):
         ) as oracles:
             result, after = self.aggregator(oracles, cohort.dim, state)
         abstained = frozenset[int]().union(*(oracle.abstained for oracle in oracles))
-        return TrainedRound(result, after, mean_metrics(cohort.layout, oracles), abstained)
+        return TrainedRound(
+            result,
+            after,
+            mean_metrics(cohort.layout, oracles),
+            abstained,
+            len(cohort.devices),
+            tuple(recorder.part for recorder in recorders or ()),
+        )
 
     def partition(self, devices: Sequence[int], parts: int, t: int) -> list[list[int]]:  # noqa: ARG002
         """The parts of a cohort, by the randomness of the operating system."""
@@ -233,7 +252,20 @@ class SecureStrategy(FedAvg):
         except OracleStoppedError as error:
             LOG.warning("round %s is skipped, and the model is kept: %s", t, error)
             return state.arrays, None, state.aggregator
-        return moved(state.arrays, done.result.point), done.metrics, done.state
+        arrays = moved(state.arrays, done.result.point)
+        if run.book:  # before the checkpoint: a round that is done has a receipt
+            receipt = receipt_of(
+                t,
+                self.aggregator,
+                state,
+                devices=done.devices,
+                parts=done.parts,
+                result=done.result,
+                state=done.state,
+                arrays=arrays,
+            )
+            LOG.info("\t> receipt: %s", run.book.write(receipt))
+        return arrays, done.metrics, done.state
 
     def _evaluate(self, run: _Run, t: int, arrays: ArrayRecord) -> MetricRecord | None:
         """The means of the metrics of an evaluation, from one sum."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
 from pathlib import Path
@@ -40,7 +41,9 @@ class ReceiptBook:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             there = {
-                int(match[1]): path for path in folder.iterdir() if (match := _NAME.fullmatch(path.name))
+                int(match[1]): path
+                for path in folder.iterdir()
+                if (match := _NAME.fullmatch(path.name))
             }
             if last := max((number for number in there if number <= done), default=0):
                 self.last = self._go_on(there[last], digest_of(model))
@@ -73,10 +76,8 @@ class ReceiptBook:
     def _check_later(self, path: Path, later: list[int], model: bytes, done: int) -> None:
         """A server that stopped after a receipt and before its checkpoint does the round again."""
         signed: Signed | None = None
-        try:
+        with contextlib.suppress(ReceiptError):
             signed = read_receipt(path)
-        except ReceiptError:
-            pass
         again = signed and signed.receipt.previous == self.last
         if not again or later != [done + 1] or signed.receipt.model_before != model:
             msg = f"{self.folder} has receipts up to round {later[-1]}, and the run goes on after "

@@ -156,9 +156,7 @@ class Verifier:
         return True
 
 
-def _check_chain(
-    before: Signed | None, signed: Signed, aggregator: SumAggregator[Any]
-) -> str:
+def _check_chain(before: Signed | None, signed: Signed, aggregator: SumAggregator[Any]) -> str:
     """What a receipt follows, in words."""
     receipt = signed.receipt
     if receipt.previous == FIRST:

@@ -12,7 +12,7 @@ import json
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -63,7 +63,7 @@ def apply_step(model: Model, step: Vector | Floats32) -> dict[str, Array]:
 
 def write_model(path: Path, model: Model) -> None:
     """Write a model to a .npz file that `read_model` reads, all of it or nothing."""
-    values = {f"array{index}": value for index, value in enumerate(model.values())}
+    values: dict[str, Any] = {f"array{i}": value for i, value in enumerate(model.values())}
     with replace_file(path) as file:
         np.savez(file, about=np.array(json.dumps({NAMES: list(model)})), **values)
 

@@ -134,8 +134,8 @@ def _check_cohort(
     if not record.parameters:
         return None
     try:
-        *numbers, model, statistical = record.parameters
-        parameters = Parameters(*numbers, ServerModel(model), bool(statistical))
+        n, c, f, h, k, t, model, statistical = record.parameters
+        parameters = Parameters(n, c, f, h, k, t, ServerModel(model), bool(statistical))
     except (ValueError, TypeError) as error:
         msg = f"its parameters {record.parameters} are not safe: {error}"
         raise ReceiptError(msg) from None
@@ -244,4 +244,3 @@ def _decode(cohort: Cohort, asked: SumRecord, total: TotalRecord, count: int) ->
         msg = f"it counts {opened.sum.count} devices, and {count} answered"
         raise ReceiptError(msg)
     return opened
-

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -226,9 +226,9 @@ def _read_state(section: str, values: tuple[tuple[Any, ...], ...]) -> dict[str, 
     for name, kind, shape, data in values:
         try:
             if not _PLAIN.fullmatch(kind):
-                raise ValueError  # noqa: TRY301
+                raise ValueError
             values_of = np.frombuffer(data, np.dtype(kind.decode()))
-            state[name.decode()] = cast("Array", values_of.reshape(shape))
+            state[name.decode()] = values_of.reshape(shape)
         except (ValueError, TypeError):
             msg = f"{section} has no array {name!r} of type {kind!r} and shape {shape}"
             raise ReceiptError(msg) from None

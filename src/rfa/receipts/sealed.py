@@ -1,4 +1,4 @@
-"""A receipt as a file: sections, a table of their digests, and the server's signature under it.
+r"""A receipt as a file: sections, a table of their digests, and the server's signature under it.
 
     rfa receipt 1\\n | size of the front | front | section | section | ...
     front = table of (name, size, digest) of the sections | the signer's key | its signature
@@ -13,7 +13,7 @@ import os
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from rfa._files import replace_file
 from rfa.receipts.errors import ReceiptError
@@ -54,9 +54,7 @@ class Sealed:
 
 def write_sealed(path: Path, sections: list[Section], identity: bytes) -> bytes:
     """Write a receipt, all of it or nothing, and return its digest."""
-    rows = tuple(
-        (name.encode(), len(body), section_digest(name, body)) for name, body in sections
-    )
+    rows = tuple((name.encode(), len(body), section_digest(name, body)) for name, body in sections)
     table, signer = _TABLE.write(rows), identity_of(identity)
     digest = receipt_statement(signer, table)
     front = table + signer + sign(identity, digest)
@@ -74,7 +72,7 @@ def read_sealed(path: Path) -> Sealed:
         ReceiptError: naming what was changed, or why this is no receipt.
     """
     if path.is_dir():
-        msg = f"{path} is a folder: give the receipts in it, {path}/*.rfa"
+        msg = "it is a folder: give the receipts in it"
         raise ReceiptError(msg)
     try:
         with path.open("rb") as file:
@@ -105,7 +103,7 @@ def read_sealed(path: Path) -> Sealed:
     return Sealed(sections, signer, digest, size)
 
 
-def parse_section(field: Field, body: bytes, name: str) -> object:
+def parse_section(field: Field, body: bytes, name: str) -> Any:
     """What a section holds.
 
     Raises:
@@ -150,7 +148,7 @@ def _cut(rows: tuple[tuple[bytes, int, bytes], ...], bodies: bytes) -> tuple[Sec
     )
 
 
-def _parse(field: Field, data: bytes, what: str) -> object:
+def _parse(field: Field, data: bytes, what: str) -> Any:
     reader = Reader(data)
     try:
         value = field.read(reader)

@@ -52,11 +52,15 @@ def read_sent(path: Path) -> list[SentInput]:
         VaultError: if the file is no such list.
     """
     try:
-        return [_read_line(line) for line in path.read_text("ascii").splitlines()]
+        sent = [_read_line(line) for line in path.read_text("ascii").splitlines()]
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "it has other lines"
         msg = f"{path} is no list of masked inputs that a device sent: {why}"
         raise VaultError(msg) from None
+    if not sent:
+        msg = f"{path} is no list of masked inputs that a device sent: it is empty"
+        raise VaultError(msg)
+    return sent
 
 
 def _read_line(line: str) -> SentInput:
