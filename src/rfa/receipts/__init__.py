@@ -7,6 +7,7 @@ Verification runs the aggregator again on the recorded sums. See docs/receipts.m
 to whom.
 """
 
+from rfa.receipts.audit import check_total
 from rfa.receipts.book import ReceiptBook
 from rfa.receipts.check import Expected, Verified, Verifier
 from rfa.receipts.errors import ReceiptError
@@ -20,6 +21,7 @@ __all__ = [
     "ReceiptError",
     "Verified",
     "Verifier",
+    "check_total",
     "read_model",
     "read_receipt",
     "write_model",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import re
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 from rfa.errors import InvalidValueError
 from rfa.receipts.errors import ReceiptError
 from rfa.receipts.models import Model, digest_of, write_model
-from rfa.receipts.receipt import FIRST, Receipt, Signed, read_receipt, write_receipt
+from rfa.receipts.receipt import FIRST, Receipt, read_receipt, write_receipt
 from rfa.secagg.crypto.keys import identity_of
 
 FIRST_MODEL = "first-model.npz"
@@ -52,8 +51,13 @@ class ReceiptBook:
         except (OSError, ReceiptError) as error:
             msg = f"no receipts can be written to {folder}: {error}"
             raise InvalidValueError(msg) from None
-        if later := sorted(number for number in there if number > done):
-            self._check_later(there[later[0]], later, digest_of(model), done)
+        later = sorted(number for number in there if number > done)
+        # A server that stopped after a receipt and before its checkpoint does that round again.
+        again = later == [done + 1] and self._is_done_again(there[done + 1], digest_of(model))
+        if later and not again:
+            msg = f"{folder} has receipts up to round {later[-1]}, and the run goes on after round "
+            msg += f"{done}: give its checkpoint, or another folder"
+            raise InvalidValueError(msg)
 
     def write(self, receipt: Receipt) -> Path:
         """Sign a receipt as what follows the last one, and write it."""
@@ -73,13 +77,10 @@ class ReceiptBook:
             raise ReceiptError(msg)
         return signed.digest
 
-    def _check_later(self, path: Path, later: list[int], model: bytes, done: int) -> None:
-        """A server that stopped after a receipt and before its checkpoint does the round again."""
-        signed: Signed | None = None
-        with contextlib.suppress(ReceiptError):
-            signed = read_receipt(path)
-        again = signed and signed.receipt.previous == self.last
-        if not again or later != [done + 1] or signed.receipt.model_before != model:
-            msg = f"{self.folder} has receipts up to round {later[-1]}, and the run goes on after "
-            msg += f"round {done}: give its checkpoint, or another folder"
-            raise InvalidValueError(msg)
+    def _is_done_again(self, path: Path, model: bytes) -> bool:
+        """Whether a receipt is of the very round that comes next: the server stopped after it."""
+        try:
+            receipt = read_receipt(path).receipt
+        except ReceiptError:
+            return False
+        return (receipt.previous, receipt.model_before) == (self.last, model)

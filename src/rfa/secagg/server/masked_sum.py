@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -56,6 +56,37 @@ class Table:
     cohort: Cohort
     keys: list[DeviceKeys]
     deals: dict[int, ShareKeys]
+
+
+def masks_left(
+    cohort: Cohort,
+    publics: Sequence[bytes],
+    secrets: Mapping[int, bytes],
+    survivors: Members,
+    context: bytes,
+) -> list[Mask]:
+    """The masks that are on a sum of masked inputs: self-masks, and those shared with drop-outs.
+
+    Args:
+        cohort: the cohort.
+        publics: the public mask keys of its devices in this masked sum.
+        secrets: of each device that was asked, by position: the seed of a survivor's self-mask,
+            the secret mask key of a drop-out.
+        survivors: whose inputs are in the sum.
+        context: the digest of the masked sum.
+    """
+    masks: list[Mask] = []
+    for position, secret in secrets.items():
+        if position in survivors:
+            masks.append((self_mask_key(secret, context), False))
+            continue
+        others = [other for other in cohort.neighbors(position) if other in survivors]
+        agreed = agree(secret, [publics[other] for other in others])
+        masks += [
+            (pair_mask_key(shared, context, position, other), position < other)
+            for other, shared in zip(others, agreed, strict=True)
+        ]
+    return masks
 
 
 class MaskedSum:
@@ -176,37 +207,26 @@ class MaskedSum:
         return total
 
     def _masks(self) -> list[Mask]:
-        """The masks that are still on the total: self-masks, and those shared with drop-outs."""
-        masks = [
-            (self_mask_key(self._seed(position), self._context), False)
-            for position in self.survivors
-        ]
+        """The masks that are still on the total, from the secrets that were opened."""
+        publics = [keys.mask_keys[self.sum_request.masked_sum] for keys in self._table.keys]
+        for position in self.survivors:
+            self._recover_seed(position)
         for position in self.alive - self.survivors:
-            masks += self._masks_with(position)
-        return masks
+            self._recover(
+                position, lambda secret, public=publics[position]: public_of(secret) == public
+            )
+        cohort, survivors = self._table.cohort, self.survivors
+        return masks_left(cohort, publics, self.secrets, survivors, self._context)
 
-    def _seed(self, position: int) -> bytes:
+    def _recover_seed(self, position: int) -> None:
         """The seed of a survivor's self-mask, which is what it committed to."""
         masked_sum, cohort = self.sum_request.masked_sum, self._table.cohort.digest
         promised = self._table.deals[position].commitments[masked_sum]
-        return self._recover(
+        self._recover(
             position, lambda seed: commitment_to(seed, cohort, position, masked_sum) == promised
         )
 
-    def _masks_with(self, position: int) -> list[Mask]:
-        """The masks that survivors share with a device that dropped out."""
-        publics = [keys.mask_keys[self.sum_request.masked_sum] for keys in self._table.keys]
-        secret = self._recover(position, lambda secret: public_of(secret) == publics[position])
-        others = [
-            other for other in self._table.cohort.neighbors(position) if other in self.survivors
-        ]
-        agreed = agree(secret, [publics[other] for other in others])
-        return [
-            (pair_mask_key(shared, self._context, position, other), position < other)
-            for other, shared in zip(others, agreed, strict=True)
-        ]
-
-    def _recover(self, position: int, is_secret: Callable[[bytes], bool]) -> bytes:
+    def _recover(self, position: int, is_secret: Callable[[bytes], bool]) -> None:
         """A secret of a device, from the shares of holders who gave no reason for doubt first."""
         holders = self._table.cohort.neighbors(position)
         threshold = self._table.cohort.parameters.threshold
@@ -221,7 +241,6 @@ class MaskedSum:
             raise BadShareError(msg) from None
         self._doubted |= {holders[rank - 1] for rank in order[:threshold] if rank not in used}
         self.secrets[position] = secret
-        return secret
 
     def _dealers(self, position: int) -> list[int]:
         """Whose shares a device holds in this masked sum."""
