@@ -51,7 +51,7 @@ class Fixed(Terms):
 
     exact: Parameters = RING
 
-    def parameters(self, cohort: int) -> Parameters:
+    def parameters(self, cohort: int, queries: int = 1) -> Parameters:  # noqa: ARG002
         """The given parameters."""
         assert cohort == self.exact.cohort
         return self.exact
@@ -203,7 +203,7 @@ class Alone:
 
     def _roster(self, opening: OpenRound, keys_of_device: DeviceKeys) -> messages.Roster:
         others = range(1, self.exact.cohort)
-        made_up = [DeviceKeys(number, os.urandom(32), (os.urandom(32),)) for number in others]
+        made_up = [DeviceKeys(number, _made_up(), (_made_up(),)) for number in others]
         listed = {leaf_of(opening, keys): keys for keys in (keys_of_device, *made_up)}
         nonce = os.urandom(16)
         order = in_order(nonce, list(listed))
@@ -211,6 +211,11 @@ class Alone:
         others = sorted(graph.neighbors(here, self.exact.cohort, self.exact.degree))
         keys = tuple(listed[order[other]] for other in others)
         return messages.Roster(opening.session, self.exact.numbers, nonce, order, keys)
+
+
+def _made_up() -> bytes:
+    """A public key that nobody has the secret of, in the canonical form."""
+    return os.urandom(31) + bytes(1)
 
 
 def memory() -> Iterator[str]:
@@ -303,7 +308,7 @@ def run() -> Iterator[str]:
         " has 10 neighbors (Flower counts itself as the eleventh), and 5 shares open a secret; in"
         " the complete graph 26 do. Lost devices leave after they shared their keys. Upload is"
         " over 4 bytes a coordinate. Flower makes masks with numpy's Mersenne Twister from seeds"
-        " of 32 bits, we with AES-256 in counter mode."
+        " of 32 bits, we with AES-128 in counter mode."
     )
     yield ""
     yield from flower_secagg.table(play, GRAPHS)

@@ -84,6 +84,7 @@ PATIENT = Patient()
 '''
 NAME = "mine_of_a_user"
 RUN = ("tests.tiny:TASK", "--rounds", "6", "--workers", "1", "--devices-per-round", "12")
+RULE_OFF = ("--honest-per-query", "0")
 ATTACK = ("--corruption", "omniscient", "--rho", "0.2")
 
 
@@ -112,8 +113,8 @@ def run(tmp_path: Path, aggregator: str, *options: str) -> Any:
     "secure",
     [
         (),
-        ("--secure", "unmasked", "--dropout-rate", "0.1"),
-        ("--secure", "on", "--dropout-rate", "0.1"),
+        ("--secure", "unmasked", "--dropout-rate", "0.1", *RULE_OFF),
+        ("--secure", "on", "--dropout-rate", "0.1", *RULE_OFF),
     ],
     ids=["off", "unmasked", "on"],
 )
@@ -128,7 +129,7 @@ def test_a_private_one_runs_as_if_it_were_built_in(tmp_path: Path, secure: Any) 
 
 
 def test_a_private_one_with_parts_and_state_is_the_same_in_every_mode(tmp_path: Path) -> None:
-    secure = ("--dropout-rate", "0.1", *ATTACK)
+    secure = ("--dropout-rate", "0.1", *RULE_OFF, *ATTACK)
     masked = run(tmp_path, f"{NAME}:PATIENT", "--secure", "on", *secure)
     plain = run(tmp_path, f"{NAME}:Patient", "--secure", "unmasked", *secure)
     assert masked["model_sha256"] == plain["model_sha256"]

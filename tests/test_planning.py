@@ -64,11 +64,12 @@ def test_the_traffic_is_that_of_the_protocol(
     rng = np.random.default_rng(5)
     secrets = {name: bytes([name]) * 32 for name in range(count)}
     known = {name: identity_of(secret) for name, secret in secrets.items()}
-    terms = Terms(0.1, 0.15, server_model=trust)
+    terms = Terms(0.1, 0.15, server_model=trust, honest_per_query=0)
+    policy = Policy(max_queries=steps, honest_per_query=0)
     devices = {
         name: Device(
             Contribution(rng.standard_normal(7).astype(np.float32), 1.0, (0.5,)),
-            Profile(name, Policy(max_queries=steps), Identity(secrets[name], known)),
+            Profile(name, policy, Identity(secrets[name], known)),
         )
         for name in range(count)
     }
@@ -96,6 +97,7 @@ def test_a_plan_as_a_table_and_as_json() -> None:
     said = CliRunner().invoke(main, ["plan", "--rho", "0.25", "--rounds", "500"])
     assert said.exit_code == 0, said.output
     assert "times FedAvg's" in said.output
+    assert "35 for 3 secure sums about the same updates" in said.output
     found = json.loads(
         CliRunner().invoke(main, ["plan", "--json", "--aggregator", "rfa:budget=1"]).output
     )
@@ -115,7 +117,17 @@ def test_a_plan_as_a_table_and_as_json() -> None:
         (["--colluder-fraction", "0.9"], "at most 1 together"),
         (["--aggregator", "rfa:groups=3,schedule=sub-cohorts"], "splits a cohort itself"),
         (["--aggregator", "rfa:groups=9", "--devices-per-round", "8"], "make no 9 parts"),
-        (["--aggregator", "rfa:groups=9", "--devices", "20"], "9 secure sums take"),
+        (
+            ["--aggregator", "rfa-one-step:groups=9", "--devices", "20"],
+            "one secure sum in each of 9 parts take 36",
+        ),
+        (
+            ["--devices", "48"],
+            "48 devices are too few: 3 secure sums about the same updates take 49",
+        ),
+        (["--devices", "48"], "or take rfa-one-step or sub-cohorts"),
+        (["--devices-per-round", "48"], "Ask 49 devices or more, or each device once: one-step"),
+        (["--devices-per-round", "4", "--honest-per-query", "0"], "Ask 6 devices or more"),
         (["--server-model", "malicious"], "take rfa-one-step, or RFA in sub-cohorts"),
         (["--aggregator", "krum"], "krum must see single updates"),
         (["--aggregator", "median"], "no aggregator is called 'median'"),
@@ -147,7 +159,7 @@ HOW: dict[str, Any] = {"rho": 0.2, "population": 1000, "devices": 75, "dim": 100
         (RFA(), {"schedule": "plain"}),
         (RFA(schedule="accelerated", budget=4), {"schedule": "accelerated", "budget": 4}),
         (SubCohorts(RFA(budget=4)), {"schedule": "sub-cohorts", "budget": 4}),
-        (Groups(RFA(), 7), {"groups": 7}),
+        (Groups(RFA(budget=1), 7), {"groups": 7, "budget": 1}),
         (Groups(Mean(), 7), {"aggregator": "fedavg:groups=7"}),
     ],
 )
@@ -182,7 +194,7 @@ def test_as_many_liars_inside_of_sums_are_withstood(groups: int) -> None:
     """Each spoils a group of its own, by a part that is no legal message; one more is too many."""
     rng = np.random.default_rng(8)
     points = rng.standard_normal((groups, 10, 3))
-    liars = plan(PlanRequest(**HOW, aggregator=Groups(RFA(), groups))).liars
+    liars = plan(PlanRequest(**HOW, aggregator=Groups(RFA(budget=1), groups))).liars
 
     def distance(count: int) -> float:
         spoiled = [spoil(each, 1e9 * (place < count)) for place, each in enumerate(points)]
@@ -234,7 +246,14 @@ def test_the_certificate_is_what_rounds_with_a_learned_radius_show(
         assert result.certificate == max(certificates)
         if t >= 20:
             shown += certificates
-    request = PlanRequest(rho=rho, population=1000, devices=90, dim=50, aggregator=aggregator)
+    request = PlanRequest(
+        rho=rho,
+        population=1000,
+        devices=90,
+        dim=50,
+        aggregator=aggregator,
+        terms=Terms(honest_per_query=0),
+    )
     told = plan(request)
     assert np.mean(shown) <= 1.1 * told.certificate
     assert np.mean(shown) >= 0.85 * told.certificate or spread
@@ -253,7 +272,10 @@ def test_the_certificate_is_what_rounds_with_a_learned_radius_show(
         (RFA(budget=200), {"max_share": 0.5}, "200 queries take 400 secure sums"),
         (Groups(RFA(), 9), {"devices": 8}, "8 devices a round make no 9 parts"),
         (Groups(RFA(), 4), {"devices": 8}, "2 devices are too few"),
-        (Groups(RFA(), 4), {"devices": 40, "max_share": 0.05}, "give 0.1 or more"),
+        (Groups(RFA(budget=1), 4), {"devices": 40, "max_share": 0.05}, "give 0.1 or more"),
+        (RFA(budget=3), {"devices": 48}, "34 honest ones .* and 35 must be. Ask 49 devices"),
+        (Groups(RFA(budget=2), 4), {"devices": 104}, "of 26 devices 18 honest ones .* Ask 27"),
+        (RFA(), {"terms": Terms(honest_per_query=0), "devices": 4}, "Ask 6 devices or more"),
         (RFA(early_stop=0.1), {}, "needs the objective"),
         (Mean(clip_norm=float("inf")), {}, "secure sums are of clipped updates"),
     ],
@@ -269,4 +291,6 @@ def test_what_fits_is_allowed() -> None:
     malicious = Terms(server_model=ServerModel.MALICIOUS)
     for aggregator in (OneStepRFA(), Mean(), SubCohorts(RFA(budget=4)), Groups(Mean(), 4)):
         check_fit(aggregator, malicious, devices=40)
-    check_fit(RFA(budget=3), Terms(), devices=40, max_share=0.5, max_queries=3)
+    check_fit(RFA(budget=3), Terms(), devices=49, max_share=0.5, max_queries=3)
+    check_fit(Groups(RFA(budget=2), 4), Terms(), devices=108)
+    check_fit(RFA(budget=3), Terms(honest_per_query=0), devices=6)

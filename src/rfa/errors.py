@@ -13,7 +13,8 @@
     ├── FlowerError                 rfa.flower: a run on Flower failed
     │   ├── RecordError             a message that is none of ours, or a refusal
     │   ├── ArraysError             arrays that do not fit each other
-    │   └── AppFailedError          the app failed; its text stays on the device
+    │   ├── AppFailedError          the app failed; its text stays on the device
+    │   └── TooFewNodesError        too few nodes for any round
     └── LabError                    rfa.lab
         ├── DataError               data that is missing or damaged
         │   └── DownloadError       a file that could not be downloaded

@@ -2,7 +2,7 @@
 
 >>> found = plan(PlanRequest(rho=0.1, rounds=100, population=1000, dim=1_000_000))
 >>> found.theorem, found.exact, found.devices
-(96, 34, 34)
+(96, 34, 49)
 """
 
 from __future__ import annotations
@@ -16,7 +16,14 @@ from rfa._checks import check_count, check_number
 from rfa.aggregators import RFA, Layout, SumAggregator
 from rfa.aggregators.registry import build_private
 from rfa.errors import InvalidValueError
-from rfa.secagg.security.parameters import MAX_MASKED_SUMS, Parameters, ServerModel
+from rfa.secagg.errors import ParameterError
+from rfa.secagg.security.parameters import (
+    HONEST_PER_QUERY,
+    MAX_MASKED_SUMS,
+    Parameters,
+    ServerModel,
+    honest_needed,
+)
 from rfa.secagg.security.terms import Terms
 from rfa.theory import (
     c_theta,
@@ -80,10 +87,10 @@ class PlanRequest:
         if self.devices > self.population:
             msg = f"{self.devices} devices a round of {self.population}: give at most so many"
             raise InvalidValueError(msg)
-        if 0 < self.devices < self.min_devices:
+        if 0 < self.devices < self.min_devices and self.layout.parts > 1:
             msg = (
-                f"{self.devices} devices a round make no {self.layout.parts} parts with a secure "
-                f"sum each: give {self.min_devices} or more, or fewer parts"
+                f"{self.devices} devices a round make no {self.layout.parts} parts: "
+                f"{describe_sums(self.layout)} take {self.min_devices} or more"
             )
             raise InvalidValueError(msg)
         check_fit(build_private(self.aggregator), self.terms, devices=self.devices or None)
@@ -96,14 +103,24 @@ class PlanRequest:
     @property
     def min_devices(self) -> int:
         """The fewest devices a round that have a secure sum in each part."""
-        return self.layout.parts * self.terms.smallest()
+        return self.layout.parts * self.terms.smallest(self.layout.queries)
 
 
-def make_terms(colluder_fraction: float, max_dropout_fraction: float, server_model: str) -> Terms:
+def make_terms(
+    colluder_fraction: float,
+    max_dropout_fraction: float,
+    server_model: str,
+    honest_per_query: int = HONEST_PER_QUERY,
+) -> Terms:
     """Terms in the words of the command line, with a quarter of honest devices or what is left."""
     left = 1 - colluder_fraction - max_dropout_fraction
-    model = ServerModel[server_model.upper().replace("-", "_")]
-    return Terms(colluder_fraction, max_dropout_fraction, max(0.0, min(0.25, left)), model)
+    return Terms(
+        colluder_fraction,
+        max_dropout_fraction,
+        max(0.0, min(0.25, left)),
+        ServerModel[server_model.upper().replace("-", "_")],
+        honest_per_query=honest_per_query,
+    )
 
 
 def check_fit(
@@ -145,7 +162,13 @@ def check_fit(
         msg = f"{devices} devices a round make no {layout.parts} parts: give fewer parts"
         raise InvalidValueError(msg)
     together = devices // layout.parts
-    terms.parameters(together)
+    try:
+        terms.parameters(together, layout.queries)
+    except ParameterError as error:
+        if layout.parts == 1:
+            raise
+        msg = f"in each of {layout.parts} parts: {error}"
+        raise InvalidValueError(msg) from None
     if 0 < max_share < 1 / together:
         least = math.ceil(1000 / together) / 1000
         msg = f"max_share={max_share} cannot hold for {together} devices: give {least} or more"
@@ -167,6 +190,7 @@ class FederationPlan:
         part_holds: with what probability a part holds at most theta corrupted devices.
         liars: how many devices that lie inside of a sum a round bears.
         parameters: those of a part's secure sum: cohort, neighbors, threshold, drop-outs.
+        honest_needed: the honest devices that must be in its sums, lest these tell of single ones.
         traffic: bytes of a device in a round, and exchanges.
         fedavg: bytes up of a device in a round of FedAvg in the clear.
         share: a device's largest share of a step, where all updates are equally far away.
@@ -186,6 +210,7 @@ class FederationPlan:
     part_holds: float
     liars: int
     parameters: Parameters
+    honest_needed: int
     traffic: Traffic
     fedavg: int
     share: float
@@ -197,6 +222,7 @@ class FederationPlan:
         values = dataclasses.asdict(self)
         values["parameters"]["server_model"] = self.parameters.server_model.label
         values["parameters"]["survivors"] = self.parameters.survivors
+        values["parameters"]["honest"] = self.parameters.honest
         return values
 
 
@@ -211,7 +237,7 @@ def plan(request: PlanRequest) -> FederationPlan:
     theorem = devices_needed(request.rho, theta, request.rounds, delta)
     exact = devices_needed_exactly(request.rho, theta, request.rounds, delta, request.population)
     m = _devices(request, exact)
-    part = m // request.layout.parts
+    part, queries = m // request.layout.parts, request.layout.queries
     return FederationPlan(
         theta=theta,
         c_theta=c_theta(theta),
@@ -222,7 +248,8 @@ def plan(request: PlanRequest) -> FederationPlan:
         parts=request.layout.parts,
         part_holds=holds_with(request.rho, theta, part, request.population),
         liars=0 if request.layout.sequential else (request.layout.parts - 1) // 2,
-        parameters=request.terms.parameters(part),
+        parameters=request.terms.parameters(part, queries),
+        honest_needed=honest_needed(queries, request.terms.honest_per_query),
         traffic=_traffic(request, m),
         fedavg=4 * request.dim,
         share=largest_share(part, 1.0, 1.0),
@@ -235,15 +262,19 @@ def _devices(request: PlanRequest, exact: int) -> int:
     """The devices a round: as many as the draw asks for, and the secure sums."""
     m = request.devices or max(exact, request.min_devices)
     if m > request.population:
-        sums = (
-            "a secure sum takes"
-            if request.layout.parts == 1
-            else f"{request.layout.parts} secure sums take"
-        )
-        msg = f"{request.population} devices are too few: {sums} {m}; give more devices, or "
-        msg += "fewer parts"
+        msg = f"{request.population} devices are too few: {describe_sums(request.layout)} take {m}"
+        msg += "; give more devices, or fewer parts"
+        if request.layout.queries > 1:
+            msg += "; or take rfa-one-step or sub-cohorts, which ask each device once"
         raise InvalidValueError(msg)
     return m
+
+
+def describe_sums(layout: Layout) -> str:
+    """What a round asks of devices, in words."""
+    count = layout.queries
+    sums = "one secure sum" if count == 1 else f"{count} secure sums about the same updates"
+    return sums if layout.parts == 1 else f"{sums} in each of {layout.parts} parts"
 
 
 def _traffic(request: PlanRequest, m: int) -> Traffic:
@@ -287,7 +318,8 @@ def table(request: PlanRequest, found: FederationPlan) -> list[tuple[str, str]]:
             "neighbors, threshold",
             f"k = {p.degree}, t = {p.threshold} ({p.server_model.label} server)",
         ),
-        ("least in a sum", f"{p.survivors} devices, {p.min_honest} of them honest"),
+        ("least in a sum", f"{p.survivors} devices, {p.honest} of them honest{each}"),
+        ("honest devices needed", f"{found.honest_needed} for {describe_sums(request.layout)}"),
         ("exchanges, per device", f"{1 + cost.exchanges} a round, with the one for training"),
         ("up, per device", f"{_size(cost.up)} ({cost.up / found.fedavg:.2f} times FedAvg's)"),
         ("down, per device", f"{_size(cost.down)}, beside the model"),

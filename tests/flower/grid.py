@@ -15,10 +15,11 @@ SERVER = 1
 
 
 Spoil = Callable[[int, Message, Message], Message | None]
+Lose = Callable[[int, Message], bool]
 
 
 class LocalGrid(Grid):
-    """Nodes in this process, with a hook that may lose or spoil what they send."""
+    """Nodes in this process, with hooks that may lose or spoil what goes to them and comes back."""
 
     def __init__(
         self,
@@ -26,8 +27,9 @@ class LocalGrid(Grid):
         spoil: Spoil | None = None,
         run_config: dict[str, Any] | None = None,
         run: int = 7,
+        lose: Lose | None = None,
     ) -> None:
-        self.apps, self.spoil = apps, spoil or _unspoilt
+        self.apps, self.spoil, self.lose = apps, spoil or _unspoilt, lose or _delivered
         self.contexts = {
             node: Context(
                 run_id=run,
@@ -70,6 +72,8 @@ class LocalGrid(Grid):
         node, name = message.metadata.dst_node_id, uuid.uuid4().hex
         message.metadata.__dict__["_message_id"] = name
         message.metadata.__dict__["_src_node_id"] = SERVER
+        if self.lose(node, message):
+            return name
         try:
             reply = self.apps[node](message, self.contexts[node])
         except Exception as error:  # noqa: BLE001 as a SuperNode does
@@ -80,6 +84,10 @@ class LocalGrid(Grid):
             self.seen.append((node, message, kept))
             self.replies[name] = kept
         return name
+
+
+def _delivered(node: int, request: Message) -> bool:
+    return False
 
 
 def _unspoilt(node: int, request: Message, reply: Message) -> Message | None:

@@ -29,7 +29,8 @@ pytestmark = pytest.mark.skipif(
 
 APP = Path(__file__).parent / "deployment"
 NODES = 5
-BUDGET = 3
+BUDGET = 2
+TERMS = Terms(honest_per_query=0)
 VICTIM = 2
 STAGE_TIMEOUT = 40.0
 """Seconds that a dead SuperNode costs; one that lives answers in 10, or 20 on a busy machine."""
@@ -48,8 +49,8 @@ def weight(partition: int) -> float:
 def ring_round(w: Model, t: int, lost: dict[int, Moment]) -> Model:
     """The model after a round of the sum without masks, where some are lost."""
     parts = {i: Contribution(update(w, i, t), weight(i)) for i in range(NODES)}
-    opening = open_round(t, Terms(), queries=BUDGET, dim=DIM)
-    oracle = UnmaskedOracle(opening, Terms(), parts, lost=lost)
+    opening = open_round(t, TERMS, queries=BUDGET, dim=DIM)
+    oracle = UnmaskedOracle(opening, TERMS, parts, lost=lost)
     result, _ = RFA(nu=NU, budget=BUDGET)([oracle], DIM)
     return (w + result.point).astype(np.float32)
 

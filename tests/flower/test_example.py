@@ -81,7 +81,7 @@ def test_rfa_learns_where_fedavg_breaks(
 
 
 @pytest.mark.parametrize(
-    "strategy", ["one-step", "secure-fedavg", "centered-clipping:clip_norm=2,budget=2"]
+    "strategy", ["one-step", "secure-fedavg", "centered-clipping:clip_norm=2,budget=1"]
 )
 def test_the_other_strategies_learn_without_corruption(
     monkeypatch: pytest.MonkeyPatch,

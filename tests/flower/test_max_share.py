@@ -58,7 +58,7 @@ def refusals(grid: LocalGrid) -> dict[int, str]:
 @pytest.mark.parametrize(
     ("strategy", "queries"),
     [
-        (RFA(max_share=SHARE, **with_nu()), 3),
+        (RFA(budget=3, max_share=SHARE, **with_nu()), 3),
         (OneStepRFA(max_share=SHARE, **with_nu()), 1),
         (SecureFedAvg(max_share=SHARE, **options()), 1),
         (SecureStrategy("centered-clipping:budget=2", max_share=SHARE, **options()), 2),
@@ -68,7 +68,7 @@ def test_a_node_that_asks_for_a_limit_takes_part(
     tmp_path: Path, strategy: SecureStrategy, queries: int
 ) -> None:
     """Two masked sums a query, also of the one of an evaluation."""
-    grid = grid_of(tmp_path, Policy(max_share=SHARE))
+    grid = grid_of(tmp_path, Policy(max_share=SHARE, honest_per_query=0))
     result = strategy.start(grid, model(), num_rounds=1)
     assert not refusals(grid)
     assert list(result.train_metrics_clientapp) == [1]
@@ -80,7 +80,9 @@ def test_a_node_that_asks_for_a_limit_takes_part(
 
 def test_the_model_is_that_without_a_limit(tmp_path: Path) -> None:
     models = [
-        RFA(max_share=share, **with_nu()).start(grid_of(tmp_path / str(share)), model(), 2).arrays
+        RFA(budget=3, max_share=share, **with_nu())
+        .start(grid_of(tmp_path / str(share)), model(), 2)
+        .arrays
         for share in (0.0, SHARE)
     ]
     first, second = (arrays["w"].numpy() for arrays in models)
@@ -112,8 +114,8 @@ def test_a_node_that_asks_for_a_limit_refuses_a_strategy_without_one(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     for share in (0.0, 0.5):
-        grid = grid_of(tmp_path / str(share), Policy(max_share=SHARE))
-        result = RFA(max_share=share, **with_nu()).start(grid, model(), num_rounds=1)
+        grid = grid_of(tmp_path / str(share), Policy(max_share=SHARE, honest_per_query=0))
+        result = RFA(budget=3, max_share=share, **with_nu()).start(grid, model(), num_rounds=1)
         assert not result.arrays["w"].numpy().any()
         reasons = refusals(grid)
         assert list(reasons) == NAMES
@@ -141,9 +143,9 @@ def test_a_node_lost_between_the_two_sums_of_a_query_costs_the_query(tmp_path: P
         late = isinstance(asked, SumRequest) and asked.masked_sum == 3
         return None if node == NAMES[0] and late else reply
 
-    grid = grid_of(tmp_path, Policy(max_share=SHARE))
+    grid = grid_of(tmp_path, Policy(max_share=SHARE, honest_per_query=0))
     grid.spoil = spoil
-    strategy = RFA(max_share=SHARE, fraction_evaluate=0.0, **with_nu())
+    strategy = RFA(budget=3, max_share=SHARE, fraction_evaluate=0.0, **with_nu())
     result = strategy.start(grid, model(), num_rounds=1)
     once = OneStepRFA(fraction_evaluate=0.0, **with_nu())
     wanted = once.start(grid_of(tmp_path / "once"), model(), num_rounds=1)

@@ -35,10 +35,13 @@ LYING = Terms(server_model=ServerModel.MALICIOUS)
         ({"start": "mean", "budget": 1}, "budget=1 leaves no"),
         ({"example_cap": 0}, "example_cap"),
         ({"personal": "../x"}, "personal must be letters"),
-        ({"min_available_nodes": 2}, "min_available_nodes=2: .* needs 4"),
+        ({"min_available_nodes": 2}, "min_available_nodes=2: 4 nodes or more"),
         ({"train_metrics_aggr_fn": print}, "only sums"),
         ({"evaluate_metrics_aggr_fn": print}, "only sums"),
-        ({"terms": LYING, "identities": {}}, "one query a device, not for 3: .* sub-cohorts"),
+        (
+            {"terms": LYING, "identities": {}, "budget": 3},
+            "one query a device, not for 3: .* sub-cohorts",
+        ),
         ({"terms": LYING, "budget": 1}, "give identities"),
         ({"schedule": "newton"}, "schedule must be one of plain, accelerated, sub-cohorts"),
         ({"schedule": "sub-cohorts", "start": "mean"}, "give start=current, not mean"),
@@ -46,15 +49,19 @@ LYING = Terms(server_model=ServerModel.MALICIOUS)
         ({"schedule": "sub-cohorts", "budget": 0}, "budget must be a whole number"),
         ({"groups": 0}, "groups must be a whole number"),
         ({"groups": None}, "groups must be a whole number"),
-        ({"groups": 3, "min_train_nodes": 11}, "3 secure sums at once .* needs 12 nodes"),
-        ({"groups": 3, "min_available_nodes": 8}, "min_available_nodes=8: .* needs 12"),
+        ({"groups": 3, "min_train_nodes": 11}, "12 nodes or more .* each of 3 parts"),
+        ({"groups": 3, "min_available_nodes": 8}, "min_available_nodes=8: 12 nodes"),
         (
-            {"groups": 3, "terms": LYING, "identities": {}},
+            {"groups": 3, "terms": LYING, "identities": {}, "budget": 3},
             "take rfa-one-step, or RFA in sub-cohorts",
         ),
         ({"clip_norm": 5.0}, "clip_norm=5.0 is for a start at the mean"),
-        ({"start": "mean", "clip_norm": 0.0}, "clip_norm"),
-        ({"start": "mean", "clip_norm": 1e12}, "give at most 1e\\+09"),
+        ({"start": "mean", "budget": 2, "clip_norm": 0.0}, "clip_norm"),
+        ({"start": "mean", "budget": 2, "clip_norm": 1e12}, "give at most 1e\\+09"),
+        (
+            {"budget": 3, "min_train_nodes": 48},
+            "min_train_nodes=48: 49 nodes or more .* OneStepRFA\\(\\) and schedule='sub-cohorts'",
+        ),
         ({"max_share": 1.5}, "max_share is a fraction"),
         ({"max_share": -0.1}, "max_share"),
         ({"max_share": None}, "max_share"),
@@ -119,13 +126,15 @@ def test_what_is_no_aggregator_is_refused(wrong: Any) -> None:
 @pytest.mark.parametrize(
     ("strategy", "aggregator"),
     [
-        (RFA(), aggregators.RFA()),
+        (RFA(), aggregators.RFA(budget=1)),
+        (RFA(budget=3), aggregators.RFA()),
+        (RFA(schedule="sub-cohorts"), SubCohorts(aggregators.RFA(budget=3))),
         (
             RFA(budget=2, nu=0.5, start="mean", clip_norm=5.0),
             "rfa:budget=2,nu=0.5,start=mean,clip_norm=5",
         ),
         (RFA(schedule="sub-cohorts", budget=4), SubCohorts(aggregators.RFA(budget=4))),
-        (RFA(groups=3), Groups(aggregators.RFA(), 3)),
+        (RFA(groups=3, budget=2), Groups(aggregators.RFA(budget=2), 3)),
         (OneStepRFA(nu=2.0), "rfa-one-step:nu=2"),
         (OneStepRFA(groups=5), "rfa-one-step:groups=5"),
         (SecureFedAvg(), "fedavg"),
@@ -153,3 +162,22 @@ def test_nodes_that_trust_nobody_answer_sub_cohorts_and_groups_of_one_step() -> 
     assert RFA(schedule="sub-cohorts", budget=4, **given).min_train_nodes == 4 * least
     assert OneStepRFA(groups=5, **given).min_available_nodes == 5 * least
     assert OneStepRFA(groups=5, **given).min_evaluate_nodes == least
+
+
+@pytest.mark.parametrize(
+    ("strategy", "least"),
+    [
+        (RFA(), 4),
+        (RFA(budget=2), 27),
+        (RFA(budget=3), 49),
+        (RFA(budget=2, groups=3), 81),
+        (RFA(schedule="sub-cohorts"), 12),
+        (SecureStrategy(CenteredClipping(budget=2)), 27),
+        (RFA(budget=3, terms=Terms(0, 0)), 35),
+    ],
+)
+def test_the_nodes_that_are_waited_for_are_enough_for_the_sums(
+    strategy: SecureStrategy, least: int
+) -> None:
+    assert (strategy.min_train_nodes, strategy.min_available_nodes) == (least, least)
+    assert strategy.min_evaluate_nodes <= 4

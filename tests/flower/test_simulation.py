@@ -71,7 +71,8 @@ def test_the_example_stands_where_fedavg_breaks(environment: Environment) -> Non
 
 
 def test_a_run_of_the_lab_is_the_same_to_the_bit(environment: Environment, tmp_path: Path) -> None:
-    settings = "--secure on --start current --nu 0.1 --corruption omniscient --rho 0.2"
+    settings = "--secure on --start current --nu 0.1 --corruption omniscient --rho 0.2 "
+    settings += "--honest-per-query 0"
     sizes = "--devices 20 --devices-per-round 8 --rounds 2 --eval-every 1"
     command = ["rfa", "run", "glyphs-linear", *settings.split(), *sizes.split(), "--json"]
     here = json.loads(call(environment, *command, "--out", str(tmp_path / "lab")))

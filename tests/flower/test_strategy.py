@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import re
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,8 @@ from flwr.app import ArrayRecord, Error, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import Result
 
 from rfa import aggregators
-from rfa.flower import RFA, OneStepRFA, SecureFedAvg
+from rfa.flower import RFA, OneStepRFA, SecureFedAvg, SecureStrategy, Terms
+from rfa.flower.errors import TooFewNodesError
 from rfa.numerics.plain_oracle import PlainOracle
 from tests.flower.grid import LocalGrid
 from tests.flower.toy import (
@@ -180,14 +183,51 @@ def test_too_few_nodes_keep_the_model_and_say_why(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     logging.getLogger("flwr").propagate = True
-    few = dict(list(nodes(tmp_path).items())[:3])
-    result = RFA(**with_nu()).start(LocalGrid(few), model(), num_rounds=2)
-    assert not w_of(result).any()
-    assert "round 1 is skipped, and the model is kept: 3 nodes are there" in caplog.text
+    grid = LocalGrid(nodes(tmp_path / "fewer"))
+
+    def shrink(t: int, _: ArrayRecord) -> None:
+        for node in NAMES[3:] if t else ():
+            grid.apps.pop(node, None)
+
+    strategy = RFA(fraction_evaluate=0.0, **with_nu())
+    strategy.start(grid, model(), num_rounds=2, evaluate_fn=shrink)
+    assert "round 2 is skipped, and the model is kept: 3 nodes are there" in caplog.text
     silent = LocalGrid(nodes(tmp_path), lambda node, request, reply: reply if node < 104 else None)
     result = RFA(**with_nu()).start(silent, model(), num_rounds=1, timeout=0.2)
     assert not w_of(result).any()
     assert "3 devices joined the round" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("strategy", "there", "needed"),
+    [
+        (RFA(**with_nu(terms=Terms())), 3, "3 nodes are there after 0.1 s, and 4 are needed"),
+        (
+            RFA(budget=3, **with_nu(terms=Terms())),
+            8,
+            "8 nodes are there after 0.1 s, and 49 are needed for 3 secure sums about the same "
+            "updates: no round can be played; OneStepRFA() and schedule='sub-cohorts' ask each",
+        ),
+        (RFA(schedule="sub-cohorts", **with_nu(terms=Terms())), 8, "and 12 are needed for one"),
+        (RFA(fraction_train=0.0, **with_nu(terms=Terms())), 3, "and 4 are needed for one secure"),
+    ],
+)
+def test_a_federation_that_is_too_small_is_refused_before_anything_is_trained(
+    tmp_path: Path, strategy: SecureStrategy, there: int, needed: str
+) -> None:
+    grid, seen = LocalGrid(dict(list(nodes(tmp_path).items())[:there])), list[int]()
+    with pytest.raises(TooFewNodesError, match=re.escape(needed)):
+        strategy.start(grid, model(), 2, evaluate_fn=lambda t, _: seen.append(t))
+    assert not grid.seen
+    assert not seen
+
+
+def test_nodes_that_come_in_time_are_waited_for(tmp_path: Path) -> None:
+    grid = LocalGrid(nodes(tmp_path))
+    late = {node: grid.apps.pop(node) for node in NAMES[3:]}
+    strategy = RFA(fraction_evaluate=0.0, **with_nu(terms=Terms(), node_timeout=30.0))
+    threading.Timer(0.3, lambda: grid.apps.update(late)).start()
+    assert w_of(strategy.start(grid, model(), num_rounds=1)).any()
 
 
 def test_training_without_randomness_goes_on_after_a_round_without_a_sum(
@@ -215,8 +255,8 @@ def test_a_node_that_leaves_after_it_was_counted_is_not_waited_for(tmp_path: Pat
         counts = 0
 
         def get_node_ids(self) -> list[int]:
-            self.counts += 1
-            return list(self.apps)[: NODES if self.counts == 1 else 5]
+            self.counts += 1  # before the first round, and in it
+            return list(self.apps)[: NODES if self.counts <= 2 else 5]
 
     grid = Leaving(nodes(tmp_path), lambda node, request, reply: reply if node < 106 else None)
     strategy = OneStepRFA(fraction_evaluate=0.0, min_available_nodes=NODES, **with_nu())

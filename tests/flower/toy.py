@@ -11,11 +11,13 @@ from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordD
 from flwr.clientapp import ClientApp
 from numpy.typing import NDArray
 
-from rfa.flower import Policy, RobustMod
+from rfa.flower import Policy, RobustMod, Terms
 
 NODES, DIM = 8, 6
 FIRST = 101
 TARGET = np.arange(1, DIM + 1, dtype=np.float64)
+LAX, FEW_HONEST = Policy(honest_per_query=0), Terms(honest_per_query=0)
+"""A policy and terms for several sums over a handful of nodes, which nobody should have."""
 Lie = Callable[[NDArray[Any]], NDArray[Any]]
 
 
@@ -29,7 +31,7 @@ def app(
     node: int, home: Path, lie: Lie | None = None, policy: Policy | None = None, **metrics: Any
 ) -> ClientApp:
     """The app of a node, whose update a lie may spoil."""
-    client = ClientApp(mods=[RobustMod(policy or Policy(), home)])
+    client = ClientApp(mods=[RobustMod(policy or LAX, home)])
 
     @client.train()
     def train(message: Message, context: Context) -> Message:
@@ -65,7 +67,8 @@ def model() -> ArrayRecord:
 
 def options(**more: Any) -> dict[str, Any]:
     """Options of a strategy for these nodes."""
-    return {"example_cap": 200.0, "stage_timeout": 0.4, "node_timeout": 0.1, **more}
+    usual = {"example_cap": 200.0, "stage_timeout": 0.4, "node_timeout": 0.1, "terms": FEW_HONEST}
+    return {**usual, **more}
 
 
 def with_nu(**more: Any) -> dict[str, Any]:

@@ -105,7 +105,7 @@ class Quiet:
 CASES = {
     "attack": dict(corruption=backwards, rho=0.3, aggregator=Patient(nu=0.5)),
     "data": dict(corruption=shift, rho=0.3, aggregator=SHORTEST),
-    "secure": dict(aggregator=Patient(), secure="unmasked"),
+    "secure": dict(aggregator=Patient(), secure="unmasked", honest_per_query=0),
     "task": dict(task=doubled),
 }
 texts = ("task", "corruption", "aggregator")

@@ -20,7 +20,6 @@ from rfa.receipts.sealed import Section, write_sealed
 from rfa.secagg.in_process import Losses
 from rfa.secagg.messages.records import PartRecord
 from rfa.secagg.oracle import SecureOracle
-from rfa.secagg.security.policy import Policy
 from rfa.secagg.security.terms import Terms
 from rfa.secagg.server.recorder import Recorder
 from tests.secagg.party import SMALL, Party, contributions, party
@@ -28,7 +27,6 @@ from tests.secagg.party import SMALL, Party, contributions, party
 DIM = 3
 SECRET = bytes(range(32))
 """The server's identity."""
-TRUSTING = Policy(max_queries=16, min_nu=1e-12)
 
 
 def first_model(dim: int = DIM) -> dict[str, Any]:
@@ -79,7 +77,6 @@ class Run:
                 queries=layout.queries,
                 max_share=self.max_share,
                 lost=lost,
-                policy=dataclasses.replace(TRUSTING, server_model=self.terms.server_model),
                 number=100 * self.round + part,
             )
             recorder = Recorder(table.opening)

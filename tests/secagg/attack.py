@@ -29,7 +29,9 @@ from rfa.secagg.transcript import leaf_of
 from tests.secagg.party import Party, contributions, party
 
 NU = 1.5
-TERMS = Terms(colluder_fraction=0.1, max_dropout_fraction=0.2, min_honest_fraction=0.3)
+TERMS = Terms(
+    colluder_fraction=0.1, max_dropout_fraction=0.2, min_honest_fraction=0.3, honest_per_query=0
+)
 STAGES = (OpenRound, Roster, SumRequest, SurvivorList, Unmask)
 
 

@@ -21,14 +21,19 @@ from rfa.secagg.security.terms import Terms
 from rfa.secagg.server.machine import Outbox
 from rfa.secagg.unmasked import UnmaskedOracle
 
-SMALL = Terms(colluder_fraction=0.2, max_dropout_fraction=0.2, min_honest_fraction=0.3)
-"""Terms that let small cohorts lose many."""
+SMALL = Terms(
+    colluder_fraction=0.2, max_dropout_fraction=0.2, min_honest_fraction=0.3, honest_per_query=0
+)
+"""Terms that let small cohorts lose many, and answer several queries, as no device would."""
 MALICIOUS = Terms(
     colluder_fraction=0.1,
     max_dropout_fraction=0.2,
     min_honest_fraction=0.3,
     server_model=ServerModel.MALICIOUS,
+    honest_per_query=0,
 )
+LAX = Policy(max_queries=16, honest_per_query=0)
+"""The policy of devices that answer several queries in a small cohort."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,7 @@ class Exactly(Terms):
 
     fixed: Parameters | None = None
 
-    def parameters(self, cohort: int) -> Parameters:
+    def parameters(self, cohort: int, queries: int = 1) -> Parameters:
         assert self.fixed is not None
         assert cohort == self.fixed.cohort
         return self.fixed
@@ -142,7 +147,7 @@ def party(
     devices = {
         device: Device(
             part,
-            Profile(device, policy or Policy(max_queries=16), Identity(secrets[device], known)),
+            Profile(device, policy or LAX, Identity(secrets[device], known)),
             rounding=rounding[device],
         )
         for device, part in parts.items()

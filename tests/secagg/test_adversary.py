@@ -57,6 +57,7 @@ TERMS = {
         max_dropout_fraction=0.2,
         min_honest_fraction=0.5,
         server_model=server_model,
+        honest_per_query=0,
     )
     for server_model in ServerModel
 }

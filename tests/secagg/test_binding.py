@@ -15,7 +15,7 @@ import pytest
 from rfa.secagg import transcript as hashing
 from rfa.secagg.crypto.masks import keystream
 from rfa.secagg.errors import CohortError, DuplicateKeyError
-from rfa.secagg.messages.round import DeviceKeys, OpenRound, SumRequest
+from rfa.secagg.messages.round import NO_BASIS, DeviceKeys, OpenRound, SumRequest
 from rfa.secagg.security.cohort import Cohort, form_cohort, in_order
 from rfa.secagg.security.parameters import Parameters, ServerModel, derive
 from rfa.secagg.transcript import (
@@ -30,7 +30,18 @@ from rfa.secagg.transcript import (
     survivors_statement,
 )
 
-OPENING = OpenRound(bytes(16), round=7, queries=3, dim=2, metrics=1, max_share=0.5, server_model=1)
+OPENING = OpenRound(
+    bytes(16),
+    round=7,
+    queries=3,
+    dim=2,
+    metrics=1,
+    max_share=0.5,
+    server_model=1,
+    statistics=0b11111,
+    equal_weights=0,
+    basis=NO_BASIS,
+)
 PARAMETERS = Parameters(9, 1, 2, 3, 6, 3)
 LEAVES = tuple(bytes([index]) * 32 for index in range(9))
 V = np.array([1.0, 2.0], np.float32)
@@ -45,6 +56,9 @@ OPENINGS: dict[str, Any] = {
     "metrics": 2,
     "max_share": 0.25,
     "server_model": 2,
+    "statistics": 0b10111,
+    "equal_weights": 1,
+    "basis": b"\1" + bytes(31),
 }
 OTHER_PARAMETERS = {
     "cohort": Parameters(10, 1, 2, 3, 6, 3),
@@ -121,7 +135,7 @@ def test_the_variations_are_of_every_field() -> None:
 
 def test_the_context_of_a_masked_sum_is_bound_to_all_of_it() -> None:
     found = contexts()
-    assert len(found) == 1 + 7 + 7 + 1 + 9 + 6
+    assert len(found) == 1 + 10 + 7 + 1 + 9 + 6
     assert_all_differ(found)
     assert context(cohorts()["same"]) == found["same"]
 
@@ -233,7 +247,7 @@ def bound(context_before: bytes, cohort: Cohort) -> set[bytes]:
 def test_everything_is_bound_to_the_version(monkeypatch: pytest.MonkeyPatch) -> None:
     before, cohort = contexts()["same"], cohorts()["same"]
     keys_and_digests = bound(before, cohort)
-    monkeypatch.setattr(hashing, "PROTOCOL", b"rfa secure sum 2")
+    monkeypatch.setattr(hashing, "PROTOCOL", b"rfa secure sum 1")
     assert not keys_and_digests & bound(before, cohort)
     assert made(OPENING, PARAMETERS, LEAVES).digest != cohort.digest
 

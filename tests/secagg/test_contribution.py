@@ -70,7 +70,7 @@ def test_updates_are_vectors_of_float32(update: Any) -> None:
 
 def test_what_a_device_brings_is_in_no_repr() -> None:
     contribution = Contribution(with_canary(1.0), 0.123456, (CANARY,))
-    part = Encoding(2).encode(contribution, np.empty(0, np.float32), 1e6, bytes(32))
+    part = Encoding(2).encode(contribution, np.empty(0, np.float32), 1e6, bytes(16))
     secrets = [str(number) for number in (*part.tail, *part.words.tolist()) if number > 9]
     for text in (repr(contribution), str(contribution), repr(part), str(part)):
         assert "123456" not in text

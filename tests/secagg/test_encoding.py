@@ -30,7 +30,7 @@ COHORTS = [1, 2, 3, 100, 2**20, LARGEST_COHORT]
 ZERO = np.empty(0, np.float32)
 UNIT = 2**96
 MASS, SQUARES, WEIGHT, NEAR, COUNT = (POSITIONS[row.name] for row in STATISTICS)
-KEY = bytes(range(32))
+KEY = bytes(range(16))
 RING = 2**32
 
 
@@ -43,7 +43,7 @@ def signed(words: Any) -> list[int]:
 
 
 def key_of(index: int) -> bytes:
-    return index.to_bytes(32, "big")
+    return index.to_bytes(16, "big")
 
 
 def add(parts: list[EncodedInput]) -> tuple[NDArray[np.uint32], list[int]]:
@@ -153,7 +153,7 @@ def sum_requests(draw: st.DrawFn) -> tuple[list[Contribution], Floats32, float]:
     return contribution, floats(*v), draw(radii)
 
 
-@given(sum_requests(), st.binary(min_size=32, max_size=32))
+@given(sum_requests(), st.binary(min_size=16, max_size=16))
 def test_each_word_is_off_by_less_than_a_unit(
     asked: tuple[list[Contribution], Floats32, float], key: bytes
 ) -> None:

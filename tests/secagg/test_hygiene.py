@@ -205,6 +205,9 @@ PUBLIC = {
         "metrics",
         "max_share",
         "server_model",
+        "statistics",
+        "equal_weights",
+        "basis",
         "keys",
         "parameters",
     ),
@@ -241,7 +244,7 @@ def test_no_device_shows_its_secrets() -> None:
     device = Device(
         contribution, profile, rounding=CANARY, entropy=lambda size: (CANARY * 3)[:size]
     )
-    device.receive(OpenRound(bytes(16), 1, 1, 8, 1, 0.0, 1).encode())
+    device.receive(OpenRound(bytes(16), 1, 1, 8, 1, 0.0, 1, 31, 0, bytes(32)).encode())
     part = Encoding(3).encode(contribution, np.zeros(0, np.float32), 1.0, CANARY)
     assert device.memory.masks == (CANARY,)
     secrets = [str(value) for value in (*part.tail, *part.words.tolist()) if value > 9999]

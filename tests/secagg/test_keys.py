@@ -24,7 +24,7 @@ from rfa.secagg.crypto.keys import (
 )
 from rfa.secagg.device.machine import Device
 from rfa.secagg.device.profile import Profile
-from rfa.secagg.errors import LowOrderPointError
+from rfa.secagg.errors import LowOrderPointError, NotCanonicalError
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.messages.round import OpenRound
 from rfa.secagg.transcript import derive_key, digest
@@ -53,8 +53,8 @@ def test_points_of_low_order_are_refused(point: bytes, monkeypatch: pytest.Monke
     with pytest.raises(LowOrderPointError, match=point.hex()):
         agree(bytes(range(32)), [public_of(b"\1" * 32), point])
     monkeypatch.setattr(keys, "LOW_ORDER", frozenset[bytes]())
-    check_point(point)
-    with pytest.raises(LowOrderPointError, match=point.hex()):
+    wanted = LowOrderPointError if int.from_bytes(point, "little") < FIELD else NotCanonicalError
+    with pytest.raises(wanted, match=point.hex()):
         agree(bytes(range(32)), [point])
 
 
@@ -70,16 +70,37 @@ def is_low(point: bytes) -> bool:
 
 
 @pytest.mark.parametrize("top", [0, 1])
-def test_of_the_encodings_beyond_the_field_those_of_low_order_are_refused(top: int) -> None:
-    """All 19 of them, and numbers near 0 and the edge."""
+def test_of_the_encodings_of_a_point_one_is_accepted(top: int) -> None:
+    """X25519 ignores the top bit and reduces the rest: of what it takes for one point, one stays.
+
+    All 19 encodings beyond the field, and numbers near 0 and the edge.
+    """
     for value in [*range(20), *range(FIELD - 20, 2**255)]:
         point = (value + (top << 255)).to_bytes(32, "little")
         if is_low(point):
             with pytest.raises(LowOrderPointError):
                 check_point(point)
+        elif top or value >= FIELD:
+            with pytest.raises(NotCanonicalError, match=point.hex()):
+                check_point(point)
+            with pytest.raises(NotCanonicalError, match=point.hex()):
+                agree(bytes(range(32)), [point])
         else:
             check_point(point)
     assert [value for value in range(20) if is_low(value.to_bytes(32, "little"))] == [0, 1]
+
+
+@given(secrets, secrets)
+def test_public_keys_that_are_made_are_canonical_and_their_twins_are_not(
+    secret: bytes, other: bytes
+) -> None:
+    public = public_of(secret)
+    check_point(public)
+    twin = public[:31] + bytes([public[31] | 0x80])
+    private = X25519PrivateKey.from_private_bytes(other)
+    assert agree(other, [public]) == [private.exchange(X25519PublicKey.from_public_bytes(twin))]
+    with pytest.raises(NotCanonicalError, match=twin.hex()):
+        check_point(twin)
 
 
 def test_agreement_is_that_of_the_standard() -> None:
@@ -210,7 +231,7 @@ def test_different_parts_have_different_digests(one: list[bytes], other: list[by
 
 def test_the_version_is_part_of_digests_and_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     before = digest(b"x", b"part"), derive_key(KEY, b"x", b"part")
-    monkeypatch.setattr(hashing, "PROTOCOL", b"rfa secure sum 2")
+    monkeypatch.setattr(hashing, "PROTOCOL", b"rfa secure sum 1")
     assert digest(b"x", b"part") != before[0]
     assert derive_key(KEY, b"x", b"part") != before[1]
 
@@ -226,7 +247,9 @@ def test_no_key_comes_twice_in_1000_sessions() -> None:
     contribution, seen = Contribution(np.ones(1, np.float32)), list[bytes]()
     for session in range(1000):
         device = Device(contribution, Profile(1))
-        device.receive(OpenRound(os.urandom(16), session + 1, 2, 1, 0, 0.0, 1).encode())
+        device.receive(
+            OpenRound(os.urandom(16), session + 1, 2, 1, 0, 0.0, 1, 31, 0, bytes(32)).encode()
+        )
         memory = device.memory
         seen += [memory.sealing, *memory.masks, *memory.seeds, memory.rounding]
     assert len(seen) == 6 * 1000

@@ -1,4 +1,4 @@
-"""Masks: the stream is AES-256 in counter mode, cancels exactly, and leaves nothing to see."""
+"""Masks: the stream is AES-128 in counter mode, cancels exactly, and leaves nothing to see."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from rfa.secagg.crypto.masks import (
     keystream,
     stream_words,
 )
+from rfa.secagg.transcript import pair_mask_key, self_mask_key
 from rfa.secagg.words import TAIL, WORD
 
 Words = NDArray[np.uint32]
@@ -27,22 +28,21 @@ LENGTHS = [0, 1, 5, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 5]
 
 
 def key_of(index: int) -> bytes:
-    return index.to_bytes(32, "big")
+    return index.to_bytes(16, "big")
 
 
-def stream_of(key: bytes, size: int, high: int = 0) -> bytes:
-    """The whole stream of a key at once; `high` is the upper half of the first counter."""
-    counter = high.to_bytes(8, "big") + bytes(8)
-    encryptor = Cipher(algorithms.AES256(key), modes.CTR(counter)).encryptor()
+def stream_of(key: bytes, size: int) -> bytes:
+    """The whole stream of a key at once."""
+    encryptor = Cipher(algorithms.AES128(key), modes.CTR(bytes(16))).encryptor()
     return encryptor.update(bytes(size)) + encryptor.finalize()
 
 
 def reference(words: Words, tail: list[int], masks: list[Mask]) -> tuple[Words, list[int]]:
-    """What masking gives, a whole stream at a time: one for the words, one for the tail."""
-    size, found, numbers = 4 * len(words), words.astype(np.int64), list(tail)
+    """What masking gives, a whole stream at a time: the tail comes first, then the words."""
+    size, found, numbers = 16 * len(tail), words.astype(np.int64), list(tail)
     for key, plus in masks:
-        stream, sign = stream_of(key, 16 * len(tail), high=1), 1 if plus else -1
-        found += sign * np.frombuffer(stream_of(key, size), "<u4").astype(np.int64)
+        stream, sign = stream_of(key, size + 4 * len(words)), 1 if plus else -1
+        found += sign * np.frombuffer(stream[size:], "<u4").astype(np.int64)
         for index in range(len(tail)):
             shift = stream[16 * index : 16 * (index + 1)]
             numbers[index] += sign * int.from_bytes(shift, "little")
@@ -54,28 +54,24 @@ def some_words(length: int, seed: int = 0) -> Words:
 
 
 def test_the_stream_is_that_of_the_standard() -> None:
-    """NIST SP 800-38A, F.5.5: CTR-AES256.Encrypt."""
-    key = "603deb1015ca71be2b73aef0857d77811f352c073b6108d72d9810a30914dff4"
-    plain = (
-        "6bc1bee22e409f96e93d7e117393172aae2d8a571e03ac9c9eb76fac45af8e51"
-        "30c81c46a35ce411e5fbc1191a0a52eff69f2445df4f9b17ad2b417be66c3710"
-    )
-    cipher = (
-        "601ec313775789a5b7a7f504bbf3d228f443e3ca4d62b59aca84e990cacaf5c5"
-        "2b0930daa23de94ce87017ba2d84988ddfc9c58db67aada613c2dd08457941a6"
-    )
-    start = int.from_bytes(bytes(range(0xF0, 0x100)), "big")
-    assert keystream(bytes.fromhex(key), start=start).update(bytes.fromhex(plain)).hex() == cipher
+    """FIPS 197, C.1: the block of zeros is the first counter; and the counter grows by one."""
+    key = bytes.fromhex("000102030405060708090a0b0c0d0e0f")
+    blocks = [number.to_bytes(16, "big") for number in range(4)]
+    encryptor = Cipher(algorithms.AES128(key), modes.ECB()).encryptor()  # noqa: S305
+    assert keystream(key).update(bytes(64)) == encryptor.update(b"".join(blocks))
+    plain, cipher = "00112233445566778899aabbccddeeff", "69c4e0d86a7b0430d8cdb78070b4c55a"
+    assert encryptor.update(bytes.fromhex(plain)).hex() == cipher
 
 
-def test_a_mask_is_the_stream_from_counter_0_on() -> None:
-    """The first block is AES-256 of zeros under the key of zeros; words are little-endian."""
-    first = bytes.fromhex("dc95c078a2408989ad48a21492842087")
+def test_a_mask_is_the_stream_from_its_start_on_the_tail_first() -> None:
+    """The first block is AES-128 of zeros under the key of zeros; numbers are little-endian."""
+    first = bytes.fromhex("66e94bd4ef8a2c3b884cfa59ca342b2e")
     words, tail = np.zeros(2, WORD), [0]
-    add_masks(words, tail, [(bytes(32), True)])
+    add_masks(words, tail, [(bytes(16), True)])
+    assert tail[0].to_bytes(16, "little") == first
+    assert words.tobytes() == stream_of(bytes(16), 24)[16:]
+    add_masks(words := np.zeros(2, WORD), [], [(bytes(16), True)])
     assert words.tobytes() == first[:8]
-    assert tail[0].to_bytes(16, "little") == stream_of(bytes(32), 16, high=1)
-    assert keystream(bytes(32), start=1).update(bytes(16)) == stream_of(bytes(32), 32)[16:]
 
 
 @pytest.mark.parametrize("length", LENGTHS)
@@ -99,7 +95,7 @@ def test_there_may_be_more_masks_than_streams_at_a_time() -> None:
     assert tail == expected[1]
 
 
-keys = st.binary(min_size=32, max_size=32)
+keys = st.binary(min_size=16, max_size=16)
 ring = st.integers(0, TAIL - 1)
 
 
@@ -121,10 +117,17 @@ def test_what_is_added_and_subtracted_cancels(
 
 
 def test_every_bit_of_a_key_changes_the_stream() -> None:
-    key = bytes(range(32))
-    flipped = [(int.from_bytes(key, "big") ^ (1 << bit)).to_bytes(32, "big") for bit in range(256)]
+    key = bytes(range(16))
+    flipped = [(int.from_bytes(key, "big") ^ (1 << bit)).to_bytes(16, "big") for bit in range(128)]
     streams = {keystream(one).update(bytes(16)) for one in [key, *flipped]}
-    assert len(streams) == 257
+    assert len(streams) == 129
+
+
+def test_every_bit_of_a_seed_changes_the_mask() -> None:
+    seed, context = bytes(range(32)), bytes(32)
+    flipped = [(int.from_bytes(seed, "big") ^ (1 << bit)).to_bytes(32, "big") for bit in range(256)]
+    assert len({self_mask_key(one, context) for one in [seed, *flipped]}) == 257
+    assert len({pair_mask_key(one, context, 0, 1) for one in [seed, *flipped]}) == 257
 
 
 def test_streams_do_not_depend_on_the_other_streams() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import tracemalloc
 
 import numpy as np
@@ -23,7 +24,7 @@ from rfa.secagg.messages import round as m
 from rfa.secagg.messages.stages import Moment, Stage
 from tests.secagg.samples import KINDS, SAMPLES, SESSION, same
 
-HEAD = b"rfa\x01"
+HEAD = b"rfa\x02"
 any_message = st.one_of(*KINDS.values())
 names = [type(sample).__name__ for sample in SAMPLES]
 
@@ -114,10 +115,10 @@ def test_no_bytes_raise_anything_else(message: m.Message, data: st.DataObject) -
 def test_random_bytes_raise_nothing_else(kind: int, body: bytes) -> None:
     check_canonical(body)
     check_canonical(HEAD + bytes([kind]) + body)
-    check_canonical(HEAD + bytes([kind]) + SESSION + body)
+    check_canonical(HEAD + bytes([kind, 0, 0, 0]) + SESSION + body)
 
 
-@pytest.mark.parametrize("start", [b"RFA\x01", b"rfb\x01", b"rfa\x00", b"rfa\x02", b"rfa\xff"])
+@pytest.mark.parametrize("start", [b"RFA\x02", b"rfb\x02", b"rfa\x01", b"rfa\x03", b"rfa\xff"])
 def test_other_versions_are_refused(start: bytes) -> None:
     with pytest.raises(UnknownVersionError):
         m.decode(start + SAMPLES[0].encode()[4:])
@@ -130,6 +131,26 @@ def test_other_kinds_are_refused(kind: int) -> None:
         m.decode(HEAD + bytes([kind]) + SAMPLES[0].encode()[5:])
 
 
+@pytest.mark.parametrize("place", [5, 6, 7])
+def test_the_bytes_after_the_kind_are_zero(place: int) -> None:
+    data = bytearray(SAMPLES[0].encode())
+    data[place] = 1
+    with pytest.raises(NotCanonicalError, match="three bytes after the kind"):
+        m.decode(bytes(data))
+
+
+def test_words_written_in_place_are_a_masked_input() -> None:
+    message = SAMPLES[5]
+    assert isinstance(message, m.MaskedInput)
+    room = m.MaskedInputBuffer(SESSION, message.masked_sum, len(message.tail), len(message.words))
+    room.words()[:] = message.words
+    assert room.words().flags.aligned
+    assert room.finish(message.tail) == dataclasses.replace(message, session=SESSION).encode()
+    empty = m.MaskedInputBuffer(SESSION, 1, 2, 0)
+    assert not len(empty.words())
+    assert empty.finish((3, 4)) == m.MaskedInput(SESSION, 1, (3, 4), message.words[:0]).encode()
+
+
 NOT_REAL = ["000000000000f07f", "000000000000f0ff", "000000000000f87f", "0000000000000080"]
 
 
@@ -137,10 +158,10 @@ NOT_REAL = ["000000000000f07f", "000000000000f0ff", "000000000000f87f", "0000000
 def test_numbers_are_finite_and_zero_is_positive(real: str) -> None:
     data = SAMPLES[0].encode()
     with pytest.raises(NotCanonicalError, match="a number must be finite"):
-        m.decode(data[:-9] + bytes.fromhex(real) + data[-1:])
+        m.decode(data[:44] + bytes.fromhex(real) + data[52:])
     assert (
-        m.OpenRound(SESSION, 1, 1, 1, 0, -0.0, 1).encode()
-        == m.OpenRound(SESSION, 1, 1, 1, 0, 0, 1).encode()
+        m.OpenRound(SESSION, 1, 1, 1, 0, -0.0, 1, 31, 0, bytes(32)).encode()
+        == m.OpenRound(SESSION, 1, 1, 1, 0, 0, 1, 31, 0, bytes(32)).encode()
     )
 
 
@@ -169,7 +190,14 @@ def test_a_count_beyond_the_message_is_refused_before_anything_is_allocated(
     name: str, count: int
 ) -> None:
     kind = getattr(m, name).KIND
-    data = HEAD + bytes([kind]) + SESSION + COUNTED[name] + count.to_bytes(4, "little") + bytes(500)
+    data = (
+        HEAD
+        + bytes([kind, 0, 0, 0])
+        + SESSION
+        + COUNTED[name]
+        + count.to_bytes(4, "little")
+        + bytes(500)
+    )
     tracemalloc.start()
     try:
         with pytest.raises((OversizedError, TruncatedError), match=r"longer than|do not fit"):
@@ -184,7 +212,14 @@ def test_a_count_beyond_the_message_is_refused_before_anything_is_allocated(
     ("kind", "size"), [("SumRequest", 4 + 1 + 8 + 16 + 4 + 4), ("MaskedInput", 8)]
 )
 def test_a_vector_beyond_the_message_is_refused(kind: str, size: int) -> None:
-    data = HEAD + bytes([getattr(m, kind).KIND]) + SESSION + bytes(size) + b"\xff" * 4 + bytes(96)
+    data = (
+        HEAD
+        + bytes([getattr(m, kind).KIND, 0, 0, 0])
+        + SESSION
+        + bytes(size)
+        + b"\xff" * 4
+        + bytes(96)
+    )
     with pytest.raises(TruncatedError, match="4294967295 entries of 4 bytes do not fit"):
         m.decode(data)
 

@@ -12,10 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rfa.secagg.device.profile import Profile
-from rfa.secagg.errors import ParameterError
+from rfa.secagg.errors import ParameterError, TooManyNeighborsError
 from rfa.secagg.oracle import open_round
 from rfa.secagg.security import odds
-from rfa.secagg.security.parameters import LARGEST_COHORT, Parameters, ServerModel, derive
+from rfa.secagg.security.parameters import (
+    LARGEST_COHORT,
+    MAX_NEIGHBORS,
+    Parameters,
+    ServerModel,
+    derive,
+)
 from rfa.secagg.security.policy import Policy
 from rfa.secagg.security.terms import Terms
 
@@ -33,7 +39,13 @@ def test_large_cohorts_need_few_neighbors(
     assert found.statistical
     assert odds.exposed(cohort, marked, marked, *expected) <= 2.0**-40
     assert odds.blocked(cohort, marked, *expected) <= 2.0**-30
-    certain = derive(cohort, num_colluders=marked, num_dropouts=marked, failure_bits=None)
+    certain = derive(
+        cohort,
+        num_colluders=marked,
+        num_dropouts=marked,
+        failure_bits=None,
+        max_neighbors=3 * marked,
+    )
     assert certain.degree >= 2 * marked + 1 > found.degree
 
 
@@ -203,7 +215,8 @@ def test_terms_give_safe_parameters_from_some_size_on(
 
 @pytest.mark.parametrize("cohort", [100, 153, 154, 400, 5000])
 def test_terms_take_parameters_by_odds_where_they_are_cheaper(cohort: int) -> None:
-    certain, default = Terms(failure_bits=None).parameters(cohort), Terms().parameters(cohort)
+    certain = Terms(failure_bits=None, max_neighbors=2000).parameters(cohort)
+    default = Terms().parameters(cohort)
     assert not certain.statistical
     assert default.statistical == (cohort > 153)
     assert default == certain if cohort <= 153 else default.degree < certain.degree
@@ -213,6 +226,27 @@ def test_terms_take_parameters_by_odds_where_they_are_cheaper(cohort: int) -> No
     assert default.holds_with(40)
     assert default.holds_with(None) == (cohort <= 153)
     assert certain.holds_with(None)
+
+
+def test_terms_ask_for_no_more_neighbors_than_devices_accept_by_default() -> None:
+    """A server says so before a round, and not each device in it."""
+    assert Policy().max_neighbors == Terms().max_neighbors == MAX_NEIGHBORS
+    terms = Terms(0.1, 0.2, server_model=MALICIOUS)
+    assert terms.parameters(1000).degree == 502
+    with pytest.raises(ParameterError, match=r"k=602 neighbors .* at most 512: .* max_neighbors"):
+        terms.parameters(1200)
+    more = Terms(0.1, 0.2, server_model=MALICIOUS, max_neighbors=700).parameters(1200)
+    assert more.degree == 602
+    with pytest.raises(TooManyNeighborsError, match=r"602 neighbors: .* at most 512"):
+        Policy().check_parameters(more, 1)
+    Policy(max_neighbors=602).settled(0).check_parameters(more, 1)
+
+
+@pytest.mark.parametrize("count", [1, 0, 2.5, "8", None])
+def test_the_cap_on_neighbors_is_a_count(count: Any) -> None:
+    for make in (Terms, Policy):
+        with pytest.raises(ValueError, match="max_neighbors must be a whole number from 2 on"):
+            make(max_neighbors=count)
 
 
 def test_a_malicious_server_gets_certain_parameters_only() -> None:
@@ -295,6 +329,9 @@ def test_the_number_of_a_device_fits_a_message(device: Any) -> None:
         {"dim": 1 << 40},
         {"max_share": 2},
         {"max_share": -1},
+        {"statistics": {"median"}},
+        {"basis": bytes(31)},
+        {"basis": "0" * 32},
     ],
 )
 def test_rounds_without_a_meaning_are_refused(values: dict[str, Any]) -> None:

@@ -24,7 +24,9 @@ from tests.secagg.party import MALICIOUS, SMALL, Party, contributions, masked, p
 from tests.secagg.view import broken, determined
 
 NU = 1.5
-TINY = Terms(colluder_fraction=0.0, max_dropout_fraction=0.3, min_honest_fraction=0.3)
+TINY = Terms(
+    colluder_fraction=0.0, max_dropout_fraction=0.3, min_honest_fraction=0.3, honest_per_query=0
+)
 
 
 def outcome(ask: Callable[[], object]) -> str:
@@ -122,7 +124,9 @@ def test_every_mix_of_stages_for_five(terms: Terms) -> None:
 
 
 @pytest.mark.parametrize(
-    "terms", [SMALL, MALICIOUS, Terms()], ids=["semi_honest", "malicious", "default"]
+    "terms",
+    [SMALL, MALICIOUS, Terms(honest_per_query=0)],
+    ids=["semi_honest", "malicious", "default"],
 )
 @settings(max_examples=8, deadline=None)
 @given(data=st.data())
@@ -168,7 +172,7 @@ def test_a_drop_out_between_queries_ends_the_round_and_the_sum_before_stands() -
 
 def test_many_who_leave_together_do_not_end_the_round() -> None:
     """h + c devices or more leave between two steps: h of them are honest."""
-    terms = Terms(colluder_fraction=0.0, max_dropout_fraction=0.5, min_honest_fraction=0.2)
+    terms = Terms(0.0, 0.5, min_honest_fraction=0.2, honest_per_query=0)
     devices = sorted(contributions(20, 3))
     few, many = (dict.fromkeys(devices[:count], Moment(1, Stage.SUM)) for count in (3, 4))
     assert len(play(party(20, terms, queries=2, lost=few), 2)) == 1

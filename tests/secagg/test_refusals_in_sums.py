@@ -37,7 +37,7 @@ from tests.secagg.party import MALICIOUS, contributions, party
 
 
 def test_it_refuses_a_radius_below_its_floor() -> None:
-    _, device, request = at_stage(SumRequest, policy=Policy(min_nu=0.1))
+    _, device, request = at_stage(SumRequest, policy=Policy(min_nu=0.1, honest_per_query=0))
     for nu in (0.05, 0.0, -1.0):
         refuses(device, altered(request, nu=nu), errors.SmallRadiusError, "from 0.1 on")
 

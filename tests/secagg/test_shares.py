@@ -207,3 +207,100 @@ def test_what_fits_together_is_found_on_a_small_field() -> None:
             good = fitting(shares, 3, prime)
             assert len(good) >= 5
             assert all(shares[place] == values[place - 1] for place in good)
+
+
+def solved(system: list[list[int]], prime: int) -> list[int]:
+    """A solution of linear equations by elimination, each with its right side last."""
+    unknowns, pivots = len(system[0]) - 1, list[int]()
+    for column in range(unknowns):
+        row = len(pivots)
+        found = next((i for i in range(row, len(system)) if system[i][column]), None)
+        if found is None:
+            continue
+        system[row], system[found] = system[found], system[row]
+        inverse = pow(system[row][column], -1, prime)
+        system[row] = [value * inverse % prime for value in system[row]]
+        for i, other in enumerate(system):
+            if i != row and (factor := other[column]):
+                pairs = zip(other, system[row], strict=True)
+                system[i] = [(value - factor * pivot) % prime for value, pivot in pairs]
+        pivots.append(column)
+    solution = [0] * unknowns
+    for row, column in enumerate(pivots):
+        solution[column] = system[row][-1]
+    return solution
+
+
+def berlekamp_welch(shares: dict[int, int], threshold: int, prime: int) -> list[int]:
+    """What fits together, by Q(x) = y E(x) for an E that is zero where shares are corrupted."""
+    wrong = (len(shares) - threshold) // 2
+    system = [
+        [-y * pow(x, power, prime) % prime for power in range(wrong)]
+        + [pow(x, power, prime) for power in range(threshold + wrong)]
+        + [y * pow(x, wrong, prime) % prime]
+        for x, y in shares.items()
+    ]
+    locator = [*solved(system, prime)[:wrong], 1]
+    values = {x: sum(a * x**i for i, a in enumerate(locator)) % prime for x in shares}
+    return [x for x in sorted(shares) if values[x]]
+
+
+def lie_on_one(shares: dict[int, int], points: list[int], threshold: int, prime: int) -> bool:
+    """Whether points are on one polynomial of degree t - 1, by Lagrange through the first t."""
+    base = points[:threshold]
+
+    def value(x: int) -> int:
+        total = 0
+        for point in base:
+            term = shares[point]
+            for other in base:
+                if other != point:
+                    term = term * (x - other) * pow(point - other, -1, prime) % prime
+            total += term
+        return total % prime
+
+    return all(value(x) == shares[x] for x in points)
+
+
+@settings(max_examples=400)
+@given(st.sampled_from([13, 17, 31, PRIME]), st.data())
+def test_what_fits_together_is_what_the_slow_decoder_finds(prime: int, data: st.DataObject) -> None:
+    """And all of it: a share that was changed to what it is anyway counts as good."""
+    places = data.draw(st.permutations(range(1, 13)))
+    places = places[: data.draw(st.integers(2, 12))]
+    threshold = data.draw(st.integers(1, len(places)))
+    factor = st.integers(0, prime - 1)
+    polynomial = data.draw(st.lists(factor, min_size=threshold, max_size=threshold))
+    values = evaluate(polynomial, 12, prime)
+    shares = {x: values[x - 1] for x in places}
+    for x in places[: data.draw(st.integers(0, (len(places) - threshold) // 2))]:
+        shares[x] = data.draw(factor)
+    good = [x for x in sorted(places) if shares[x] == values[x - 1]]
+    assert fitting(shares, threshold, prime) == good
+    slow = berlekamp_welch(shares, threshold, prime)
+    assert set(slow) <= set(good)
+    assert len(slow) >= threshold
+
+
+@settings(max_examples=300)
+@given(st.sampled_from([13, 31]), st.integers(2, 12), st.data())
+def test_what_is_said_to_fit_together_does(prime: int, count: int, data: st.DataObject) -> None:
+    """Whatever the shares are, also where far too many are corrupted."""
+    factor = st.integers(0, prime - 1)
+    drawn = data.draw(st.lists(factor, min_size=count, max_size=count))
+    shares = dict(enumerate(drawn, 1))
+    threshold = data.draw(st.integers(1, count))
+    found = fitting(shares, threshold, prime)
+    assert lie_on_one(shares, found, threshold, prime)
+
+
+def test_a_hundred_corrupted_shares_of_302_are_done_without() -> None:
+    """As many as may be, where the neighbors are those of 1000 devices with certainty."""
+    secret = bytes(range(32))
+    shares = deal(302, 101, secret)
+    for place in range(1, 303, 3):
+        if place <= 300:
+            shares[place] = (shares[place] * 7 + place) % PRIME
+    found, used = recover(shares, threshold=101, is_secret=secret.__eq__)
+    assert found == secret
+    assert list(used) == [place for place in range(1, 303) if place % 3 != 1 or place > 300]

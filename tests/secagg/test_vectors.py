@@ -183,6 +183,7 @@ def test_there_are_vectors_of_everything() -> None:
     named = {case["error"] for case in VECTORS["refused"]}
     assert named == {one.__name__ for one in errors.MessageError.__subclasses__()}
     assert len(VECTORS["low_order"]) == 14
+    assert len(VECTORS["not_canonical"]) == 36
 
 
 @pytest.mark.parametrize(("name", "case"), cases("messages"))
@@ -203,6 +204,12 @@ def test_bytes_that_are_no_message_are_refused(name: str, case: Vector) -> None:
 @pytest.mark.parametrize("point", VECTORS.get("low_order", []))
 def test_points_of_low_order_are_refused(point: str) -> None:
     with pytest.raises(errors.LowOrderPointError):
+        check_point(raw(point))
+
+
+@pytest.mark.parametrize("point", VECTORS.get("not_canonical", []))
+def test_points_in_other_bytes_are_refused(point: str) -> None:
+    with pytest.raises(errors.NotCanonicalError):
         check_point(raw(point))
 
 
@@ -270,7 +277,7 @@ def givens() -> dict[str, list[Vector]]:
             for secret, n, t in ((seed, 5, 3), (b"\xff" * 32, 2, 2), (bytes(32), 3, 1))
         ],
         "encoding": [
-            {**update, "cohort": n, "v": v, "nu": nu, "rounding": seed}
+            {**update, "cohort": n, "v": v, "nu": nu, "rounding": seed[:16]}
             for n, v, nu in ((1, [], 1.0), (100, [0.1, -2.5, 0.0, 2e30], 1e30), (1000, [], 1e32))
         ],
         "sealed": [{"key": seed, "masked_sum": 3, "plain": span(7, 66), "bound": context}],
@@ -299,13 +306,22 @@ def refused() -> list[Vector]:
         ("a byte is missing", "TruncatedError", masked[:-1]),
         ("a count beyond the end", "TruncatedError", masked[:-16] + b"\4" + masked[-15:]),
         ("a byte too many", "OversizedError", first + b"\0"),
-        ("a list beyond its cap", "OversizedError", head + b"\4" + SESSION + b"\xff" * 4),
+        (
+            "a list beyond its cap",
+            "OversizedError",
+            head + b"\4" + bytes(3) + SESSION + b"\xff" * 4,
+        ),
         ("another magic", "UnknownVersionError", b"rfb" + first[3:]),
-        ("another version", "UnknownVersionError", b"rfa\2" + first[4:]),
+        ("another version", "UnknownVersionError", b"rfa\1" + first[4:]),
         ("no kind 0", "UnknownKindError", head + b"\0" + first[5:]),
         ("no kind 12", "UnknownKindError", head + b"\x0c" + first[5:]),
-        ("minus zero", "NotCanonicalError", first[:-9] + minus_zero + first[-1:]),
-        ("infinity", "NotCanonicalError", first[:-9] + infinite + first[-1:]),
+        ("minus zero", "NotCanonicalError", first[:44] + minus_zero + first[52:]),
+        (
+            "a header that is not padded with zeros",
+            "NotCanonicalError",
+            first[:7] + b"\1" + first[8:],
+        ),
+        ("infinity", "NotCanonicalError", first[:44] + infinite + first[52:]),
     ]
     return [{"why": why, "error": error, "bytes": data.hex()} for why, error, data in wrong]
 
@@ -331,6 +347,8 @@ def write() -> None:
     )
     low += [point[:31] + bytes([point[31] | 0x80]) for point in low]
     found["low_order"] = plain(low)
+    beyond = [*range(field + 2, 2**255), *(9 + (1 << 255) + one for one in range(19))]
+    found["not_canonical"] = plain([number.to_bytes(32, "little") for number in beyond])
     FILE.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
 
 

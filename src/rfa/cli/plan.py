@@ -11,6 +11,7 @@ from rich.console import Console
 from rfa.lab.settings.settings import FIELDS
 from rfa.planning import PlanRequest, make_terms, table
 from rfa.planning import plan as make_plan
+from rfa.secagg.security.parameters import HONEST_PER_QUERY
 
 
 @click.command("plan")
@@ -57,6 +58,12 @@ from rfa.planning import plan as make_plan
     show_default=True,
     help="The server that the secure sum withstands.",
 )
+@click.option(
+    "--honest-per-query",
+    default=HONEST_PER_QUERY,
+    show_default=True,
+    help="How many more honest devices each further sum about the same updates asks for.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def plan(as_json: bool, **options: Any) -> None:
     """Tell how many devices a round takes, what it withstands, and what it costs.
@@ -76,7 +83,7 @@ def plan(as_json: bool, **options: Any) -> None:
 
 
 def _request(options: dict[str, Any]) -> PlanRequest:
-    names = ("colluder_fraction", "max_dropout_fraction", "server_model")
+    names = ("colluder_fraction", "max_dropout_fraction", "server_model", "honest_per_query")
     terms = make_terms(*(options.pop(name) for name in names))
     population, devices = options.pop("devices"), options.pop("devices_per_round")
     return PlanRequest(population=population, devices=devices, terms=terms, **options)

@@ -131,7 +131,8 @@ def _nodes(parts: tuple[CheckedPart, ...]) -> str:
     there = {device for part in parts if part.sums for device in part.inputs(part.sums[-1])}
     gone = sorted({keys.device for part in parts for keys in part.keys} - there)
     listed = f", without {', '.join(map(str, gone))}" if gone else ""
-    return f"{len(there)} of {joined} in the last sums{listed}"
+    honest = min((part.cohort.parameters.honest for part in parts if part.cohort), default=0)
+    return f"{len(there)} of {joined} in the last sums, at least {honest} honest a part{listed}"
 
 
 def _sums(parts: tuple[CheckedPart, ...], expected: Expected) -> str:

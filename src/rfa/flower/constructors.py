@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Unpack
 
 from rfa import aggregators
-from rfa.aggregators.partition import compose_rfa, grouped
+from rfa.aggregators.partition import SUB_COHORTS, compose_rfa, grouped
 from rfa.errors import InvalidValueError
 from rfa.flower.options import StrategyOptions
 from rfa.flower.strategy import SecureStrategy
+
+DEFAULT_PARTS = 3
+"""Into how many sub-cohorts nodes are dealt out where no budget is given."""
 
 
 class RFA(SecureStrategy):
@@ -17,7 +20,7 @@ class RFA(SecureStrategy):
     def __init__(  # noqa: PLR0913
         self,
         *,
-        budget: int = 3,
+        budget: int | None = None,
         nu: float | None = None,
         start: str = "current",
         schedule: str = "plain",
@@ -28,7 +31,10 @@ class RFA(SecureStrategy):
         """Take the parameters of `rfa.aggregators.RFA`, and options.
 
         Args:
-            budget: sums that a round may take, R.
+            budget: sums that a round may take, R; by default one, and three in sub-cohorts. R
+                sums about the same updates tell of single ones together, unless as many as
+                16 (R - 1) + 3 honest nodes are in them: with the usual terms, 27 nodes for two sums
+                and 49 for three.
             nu: the smoothing radius; by default half the median distance of the updates, learned
                 from the sums.
             start: "current", the current model, or "mean", itself a sum.
@@ -42,6 +48,8 @@ class RFA(SecureStrategy):
         if clip_norm is not None and start != "mean":
             msg = f"clip_norm={clip_norm} is for a start at the mean: give start='mean', or no "
             raise InvalidValueError(msg + "clip_norm")
+        if budget is None:
+            budget = DEFAULT_PARTS if schedule == SUB_COHORTS else 1
         aggregator = compose_rfa(
             budget=budget,
             nu=nu,

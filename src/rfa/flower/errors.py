@@ -7,3 +7,7 @@ from rfa.errors import RfaError
 
 class FlowerError(RfaError):
     """Something on Flower failed; the message says what to do."""
+
+
+class TooFewNodesError(FlowerError):
+    """There are too few nodes for any round; the message says how many there must be."""

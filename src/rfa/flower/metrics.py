@@ -9,11 +9,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from flwr.app import Message, MetricRecord
 
+from rfa.secagg.messages.round import MAX_METRICS
+
+LONGEST = 256
+"""Letters of the name of a metric."""
 Values = Mapping[str, "int | float | Sequence[int] | Sequence[float]"]
 
 
@@ -33,6 +38,18 @@ class MetricLayout:
     def count(self) -> int:
         """How many numbers they are."""
         return sum(max(1, size) for size in self.sizes)
+
+    @property
+    def fault(self) -> str:
+        """Why no sum can be about these metrics; nothing if one can."""
+        if self.count > MAX_METRICS:
+            return f"the app has {self.count} metrics, and at most {MAX_METRICS} are summed"
+        if any(first >= second for first, second in itertools.pairwise(self.names)):
+            return "the names of metrics must be in order, and none there twice"
+        longest = max(map(len, self.names), default=0)
+        if longest > LONGEST:
+            return f"a metric's name has {longest} letters, and {LONGEST} are the most"
+        return ""
 
     def means(self, totals: Sequence[float], weight: float) -> MetricRecord:
         """The weighted means, by name, from sums of weighted values."""

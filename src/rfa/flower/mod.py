@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, Context, Message, RecordDict
+from flwr.app import ArrayRecord, Context, Message, MessageType, RecordDict
 
 from rfa._types import Floats32
 from rfa.flower import records
@@ -27,7 +27,7 @@ from rfa.flower.metrics import flatten, metrics_of
 from rfa.flower.storage import DeviceStorage, read_personal, storage_of, write_personal
 from rfa.secagg.device.profile import Profile
 from rfa.secagg.device.vault import DurableDevice
-from rfa.secagg.errors import NotFiniteError, SecAggError
+from rfa.secagg.errors import NotFiniteError, SecAggError, SpentUpdateError
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.security.policy import Policy
@@ -44,8 +44,8 @@ class AppFailedError(FlowerError):
 class RobustMod:
     """The mod of a device: `ClientApp(mods=[robust_mod])`, or one with demands of its own.
 
-    It answers no request for training or evaluation in the clear: a strategy that does not ask for
-    sums gets an error.
+    It answers nothing in the clear: a strategy that does not ask for sums gets an error. Queries
+    alone go to the app, as they are; what it answers to them is the app's own business.
 
     Attributes:
         policy: what the device insists on, whatever the server says.
@@ -63,25 +63,38 @@ class RobustMod:
 
     def __call__(self, message: Message, context: Context, call_next: Next) -> Message:
         """Answer a message of the strategy."""
-        storage = self.storage(message, context)
+        if message.metadata.message_type.partition(".")[0] == MessageType.QUERY:
+            return call_next(message, context)
         try:
-            match records.read_order(message):
-                case records.Work() as work:
-                    storage.tidy()
-                    return self._work(work, message, storage, lambda it: call_next(it, context))
-                case records.Stage(task, request):
-                    with self.vault(task, message, storage) as vault:
-                        return records.reply(message, vault.receive(request))
-                case records.Over(task, number):
-                    with self.vault(task, message, storage) as vault:
-                        vault.end(number)
-                    return records.reply(message, b"")
-                case None:
-                    return self._pass_on(message, context, call_next)
-        except (SecAggError, ArraysError, AppFailedError, records.RecordError, OSError) as error:
-            LOG.warning("this device does not do what it is asked: %s", error)
-            why = str(error).replace(str(storage.root), "its folder")
-            return records.refuse(message, f"{type(error).__name__}: {why}")
+            storage = self.storage(message, context)
+            try:
+                return self._answer(message, storage, lambda it: call_next(it, context))
+            except (SecAggError, FlowerError) as error:
+                LOG.warning("this device does not do what it is asked: %s", error)
+                why = str(error).replace(str(storage.root), "its folder")
+                return records.refuse(message, f"{type(error).__name__}: {why}")
+        except Exception as error:
+            LOG.exception("this device fails to do what it is asked")
+            what = type(error).__name__  # its text may be private
+            return records.refuse(message, f"{what}: the log of the node says more")
+
+    def _answer(
+        self, message: Message, storage: DeviceStorage, app: Callable[[Message], Message]
+    ) -> Message:
+        match records.read_order(message):
+            case records.Work() as work:
+                storage.tidy()
+                return self._work(work, message, storage, app)
+            case records.Stage(task, request):
+                with self.vault(task, message, storage) as vault:
+                    return records.reply(message, vault.receive(request))
+            case records.Over(task, number, opened):
+                with self.vault(task, message, storage) as vault:
+                    vault.end(number, opened=opened)
+                return records.reply(message, b"")
+            case None:
+                msg = "this device gives nothing in the clear: use a strategy of rfa.flower"
+                raise records.RecordError(msg)
 
     def storage(self, message: Message, context: Context) -> DeviceStorage:  # noqa: ARG002 others need it
         """Where the device's files are that a message is for."""
@@ -93,13 +106,6 @@ class RobustMod:
         return DurableDevice(
             storage.vault(task), profile, spent=storage.spent(task), sent=storage.sent(task)
         )
-
-    def _pass_on(self, message: Message, context: Context, call_next: Next) -> Message:
-        """Let the app answer what is not about its update or metrics."""
-        if message.metadata.message_type.partition(".")[0] in records.TASKS:
-            msg = "this device gives nothing in the clear: use a strategy of rfa.flower"
-            raise records.RecordError(msg)
-        return call_next(message, context)
 
     def _work(
         self,
@@ -121,11 +127,13 @@ class RobustMod:
             msg = f"the app's metrics have no number {work.weight!r}, by which updates are weighted"
             raise records.RecordError(msg)
         layout, row = flatten(values)
+        if layout.fault:
+            raise records.RecordError(layout.fault)
         weight = min(examples, work.cap) / work.cap if math.isfinite(examples) else 0.0
         if examples > work.cap:
             LOG.info("%s examples count as %g: the strategy's example_cap", examples, work.cap)
         with self.vault(work.task, message, storage) as vault:
-            vault.bring(_contribution(update, weight, row))
+            _bring(vault, _contribution(update, weight, row))
         return records.ready(message, records.Ready(layout, len(update)))
 
     def check_work(self, work: records.Work) -> None:
@@ -152,6 +160,15 @@ def _contribution(update: Floats32, weight: float, row: list[float]) -> Contribu
     except NotFiniteError as error:
         LOG.warning("this device abstains: %s", error)
         return None
+
+
+def _bring(vault: DurableDevice, contribution: Contribution | None) -> None:
+    """Bring it; or abstain if it was in a sum before, so that nobody learns that it was."""
+    try:
+        vault.bring(contribution)
+    except SpentUpdateError as error:
+        LOG.warning("this device abstains: %s", error)
+        vault.bring(None)
 
 
 def _train(
@@ -186,7 +203,7 @@ def _digest(message: Message) -> Floats32:
     for arrays in message.content.array_records.values():
         for name, array in arrays.items():
             digest.update(name.encode() + array.data)
-    return (np.frombuffer(digest.digest(), np.uint32) >> 8).astype(np.float32)
+    return (np.frombuffer(digest.digest(), np.uint32) >> 8).astype(np.float32)[: records.STAND_IN]
 
 
 def _call(app: Callable[[Message], Message], message: Message) -> Message:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from rfa._checks import check_count, check_number
-from rfa.aggregators import SumAggregator
+from rfa.aggregators import Layout, SumAggregator
 from rfa.errors import InvalidTypeError, InvalidValueError
 from rfa.flower import records
-from rfa.planning import check_fit
+from rfa.planning import check_fit, describe_sums
 from rfa.secagg.security.cohort import Identities
 from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.security.terms import Terms
@@ -152,14 +152,23 @@ def check_strategy(
 
 
 def _fill_in_nodes(aggregator: SumAggregator[Any], terms: Terms, fedavg: dict[str, Any]) -> None:
-    """The least numbers of nodes, which follow from the parts of a cohort."""
-    smallest = terms.smallest()
-    parts = aggregator.layout(smallest).parts
-    sums = {"min_train_nodes": parts, "min_evaluate_nodes": 1, "min_available_nodes": parts}
-    for name, count in sums.items():
-        least = count * smallest
+    """The least numbers of nodes, which follow from the parts of a cohort and their queries."""
+    layout = aggregator.layout(terms.smallest())
+    sums = {
+        "min_train_nodes": layout,
+        "min_evaluate_nodes": Layout(),
+        "min_available_nodes": layout,
+    }
+    for name, asked in sums.items():
+        least = asked.parts * terms.smallest(asked.queries)
         check_count(name, fedavg.setdefault(name, least))
         if fedavg[name] < least:
-            what = "a secure sum" if count == 1 else f"{count} secure sums at once"
-            msg = f"{name}={fedavg[name]}: {what} under {terms} needs {least} nodes or more"
-            raise InvalidValueError(msg)
+            msg = f"{name}={fedavg[name]}: {least} nodes or more are needed under {terms} for "
+            raise InvalidValueError(msg + describe_sums(asked) + remedy_of(asked))
+
+
+def remedy_of(layout: Layout) -> str:
+    """What to take where there are too few nodes for as many queries as a layout has."""
+    if layout.queries == 1:
+        return ""
+    return "; OneStepRFA() and schedule='sub-cohorts' ask each node once, and need fewer"

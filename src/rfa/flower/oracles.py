@@ -23,7 +23,6 @@ from rfa.flower.metrics import MetricLayout
 from rfa.flower.transport import Addressed, GridExchange, send
 from rfa.oracle import REACH, RecordingOracle, Sum, stopped_oracle
 from rfa.secagg.errors import RefusalError
-from rfa.secagg.messages.round import MAX_METRICS
 from rfa.secagg.oracle import SecureOracle, open_round
 from rfa.secagg.security.cohort import Identities
 from rfa.secagg.security.terms import Terms
@@ -87,6 +86,11 @@ class PartOracle(RecordingOracle):
         return total
 
     @property
+    def opened(self) -> bool:
+        """Whether any device was asked to open a sum, whatever came of it."""
+        return self._oracle is not None and self._oracle.server.opened
+
+    @property
     def abstained(self) -> frozenset[int]:
         """The devices that had nothing to bring."""
         faults = self._oracle.server.faults if self._oracle else {}
@@ -132,9 +136,16 @@ class GridSums:
     recorders: list[Recorder] | None = None
 
     def gather(
-        self, work: records.Work, messages: list[Addressed], t: int, timeout: float
+        self, work: records.Work, messages: list[Addressed], t: int, timeout: float, dim: int
     ) -> Cohort:
         """Let devices train or evaluate, and see who is ready for a sum.
+
+        Args:
+            work: what they are asked for.
+            messages: the messages that ask for it, by device: the same for all of them.
+            t: the round.
+            timeout: seconds to wait.
+            dim: the length of their updates; who has another is not ready.
 
         Raises:
             RoundSkippedError: if nobody is.
@@ -145,7 +156,7 @@ class GridSums:
             message.metadata.ttl, message.metadata.group_id = timeout, str(t)
         for name, reply in send(self.grid, messages, timeout):
             try:
-                ready.setdefault(records.read_ready(reply), []).append(name)
+                ready.setdefault(records.read_ready(reply, dim), []).append(name)
             except records.RecordError as error:
                 LOG.info("\t> node %s is not ready: %s", name, error)
         count = sum(map(len, ready.values()))
@@ -161,7 +172,7 @@ class GridSums:
             msg = f"no majority of {count} nodes has the same metrics and arrays"
             raise RoundSkippedError(msg)
         cohort = tuple(sorted(ready[like]))
-        return Cohort(work.task, t, cohort, like.layout, like.dim, tuple(odd))
+        return Cohort(work.task, t, cohort, like.layout, dim, tuple(odd))
 
     @contextlib.contextmanager
     def over_parts(
@@ -202,17 +213,13 @@ class GridSums:
         Raises:
             OracleStoppedError: if there are too few devices, or none that can be asked.
         """
-        metrics = cohort.layout.count
-        if metrics > MAX_METRICS:
-            msg = f"nodes have {metrics} metrics, and at most {MAX_METRICS} are summed"
-            raise RoundSkippedError(msg)
         number = time.time_ns() // 1000
         opening = open_round(
             number,
             self.terms,
             queries=queries,
             dim=cohort.dim,
-            metrics=metrics,
+            metrics=cohort.layout.count,
             max_share=max_share,
         )
         part: PartOracle | None = None
@@ -233,4 +240,4 @@ class GridSums:
         finally:
             short = part is None or part.answers < queries
             if gone := (*cohort.odd, *(cohort.devices if short else ())):
-                exchange.tell_over(number, gone)
+                exchange.tell_over(number, gone, opened=part is not None and part.opened)

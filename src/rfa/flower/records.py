@@ -6,7 +6,7 @@ without the app. The request for training or evaluation carries one as well, bes
 
     Work   {task, cap, weight[, personal]} -> {names, sizes, dim}: what is ready, not its values
     Stage  {task, request: bytes}          -> {reply: bytes}
-    Over   {task, over: the round}         -> {reply: b""}
+    Over   {task, over: the round, opened} -> {reply: b""}
 
 What a device does not do it answers with Flower's Error, which says why. No update, example count
 or metric of a device is ever in such a record in the clear.
@@ -27,6 +27,8 @@ from rfa.flower.metrics import MetricLayout
 KEY = "rfa"
 TRAIN, EVALUATE = MessageType.TRAIN, MessageType.EVALUATE
 TASKS = (TRAIN, EVALUATE)
+STAND_IN = 8
+"""How many numbers stand for an update in an evaluation."""
 REFUSED = 0
 """The code of Flower's errors that have no other."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -77,14 +79,22 @@ class Stage:
 
 @dataclass(frozen=True)
 class Over:
-    """The word that a round of the secure sum has ended early."""
+    """The word that a round of the secure sum has ended early.
+
+    Attributes:
+        task: over what the sum was.
+        number: the number of the round.
+        opened: whether any device was asked to open a sum.
+    """
 
     task: str
     number: int
+    opened: bool
 
     def content(self) -> RecordDict:
         """As it travels."""
-        return RecordDict({KEY: ConfigRecord({"task": self.task, "over": self.number})})
+        record = {"task": self.task, "over": self.number, "opened": self.opened}
+        return RecordDict({KEY: ConfigRecord(record)})
 
 
 @dataclass(frozen=True)
@@ -127,8 +137,8 @@ def _order(task: str, rest: dict[str, Any]) -> Work | Stage | Over:
                 msg = f"{personal!r} cannot name a folder: letters, digits and _.- can"
                 raise RecordError(msg)
             return Work(task, cap, weight, personal)
-        case {"over": int(number)}:
-            return Over(task, number)
+        case {"over": int(number), "opened": bool(opened)}:
+            return Over(task, number, opened)
         case _:
             msg = f"the record {KEY!r} asks for nothing that is known: {sorted(rest)}"
             raise RecordError(msg)
@@ -151,11 +161,12 @@ def refuse(message: Message, why: str) -> Message:
     return Message(Error(REFUSED, why), reply_to=message)
 
 
-def read_ready(message: Message) -> Ready:
+def read_ready(message: Message, wanted: int) -> Ready:
     """What a reply to a request for work says.
 
     Raises:
-        RecordError: if it says something else; the text holds the reason.
+        RecordError: if it says something else, or has an update of another length than is wanted;
+            the text holds the reason.
     """
     record = _record(message)
     names, sizes, dim = (_flat(record.get(name)) for name in ("names", "sizes", "dim"))
@@ -163,12 +174,18 @@ def read_ready(message: Message) -> Ready:
         len(names) == len(sizes)
         and len(dim) == 1
         and all(isinstance(name, str) for name in names)
-        and all(isinstance(size, int) and size >= 0 for size in (*sizes, *dim))
+        and all(type(size) is int and size >= 0 for size in (*sizes, *dim))
     )
     if not good:
         msg = "it does not say what it has"
         raise RecordError(msg)
-    return Ready(MetricLayout(names, sizes), dim[0])
+    if dim[0] != wanted:
+        msg = f"its update has {dim[0]} numbers, and {wanted} are wanted"
+        raise RecordError(msg)
+    layout = MetricLayout(names, sizes)
+    if layout.fault:
+        raise RecordError(layout.fault)
+    return Ready(layout, dim[0])
 
 
 def read_reply(message: Message) -> bytes:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,13 +119,25 @@ def create_identity(folder: Path) -> str:
     path = folder / "identity"
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with contextlib.suppress(FileExistsError), path.open("x") as file:
-            path.chmod(0o600)
-            file.write(os.urandom(SECRET_SIZE).hex())
+        if not path.exists():
+            _write_secret(path)
     except OSError as error:
         msg = f"no identity can be made at {path}: {error}"
         raise VaultError(msg) from None
     return identity_of(_read_secret(path)).hex()
+
+
+def _write_secret(path: Path) -> None:
+    """A fresh secret in a file, all of it or nothing, which only its owner may ever read."""
+    handle, new = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # which is its owner's
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(os.urandom(SECRET_SIZE).hex())
+        Path(new).chmod(0o600)  # what the umask took away
+        with contextlib.suppress(FileExistsError):  # another process was faster
+            os.link(new, path)
+    finally:
+        Path(new).unlink()
 
 
 def _read_secret(path: Path) -> bytes:

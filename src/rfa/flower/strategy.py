@@ -20,17 +20,24 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result
 
 from rfa import aggregators
-from rfa.aggregators import SumAggregator
+from rfa.aggregators import Layout, SumAggregator
 from rfa.aggregators.adaptive_radius import RADIUS_RANGE
 from rfa.aggregators.registry import build_private
 from rfa.errors import InvalidValueError, OracleStoppedError
 from rfa.flower import records
 from rfa.flower.arrays import moved, size_of
 from rfa.flower.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from rfa.flower.options import StrategyOptions, check_strategy, split_options
+from rfa.flower.errors import TooFewNodesError
+from rfa.flower.options import (
+    StrategyOptions,
+    check_strategy,
+    remedy_of,
+    split_options,
+)
 from rfa.flower.oracles import GridSums, RoundSkippedError, mean_metrics, split
-from rfa.flower.receipts import open_book, receipt_of
+from rfa.flower.receipts import open_book, receipt_of, records_of
 from rfa.flower.transport import Addressed, GridExchange, SteadyGrid, by_node
+from rfa.planning import describe_sums
 from rfa.receipts import ReceiptBook
 from rfa.secagg.messages.records import PartRecord
 from rfa.secagg.security.policy import MAX_QUERIES
@@ -123,6 +130,9 @@ class SecureStrategy(FedAvg):
     ) -> Result:
         """Train for a number of rounds, and return Flower's usual result.
 
+        Nodes that are too few for the first round are waited for, up to `node_timeout`; a later
+        round without enough of them is skipped.
+
         Args:
             grid: Flower's grid.
             initial_arrays: the first model.
@@ -131,6 +141,9 @@ class SecureStrategy(FedAvg):
             train_config: what the app's training is told.
             evaluate_config: what the app's evaluation is told.
             evaluate_fn: evaluates a model on the server, before the first round and after each.
+
+        Raises:
+            TooFewNodesError: if there are too few for any round; nothing was trained then.
         """
         began = time.monotonic()
         LOG.info("Starting %s strategy: %s rounds", type(self).__name__, num_rounds)
@@ -141,11 +154,12 @@ class SecureStrategy(FedAvg):
         state = load_checkpoint(self.options.checkpoint, initial_arrays, self.aggregator)
         if state.round:
             LOG.info("going on after round %s, from %s", state.round, self.options.checkpoint)
-        elif evaluate_fn:
+        else:
+            self._wait_for_nodes(grid)
+        if evaluate_fn and not state.round:
             _note(state.result.evaluate_metrics_serverapp, 0, evaluate_fn(0, state.arrays))
         train, evaluate = train_config or ConfigRecord(), evaluate_config or ConfigRecord()
-        folders = self.options.receipts, self.options.receipts_identity
-        book = open_book(*folders, self.aggregator, state)
+        book = open_book(self.options, self.aggregator, state)
         run = _Run(grid, train, evaluate, timeout, evaluate_fn, book)
         for t in range(state.round + 1, num_rounds + 1):
             LOG.info("")
@@ -174,11 +188,8 @@ class SecureStrategy(FedAvg):
             OracleStoppedError: if there is no aggregate; the text says why.
         """
         recorders: list[Recorder] | None = [] if self.options.receipts else None
-        sums = GridSums(grid, self.options.terms, self.options.identities, recorders)
-        cohort = sums.gather(self.work(records.TRAIN), messages, t, timeout)
-        if cohort.dim != dim:
-            msg = f"updates have {cohort.dim} numbers, and the model {dim}"
-            raise RoundSkippedError(msg)
+        sums = self._sums(grid, recorders)
+        cohort = sums.gather(self.work(records.TRAIN), messages, t, timeout, dim)
         layout = self.aggregator.layout(len(cohort.devices))
         with sums.over_parts(
             cohort,
@@ -189,14 +200,8 @@ class SecureStrategy(FedAvg):
         ) as oracles:
             result, after = self.aggregator(oracles, cohort.dim, state)
         abstained = frozenset[int]().union(*(oracle.abstained for oracle in oracles))
-        return TrainedRound(
-            result,
-            after,
-            mean_metrics(cohort.layout, oracles),
-            abstained,
-            len(cohort.devices),
-            tuple(recorder.part for recorder in recorders or ()),
-        )
+        metrics, parts = mean_metrics(cohort.layout, oracles), records_of(recorders)
+        return TrainedRound(result, after, metrics, abstained, len(cohort.devices), parts)
 
     def partition(self, devices: Sequence[int], parts: int, t: int) -> list[list[int]]:  # noqa: ARG002
         """The parts of a cohort, by the randomness of the operating system."""
@@ -218,6 +223,9 @@ class SecureStrategy(FedAvg):
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> NoReturn:
         """There are no metrics to aggregate here."""
         _refuse_replies(server_round, replies)
+
+    def _sums(self, grid: Grid, recorders: list[Recorder] | None = None) -> GridSums:
+        return GridSums(grid, self.options.terms, self.options.identities, recorders)
 
     def _round(self, run: _Run, t: int, state: Checkpoint) -> Checkpoint:
         """Train, evaluate, and note what came of it."""
@@ -254,17 +262,7 @@ class SecureStrategy(FedAvg):
             return state.arrays, None, state.aggregator
         arrays = moved(state.arrays, done.result.point)
         if run.book:  # before the checkpoint: a round that is done has a receipt
-            receipt = receipt_of(
-                t,
-                self.aggregator,
-                state,
-                devices=done.devices,
-                parts=done.parts,
-                result=done.result,
-                state=done.state,
-                arrays=arrays,
-            )
-            LOG.info("\t> receipt: %s", run.book.write(receipt))
+            run.book.write(receipt_of(t, self.aggregator, state, done, arrays))
         return arrays, done.metrics, done.state
 
     def _evaluate(self, run: _Run, t: int, arrays: ArrayRecord) -> MetricRecord | None:
@@ -274,8 +272,8 @@ class SecureStrategy(FedAvg):
         try:
             grid = self._steady(run.grid, self.fraction_evaluate, self.min_evaluate_nodes)
             messages = by_node(self.configure_evaluate(t, arrays, run.evaluate, grid))
-            sums = GridSums(run.grid, self.options.terms, self.options.identities)
-            cohort = sums.gather(self.work(records.EVALUATE), messages, t, run.timeout)
+            sums, work = self._sums(run.grid), self.work(records.EVALUATE)
+            cohort = sums.gather(work, messages, t, run.timeout, records.STAND_IN)
             exchange = self.exchange(run.grid, records.EVALUATE, t)
             share = self.options.max_share
             with sums.over(cohort, exchange, queries=1, max_share=share) as oracle:
@@ -284,6 +282,24 @@ class SecureStrategy(FedAvg):
             LOG.warning("the evaluation of round %s is skipped: %s", t, error)
             return None
         return mean_metrics(cohort.layout, [oracle])
+
+    def _wait_for_nodes(self, grid: Grid) -> None:
+        """Wait until there are enough nodes for the first round.
+
+        Raises:
+            TooFewNodesError: if there are not; the text says how many there must be, and why.
+        """
+        if not self.fraction_train and not self.fraction_evaluate:
+            return
+        layout, fraction, least = Layout(), self.fraction_evaluate, self.min_evaluate_nodes
+        if self.fraction_train:
+            fraction, least = self.fraction_train, self.min_train_nodes
+            layout = self.aggregator.layout(least)
+        try:
+            self._steady(grid, fraction, least)
+        except RoundSkippedError as error:
+            msg = f"{error} for {describe_sums(layout)}: no round can be played"
+            raise TooFewNodesError(msg + remedy_of(layout)) from None
 
     def _steady(self, grid: Grid, fraction: float, least: int) -> Grid:
         """Wait for as many nodes as a round needs, up to a limit, and hold on to their list.

@@ -64,9 +64,9 @@ class GridExchange:
                 self.refused[node] = error
                 LOG.info("\t> node %s does not answer: %s", node, error)
 
-    def tell_over(self, number: int, nodes: Iterable[int]) -> None:
+    def tell_over(self, number: int, nodes: Iterable[int], *, opened: bool) -> None:
         """Tell nodes that a round of the sum has ended early, and wait a little for them."""
-        content = records.Over(self.task, number).content()
+        content = records.Over(self.task, number, opened).content()
         messages = [(node, self.message_for(node, content)) for node in nodes]
         for _ in send(self.grid, messages, min(self.timeout, FAREWELL)):
             pass

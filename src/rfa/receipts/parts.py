@@ -12,7 +12,7 @@ from rfa.receipts.errors import ReceiptError
 from rfa.receipts.receipt import cohort_name, sum_name, total_name
 from rfa.secagg.crypto.keys import is_signed, public_of
 from rfa.secagg.errors import MessageError, SecAggError
-from rfa.secagg.fixed_point import Encoding, Total
+from rfa.secagg.fixed_point import Total
 from rfa.secagg.messages.records import CohortRecord, PartRecord, SumRecord, TotalRecord
 from rfa.secagg.messages.round import DeviceKeys, OpenRound, SumRequest, decode_as, read_bitmap
 from rfa.secagg.security.cohort import (
@@ -21,9 +21,9 @@ from rfa.secagg.security.cohort import (
     check_device_keys,
     form_cohort,
 )
-from rfa.secagg.security.parameters import Parameters, ServerModel
+from rfa.secagg.security.parameters import Parameters, ServerModel, honest_needed
 from rfa.secagg.security.rules import Members, require_enough, require_same
-from rfa.secagg.statistics import STATISTICS
+from rfa.secagg.server.masked_sum import decode_total, tail_size
 from rfa.secagg.transcript import context_of, leaf_of, survivors_statement
 
 
@@ -142,6 +142,11 @@ def _check_cohort(
     if opening.server_model != parameters.server_model:
         msg = f"the round was opened for server model {opening.server_model}, not {parameters}"
         raise ReceiptError(msg)
+    needed = honest_needed(opening.queries, 0)
+    if parameters.honest < needed:
+        msg = f"{opening.queries} sums over {parameters.honest} devices that are sure to be honest "
+        msg += f"determine single updates: {needed} are needed"
+        raise ReceiptError(msg)
     known = _known(record, identities)
     for keys in record.keys:
         check_device_keys(keys, opening, known)
@@ -235,12 +240,8 @@ def _check_signatures(  # noqa: PLR0913, PLR0917
 
 def _decode(cohort: Cohort, asked: SumRecord, total: TotalRecord, count: int) -> Total:
     opening = cohort.opening
-    sizes = (opening.dim if asked.vector else 0, len(STATISTICS) + opening.metrics)
+    sizes = (opening.dim if asked.vector else 0, tail_size(opening))
     if (len(total.words), len(total.tail)) != sizes:
         msg = f"it has {len(total.words)} words and {len(total.tail)} scalars, and not {sizes}"
         raise MessageError(msg)
-    opened = Encoding(cohort.parameters.cohort).decode(total.words, total.tail)
-    if opened.sum.count != count:
-        msg = f"it counts {opened.sum.count} devices, and {count} answered"
-        raise ReceiptError(msg)
-    return opened
+    return decode_total(cohort, total.words, total.tail, count)

@@ -16,13 +16,16 @@
     │   ├── AskedTwiceError         a second, different request where one is answered
     │   ├── WeakTermsError          less protection than the device insists on
     │   ├── TooManyQueriesError     more queries than its own cap
+    │   ├── TooManyNeighborsError   more neighbors than its own cap
     │   ├── SmallRadiusError        a radius nu below its own floor
+    │   ├── ChosenQueryError        a point or radius that a malicious server could have chosen
     │   ├── WrongDimensionError     a request about another number of coordinates
     │   ├── CohortError             a list of devices that it does not accept
     │   │   ├── DuplicateKeyError   a key, or a device, that is there twice
     │   │   ├── MissingKeysError    its own keys are missing, or changed
     │   │   ├── LowOrderPointError  a public key that would make every secret known
     │   │   ├── SmallCohortError    fewer devices than its own minimum
+    │   │   ├── TooFewHonestError   too few honest devices for as many sums about one update
     │   │   └── SignatureError      keys or lists that their owner did not sign
     │   ├── TooManyDropoutsError    more drop-outs claimed than the parameters allow
     │   ├── SurvivorsError          survivors who cannot be, or changed since the last query
@@ -34,6 +37,7 @@
     │   ├── BadShareError           a secret cannot be put together from its shares
     │   └── ImplausibleSumError     a total that no honest devices can have
     └── VaultError                  a device's own store cannot be used
+        └── SpentUpdateError        what it is to bring was in a sum before
 
 A refusal says what was refused and why; it holds no secret. An abort names who was at fault where
 that is known.
@@ -108,8 +112,16 @@ class TooManyQueriesError(RefusalError):
     """More queries than the device's own cap."""
 
 
+class TooManyNeighborsError(RefusalError):
+    """More neighbors than the device's own cap."""
+
+
 class SmallRadiusError(RefusalError):
     """A radius nu below the device's own floor."""
+
+
+class ChosenQueryError(RefusalError):
+    """A point or a radius that a malicious server could have chosen to single out an update."""
 
 
 class WrongDimensionError(RefusalError):
@@ -134,6 +146,10 @@ class LowOrderPointError(CohortError):
 
 class SmallCohortError(CohortError):
     """Fewer devices than the device's own minimum."""
+
+
+class TooFewHonestError(CohortError):
+    """Too few honest devices for as many sums: together they would tell of single updates."""
 
 
 class SignatureError(CohortError):
@@ -178,3 +194,7 @@ class ImplausibleSumError(AbortError):
 
 class VaultError(SecAggError):
     """A device's own store cannot be used."""
+
+
+class SpentUpdateError(VaultError):
+    """What the device is to bring was in a sum before."""

@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from rfa._types import Floats, Floats32
 from rfa.errors import InvalidValueError
 from rfa.oracle import REACH, Sum
-from rfa.secagg.crypto.masks import BLOCK, keystream, stream_words
+from rfa.secagg.crypto.masks import keystream, stream_words
 from rfa.secagg.errors import ImplausibleSumError, NotFiniteError, ParameterError
 from rfa.secagg.statistics import (
     METRIC,
@@ -54,6 +54,7 @@ HALF = 1 << 31
 LARGEST_COHORT = (HALF - 1) // 4
 """More devices would leave no digits: the scale would be below 2."""
 SHORT = 1 << 13
+"""Numbers that are worked on at a time: they stay in the cache, and no library starts threads."""
 _UNIFORM = 2.0**-32
 _TOLD = [item.name for item in dataclasses.fields(Sum)]
 
@@ -142,7 +143,7 @@ class Encoding:
             msg = f"sums over {self.cohort} devices could wrap around"
             raise ParameterError(msg)
 
-    def encode(
+    def encode(  # noqa: PLR0913
         self,
         contribution: Contribution,
         v: Floats32,
@@ -150,6 +151,7 @@ class Encoding:
         rounding: bytes,
         *,
         vector: bool = True,
+        out: Words | None = None,
     ) -> EncodedInput:
         """What a device adds at (v, nu).
 
@@ -159,11 +161,12 @@ class Encoding:
             nu: the radius, positive.
             rounding: the key of the random choices in rounding.
             vector: whether the push is asked for.
+            out: where the words are to be written; in memory of their own by default.
         """
         update, weight = contribution.update, contribution.weight
         distance = _distance(update, v)
         mass = weight * min(1.0, nu / distance) if distance > 0 else weight
-        words = np.empty(len(update) if vector else 0, WORD)
+        words = np.empty(len(update) if vector else 0, WORD) if out is None else out
         if vector:
             factor = self.scale * weight / max(nu, distance)
             _fill(words.view(np.int32), update, v, factor, rounding)
@@ -231,10 +234,10 @@ def _fill(
     words: NDArray[np.int32], update: Floats32, v: Floats32, factor: float, rounding: bytes
 ) -> None:
     """Write factor * (w - v), rounded up or down at random, a block at a time."""
-    stream, size = keystream(rounding), min(BLOCK, len(words))
+    stream, size = keystream(rounding), min(SHORT, len(words))
     steps, chances = np.empty(size), np.empty(size)
-    for start in range(0, len(words), BLOCK):
-        block = words[start : start + BLOCK]
+    for start in range(0, len(words), SHORT):
+        block = words[start : start + SHORT]
         span, step = slice(start, start + len(block)), steps[: len(block)]
         np.copyto(step, update[span])
         if len(v):

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 
 from rfa._checks import check_count, check_number
 from rfa._types import Vector
 from rfa.oracle import Sum
 from rfa.secagg.errors import AbortError, ParameterError, SecAggError
 from rfa.secagg.fixed_point import Total
-from rfa.secagg.messages.round import MAX_METRICS, OpenRound
+from rfa.secagg.messages.round import MAX_METRICS, NO_BASIS, OpenRound
 from rfa.secagg.security.cohort import Identities
 from rfa.secagg.security.parameters import MAX_MASKED_SUMS, ServerModel, insist
 from rfa.secagg.security.terms import Terms
 from rfa.secagg.server.machine import Outbox, Server
 from rfa.secagg.server.recorder import Recorder
+from rfa.secagg.statistics import ALL, mask_of
 
 Exchange = Callable[[Outbox], Iterable[tuple[int, bytes]]]
 """Sends requests, and brings the replies that come, by device."""
@@ -30,6 +31,9 @@ def open_round(  # noqa: PLR0913
     dim: int,
     metrics: int = 0,
     max_share: float = 0.0,
+    statistics: Collection[str] = ALL,
+    equal_weights: bool = False,
+    basis: bytes = NO_BASIS,
 ) -> OpenRound:
     """A round to begin, under a session of its own.
 
@@ -41,9 +45,12 @@ def open_round(  # noqa: PLR0913
         metrics: how many further numbers of each device are summed.
         max_share: the largest share of any device in a sum, which each device checks for itself
             after a phase that sums the scalars alone; 0 for none.
+        statistics: the names of the totals that are summed beside the push; count always is.
+        equal_weights: whether every device brings a weight of exactly 1.
+        basis: the digest of what devices trained or evaluated from, 32 bytes.
 
     Raises:
-        ParameterError: if there are too many masked sums or metrics.
+        ParameterError: if there are too many masked sums or metrics, or no such statistics.
     """
     for name, value, least in (
         ("the number of the round", number, 1),
@@ -53,8 +60,19 @@ def open_round(  # noqa: PLR0913
     ):
         insist(check_count, name, value, least=least)
     insist(check_number, "max_share", max_share)
+    if not isinstance(basis, bytes) or len(basis) != len(NO_BASIS):  # pyright: ignore[reportUnnecessaryIsInstance]
+        msg = f"the basis is a digest of {len(NO_BASIS)} bytes, not {basis!r}"
+        raise ParameterError(msg)
     sizes = (int(number), int(queries), int(dim), int(metrics))
-    opening = OpenRound(os.urandom(16), *sizes, float(max_share), int(terms.server_model))
+    opening = OpenRound(
+        os.urandom(16),
+        *sizes,
+        float(max_share),
+        int(terms.server_model),
+        mask_of(statistics),
+        int(equal_weights),
+        basis,
+    )
     large = opening.masked_sums > MAX_MASKED_SUMS or metrics > MAX_METRICS or number >= 1 << 64
     if large or max_share > 1 or dim >= 1 << 32:
         msg = (

@@ -11,9 +11,10 @@ from them (no total wraps around, how much one device can change it) is computed
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rfa.secagg.errors import ParameterError
 from rfa.secagg.words import TAIL
 
 SLACK = 2.0**-44
@@ -101,11 +102,26 @@ STATISTICS = (
     Statistic("count", lambda _: 1.0, 1.0, 0, math.floor),
 )
 """What every sum holds, in the order in which it travels; the device's metrics follow."""
+ALL = frozenset(row.name for row in STATISTICS)
+"""The names of all of them."""
 METRIC = Statistic("metric", lambda _: 0.0, 2.0**32, 64, round, least=-(2.0**32))
 """What a device may add of its local: as many as the round says, which no other total bounds."""
 POSITIONS = {row.name: position for position, row in enumerate(STATISTICS)}
 """Where in the tail of a sum a statistic is."""
 MASS_BITS = STATISTICS[POSITIONS["mass"]].bits
+
+
+def mask_of(names: Collection[str]) -> int:
+    """The statistics of these names, and count, as bits: the first row in the lowest one.
+
+    Raises:
+        ParameterError: naming one that is not in the table.
+    """
+    if unknown := sorted(set(names) - ALL):
+        msg = f"there is no statistic {unknown[0]!r}: there are {', '.join(sorted(ALL))}"
+        raise ParameterError(msg)
+    wanted = {*names, "count"}
+    return sum(1 << place for place, row in enumerate(STATISTICS) if row.name in wanted)
 
 
 def encode_all(local: LocalFacts, metrics: Sequence[float]) -> list[int]:

@@ -16,10 +16,12 @@ from rfa._types import Floats32
 from rfa.secagg.messages.round import Bitmap, DeviceKeys, OpenRound, SumRequest
 from rfa.secagg.security.parameters import Parameters
 
-PROTOCOL = b"rfa secure sum 1"
+PROTOCOL = b"rfa secure sum 2"
 """The name and version of the protocol: part of every digest and every key."""
 SIZE = 32
-"""The length of digests and keys."""
+"""The length of digests, secrets and the keys that seal."""
+STREAM_KEY_SIZE = 16
+"""The length of the keys of streams: masks and rounding."""
 
 
 def digest(label: bytes, *parts: bytes | memoryview) -> bytes:
@@ -31,10 +33,10 @@ def digest(label: bytes, *parts: bytes | memoryview) -> bytes:
     return state.digest()
 
 
-def derive_key(secret: bytes, label: bytes, *parts: bytes) -> bytes:
+def derive_key(secret: bytes, label: bytes, *parts: bytes, size: int = SIZE) -> bytes:
     """HKDF-SHA256: a key from a secret, for the use that the label and the parts name."""
     framed = b"".join(_number(len(part)) + part for part in (PROTOCOL, label, *parts))
-    return HKDF(hashes.SHA256(), SIZE, None, framed).derive(secret)
+    return HKDF(hashes.SHA256(), size, None, framed).derive(secret)
 
 
 def _number(value: int) -> bytes:
@@ -130,14 +132,15 @@ def sealing_key(agreed: bytes, cohort: bytes, source: int, target: int) -> bytes
 def pair_mask_key(agreed: bytes, context: bytes, position: int, other: int) -> bytes:
     """The key of the mask that two devices share in a masked sum."""
     low, high = sorted((position, other))
-    return derive_key(agreed, b"pair mask", context, _number(low), _number(high))
+    parts = (context, _number(low), _number(high))
+    return derive_key(agreed, b"pair mask", *parts, size=STREAM_KEY_SIZE)
 
 
 def self_mask_key(seed: bytes, context: bytes) -> bytes:
     """The key of a device's own mask in a masked sum."""
-    return derive_key(seed, b"self mask", context)
+    return derive_key(seed, b"self mask", context, size=STREAM_KEY_SIZE)
 
 
 def rounding_key(secret: bytes, masked_sum: int) -> bytes:
     """The key of a device's random choices in rounding, in a masked sum."""
-    return derive_key(secret, b"rounding", _number(masked_sum))
+    return derive_key(secret, b"rounding", _number(masked_sum), size=STREAM_KEY_SIZE)

@@ -87,7 +87,7 @@ class UnmaskedOracle:
         self._before: Members | None = None
         self._masked_sums = 0
         self._ended = Ended()
-        self.parameters = agree_on(terms, len(joined))
+        self.parameters = agree_on(terms, len(joined), opening.queries)
         self.last: Total | None = None
 
     def __call__(self, v: Vector, nu: float) -> Sum:

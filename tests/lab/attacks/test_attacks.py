@@ -200,7 +200,8 @@ def test_secure_sums_are_tried_in_the_clear() -> None:
         "start": "current",
         "devices_per_round": 12,
     }
-    modes: list[tuple[str, Any]] = [("off", {}), ("unmasked", {"clip_norm": 7.0, "max_share": 0.5})]
+    more = {"clip_norm": 7.0, "max_share": 0.5, "honest_per_query": 0}
+    modes: list[tuple[str, Any]] = [("off", {}), ("unmasked", more)]
     clear, secure = (attack_on(secure=how, **more, **common) for how, more in modes)
     rows = np.full((3, DIM), 4.0)
     assert np.array_equal(clear.aggregate(rows), secure.aggregate(rows))

@@ -33,11 +33,10 @@ from rfa.secagg.device.profile import Identity, Profile
 from rfa.secagg.errors import ImplausibleSumError
 from rfa.secagg.fixed_point import Contribution, EncodedInput, Encoding
 from rfa.secagg.messages.round import SumRequest
-from rfa.secagg.security.policy import Policy
 from rfa.secagg.statistics import POSITIONS
-from rfa.secagg.words import TAIL
+from rfa.secagg.words import TAIL, Words
 from tests.lab.simulation.lab import play, tiny_devices
-from tests.secagg.party import Party, party
+from tests.secagg.party import LAX, Party, party
 
 RHO, MAJORITY = 0.25, 0.6
 ROUNDS = 15
@@ -226,8 +225,8 @@ class Rogue(Device):
     others: tuple[Contribution, ...] = ()
     left: int = 0
 
-    def _part(self, member: Any, sum_request: SumRequest) -> EncodedInput:
-        part = super()._part(member, sum_request)
+    def _part(self, member: Any, sum_request: SumRequest, words: Words) -> EncodedInput:
+        part = super()._part(member, sum_request, words)
         if sum_request.masked_sum < STEPS - 1:
             return part
         return self._forge(part, sum_request)
@@ -236,7 +235,7 @@ class Rogue(Device):
         """Take away the mass of the others, up to a rest."""
         tail = list(part.tail)
         tails = [
-            Encoding(COHORT).encode(one, question.v, question.nu, bytes(32)).tail
+            Encoding(COHORT).encode(one, question.v, question.nu, bytes(16)).tail
             for one in self.others
         ]
         for place in (POSITIONS["mass"], POSITIONS["squares"]):
@@ -249,14 +248,14 @@ class Blind(Rogue):
 
     def _forge(self, part: EncodedInput, question: SumRequest) -> EncodedInput:
         rng = np.random.default_rng(9)
-        words = rng.integers(0, 2**32, len(part.words), np.uint32)
-        return dataclasses.replace(part, words=part.words + words)
+        part.words[:] += rng.integers(0, 2**32, len(part.words), np.uint32)
+        return part
 
 
 def with_rogue(kind: type[Rogue], left: int = 0) -> Party:
     parts = devices_of()
     table = party(parts, queries=STEPS)
-    profile = Profile(LIAR, Policy(max_queries=16), Identity(table.identities[LIAR], table.known))
+    profile = Profile(LIAR, LAX, Identity(table.identities[LIAR], table.known))
     rogue = kind(parts[LIAR], profile, rounding=table.rounding[LIAR])
     rogue.others = tuple(part for device, part in parts.items() if part and device != LIAR)
     rogue.left = left

@@ -294,6 +294,7 @@ def test_a_changed_attack_is_noticed_and_its_prints_stay_out_of_the_json(
 
 def test_a_secure_run_says_so(tmp_path: Path) -> None:
     how = ["--secure", "unmasked", "--devices-per-round", "8", "--start", "current", "--nu", "0.1"]
+    how += ["--honest-per-query", "0"]
     result = rfa(*TINY, *how, "--dropout-rate", "0.15", "--rounds", "6", "--out", str(tmp_path))
     assert result.exit_code == 0, result.output
     assert "largest share" in result.output

@@ -24,6 +24,7 @@ from rfa.lab.runs.checkpoint import CheckpointError
 from rfa.lab.runs.store import Store
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.rounds import Evaluation, Facts
+from tests.tiny import lax
 
 COMMAND = [sys.executable, "-m", "rfa", "run", "tests.tiny:TASK", "--json", "--workers", "2"]
 
@@ -45,7 +46,7 @@ class Notes(Callback):
 
 def do(out: Path, *callbacks: Callback, **values: Any) -> dict[str, Any]:
     how = {name: values.pop(name) for name in ("fresh", "checkpoint_every") if name in values}
-    settings = Settings.where_taken(**{"task": "tests.tiny:TASK", **values})
+    settings = Settings.where_taken(**{"task": "tests.tiny:TASK", **lax(values)})
     options = running.Options(out=out, workers=1, **how)
     return running.run(settings, options, callbacks)
 

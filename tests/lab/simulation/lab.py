@@ -39,7 +39,7 @@ class InProcess:
 
 
 def tiny_devices(**values: Any) -> Devices:
-    settings = Settings.where_taken("tests.tiny:TASK", **values)
+    settings = Settings.where_taken("tests.tiny:TASK", **tiny.lax(values))
     return Devices(settings, tiny.TASK, tiny.TASK.load(partition=settings.training.partition))
 
 

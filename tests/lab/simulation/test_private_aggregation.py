@@ -19,6 +19,7 @@ from rfa.numerics.plain_oracle import PlainOracle
 from rfa.oracle import RecordingOracle, Sum
 from rfa.secagg import Moment, Stage
 from tests.lab.simulation.lab import play, tiny_devices
+from tests.tiny import lax
 
 WAYS: list[dict[str, Any]] = [
     {},
@@ -37,7 +38,9 @@ LEARNED = AdaptiveRadius(0.4)
 
 
 def settings(**values: Any) -> Settings:
-    return Settings.where_taken("emnist-linear", devices_per_round=24, early_stop=0.0, **values)
+    return Settings.where_taken(
+        "emnist-linear", devices_per_round=24, early_stop=0.0, **lax(values)
+    )
 
 
 def cohort() -> tuple[Any, Any]:

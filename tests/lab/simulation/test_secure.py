@@ -17,6 +17,7 @@ from rfa.lab.simulation.rounds import evaluate
 from rfa.lab.simulation.secure import aggregate_securely
 from rfa.secagg import Moment, Stage
 from tests.lab.simulation.lab import play, tiny_devices
+from tests.tiny import lax
 
 PRIVATE = [name for name, entry in ENTRIES.items() if entry.is_private]
 
@@ -27,7 +28,7 @@ def cloud(m: int = 12, dim: int = 300, seed: int = 0) -> tuple[Any, Any]:
 
 
 def settings(**values: Any) -> Settings:
-    options: dict[str, Any] = {"devices_per_round": 12, "early_stop": 0.0, **values}
+    options: dict[str, Any] = {"devices_per_round": 12, "early_stop": 0.0, **lax(values)}
     steps = 1 if values.get("aggregator") == "sgd" else 0
     return Settings.where_taken("emnist-linear", local_steps=steps, **options)
 
@@ -160,6 +161,16 @@ def test_aggregators_that_see_single_updates_refuse(aggregator: str) -> None:
         ({"aggregator": "rfa:early_stop=0.1", "secure": "on"}, "needs the objective"),
         ({"aggregator": "fedavg:clip_norm=inf", "secure": "on"}, "clip_norm=inf: secure sums"),
         ({"secure": "on", "devices_per_round": 2}, "2 devices are too few"),
+        (
+            {"secure": "unmasked", "honest_per_query": 16},
+            "of 12 devices 8 honest ones .* Ask 49 devices or more, or each device once: one-step",
+        ),
+        (
+            {"secure": "unmasked", "groups": 3, "devices_per_round": 13},
+            "in each of 3 parts: 3 sums",
+        ),
+        ({"honest_per_query": 0}, "honest_per_query=0 needs secure=unmasked or secure=on"),
+        ({"secure": "on", "honest_per_query": -1}, "honest_per_query"),
         (
             {"secure": "on", "colluder_fraction": 0.6, "max_dropout_fraction": 0.6},
             "at most 1 together",

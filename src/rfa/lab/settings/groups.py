@@ -13,6 +13,7 @@ from rfa.lab.attacks.registry import BACKDOOR, NONE, find_corruption
 from rfa.lab.datasets.partition import canonical_text, find_partition
 from rfa.lab.settings.fields import Group, setting
 from rfa.planning import make_terms
+from rfa.secagg.security.parameters import HONEST_PER_QUERY
 from rfa.secagg.security.terms import Terms
 
 OFF = "off"
@@ -195,15 +196,21 @@ class Secure(Group):
     max_dropout_fraction: float = setting(0.2, "The fraction that may drop out of a round.")
     dropout_rate: float = setting(0.0, "How likely a device drops out, at a random moment.")
     max_share: float = setting(0.0, "The most that a device may weigh in a step; 0: no limit.")
+    honest_per_query: int = setting(
+        HONEST_PER_QUERY,
+        "How many more honest devices each further sum about the same updates asks for, lest the "
+        "sums tell of single updates together; 0, for research alone: no more than there are sums.",
+    )
 
     def __post_init__(self) -> None:
         """Check each value, and that there are sums that they apply to."""
         self._check_types()
         fractions = ("colluder_fraction", "max_dropout_fraction", "dropout_rate", "max_share")
         self._check_fractions(*fractions)
+        self._check_counts("honest_per_query", least=0)
         if self.mode == OFF:
             usual = Secure.__dataclass_fields__
-            for name in ("server_model", *fractions):
+            for name in ("server_model", "honest_per_query", *fractions):
                 if getattr(self, name) != usual[name].default:
                     msg = f"{name}={getattr(self, name)} needs secure=unmasked or secure=on"
                     raise InvalidValueError(msg)
@@ -214,12 +221,22 @@ class Secure(Group):
 
     def applied(self) -> dict[str, Any]:
         """The values that make a difference: none without secure sums."""
-        return {"mode": OFF} if self.mode == OFF else super().applied()
+        if self.mode == OFF:
+            return {"mode": OFF}
+        values = super().applied()
+        if self.honest_per_query == HONEST_PER_QUERY:  # which goes without saying
+            del values["honest_per_query"]
+        return values
 
     @cached_property
     def terms(self) -> Terms:
         """What the secure sum offers to devices."""
-        return make_terms(self.colluder_fraction, self.max_dropout_fraction, self.server_model)
+        return make_terms(
+            self.colluder_fraction,
+            self.max_dropout_fraction,
+            self.server_model,
+            self.honest_per_query,
+        )
 
 
 @dataclass(frozen=True)

@@ -276,11 +276,15 @@ class Settings:
 
     @property
     def can_be_secure(self) -> bool:
-        """Whether secure sums are enough for the aggregator, with parts as large as these."""
+        """Whether secure sums are enough for the aggregator, with parts as large as these.
+
+        It is about what the aggregator needs to see, so not about how many honest devices several
+        sums take.
+        """
         if self.secure.mode != OFF:
             return True
         try:
-            self.replace(secure="unmasked")
+            self.replace(secure="unmasked", honest_per_query=0)
         except InvalidValueError:
             return False
         return True

@@ -30,6 +30,7 @@ from rfa.secagg.in_process import InProcess, Losses
 from rfa.secagg.messages.round import OpenRound
 from rfa.secagg.messages.stages import Moment, Stage
 from rfa.secagg.oracle import SecureOracle, open_round
+from rfa.secagg.security.parameters import LEAST_HONEST
 from rfa.secagg.security.policy import Policy
 from rfa.secagg.unmasked import UnmaskedOracle
 
@@ -79,8 +80,17 @@ def aggregate_securely(
 
 
 def device_policy(settings: Settings) -> Policy:
-    """What a device insists on that was told of the settings."""
+    """What a device insists on that was told of the settings.
+
+    The lab has no colluders, and rounds of any size are studied in it: floors for a malicious
+    server that follow from who is known, or from the rounds before, are spelled off.
+    """
     return Policy(
+        min_cohort=LEAST_HONEST,
+        num_colluders=0,
+        any_point=True,
+        max_nu_factor=None,
+        honest_per_query=settings.secure.honest_per_query,
         min_nu=build_private(settings.aggregation).min_nu,
         max_queries=settings.layout.queries,
         server_model=settings.secure.terms.server_model,

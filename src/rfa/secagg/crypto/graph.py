@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import functools
 
+KEPT = 64
+"""Graphs that are remembered: which ones there are is the server's to say."""
 
-@functools.cache
+
+@functools.lru_cache(maxsize=KEPT)
 def offsets(cohort: int, degree: int) -> tuple[int, ...]:
     """Where the neighbors of a device stand, counted from it along the ring."""
     if degree == cohort - 1:
@@ -36,6 +39,6 @@ def rank(holder: int, dealer: int, cohort: int, degree: int) -> int:
     return _ranks(cohort, degree)[offset]
 
 
-@functools.cache
+@functools.lru_cache(maxsize=KEPT)
 def _ranks(cohort: int, degree: int) -> dict[int, int]:
     return {offset: index + 1 for index, offset in enumerate(offsets(cohort, degree))}

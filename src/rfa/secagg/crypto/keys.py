@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
-from rfa.secagg.errors import LowOrderPointError
+from rfa.secagg.errors import LowOrderPointError, NotCanonicalError
 
 _FIELD = 2**255 - 19
 _ORDER_8 = (
@@ -36,7 +36,7 @@ def agree(secret: bytes, publics: Iterable[bytes]) -> list[bytes]:
     """The secrets that X25519 agrees with each of many public keys.
 
     Raises:
-        LowOrderPointError: if one of them is of low order.
+        LowOrderPointError, NotCanonicalError: if one of them is no good.
     """
     private = X25519PrivateKey.from_private_bytes(secret)
     agreed: list[bytes] = []
@@ -51,14 +51,17 @@ def agree(secret: bytes, publics: Iterable[bytes]) -> list[bytes]:
 
 
 def check_point(public: bytes) -> None:
-    """Refuse public keys of low order.
+    """Refuse public keys of low order, and all bytes but one that X25519 takes for the same key.
 
     Raises:
-        LowOrderPointError: naming the key, which is public.
+        LowOrderPointError, NotCanonicalError: naming the key, which is public.
     """
     if public[:31] + bytes([public[31] & 0x7F]) in LOW_ORDER:
         msg = f"the public key {public.hex()} is of low order: secrets agreed with it are known"
         raise LowOrderPointError(msg)
+    if int.from_bytes(public, "little") >= _FIELD:
+        msg = f"{public.hex()} is not the canonical form of a public key: below 2^255 - 19 it is"
+        raise NotCanonicalError(msg)
 
 
 def seal(key: bytes, masked_sum: int, plain: bytes, bound: bytes) -> bytes:

@@ -1,12 +1,12 @@
-"""Masks: streams of AES-256 in counter mode, added to vectors in blocks that stay in the cache.
+"""Masks: streams of AES-128 in counter mode, added to vectors in blocks that stay in the cache.
 
-A mask is a keystream: its
-bytes from the start on mask the words, and those from the block 2^64 on the tail.
+A key is for one mask in one masked sum, so that counters start at 0. The stream masks the tail
+first, and the words after it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,20 +16,19 @@ from rfa.secagg.words import TAIL, TAIL_BYTES, WORD, Words
 
 Mask: TypeAlias = tuple[bytes, bool]
 """A key, and whether its stream is added (or else subtracted)."""
+Stream: TypeAlias = tuple[CipherContext, bool]
+"""The stream of a mask, from where it has been read to."""
 
 BLOCK = 1 << 15
 """Words that are masked at a time: 128 kB, and as many of keystream, stay in the cache."""
-TAIL_START = 1 << 64
-"""The block of a keystream from which on it masks the tail."""
 GROUP = 256
 """Streams that are open at a time."""
-_ZEROS = bytes(BLOCK * WORD.itemsize)
+_ZEROS, _START = bytes(BLOCK * WORD.itemsize), bytes(16)
 
 
-def keystream(key: bytes, *, start: int = 0) -> CipherContext:
-    """The stream of a key from a block of 16 bytes on: what it makes of zeros."""
-    counter = start.to_bytes(16, "big")
-    return Cipher(algorithms.AES256(key), modes.CTR(counter)).encryptor()
+def keystream(key: bytes) -> CipherContext:
+    """The stream of a key: what it makes of zeros."""
+    return Cipher(algorithms.AES128(key), modes.CTR(_START)).encryptor()
 
 
 def stream_words(stream: CipherContext, count: int) -> Words:
@@ -42,39 +41,40 @@ def add_masks(words: Words, tail: list[int], masks: Sequence[Mask]) -> None:
 
     The memory needed beside the vector does not depend on its length or on the number of masks.
     """
-    _add_to_words(words, masks)
-    _add_to_tail(tail, masks)
-
-
-def _add_to_words(words: Words, masks: Sequence[Mask]) -> None:
-    """Add the streams to words."""
     for first in range(0, len(masks), GROUP):
-        streams = [
-            (keystream(key), np.add if plus else np.subtract)
-            for key, plus in masks[first : first + GROUP]
-        ]
-        _add_streams(words, streams)
+        streams = open_streams(masks[first : first + GROUP])
+        mask_tail(tail, streams)
+        mask_words(words, streams)
 
 
-def _add_streams(words: Words, streams: list[tuple[CipherContext, Any]]) -> None:
-    buffer = bytearray(min(BLOCK, max(len(words), 1)) * WORD.itemsize)
-    mask = np.frombuffer(buffer, WORD)
-    for start in range(0, len(words), BLOCK):
-        block = words[start : start + BLOCK]
-        size = block.nbytes
-        zeros, target = memoryview(_ZEROS)[:size], memoryview(buffer)[:size]
-        for stream, combine in streams:
-            stream.update_into(zeros, target)
-            combine(block, mask[: len(block)], out=block)
+def open_streams(masks: Sequence[Mask]) -> list[Stream]:
+    """The streams of masks, to be given to `mask_tail` and then to `mask_words`."""
+    return [(keystream(key), plus) for key, plus in masks]
 
 
-def _add_to_tail(tail: list[int], masks: Sequence[Mask]) -> None:
-    """Add the streams to a tail."""
-    for key, plus in masks:
-        drawn = keystream(key, start=TAIL_START).update(bytes(len(tail) * TAIL_BYTES))
+def mask_tail(tail: list[int], streams: Sequence[Stream]) -> None:
+    """Add the streams to a tail, in place."""
+    for stream, plus in streams:
+        drawn = stream.update(bytes(len(tail) * TAIL_BYTES))
         for index in range(len(tail)):
             shift = int.from_bytes(drawn[TAIL_BYTES * index : TAIL_BYTES * (index + 1)], "little")
             tail[index] = (tail[index] + (shift if plus else -shift)) % TAIL
+
+
+def mask_words(words: Words, streams: Sequence[Stream]) -> None:
+    """Add the streams to words, in place."""
+    buffer = bytearray(min(BLOCK, max(len(words), 1)) * WORD.itemsize)
+    mask = np.frombuffer(buffer, WORD)
+    calls: list[tuple[Callable[..., Any], Any]] = [
+        (stream.update_into, np.add if plus else np.subtract) for stream, plus in streams
+    ]
+    for start in range(0, len(words), BLOCK):
+        block = words[start : start + BLOCK]
+        drawn, size = mask[: len(block)], block.nbytes
+        zeros, target = memoryview(_ZEROS)[:size], memoryview(buffer)[:size]
+        for draw_into, combine in calls:
+            draw_into(zeros, target)
+            combine(block, drawn, out=block)
 
 
 def _zeros(size: int) -> Any:

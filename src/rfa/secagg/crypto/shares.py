@@ -21,6 +21,8 @@ SHARE_SIZE = 33
 SECRET_SIZE = 32
 STRETCHES = 16
 """How many sets of neighboring shares are tried before all are looked at together."""
+BLOCK = 16
+"""Coefficients of a polynomial between two reductions."""
 TRIES = 400
 """How many sets of shares are tried, one after another, when some are corrupted."""
 
@@ -51,9 +53,13 @@ def evaluate(coefficients: list[int], count: int, prime: int) -> list[int]:
 
 
 def _value(coefficients: list[int], x: int, prime: int) -> int:
-    value = 0
-    for coefficient in reversed(coefficients):
-        value = (value * x + coefficient) % prime
+    """The value at x, by Horner; reduced once a block, since points are small numbers."""
+    value, power = 0, x**BLOCK
+    for start in range((len(coefficients) - 1) // BLOCK * BLOCK, -1, -BLOCK):
+        part = 0
+        for coefficient in reversed(coefficients[start : start + BLOCK]):
+            part = part * x + coefficient
+        value = (value * power + part) % prime
     return value
 
 
@@ -108,8 +114,8 @@ def recover(
 def _choices(shares: Mapping[int, int], threshold: int) -> Iterator[Sequence[int]]:
     """Sets of points: the first ones, then all if they are few, else some, and what fits together.
 
-    What fits together is found in time that is cubic in the number of shares: a few liars are found
-    sooner by leaving out one stretch of the points after another.
+    What fits together is found in time that is quadratic in the number of shares: a few liars are
+    found sooner by leaving out one stretch of the points after another.
     """
     points = list(shares)
     yield points[:threshold]
@@ -122,43 +128,77 @@ def _choices(shares: Mapping[int, int], threshold: int) -> Iterator[Sequence[int
 
 
 def fitting(shares: Mapping[int, int], threshold: int, prime: int) -> list[int]:
-    """The points of shares that lie on one polynomial, where few enough do not.
+    """The points of shares that lie on one polynomial, where few enough do not; else none.
 
-    Berlekamp and Welch: with up to e corrupted shares, there are a monic E of degree e that is zero
-    at their points and a Q of degree below t + e with Q(x) = y E(x) at all points.
+    Gao's decoder, quadratic in the number N of shares: run Euclid's algorithm on the product of all
+    x - x_i and the polynomial through all shares until the degree is below (N + t) / 2. If up to
+    (N - t) / 2 shares are corrupted, the remainder over its cofactor is the polynomial.
     """
-    wrong = (len(shares) - threshold) // 2
-    system = [
-        [-y * pow(x, power, prime) % prime for power in range(wrong)]
-        + [pow(x, power, prime) for power in range(threshold + wrong)]
-        + [y * pow(x, wrong, prime) % prime]
-        for x, y in shares.items()
-    ]
-    locator = [*_solve(system, prime)[:wrong], 1]
-    return [x for x in sorted(shares) if _value(locator, x, prime)]
+    product, through = _interpolate(shares, prime)
+    before, now = product, through
+    cofactor_before: list[int] = []
+    cofactor = [1]
+    while 2 * (len(now) - 1) >= len(shares) + threshold:
+        quotient, rest = _divide(before, now, prime)
+        before, now = now, rest
+        cofactor_before, cofactor = (
+            cofactor,
+            _less_product(cofactor_before, quotient, cofactor, prime),
+        )
+    polynomial, rest = _divide(now, cofactor, prime)
+    if rest or len(polynomial) > threshold:
+        return []
+    return [x for x in sorted(shares) if _value(polynomial, x, prime) == shares[x]]
 
 
-def _solve(system: list[list[int]], prime: int) -> list[int]:
-    """A solution of linear equations, each with its right side last; what is free is zero."""
-    unknowns = len(system[0]) - 1
-    pivots: list[int] = []
-    for column in range(unknowns):
-        row = len(pivots)
-        pivot_row = next((i for i in range(row, len(system)) if system[i][column]), None)
-        if pivot_row is None:
-            continue
-        system[row], system[pivot_row] = system[pivot_row], system[row]
-        inverse = pow(system[row][column], -1, prime)
-        system[row] = [value * inverse % prime for value in system[row]]
-        for i, other in enumerate(system):
-            if i != row and (factor := other[column]):
-                pairs = zip(other, system[row], strict=True)
-                system[i] = [(value - factor * pivot) % prime for value, pivot in pairs]
-        pivots.append(column)
-    solution = [0] * unknowns
-    for row, column in enumerate(pivots):
-        solution[column] = system[row][-1]
-    return solution
+def _interpolate(shares: Mapping[int, int], prime: int) -> tuple[list[int], list[int]]:
+    """The product of all x - x_i, and the polynomial through all shares, by Newton."""
+    points, slopes = list(shares), list(shares.values())
+
+    @functools.cache
+    def inverse(step: int) -> int:
+        return pow(step, -1, prime)
+
+    for order in range(1, len(points)):
+        for i in range(len(points) - 1, order - 1, -1):
+            step = inverse(points[i] - points[i - order])
+            slopes[i] = (slopes[i] - slopes[i - 1]) * step % prime
+    product, through = [1], [0] * len(points)
+    for point, slope in zip(points, slopes, strict=True):
+        for power, factor in enumerate(product):
+            through[power] = (through[power] + slope * factor) % prime
+        longer = zip([0, *product], [*product, 0], strict=True)
+        product = [(above - point * here) % prime for above, here in longer]
+    return product, _trimmed(through)
+
+
+def _divide(above: list[int], below: list[int], prime: int) -> tuple[list[int], list[int]]:
+    """Quotient and remainder of two polynomials, which are lists from the constant on."""
+    rest, inverse = list(above), pow(below[-1], -1, prime)
+    quotient = [0] * max(0, len(above) - len(below) + 1)
+    for shift in range(len(quotient) - 1, -1, -1):
+        factor = rest.pop() * inverse % prime
+        quotient[shift] = factor
+        if factor:
+            for power, value in enumerate(below[:-1], shift):
+                rest[power] = (rest[power] - factor * value) % prime
+    return quotient, _trimmed(rest)
+
+
+def _less_product(first: list[int], left: list[int], right: list[int], prime: int) -> list[int]:
+    """A polynomial less the product of two others."""
+    result = first + [0] * (len(left) + len(right) - 1 - len(first))
+    for shift, factor in enumerate(left):
+        for power, value in enumerate(right, shift):
+            result[power] = (result[power] - factor * value) % prime
+    return _trimmed(result)
+
+
+def _trimmed(polynomial: list[int]) -> list[int]:
+    """A polynomial without leading zeros."""
+    while polynomial and not polynomial[-1]:
+        polynomial.pop()
+    return polynomial
 
 
 @functools.lru_cache(maxsize=4096)

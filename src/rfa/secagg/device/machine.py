@@ -12,7 +12,7 @@ import os
 from rfa.secagg.crypto.keys import agree, public_of, sign
 from rfa.secagg.crypto.masks import Mask, add_masks
 from rfa.secagg.crypto.shares import SHARE_SIZE
-from rfa.secagg.device.membership import Membership, accept_roster
+from rfa.secagg.device.membership import Membership, accept_roster, read_parameters
 from rfa.secagg.device.memory import GONE, Memory, forget
 from rfa.secagg.device.profile import Profile
 from rfa.secagg.device.sharing import Entropy, seal_shares, unseal_shares
@@ -30,7 +30,7 @@ from rfa.secagg.messages.round import (
     Abstain,
     AdvertiseKeys,
     DeviceKeys,
-    MaskedInput,
+    MaskedInputBuffer,
     Message,
     OpenRound,
     Roster,
@@ -44,9 +44,10 @@ from rfa.secagg.messages.round import (
     decode_as,
 )
 from rfa.secagg.messages.stages import LEFT, START, Moment, Stage, moment_of
+from rfa.secagg.security.cohort import form_cohort
 from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.security.rules import Members
-from rfa.secagg.statistics import POSITIONS
+from rfa.secagg.statistics import POSITIONS, STATISTICS
 from rfa.secagg.transcript import (
     SIZE,
     commitment_to,
@@ -60,6 +61,7 @@ from rfa.secagg.transcript import (
     self_mask_key,
     survivors_statement,
 )
+from rfa.secagg.words import Words
 
 
 class Device:
@@ -126,13 +128,14 @@ class Device:
         try:
             after, reply = self._answer(message, request)
         except ShareLimitError:
-            self.memory = Memory(round=self.memory.round, due=LEFT, opening=self.memory.opening)
+            self.memory = dataclasses.replace(
+                self.memory.between_rounds(), due=LEFT, opening=self.memory.opening
+            )
             raise
-        encoded = reply.encode()
-        self.memory = dataclasses.replace(after, request=asked, reply=encoded)
-        return encoded
+        self.memory = dataclasses.replace(after, request=asked, reply=reply)
+        return reply
 
-    def _answer(self, message: Message, request: bytes) -> tuple[Memory, Message]:
+    def _answer(self, message: Message, request: bytes) -> tuple[Memory, bytes]:
         match message:
             case OpenRound():
                 return self._join(message, request)
@@ -176,33 +179,39 @@ class Device:
         return self._membership
 
     def _accept(self, roster: Roster) -> Membership:
-        keys = decode_as(AdvertiseKeys, self.memory.advert).keys
-        known = self._identity.known if self._identity else None
-        return accept_roster(roster, self._opening(), keys, known)
+        """The membership that a roster gives; its parameters are looked at before any key."""
+        opening, keys = self._opening(), decode_as(AdvertiseKeys, self.memory.advert).keys
+        parameters = read_parameters(roster, opening)
+        self._policy.check_parameters(parameters, opening.queries)
+        cohort = form_cohort(opening, parameters, roster.nonce, roster.leaves)
+        return accept_roster(roster, cohort, keys, self._identity.known if self._identity else None)
 
-    def _join(self, opening: OpenRound, request: bytes) -> tuple[Memory, Message]:
+    def _join(self, opening: OpenRound, request: bytes) -> tuple[Memory, bytes]:
         """Make the secrets of a round, and advertise their public halves."""
         if opening.round <= self.memory.round:
             msg = f"round {opening.round} is not after round {self.memory.round}, the last joined"
             raise ReplayedRoundError(msg)
+        joined = dataclasses.replace(
+            self.memory.between_rounds(),
+            round=opening.round,
+            due=Moment(0, Stage.ROSTER),
+            opening=request,
+        )
         if self._contribution is None:
-            abstained = Memory(round=opening.round, due=Moment(0, Stage.ROSTER), opening=request)
-            return abstained, Abstain(opening.session, self._device)
+            return joined, Abstain(opening.session, self._device).encode()
         self._policy.check_opening(
             opening, len(self._contribution.update), len(self._contribution.metrics)
         )
         draw, masked_sums = self._entropy, range(opening.masked_sums)
-        memory = Memory(
-            round=opening.round,
-            due=Moment(0, Stage.ROSTER),
-            opening=request,
+        memory = dataclasses.replace(
+            joined,
             sealing=draw(SIZE),
             masks=tuple(draw(SIZE) for _ in masked_sums),
             seeds=tuple(draw(SIZE) for _ in masked_sums),
             rounding=self._rounding or draw(SIZE),
         )
-        advert = AdvertiseKeys(opening.session, self._keys(memory, opening))
-        return dataclasses.replace(memory, advert=advert.encode()), advert
+        advert = AdvertiseKeys(opening.session, self._keys(memory, opening)).encode()
+        return dataclasses.replace(memory, advert=advert), advert
 
     def _keys(self, memory: Memory, opening: OpenRound) -> DeviceKeys:
         publics = tuple(public_of(secret) for secret in memory.masks)
@@ -217,11 +226,10 @@ class Device:
             raise SignatureError(msg)
         return sign(self._identity.secret, statement)
 
-    def _deal(self, roster: Roster, request: bytes) -> tuple[Memory, Message]:
+    def _deal(self, roster: Roster, request: bytes) -> tuple[Memory, bytes]:
         """Check the cohort, and deal shares of all secrets to the neighbors."""
         member, memory = self._accept(roster), self.memory
         cohort, here = member.cohort.digest, member.position
-        self._policy.check_parameters(member.cohort.parameters)
         publics = [member.keys[other].sealing_key for other in member.neighbors]
         agreed = list(zip(agree(memory.sealing, publics), member.neighbors, strict=True))
         outgoing = [sealing_key(secret, cohort, here, other) for secret, other in agreed]
@@ -235,18 +243,25 @@ class Device:
         )
         self._membership = member
         sealed = seal_shares(member, memory, outgoing, self._entropy)
-        return after, ShareKeys(roster.session, commitments, sealed)
+        return after, ShareKeys(roster.session, commitments, sealed).encode()
 
-    def _mask(self, sum_request: SumRequest) -> tuple[Memory, Message]:
+    def _mask(self, sum_request: SumRequest) -> tuple[Memory, bytes]:
         """Compute what the device adds at v, and mask it."""
         member, memory, masked_sum = self._member(), self.memory, sum_request.masked_sum
-        self._policy.check_radius(sum_request.nu)
+        self._policy.check_query(sum_request.v, sum_request.nu, memory.nu)
         point = point_of(sum_request.v, sum_request.nu)
         alive = member.check_request(sum_request, point, memory)
         context = context_of(member.cohort.digest, sum_request, point)
-        part = self._part(member, sum_request)
+        opening = member.opening
+        dim = opening.dim if sum_request.vector else 0
+        masked = MaskedInputBuffer(
+            sum_request.session, masked_sum, len(STATISTICS) + opening.metrics, dim
+        )
+        part = self._part(member, sum_request, masked.words())
         add_masks(part.words, part.tail, self._masks(member, masked_sum, alive, context))
-        malicious = member.opening.server_model == ServerModel.MALICIOUS
+        tail = part.tail
+        del part  # which holds the words
+        malicious = opening.server_model == ServerModel.MALICIOUS
         after = dataclasses.replace(
             memory,
             due=Moment(masked_sum, Stage.SURVIVORS if malicious else Stage.UNMASK),
@@ -256,11 +271,18 @@ class Device:
             context=context,
             asked=point,
             alive=sum_request.alive,
+            nu=sum_request.nu,
         )
-        return after, MaskedInput(sum_request.session, masked_sum, tuple(part.tail), part.words)
+        return after, masked.finish(tail)
 
-    def _part(self, member: Membership, sum_request: SumRequest) -> EncodedInput:
-        """What the device adds, if that is no more than the limit on shares allows."""
+    def _part(self, member: Membership, sum_request: SumRequest, words: Words) -> EncodedInput:
+        """What the device adds, if that is no more than the limit on shares allows.
+
+        Args:
+            member: its membership.
+            sum_request: what is asked.
+            words: where the words are to be written.
+        """
         if self._contribution is None:
             msg = "a device that abstained has nothing to add"
             raise OutOfStageError(msg)
@@ -271,6 +293,7 @@ class Device:
             sum_request.nu,
             rounding,
             vector=bool(sum_request.vector),
+            out=words,
         )
         max_share = min(member.opening.max_share, self._policy.max_share)
         if sum_request.mass and weighs_more(
@@ -293,15 +316,15 @@ class Device:
             masks.append((key, member.position < other))
         return masks
 
-    def _consent(self, message: SurvivorList) -> tuple[Memory, Message]:
+    def _consent(self, message: SurvivorList) -> tuple[Memory, bytes]:
         """Sign the survivors, once."""
         self._member().check_survivors(message.survivors, message.masked_sum, self.memory)
         signature = self._sign(survivors_statement(self.memory.context, message.survivors))
         due = Moment(message.masked_sum, Stage.UNMASK)
         after = dataclasses.replace(self.memory, due=due, signed=message.survivors)
-        return after, SurvivorSignature(message.session, message.masked_sum, signature)
+        return after, SurvivorSignature(message.session, message.masked_sum, signature).encode()
 
-    def _open(self, unmask: Unmask) -> tuple[Memory, Message]:
+    def _open(self, unmask: Unmask) -> tuple[Memory, bytes]:
         """Release one share for each neighbor: of its self-mask if it survived, else its key."""
         member, memory = self._member(), self.memory
         survivors = member.check_survivors(unmask.survivors, unmask.masked_sum, memory)
@@ -318,4 +341,4 @@ class Device:
         )
         if unmask.masked_sum + 1 == member.opening.masked_sums:
             after = dataclasses.replace(after, incoming=(), rounding=GONE)
-        return after, UnmaskShares(unmask.session, unmask.masked_sum, released)
+        return after, UnmaskShares(unmask.session, unmask.masked_sum, released).encode()

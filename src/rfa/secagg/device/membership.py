@@ -26,7 +26,7 @@ from rfa.secagg.errors import (
     WrongDimensionError,
 )
 from rfa.secagg.messages.round import DeviceKeys, OpenRound, Roster, SumRequest, Unmask, read_bitmap
-from rfa.secagg.security.cohort import Cohort, Identities, check_device_keys, form_cohort
+from rfa.secagg.security.cohort import Cohort, Identities, check_device_keys
 from rfa.secagg.security.parameters import Parameters, ServerModel
 from rfa.secagg.security.rules import Members, are_enough, may_follow
 from rfa.secagg.statistics import MASS_BITS
@@ -162,14 +162,14 @@ class Membership:
 
 
 def accept_roster(
-    roster: Roster, opening: OpenRound, keys: DeviceKeys, identities: Identities | None
+    roster: Roster, cohort: Cohort, keys: DeviceKeys, identities: Identities | None
 ) -> Membership:
-    """The membership that a roster gives to the device with these keys.
+    """The membership in a cohort that a roster gives to the device with these keys.
 
     Raises:
-        CohortError, WeakTermsError: saying what the device does not accept.
+        CohortError, NotCanonicalError: saying what the device does not accept.
     """
-    cohort = form_cohort(opening, _parameters(roster, opening), roster.nonce, roster.leaves)
+    opening = cohort.opening
     leaf = leaf_of(opening, keys)
     if leaf not in roster.leaves:
         msg = f"the keys of device {keys.device} are not in the cohort, or were changed"
@@ -211,8 +211,12 @@ def _check_unique(what: str, values: Iterable[object], show: Callable[..., str])
         seen.add(value)
 
 
-def _parameters(roster: Roster, opening: OpenRound) -> Parameters:
-    """The parameters of a roster, which the device proves to be safe for itself."""
+def read_parameters(roster: Roster, opening: OpenRound) -> Parameters:
+    """The parameters of a roster, which the device proves to be safe for itself.
+
+    Raises:
+        WeakTermsError: if they are not safe, or not those of the opening.
+    """
     n, c, f, h, k, t, server_model, statistical = roster.parameters
     try:
         parameters = Parameters(n, c, f, h, k, t, ServerModel(server_model), bool(statistical))

@@ -15,6 +15,7 @@ from rfa.secagg.crypto.shares import SHARE_SIZE
 from rfa.secagg.messages.codec import (
     KEY,
     LARGEST,
+    REAL,
     U64,
     blob,
     many,
@@ -49,6 +50,7 @@ class Memory:
         alive, survivors: who is in the current masked sum, and who was in the last one opened.
         signed: the survivors that it signed in the current masked sum.
         request, reply: the digest of the last request, and the answer that it got.
+        nu: the radius of the last sum that it was in, of whatever round; 0 for none.
     """
 
     round: int = 0
@@ -69,11 +71,15 @@ class Memory:
     signed: bytes = b""
     request: bytes = GONE
     reply: bytes = field(default=b"", repr=False)
+    nu: float = 0.0
+
+    def between_rounds(self) -> Memory:
+        """What stays when the round is over."""
+        return Memory(round=self.round, nu=self.nu)
 
     def encode(self) -> bytes:
         """Its bytes, with a digest of them."""
-        body = write_message(KIND, _LAYOUT, tuple(getattr(self, name) for name in _NAMES))
-        return memory_digest(body) + body
+        return guard(write_message(KIND, _LAYOUT, tuple(getattr(self, name) for name in _NAMES)))
 
 
 def read_memory(data: bytes) -> Memory:
@@ -83,12 +89,26 @@ def read_memory(data: bytes) -> Memory:
         MessageError: if they are none.
         ValueError: if they are damaged.
     """
+    _, values = read_message(unguard(data), {KIND: _LAYOUT})
+    return Memory(**dict(zip(_NAMES, values, strict=True)))
+
+
+def guard(body: bytes) -> bytes:
+    """Bytes with their digest before them, so that damage is seen."""
+    return memory_digest(body) + body
+
+
+def unguard(data: bytes) -> bytes:
+    """The bytes that were guarded.
+
+    Raises:
+        ValueError: if they are damaged.
+    """
     body = data[32:]
     if memory_digest(body) != data[:32]:
-        msg = "the memory of a round is damaged"
+        msg = "what is kept of a round is damaged"
         raise InvalidValueError(msg)
-    _, values = read_message(body, {KIND: _LAYOUT})
-    return Memory(**dict(zip(_NAMES, values, strict=True)))
+    return body
 
 
 def forget(secrets: tuple[bytes, ...], masked_sum: int) -> tuple[bytes, ...]:
@@ -110,5 +130,6 @@ _FIELDS: dict[str, Any] = {
     "context": KEY,
     "asked": KEY,
     "request": KEY,
+    "nu": REAL,
 }
 _LAYOUT = tuple(_FIELDS.get(name, _blob) for name in _NAMES)

@@ -36,7 +36,8 @@ class Profile:
 
     Attributes:
         device: its number.
-        policy: what it insists on.
+        policy: what it insists on; demands that are left open become numbers here, for a malicious
+            server by the identities that the device knows (`Policy.settled`).
         identity: its identity, where the server is malicious.
     """
 
@@ -45,8 +46,10 @@ class Profile:
     identity: Identity | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is no number of a device."""
+        """Refuse what is no number of a device, and settle the policy."""
         insist(check_count, "the number of a device", self.device, least=0)
         if self.device >= 1 << 64:
             msg = f"the number of a device must be below 2^64, not {self.device}"
             raise ParameterError(msg)
+        known = len(self.identity.known) if self.identity else 0
+        object.__setattr__(self, "policy", self.policy.settled(known))

@@ -17,15 +17,20 @@ from collections.abc import Generator
 from pathlib import Path
 
 from rfa.secagg.device.machine import Device
-from rfa.secagg.device.memory import GONE, Memory, read_memory
+from rfa.secagg.device.memory import GONE, Memory, guard, read_memory, unguard
 from rfa.secagg.device.profile import Profile
 from rfa.secagg.device.sent import note_sent
 from rfa.secagg.device.sharing import Entropy
-from rfa.secagg.errors import MessageError, ParameterError, ShareLimitError, VaultError
+from rfa.secagg.errors import (
+    MessageError,
+    ShareLimitError,
+    SpentUpdateError,
+    VaultError,
+)
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.messages.codec import REAL, U8, array, many, read_message, write_message
 from rfa.secagg.messages.round import MAX_METRICS, OpenRound, decode_as
-from rfa.secagg.messages.stages import START, Moment
+from rfa.secagg.messages.stages import LEFT, START, Moment
 from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.transcript import SIZE, request_digest, update_digest
 
@@ -70,9 +75,7 @@ class DurableDevice:
         self._spent, self._marks = Path(spent) if spent else None, "spent" if spent else "main"
         self._lock = threading.RLock()
         with self._translated():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if not path.exists():
-                path.touch(mode=0o600)
+            create_private(path)
             self._store = sqlite3.connect(
                 path, timeout=_WAIT, isolation_level=None, check_same_thread=False
             )
@@ -86,8 +89,7 @@ class DurableDevice:
         """Make the table, see whose store it is, and keep others out of it."""
         with self._translated():
             if self._spent:
-                self._spent.parent.mkdir(parents=True, exist_ok=True)
-                self._spent.touch(mode=0o600)
+                create_private(self._spent)
                 self._store.execute("ATTACH DATABASE ? AS spent", (str(self._spent),))
             for name in {"main", self._marks}:
                 for pragma in _PRAGMAS:
@@ -95,10 +97,11 @@ class DurableDevice:
                 self._store.execute(
                     f"CREATE TABLE IF NOT EXISTS {name}.kept (name TEXT PRIMARY KEY, value BLOB)"
                 )
-            self._path.chmod(0o600)
+            for path in filter(None, (self._path, self._spent)):
+                path.chmod(0o600)
         with self._transaction():
             owner = int(self._profile.device).to_bytes(8, "little")
-            if (self._find("device") or owner) != owner:
+            if self._find("device") not in (None, owner):
                 msg = f"the store at {self._path} is not that of device {self._profile.device}"
                 raise VaultError(msg)
             self._keep("device", owner)
@@ -123,8 +126,8 @@ class DurableDevice:
         """Bring something into the next round; None to abstain from it. The last round is over.
 
         Raises:
-            VaultError: if a sum about the update was opened in an earlier round. The difference of
-                two sums about the same updates can tell on one device, so it takes a new one.
+            SpentUpdateError: if the update was masked in an earlier round. The difference of two
+                sums about the same updates can tell on one device, so it takes a new one.
         """
         values = (
             (1, contribution.weight, contribution.metrics, contribution.update)
@@ -137,9 +140,9 @@ class DurableDevice:
                 msg = (
                     f"{who} was in a sum with this very update before: train anew, with randomness"
                 )
-                raise VaultError(msg)
-            self._keep("memory", Memory(round=self._memory().round).encode())
-            self._keep("contribution", write_message(_KIND, _LAYOUT, values))
+                raise SpentUpdateError(msg)
+            self._keep("memory", self._memory().between_rounds().encode())
+            self._keep("contribution", guard(write_message(_KIND, _LAYOUT, values)))
 
     def receive(self, request: bytes) -> bytes:
         """Answer a request, and remember it first. After the last one the update is forgotten.
@@ -167,7 +170,8 @@ class DurableDevice:
                 refused = error
             if device.memory is not memory:
                 self._keep("memory", device.memory.encode())
-            if contribution and _is_spent(memory, device.memory):
+            if contribution and device.memory.context not in (GONE, memory.context):
+                # from now on others may open a sum about it, whether or not this device is asked
                 self._keep(self._mark(contribution), b"", self._marks)
             if self._sent and device.memory.context not in {memory.context, GONE}:
                 note_sent(self._sent, self._profile.device, device.memory.context, reply)
@@ -177,19 +181,30 @@ class DurableDevice:
             raise refused
         return reply
 
-    def end(self, number: int | None = None) -> None:
+    def end(self, number: int | None = None, *, opened: bool = True) -> None:
         """Forget the round but for its number, and a salted digest of the update.
 
         Args:
             number: forget this round only, and what was brought for it; by default any.
+            opened: False where the server says that it has asked nobody to open a sum of this very
+                round. If it is trusted to follow the protocol, the update may be brought again.
         """
         with self._transaction():
             memory = self._memory()
             later = number is not None and memory.round > number
             if later or (memory.round == number and memory.due == START):  # a new update is there
                 return
-            self._keep("memory", Memory(round=memory.round).encode())
+            if not opened and memory.round == number and _may_take_back(memory):
+                self._take_back()
+            self._keep("memory", memory.between_rounds().encode())
             self._store.execute("DELETE FROM kept WHERE name = 'contribution'")
+
+    def _take_back(self) -> None:
+        """Forget that what was brought was asked about."""
+        contribution = self._contribution()
+        if contribution:
+            order = f"DELETE FROM {self._marks}.kept WHERE name = ?"  # noqa: S608 one of two names
+            self._store.execute(order, (self._mark(contribution),))
 
     def close(self) -> None:
         """Close the store; everything is on the disk already."""
@@ -198,15 +213,17 @@ class DurableDevice:
     def _mark(self, contribution: Contribution) -> str:
         """Under what it is kept that an update was asked about."""
         salt = self._find("salt", self._marks) or b""
+        if len(salt) != SIZE:
+            msg = "its salt is no longer there"
+            raise self._damaged(msg)
         return "spent " + update_digest(salt, contribution.update).hex()
 
     def _memory(self) -> Memory:
         stored = self._find("memory")
         try:
-            return read_memory(stored) if stored else Memory()
+            return Memory() if stored is None else read_memory(stored)
         except (ValueError, MessageError) as error:
-            msg = f"the store at {self._path} cannot be trusted: {error}"
-            raise VaultError(msg) from None
+            raise self._damaged(str(error)) from None
 
     def _contribution(self) -> Contribution | None:
         stored = self._find("contribution")
@@ -214,15 +231,17 @@ class DurableDevice:
             msg = f"nothing was brought into the next round at {self._path}: bring an update first"
             raise VaultError(msg)
         try:
-            _, (there, weight, metrics, update) = read_message(stored, {_KIND: _LAYOUT})
+            _, (there, weight, metrics, update) = read_message(unguard(stored), {_KIND: _LAYOUT})
             return Contribution(update, weight, metrics) if there else None
-        except (MessageError, ParameterError) as error:
-            msg = f"what was brought into the round at {self._path} is damaged: {error}"
-            raise VaultError(msg) from None
+        except (ValueError, MessageError) as error:
+            raise self._damaged(str(error)) from None
 
     def _find(self, name: str, where: str = "main") -> bytes | None:
         query = f"SELECT value FROM {where}.kept WHERE name = ?"  # noqa: S608 one of two names
         row = self._store.execute(query, (name,)).fetchone()
+        if row and type(row[0]) is not bytes:
+            msg = f"{name} is no bytes"
+            raise self._damaged(msg)
         return row[0] if row else None
 
     def _keep(self, name: str, value: bytes, where: str = "main") -> None:
@@ -245,18 +264,30 @@ class DurableDevice:
     def _translated(self) -> Generator[None]:
         try:
             yield
-        except (OSError, sqlite3.Error) as error:
-            msg = f"the store of device {self._profile.device} at {self._path} fails: {error}"
-            raise VaultError(msg) from None
+        except (OSError, sqlite3.Error, UnicodeError) as error:  # sqlite's texts may be damaged
+            raise self._damaged(str(error)) from None
+
+    def _damaged(self, why: str) -> VaultError:
+        marks = f"; {self._spent} keeps which updates were in a sum" if self._spent else ""
+        return VaultError(
+            f"the store of device {self._profile.device} at {self._path} fails: {why}. If it is "
+            f"damaged, remove it, and the device begins anew with its next round{marks}"
+        )
 
 
-def _is_spent(before: Memory, after: Memory) -> bool:
-    """Whether a sum about the update can be told from now on.
+def create_private(path: Path) -> None:
+    """Make an empty file, unless it is there, which only its owner may read from the start."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        path.chmod(0o600)  # what the umask took away
 
-    A server that follows the protocol opens a sum by asking, and never later. A malicious one may
-    ask others to open it when this device is in another round already.
+
+def _may_take_back(memory: Memory) -> bool:
+    """Whether a server may say of a round that no sum of it was opened.
+
+    Not one that may lie; and a device that opened a sum itself, or has left since, knows better.
     """
-    opened, asked = after.survivors != before.survivors, after.context != before.context
-    return opened or (
-        asked and decode_as(OpenRound, after.opening).server_model == ServerModel.MALICIOUS
-    )
+    if not memory.opening or memory.due == LEFT or memory.survivors:
+        return False
+    return decode_as(OpenRound, memory.opening).server_model == ServerModel.SEMI_HONEST

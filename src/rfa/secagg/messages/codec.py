@@ -1,14 +1,15 @@
 """The bytes of messages: bounded, canonical, versioned.
 
-A message is b"rfa", the version, its kind, and its fields in order, with nothing between or after
-them. Whole numbers are little-endian and of fixed width; lists and strings of bytes are counted
-first, and a count is checked against what is left before anything is allocated. There is one
-encoding of each message, and decoding anything else raises a `MessageError`.
+A message is b"rfa", the version, its kind and three zeros, and its fields in order, with nothing
+between or after them. Whole numbers are little-endian and of fixed width; lists and strings of
+bytes are counted first, and a count is checked against what is left before anything is allocated.
+There is one encoding of each message, and decoding anything else raises a `MessageError`.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import io
 import math
 import struct
 from collections.abc import Callable
@@ -24,9 +25,10 @@ from rfa.secagg.errors import (
     UnknownKindError,
     UnknownVersionError,
 )
+from rfa.secagg.words import WORD, Words
 
-MAGIC = b"rfa"
-VERSION = 1
+MAGIC, PADDING = b"rfa", bytes(3)
+VERSION = 2
 MANY = 1 << 20
 """The most entries of any list."""
 LARGEST = 1 << 33
@@ -205,10 +207,60 @@ KEY = fixed(32)
 
 def write_message(kind: int, fields: tuple[Field, ...], values: tuple[Any, ...]) -> bytes:
     """A message of some kind."""
-    parts: list[Buffer] = [MAGIC, bytes([VERSION, kind])]
+    return b"".join([_header(kind), *_pieces(fields, values)])
+
+
+class ReservedMessage:
+    """A message of a kind whose last field, an array of words, is written in place.
+
+    Nothing is copied: `finish` gives the memory in which the words were written.
+    """
+
+    def __init__(
+        self, kind: int, fields: tuple[Field, ...], values: tuple[Any, ...], count: int
+    ) -> None:
+        """Lay out a message.
+
+        Args:
+            kind: its kind.
+            fields: the fields before the array.
+            values: their values for now.
+            count: how many words the array has.
+        """
+        self._kind, self._fields = kind, fields
+        self._bytes = io.BytesIO()
+        self._write(values)
+        self._bytes.write(count.to_bytes(4, "little"))
+        self._start = self._bytes.tell()
+        if count:
+            self._bytes.seek(count * WORD.itemsize - 1, io.SEEK_CUR)
+            self._bytes.write(b"\0")
+
+    def words(self) -> Words:
+        """The words; whoever holds them lets go of them before `finish`."""
+        return np.frombuffer(self._bytes.getbuffer()[self._start :], WORD)
+
+    def finish(self, values: tuple[Any, ...]) -> bytes:
+        """The bytes of the message, with final values before the array, of the same size."""
+        self._bytes.seek(0)
+        self._write(values)
+        return self._bytes.getvalue()
+
+    def _write(self, values: tuple[Any, ...]) -> None:
+        self._bytes.write(_header(self._kind))
+        self._bytes.writelines(_pieces(self._fields, values))
+
+
+def _header(kind: int) -> bytes:
+    """What a message begins with: 8 bytes, so that numbers in it are where processors like them."""
+    return MAGIC + bytes([VERSION, kind]) + PADDING
+
+
+def _pieces(fields: tuple[Field, ...], values: tuple[Any, ...]) -> list[Buffer]:
+    pieces: list[Buffer] = []
     for field, value in zip(fields, values, strict=True):
-        parts += field.pieces(value) if field.pieces else [field.write(value)]
-    return b"".join(parts)
+        pieces += field.pieces(value) if field.pieces else [field.write(value)]
+    return pieces
 
 
 def read_message(
@@ -233,6 +285,9 @@ def read_message(
     if kind not in kinds:
         msg = f"no message is of kind {kind}"
         raise UnknownKindError(msg)
+    if bytes(reader.take(len(PADDING))) != PADDING:
+        msg = "the three bytes after the kind of a message must be zero"
+        raise NotCanonicalError(msg)
     values = tuple(field.read(reader) for field in kinds[kind])
     if reader.left:
         msg = f"a message has {reader.left} bytes too many"

@@ -17,7 +17,7 @@ Unmask         ->
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias, TypeVar
 
@@ -36,6 +36,7 @@ from rfa.secagg.messages.codec import (
     U64,
     U128,
     Field,
+    ReservedMessage,
     array,
     blob,
     fixed,
@@ -53,8 +54,11 @@ MAX_METRICS = 256
 TAG = 16
 SEALED_SIZE = 2 * SHARE_SIZE + TAG
 SIGNATURE_SIZE = 64
+_SESSION = fixed(16)
 NO_SHARE = b"\xff" * SHARE_SIZE
 """What stands for a share that the holder never got."""
+NO_BASIS = bytes(32)
+"""The basis of a round whose devices were told nothing to start from."""
 
 Bitmap: TypeAlias = bytes
 """A set of positions in the cohort, one bit each, the first in the lowest bit."""
@@ -72,15 +76,20 @@ class Message:
     def encode(self) -> bytes:
         """Its bytes."""
         values = tuple(getattr(self, item.name) for item in dataclasses.fields(self))
-        return write_message(self.KIND, (fixed(16), *self.LAYOUT), values)
+        return write_message(self.KIND, (_SESSION, *self.LAYOUT), values)
 
 
 @dataclass(frozen=True)
 class OpenRound(Message):
-    """The server begins a round: a number that grows, what is to be summed, and how often."""
+    """The server begins a round: a number that grows, what is to be summed, and how often.
+
+    `statistics` has a bit for each row of the table of statistics, the first in the lowest one:
+    which totals travel. With `equal_weights` every device must bring a weight of exactly 1.
+    `basis` is the digest of what devices trained or evaluated from.
+    """
 
     KIND = 1
-    LAYOUT = (U64, U32, U32, U32, REAL, U8)
+    LAYOUT = (U64, U32, U32, U32, REAL, U8, U8, U8, KEY)
 
     round: int
     queries: int
@@ -88,6 +97,9 @@ class OpenRound(Message):
     metrics: int
     max_share: float
     server_model: int
+    statistics: int
+    equal_weights: int
+    basis: bytes
 
     @property
     def masked_sums(self) -> int:
@@ -208,6 +220,25 @@ class MaskedInput(Message):
     words: Words = field(repr=False)
 
 
+class MaskedInputBuffer:
+    """The bytes of a `MaskedInput` whose words are written in place, so that nothing is copied."""
+
+    def __init__(self, session: bytes, masked_sum: int, tail: int, count: int) -> None:
+        """Make room for a tail of some numbers, and for a count of words."""
+        self._head = (session, masked_sum)
+        fields = (_SESSION, *MaskedInput.LAYOUT[:-1])
+        values = (*self._head, (0,) * tail)
+        self._message = ReservedMessage(MaskedInput.KIND, fields, values, count)
+
+    def words(self) -> Words:
+        """The words; whoever holds them lets go of them before `finish`."""
+        return self._message.words()
+
+    def finish(self, tail: Sequence[int]) -> bytes:
+        """The bytes of the message, with its tail."""
+        return self._message.finish((*self._head, tuple(tail)))
+
+
 @dataclass(frozen=True)
 class SurvivorList(Message):
     """Whose masked vectors came."""
@@ -255,7 +286,7 @@ class UnmaskShares(Message):
 
 @dataclass(frozen=True)
 class Abstain(Message):
-    """A device stays out of the round, and says that its update is not finite."""
+    """A device stays out of the round; why is its own business."""
 
     KIND = 11
     LAYOUT = (U64,)
@@ -264,7 +295,7 @@ class Abstain(Message):
 
 
 _KINDS: dict[int, type[Message]] = {kind.KIND: kind for kind in Message.__subclasses__()}
-_LAYOUTS = {kind: (fixed(16), *message.LAYOUT) for kind, message in _KINDS.items()}
+_LAYOUTS = {kind: (_SESSION, *message.LAYOUT) for kind, message in _KINDS.items()}
 M = TypeVar("M", bound=Message)
 
 

@@ -2,7 +2,7 @@
 
 >>> from rfa.secagg.security.parameters import derive
 >>> traffic(derive(10, num_colluders=1, num_dropouts=2), queries=1, dim=1000)
-Traffic(down=1188, up=4764, exchanges=4)
+Traffic(down=1222, up=4764, exchanges=4)
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from rfa.secagg.crypto.shares import SHARE_SIZE
 from rfa.secagg.messages.round import (
+    NO_BASIS,
     SEALED_SIZE,
     SIGNATURE_SIZE,
     AdvertiseKeys,
@@ -30,7 +31,7 @@ from rfa.secagg.messages.round import (
     UnmaskShares,
 )
 from rfa.secagg.security.parameters import Parameters, ServerModel
-from rfa.secagg.statistics import STATISTICS
+from rfa.secagg.statistics import ALL, STATISTICS, mask_of
 from rfa.secagg.words import WORD
 
 _SESSION, _KEY = bytes(16), bytes(32)
@@ -70,7 +71,10 @@ def traffic(  # noqa: PLR0913
         max_share: the largest share, for which each query takes two masked sums; 0 for none.
         from_zero: whether the first request is about zero, which travels as nothing.
     """
-    opening = OpenRound(_SESSION, 1, queries, dim, metrics, max_share, int(parameters.server_model))
+    model = int(parameters.server_model)
+    opening = OpenRound(
+        _SESSION, 1, queries, dim, metrics, max_share, model, mask_of(ALL), 0, NO_BASIS
+    )
     pairs = [*_forming(opening, parameters)]
     for masked_sum in range(opening.masked_sums):
         pairs.extend(

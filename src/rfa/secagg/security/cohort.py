@@ -79,10 +79,11 @@ def _order_keys(nonce: bytes, leaves: bytes) -> NDArray[np.uint64]:
 
 
 def check_device_keys(keys: DeviceKeys, opening: OpenRound, identities: Identities | None) -> None:
-    """Refuse keys that are too few or too many, of low order, or not signed.
+    """Refuse keys that are too few or too many, of low order, not canonical, or not signed.
 
     Raises:
         CohortError: naming the device.
+        NotCanonicalError: naming the key.
     """
     device, count = keys.device, len(keys.mask_keys)
     if count != opening.masked_sums:

@@ -19,9 +19,11 @@ FAILURE_BITS = 40
 BLOCKED = 2.0**-30
 """The probability that is accepted of learning nothing, though few enough dropped out."""
 LARGEST_DEGREE = 400
+KEPT = 1 << 14
+"""Odds that are remembered: on a device, the server says which ones are asked for."""
 
 
-@functools.cache
+@functools.lru_cache(maxsize=KEPT)
 def exposed(
     cohort: int, num_colluders: int, num_dropouts: int, degree: int, threshold: int
 ) -> float:
@@ -32,13 +34,13 @@ def exposed(
     return min(1.0, cohort * (opened + split))
 
 
-@functools.cache
+@functools.lru_cache(maxsize=KEPT)
 def blocked(cohort: int, num_dropouts: int, degree: int, threshold: int) -> float:
     """A bound on the probability that some secret can no longer be opened."""
     return min(1.0, cohort * _tail(cohort - 1, num_dropouts, degree, degree - threshold + 1))
 
 
-@functools.cache
+@functools.lru_cache(maxsize=KEPT)
 def smallest(
     cohort: int,
     num_colluders: int,

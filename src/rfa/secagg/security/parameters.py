@@ -31,10 +31,14 @@ from rfa.secagg.security import odds
 
 LARGEST_COHORT = 1 << 20
 LARGEST_DEGREE = 1 << 14
+MAX_NEIGHBORS = 512
+"""The most neighbors that a device deals to by default: with 16 sums, most of a second of work."""
 MAX_MASKED_SUMS = 256
 """The most masked sums of a round."""
 LEAST_HONEST = 3
 """With two honest devices, their masses would follow from the sums of masses and of squares."""
+HONEST_PER_QUERY = 16
+"""How many more honest devices each further sum about the same updates asks for."""
 
 
 class ServerModel(enum.IntEnum):
@@ -159,6 +163,11 @@ class Parameters:
         return self.cohort - self.num_dropouts
 
     @property
+    def honest(self) -> int:
+        """The least number of honest devices in a sum, n - f - c."""
+        return self.survivors - self.num_colluders
+
+    @property
     def numbers(self) -> tuple[int, int, int, int, int, int, int, int]:
         """The parameters as they travel."""
         return (
@@ -189,6 +198,7 @@ def derive(  # noqa: PLR0913
     min_honest: int | None = None,
     server_model: ServerModel = ServerModel.SEMI_HONEST,
     failure_bits: int | None = odds.FAILURE_BITS,
+    max_neighbors: int = MAX_NEIGHBORS,
 ) -> Parameters:
     """The cheapest safe parameters.
 
@@ -200,6 +210,7 @@ def derive(  # noqa: PLR0913
         server_model: what the server may do.
         failure_bits: accept a failure with probability 2^-bits over the random order of the cohort
             where that takes fewer neighbors, for a semi-honest server; None for certainty only.
+        max_neighbors: the most neighbors k that devices accept.
 
     Raises:
         ParameterError: if no parameters are safe; the message says what to change.
@@ -207,6 +218,7 @@ def derive(  # noqa: PLR0913
     insist(check_count, "cohort", cohort, least=2)
     insist(check_count, "num_colluders", num_colluders, least=0)
     insist(check_count, "num_dropouts", num_dropouts, least=0)
+    check_max_neighbors("max_neighbors", max_neighbors)
     least = max(LEAST_HONEST, cohort // 4) if min_honest is None else min_honest
     degree, threshold = _certain(num_colluders, num_dropouts, server_model)
     by_odds = False
@@ -226,6 +238,7 @@ def derive(  # noqa: PLR0913
         raise ParameterError(msg)
     even = degree + degree % 2
     degree = even if even < cohort - 1 else cohort - 1
+    _check_degree(cohort, degree, max_neighbors)
     if server_model == ServerModel.MALICIOUS:
         threshold = max(threshold, (degree + num_colluders) // 2 + 1)
     return Parameters(
@@ -240,6 +253,38 @@ def _certain(num_colluders: int, num_dropouts: int, server_model: ServerModel) -
         return max(2, num_colluders + 2 * num_dropouts + 1), threshold
     threshold = max(2, num_colluders + 1)
     return threshold + num_dropouts, threshold
+
+
+def _check_degree(cohort: int, degree: int, max_neighbors: int) -> None:
+    if degree > max_neighbors:
+        msg = (
+            f"{cohort} devices would need k={degree} neighbors each, and they deal to at most "
+            f"{max_neighbors}: ask fewer devices, expect fewer colluders or drop-outs, or give "
+            "max_neighbors to the terms and to the policy of devices"
+        )
+        raise ParameterError(msg)
+
+
+def check_max_neighbors(name: str, value: object) -> None:
+    """Refuse what is no number of neighbors.
+
+    Raises:
+        ParameterError: naming the value.
+    """
+    insist(check_count, name, value, least=2)
+
+
+def honest_needed(queries: int, per_query: int = HONEST_PER_QUERY) -> int:
+    """The honest devices that must be in sums about the same updates: per_query (R - 1) + 3.
+
+    R sums are R equations in as many unknown updates as there are honest devices: as many sums as
+    these determine every update, and fewer tell much of the most exposed one. That there are more
+    honest devices than sums is a floor, whatever is asked for each query.
+
+    >>> [honest_needed(queries) for queries in (1, 2, 3)]
+    [3, 19, 35]
+    """
+    return max(per_query * (queries - 1) + LEAST_HONEST, queries + 1)
 
 
 def check_failure_bits(name: str, value: object) -> None:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from dataclasses import dataclass
 
 from rfa._checks import check_count, check_number
+from rfa._types import Floats32
+from rfa.errors import InvalidValueError
 from rfa.secagg.errors import (
+    ChosenQueryError,
+    ParameterError,
     SmallCohortError,
     SmallRadiusError,
+    TooFewHonestError,
+    TooManyNeighborsError,
     TooManyQueriesError,
     WeakTermsError,
     WrongDimensionError,
@@ -15,13 +23,20 @@ from rfa.secagg.errors import (
 from rfa.secagg.messages.round import MAX_METRICS, OpenRound
 from rfa.secagg.security.odds import FAILURE_BITS
 from rfa.secagg.security.parameters import (
+    HONEST_PER_QUERY,
+    LEAST_HONEST,
     MAX_MASKED_SUMS,
+    MAX_NEIGHBORS,
     Parameters,
     ServerModel,
     check_failure_bits,
+    check_max_neighbors,
     check_server_model,
+    honest_needed,
 )
 
+MAX_NU_FACTOR = 32.0
+"""By how much nu may change between two sums of a malicious server: what a learned one does."""
 MAX_QUERIES = 16
 """The most queries in a round of a server that follows the protocol."""
 
@@ -31,46 +46,101 @@ class Policy:
     """A device's own demands, which no message can change.
 
     Attributes:
-        min_cohort: the least number of devices in a round.
+        min_cohort: the least number of devices in a round; 3 by default. For a malicious server it
+            has no default but nine tenths of all identities that the device knows.
         min_honest: the least number of honest devices in a sum.
-        num_colluders: how many colluders must be withstood, at least. A malicious server chooses
-            the cohort, and can choose all of them: count them among all devices.
+        num_colluders: how many colluders must be withstood, at least; 0 by default, where the
+            server says how many. A malicious server chooses the cohort, and can choose all of them:
+            count them among all devices. By default a tenth of all identities, rounded up.
         max_queries: the most queries in a round. By default 16, where every v follows from the
             sums before; and 1 for a malicious server, which could choose two queries whose answers
             differ by what one device added.
         min_nu: the least radius; below it one device that sits on v would outweigh the others.
         server_model: what the server may do, at least; SEMI_HONEST accepts both.
         max_share: the most that the device's share of a query's sum may be; 1 for any.
+        max_neighbors: the most neighbors to deal shares to, each of which is work.
         max_message_bytes: the most bytes of a message beside its vector.
         failure_bits: parameters by odds are accepted if the device finds that they expose it with
             a probability of at most 2^-bits; 40 bits at least, None for certain ones only.
+        honest_per_query: how many more honest devices must be in the sums for each query after the
+            first (`honest_needed`): together they tell of single updates. 0 leaves the floor alone
+            under which they determine every one.
+        any_point: whether a malicious server may ask at another point than zero, as sub-cohorts
+            do. At a guessed update, one sum tells whether some device has it.
+        max_nu_factor: by which factor a malicious server may change nu from the last sum that the
+            device was in to the next; None for any. A learned nu changes by at most 32 a round, so
+            a device that is asked in few rounds, or for another nu, needs more.
     """
 
-    min_cohort: int = 3
-    min_honest: int = 3
-    num_colluders: int = 0
+    min_cohort: int | None = None
+    min_honest: int = LEAST_HONEST
+    num_colluders: int | None = None
     max_queries: int | None = None
     min_nu: float = 1e-6
     server_model: ServerModel = ServerModel.SEMI_HONEST
     max_share: float = 1.0
+    max_neighbors: int = MAX_NEIGHBORS
     max_message_bytes: int = 1 << 24
     failure_bits: int | None = FAILURE_BITS
+    honest_per_query: int = HONEST_PER_QUERY
+    any_point: bool = False
+    max_nu_factor: float | None = MAX_NU_FACTOR
 
     def __post_init__(self) -> None:
         """Check each demand by itself."""
         for name, least in (
-            ("min_cohort", 3),
-            ("min_honest", 3),
-            ("num_colluders", 0),
+            ("min_honest", LEAST_HONEST),
             ("max_message_bytes", 1),
+            ("honest_per_query", 0),
         ):
             check_count(name, getattr(self, name), least=least)
-        if self.max_queries is not None:
-            check_count("max_queries", self.max_queries)
+        for name, least in (
+            ("min_cohort", LEAST_HONEST),
+            ("num_colluders", 0),
+            ("max_queries", 1),
+        ):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name), least=least)
+        if self.max_nu_factor is not None and not self.max_nu_factor >= 1:
+            msg = f"max_nu_factor must be at least 1, or None for any, not {self.max_nu_factor!r}"
+            raise InvalidValueError(msg)
         for name in ("min_nu", "max_share"):
             check_number(name, getattr(self, name), positive=True)
         check_server_model("server_model", self.server_model)
         check_failure_bits("failure_bits", self.failure_bits)
+        check_max_neighbors("max_neighbors", self.max_neighbors)
+
+    @property
+    def is_wary(self) -> bool:
+        """Whether the device takes the server for malicious."""
+        return self.server_model == ServerModel.MALICIOUS
+
+    def settled(self, identities: int) -> Policy:
+        """The policy of a device that knows so many identities, with every demand a number.
+
+        Raises:
+            ParameterError: if the server is malicious, and a demand neither given nor derived.
+        """
+        cohort, colluders = self.min_cohort, self.num_colluders
+        if None not in (cohort, colluders):
+            return self
+        if not self.is_wary:
+            derived = LEAST_HONEST, 0
+        elif identities:
+            tenths = math.ceil(identities / 10)
+            derived = max(LEAST_HONEST, math.ceil(9 * identities / 10)), tenths
+        else:
+            msg = (
+                "a malicious server chooses the cohort, and can choose all colluders: give "
+                "Policy(min_cohort=..., num_colluders=...), counted among all devices, or the "
+                "device the identities of all of them"
+            )
+            raise ParameterError(msg)
+        return dataclasses.replace(
+            self,
+            min_cohort=derived[0] if cohort is None else cohort,
+            num_colluders=derived[1] if colluders is None else colluders,
+        )
 
     def check_opening(self, opening: OpenRound, dim: int, metrics: int) -> None:
         """Refuse a round that asks too much.
@@ -104,12 +174,24 @@ class Policy:
             msg = f"max_share={opening.max_share}: this device wants at most {self.max_share}"
             raise WeakTermsError(msg + f": give max_share={self.max_share}, or less")
 
-    def check_parameters(self, parameters: Parameters) -> None:
-        """Refuse parameters that protect too little.
+    def check_parameters(self, parameters: Parameters, queries: int) -> None:
+        """Refuse parameters that protect too little in such a round, or cost too much.
+
+        Args:
+            parameters: the parameters.
+            queries: how many queries the round has.
 
         Raises:
             RefusalError: naming what.
+            ParameterError: if the policy is not settled.
         """
+        if parameters.degree > self.max_neighbors:
+            count, most = parameters.degree, self.max_neighbors
+            msg = f"{count} neighbors: this device deals to at most {most} (max_neighbors)"
+            raise TooManyNeighborsError(msg)
+        if self.min_cohort is None or self.num_colluders is None:
+            msg = f"{self} is not settled: let the device's Profile do it"
+            raise ParameterError(msg)
         if parameters.cohort < self.min_cohort:
             msg = f"a cohort of {parameters.cohort}: this device wants at least {self.min_cohort}"
             raise SmallCohortError(msg)
@@ -125,13 +207,53 @@ class Policy:
             wanted = "certain ones" if bits is None else f"a probability below 2^-{bits}"
             msg = f"{parameters} hold by odds only: this device wants {wanted}"
             raise WeakTermsError(msg)
+        self._check_honest(parameters, queries)
 
-    def check_radius(self, nu: float) -> None:
-        """Refuse a radius below the floor.
+    def _check_honest(self, parameters: Parameters, queries: int) -> None:
+        """Refuse as many sums about one update as would tell of it together."""
+        needed = honest_needed(queries, self.honest_per_query)
+        if parameters.honest < needed:
+            lost = f"{parameters.num_colluders} colluders and {parameters.num_dropouts} drop-outs"
+            msg = (
+                f"{queries} sums about the same updates tell of single ones together: of "
+                f"{parameters.cohort} devices with {lost} {parameters.honest} are sure to be "
+                f"honest, and this device wants {needed}, so "
+                f"{parameters.cohort - parameters.honest + needed} devices with as many of those, "
+                "or one sum"
+            )
+            raise TooFewHonestError(msg)
+
+    def check_query(self, v: Floats32, nu: float, last_nu: float) -> None:
+        """Refuse a point and a radius by which a device could be singled out.
+
+        Args:
+            v: the point, empty for zero.
+            nu: the radius.
+            last_nu: the radius of the last sum that the device was in; 0 for none.
 
         Raises:
-            SmallRadiusError: naming it.
+            SmallRadiusError, ChosenQueryError: naming them.
         """
         if not nu >= self.min_nu:
             msg = f"a radius nu of {nu}: this device answers from {self.min_nu} on"
             raise SmallRadiusError(msg)
+        if not self.is_wary:
+            return
+        if len(v) and not self.any_point:
+            msg = (
+                "a point v that is not zero: a malicious server could have guessed an update. "
+                "Policy(any_point=True) answers, as sub-cohorts need"
+            )
+            raise ChosenQueryError(msg)
+        most = self.max_nu_factor
+        if most and last_nu and not 1 / _slack(most) <= nu / last_nu <= _slack(most):
+            msg = (
+                f"a radius nu of {nu} after {last_nu}: this device goes along with a factor of "
+                f"{most:g} at once; Policy(max_nu_factor=...) sets it, None for any"
+            )
+            raise ChosenQueryError(msg)
+
+
+def _slack(factor: float) -> float:
+    """A factor that is as large but for the last digits of computed radii."""
+    return factor * (1 + 1e-9)

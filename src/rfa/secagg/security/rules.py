@@ -9,8 +9,8 @@ from rfa.secagg.security.terms import Terms
 Members = frozenset[int]
 
 
-def agree_on(terms: Terms, joined: int) -> Parameters:
-    """The parameters for as many devices as joined a round.
+def agree_on(terms: Terms, joined: int, queries: int) -> Parameters:
+    """The parameters for as many devices as joined a round of so many queries.
 
     Raises:
         TooFewDevicesError: if there are none.
@@ -19,7 +19,7 @@ def agree_on(terms: Terms, joined: int) -> Parameters:
         msg = f"{joined} devices joined the round, and at least {LEAST_HONEST} must be honest"
         raise TooFewDevicesError(msg)
     try:
-        return terms.parameters(joined)
+        return terms.parameters(joined, queries)
     except ParameterError as error:
         msg = f"{joined} devices joined the round: {error}"
         raise TooFewDevicesError(msg) from None

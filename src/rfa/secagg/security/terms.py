@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from dataclasses import dataclass
 
-from rfa._checks import check_number
+from rfa._checks import check_count, check_number
 from rfa.secagg.errors import ParameterError
 from rfa.secagg.security.odds import FAILURE_BITS
 from rfa.secagg.security.parameters import (
+    HONEST_PER_QUERY,
     LEAST_HONEST,
+    MAX_NEIGHBORS,
     Parameters,
     ServerModel,
     check_failure_bits,
+    check_max_neighbors,
     check_server_model,
     derive,
+    honest_needed,
     insist,
 )
 
@@ -34,6 +39,10 @@ class Terms:
         failure_bits: accept, where that takes fewer neighbors and the server is semi-honest, that
             more than the sums is learned with a probability of 2^-bits over the random order of
             the cohort. More bits are safer, 40 the least; None is the safest: certainty only.
+        max_neighbors: the most neighbors of a device, which its policy must accept.
+        honest_per_query: how many more honest devices must be in the sums for each query after the
+            first (`honest_needed`): together they tell of single updates. 0 leaves the floor alone
+            under which they determine every one; devices refuse it unless their `Policy` has it.
     """
 
     colluder_fraction: float = 0.1
@@ -41,6 +50,8 @@ class Terms:
     min_honest_fraction: float = 0.25
     server_model: ServerModel = ServerModel.SEMI_HONEST
     failure_bits: int | None = FAILURE_BITS
+    max_neighbors: int = MAX_NEIGHBORS
+    honest_per_query: int = HONEST_PER_QUERY
 
     def __post_init__(self) -> None:
         """Check that these are fractions, and that they leave room for each other."""
@@ -54,35 +65,63 @@ class Terms:
             raise ParameterError(msg)
         insist(check_server_model, "server_model", self.server_model)
         check_failure_bits("failure_bits", self.failure_bits)
+        check_max_neighbors("max_neighbors", self.max_neighbors)
+        insist(check_count, "honest_per_query", self.honest_per_query, least=0)
 
-    def parameters(self, cohort: int) -> Parameters:
-        """The parameters for a cohort of this size.
+    def parameters(self, cohort: int, queries: int = 1) -> Parameters:
+        """The parameters for a cohort of this size, each device of which answers so many queries.
 
         Raises:
-            ParameterError: if there are none.
+            ParameterError: if there are none, or the sums would tell of single updates together.
         """
-        return derive(
-            cohort,
-            num_colluders=math.ceil(self.colluder_fraction * cohort),
-            num_dropouts=math.floor(self.max_dropout_fraction * cohort),
-            min_honest=max(LEAST_HONEST, math.floor(self.min_honest_fraction * cohort)),
-            server_model=self.server_model,
-            failure_bits=self.failure_bits,
-        )
+        found = self._derive(cohort)
+        needed = honest_needed(queries, self.honest_per_query)
+        if found.honest < needed:
+            least = self._smallest(queries, cohort + 1)
+            msg = (
+                f"{queries} sums about the same updates tell of single ones together: of {cohort} "
+                f"devices {found.honest} honest ones are sure to be in a sum, and {needed} must "
+                f"be. Ask {least} devices or more, or each device once: one-step RFA does, and RFA "
+                "in sub-cohorts"
+            )
+            raise ParameterError(msg)
+        return found
 
-    def smallest(self) -> int:
-        """The smallest cohort that the terms allow.
+    def smallest(self, queries: int = 1) -> int:
+        """The smallest cohort that the terms allow, each device of which answers so many queries.
 
         Raises:
             ParameterError: if there is none of reasonable size.
         """
-        for count in range(LEAST_HONEST, SMALL):
-            try:
-                self.parameters(count)
-            except ParameterError:
+        return self._smallest(queries, LEAST_HONEST)
+
+    def _smallest(self, queries: int, least: int) -> int:
+        """The smallest cohort from a size on."""
+        needed = honest_needed(queries, self.honest_per_query)
+        honest = 1 - self.colluder_fraction - self.max_dropout_fraction
+        most = SMALL + (math.ceil(needed / honest) if honest > 0 else 0)
+        for count in range(max(least, needed), most):
+            if count - self._colluders(count) - self._dropouts(count) < needed:
                 continue
-            return count
-        msg = (
-            f"no cohort below {SMALL} devices can hold {self}: expect fewer colluders or drop-outs"
-        )
+            with contextlib.suppress(ParameterError):
+                self._derive(count)
+                return count
+        msg = f"no cohort below {most} devices can hold {self}: expect fewer colluders or drop-outs"
         raise ParameterError(msg)
+
+    def _derive(self, cohort: int) -> Parameters:
+        return derive(
+            cohort,
+            num_colluders=self._colluders(cohort),
+            num_dropouts=self._dropouts(cohort),
+            min_honest=max(LEAST_HONEST, math.floor(self.min_honest_fraction * cohort)),
+            server_model=self.server_model,
+            failure_bits=self.failure_bits,
+            max_neighbors=self.max_neighbors,
+        )
+
+    def _colluders(self, cohort: int) -> int:
+        return math.ceil(self.colluder_fraction * cohort)
+
+    def _dropouts(self, cohort: int) -> int:
+        return math.floor(self.max_dropout_fraction * cohort)

@@ -66,6 +66,7 @@ class Server:
     Attributes:
         faults: the devices that lost their place, and the reason.
         masked_sum: how many masked sums were begun.
+        opened: whether anyone was asked to open one.
     """
 
     def __init__(
@@ -102,6 +103,7 @@ class Server:
         self._largest = 0
         self._asked: set[int] = set()
         self.masked_sum = 0
+        self.opened = False
         self.faults: dict[int, SecAggError] = {}
 
     @property
@@ -193,6 +195,7 @@ class Server:
         else:
             now.close(self._before)
             members = now.survivors
+        self.opened = True
         signatures = tuple(sorted(now.signatures.items()))
         message = Unmask(self._opening.session, now.sum_request.masked_sum, now.bitmap, signatures)
         return self._broadcast(UnmaskShares, SHARE_SIZE * self.parameters.degree, message, members)
@@ -236,7 +239,7 @@ class Server:
             msg = f"the reply of device {device} is of another session"
             raise OtherSessionError(msg)
         if isinstance(message, Abstain) and self._wanted is AdvertiseKeys:
-            msg = f"device {device} abstains: its update is not finite, or from no examples"
+            msg = f"device {device} abstains: its update is not finite, of no examples, or not new"
             raise RefusalError(msg)
         if not isinstance(message, self._wanted):
             msg = f"device {device} sent {type(message).__name__} for {self._wanted.__name__}"
@@ -258,7 +261,7 @@ class Server:
     def _agree(self, joined: int) -> Parameters:
         """The parameters of the cohort; if there are none, say what became of the others."""
         try:
-            return agree_on(self._terms, joined)
+            return agree_on(self._terms, joined, self._opening.queries)
         except TooFewDevicesError as error:
             if not self.faults:
                 raise

@@ -22,6 +22,7 @@ from rfa.secagg.fixed_point import Encoding, Total
 from rfa.secagg.messages.round import (
     DeviceKeys,
     MaskedInput,
+    OpenRound,
     ShareKeys,
     SumRequest,
     SurvivorSignature,
@@ -40,7 +41,7 @@ from rfa.secagg.transcript import (
     self_mask_key,
     survivors_statement,
 )
-from rfa.secagg.words import TAIL, WORD
+from rfa.secagg.words import TAIL, WORD, Words
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,6 +90,24 @@ def masks_left(
     return masks
 
 
+def tail_size(opening: OpenRound) -> int:
+    """How many scalars a device adds."""
+    return len(STATISTICS) + opening.metrics
+
+
+def decode_total(cohort: Cohort, words: Words, tail: Sequence[int], survivors: int) -> Total:
+    """The total of a sum over so many devices, from what it is without masks.
+
+    Raises:
+        ImplausibleSumError: if no honest devices can have such a total.
+    """
+    total = Encoding(cohort.parameters.cohort).decode(words, tail)
+    if total.sum.count != survivors:
+        msg = f"{total.sum.count} devices are in a sum over {survivors}"
+        raise ImplausibleSumError(msg)
+    return total
+
+
 class MaskedSum:
     """A masked sum on its way.
 
@@ -109,7 +128,7 @@ class MaskedSum:
             table.cohort.digest, sum_request, point_of(sum_request.v, sum_request.nu)
         )
         self.words = np.zeros(table.cohort.opening.dim if sum_request.vector else 0, WORD)
-        self.tail = [0] * (len(STATISTICS) + table.cohort.opening.metrics)
+        self.tail = [0] * tail_size(table.cohort.opening)
         self._shares: dict[int, dict[int, int]] = {}
         self._doubted: set[int] = set()
         self.sum_request = sum_request
@@ -199,12 +218,7 @@ class MaskedSum:
             AbortError: if that cannot be done.
         """
         add_masks(self.words, self.tail, self._masks())
-        encoding = Encoding(self._table.cohort.parameters.cohort)
-        total = encoding.decode(self.words, self.tail)
-        if total.sum.count != len(self.survivors):
-            msg = f"{total.sum.count} devices are in a sum over {len(self.survivors)}"
-            raise ImplausibleSumError(msg)
-        return total
+        return decode_total(self._table.cohort, self.words, self.tail, len(self.survivors))
 
     def _masks(self) -> list[Mask]:
         """The masks that are still on the total, from the secrets that were opened."""

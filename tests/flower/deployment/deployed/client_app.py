@@ -12,7 +12,7 @@ from typing import Any
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from rfa.flower import robust_mod
+from rfa.flower import Policy, RobustMod
 from rfa.secagg.messages.round import decode
 
 from . import numbers
@@ -65,7 +65,7 @@ def size_of(message: Message) -> int:
     return sum(len(value) for value in values if isinstance(value, bytes))
 
 
-app = ClientApp(mods=[keep_diary, robust_mod])
+app = ClientApp(mods=[keep_diary, RobustMod(Policy(honest_per_query=0))])
 
 
 @app.train()
