@@ -41,10 +41,11 @@ def test_receipts_that_hold_are_shown_and_the_exit_code_is_0(run: tuple[Run, lis
     assert lines[-1] == "2 of 2 receipts hold"
     for line in (
         "  round         1, by rfa:budget=2, nu=0, start=current, schedule=plain,",
-        "  nodes         6 of 6 in the last sums",
+        "  nodes         6 of 6 in the last sums; 3 or more of them honest",
         "  sums          2 over 1 part; the totals are the server's word",
         "  chain         the first of its run",
         "  chain         follows round 1",
+        f"  digest        {read_receipt(Path(files[1])).digest.hex()}",
         f"  signed by     {KEY}",
     ):
         assert line in lines

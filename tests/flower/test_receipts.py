@@ -308,9 +308,8 @@ def test_receipts_where_the_server_is_not_trusted(tmp_path: Path) -> None:
     folder = tmp_path / "receipts"
     strategy = OneStepRFA(
         receipts=folder,
-        terms=Terms(server_model=ServerModel.MALICIOUS),
         identities=publics,
-        **with_nu(example_cap=1000.0),
+        **with_nu(example_cap=1000.0, terms=Terms(server_model=ServerModel.MALICIOUS)),
     )
     strategy.start(LocalGrid(apps), model(), num_rounds=2)
     files = receipts_in(folder)

@@ -112,6 +112,7 @@ def _lines(verified: Verified, expected: Expected) -> list[tuple[str, str]]:
         ("largest share", _share(receipt.certificate)),
         ("model", f"{before} -> {after} ({how})"),
         ("chain", verified.chain),
+        ("digest", signed.digest.hex()),
         ("signed by", f"{signed.signer.hex()}{'' if expected.signer else ' (not pinned)'}"),
     ]
     if verified.sent is not None:
@@ -132,7 +133,8 @@ def _nodes(parts: tuple[CheckedPart, ...]) -> str:
     gone = sorted({keys.device for part in parts for keys in part.keys} - there)
     listed = f", without {', '.join(map(str, gone))}" if gone else ""
     honest = min((part.cohort.parameters.honest for part in parts if part.cohort), default=0)
-    return f"{len(there)} of {joined} in the last sums, at least {honest} honest a part{listed}"
+    where = "in each part" if len(parts) > 1 else "of them"
+    return f"{len(there)} of {joined} in the last sums{listed}; {honest} or more {where} honest"
 
 
 def _sums(parts: tuple[CheckedPart, ...], expected: Expected) -> str:
