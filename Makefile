@@ -6,8 +6,10 @@ READY := $(VENV)/.ready
 BENCH_READY := $(VENV)-bench/.ready
 PIP := -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
+MINUTES ?= 2
+
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test simulation peers check format bench results clean
+.PHONY: help setup demo test fuzz simulation peers check format bench results clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,6 +22,9 @@ demo: $(READY) ## a quarter of the devices corrupted: FedAvg breaks, RFA stands
 test: $(READY) ## run the tests
 	@echo "== running the tests"
 	@$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+
+fuzz: $(READY) ## send almost valid messages, replies, records and files to everything; MINUTES=2
+	@$(BIN)/python -m tests.fuzz --minutes $(MINUTES)
 
 simulation: $(READY) ## run the tests on Flower's simulation engine, which brings Ray
 	@$(BIN)/python $(PIP) 'flwr[simulation]'
@@ -51,7 +56,7 @@ results: $(READY) ## the paper on real data, behind docs/results.md (RFA_DATA; s
 	@$(BIN)/rfa reproduce --page docs/results.md
 
 clean: ## remove the environments and what the tools left behind
-	rm -rf $(VENV) $(VENV)-bench build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-bench fuzz-failures build dist .pytest_cache .ruff_cache .hypothesis
 
 $(READY): pyproject.toml constraints.txt
 	@echo "== setting up $(VENV) (once; some minutes on a slow network)"

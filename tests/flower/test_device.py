@@ -182,8 +182,10 @@ def test_queries_are_the_app_s_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "record",
     [
-        {"task": "train", "cap": 0.0, "weight": "n", "personal": ""},
-        {"task": "train", "cap": 1.0, "weight": "n", "personal": "../../etc"},
+        {"task": "train", "cap": 0.0, "weight": "n", "weights": "equal"},
+        {"task": "train", "cap": float("inf"), "weight": "n", "weights": "equal"},
+        {"task": "train", "cap": 1.0, "weight": "n", "weights": "equal", "personal": "../../etc"},
+        {"task": "train", "cap": 1.0, "weight": "n"},
         {"task": "elsewhere"},
         {"task": "train", "request": b"garbage"},
         {"task": "train", "request": "text"},
@@ -198,14 +200,19 @@ def test_a_request_that_makes_no_sense_is_refused(tmp_path: Path, record: dict[s
     assert "Error: " in str(reply.error.reason)
 
 
-def test_no_examples_and_infinite_metrics_abstain(tmp_path: Path) -> None:
+def test_no_examples_abstain_and_an_infinite_metric_costs_the_metric(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     apps = nodes(tmp_path)
     none: dict[str, Any] = {"num-examples": 0}
     apps[101] = app(101, tmp_path, **none)
     apps[102] = app(102, tmp_path, loss=float("inf"))
     grid = LocalGrid(apps)
-    result = RFA(fraction_evaluate=0.0, **with_nu()).start(grid, model(), num_rounds=1)
+    logging.getLogger("flwr").propagate = True
+    with caplog.at_level(logging.INFO, "flwr"):
+        result = RFA(fraction_evaluate=0.0, **with_nu()).start(grid, model(), num_rounds=1)
     assert np.linalg.norm(result.arrays["w"].numpy() - TARGET) < 0.3
+    assert "sum 1: 7 nodes" in caplog.text
     loss = result.train_metrics_clientapp[1]["loss"]
     assert 103 < float(loss) < 108  # type: ignore[arg-type]
 
@@ -214,7 +221,8 @@ def test_where_all_abstain_the_server_says_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     logging.getLogger("flwr").propagate = True
-    grid = LocalGrid(nodes(tmp_path, loss=float("nan")))
+    none: dict[str, Any] = {"num-examples": 0}
+    grid = LocalGrid(nodes(tmp_path, **none))
     RFA(fraction_evaluate=0.0, **with_nu()).start(grid, model(), num_rounds=1)
     assert "8 did not, the first because device 101 abstains" in caplog.text
 

@@ -78,6 +78,9 @@ CASES: dict[str, dict[str, Any]] = {
     "secure momentum": {"worker_momentum": 0.8, "corruption": "sign-flip", "rho": 0.2, **SECURE},
     "proximal": {"aggregator": "fedavg", "proximal_mu": 2.0},
     "learned": {"secure": "on"},
+    "equal weights": {"secure": "on", "weights": "equal"},
+    "buckets": {"secure": "on", "weights": "buckets"},
+    "buckets, plain": {"aggregator": "fedavg", "weights": "buckets"},
     "bucketing": {"aggregator": "bucketing", "secure": "on", **TWELVE, **KNOWING},
     "clear, knowing": {"aggregator": "trimmed-mean", "attackers": "random", **KNOWING},
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Mapping
@@ -261,3 +262,14 @@ def test_a_large_cohort_under_parameters_by_odds_gives_the_same_sum() -> None:
     lost = dict.fromkeys(devices[::10], Moment(0, Stage.SUM))
     assert Terms().parameters(160).statistical
     assert check_round(160, Terms(), lost) == 1
+
+
+@pytest.mark.parametrize("asked", [0, 1, 3])
+def test_a_round_sums_as_many_metrics_as_it_says_the_first_ones(asked: int) -> None:
+    table = party(contributions(6, 3, metrics=3))
+    table.opening = dataclasses.replace(table.opening, metrics=asked)
+    ((ours, ideal),) = play(table, 1)
+    assert same(ours, ideal)
+    assert ours is not None
+    brought = np.sum([part.metrics for part in table.parts.values() if part], axis=0)
+    assert ours.metrics == pytest.approx(tuple(brought[:asked]))

@@ -10,8 +10,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import logging
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,18 +18,22 @@ from typing import Any
 import numpy as np
 from flwr.app import ArrayRecord, Context, Message, MessageType, RecordDict
 
+from rfa._checks import check_choice
 from rfa._types import Floats32
 from rfa.flower import records
 from rfa.flower.arrays import ArraysError, difference, moved, size_of
+from rfa.flower.contribution import prepare
 from rfa.flower.errors import FlowerError
-from rfa.flower.metrics import flatten, metrics_of
+from rfa.flower.histograms import BINS, histograms_of
+from rfa.flower.metrics import metrics_of
 from rfa.flower.storage import DeviceStorage, read_personal, storage_of, write_personal
 from rfa.secagg.device.profile import Profile
 from rfa.secagg.device.vault import DurableDevice
-from rfa.secagg.errors import NotFiniteError, SecAggError, SpentUpdateError
+from rfa.secagg.errors import SecAggError, SpentUpdateError
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.security.policy import Policy
+from rfa.secagg.weights import EXAMPLES, MODES
 
 Next = Callable[[Message, Context], Message]
 LOG = logging.getLogger("flwr")
@@ -54,12 +57,25 @@ class RobustMod:
         weight: the metric that counts examples, where the server is not trusted to name it.
         cap: the most examples that count, where the server is not trusted to say it: one that
             tells each device another cap could make all but one count for nothing.
+        weights: how examples make a weight, where the server is not trusted to say it: "examples",
+            "buckets" or "equal"; `SecureOptions` says what each tells.
+        robust_metrics: the metrics whose histograms may be asked for, with their bounds, where the
+            server is not trusted to choose them.
+        metric_bins: how many bins these have.
     """
 
     policy: Policy = field(default_factory=Policy)
     folder: Path | None = None
     weight: str = "num-examples"
     cap: float = 1000.0
+    weights: str = EXAMPLES
+    robust_metrics: Mapping[str, tuple[float, float]] | None = None
+    metric_bins: int = BINS
+
+    def __post_init__(self) -> None:
+        """Check how the device weighs and votes."""
+        check_choice("weights", self.weights, MODES)
+        histograms_of(self.robust_metrics, self.metric_bins)
 
     def __call__(self, message: Message, context: Context, call_next: Next) -> Message:
         """Answer a message of the strategy."""
@@ -121,45 +137,31 @@ class RobustMod:
             answer, update = _train(message, app, personal)
         else:
             answer, update = _evaluate(message, app, personal)
-        values = metrics_of(answer)
-        examples = values.pop(work.weight, None)
-        if isinstance(examples, list) or examples is None:
-            msg = f"the app's metrics have no number {work.weight!r}, by which updates are weighted"
-            raise records.RecordError(msg)
-        layout, row = flatten(values)
-        if layout.fault:
-            raise records.RecordError(layout.fault)
-        weight = min(examples, work.cap) / work.cap if math.isfinite(examples) else 0.0
-        if examples > work.cap:
-            LOG.info("%s examples count as %g: the strategy's example_cap", examples, work.cap)
+        layout, brought = prepare(work, update, metrics_of(answer), storage.weights())
         with self.vault(work.task, message, storage) as vault:
-            _bring(vault, _contribution(update, weight, row))
+            _bring(vault, brought)
         return records.ready(message, records.Ready(layout, len(update)))
 
     def check_work(self, work: records.Work) -> None:
         """Where the server is not trusted, how updates are weighted is the device's to say."""
         malicious = self.policy.server_model == ServerModel.MALICIOUS
-        if malicious and (work.weight, work.cap) != (self.weight, self.cap):
+        asked, own = (work.weights, work.weight, work.cap), (self.weights, self.weight, self.cap)
+        if malicious and asked != own:
             msg = (
-                f"updates are to be weighted by {work.weight!r} up to {work.cap:g}, and this "
-                f"device weighs by {self.weight!r} up to {self.cap:g}: say the same on both sides"
+                f"updates are to be weighted by {asked}, and this device weighs by {own}: say the "
+                "same on both sides (weights, the name of the weight, example_cap)"
+            )
+            raise records.RecordError(msg)
+        wanted = histograms_of(self.robust_metrics, self.metric_bins)
+        if malicious and work.histograms.names and work.histograms != wanted:
+            msg = (
+                f"{work.histograms} are asked for, and this device votes in {wanted}: say the same "
+                "robust_metrics and metric_bins on both sides"
             )
             raise records.RecordError(msg)
 
 
 robust_mod = RobustMod()
-
-
-def _contribution(update: Floats32, weight: float, row: list[float]) -> Contribution | None:
-    """What a device brings; nothing if it is not finite or from no examples: it abstains."""
-    if not weight > 0 or not all(math.isfinite(number) for number in row):
-        LOG.warning("this device abstains: its metrics are not finite, or it has no examples")
-        return None
-    try:
-        return Contribution(update, weight, tuple(weight * number for number in row))
-    except NotFiniteError as error:
-        LOG.warning("this device abstains: %s", error)
-        return None
 
 
 def _bring(vault: DurableDevice, contribution: Contribution | None) -> None:

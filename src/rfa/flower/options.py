@@ -9,20 +9,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict
 
-from rfa._checks import check_count, check_number
+from rfa._checks import check_choice, check_count, check_number
 from rfa.aggregators import Layout, SumAggregator
 from rfa.errors import InvalidTypeError, InvalidValueError
 from rfa.flower import records
+from rfa.flower.histograms import BINS, Histograms, histograms_of
 from rfa.planning import check_fit, describe_sums
 from rfa.secagg.security.cohort import Identities
 from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.security.terms import Terms
+from rfa.secagg.weights import EXAMPLES, MODES
 
 
 class StrategyOptions(TypedDict, total=False):
     """What every strategy takes: the fields of `SecureOptions`, and the options of FedAvg."""
 
     example_cap: float
+    weights: str
+    robust_metrics: Mapping[str, tuple[float, float]] | None
+    metric_bins: int
     personal: str
     terms: Terms
     identities: Identities | None
@@ -51,6 +56,15 @@ class SecureOptions:
     Attributes:
         example_cap: the most examples that count: a public number, by which weights are divided.
             Weights far below it lose digits.
+        weights: how examples make a weight. "examples": min(N, cap) / cap, as Flower's users
+            expect; the total weights of rounds that differ by one node tell how many examples it
+            has. "buckets": a power of 1/2 near that, which each node draws once and keeps; such
+            rounds tell the power. "equal": 1 for every node that has an example; nothing is left
+            to learn.
+        robust_metrics: bounds by name, such as {"loss": (0.0, 10.0)}: medians and quantiles of
+            these metrics over nodes, beside their means. The server learns how many nodes are in
+            each bin between the bounds.
+        metric_bins: the bins between them, a power of two: the resolution of quantiles.
         personal: a name under which each node keeps parameters of its own (Algorithm 4): the app
             then trains and evaluates the model plus those. Empty for none.
         terms: what the secure sum must withstand.
@@ -67,6 +81,9 @@ class SecureOptions:
     """
 
     example_cap: float = 1000.0
+    weights: str = EXAMPLES
+    robust_metrics: Mapping[str, tuple[float, float]] | None = None
+    metric_bins: int = BINS
     personal: str = ""
     terms: Terms = field(default_factory=Terms)
     identities: Identities | None = None
@@ -87,8 +104,18 @@ class SecureOptions:
             check_number(name, getattr(self, name), positive=True)
         for name in ("node_timeout", "max_share"):
             check_number(name, getattr(self, name))
+        check_choice("weights", self.weights, MODES)
+        if self.metric_bins != BINS and not self.robust_metrics:
+            msg = f"metric_bins={self.metric_bins} is for robust_metrics: give these, too"
+            raise InvalidValueError(msg)
         for reason in self._reasons():
             raise InvalidValueError(reason)
+        histograms_of(self.robust_metrics, self.metric_bins)
+
+    @property
+    def histograms(self) -> Histograms:
+        """The metrics of which nodes are asked for histograms."""
+        return histograms_of(self.robust_metrics, self.metric_bins)
 
     def _reasons(self) -> Iterator[str]:
         if self.max_share > 1:

@@ -11,7 +11,7 @@ import logging
 import os
 import time
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from flwr.app import MetricRecord
 from flwr.serverapp import Grid
@@ -19,14 +19,17 @@ from flwr.serverapp import Grid
 from rfa._types import Vector
 from rfa.errors import OracleStoppedError
 from rfa.flower import records
+from rfa.flower.histograms import LEAST_NODES, Histograms
 from rfa.flower.metrics import MetricLayout
 from rfa.flower.transport import Addressed, GridExchange, send
 from rfa.oracle import REACH, RecordingOracle, Sum, stopped_oracle
 from rfa.secagg.errors import RefusalError
+from rfa.secagg.messages.round import MAX_METRICS
 from rfa.secagg.oracle import SecureOracle, open_round
 from rfa.secagg.security.cohort import Identities
 from rfa.secagg.security.terms import Terms
 from rfa.secagg.server.recorder import Recorder
+from rfa.secagg.weights import EQUAL
 
 LOG = logging.getLogger("flwr")
 
@@ -46,6 +49,8 @@ class Cohort:
         layout: their metrics.
         dim: the length of their updates.
         odd: who else is ready, but with other metrics or arrays.
+        histograms: those of their metrics.
+        equal_weights: whether each must weigh 1.
     """
 
     task: str
@@ -54,6 +59,14 @@ class Cohort:
     layout: MetricLayout
     dim: int
     odd: tuple[int, ...] = ()
+    histograms: Histograms = field(default_factory=Histograms)
+    equal_weights: bool = False
+
+    @property
+    def num_metrics(self) -> int:
+        """How many numbers are summed beside the update: bins come last, of enough devices."""
+        few = len(self.devices) < LEAST_NODES
+        return self.layout.count + (0 if few else self.histograms.count)
 
 
 class PartOracle(RecordingOracle):
@@ -97,20 +110,28 @@ class PartOracle(RecordingOracle):
         return frozenset(device for device, fault in faults.items() if type(fault) is RefusalError)
 
     @property
-    def totals(self) -> tuple[float, ...] | None:
-        """The sums of the metrics, and of the weights after them; None where there was no sum."""
-        if self._oracle is None or self._oracle.last is None or self.last is None:
+    def totals(self) -> tuple[tuple[float, ...], int] | None:
+        """The sums of the metrics, and over how many devices; None where there was no sum."""
+        if self._oracle is None or self._oracle.last is None:
             return None
-        return (*self._oracle.last.metrics, self.last.weight)
+        return self._oracle.last.metrics, self._oracle.last.sum.count
 
 
-def mean_metrics(layout: MetricLayout, oracles: Sequence[PartOracle]) -> MetricRecord | None:
-    """The means of the metrics over all parts of a cohort, weighted by examples."""
+def summarize(cohort: Cohort, oracles: Sequence[PartOracle]) -> MetricRecord | None:
+    """The means of the metrics over all parts of a cohort by weight, and quantiles over nodes."""
     totals = [oracle.totals for oracle in oracles if oracle.totals]
+    layout, plain = cohort.layout, cohort.layout.count
     if not totals or not layout.names:
         return None
-    *sums, weight = (sum(column) for column in zip(*totals, strict=True))
-    return layout.means(sums, weight)
+    rows = [row[:plain] for row, _ in totals]
+    found = layout.means([sum(column) for column in zip(*rows, strict=True)])
+    asked = [(row[plain:], count) for row, count in totals if len(row) > plain]
+    for name, value in cohort.histograms.quantiles(asked).items():
+        if name in layout.names:
+            LOG.warning("the app has a metric %s itself: there is no quantile of the name", name)
+        else:
+            found[name] = value
+    return found
 
 
 def split(devices: Sequence[int], parts: int) -> list[list[int]]:
@@ -172,7 +193,8 @@ class GridSums:
             msg = f"no majority of {count} nodes has the same metrics and arrays"
             raise RoundSkippedError(msg)
         cohort = tuple(sorted(ready[like]))
-        return Cohort(work.task, t, cohort, like.layout, dim, tuple(odd))
+        how = work.histograms.within(like.layout), work.weights == EQUAL
+        return Cohort(work.task, t, cohort, like.layout, dim, tuple(odd), *how)
 
     @contextlib.contextmanager
     def over_parts(
@@ -213,14 +235,22 @@ class GridSums:
         Raises:
             OracleStoppedError: if there are too few devices, or none that can be asked.
         """
+        metrics = cohort.num_metrics
+        if metrics < cohort.layout.count + cohort.histograms.count:
+            count = len(cohort.devices)
+            LOG.info("\t> %s nodes: there are no histograms of fewer than %s", count, LEAST_NODES)
+        if metrics > MAX_METRICS:
+            msg = f"nodes have {metrics} metrics, and at most {MAX_METRICS} are summed"
+            raise RoundSkippedError(msg)
         number = time.time_ns() // 1000
         opening = open_round(
             number,
             self.terms,
             queries=queries,
             dim=cohort.dim,
-            metrics=cohort.layout.count,
+            metrics=metrics,
             max_share=max_share,
+            equal_weights=cohort.equal_weights,
         )
         part: PartOracle | None = None
         recorder = Recorder(opening) if self.recorders is not None else None

@@ -4,7 +4,8 @@ Mods are called for messages that the app has a function for, so the stages of t
 as messages of the type train, too: their content is one ConfigRecord, and the mod answers them
 without the app. The request for training or evaluation carries one as well, beside the arrays.
 
-    Work   {task, cap, weight[, personal]} -> {names, sizes, dim}: what is ready, not its values
+    Work   {task, cap, weight, weights[, personal][, robust, bounds, bins]}
+                                           -> {names, sizes, dim}: what is ready, not its values
     Stage  {task, request: bytes}          -> {reply: bytes}
     Over   {task, over: the round, opened} -> {reply: b""}
 
@@ -14,15 +15,19 @@ or metric of a device is ever in such a record in the clear.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from flwr.app import ConfigRecord, Error, Message, MessageType, RecordDict
 
+from rfa.errors import InvalidValueError
 from rfa.flower.errors import FlowerError
+from rfa.flower.histograms import Histograms
 from rfa.flower.metrics import MetricLayout
+from rfa.secagg.weights import EXAMPLES, MODES
 
 KEY = "rfa"
 TRAIN, EVALUATE = MessageType.TRAIN, MessageType.EVALUATE
@@ -50,18 +55,27 @@ class Work:
         cap: the most examples that count.
         weight: the name of the metric that counts examples.
         personal: under what name personal parameters are kept; empty for none.
+        weights: how examples make a weight.
+        histograms: of which metrics there are histograms.
     """
 
     task: str
     cap: float
     weight: str
     personal: str = ""
+    weights: str = EXAMPLES
+    histograms: Histograms = field(default_factory=Histograms)
 
     def record(self) -> ConfigRecord:
         """As it travels."""
         record = ConfigRecord({"task": self.task, "cap": self.cap, "weight": self.weight})
+        record["weights"] = self.weights
         if self.personal:
             record["personal"] = self.personal
+        if self.histograms.names:
+            record["robust"] = list(self.histograms.names)
+            record["bounds"] = [bound for bounds in self.histograms.bounds for bound in bounds]
+            record["bins"] = self.histograms.bins
         return record
 
 
@@ -131,17 +145,36 @@ def _order(task: str, rest: dict[str, Any]) -> Work | Stage | Over:
     match rest:
         case {"request": bytes(request)}:
             return Stage(task, request)
-        case {"cap": float(cap), "weight": str(weight), **more} if cap > 0:
+        case {"cap": float(cap), "weight": str(weight), "weights": str(mode), **more} if (
+            0 < cap < math.inf and mode in MODES
+        ):
             personal = str(more.get("personal", ""))
             if personal and not NAME.fullmatch(personal):
                 msg = f"{personal!r} cannot name a folder: letters, digits and _.- can"
                 raise RecordError(msg)
-            return Work(task, cap, weight, personal)
+            return Work(task, cap, weight, personal, mode, _histograms(more))
         case {"over": int(number), "opened": bool(opened)}:
             return Over(task, number, opened)
         case _:
             msg = f"the record {KEY!r} asks for nothing that is known: {sorted(rest)}"
             raise RecordError(msg)
+
+
+def _histograms(more: Mapping[str, Any]) -> Histograms:
+    """The histograms that a request for work asks for.
+
+    Raises:
+        RecordError: if there can be no such.
+    """
+    names, bounds = _flat(more.get("robust", [])), _flat(more.get("bounds", []))
+    if not names and not bounds:
+        return Histograms()
+    try:
+        pairs = tuple(zip(bounds[::2], bounds[1::2], strict=True))
+        return Histograms(tuple(map(str, names)), pairs, more.get("bins", 0))
+    except (InvalidValueError, TypeError, ValueError) as error:
+        msg = f"these histograms cannot be summed: {error}"
+        raise RecordError(msg) from None
 
 
 def ready(message: Message, result: Ready) -> Message:

@@ -5,6 +5,7 @@
 <folder>/flower/<run>/<node>.<task>      the secure sum: written before each reply leaves
 <folder>/flower/spent/<who>.<task>       salted digests of updates that were in a sum, for ever
 <folder>/flower/sent/<who>.<task>        digests of the masked inputs that it sent, a line each
+<folder>/flower/weights/<who>            the power of 1/2 as which its examples count, kept for ever
 <folder>/flower/personal/<name>/<who>    its personal parameters u_i (Algorithm 4)
 """
 
@@ -61,6 +62,10 @@ class DeviceStorage:
     def sent(self, task: str) -> Path:
         """The file that lists the masked inputs that the device sent, to compare with receipts."""
         return self.root / "flower" / "sent" / f"{self.who}.{task}"
+
+    def weights(self) -> Path:
+        """The file that keeps as what its examples count, in all runs."""
+        return self.root / "flower" / "weights" / self.who
 
     def personal(self, name: str) -> Path:
         """The file of the personal parameters under a name."""

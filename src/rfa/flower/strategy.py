@@ -34,7 +34,7 @@ from rfa.flower.options import (
     remedy_of,
     split_options,
 )
-from rfa.flower.oracles import GridSums, RoundSkippedError, mean_metrics, split
+from rfa.flower.oracles import GridSums, RoundSkippedError, split, summarize
 from rfa.flower.receipts import open_book, receipt_of, records_of
 from rfa.flower.transport import Addressed, GridExchange, SteadyGrid, by_node
 from rfa.planning import describe_sums
@@ -42,6 +42,7 @@ from rfa.receipts import ReceiptBook
 from rfa.secagg.messages.records import PartRecord
 from rfa.secagg.security.policy import MAX_QUERIES
 from rfa.secagg.server.recorder import Recorder
+from rfa.secagg.weights import TELLS
 
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 LOG = logging.getLogger("flwr")
@@ -116,7 +117,8 @@ class SecureStrategy(FedAvg):
         LOG.info("\t└──> Secure sums of %s", self.aggregator)
         LOG.info("\t\t├── %s queries a node, %s parts of nodes", layout.queries, layout.parts)
         LOG.info("\t\t├── %s", self.options.terms)
-        LOG.info("\t\t└── at most %g examples of a node count", self.options.example_cap)
+        LOG.info("\t\t├── at most %g examples of a node count", self.options.example_cap)
+        LOG.info("\t\t└── weights: %s: %s", self.options.weights, TELLS[self.options.weights])
 
     def start(  # noqa: PLR0913, PLR0917 as Flower has it
         self,
@@ -200,7 +202,7 @@ class SecureStrategy(FedAvg):
         ) as oracles:
             result, after = self.aggregator(oracles, cohort.dim, state)
         abstained = frozenset[int]().union(*(oracle.abstained for oracle in oracles))
-        metrics, parts = mean_metrics(cohort.layout, oracles), records_of(recorders)
+        metrics, parts = summarize(cohort, oracles), records_of(recorders)
         return TrainedRound(result, after, metrics, abstained, len(cohort.devices), parts)
 
     def partition(self, devices: Sequence[int], parts: int, t: int) -> list[list[int]]:  # noqa: ARG002
@@ -213,8 +215,9 @@ class SecureStrategy(FedAvg):
 
     def work(self, task: str) -> records.Work:
         """What nodes are told about how to weight what they have."""
-        cap, personal = float(self.options.example_cap), self.options.personal
-        return records.Work(task, cap, self.weighted_by_key, personal)
+        options, name = self.options, self.weighted_by_key
+        weighed = (float(options.example_cap), name, options.personal, options.weights)
+        return records.Work(task, *weighed, options.histograms)
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> NoReturn:
         """There are no updates to aggregate here."""
@@ -281,7 +284,7 @@ class SecureStrategy(FedAvg):
         except OracleStoppedError as error:
             LOG.warning("the evaluation of round %s is skipped: %s", t, error)
             return None
-        return mean_metrics(cohort.layout, [oracle])
+        return summarize(cohort, [oracle])
 
     def _wait_for_nodes(self, grid: Grid) -> None:
         """Wait until there are enough nodes for the first round.

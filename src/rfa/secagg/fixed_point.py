@@ -151,6 +151,7 @@ class Encoding:
         rounding: bytes,
         *,
         vector: bool = True,
+        metrics: int | None = None,
         out: Words | None = None,
     ) -> EncodedInput:
         """What a device adds at (v, nu).
@@ -161,6 +162,7 @@ class Encoding:
             nu: the radius, positive.
             rounding: the key of the random choices in rounding.
             vector: whether the push is asked for.
+            metrics: how many of the metrics are asked for, the first ones; all by default.
             out: where the words are to be written; in memory of their own by default.
         """
         update, weight = contribution.update, contribution.weight
@@ -171,7 +173,7 @@ class Encoding:
             factor = self.scale * weight / max(nu, distance)
             _fill(words.view(np.int32), update, v, factor, rounding)
         local = LocalFacts(weight, mass, distance <= REACH * nu)
-        return EncodedInput(words, encode_all(local, contribution.metrics))
+        return EncodedInput(words, encode_all(local, contribution.metrics[:metrics]))
 
     def decode(self, words: Words, tail: Sequence[int]) -> Total:
         """What the devices add up to, from the totals modulo 2^32 and 2^128.

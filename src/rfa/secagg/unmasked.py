@@ -116,7 +116,14 @@ class UnmaskedOracle:
         encoding, survivors = Encoding(self.parameters.cohort), set[int]()
         for device in sorted(self._alive):
             key = rounding_key(self._rounding[device], masked_sum)
-            part = encoding.encode(self._contributions[device], sent, nu, key, vector=vector)
+            part = encoding.encode(
+                self._contributions[device],
+                sent,
+                nu,
+                key,
+                vector=vector,
+                metrics=self._opening.metrics,
+            )
             heavy = mass and weighs_more(
                 part.tail[POSITIONS["mass"]], mass, self._opening.max_share
             )

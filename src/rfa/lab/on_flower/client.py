@@ -94,7 +94,7 @@ app = ClientApp(mods=[lab_mod])
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
-    """Train a device from the model: the arrays after it, and how many examples it has.
+    """Train a device from the model: the arrays after it, and how much it counts.
 
     The arrays have digits enough that the update comes out of them as it went in, but for the last
     ones of coordinates that are below 2^-29 of the model's.
@@ -104,7 +104,8 @@ def train(message: Message, context: Context) -> Message:
     with one_blas_thread():
         update = _update(devices, w, order, _Kept.of(context))
     arrays = ArrayRecord({lab_records.MODEL: Array(w.astype(np.float64) + update)})
-    metrics = MetricRecord({lab_records.EXAMPLES: float(devices.weights[order.device])})
+    weight = float(devices.weights[order.device])  # by the lab's own draws, where it has such
+    metrics = MetricRecord({lab_records.EXAMPLES: weight})
     return Message(RecordDict({lab_records.ARRAYS: arrays, "metrics": metrics}), reply_to=message)
 
 

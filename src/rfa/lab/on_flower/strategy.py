@@ -21,6 +21,7 @@ from rfa.secagg.messages.round import decode
 from rfa.secagg.messages.stages import LEFT, Moment, moment_of
 from rfa.secagg.security.parameters import MAX_MASKED_SUMS, ServerModel
 from rfa.secagg.server.machine import Outbox
+from rfa.secagg.weights import EQUAL, EXAMPLES
 
 
 @dataclass
@@ -75,6 +76,7 @@ class LabStrategy(SecureStrategy):
             max_share=settings.secure.max_share,
             stage_timeout=timeout,
             example_cap=float(devices.weights.max()),
+            weights=EQUAL if settings.training.weights == EQUAL else EXAMPLES,
             weighted_by_key=lab_records.EXAMPLES,
         )
         self.settings, self.nodes, self.order = settings, nodes, order

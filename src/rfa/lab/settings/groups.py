@@ -15,6 +15,7 @@ from rfa.lab.settings.fields import Group, setting
 from rfa.planning import make_terms
 from rfa.secagg.security.parameters import HONEST_PER_QUERY
 from rfa.secagg.security.terms import Terms
+from rfa.secagg.weights import EXAMPLES, MODES
 
 OFF = "off"
 PERSONAL, MOMENTUM = "personal", "momentum"
@@ -30,6 +31,12 @@ class Training(Group):
         "device",
         "How examples are dealt out: device (as they come), iid (at random), dirichlet:alpha=0.3, "
         "pathological:classes=2, size:law=linear, or your own module:NAME.",
+    )
+    weights: str = setting(
+        EXAMPLES,
+        "How devices are weighted: examples (by how many they have), buckets (a power of 1/2 near "
+        "that, drawn once) or equal.",
+        choices=MODES,
     )
     learning_rate: float = setting(0.1, "The learning rate gamma_0 of the devices.")
     lr_decay: float = setting(1.0, "The factor C of gamma_t = gamma_0 C^floor(t / t_0).")
@@ -93,6 +100,7 @@ class Training(Group):
             "local_epochs": self.local_steps > 0,
             "batch_size": self.batch_fraction > 0,
             "lr_decay_every": self.lr_decay == 1,
+            "weights": self.weights == EXAMPLES,  # so that runs keep the names that they have
         }
         values = super().applied() | {"partition": canonical_text(self.partition)}
         return {name: value for name, value in values.items() if not unused.get(name)}
@@ -224,7 +232,7 @@ class Secure(Group):
         if self.mode == OFF:
             return {"mode": OFF}
         values = super().applied()
-        if self.honest_per_query == HONEST_PER_QUERY:  # which goes without saying
+        if not self.honest_per_query:  # then it stops no round
             del values["honest_per_query"]
         return values
 

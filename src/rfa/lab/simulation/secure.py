@@ -33,6 +33,7 @@ from rfa.secagg.oracle import SecureOracle, open_round
 from rfa.secagg.security.parameters import LEAST_HONEST
 from rfa.secagg.security.policy import Policy
 from rfa.secagg.unmasked import UnmaskedOracle
+from rfa.secagg.weights import EQUAL
 
 Parts = dict[int, Contribution | None]
 
@@ -67,6 +68,7 @@ def aggregate_securely(
         queries=settings.layout.queries,
         dim=updates.shape[1],
         max_share=settings.secure.max_share,
+        equal_weights=settings.training.weights == EQUAL,
     )
     lost = draw_losses(len(parts), settings, t)
     oracles = [

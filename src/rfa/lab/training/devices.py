@@ -27,6 +27,7 @@ from rfa.lab.randomness import stream
 from rfa.lab.settings.settings import Settings
 from rfa.lab.tasks.task import Task
 from rfa.lab.training.batches import draw_batches
+from rfa.secagg.weights import DIGITS, EQUAL, EXAMPLES, bucket
 
 
 class Tally(NamedTuple):
@@ -59,6 +60,8 @@ class Devices:
 
     Attributes:
         is_corrupted: which of them are corrupted, where those are fixed: `corrupted_in` knows all.
+        examples: how many training examples each has.
+        weights: how much each counts.
     """
 
     def __init__(self, settings: Settings, task: Task, population: Population) -> None:
@@ -69,7 +72,8 @@ class Devices:
         self._initial = self.learner.initial(stream(settings.seed, "initial"))
         self.starts = population.offsets[: self.count]
         self.trains, self.stops = _spans(settings, population, self.count)
-        self.weights: Floats = (self.trains - self.starts).astype(np.float64)
+        self.examples: Floats = (self.trains - self.starts).astype(np.float64)
+        self.weights = _weigh(self.examples, settings)
         self.corruption: Corruption | None = find_corruption(
             settings.attack.corruption, task.poisons
         )
@@ -236,8 +240,21 @@ class Devices:
         return float((fooled & others).mean()), float(others.mean())
 
     def _draw_corrupted(self, *when: int) -> NDArray[np.bool_]:
-        drawn = draw_corrupted(self.weights, self.settings.attack.rho, self.settings.seed, *when)
+        drawn = draw_corrupted(self.examples, self.settings.attack.rho, self.settings.seed, *when)
         return np.isin(np.arange(self.count), drawn)
+
+
+def _weigh(examples: Floats, settings: Settings) -> Floats:
+    """How much devices count; each draws its bucket once a run, from a stream of its own."""
+    mode = settings.training.weights
+    if mode == EQUAL:
+        return np.ones(len(examples))
+    if mode == EXAMPLES:
+        return examples
+    shares = examples / examples.max()
+    drawn = (stream(settings.seed, "bucket", device) for device in range(len(examples)))
+    pairs = zip(shares, drawn, strict=True)
+    return np.array([bucket(share, int(rng.integers(1 << DIGITS))) for share, rng in pairs])
 
 
 def _count(settings: Settings, task: Task, population: Population) -> int:

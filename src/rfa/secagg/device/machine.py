@@ -293,6 +293,7 @@ class Device:
             sum_request.nu,
             rounding,
             vector=bool(sum_request.vector),
+            metrics=member.opening.metrics,
             out=words,
         )
         max_share = min(member.opening.max_share, self._policy.max_share)

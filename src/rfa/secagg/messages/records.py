@@ -83,7 +83,7 @@ class SumRecord:
     point: bytes
     survivors: Bitmap
     inputs: tuple[bytes, ...]
-    secrets: tuple[bytes, ...]
+    secrets: tuple[bytes, ...] = field(repr=False)
     signatures: tuple[tuple[int, bytes], ...]
 
 

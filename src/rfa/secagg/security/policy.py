@@ -156,7 +156,7 @@ class Policy:
         if opening.masked_sums > MAX_MASKED_SUMS or opening.metrics > MAX_METRICS:
             msg = f"{opening.masked_sums} masked sums and {opening.metrics} metrics are too many"
             raise TooManyQueriesError(msg)
-        if opening.dim != dim or opening.metrics != metrics:
+        if opening.dim != dim or opening.metrics > metrics:
             msg = (
                 f"asked for {opening.dim} coordinates and {opening.metrics} metrics: "
                 f"this device has {dim} and {metrics}"

@@ -1,0 +1,165 @@
+"""Medians and quantiles of metrics, from sums in which each device counts once.
+
+A mean weighs a metric by what its device says, and one device that lies moves it anywhere. Here
+each device puts one vote into one of some bins between public bounds, which travel as further
+metrics of the same sum. One vote moves a quantile as far as the next vote, and no farther.
+
+Formal guarantees (tests/flower/test_histograms.py):
+    the quantile q of the votes is off by less than a bin, for values within the bounds; what is
+    outside of them counts in the first or last bin;
+    by quantile q the least value is meant that at least the fraction q of the votes do not exceed.
+
+>>> asked = Histograms(("accuracy",), ((0.0, 1.0),), bins=4)
+>>> asked.votes({"accuracy": 0.3}), asked.votes({"accuracy": float("nan")})
+([0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0])
+>>> quantile((0, 2, 2, 0), (0.0, 1.0), 50)
+0.5
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flwr.app import MetricRecord
+
+from rfa.errors import InvalidValueError
+from rfa.flower.metrics import MetricLayout, Values, as_float
+from rfa.secagg.messages.round import MAX_METRICS
+
+LOG = logging.getLogger("flwr")
+Bounds = tuple[float, float]
+BINS = 32
+LARGEST_BINS = 128
+LEAST_NODES = 10
+"""Of fewer nodes no histogram is asked for or told: a bin would tell too much of one."""
+QUANTILES = {"q10": 10, "q25": 25, "median": 50, "q75": 75, "q90": 90}
+"""What is told of the votes, by the end of its name, in percent."""
+
+
+@dataclass(frozen=True)
+class Histograms:
+    """The metrics of which there are histograms: part of what devices are told, and so public.
+
+    Attributes:
+        names: their names, sorted.
+        bounds: between which values each has its bins.
+        bins: how many bins each has, a power of two.
+    """
+
+    names: tuple[str, ...] = ()
+    bounds: tuple[Bounds, ...] = ()
+    bins: int = BINS
+
+    def __post_init__(self) -> None:
+        """Check that these can be summed.
+
+        Raises:
+            InvalidValueError: naming what cannot.
+        """
+        for reason in self._reasons():
+            raise InvalidValueError(reason)
+
+    def _reasons(self) -> Iterator[str]:
+        bins, largest = self.bins, LARGEST_BINS
+        if type(bins) is not int or bins not in (1 << power for power in range(1, 8)):
+            yield f"metric_bins must be a power of two from 2 to {largest}, not {bins!r}"
+            return
+        for name, (low, high) in zip(self.names, self.bounds, strict=True):
+            if not (-math.inf < low < low + (high - low) / bins < high < math.inf):
+                yield (
+                    f"robust_metrics[{name!r}] must be two finite bounds, the lower one first, "
+                    f"not {(low, high)}"
+                )
+        if self.names != tuple(sorted(set(self.names))):
+            yield f"robust_metrics must have each name once, not {self.names}"
+        if self.count + 2 * len(self.names) > MAX_METRICS:
+            yield (
+                f"{len(self.names)} robust_metrics of {bins} bins, and their means, are more than "
+                f"the {MAX_METRICS} numbers that can be summed: give fewer, or fewer metric_bins"
+            )
+
+    @property
+    def count(self) -> int:
+        """How many numbers are summed."""
+        return len(self.names) * self.bins
+
+    def within(self, layout: MetricLayout) -> Histograms:
+        """Those of the metrics that devices have; lists have none."""
+        there = set(layout.scalars)
+        kept = [pair for pair in zip(self.names, self.bounds, strict=True) if pair[0] in there]
+        return Histograms(tuple(n for n, _ in kept), tuple(b for _, b in kept), self.bins)
+
+    def votes(self, values: Values) -> list[float]:
+        """What a device adds: 1 in one bin of each; nothing for a value that is not finite."""
+        row: list[float] = []
+        for name, (low, high) in zip(self.names, self.bounds, strict=True):
+            value: Any = values[name]
+            row.extend(_one_hot(as_float(value), low, high, self.bins))
+        return row
+
+    def quantiles(self, parts: Sequence[tuple[Sequence[float], int]]) -> MetricRecord:
+        """The quantiles of the votes in all parts together, by name.
+
+        Args:
+            parts: the sums of the votes in each part, and how many devices are in it.
+        """
+        found = MetricRecord()
+        for place, (name, bounds) in enumerate(zip(self.names, self.bounds, strict=True)):
+            span = slice(place * self.bins, (place + 1) * self.bins)
+            kept = [votes[span] for votes, count in parts if _is_told(name, votes[span], count)]
+            total = [int(sum(column)) for column in zip(*kept, strict=True)]
+            if any(total):
+                for end, percent in QUANTILES.items():
+                    found[f"{name}-{end}"] = quantile(total, bounds, percent)
+        return found
+
+
+def histograms_of(robust_metrics: Mapping[str, Bounds] | None, bins: int = BINS) -> Histograms:
+    """Histograms as an option gives them: bounds by name.
+
+    Raises:
+        InvalidValueError: naming what cannot be.
+    """
+    given = dict(sorted((robust_metrics or {}).items()))
+    try:
+        pairs = [(float(low), float(high)) for low, high in given.values()]
+    except (TypeError, ValueError):
+        msg = f"robust_metrics are bounds by name, such as {{'loss': (0.0, 10.0)}}, not {given}"
+        raise InvalidValueError(msg) from None
+    return Histograms(tuple(given), tuple(pairs), bins)
+
+
+def quantile(votes: Sequence[int], bounds: Bounds, percent: int) -> float:
+    """The quantile of votes in bins between bounds, interpolated within its bin."""
+    low, high = bounds
+    needed, before = percent * sum(votes), 0
+    for place, here in enumerate(votes):
+        if here and 100 * (before + here) >= needed:
+            inside = (needed / 100 - before) / here
+            return low + (high - low) * (place + inside) / len(votes)
+        before += here
+    msg = "there are no votes"
+    raise InvalidValueError(msg)
+
+
+def _one_hot(value: float, low: float, high: float, bins: int) -> list[float]:
+    votes = [0.0] * bins
+    if math.isfinite(value):
+        place = (min(max(value, low), high) - low) / (high - low) * bins
+        votes[min(int(place), bins - 1)] = 1.0
+    return votes
+
+
+def _is_told(name: str, votes: Sequence[float], count: int) -> bool:
+    """Whether votes are of enough devices, and can be those of honest ones."""
+    if count < LEAST_NODES:
+        LOG.info("no histogram of %s: %s nodes, of at least %s", name, count, LEAST_NODES)
+        return False
+    if any(vote < 0 or vote != int(vote) for vote in votes) or sum(votes) > count:
+        LOG.warning("no histogram of %s: its bins are not those of %s nodes: one lies", name, count)
+        return False
+    return True

@@ -1,0 +1,221 @@
+"""How examples make weights, and what the sums of rounds tell about one node's examples (M3)."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("flwr", reason="needs Flower: pip install 'rfa[flower]'")
+
+from rfa.flower import Policy, RobustMod, SecureFedAvg, ServerModel, records
+from rfa.flower.weighing import keep_bucket, weigh
+from rfa.secagg.errors import VaultError
+from rfa.secagg.fixed_point import Total
+from rfa.secagg.server.machine import Server
+from rfa.secagg.weights import DIGITS, LEAST, MODES, TELLS, bucket, lower
+from tests.flower.grid import LocalGrid
+from tests.flower.toy import FIRST, NODES, app, model, nodes, options
+
+CAP = 200.0
+VICTIM = FIRST + NODES - 1
+COUNT = 10 + VICTIM
+"""The examples of the toy's last node."""
+SHARES = st.floats(LEAST, 1.0)
+THRESHOLDS = st.integers(0, (1 << DIGITS) - 1)
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[Total]:
+    """All that a server learns: every sum that is opened."""
+    sums: list[Total] = []
+    original = Server.total
+
+    def total(server: Server) -> Total:
+        sums.append(original(server))
+        return sums[-1]
+
+    monkeypatch.setattr(Server, "total", total)
+    return sums
+
+
+def weights_in(total: Total) -> set[float]:
+    """What a sum tells of the weights: their total, and that behind the one metric, the loss."""
+    told = {total.statistics["weight"]} if "weight" in total.statistics else set[float]()
+    return told | {total.metrics[1]}
+
+
+def without_the_victim(
+    home: Path, opened: list[Total], *, weights: str, count: int = COUNT
+) -> set[float]:
+    """The attack: what the sums of two rounds, with a node and without it, tell of its weight."""
+    metrics: dict[str, Any] = {"num-examples": count}
+    everyone = nodes(home) | {VICTIM: app(VICTIM, home, **metrics)}
+    others = {node: each for node, each in everyone.items() if node != VICTIM}
+    strategy = SecureFedAvg(weights=weights, fraction_evaluate=0.0, **options())
+    opened.clear()
+    strategy.start(LocalGrid(everyone, run=int.from_bytes(os.urandom(4), "big")), model(), 1)
+    strategy.start(LocalGrid(others, run=int.from_bytes(os.urandom(4), "big")), model(), 2)
+    first, *_, last = opened
+    assert (first.sum.count, last.sum.count) == (NODES, NODES - 1)
+    (more,), (less,) = weights_in(first), weights_in(last)
+    return {round((more - less) * CAP, 6)}
+
+
+def test_rounds_that_differ_by_one_node_tell_its_examples(
+    tmp_path: Path, opened: list[Total]
+) -> None:
+    assert without_the_victim(tmp_path, opened, weights="examples") == {float(COUNT)}
+
+
+def test_with_buckets_they_tell_a_power_of_two(tmp_path: Path, opened: list[Total]) -> None:
+    (told,) = without_the_victim(tmp_path / "a", opened, weights="buckets")
+    assert told / CAP in (0.5, 1.0)
+    for count in (101, 199):  # between the same two powers
+        home = tmp_path / str(count)
+        shutil.copytree(tmp_path / "a" / "flower" / "weights", home / "flower" / "weights")
+        assert without_the_victim(home, opened, weights="buckets", count=count) == {told}
+
+
+def test_with_equal_weights_they_tell_nothing(tmp_path: Path, opened: list[Total]) -> None:
+    for count in (1, COUNT):
+        home = tmp_path / str(count)
+        assert without_the_victim(home, opened, weights="equal", count=count) == {CAP}
+
+
+@pytest.mark.parametrize("weights", MODES)
+def test_the_model_and_metrics_are_those_of_the_weights(
+    tmp_path: Path, opened: list[Total], weights: str
+) -> None:
+    strategy = SecureFedAvg(weights=weights, **options())
+    result = strategy.start(LocalGrid(nodes(tmp_path)), model(), 1)
+    names = np.arange(FIRST, FIRST + NODES)
+    alpha = {"examples": (10.0 + names) / CAP, "equal": np.ones(NODES)}.get(weights)
+    if alpha is None:
+        alpha = np.array([kept_bucket(tmp_path, int(node)) for node in names])
+    assert opened[0].metrics[1] == pytest.approx(alpha.sum(), rel=1e-9)
+    loss = result.train_metrics_clientapp[1]["loss"]
+    assert loss == pytest.approx(alpha @ names / alpha.sum(), rel=1e-9)
+    accuracy = result.evaluate_metrics_clientapp[1]["accuracy"]
+    assert accuracy == pytest.approx(alpha @ names / alpha.sum() / 10, rel=1e-9)
+
+
+def kept_bucket(home: Path, node: int, task: str = "train") -> float:
+    """What a node has kept."""
+    store = sqlite3.connect(home / "flower" / "weights" / str(node))
+    row = store.execute("SELECT value FROM kept WHERE name = ?", (f"{task} bucket",)).fetchone()
+    store.close()
+    return row[0]
+
+
+@given(SHARES, st.integers(1, 64))
+def test_a_bucket_is_right_on_average(share: float, few: int) -> None:
+    """Over thresholds in equal steps, as over random ones: to the width of a step."""
+    steps = 64 * few
+    drawn = [bucket(share, (2 * step + 1) * (1 << DIGITS) // (2 * steps)) for step in range(steps)]
+    assert set(drawn) <= {lower(share), 2 * lower(share)}
+    assert abs(sum(drawn) / steps - share) <= lower(share) / steps
+
+
+@given(st.integers(1, 10**6), THRESHOLDS, THRESHOLDS, st.integers(1, 2 * 10**6))
+def test_whatever_the_caps_a_count_is_hidden_in_a_factor_of_two(
+    count: int, threshold: int, other: int, cap: int
+) -> None:
+    """Buckets depend on the count over 1 + threshold: each count has a threshold that explains."""
+    ratio = (1 + other / (1 << DIGITS)) / (1 + threshold / (1 << DIGITS))
+    share = min(1.0, count / cap)
+    twin = min(1.0, ratio * count / cap)
+    near = (
+        min(share, twin) < 1.0001 * LEAST
+        or abs(share / lower(share) - 1 - threshold / (1 << DIGITS)) < 1e-9
+    )
+    if not near:
+        assert bucket(twin, other) == bucket(share, threshold)
+
+
+def test_random_buckets_are_right_on_average(tmp_path: Path) -> None:
+    drawn = [keep_bucket(tmp_path / str(device), "train", 0.3) for device in range(2000)]
+    assert set(drawn) == {0.25, 0.5}
+    deviation = 0.25 * np.sqrt(0.2 * 0.8 / len(drawn))
+    assert abs(np.mean(drawn) - 0.3) < 5 * deviation
+
+
+def test_a_bucket_is_kept_while_the_count_is_between_its_powers(tmp_path: Path) -> None:
+    for device in range(40):
+        path = tmp_path / str(device)
+        first = keep_bucket(path, "train", 0.26)
+        assert {keep_bucket(path, "train", share) for share in (0.25, 0.3, 0.49, 0.5)} == {first}
+        before = {share: keep_bucket(path, "train", share) for share in (0.6, 0.3, 0.05)}
+        again = {share: keep_bucket(path, "train", share) for share in (0.6, 0.3, 0.05)}
+        assert before == again  # by the same threshold: nothing is learned by asking often
+        assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_is_kept_outlives_runs(tmp_path: Path, opened: list[Total]) -> None:
+    told: set[float] = set()
+    for run in range(3):
+        opened.clear()
+        grid = LocalGrid(nodes(tmp_path), run=run + 1)
+        SecureFedAvg(weights="buckets", fraction_evaluate=0.0, **options()).start(
+            grid, model(), run + 1
+        )
+        told |= {total.metrics[1] for total in opened}
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("wrong", ["threshold", "train below", "train bucket"])
+def test_damaged_buckets_are_not_drawn_anew_in_silence(tmp_path: Path, wrong: str) -> None:
+    path = tmp_path / "kept"
+    keep_bucket(path, "train", 0.3)
+    with sqlite3.connect(path) as store:
+        store.execute("UPDATE kept SET value = 0.7 WHERE name = ?", (wrong,))
+    store.close()
+    with pytest.raises(VaultError, match="remove the file"):
+        keep_bucket(path, "train", 0.3)
+    path.write_bytes(b"no store at all, but a text that is longer than a header of sqlite is")
+    with pytest.raises(VaultError, match="cannot be used"):
+        keep_bucket(path, "train", 0.3)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("examples", [0, -3, float("nan"), float("inf")])
+def test_without_examples_there_is_no_weight(tmp_path: Path, mode: str, examples: float) -> None:
+    assert weigh(examples, 1.0, mode, kept=tmp_path / "kept", task="train") == 0
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_weights_are_above_zero_and_at_most_one(tmp_path: Path, mode: str) -> None:
+    for examples in (1, 2, 3, 999, 1000, 10**400):
+        weight = weigh(examples, 1000.0, mode, kept=tmp_path / str(examples)[:9], task="train")
+        assert 0 < weight <= 1
+
+
+@pytest.mark.parametrize("own", MODES)
+@pytest.mark.parametrize("asked", MODES)
+def test_a_device_that_does_not_trust_the_server_says_how_it_weighs(
+    tmp_path: Path, own: str, asked: str
+) -> None:
+    policy = Policy(server_model=ServerModel.MALICIOUS)
+    wary = RobustMod(policy, tmp_path, cap=CAP, weights=own)
+    work = records.Work("train", CAP, "num-examples", weights=asked)
+    if own == asked:
+        wary.check_work(work)
+    else:
+        with pytest.raises(records.RecordError, match="say the same on both sides"):
+            wary.check_work(work)
+
+
+def test_the_log_says_what_weights_tell(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    logging.getLogger("flwr").propagate = True
+    with caplog.at_level(logging.INFO, "flwr"):
+        for mode in MODES:
+            SecureFedAvg(weights=mode).summary()
+            assert TELLS[mode] in caplog.text
