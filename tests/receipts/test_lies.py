@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,9 +17,10 @@ from rfa.aggregators import RFA, Groups, Mean, OneStepRFA
 from rfa.receipts import Expected, Receipt, ReceiptError, Verifier, read_receipt
 from rfa.receipts.models import apply_step, digest_of
 from rfa.receipts.receipt import state_bytes
+from rfa.receipts.sealed import read_sealed, write_sealed
 from rfa.secagg.crypto.keys import identity_of
 from rfa.secagg.messages.round import write_bitmap
-from tests.receipts.rounds import Run, first_model, forge, with_part
+from tests.receipts.rounds import SECRET, Run, first_model, forge, with_part
 from tests.secagg.party import MALICIOUS
 
 
@@ -99,7 +101,7 @@ def test_a_total_that_no_devices_can_have_is_found(files: list[Path], tmp_path: 
 
 def test_a_server_that_changes_the_aggregator_is_found(files: list[Path], tmp_path: Path) -> None:
     def change(receipt: Receipt) -> Receipt:
-        return dataclasses.replace(receipt, aggregator="rfa-one-step")
+        return dataclasses.replace(receipt, aggregator="rfa-one-step:nu=0")
 
     reason = lie(tmp_path, files[0], change)
     assert reason == "part 0 was opened for 2 queries about 3 numbers, and not 1 about 3"
@@ -251,3 +253,26 @@ def test_nothing_in_a_receipt_decides_what_is_imported(files: list[Path], tmp_pa
     assert (
         reason == "its aggregator is not of rfa: give --aggregator trap:Trap if you trust its code"
     )
+
+
+SAID_ONLY = re.compile(
+    "the round|the result|the cohort of part 0|(the total of )?masked sum [01] of part 0"
+)
+"""Where there are numbers that the server alone can know: digests, keys, metrics."""
+
+
+def test_whatever_a_server_signs_gets_a_verdict(files: list[Path], tmp_path: Path) -> None:
+    """No section of any bytes makes verification fail in another way, or passes for a step."""
+    sections, path = list(read_sealed(files[1]).sections), tmp_path / "lie.rfa"
+    held = 0
+    for index, (name, body) in enumerate(sections):
+        for at in range(0, len(body), 5):
+            changed = body[:at] + bytes([body[at] ^ 0x81]) + body[at + 1 :]
+            write_sealed(path, [*sections[:index], (name, changed), *sections[index + 1 :]], SECRET)
+            try:
+                Verifier().check(path)
+            except ReceiptError:
+                continue
+            held += 1
+            assert SAID_ONLY.fullmatch(name), name
+    assert held

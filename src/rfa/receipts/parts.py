@@ -142,6 +142,10 @@ def _check_cohort(
     if opening.server_model != parameters.server_model:
         msg = f"the round was opened for server model {opening.server_model}, not {parameters}"
         raise ReceiptError(msg)
+    malicious = parameters.server_model == ServerModel.MALICIOUS
+    if len(record.identities) != (len(record.keys) if malicious else 0):
+        msg = f"{len(record.identities)} identities of {len(record.keys)} devices are listed"
+        raise ReceiptError(msg)
     needed = honest_needed(opening.queries, 0)
     if parameters.honest < needed:
         msg = f"{opening.queries} sums over {parameters.honest} devices that are sure to be honest "

@@ -165,8 +165,8 @@ def from_sections(sections: tuple[Section, ...]) -> Receipt:
     )
     before, after = (_read_state(name, parse(name, _STATE)) for name in (BEFORE, AFTER))
     step, (model_before, model_after, proven, share) = parse(STEP, _STEP), parse(RESULT, _RESULT)
-    if len(step) != dim or proven not in {0, 1}:
-        msg = f"the step has {len(step)} numbers, and the round {dim}; or no flag is {proven}"
+    if len(step) != dim or proven not in {0, 1} or (share and not proven):
+        msg = f"the step has {len(step)} numbers, and the round {dim}; or the result is no result"
         raise ReceiptError(msg)
     return Receipt(
         number,

@@ -12,7 +12,13 @@ from rfa._types import Vector
 from rfa.aggregators import Result, SumAggregator, spec_of
 from rfa.aggregators.base import pack_state, unpack_state
 from rfa.aggregators.registry import build_private
-from rfa.errors import OracleStoppedError, RfaError
+from rfa.errors import (
+    InvalidTypeError,
+    InvalidValueError,
+    OracleStoppedError,
+    PluginError,
+    RfaError,
+)
 from rfa.oracle import Sum
 from rfa.receipts.errors import ReceiptError
 from rfa.receipts.parts import CheckedPart, OpenedSum
@@ -46,7 +52,7 @@ class RecordedOracle:
         Raises:
             ReceiptError: naming one that the aggregator did not ask for.
         """
-        if self._left and not self._part.stopped:
+        if self._left:
             name = sum_name(self._part.number, self._left[0].record.masked_sum)
             msg = f"the aggregator does not ask for {name}"
             raise ReceiptError(msg)
@@ -86,14 +92,19 @@ def build_recorded(text: str, expected: str | None) -> SumAggregator[Any]:
             msg = f"it was aggregated by {text}, and not by {named}"
             raise ReceiptError(msg)
         return aggregator
-    if parse_spec(text).is_plugin:
-        msg = f"its aggregator is not of rfa: give --aggregator {text} if you trust its code"
-        raise ReceiptError(msg)
     try:
-        return build_private(text)
-    except (RfaError, ValueError, TypeError) as error:
+        if parse_spec(text).is_plugin:
+            msg = f"its aggregator is not of rfa: give --aggregator {text} if you trust its code"
+            raise ReceiptError(msg)
+        aggregator = build_private(text)
+        named = str(spec_of(aggregator))
+    except (InvalidValueError, InvalidTypeError, PluginError) as error:
         msg = f"its aggregator {text!r} cannot be built: {error}"
         raise ReceiptError(msg) from None
+    if named != text:
+        msg = f"its aggregator is written {text!r}, and rfa writes {named}"
+        raise ReceiptError(msg)
+    return aggregator
 
 
 def replay(
@@ -107,6 +118,11 @@ def replay(
     oracles = [RecordedOracle(part) for part in parts]
     try:
         before = unpack_state(aggregator, receipt.state_before)
+        if receipt.state_before and state_bytes(pack_state(before)) != state_bytes(
+            receipt.state_before
+        ):
+            msg = f"the state before the round is none of {receipt.aggregator}"
+            raise ReceiptError(msg)
         result, after = aggregator(oracles, receipt.dim, before)
         state = pack_state(after)
     except ReceiptError:
