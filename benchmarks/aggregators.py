@@ -28,6 +28,8 @@ Matrix: TypeAlias = NDArray[np.float32]
 POINTS, DIM, CORRUPTED = 100, 1_000_000, 25
 FEWER_DIM, FEWER = 100_000, 24
 """For the defenses: byzfl's mixing needs m - f times the memory of the points; Bulyan's most f."""
+HOPELESS = 2
+"""A variant that takes so many times as long as the other at first gets no second chance."""
 HEAD = "| | rfa | byzfl | ratio | rfa, MB | byzfl, MB | largest difference |"
 
 NOTE = (
@@ -113,7 +115,7 @@ def table(points: Matrix, duels: list[Duel]) -> Iterator[str]:
 
 
 def _faster(aggregator: Any, points: Matrix) -> dict[str, Call]:
-    """The faster variant by the better of two runs each: some are too slow to be timed more."""
+    """The faster variant by the better of two runs each, or of one if that takes far too long."""
     tensor = load_torch().from_numpy(points)
     variants: dict[str, Call] = {
         "torch": lambda: np.asarray(aggregator(tensor)),
@@ -121,6 +123,8 @@ def _faster(aggregator: Any, points: Matrix) -> dict[str, Call]:
     }
     taken: dict[str, float] = {}
     for name, call in [*variants.items(), *variants.items()]:
+        if taken.get(name, 0.0) > HOPELESS * min(taken.values(), default=0.0):
+            continue
         start = time.perf_counter()
         call()
         spent = time.perf_counter() - start

@@ -12,7 +12,7 @@ from benchmarks.workloads import LINEAR, WORKERS, Simulation, simulations
 from rfa.lab.simulation.rounds import LocalEngine, evaluate
 from rfa.lab.tasks import emnist
 
-EVERY, WARM, BLOCK = 10, 100, 2000
+EVERY, WARM, BLOCK = 10, 40, 2000
 """Rounds from one evaluation to the next, rounds before measuring, rows of the largest product."""
 ROUND, OURS, PLAIN, GEMM = "a round", "rfa", "plain torch loop", "products alone"
 

@@ -26,7 +26,7 @@ from benchmarks.workloads import (
     own_cache,
     simulations,
 )
-from rfa.lab.learners.learner import Batch
+from rfa.lab.learners.visits import Batch
 from rfa.lab.tasks import emnist, shakespeare
 from rfa.lab.tasks.task import Task
 

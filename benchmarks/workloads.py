@@ -15,7 +15,7 @@ from benchmarks.peers import load_torch
 from rfa._types import Array, Floats32, Ints
 from rfa.lab.datasets.cache import load
 from rfa.lab.datasets.dataset import Index, Reader
-from rfa.lab.learners.learner import Batch
+from rfa.lab.learners.visits import Batch
 from rfa.lab.randomness import stream
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.rounds import LocalEngine, State, play_round

@@ -188,6 +188,7 @@ rho = 0.2
 label = "private"
 aggregator = "{NAME}:TwoSteps:nu=0.5"
 secure = "unmasked"
+honest_per_query = 0
 [[lines]]
 label = "clear"
 aggregator = "{NAME}:Shortest"
@@ -242,7 +243,9 @@ def test_a_private_one_on_flower_as_an_object_and_by_name(mine: Any, tmp_path: P
     models: list[Any] = []
     for number, aggregator in enumerate((mine.TwoSteps(nu=0.5), f"{NAME}:TwoSteps:nu=0.5")):
         grid = LocalGrid(toy.nodes(tmp_path / f"home{number}"), lose)
-        strategy = SecureStrategy(aggregator, stage_timeout=1.0, fraction_evaluate=0.0)
+        strategy = SecureStrategy(
+            aggregator, stage_timeout=1.0, fraction_evaluate=0.0, terms=toy.FEW_HONEST
+        )
         arrays = ArrayRecord({"w": Array(np.zeros(toy.DIM, np.float32))})
         result = strategy.start(grid, arrays, num_rounds=3)
         models.append(result.arrays["w"].numpy())

@@ -32,7 +32,8 @@ from rfa.secagg.crypto.keys import identity_of
 from rfa.secagg.device.profile import Identity
 from rfa.secagg.messages.sizes import traffic
 from rfa.secagg.oracle import open_round
-from rfa.secagg.server.machine import Outbox
+from rfa.secagg.server.requests import Outbox
+from rfa.secagg.statistics import ALL
 
 
 class Scale:
@@ -73,7 +74,10 @@ def test_the_traffic_is_that_of_the_protocol(
         )
         for name in range(count)
     }
-    opening = open_round(1, terms, queries=steps, dim=7, metrics=1, max_share=limit)
+    sent = {"mass", "near"} if from_zero else ALL
+    opening = open_round(
+        1, terms, queries=steps, dim=7, metrics=1, max_share=limit, statistics=sent
+    )
     scale = Scale(devices)
     ask = SecureOracle(opening, terms, devices, scale, known)
     v = np.zeros(7) if from_zero else np.ones(7)
@@ -86,6 +90,7 @@ def test_the_traffic_is_that_of_the_protocol(
         dim=7,
         metrics=1,
         max_share=limit,
+        statistics=sent,
         from_zero=from_zero,
     )
     assert set(scale.down.values()) == {wanted.down}
@@ -174,7 +179,13 @@ def test_parts_and_queries_are_those_of_the_lab(
     assert found.parts == len(sizes)
     assert found.parameters.cohort == min(sizes)
     worst = [
-        traffic(Terms().parameters(size), queries=settings.layout.queries, dim=1000, metrics=1)
+        traffic(
+            Terms().parameters(size),
+            queries=settings.layout.queries,
+            dim=1000,
+            metrics=2,
+            statistics=aggregator.statistics,
+        )
         for size in sizes
     ]
     assert found.traffic.up == max(each.up for each in worst)
@@ -242,7 +253,9 @@ def test_the_certificate_is_what_rounds_with_a_learned_radius_show(
         for ask in asks:
             assert ask.last
             certificates.append(ask.last.certificate())
-            assert certificates[-1] <= theory.largest_certificate(max(1, ask.last.near))
+            assert certificates[-1] <= theory.largest_certificate(
+                max(1, int(ask.last.need("near")))
+            )
         assert result.certificate == max(certificates)
         if t >= 20:
             shown += certificates

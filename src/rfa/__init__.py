@@ -6,8 +6,9 @@ never see. Aggregators are values in `rfa.aggregators`; see README.md for a star
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from rfa._lazy import names_on_use
 
 if TYPE_CHECKING:
     from rfa.aggregators.accelerated import accelerated
@@ -39,7 +40,6 @@ _HOMES = {
     "rfa.numerics.smoothing": ("Relative", "Smoothing"),
     "rfa.oracle": ("RecordingOracle", "Sum", "SumOracle"),
 }
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 _ROOMS = ("aggregators", "errors", "median", "numerics", "oracle")
 """Modules that need no import of their own."""
 
@@ -62,17 +62,4 @@ __all__ = [
     "weiszfeld",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
-        return importlib.import_module(f"rfa.{name}")
-    if name not in _HOME_OF:
-        msg = f"module 'rfa' has no attribute {name!r}"
-        raise AttributeError(msg)
-    value = getattr(importlib.import_module(_HOME_OF[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = names_on_use(__name__, _HOMES, _ROOMS)

@@ -14,6 +14,7 @@
     │   ├── RecordError             a message that is none of ours, or a refusal
     │   ├── ArraysError             arrays that do not fit each other
     │   ├── AppFailedError          the app failed; its text stays on the device
+    │   ├── UnequalMessagesError    nodes are to be sent different things; also an InvalidValueError
     │   └── TooFewNodesError        too few nodes for any round
     └── LabError                    rfa.lab
         ├── DataError               data that is missing or damaged

@@ -17,16 +17,21 @@ from dataclasses import dataclass
 from typing import NoReturn, TypeAlias
 
 from rfa._types import Vector
-from rfa.errors import OracleStoppedError
+from rfa.errors import InvalidValueError, OracleStoppedError
 
 REACH = 2.0
 """How many times nu away a device still counts as near: where half of them do, nu is half of their
 median distance."""
+TOTALS = frozenset({"mass", "squares", "weight", "near"})
+"""The totals of a sum that an aggregator may do without: what is not needed is not sent."""
 
 
 @dataclass(frozen=True)
 class Sum:
     """What the devices of a cohort add up to at v, with radius nu.
+
+    A secure oracle tells the totals that were asked for (`SumAggregator.statistics`); the others
+    are None.
 
     Attributes:
         push: the sum of the push_i, which is minus the gradient of the smoothed objective.
@@ -40,11 +45,11 @@ class Sum:
     """
 
     push: Vector
-    mass: float
-    weight: float
-    near: int
+    mass: float | None
+    weight: float | None
+    near: int | None
     count: int
-    squares: float
+    squares: float | None
     objective: float | None = None
 
     def certificate(self, num_colluders: int = 0) -> float:
@@ -52,11 +57,27 @@ class Sum:
 
         With weights of at most 1, no mass_i exceeds 1, nor the root of the sum of squares, so no
         share mass_i / mass exceeds the lesser of the two over the mass. Colluders can take their
-        own parts out of the sum, each of which is bounded in the same way.
+        own parts out of the sum, each of which is bounded in the same way. Without the mass the
+        step is a mean, in which no share exceeds 1 over the weight.
         """
-        heaviest = min(1.0, math.sqrt(self.squares))
-        left = self.mass - num_colluders * heaviest
+        heaviest, whole = 1.0, self.weight
+        if self.mass is not None:
+            whole = self.mass
+            heaviest = 1.0 if self.squares is None else min(1.0, math.sqrt(self.squares))
+        left = (whole or 0.0) - num_colluders * heaviest
         return min(1.0, heaviest / left) if left > 0 else 1.0
+
+    def need(self, name: str) -> float:
+        """A total by name.
+
+        Raises:
+            InvalidValueError: if it was not asked for.
+        """
+        value = getattr(self, name)
+        if value is None:
+            msg = f"the total {name} was not asked for, so no device sent it: let the aggregator's "
+            raise InvalidValueError(msg + f"property `statistics` hold {name!r}")
+        return value
 
 
 SumOracle: TypeAlias = Callable[[Vector, float], Sum]
@@ -70,6 +91,7 @@ class RecordingOracle:
         answers: how many of the calls gave a sum.
         last: the last sum.
         previous: the sum before it.
+        point: what an aggregator of groups made of this group alone.
     """
 
     def __init__(self, oracle: SumOracle) -> None:
@@ -78,6 +100,7 @@ class RecordingOracle:
         self.calls = self.answers = 0
         self.last: Sum | None = None
         self.previous: Sum | None = None
+        self.point: Vector | None = None
 
     def __call__(self, v: Vector, nu: float) -> Sum:
         """Pass the query on."""

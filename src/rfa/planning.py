@@ -54,7 +54,8 @@ class PlanRequest:
         devices: the devices a round; by default what the exact count asks for, and the secure sum.
         dim: the parameters of the model.
         aggregator: a private aggregator, or a text such as "rfa:budget=3".
-        metrics: numbers that are summed beside the update.
+        metrics: numbers that are summed beside the update: on Flower two for each metric, which has
+            its weight behind it.
         nu_share: the smoothing radius, as a share of the typical distance of updates.
         terms: whom the secure sum is to withstand.
     """
@@ -67,7 +68,7 @@ class PlanRequest:
     devices: int = 0
     dim: int = 1_000_000
     aggregator: SumAggregator[Any] | str = field(default_factory=RFA)
-    metrics: int = 1
+    metrics: int = 2
     nu_share: float = 0.5
     terms: Terms = field(default_factory=Terms)
 
@@ -281,11 +282,13 @@ def _traffic(request: PlanRequest, m: int) -> Traffic:
     """Of a device in the largest part, and not in the first of sub-cohorts, which starts at 0."""
     from rfa.secagg.messages.sizes import traffic  # noqa: PLC0415 settings check plans without
 
+    statistics = build_private(request.aggregator).statistics
     return traffic(
         request.terms.parameters(math.ceil(m / request.layout.parts)),
         queries=request.layout.queries,
         dim=request.dim,
         metrics=request.metrics,
+        statistics=statistics,
         from_zero=not request.layout.sequential,
     )
 

@@ -16,14 +16,15 @@ from hypothesis import strategies as st
 
 pytest.importorskip("flwr", reason="needs Flower: pip install 'rfa[flower]'")
 
-from rfa.flower import Policy, RobustMod, SecureFedAvg, ServerModel, records
+from rfa.flower import OneStepRFA, Policy, RobustMod, SecureFedAvg, ServerModel, records
 from rfa.flower.weighing import keep_bucket, weigh
 from rfa.secagg.errors import VaultError
 from rfa.secagg.fixed_point import Total
+from rfa.secagg.messages.round import OpenRound, decode
 from rfa.secagg.server.machine import Server
 from rfa.secagg.weights import DIGITS, LEAST, MODES, TELLS, bucket, lower
 from tests.flower.grid import LocalGrid
-from tests.flower.toy import FIRST, NODES, app, model, nodes, options
+from tests.flower.toy import FIRST, NODES, app, model, nodes, options, with_nu
 
 CAP = 200.0
 VICTIM = FIRST + NODES - 1
@@ -89,6 +90,22 @@ def test_with_equal_weights_they_tell_nothing(tmp_path: Path, opened: list[Total
     for count in (1, COUNT):
         home = tmp_path / str(count)
         assert without_the_victim(home, opened, weights="equal", count=count) == {CAP}
+
+
+def openings(grid: LocalGrid) -> list[OpenRound]:
+    """How the server opened its rounds."""
+    asked = [request.content.config_records["rfa"].get("request") for _, request, _ in grid.seen]
+    messages = [decode(bytes(each), 1 << 20) for each in asked if each]  # type: ignore[arg-type]
+    return [message for message in messages if isinstance(message, OpenRound)]
+
+
+@pytest.mark.parametrize("weights", MODES)
+def test_rounds_say_whether_weights_are_equal(tmp_path: Path, weights: str) -> None:
+    grid = LocalGrid(nodes(tmp_path))
+    OneStepRFA(weights=weights, **with_nu()).start(grid, model(), 1)
+    rounds = openings(grid)
+    assert len(rounds) == 2 * NODES  # of training and of evaluation
+    assert {opening.equal_weights for opening in rounds} == {int(weights == "equal")}
 
 
 @pytest.mark.parametrize("weights", MODES)

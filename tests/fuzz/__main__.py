@@ -12,7 +12,8 @@ import secrets
 import sys
 from pathlib import Path
 
-from tests.fuzz.targets import TARGETS, fuzz, show
+from tests.fuzz.engine import Report
+from tests.fuzz.targets import HEAD, TARGETS, fuzz, show, total
 
 FAILED = Path("fuzz-failures")
 
@@ -29,15 +30,19 @@ def main() -> int:
     given = parser.parse_args()
     print(f"seed {given.seed}: give it as --seed to play the same inputs again", flush=True)
     names = [given.target] if given.target else list(TARGETS)
-    reports = fuzz(
+    print(HEAD, flush=True)
+    reports: list[Report] = []
+    for report in fuzz(
         names,
         given.seed,
         seconds=60 * given.minutes,
         inputs=given.inputs,
         at=given.at,
         processes=given.processes,
-    )
-    print(show(reports))
+    ):
+        print(show(report), flush=True)
+        reports.append(report)
+    print(show(total(reports)))
     for report in reports:
         for number, text in report.failures:
             FAILED.mkdir(exist_ok=True)

@@ -24,12 +24,14 @@ from flwr.clientapp import ClientApp
 
 from rfa.flower import RobustMod, SecureFedAvg, Terms, records
 from rfa.flower.errors import FlowerError
+from rfa.flower.histograms import histograms_of
 from rfa.flower.storage import DeviceStorage
 from rfa.secagg.device.machine import Device
 from rfa.secagg.device.memory import Memory
 from rfa.secagg.device.profile import Profile
 from rfa.secagg.errors import SecAggError
 from rfa.secagg.fixed_point import Contribution
+from rfa.secagg.weights import MODES
 from tests.flower.grid import LocalGrid
 from tests.fuzz.engine import ACCEPTED
 from tests.fuzz.mutate import mutate_value
@@ -37,6 +39,7 @@ from tests.fuzz.sessions import sessions
 
 ODD: tuple[Any, ...] = (0, -1, 1 << 62, True, 0.5, math.nan, math.inf, "", "train", b"", b"rfa")
 DIM = 3
+VOTES = histograms_of({"hits": (0.0, 4.0), "loss": (0.0, 1.0)})
 
 
 def mutate_record(rng: Random, record: Any) -> dict[str, Any]:
@@ -87,6 +90,7 @@ class Records:
         self.last: Any = None
         self._orders = [
             records.Work("train", 200.0, "num-examples", "mine").record(),
+            records.Work("evaluate", 200.0, "n", weights="buckets", histograms=VOTES).record(),
             records.Stage("train", b"rfa").content()[records.KEY],
             records.Over("evaluate", 7, opened=True).content()[records.KEY],
             ConfigRecord({"names": ["a", "b"], "sizes": [0, 4], "dim": DIM}),
@@ -189,6 +193,7 @@ class Mods:
             (
                 records.Work("train", 200.0, "n", rng.choice(("", "mine"))).record(),
                 records.Work("evaluate", 200.0, "n").record(),
+                records.Work("train", 200.0, "n", "", rng.choice(MODES), VOTES).record(),
                 records.Stage("train", rng.choice(self._requests)).content()[records.KEY],
                 records.Over("train", 1, opened=False).content()[records.KEY],
             )

@@ -153,7 +153,8 @@ def _state(server: Any) -> tuple[Any, ...]:
         if now
         else ()
     )
-    return set(server._joined), set(server._taken), set(table.deals) if table else set(), running
+    dealt = set[int](table.deals if table else ())
+    return set(server._joined), set(server._taken), dealt, running
 
 
 class Vaults:

@@ -35,33 +35,26 @@ def fuzz(
     inputs: int = 0,
     at: int | None = None,
     processes: int = 1,
-) -> list[Report]:
-    """Play targets, each for its part of the time, or of the inputs if their number is given."""
+) -> Iterator[Report]:
+    """Play targets one after another, each for its part of the time, or of all inputs if given."""
     shares = {name: TARGETS[name][1:] for name in names}
     by_time, by_inputs = (sum(share[i] for share in shares.values()) for i in range(2))
-    reports: list[Report] = []
-    for name, (time, part) in shares.items():
-        count = EVER if not inputs else max(1, round(inputs * part / by_inputs))
-        limit = EVER if inputs else seconds * time / by_time
-        parts = range(processes) if at is None else range(1)
-        report = Report(name)
-        jobs = [(name, seed, _numbers(first, count, len(parts), at), limit) for first in parts]
-        for each in _side_by_side(jobs):
-            report.add(each)
-        reports.append(report)
-    return reports
+    parts = range(processes) if at is None else range(1)
+    with ProcessPoolExecutor(max(1, len(parts) - 1), mp_context=get_context("spawn")) as pool:
+        for name, (time, part) in shares.items():
+            count = EVER if not inputs else max(1, round(inputs * part / by_inputs))
+            limit = EVER if inputs else seconds * time / by_time
+            jobs = [(name, seed, _numbers(first, count, len(parts), at), limit) for first in parts]
+            report = Report(name)
+            elsewhere = [pool.submit(_play, *job) for job in jobs[1:]]
+            report.add(_play(*jobs[0]))
+            for each in elsewhere:
+                report.add(each.result())
+            yield report
 
 
 def _numbers(first: int, count: int, step: int, at: int | None) -> range:
     return range(first, count, step) if at is None else range(at, at + 1)
-
-
-def _side_by_side(jobs: list[tuple[str, int, range, float]]) -> Iterator[Report]:
-    if len(jobs) == 1:
-        yield _play(*jobs[0])
-        return
-    with ProcessPoolExecutor(len(jobs), mp_context=get_context("spawn")) as pool:
-        yield from pool.map(_play, *zip(*jobs, strict=True))
 
 
 def _play(name: str, seed: int, numbers: range, seconds: float) -> Report:
@@ -76,22 +69,23 @@ def _play(name: str, seed: int, numbers: range, seconds: float) -> Report:
         logger.setLevel(level)
 
 
-def show(reports: Sequence[Report]) -> str:
-    """A table of what came of each target."""
-    lines = [f"{'target':<10}{'inputs':>10}{'seconds':>9}{'per s':>9}{'unnamed':>9}  outcomes"]
-    for one in (*reports, _total(reports)):
-        rate = one.inputs / one.seconds if one.seconds else 0.0
-        outcomes = ", ".join(f"{name} {count}" for name, count in one.outcomes.most_common())
-        lines.append(
-            f"{one.target:<10}{one.inputs:>10}{one.seconds:>9.1f}{rate:>9.0f}"
-            f"{len(one.failures):>9}  {outcomes}"
-        )
-    return "\n".join(lines)
+HEAD = f"{'target':<10}{'inputs':>10}{'seconds':>9}{'per s':>9}{'unnamed':>9}  outcomes"
 
 
-def _total(reports: Sequence[Report]) -> Report:
-    total = Report("all")
+def show(report: Report) -> str:
+    """A line of the table: what came of a target."""
+    rate = report.inputs / report.seconds if report.seconds else 0.0
+    outcomes = ", ".join(f"{name} {count}" for name, count in report.outcomes.most_common())
+    return (
+        f"{report.target:<10}{report.inputs:>10}{report.seconds:>9.1f}{rate:>9.0f}"
+        f"{len(report.failures):>9}  {outcomes}"
+    )
+
+
+def total(reports: Sequence[Report]) -> Report:
+    """What came of all targets."""
+    found = Report("all")
     for one in reports:
-        total.add(one)
-    total.seconds = sum(one.seconds for one in reports)
-    return total
+        found.add(one)
+    found.seconds = sum(one.seconds for one in reports)
+    return found

@@ -57,7 +57,7 @@ def test_what_has_no_name_is_kept_and_comes_again(tmp_path: Path) -> None:
     assert "KeyError: 'has no name'" in text
     again = play("fails", Fails, tmp_path, 7, range(number, number + 1), 60)
     assert again.failures[0][1].splitlines()[-1] == text.splitlines()[-1]
-    assert f"{len(report.failures):>9}  accepted" in show([report])
+    assert f"{len(report.failures):>9}  accepted" in show(report)
 
 
 @pytest.mark.parametrize("error", [SecAggError("text"), MessageError("text"), TruncatedError("")])

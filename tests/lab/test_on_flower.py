@@ -92,7 +92,7 @@ STATEFUL: dict[str, dict[str, Any]] = {
     "random attackers": {"secure": "on", "attackers": "random", **KNOWING},
     "random attackers, plain": {"attackers": "random", **KNOWING},
     "one step": {"aggregator": "rfa-one-step", "secure": "on", **KNOWING},
-    "groups": {"secure": "on", "groups": 3, **TWELVE, **KNOWING},
+    "groups": {"secure": "on", "groups": 3, "budget": 2, **TWELVE, **KNOWING},
     "sub-cohorts": {"secure": "on", "schedule": "sub-cohorts", **TWELVE, **KNOWING},
     "accelerated": {"secure": "on", "schedule": "accelerated", "budget": 4, **KNOWING},
     "centered-clipping": {"aggregator": "centered-clipping", "secure": "on", **KNOWING},

@@ -11,6 +11,7 @@ import numpy as np
 from rfa.secagg.crypto.keys import identity_of
 from rfa.secagg.device.machine import Device
 from rfa.secagg.device.profile import Identity, Profile
+from rfa.secagg.errors import ParameterError
 from rfa.secagg.fixed_point import Contribution, Total
 from rfa.secagg.in_process import InProcess, Losses
 from rfa.secagg.messages.round import MaskedInput, OpenRound, decode
@@ -18,7 +19,7 @@ from rfa.secagg.oracle import SecureOracle, open_round
 from rfa.secagg.security.parameters import Parameters, ServerModel
 from rfa.secagg.security.policy import Policy
 from rfa.secagg.security.terms import Terms
-from rfa.secagg.server.machine import Outbox
+from rfa.secagg.server.requests import Outbox
 from rfa.secagg.unmasked import UnmaskedOracle
 
 SMALL = Terms(
@@ -44,7 +45,9 @@ class Exactly(Terms):
 
     def parameters(self, cohort: int, queries: int = 1) -> Parameters:
         assert self.fixed is not None
-        assert cohort == self.fixed.cohort
+        if cohort != self.fixed.cohort:
+            msg = f"these are terms for {self.fixed.cohort} devices, not {cohort}"
+            raise ParameterError(msg)
         return self.fixed
 
 

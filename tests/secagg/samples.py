@@ -41,7 +41,7 @@ SAMPLES: list[m.Message] = [
         (span(12, 82),),
         np.array([1.5, -2.0, 1e-40], "<f4"),
     ),
-    m.MaskedInput(SESSION, 1, (0, 2**128 - 1, 5), np.array([0, 2**32 - 1, 77], "<u4")),
+    m.MaskedInput(SESSION, 1, (0, 2**128 - 1, 5), np.array([0, 2**32 - 1, 77], "<u4"), b"\x02\x01"),
     m.SurvivorList(SESSION, 1, b"\xfe\x01"),
     m.SurvivorSignature(SESSION, 1, span(13, 64)),
     m.Unmask(SESSION, 1, b"\xfe\x01", ((1, span(14, 64)), (8, span(15, 64)))),
@@ -99,7 +99,7 @@ KINDS: dict[type[m.Message], st.SearchStrategy[m.Message]] = {
     m.SumRequest: st.builds(
         m.SumRequest, session, u32, u8, real, u128, bitmap, several(sealed, 2), floats
     ),
-    m.MaskedInput: st.builds(m.MaskedInput, session, u32, several(u128), words),
+    m.MaskedInput: st.builds(m.MaskedInput, session, u32, several(u128), words, bitmap),
     m.SurvivorList: st.builds(m.SurvivorList, session, u32, bitmap),
     m.SurvivorSignature: st.builds(m.SurvivorSignature, session, u32, exactly(64)),
     m.Unmask: st.builds(m.Unmask, session, u32, bitmap, several(st.tuples(u32, exactly(64)), 2)),

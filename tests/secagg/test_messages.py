@@ -142,7 +142,8 @@ def test_the_bytes_after_the_kind_are_zero(place: int) -> None:
 def test_words_written_in_place_are_a_masked_input() -> None:
     message = SAMPLES[5]
     assert isinstance(message, m.MaskedInput)
-    room = m.MaskedInputBuffer(SESSION, message.masked_sum, len(message.tail), len(message.words))
+    sizes = len(message.tail), len(message.words)
+    room = m.MaskedInputBuffer(SESSION, message.masked_sum, *sizes, message.complaints)
     room.words()[:] = message.words
     assert room.words().flags.aligned
     assert room.finish(message.tail) == dataclasses.replace(message, session=SESSION).encode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,12 +20,14 @@ from rfa.secagg.errors import (
     OutOfStageError,
     TooFewDevicesError,
 )
+from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.messages.round import MaskedInput, UnmaskShares, decode
 from rfa.secagg.oracle import SecureOracle
 from rfa.secagg.security.parameters import derive
 from rfa.secagg.security.policy import Policy
-from rfa.secagg.server.machine import Outbox
-from tests.secagg.party import Party, exactly, masked, party, same
+from rfa.secagg.server.requests import Outbox
+from rfa.secagg.statistics import POSITIONS
+from tests.secagg.party import Party, contributions, exactly, masked, party, same
 
 NU = 1.5
 
@@ -160,7 +163,7 @@ def test_a_part_that_counts_twice_is_noticed() -> None:
 
 
 def test_a_dealer_of_numbers_that_are_no_shares_gets_nobody_else_blamed() -> None:
-    """Honest holders do not pass them on, so nothing is held against them."""
+    """Honest holders say so before the survivors are closed: the dealer is named, and they not."""
     table = party(6, queries=2)
     dealer = min(table.devices)
     honest = module.split
@@ -175,9 +178,10 @@ def test_a_dealer_of_numbers_that_are_no_shares_gets_nobody_else_blamed() -> Non
         module.split = honest
 
     ask = SecureOracle(table.opening, table.terms, table.parts, dealing, table.known)
-    with pytest.raises(BadShareError, match=f"a secret of device {dealer}"):
+    with pytest.raises(BadShareError, match=f"neighbors of device {dealer} could not unseal"):
         ask(np.zeros(3), NU)
-    assert not ask.server.faults
+    assert set(ask.server.faults) == {dealer}
+    assert not ask.server.disputes
 
 
 def test_an_abort_tells_what_devices_in_this_process_refused() -> None:
@@ -217,3 +221,35 @@ def test_a_liar_is_asked_last_once_it_was_noticed(monkeypatch: pytest.MonkeyPatc
     ask = corrupting(table, {liar})
     ask(np.zeros(3), NU)
     assert 40 < len(tried) < 40 + 2 * 16
+
+
+@pytest.mark.parametrize("equal", [False, True])
+def test_a_total_that_no_equal_devices_have_is_noticed_where_weights_are_equal(equal: bool) -> None:
+    """A liar says that three more are near than the mass allows, so that nu would shrink."""
+    parts = {
+        device: Contribution((8 * part.update).astype(np.float32), 1.0, part.metrics)
+        for device, part in contributions(6, 3).items()
+    }
+    table = party(parts)
+    table.opening = dataclasses.replace(table.opening, equal_weights=int(equal))
+    liar, place = min(table.devices), POSITIONS["near"]
+
+    def adding(outbox: Outbox):
+        for device, reply in table.carry(outbox):
+            message = decode(reply)
+            if isinstance(message, MaskedInput) and device == liar:
+                tail = list(message.tail)
+                tail[place] = (tail[place] + 3) % (1 << 128)
+                yield device, dataclasses.replace(message, tail=tuple(tail)).encode()
+            else:
+                yield device, reply
+
+    honest = table.unmasked()(np.zeros(3), NU)
+    assert honest.near + 3 <= 6
+    assert 2 * honest.mass < honest.near + 3
+    ask = SecureOracle(table.opening, table.terms, table.parts, adding, table.known)
+    if not equal:
+        assert ask(np.zeros(3), NU).near == honest.near + 3
+        return
+    with pytest.raises(ImplausibleSumError, match=r"mass is .*, with .* devices near"):
+        ask(np.zeros(3), NU)

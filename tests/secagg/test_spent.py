@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,11 +19,11 @@ AGAIN = "in a sum with this very update before"
 
 
 def masked_once(
-    folder: Path, server_model: ServerModel, stage: type[Message] = SumRequest, **how: Any
+    folder: Path, server_model: ServerModel, stage: type[Message] = SumRequest
 ) -> tuple[Party, int, DurableDevice]:
     """A device of a round that has answered the request of a stage."""
     terms = Terms(0, 0.2, server_model=server_model, honest_per_query=0)
-    table = party(contributions(6, 3), terms, **{"queries": 2, "number": 4, **how})
+    table = party(contributions(6, 3), terms, queries=2, number=4)
     name = min(table.devices)
     device = durable(table, folder)[name]
     table.devices[name] = device  # type: ignore[assignment]

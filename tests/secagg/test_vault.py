@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import multiprocessing
 import os
 import sqlite3
@@ -18,6 +19,7 @@ from rfa.secagg.device.profile import Identity, Profile
 from rfa.secagg.device.vault import DurableDevice
 from rfa.secagg.errors import (
     AskedTwiceError,
+    OtherBasisError,
     OutOfStageError,
     ReplayedRoundError,
     ShareLimitError,
@@ -32,7 +34,7 @@ from rfa.secagg.oracle import SecureOracle
 from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.security.policy import Policy
 from rfa.secagg.security.terms import Terms
-from rfa.secagg.server.machine import Outbox
+from rfa.secagg.server.requests import Outbox
 from tests.secagg.attack import altered, reach
 from tests.secagg.party import MALICIOUS, SMALL, Party, contributions, party
 
@@ -262,6 +264,34 @@ def test_an_update_that_was_in_a_sum_is_not_brought_again(
         with pytest.raises(SpentUpdateError, match="in a sum with this very update before"):
             after.bring(table.parts[name])
         after.bring(contributions(6, 3, seed=1)[name])
+
+
+def test_what_has_a_mark_goes_by_it(tmp_path: Path) -> None:
+    """The same numbers may be in many sums if they stand for something else each time."""
+    zeros, mark, other = np.zeros(3, np.float32), bytes([1]) * 32, bytes([2]) * 32
+    parts = {11 * index + 5: Contribution(zeros, mark=mark) for index in range(6)}
+    table = party(parts, Terms(0, 0.2))
+    name = min(table.devices)
+    device = durable(table, tmp_path)[name]
+    table.devices[name] = device  # type: ignore[assignment]
+    device.receive(reach(table, Unmask)[name])
+    device.close()
+    after = DurableDevice(tmp_path / f"{name}", profile(table, name))
+    with pytest.raises(VaultError, match="in a sum with the very same before"):
+        after.bring(Contribution(np.ones(3, np.float32), mark=mark))
+    after.bring(Contribution(zeros, mark=other))
+    after.bring(Contribution(zeros))
+
+
+def test_the_basis_survives_a_restart(tmp_path: Path) -> None:
+    table = party(contributions(6, 3))
+    name, basis = min(table.devices), bytes(range(32))
+    with DurableDevice(tmp_path / "one", profile(table, name)) as device:
+        device.bring(dataclasses.replace(contributions(6, 3)[name], basis=basis))
+    with DurableDevice(tmp_path / "one", profile(table, name)) as device:
+        with pytest.raises(OtherBasisError, match="the same to all devices"):
+            device.receive(table.opening.encode())
+        assert device.receive(altered(table.opening.encode(), basis=basis))
 
 
 def test_a_folder_or_a_foreign_file_is_left_as_it_is(tmp_path: Path) -> None:

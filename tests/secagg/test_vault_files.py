@@ -44,6 +44,10 @@ def test_a_name_that_is_no_text_in_a_store_is_named(tmp_path: Path) -> None:
         DurableDevice(path, Profile(5))
 
 
+def nothing(*_: object) -> None:
+    """What a chmod does that is never reached."""
+
+
 @pytest.mark.skipif(os.name != "posix", reason="modes are those of POSIX")
 @pytest.mark.parametrize("umask", [0, 0o777])
 def test_a_store_is_its_owners_from_the_first_byte_whatever_the_umask(
@@ -51,7 +55,7 @@ def test_a_store_is_its_owners_from_the_first_byte_whatever_the_umask(
 ) -> None:
     """Also the journals that it has for a moment, and if nobody gets to change a mode after."""
     if umask == 0:
-        monkeypatch.setattr(Path, "chmod", lambda *_: None)
+        monkeypatch.setattr(Path, "chmod", nothing)
     modes: dict[str, int] = {}
     keep = DurableDevice._keep  # pyright: ignore[reportPrivateUsage]
 

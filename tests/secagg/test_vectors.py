@@ -304,7 +304,7 @@ def refused() -> list[Vector]:
         ("no bytes", "TruncatedError", b""),
         ("only a header", "TruncatedError", first[:5]),
         ("a byte is missing", "TruncatedError", masked[:-1]),
-        ("a count beyond the end", "TruncatedError", masked[:-16] + b"\4" + masked[-15:]),
+        ("a count beyond the end", "TruncatedError", masked[:-6] + b"\3" + masked[-5:]),
         ("a byte too many", "OversizedError", first + b"\0"),
         (
             "a list beyond its cap",

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from rfa.secagg.device.membership import accept_roster
+from rfa.secagg.device.membership import accept_roster, read_parameters
 from rfa.secagg.messages.round import (
     NO_SHARE,
     AdvertiseKeys,
@@ -27,7 +27,7 @@ from rfa.secagg.messages.round import (
     decode,
     read_bitmap,
 )
-from rfa.secagg.security.cohort import Cohort, Identities
+from rfa.secagg.security.cohort import Cohort, Identities, form_cohort
 from rfa.secagg.transcript import context_of, leaf_of, point_of
 
 Said = Iterable[tuple[int, bytes, bytes | None]]
@@ -82,7 +82,9 @@ def seats(said: Said, identities: Identities) -> dict[int, Seat]:
 def _seat(
     roster: Roster, opening: OpenRound, advert: AdvertiseKeys, identities: Identities
 ) -> Seat:
-    member = accept_roster(roster, opening, advert.keys, identities)
+    parameters = read_parameters(roster, opening)
+    cohort = form_cohort(opening, parameters, roster.nonce, roster.leaves)
+    member = accept_roster(roster, cohort, advert.keys, identities)
     return Seat(member.cohort, member.position)
 
 

@@ -11,7 +11,9 @@ f(p) >= f(q) - <g, q - p>, and a step from q gains |g|^2 / 2L or more. So where
     <g, q - p> <= |g|^2 / 2L
 
 the step ends no higher than p, and else p is the answer. With R sums the answer is never worse than
-R - 1 plain steps, and where these are slow (at high corruption) worth half as many again as R.
+R - 1 plain steps, and where these are slow (at high corruption) worth half as many again as R. No
+point between p and the end of the step is higher than p either, by convexity, so that shortening
+the way from p keeps the proof.
 
     >>> import numpy as np
     >>> from rfa import PlainOracle, geometric_median, weiszfeld
@@ -34,7 +36,7 @@ import numpy as np
 
 from rfa._checks import check_count, check_number
 from rfa._types import Vector
-from rfa.aggregators.weiszfeld import image_of
+from rfa.aggregators.weiszfeld import check_max_step, image_of, shortened
 from rfa.oracle import Sum, SumOracle, next_sum
 
 SHORT = 0.05
@@ -46,7 +48,9 @@ LEAST = 2
 """The pairs that an extrapolation needs."""
 
 
-def accelerated(oracle: SumOracle, start: Vector, *, nu: float, steps: int) -> Vector:
+def accelerated(
+    oracle: SumOracle, start: Vector, *, nu: float, steps: int, max_step: float | None = None
+) -> Vector:
     """Algorithm 2, with its last sum at an extrapolation of the iterates before.
 
     Up to two steps are those of `weiszfeld`.
@@ -56,6 +60,7 @@ def accelerated(oracle: SumOracle, start: Vector, *, nu: float, steps: int) -> V
         start: the first iterate, v^(0).
         nu: the smoothing radius, positive.
         steps: the budget R. Each step is one call of the oracle.
+        max_step: how far an iterate, or the guess, may be from the one before; None for any way.
 
     Raises:
         ValueError: if an argument has no meaning, or if no device has any mass at v.
@@ -64,17 +69,17 @@ def accelerated(oracle: SumOracle, start: Vector, *, nu: float, steps: int) -> V
     """
     check_number("nu", nu, positive=True)
     check_count("steps", steps)
+    check_max_step(max_step)
     v, moves = np.asarray(start, np.float64), list[Vector]()
     for step in range(steps):
         last = step == steps - 1 and step >= LEAST
-        place = _extrapolate(v, moves) if last else v
+        place = v + shortened(_extrapolate(v, moves) - v, max_step) if last else v
         total = next_sum(oracle, place, nu, first=step == 0)
         if total is None:
             break
         if not last or _is_proven(place, total, nu, v):
-            image = image_of(place, total, nu)
-            moves.append(image - v)
-            v = image
+            moves.append(shortened(image_of(place, total, nu) - v, max_step))
+            v = v + moves[-1]
     return v
 
 
@@ -93,4 +98,5 @@ def _extrapolate(v: Vector, moves: Sequence[Vector]) -> Vector:
 def _is_proven(v: Vector, total: Sum, nu: float, plain: Vector) -> bool:
     """Whether the step from v ends no higher than the plain iterate."""
     rise = -float(total.push @ (v - plain))
-    return total.mass > 0 and rise <= nu * float(total.push @ total.push) / (2 * total.mass)
+    mass = total.need("mass")
+    return mass > 0 and rise <= nu * float(total.push @ total.push) / (2 * mass)

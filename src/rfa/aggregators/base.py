@@ -33,7 +33,7 @@ import numpy as np
 from rfa._checks import check_count
 from rfa._types import Array, Vector
 from rfa.errors import InvalidValueError
-from rfa.oracle import RecordingOracle, SumOracle
+from rfa.oracle import TOTALS, RecordingOracle, Sum, SumOracle
 
 State = TypeVar("State")
 MIN_NU = 1e-6
@@ -114,6 +114,11 @@ class SumAggregator(ABC, Generic[State]):
         """What it carries into the next round, from the sums that the oracles gave."""
         return state
 
+    @property
+    def statistics(self) -> frozenset[str]:
+        """The totals that it reads beside push and count: secure sums hold no others."""
+        return TOTALS
+
     def certificate(self, oracle: RecordingOracle) -> float | None:  # noqa: ARG002
         """A proven bound on the share of a device in the step of an oracle; None for no proof."""
         return None
@@ -150,7 +155,7 @@ class SumAggregator(ABC, Generic[State]):
         check_count("dim", dim)
         before = self.init() if state is None else state
         recorded = [_recording(oracle) for oracle in oracles]
-        point = np.asarray(self.aggregate(recorded, dim, before), np.float64)
+        point = np.asarray(self._aggregated(recorded, dim, before), np.float64)
         if point.shape != (dim,):
             msg = f"{type(self).__name__} must return {dim} numbers, not shape {point.shape}"
             raise InvalidValueError(msg)
@@ -170,11 +175,28 @@ class SumAggregator(ABC, Generic[State]):
         )
         return result, self.next_state(recorded, before)
 
+    def _aggregated(self, oracles: list[RecordingOracle], dim: int, state: State) -> Vector:
+        """The aggregate; who counts with a total that was not asked for is told so."""
+        try:
+            return self.aggregate(oracles, dim, state)
+        except TypeError as error:
+            sums = [oracle.last for oracle in oracles if oracle.last]
+            gone = sorted({name for total in sums for name in TOTALS if _lacks(total, name)})
+            if not gone:
+                raise
+            msg = f"{type(self).__name__} asks for {sorted(self.statistics)} and no {gone}, and "
+            msg += f"says: {error}: let its property `statistics` hold all that it reads"
+            raise InvalidValueError(msg) from error
+
 
 def nearness(oracles: Sequence[RecordingOracle]) -> float | None:
-    """The fraction of the devices that the last sums count as near: of parts, the median."""
+    """The fraction of the devices that the last sums count as near: of parts, the median.
+
+    None where no sum tells it.
+    """
     sums = [oracle.last for oracle in oracles if oracle.last]
-    return statistics.median(total.near / total.count for total in sums) if sums else None
+    known = [total.near / total.count for total in sums if total.near is not None]
+    return statistics.median(known) if known else None
 
 
 def pack_state(state: Any) -> dict[str, Array]:
@@ -213,6 +235,10 @@ def unpack_state(aggregator: SumAggregator[State], arrays: Mapping[str, Array]) 
         raise InvalidValueError(msg)
     values = {name: array if array.ndim else array.item() for name, array in arrays.items()}
     return type(first)(**values)
+
+
+def _lacks(total: Sum, name: str) -> bool:
+    return getattr(total, name) is None
 
 
 def _recording(oracle: SumOracle) -> RecordingOracle:

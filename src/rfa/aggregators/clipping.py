@@ -27,6 +27,7 @@ from rfa.aggregators.adaptive_radius import (
     check_radius,
 )
 from rfa.aggregators.base import Layout
+from rfa.aggregators.weiszfeld import shortened
 from rfa.errors import InvalidValueError
 from rfa.oracle import RecordingOracle, SumOracle, next_sum
 
@@ -59,6 +60,11 @@ class CenteredClipping(RadiusAggregator):
     def fixed_radius(self) -> float | None:
         """The clip norm, unless it is learned."""
         return self.clip_norm
+
+    @property
+    def step_totals(self) -> frozenset[str]:
+        """A mean divides by the weights."""
+        return frozenset({"weight"})
 
     def layout(self, devices: int) -> Layout:  # noqa: ARG002
         """One part; as many queries as the budget says."""
@@ -95,6 +101,11 @@ class Mean(RadiusAggregator):
         """The clip norm, unless it is learned."""
         return self.clip_norm
 
+    @property
+    def step_totals(self) -> frozenset[str]:
+        """A mean divides by the weights."""
+        return frozenset({"weight"})
+
     def aggregate(
         self, oracles: Sequence[RecordingOracle], dim: int, state: AdaptiveRadius | None
     ) -> Vector:
@@ -116,6 +127,9 @@ def clipped_mean(oracle: SumOracle, dim: int, *, clip_norm: float) -> Vector:
 def centered_clipping(oracle: SumOracle, start: Vector, *, clip_norm: float, steps: int) -> Vector:
     """Steps from v to v plus the mean of the clipped differences of the updates from v.
 
+    *Formal guarantee*: whatever the sums hold, a step is no longer than the clip norm, which no
+    mean of clipped differences is.
+
     Args:
         oracle: the secure average oracle.
         start: the first center.
@@ -133,10 +147,11 @@ def centered_clipping(oracle: SumOracle, start: Vector, *, clip_norm: float, ste
         total = next_sum(oracle, v, radius, first=step == 0)
         if total is None:
             break
-        if not total.weight > 0:
-            msg = f"the weight of {total.count} devices is {total.weight}: nothing to average"
+        weight = total.need("weight")
+        if not weight > 0:
+            msg = f"the weight of {total.count} devices is {weight}: nothing to average"
             raise InvalidValueError(msg)
-        v = v + radius * total.push / total.weight
+        v = v + shortened(radius * total.push / weight, radius)
     return v
 
 

@@ -9,6 +9,7 @@ Layout(parts=7, queries=1, sequential=False)
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, final
@@ -20,7 +21,7 @@ from rfa._types import Vector
 from rfa.aggregators.adaptive_radius import AdaptiveRadius
 from rfa.aggregators.base import Layout, SumAggregator
 from rfa.aggregators.rfa import RFA, SCHEDULES
-from rfa.aggregators.weiszfeld import image_of
+from rfa.aggregators.weiszfeld import check_max_step, image_of
 from rfa.errors import InvalidTypeError, InvalidValueError, OracleStoppedError
 from rfa.median import geometric_median
 from rfa.oracle import RecordingOracle, SumOracle
@@ -29,6 +30,9 @@ Composed: TypeAlias = SumAggregator[Any]
 SUB_COHORTS = "sub-cohorts"
 MANY = 1 << 10
 """A cohort in which every aggregator that splits cohorts does so."""
+FAR, LEAST_GROUPS = 4.0, 3
+"""How much farther than usual a group is that is taken for spoilt, and how many show what is usual.
+Means of as many honest updates are about equally far from their center."""
 ALL_SCHEDULES = (*SCHEDULES, SUB_COHORTS)
 """How the budget of RFA can be spent."""
 
@@ -68,7 +72,8 @@ class SubCohorts(SumAggregator[AdaptiveRadius | None]):
         self, oracles: Sequence[RecordingOracle], dim: int, state: AdaptiveRadius | None
     ) -> Vector:
         """Steps over the sums of one part after the other."""
-        return sub_cohorts(oracles, np.zeros(dim), nu=self.inner.radius(state))
+        nu, max_step = self.inner.radius(state), self.inner.max_step(state)
+        return sub_cohorts(oracles, np.zeros(dim), nu=nu, max_step=max_step)
 
     def next_state(
         self, oracles: Sequence[RecordingOracle], state: AdaptiveRadius | None
@@ -79,6 +84,11 @@ class SubCohorts(SumAggregator[AdaptiveRadius | None]):
     def certificate(self, oracle: RecordingOracle) -> float | None:
         """The bound of the part's step."""
         return self.inner.certificate(oracle)
+
+    @property
+    def statistics(self) -> frozenset[str]:
+        """What the inner aggregator reads."""
+        return self.inner.statistics
 
     @property
     def min_nu(self) -> float:
@@ -141,6 +151,11 @@ class Groups(SumAggregator[Any]):
         return self.inner.certificate(oracle)
 
     @property
+    def statistics(self) -> frozenset[str]:
+        """What the inner aggregator reads."""
+        return self.inner.statistics
+
+    @property
     def min_nu(self) -> float:
         """That of the inner aggregator."""
         return self.inner.min_nu
@@ -169,7 +184,9 @@ def grouped(aggregator: SumAggregator[Any], groups: int) -> Composed:
     return aggregator if groups == 1 else Groups(aggregator, groups)
 
 
-def sub_cohorts(oracles: Sequence[SumOracle], start: Vector, *, nu: float) -> Vector:
+def sub_cohorts(
+    oracles: Sequence[SumOracle], start: Vector, *, nu: float, max_step: float | None = None
+) -> Vector:
     """Weiszfeld steps, of which each asks another part of the cohort.
 
     The iterate is the average of the steps so far, weighted by their masses: steps over few devices
@@ -179,12 +196,14 @@ def sub_cohorts(oracles: Sequence[SumOracle], start: Vector, *, nu: float) -> Ve
         oracles: an oracle for each part, in order.
         start: the first iterate.
         nu: the smoothing radius, positive.
+        max_step: the longest step; None for any.
 
     Raises:
         InvalidValueError: if nu is not positive, or a part has no mass.
         OracleStoppedError: if no part gives a sum. One that does not is left out.
     """
     check_number("nu", nu, positive=True)
+    check_max_step(max_step)
     v, mass = np.asarray(start, np.float64), 0.0
     stopped = OracleStoppedError("there are no parts")
     for oracle in oracles:
@@ -193,9 +212,9 @@ def sub_cohorts(oracles: Sequence[SumOracle], start: Vector, *, nu: float) -> Ve
         except OracleStoppedError as error:
             stopped = error
             continue
-        image = image_of(v, total, nu)
-        mass += total.mass
-        v = v + total.mass / mass * (image - v)
+        image = image_of(v, total, nu, max_step)
+        mass += total.need("mass")
+        v = v + total.need("mass") / mass * (image - v)
     if not mass:
         raise stopped
     return v
@@ -220,9 +239,28 @@ def center_of_groups(
             point = aggregate(oracle)
             if np.isfinite(point).all():
                 points.append(point)
+                oracle.point = point
         except OracleStoppedError as error:
             stopped = error
     if 2 * len(points) <= len(oracles):
         msg = f"only {len(points)} of {len(oracles)} groups give a sum: {stopped}"
         raise OracleStoppedError(msg)
     return geometric_median(np.stack(points)).point
+
+
+def outlying(oracles: Sequence[RecordingOracle]) -> list[bool]:
+    """Which groups are farther from the median of all than FAR times most of them are.
+
+    Fewer than three groups tell nothing, and neither do groups without a result of their own.
+    """
+    points = [oracle.point for oracle in oracles]
+    made = [point for point in points if point is not None]
+    if len(made) < LEAST_GROUPS:
+        return [False] * len(points)
+    center = geometric_median(np.stack(made)).point
+    lengths = [0.0 if point is None else float(np.linalg.norm(point - center)) for point in points]
+    usual = statistics.median(
+        length for length, point in zip(lengths, points, strict=True) if point is not None
+    )
+    rounding = 1e-6 * float(np.linalg.norm(center))
+    return [length > FAR * max(usual, rounding) for length in lengths]

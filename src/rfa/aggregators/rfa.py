@@ -86,6 +86,11 @@ class RFA(RadiusAggregator):
         """The smoothing radius, or the clip norm of the mean if that is smaller."""
         return min(super().min_nu, self.clip_norm)
 
+    @property
+    def step_totals(self) -> frozenset[str]:
+        """Those of its steps, and of the mean if it starts there."""
+        return super().step_totals | ({"weight"} if self.start == "mean" else set[str]())
+
     def layout(self, devices: int) -> Layout:  # noqa: ARG002
         """One part; as many queries as the budget says."""
         return Layout(queries=self.budget)
@@ -99,8 +104,15 @@ class RFA(RadiusAggregator):
         if self.start == "mean":
             v, steps = clipped_mean(oracle, dim, clip_norm=self.clip_norm), steps - 1
         if self.schedule == "accelerated":
-            return accelerated(oracle, v, nu=nu, steps=steps)
-        return weiszfeld(oracle, v, nu=nu, steps=steps, early_stop=self.early_stop)
+            return accelerated(oracle, v, nu=nu, steps=steps, max_step=self.max_step(state))
+        return weiszfeld(
+            oracle,
+            v,
+            nu=nu,
+            steps=steps,
+            early_stop=self.early_stop,
+            max_step=self.max_step(state),
+        )
 
     def certificate(self, oracle: RecordingOracle) -> float | None:
         """The bound of the last sum; of the last two where the last was at an extrapolation."""
@@ -140,4 +152,4 @@ class OneStepRFA(RadiusAggregator):
     ) -> Vector:
         """One step over the sum of the one part."""
         (oracle,) = oracles
-        return one_step(oracle, dim, nu=self.radius(state))
+        return one_step(oracle, dim, nu=self.radius(state), max_step=self.max_step(state))

@@ -18,13 +18,14 @@ from rfa.errors import InvalidValueError
 from rfa.oracle import Sum, SumOracle, next_sum
 
 
-def weiszfeld(
+def weiszfeld(  # noqa: PLR0913
     oracle: SumOracle,
     start: Vector,
     *,
     nu: float,
     steps: int,
     early_stop: float | None = None,
+    max_step: float | None = None,
 ) -> Vector:
     """Algorithm 2: the geometric median as an iterative secure aggregate.
 
@@ -39,6 +40,7 @@ def weiszfeld(
         early_stop: stop sooner when a step improved the smoothed objective by no more than this
             fraction (the paper's appendix uses 1e-6). Only oracles that tell the objective can do
             it, and secure ones do not.
+        max_step: the longest step; None for any. Longer ones are shortened to it.
 
     Raises:
         ValueError: if an argument has no meaning, or if no device has any mass at v.
@@ -49,6 +51,7 @@ def weiszfeld(
     check_count("steps", steps)
     if early_stop is not None:
         check_number("early_stop", early_stop)
+    check_max_step(max_step)
     v, last = np.asarray(start, np.float64), None
     for step in range(steps):
         total = next_sum(oracle, v, nu, first=step == 0)
@@ -59,32 +62,49 @@ def weiszfeld(
             if last is not None and abs(last - objective) <= early_stop * last:
                 break
             last = objective
-        v = image_of(v, total, nu)
+        v = image_of(v, total, nu, max_step)
     return v
 
 
-def image_of(v: Vector, total: Sum, nu: float) -> Vector:
-    """T(v), what one Weiszfeld step makes of v.
+def image_of(v: Vector, total: Sum, nu: float, max_step: float | None = None) -> Vector:
+    """T(v), what one Weiszfeld step makes of v, or the point on the way to it.
+
+    *Formal guarantee*: whatever the sum holds, v moves by at most `max_step`. A step that is
+    shortened shrinks every device's share of it, so that certificates still hold.
 
     Raises:
         ValueError: if no device has any mass at v.
     """
-    if not total.mass > 0:
-        msg = f"the mass of {total.count} devices at v is {total.mass}: nothing to average"
+    mass = total.need("mass")
+    if not mass > 0:
+        msg = f"the mass of {total.count} devices at v is {mass}: nothing to average"
         raise InvalidValueError(msg)
-    return v + nu * total.push / total.mass
+    return v + shortened(nu * total.push / mass, max_step)
 
 
-def one_step(oracle: SumOracle, dim: int, *, nu: float) -> Vector:
+def shortened(step: Vector, most: float | None) -> Vector:
+    """A step of at most this length in the same direction; None for any length."""
+    length = 0.0 if most is None else float(np.linalg.norm(step))
+    return step if most is None or length <= most else step * (most / length)
+
+
+def check_max_step(max_step: float | None) -> None:
+    """Check that a longest step is positive, if there is one."""
+    if max_step is not None:
+        check_number("max_step", max_step, positive=True)
+
+
+def one_step(oracle: SumOracle, dim: int, *, nu: float, max_step: float | None = None) -> Vector:
     """Algorithm 3: one step from zero, the current model, at the price of one oracle call.
 
     Args:
         oracle: the secure average oracle.
         dim: the number of coordinates d.
         nu: the smoothing radius, positive.
+        max_step: the longest step; None for any.
     """
     check_count("dim", dim)
-    return weiszfeld(oracle, np.zeros(dim), nu=nu, steps=1)
+    return weiszfeld(oracle, np.zeros(dim), nu=nu, steps=1, max_step=max_step)
 
 
 def _objective(objective: float | None) -> float:

@@ -35,7 +35,7 @@ from rfa.secagg.security.parameters import HONEST_PER_QUERY
     help="A private aggregator with its parameters, as in rfa:budget=4, rfa:schedule=sub-cohorts, "
     "rfa-one-step:groups=7, or your own module:NAME.",
 )
-@click.option("--metrics", default=1, show_default=True, help="Numbers summed beside the update.")
+@click.option("--metrics", default=2, show_default=True, help="Numbers summed beside the update.")
 @click.option(
     "--nu-share", default=0.5, show_default=True, help="nu, as a share of the typical distance."
 )

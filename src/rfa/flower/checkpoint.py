@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from rfa._files import replace_file
 from rfa.aggregators import SumAggregator
 from rfa.aggregators.base import pack_state, unpack_state
 from rfa.errors import InvalidValueError
+from rfa.secagg.server.suspicion import Suspicion, pack_suspicion, unpack_suspicion
 
 HISTORIES = (
     "train_metrics_clientapp",
@@ -36,12 +37,14 @@ class Checkpoint:
         arrays: the model.
         result: what goes to the user at the end.
         aggregator: what the aggregator carries, such as a learned radius.
+        suspicion: what speaks against nodes.
     """
 
     round: int
     arrays: ArrayRecord
     result: Result
     aggregator: Any = None
+    suspicion: Suspicion = field(default_factory=Suspicion)
 
 
 def save_checkpoint(path: Path | None, state: Checkpoint) -> None:
@@ -56,6 +59,7 @@ def save_checkpoint(path: Path | None, state: Checkpoint) -> None:
         "round": state.round,
         "names": list(state.arrays),
         "metrics": metrics,
+        "suspicion": pack_suspicion(state.suspicion),
     }
     values: dict[str, Any] = {
         f"array{i}": array.numpy() for i, array in enumerate(state.arrays.values())
@@ -93,13 +97,14 @@ def load_checkpoint(
             history = {int(t): MetricRecord(values) for t, values in about["metrics"][name].items()}
             setattr(result, name, history)
         done, before = int(about["round"]), unpack_state(aggregator, carried)
+        suspicion = unpack_suspicion(Suspicion(), about["suspicion"])
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
         msg = f"the checkpoint {path} cannot be read ({error}): remove it to start anew"
         raise InvalidValueError(msg) from None
     if _shapes(result.arrays) != _shapes(initial):
         msg = f"the checkpoint {path} is of another model: remove it to start anew"
         raise InvalidValueError(msg)
-    return Checkpoint(done, result.arrays, result, before)
+    return Checkpoint(done, result.arrays, result, before, suspicion)
 
 
 def _check_place(path: Path | None) -> None:

@@ -6,9 +6,12 @@ import logging
 from pathlib import Path
 from typing import Any
 
+from flwr.app import RecordDict
+
 from rfa._types import Floats32
+from rfa.flower.basis import basis_of, model_of
 from rfa.flower.metrics import MetricLayout, layout_of
-from rfa.flower.records import RecordError, Work
+from rfa.flower.records import EVALUATE, RecordError, Work
 from rfa.flower.weighing import weigh
 from rfa.secagg.errors import NotFiniteError
 from rfa.secagg.fixed_point import Contribution
@@ -19,7 +22,7 @@ LOG = logging.getLogger("flwr")
 
 
 def prepare(
-    work: Work, update: Floats32, metrics: dict[str, Any], kept: Path
+    work: Work, update: Floats32, metrics: dict[str, Any], kept: Path, told: RecordDict
 ) -> tuple[MetricLayout, Contribution | None]:
     """Which metrics a device has, and what it brings; nothing where it abstains.
 
@@ -28,6 +31,7 @@ def prepare(
         update: what training changed.
         metrics: what the app returned beside it.
         kept: the file in which the device keeps its buckets.
+        told: what all devices are told, to which the sum is bound.
 
     Raises:
         RecordError: if examples are not counted, or there are too many metrics.
@@ -56,8 +60,9 @@ def prepare(
         LOG.warning("this device abstains: it has no examples")
         return layout, None
     row = (*layout.row(values, weight), *histograms.votes(values))
+    mark = model_of(told) if work.task == EVALUATE else None
     try:
-        return layout, Contribution(update, weight, row)
+        return layout, Contribution(update, weight, row, basis_of(told), mark)
     except NotFiniteError as error:
         LOG.warning("this device abstains: %s", error)
         return layout, None

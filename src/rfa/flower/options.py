@@ -33,6 +33,8 @@ class StrategyOptions(TypedDict, total=False):
     identities: Identities | None
     max_share: float
     stage_timeout: float
+    stage_grace: float
+    num_liars: int | None
     node_timeout: float
     checkpoint: Path | str | None
     receipts: Path | str | None
@@ -72,6 +74,10 @@ class SecureOptions:
         max_share: the largest share of a step that a node may have, which doubles the sums; 0 for
             any. Nodes whose policy has a `max_share` ask for one.
         stage_timeout: seconds to wait for the answers to a stage of the secure sum.
+        stage_grace: seconds to wait for the others once so many nodes have answered a stage that
+            the round can go on without them; who is later has lost its place in the round.
+        num_liars: how many nodes may lie together inside of sums, for the ledger of suspicion;
+            None for as many as the groups withstand. Fewer are found sooner.
         node_timeout: seconds to wait for enough nodes, before a round is skipped.
         checkpoint: the file from which a server that was restarted goes on.
         receipts: the folder for a signed record of each round, which `rfa verify` checks; None for
@@ -89,6 +95,8 @@ class SecureOptions:
     identities: Identities | None = None
     max_share: float = 0.0
     stage_timeout: float = 120.0
+    stage_grace: float = 10.0
+    num_liars: int | None = None
     node_timeout: float = 600.0
     checkpoint: Path | None = None
     receipts: Path | None = None
@@ -102,8 +110,10 @@ class SecureOptions:
             raise InvalidValueError(msg)
         for name in ("example_cap", "stage_timeout"):
             check_number(name, getattr(self, name), positive=True)
-        for name in ("node_timeout", "max_share"):
+        for name in ("node_timeout", "max_share", "stage_grace"):
             check_number(name, getattr(self, name))
+        if self.num_liars is not None:
+            check_count("num_liars", self.num_liars)
         check_choice("weights", self.weights, MODES)
         if self.metric_bins != BINS and not self.robust_metrics:
             msg = f"metric_bins={self.metric_bins} is for robust_metrics: give these, too"

@@ -10,7 +10,7 @@ import dataclasses
 import logging
 import os
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass, field
 
 from flwr.app import MetricRecord
@@ -19,15 +19,17 @@ from flwr.serverapp import Grid
 from rfa._types import Vector
 from rfa.errors import OracleStoppedError
 from rfa.flower import records
+from rfa.flower.basis import Told, common_basis
 from rfa.flower.histograms import LEAST_NODES, Histograms
 from rfa.flower.metrics import MetricLayout
 from rfa.flower.transport import Addressed, GridExchange, send
 from rfa.oracle import REACH, RecordingOracle, Sum, stopped_oracle
-from rfa.secagg.errors import RefusalError
+from rfa.secagg.errors import RefusalError, SecAggError
 from rfa.secagg.messages.round import MAX_METRICS
 from rfa.secagg.oracle import SecureOracle, open_round
 from rfa.secagg.security.cohort import Identities
 from rfa.secagg.security.terms import Terms
+from rfa.secagg.server.complaints import Dispute
 from rfa.secagg.server.recorder import Recorder
 from rfa.secagg.weights import EQUAL
 
@@ -48,6 +50,7 @@ class Cohort:
         devices: who they are.
         layout: their metrics.
         dim: the length of their updates.
+        basis: the digest of what they were sent.
         odd: who else is ready, but with other metrics or arrays.
         histograms: those of their metrics.
         equal_weights: whether each must weigh 1.
@@ -58,6 +61,7 @@ class Cohort:
     devices: tuple[int, ...]
     layout: MetricLayout
     dim: int
+    basis: bytes
     odd: tuple[int, ...] = ()
     histograms: Histograms = field(default_factory=Histograms)
     equal_weights: bool = False
@@ -70,7 +74,12 @@ class Cohort:
 
 
 class PartOracle(RecordingOracle):
-    """An oracle over a part of the cohort, or all of it, and what it told."""
+    """An oracle over a part of the cohort, or all of it, and what it told.
+
+    Attributes:
+        devices: the devices of the part.
+        stopped: why it gave no sum, the first time it did not.
+    """
 
     def __init__(self, oracle: SecureOracle | OracleStoppedError, cohort: Cohort) -> None:
         """Watch an oracle over a cohort; or none, and the reason why there is none."""
@@ -78,6 +87,8 @@ class PartOracle(RecordingOracle):
             stopped_oracle(oracle) if isinstance(oracle, OracleStoppedError) else oracle
         )
         self._oracle = None if isinstance(oracle, OracleStoppedError) else oracle
+        self.devices = cohort.devices
+        self.stopped = oracle if isinstance(oracle, OracleStoppedError) else None
         self._level = logging.INFO if cohort.task == records.TRAIN else logging.DEBUG
 
     def __call__(self, v: Vector, nu: float) -> Sum:
@@ -86,17 +97,27 @@ class PartOracle(RecordingOracle):
             total = super().__call__(v, nu)
         except OracleStoppedError as error:
             LOG.info("\t> sum %s: none: %s", self.calls, error)
+            self.stopped = self.stopped or error
             raise
         LOG.log(
             self._level,
-            "\t> sum %s: %s nodes, %s of them within %g; no share above %.0f %%",
+            "\t> sum %s: %s nodes%s; no share above %.0f %%",
             self.answers,
             total.count,
-            total.near,
-            REACH * nu,
+            "" if total.near is None else f", {total.near} of them within {REACH * nu:g}",
             100 * total.certificate(),
         )
         return total
+
+    @property
+    def faults(self) -> dict[int, SecAggError]:
+        """The devices at fault, and how."""
+        return self._oracle.server.faults if self._oracle else {}
+
+    @property
+    def disputes(self) -> set[Dispute]:
+        """Pairs of devices of whom one is at fault."""
+        return self._oracle.server.disputes if self._oracle else set()
 
     @property
     def opened(self) -> bool:
@@ -106,8 +127,9 @@ class PartOracle(RecordingOracle):
     @property
     def abstained(self) -> frozenset[int]:
         """The devices that had nothing to bring."""
-        faults = self._oracle.server.faults if self._oracle else {}
-        return frozenset(device for device, fault in faults.items() if type(fault) is RefusalError)
+        return frozenset(
+            device for device, fault in self.faults.items() if type(fault) is RefusalError
+        )
 
     @property
     def totals(self) -> tuple[tuple[float, ...], int] | None:
@@ -148,12 +170,14 @@ class GridSums:
         grid: Flower's grid.
         terms: what the secure sum must withstand.
         identities: the public identities of devices, where they do not trust the server.
+        told: what of a message's content all devices are told.
         recorders: gets what a receipt tells of each part, in order; None if no receipt is wanted.
     """
 
     grid: Grid
     terms: Terms
     identities: Identities | None = None
+    told: Told = lambda content: content
     recorders: list[Recorder] | None = None
 
     def gather(
@@ -170,11 +194,13 @@ class GridSums:
 
         Raises:
             RoundSkippedError: if nobody is.
+            UnequalMessagesError: if devices are to be sent different things.
         """
         ready: dict[records.Ready, list[int]] = {}
         for _, message in messages:
             message.content[records.KEY] = work.record()
             message.metadata.ttl, message.metadata.group_id = timeout, str(t)
+        basis = common_basis(messages, self.told)
         for name, reply in send(self.grid, messages, timeout):
             try:
                 ready.setdefault(records.read_ready(reply, dim), []).append(name)
@@ -194,16 +220,17 @@ class GridSums:
             raise RoundSkippedError(msg)
         cohort = tuple(sorted(ready[like]))
         how = work.histograms.within(like.layout), work.weights == EQUAL
-        return Cohort(work.task, t, cohort, like.layout, dim, tuple(odd), *how)
+        return Cohort(work.task, t, cohort, like.layout, dim, basis, tuple(odd), *how)
 
     @contextlib.contextmanager
-    def over_parts(
+    def over_parts(  # noqa: PLR0913
         self,
         cohort: Cohort,
         exchange: GridExchange,
         parts: Sequence[Sequence[int]],
         *,
         queries: int,
+        statistics: Collection[str],
         max_share: float = 0.0,
     ) -> Generator[list[PartOracle]]:
         """An oracle over each of some parts of a cohort; one without a sum if too few are there.
@@ -216,7 +243,9 @@ class GridSums:
             for number, devices in enumerate(parts):
                 odd = () if number else cohort.odd
                 part = dataclasses.replace(cohort, devices=tuple(devices), odd=odd)
-                over = self.over(part, exchange, queries=queries, max_share=max_share)
+                over = self.over(
+                    part, exchange, queries=queries, statistics=statistics, max_share=max_share
+                )
                 try:
                     oracles.append(stack.enter_context(over))
                 except OracleStoppedError as error:
@@ -228,7 +257,13 @@ class GridSums:
 
     @contextlib.contextmanager
     def over(
-        self, cohort: Cohort, exchange: GridExchange, *, queries: int, max_share: float = 0.0
+        self,
+        cohort: Cohort,
+        exchange: GridExchange,
+        *,
+        queries: int,
+        statistics: Collection[str],
+        max_share: float = 0.0,
     ) -> Generator[PartOracle]:
         """An oracle over a cohort; devices are told if it ends before all sums are taken.
 
@@ -251,6 +286,8 @@ class GridSums:
             metrics=metrics,
             max_share=max_share,
             equal_weights=cohort.equal_weights,
+            statistics=statistics,
+            basis=cohort.basis,
         )
         part: PartOracle | None = None
         recorder = Recorder(opening) if self.recorders is not None else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flwr.app import ArrayRecord
 
@@ -14,15 +14,13 @@ from rfa.flower.arrays import named_arrays
 from rfa.flower.checkpoint import Checkpoint
 from rfa.flower.options import SecureOptions
 from rfa.flower.storage import read_identity, server_home
+from rfa.flower.trained import TrainedRound
 from rfa.receipts import Receipt, ReceiptBook
 from rfa.receipts.models import digest_of
 from rfa.receipts.receipt import FIRST
 from rfa.secagg.crypto.keys import identity_of
 from rfa.secagg.messages.records import PartRecord
 from rfa.secagg.server.recorder import Recorder
-
-if TYPE_CHECKING:
-    from rfa.flower.strategy import TrainedRound
 
 LOG = logging.getLogger("flwr")
 

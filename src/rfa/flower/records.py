@@ -32,8 +32,8 @@ from rfa.secagg.weights import EXAMPLES, MODES
 KEY = "rfa"
 TRAIN, EVALUATE = MessageType.TRAIN, MessageType.EVALUATE
 TASKS = (TRAIN, EVALUATE)
-STAND_IN = 8
-"""How many numbers stand for an update in an evaluation."""
+STAND_IN = 1
+"""How many zeros stand for an update in an evaluation."""
 REFUSED = 0
 """The code of Flower's errors that have no other."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -107,7 +107,7 @@ class Over:
 
     def content(self) -> RecordDict:
         """As it travels."""
-        record = {"task": self.task, "over": self.number, "opened": self.opened}
+        record: dict[str, Any] = {"task": self.task, "over": self.number, "opened": self.opened}
         return RecordDict({KEY: ConfigRecord(record)})
 
 

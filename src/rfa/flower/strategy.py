@@ -7,7 +7,6 @@ metric of a single node.
 
 from __future__ import annotations
 
-import io
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -15,11 +14,10 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, Unpack, cast
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result
 
-from rfa import aggregators
 from rfa.aggregators import Layout, SumAggregator
 from rfa.aggregators.adaptive_radius import RADIUS_RANGE
 from rfa.aggregators.registry import build_private
@@ -28,47 +26,29 @@ from rfa.flower import records
 from rfa.flower.arrays import moved, size_of
 from rfa.flower.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from rfa.flower.errors import TooFewNodesError
+from rfa.flower.history import log_result, note_metrics
 from rfa.flower.options import (
     StrategyOptions,
     check_strategy,
     remedy_of,
     split_options,
 )
-from rfa.flower.oracles import GridSums, RoundSkippedError, split, summarize
+from rfa.flower.oracles import GridSums, PartOracle, RoundSkippedError, split, summarize
 from rfa.flower.receipts import open_book, receipt_of, records_of
+from rfa.flower.suspicion import Watch
+from rfa.flower.trained import TrainedRound
 from rfa.flower.transport import Addressed, GridExchange, SteadyGrid, by_node
 from rfa.planning import describe_sums
 from rfa.receipts import ReceiptBook
-from rfa.secagg.messages.records import PartRecord
 from rfa.secagg.security.policy import MAX_QUERIES
 from rfa.secagg.server.recorder import Recorder
+from rfa.secagg.server.suspicion import Suspicion
 from rfa.secagg.weights import TELLS
 
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 LOG = logging.getLogger("flwr")
 EVALUATION_RADIUS = RADIUS_RANGE[1]
 """Above the smallest radius of any policy, and so large that nodes count by their weight."""
-
-
-@dataclass(frozen=True)
-class TrainedRound:
-    """What came of a round of training.
-
-    Attributes:
-        result: what the aggregator made of the sums.
-        state: what the aggregator carries to the next round.
-        metrics: the means of the nodes' metrics.
-        abstained: the devices that had nothing to bring.
-        devices: how many devices were ready.
-        parts: what a receipt tells of each part of them; empty if none is wanted.
-    """
-
-    result: aggregators.Result
-    state: Any
-    metrics: MetricRecord | None
-    abstained: frozenset[int]
-    devices: int = 0
-    parts: tuple[PartRecord, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -109,6 +89,12 @@ class SecureStrategy(FedAvg):
         self.options, fedavg = split_options(type(self), options)
         check_strategy(self.aggregator, self.options, fedavg, self.max_queries)
         super().__init__(**fedavg)
+        self._watch = Watch(self.options.terms, self.options.num_liars)
+
+    @property
+    def suspicion(self) -> Suspicion:
+        """The ledger of what speaks against nodes, and whom it leaves out."""
+        return self._watch.ledger
 
     def summary(self) -> None:
         """Log how the strategy is set up."""
@@ -156,10 +142,11 @@ class SecureStrategy(FedAvg):
         state = load_checkpoint(self.options.checkpoint, initial_arrays, self.aggregator)
         if state.round:
             LOG.info("going on after round %s, from %s", state.round, self.options.checkpoint)
+            self._watch.go_on(state.suspicion, state.round)
         else:
             self._wait_for_nodes(grid)
         if evaluate_fn and not state.round:
-            _note(state.result.evaluate_metrics_serverapp, 0, evaluate_fn(0, state.arrays))
+            note_metrics(state.result.evaluate_metrics_serverapp, 0, evaluate_fn(0, state.arrays))
         train, evaluate = train_config or ConfigRecord(), evaluate_config or ConfigRecord()
         book = open_book(self.options, self.aggregator, state)
         run = _Run(grid, train, evaluate, timeout, evaluate_fn, book)
@@ -170,7 +157,7 @@ class SecureStrategy(FedAvg):
             save_checkpoint(self.options.checkpoint, state)
         if num_rounds and state.arrays is initial_arrays:
             LOG.warning("no round gave a step: the model is the first one, and the log says why")
-        _log_result(state.result, time.monotonic() - began)
+        log_result(state.result, time.monotonic() - began)
         return state.result
 
     def train_round(  # noqa: PLR0913
@@ -193,14 +180,19 @@ class SecureStrategy(FedAvg):
         sums = self._sums(grid, recorders)
         cohort = sums.gather(self.work(records.TRAIN), messages, t, timeout, dim)
         layout = self.aggregator.layout(len(cohort.devices))
-        with sums.over_parts(
-            cohort,
-            self.exchange(grid, records.TRAIN, t),
-            self.partition(cohort.devices, layout.parts, t),
-            queries=layout.queries,
-            max_share=self.options.max_share,
-        ) as oracles:
-            result, after = self.aggregator(oracles, cohort.dim, state)
+        exchange, oracles = self.exchange(grid, records.TRAIN, t), list[PartOracle]()
+        try:
+            with sums.over_parts(
+                cohort,
+                exchange,
+                self.partition(cohort.devices, layout.parts, t),
+                queries=layout.queries,
+                statistics=self.aggregator.statistics,
+                max_share=self.options.max_share,
+            ) as oracles:
+                result, after = self.aggregator(oracles, cohort.dim, state)
+        finally:
+            self._watch.note(oracles, exchange, t)
         abstained = frozenset[int]().union(*(oracle.abstained for oracle in oracles))
         metrics, parts = summarize(cohort, oracles), records_of(recorders)
         return TrainedRound(result, after, metrics, abstained, len(cohort.devices), parts)
@@ -211,13 +203,18 @@ class SecureStrategy(FedAvg):
 
     def exchange(self, grid: Grid, task: str, t: int) -> GridExchange:
         """What carries the messages of the secure sum."""
-        return GridExchange(grid, task, t, self.options.stage_timeout)
+        options = self.options
+        return GridExchange(grid, task, t, options.stage_timeout, grace=options.stage_grace)
 
     def work(self, task: str) -> records.Work:
         """What nodes are told about how to weight what they have."""
         options, name = self.options, self.weighted_by_key
         weighed = (float(options.example_cap), name, options.personal, options.weights)
         return records.Work(task, *weighed, options.histograms)
+
+    def told(self, content: RecordDict) -> RecordDict:
+        """What of a message's content all nodes are told, to which the sum is bound: all of it."""
+        return content
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> NoReturn:
         """There are no updates to aggregate here."""
@@ -228,19 +225,19 @@ class SecureStrategy(FedAvg):
         _refuse_replies(server_round, replies)
 
     def _sums(self, grid: Grid, recorders: list[Recorder] | None = None) -> GridSums:
-        return GridSums(grid, self.options.terms, self.options.identities, recorders)
+        return GridSums(grid, self.options.terms, self.options.identities, self.told, recorders)
 
     def _round(self, run: _Run, t: int, state: Checkpoint) -> Checkpoint:
         """Train, evaluate, and note what came of it."""
         arrays, metrics, carried = self._train(run, t, state)
         result = state.result
         result.arrays = arrays
-        _note(result.train_metrics_clientapp, t, metrics)
-        after = Checkpoint(t, arrays, result, carried)
+        note_metrics(result.train_metrics_clientapp, t, metrics)
+        after = Checkpoint(t, arrays, result, carried, self.suspicion)
         save_checkpoint(self.options.checkpoint, after)
-        _note(result.evaluate_metrics_clientapp, t, self._evaluate(run, t, arrays))
+        note_metrics(result.evaluate_metrics_clientapp, t, self._evaluate(run, t, arrays))
         if run.evaluate_fn:
-            _note(result.evaluate_metrics_serverapp, t, run.evaluate_fn(t, arrays))
+            note_metrics(result.evaluate_metrics_serverapp, t, run.evaluate_fn(t, arrays))
         return after
 
     def _train(
@@ -279,7 +276,7 @@ class SecureStrategy(FedAvg):
             cohort = sums.gather(work, messages, t, run.timeout, records.STAND_IN)
             exchange = self.exchange(run.grid, records.EVALUATE, t)
             share = self.options.max_share
-            with sums.over(cohort, exchange, queries=1, max_share=share) as oracle:
+            with sums.over(cohort, exchange, queries=1, statistics=(), max_share=share) as oracle:
                 oracle(np.zeros(cohort.dim), EVALUATION_RADIUS)
         except OracleStoppedError as error:
             LOG.warning("the evaluation of round %s is skipped: %s", t, error)
@@ -299,28 +296,39 @@ class SecureStrategy(FedAvg):
             fraction, least = self.fraction_train, self.min_train_nodes
             layout = self.aggregator.layout(least)
         try:
-            self._steady(grid, fraction, least)
+            self._steady(grid, fraction, least, f" for {describe_sums(layout)}")
         except RoundSkippedError as error:
-            msg = f"{error} for {describe_sums(layout)}: no round can be played"
+            msg = f"{error}: no round can be played"
             raise TooFewNodesError(msg + remedy_of(layout)) from None
 
-    def _steady(self, grid: Grid, fraction: float, least: int) -> Grid:
-        """Wait for as many nodes as a round needs, up to a limit, and hold on to their list.
+    def _steady(self, grid: Grid, fraction: float, least: int, what: str = "") -> Grid:
+        """Wait for as many nodes that nothing speaks against as a round needs, up to a limit.
+
+        Args:
+            grid: Flower's grid.
+            fraction: the fraction of nodes that take part.
+            least: how many must, at least.
+            what: what they are needed for.
 
         Raises:
             RoundSkippedError: if there are too few.
         """
         limit = self.options.node_timeout
-        end = time.monotonic() + limit
+        end, told = time.monotonic() + limit, False
         while True:
-            nodes = list(grid.get_node_ids())
+            needed = max(self.min_available_nodes, least)
+            nodes = self._watch.trusted(grid.get_node_ids(), needed)
             there = len(nodes)
-            needed = max(self.min_available_nodes, least, int(there * fraction))
+            needed = max(needed, int(there * fraction))
             if there >= needed:
                 return cast("Grid", SteadyGrid(grid, nodes))
             if time.monotonic() >= end:
-                msg = f"{there} nodes are there after {limit:g} s, and {needed} are needed"
+                msg = f"{there} nodes are there after {limit:g} s, and {needed} are needed{what}"
                 raise RoundSkippedError(msg)
+            if not told:
+                text = "%s nodes are there, and %s are needed%s: waiting for more, up to %g s"
+                LOG.info(text, there, needed, what, limit)
+                told = True
             time.sleep(min(0.2, limit))
 
 
@@ -331,16 +339,3 @@ def _refuse_replies(server_round: int, replies: Iterable[Message]) -> NoReturn:
         "cannot work here"
     )
     raise NotImplementedError(msg)
-
-
-def _note(history: dict[int, MetricRecord], t: int, metrics: MetricRecord | None) -> None:
-    if metrics is not None:
-        LOG.info("\t└──> MetricRecord: %s", metrics)
-        history[t] = metrics
-
-
-def _log_result(result: Result, seconds: float) -> None:
-    LOG.info("")
-    LOG.info("Strategy execution finished in %.2fs", seconds)
-    for line in io.StringIO(str(result)):
-        LOG.info("\t%s", line.rstrip("\n"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
 from rfa.flower import records
-from rfa.secagg.server.machine import Outbox
+from rfa.secagg.server.requests import Outbox, Requests
 
 FIRST_WAIT, LONGEST_WAIT = 0.02, 0.5
 """Seconds between two looks for replies: short at first, then longer."""
@@ -42,6 +43,10 @@ class GridExchange:
         round: the round, for the logs of nodes.
         timeout: seconds to wait for the answers to a stage.
         refused: what nodes said in place of an answer, the last of each.
+        grace: seconds to wait for the others once so many have answered that the round can go on.
+        joined: the nodes that have answered a stage.
+        silent: those of them that did not answer a later one, in all the time there was.
+        late: those that had not yet answered one when it closed before its time was up.
     """
 
     grid: Grid
@@ -49,20 +54,38 @@ class GridExchange:
     round: int
     timeout: float
     refused: dict[int, records.RecordError] = field(default_factory=dict[int, records.RecordError])
+    grace: float = math.inf
+    joined: set[int] = field(default_factory=set[int])
+    silent: set[int] = field(default_factory=set[int])
+    late: set[int] = field(default_factory=set[int])
 
     def __call__(self, outbox: Outbox) -> Iterator[tuple[int, bytes]]:
         """Send requests, and bring the replies that come in time, by node."""
-        messages = (
-            (node, self.message_for(node, records.Stage(self.task, request).content()))
-            for node, request in outbox
-        )
-        for node, message in send(self.grid, messages, self.timeout):
+        asked: set[int] = set()
+        closing = Closing(outbox if isinstance(outbox, Requests) else None, self.grace)
+        messages = self._messages(outbox, asked)
+        for node, message in send(self.grid, messages, self.timeout, closing=closing):
             self.refused.pop(node, None)
             try:
-                yield node, records.read_reply(message)
+                reply = records.read_reply(message)
             except records.RecordError as error:
+                closing.count_spoilt()
                 self.refused[node] = error
                 LOG.info("\t> node %s does not answer: %s", node, error)
+            else:
+                asked.discard(node)
+                self.joined.add(node)
+                yield node, reply
+        lost = asked & self.joined
+        slow = lost - self.refused.keys() if closing.early else set[int]()
+        self.late |= slow
+        self.silent |= lost - slow
+
+    def _messages(self, outbox: Outbox, asked: set[int]) -> Iterator[Addressed]:
+        """Requests as messages; who is asked is noted."""
+        for node, request in outbox:
+            asked.add(node)
+            yield node, self.message_for(node, records.Stage(self.task, request).content())
 
     def tell_over(self, number: int, nodes: Iterable[int], *, opened: bool) -> None:
         """Tell nodes that a round of the sum has ended early, and wait a little for them."""
@@ -101,15 +124,48 @@ class SteadyGrid:
         return getattr(self._grid, name)
 
 
+@dataclass
+class Closing:
+    """When a stage closes before its time is up: a grace time after enough good answers.
+
+    Attributes:
+        requests: the requests, which know how many answers are enough; None to wait for all.
+        grace: seconds to wait for the others then.
+        early: whether the stage closes before its time is up.
+    """
+
+    requests: Requests | None = None
+    grace: float = math.inf
+    early: bool = False
+
+    def count_spoilt(self) -> None:
+        """Count an answer that is none."""
+        if self.requests:
+            self.requests.spoilt += 1
+
+    def end(self, answers: int, now: float, end: float) -> float:
+        """When to stop waiting, given so many answers, and when it was to be."""
+        stage = self.requests
+        if stage is None or answers - stage.spoilt < stage.enough or now + self.grace >= end:
+            return end
+        self.early = True
+        return now + self.grace
+
+
 def send(
     grid: Grid,
     messages: Iterable[Addressed],
     timeout: float,
     clock: Callable[[], float] = time.monotonic,
+    closing: Closing | None = None,
 ) -> Iterator[tuple[int, Message]]:
-    """Send messages, and give each reply as soon as it is there, by name, until the time is up."""
+    """Send messages, and give each reply as soon as it is there, by name, until the time is up.
+
+    The time is up `timeout` seconds after all are sent, or sooner, as `closing` says.
+    """
     waiting = _push(grid, messages)
-    end, wait = clock() + timeout, FIRST_WAIT
+    asked, began, closing = len(waiting), clock(), closing or Closing()
+    end, wait = began + timeout, FIRST_WAIT
     while waiting:
         arrived = 0
         for some in _groups(list(waiting)):
@@ -120,8 +176,10 @@ def send(
                     yield name, message
         if not waiting:
             return
-        if clock() >= end:
-            LOG.info("\t> %s nodes did not answer within %g s", len(waiting), timeout)
+        now = clock()
+        end = closing.end(asked - len(waiting), now, end)
+        if now >= end:
+            LOG.info("\t> %s nodes did not answer within %.3g s", len(waiting), now - began)
             return
         wait = FIRST_WAIT if arrived else min(2 * wait, LONGEST_WAIT)
         time.sleep(min(wait, max(0.0, end - clock())))

@@ -15,8 +15,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from rfa._lazy import names_on_use
 
 if TYPE_CHECKING:
     from rfa.aggregators import (
@@ -98,7 +99,6 @@ _HOMES = {
     "rfa.lab.tasks.task": ("Task",),
     "rfa.lab.tracking": ("MLflow", "TensorBoard", "WandB"),
 }
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "RFA",
@@ -147,15 +147,4 @@ __all__ = [
     "sweep",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        msg = f"rfa.lab has no {name!r}: it has {', '.join(__all__)}"
-        raise AttributeError(msg)
-    value = getattr(importlib.import_module(_HOME_OF[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = names_on_use(__name__, _HOMES)

@@ -193,7 +193,7 @@ def load_model(
     home = folder / row["run"]
     saved = checkpoints.load(home / CHECKPOINT, None)
     if saved is None:
-        msg = f"{row['run']} has no checkpoint in {home}: do the run again, with --fresh"
+        msg = f"{row['run']} has no checkpoint in {home}: {checkpoints.ANEW}"
         raise ModelError(msg)
     parameters = saved.state.model
     if device is not None:
@@ -212,7 +212,7 @@ def _personal(slots: NDArray[np.int8] | None, home: Path, device: int, dim: int)
         raise InvalidValueError(msg)
     path = home / KEPT.format(PERSONAL)
     if not KeptFile.is_complete(path, len(slots), dim):
-        msg = f"the personal parameters in {path} are not complete: do the run again, with --fresh"
+        msg = f"the personal parameters in {path} are not complete: {checkpoints.ANEW}"
         raise ModelError(msg)
     u = KeptFile.read_from(path, slots, dim, device)
     return np.zeros(dim, np.float32) if u is None else u

@@ -244,7 +244,7 @@ def _check_signatures(  # noqa: PLR0913, PLR0917
 
 def _decode(cohort: Cohort, asked: SumRecord, total: TotalRecord, count: int) -> Total:
     opening = cohort.opening
-    sizes = (opening.dim if asked.vector else 0, tail_size(opening))
+    sizes = (opening.dim if asked.vector else 0, tail_size(cohort))
     if (len(total.words), len(total.tail)) != sizes:
         msg = f"it has {len(total.words)} words and {len(total.tail)} scalars, and not {sizes}"
         raise MessageError(msg)

@@ -18,8 +18,9 @@ See docs/threat-model.md for what is promised to whom.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from rfa._lazy import names_on_use
 
 if TYPE_CHECKING:
     from rfa.secagg.crypto.keys import identity_of
@@ -42,7 +43,8 @@ if TYPE_CHECKING:
     from rfa.secagg.security.parameters import Parameters, ServerModel, derive
     from rfa.secagg.security.policy import Policy
     from rfa.secagg.security.terms import Terms
-    from rfa.secagg.server.machine import Outbox, Server
+    from rfa.secagg.server.machine import Server
+    from rfa.secagg.server.requests import Outbox
     from rfa.secagg.unmasked import UnmaskedOracle
 
 _HOMES = {
@@ -66,10 +68,10 @@ _HOMES = {
     "rfa.secagg.security.parameters": ("Parameters", "ServerModel", "derive"),
     "rfa.secagg.security.policy": ("Policy",),
     "rfa.secagg.security.terms": ("Terms",),
-    "rfa.secagg.server.machine": ("Outbox", "Server"),
+    "rfa.secagg.server.machine": ("Server",),
+    "rfa.secagg.server.requests": ("Outbox",),
     "rfa.secagg.unmasked": ("UnmaskedOracle",),
 }
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "AbortError",
@@ -103,15 +105,4 @@ __all__ = [
     "open_round",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        msg = f"module 'rfa.secagg' has no attribute {name!r}"
-        raise AttributeError(msg)
-    value = getattr(importlib.import_module(_HOME_OF[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = names_on_use(__name__, _HOMES)

@@ -20,6 +20,8 @@
     │   ├── SmallRadiusError        a radius nu below its own floor
     │   ├── ChosenQueryError        a point or radius that a malicious server could have chosen
     │   ├── WrongDimensionError     a request about another number of coordinates
+    │   ├── OtherBasisError         a round about another model, or other settings, than its own
+    │   ├── UnequalWeightError      a round of equal weights, and its own is not 1
     │   ├── CohortError             a list of devices that it does not accept
     │   │   ├── DuplicateKeyError   a key, or a device, that is there twice
     │   │   ├── MissingKeysError    its own keys are missing, or changed
@@ -126,6 +128,14 @@ class ChosenQueryError(RefusalError):
 
 class WrongDimensionError(RefusalError):
     """A request about another number of coordinates."""
+
+
+class OtherBasisError(RefusalError):
+    """A round about something else than what the device trained or evaluated from."""
+
+
+class UnequalWeightError(RefusalError):
+    """A round of equal weights, and the device's own is not 1."""
 
 
 class CohortError(RefusalError):

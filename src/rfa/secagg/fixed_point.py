@@ -24,6 +24,7 @@ Zero, where one-step RFA and secure means ask, travels as an empty vector.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,14 +40,18 @@ from rfa.errors import InvalidValueError
 from rfa.oracle import REACH, Sum
 from rfa.secagg.crypto.masks import keystream, stream_words
 from rfa.secagg.errors import ImplausibleSumError, NotFiniteError, ParameterError
+from rfa.secagg.messages.round import NO_BASIS, OpenRound
 from rfa.secagg.statistics import (
+    ALL,
     METRIC,
-    POSITIONS,
     STATISTICS,
     LocalFacts,
+    Statistic,
     decode_all,
     encode_all,
     implausible,
+    mask_of,
+    rows_of,
 )
 from rfa.secagg.words import WORD, Words
 
@@ -56,7 +61,7 @@ LARGEST_COHORT = (HALF - 1) // 4
 SHORT = 1 << 13
 """Numbers that are worked on at a time: they stay in the cache, and no library starts threads."""
 _UNIFORM = 2.0**-32
-_TOLD = [item.name for item in dataclasses.fields(Sum)]
+_TOLD = [item.name for item in dataclasses.fields(Sum) if item.name in ALL]
 
 
 @dataclass(frozen=True)
@@ -67,11 +72,17 @@ class Contribution:
         update: the update w_i, d numbers of float32, not to be changed while the round lasts.
         weight: the weight alpha_i = min(N_i, cap) / cap, above 0 and at most 1.
         metrics: further numbers to be summed, each at most 2^32 in size.
+        basis: the digest of what the device trained or evaluated from, 32 bytes: it joins no
+            round about anything else.
+        mark: the digest by which the device knows that this was in a sum before, 32 bytes; by
+            default the update's own bytes are what it goes by.
     """
 
     update: Floats32 = field(repr=False)
     weight: float = field(default=1.0, repr=False)
     metrics: tuple[float, ...] = field(default=(), repr=False)
+    basis: bytes = NO_BASIS
+    mark: bytes | None = None
 
     def __post_init__(self) -> None:
         """Refuse what no sum can hold. The message holds none of it: it is the device's secret."""
@@ -93,6 +104,13 @@ class Contribution:
             if not METRIC.least <= metric <= METRIC.largest:
                 msg = f"metric {index} must be a number of at most 2^32 in size"
                 raise NotFiniteError(msg)
+        for name, value in (
+            ("basis", self.basis),
+            ("mark", NO_BASIS if self.mark is None else self.mark),
+        ):
+            if not isinstance(value, bytes) or len(value) != len(NO_BASIS):  # pyright: ignore[reportUnnecessaryIsInstance]
+                msg = f"a {name} is a digest of {len(NO_BASIS)} bytes, not {value!r}"
+                raise ParameterError(msg)
 
 
 @dataclass(frozen=True)
@@ -110,8 +128,8 @@ class Total:
     Attributes:
         sum: the sum at (v, nu); its push is empty in a phase without vectors.
         metrics: the sums of the metrics.
-        mass: the total mass in units of 2^-96, exactly.
-        statistics: the sums of all statistics by name, those of `sum` among them.
+        mass: the total mass in units of 2^-96, exactly; 0 where it was not sent.
+        statistics: the sums of the statistics that were sent by name, those of `sum` among them.
     """
 
     sum: Sum
@@ -126,14 +144,19 @@ class Encoding:
 
     Attributes:
         cohort: the largest number n of parts in a total.
+        statistics: which rows of the table of statistics travel, as bits.
+        equal_weights: whether all weights are 1, so that their total is the count.
         scale: S, the units in 1.
     """
 
     cohort: int
+    statistics: int = mask_of(ALL)
+    equal_weights: bool = False
     scale: int = field(init=False)
 
     def __post_init__(self) -> None:
         """Prove that no total can wrap around, or refuse."""
+        rows_of(self.statistics)
         if not 1 <= self.cohort <= LARGEST_COHORT:
             msg = f"a sum is over 1 to {LARGEST_COHORT} devices, not {self.cohort}"
             raise ParameterError(msg)
@@ -142,6 +165,21 @@ class Encoding:
         if self.cohort * (self.scale + 1) >= HALF or not fits:
             msg = f"sums over {self.cohort} devices could wrap around"
             raise ParameterError(msg)
+
+    @classmethod
+    def of(cls, opening: OpenRound, cohort: int) -> Encoding:
+        """The fixed point of a round, for a cohort."""
+        return cls(cohort, opening.statistics, bool(opening.equal_weights))
+
+    @functools.cached_property
+    def rows(self) -> tuple[Statistic, ...]:
+        """The statistics that travel, in their order."""
+        return rows_of(self.statistics)
+
+    def mass_of(self, tail: Sequence[int]) -> int:
+        """The mass in a tail, in units of 2^-96; 0 where it does not travel."""
+        names = [row.name for row in self.rows]
+        return tail[names.index("mass")] if "mass" in names else 0
 
     def encode(  # noqa: PLR0913
         self,
@@ -173,7 +211,7 @@ class Encoding:
             factor = self.scale * weight / max(nu, distance)
             _fill(words.view(np.int32), update, v, factor, rounding)
         local = LocalFacts(weight, mass, distance <= REACH * nu)
-        return EncodedInput(words, encode_all(local, contribution.metrics[:metrics]))
+        return EncodedInput(words, encode_all(local, contribution.metrics[:metrics], self.rows))
 
     def decode(self, words: Words, tail: Sequence[int]) -> Total:
         """What the devices add up to, from the totals modulo 2^32 and 2^128.
@@ -181,20 +219,24 @@ class Encoding:
         Raises:
             ImplausibleSumError: if no honest devices can have such a total.
         """
-        statistics, metrics = decode_all(tail)
-        told: dict[str, Any] = {name: statistics[name] for name in _TOLD if name in statistics}
+        statistics, metrics = decode_all(tail, self.rows)
+        if self.equal_weights:
+            statistics["weight"] = float(statistics["count"])
+        told: dict[str, Any] = {name: statistics.get(name) for name in _TOLD}
         total = Sum(push=words.view(np.int32) / self.scale, **told)
-        reason = implausible(statistics, self.cohort) or self._too_long(total)
+        reason = implausible(statistics, self.cohort, equal=self.equal_weights)
+        reason = reason or self._too_long(total)
         if reason:
             msg = f"the sum is not plausible: {reason}; some device lies, or all are far from v"
             raise ImplausibleSumError(msg)
-        return Total(total, metrics, tail[POSITIONS["mass"]], statistics)
+        return Total(total, metrics, self.mass_of(tail), statistics)
 
     def _too_long(self, total: Sum) -> str:
         """Why a push cannot be, if it is longer than the weights allow."""
         slack = self.cohort * (math.sqrt(len(total.push)) / self.scale + 1e-9)
         length = math.sqrt(sum(float(piece @ piece) for piece in _pieces(total.push)))
-        return "" if length <= total.weight + slack else f"the push is {length} long"
+        most = total.count if total.weight is None else total.weight
+        return "" if length <= most + slack else f"the push is {length} long"
 
 
 def as_sent(v: Any, dim: int) -> Floats32:

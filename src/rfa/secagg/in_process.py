@@ -9,7 +9,7 @@ from rfa.secagg.device.machine import Device
 from rfa.secagg.device.vault import DurableDevice
 from rfa.secagg.errors import SecAggError
 from rfa.secagg.messages.stages import Moment
-from rfa.secagg.server.machine import Outbox
+from rfa.secagg.server.requests import Outbox
 
 Losses = Mapping[int, Moment]
 """A fault plan: for each device that is lost, the moment of the first request that it does not

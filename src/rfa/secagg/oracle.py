@@ -15,8 +15,9 @@ from rfa.secagg.messages.round import MAX_METRICS, NO_BASIS, OpenRound
 from rfa.secagg.security.cohort import Identities
 from rfa.secagg.security.parameters import MAX_MASKED_SUMS, ServerModel, insist
 from rfa.secagg.security.terms import Terms
-from rfa.secagg.server.machine import Outbox, Server
+from rfa.secagg.server.machine import Server
 from rfa.secagg.server.recorder import Recorder
+from rfa.secagg.server.requests import Outbox, Requests
 from rfa.secagg.statistics import ALL, mask_of
 
 Exchange = Callable[[Outbox], Iterable[tuple[int, bytes]]]
@@ -45,31 +46,22 @@ def open_round(  # noqa: PLR0913
         metrics: how many further numbers of each device are summed.
         max_share: the largest share of any device in a sum, which each device checks for itself
             after a phase that sums the scalars alone; 0 for none.
-        statistics: the names of the totals that are summed beside the push; count always is.
+        statistics: the names of the totals that are summed beside the push; count always is, the
+            mass is where max_share needs it, and equal weights never are.
         equal_weights: whether every device brings a weight of exactly 1.
         basis: the digest of what devices trained or evaluated from, 32 bytes.
 
     Raises:
         ParameterError: if there are too many masked sums or metrics, or no such statistics.
     """
-    for name, value, least in (
-        ("the number of the round", number, 1),
-        ("queries", queries, 1),
-        ("dim", dim, 1),
-        ("metrics", metrics, 0),
-    ):
-        insist(check_count, name, value, least=least)
     insist(check_number, "max_share", max_share)
-    if not isinstance(basis, bytes) or len(basis) != len(NO_BASIS):  # pyright: ignore[reportUnnecessaryIsInstance]
-        msg = f"the basis is a digest of {len(NO_BASIS)} bytes, not {basis!r}"
-        raise ParameterError(msg)
-    sizes = (int(number), int(queries), int(dim), int(metrics))
+    names = {*statistics, "mass"} if max_share else {*statistics}
     opening = OpenRound(
         os.urandom(16),
-        *sizes,
+        *_sizes(number, queries, dim, metrics),
         float(max_share),
         int(terms.server_model),
-        mask_of(statistics),
+        mask_of(names - {"weight"} if equal_weights else names),
         int(equal_weights),
         basis,
     )
@@ -81,7 +73,22 @@ def open_round(  # noqa: PLR0913
             f"{opening.masked_sums}, {metrics}, {dim}, {max_share} and {number}"
         )
         raise ParameterError(msg)
+    if not isinstance(basis, bytes) or len(basis) != len(NO_BASIS):  # pyright: ignore[reportUnnecessaryIsInstance]
+        msg = f"the basis is a digest of {len(NO_BASIS)} bytes, not {basis!r}"
+        raise ParameterError(msg)
     return opening
+
+
+def _sizes(number: int, queries: int, dim: int, metrics: int) -> tuple[int, int, int, int]:
+    """The counts of a round, which are whole numbers."""
+    for name, value, least in (
+        ("the number of the round", number, 1),
+        ("queries", queries, 1),
+        ("dim", dim, 1),
+        ("metrics", metrics, 0),
+    ):
+        insist(check_count, name, value, least=least)
+    return int(number), int(queries), int(dim), int(metrics)
 
 
 class Ended:
@@ -189,6 +196,6 @@ class SecureOracle:
         self._carry(self.server.unmask())
         return self.server.total()
 
-    def _carry(self, outbox: Outbox) -> None:
-        for device, reply in self._exchange(outbox):
-            self.server.take(device, reply)
+    def _carry(self, requests: Requests) -> None:
+        for device, reply in self._exchange(requests):
+            requests.spoilt += not self.server.take(device, reply)

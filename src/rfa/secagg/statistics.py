@@ -101,13 +101,14 @@ STATISTICS = (
     Statistic("near", lambda local: local.near, 1.0, 0, math.floor, "count", positive=False),
     Statistic("count", lambda _: 1.0, 1.0, 0, math.floor),
 )
-"""What every sum holds, in the order in which it travels; the device's metrics follow."""
+"""What a sum can hold, in the order in which it travels; the device's metrics follow. A round's
+opening says which rows travel; the count always does."""
 ALL = frozenset(row.name for row in STATISTICS)
 """The names of all of them."""
 METRIC = Statistic("metric", lambda _: 0.0, 2.0**32, 64, round, least=-(2.0**32))
 """What a device may add of its local: as many as the round says, which no other total bounds."""
 POSITIONS = {row.name: position for position, row in enumerate(STATISTICS)}
-"""Where in the tail of a sum a statistic is."""
+"""Where in the table a statistic is, and in the tail of a sum that holds all of them."""
 MASS_BITS = STATISTICS[POSITIONS["mass"]].bits
 
 
@@ -124,30 +125,105 @@ def mask_of(names: Collection[str]) -> int:
     return sum(1 << place for place, row in enumerate(STATISTICS) if row.name in wanted)
 
 
-def encode_all(local: LocalFacts, metrics: Sequence[float]) -> list[int]:
+def rows_of(mask: int) -> tuple[Statistic, ...]:
+    """The rows that a mask names, in the order in which they travel.
+
+    Raises:
+        ParameterError: if it names others, or not the count, which always travels.
+    """
+    rows = tuple(row for place, row in enumerate(STATISTICS) if mask >> place & 1)
+    if mask >> len(STATISTICS) or STATISTICS[-1] not in rows:
+        msg = f"the statistics {mask:#b} are none of the {len(STATISTICS)} that there are, or "
+        raise ParameterError(msg + "count is not among them")
+    return rows
+
+
+Rows = Sequence[Statistic]
+
+
+def encode_all(local: LocalFacts, metrics: Sequence[float], rows: Rows = STATISTICS) -> list[int]:
     """The tail of a device: its statistics and its metrics as whole numbers."""
-    statistics = [row.encode(row.value(local)) for row in STATISTICS]
+    statistics = [row.encode(row.value(local)) for row in rows]
     return statistics + [METRIC.encode(metric) for metric in metrics]
 
 
-def decode_all(tail: Sequence[int]) -> tuple[dict[str, float], tuple[float, ...]]:
+def decode_all(
+    tail: Sequence[int], rows: Rows = STATISTICS
+) -> tuple[dict[str, float], tuple[float, ...]]:
     """The totals of the statistics by name, and those of the metrics."""
-    count = len(STATISTICS)
-    totals = zip(STATISTICS, tail[:count], strict=True)
-    metrics = tuple(METRIC.decode(total) for total in tail[count:])
+    totals = zip(rows, tail[: len(rows)], strict=True)
+    metrics = tuple(METRIC.decode(total) for total in tail[len(rows) :])
     return {row.name: row.decode(total) for row, total in totals}, metrics
 
 
-def implausible(totals: Mapping[str, float], cohort: int) -> str:
+def implausible(totals: Mapping[str, float], cohort: int, *, equal: bool = False) -> str:
     """What no sum of honest devices can be; empty if there is nothing.
 
-    Of totals that are wrong, the first is named whose own bound is right.
+    Of totals that are wrong, the first is named whose own bound is right. What was not sent bounds
+    nothing: its own bound does.
+
+    *Formal guarantee*: no sum of honest devices is refused, whatever their updates, v and nu, and
+    whatever their weights unless `equal`; the rounding of the rows is allowed for.
+
+    Args:
+        totals: the total of each statistic that was sent.
+        cohort: how many devices there are at most.
+        equal: whether every device has weight 1.
     """
     wrong: dict[str, str] = {}
+    bounds = {row.name: row.at_most for row in STATISTICS}
     for row in STATISTICS:
-        total = totals[row.name]
-        most = totals[row.at_most] if row.at_most else cohort
+        if row.name not in totals:
+            continue
+        bound = row.at_most
+        while bound is not None and bound not in totals:
+            bound = bounds[bound]
+        bounds[row.name] = bound
+        total, most = totals[row.name], totals[bound] if bound else cohort
         if total < 0 or (row.positive and not total) or total > most + _TOLERANCE * bool(row.bits):
             wrong[row.name] = f"the total {row.name} is {total}, of at most {most}"
-    bounds = {row.name: row.at_most for row in STATISTICS}
-    return next((text for name, text in wrong.items() if bounds[name] not in wrong), "")
+    first = next((text for name, text in wrong.items() if bounds[name] not in wrong), "")
+    return first or _unlike(totals) or (_unlike_equals(totals) if equal else "")
+
+
+def _unlike(totals: Mapping[str, float]) -> str:
+    """What squares cannot be, whatever the weights: by Cauchy and Schwarz, too small."""
+    if not {"mass", "squares"} <= totals.keys():
+        return ""
+    mass, squares, count = totals["mass"], totals["squares"], totals["count"]
+    if count * squares * (1 + SLACK) < mass**2:
+        return f"the total squares are {squares}, and {count} masses of {mass} have more"
+    return ""
+
+
+def _unlike_equals(totals: Mapping[str, float]) -> str:
+    """What the totals of devices of weight 1 cannot be.
+
+    A device of weight 1 is near if its mass is 1 / REACH = 1/2 or more. So with k near devices of n
+
+        k / 2 <= mass <= (n + k) / 2,
+        squares lie between those of masses as even, and as uneven, as k near ones allow.
+
+    The bounds are tight: devices can be placed so that each is met.
+    """
+    count = totals["count"]
+    if totals.get("weight", count) != count:
+        return f"the total weight of {count} devices of weight 1 is {totals['weight']}"
+    if not {"mass", "near"} <= totals.keys():
+        return ""
+    mass, near = totals["mass"], totals["near"]
+    if not near * (1 - 4 * SLACK) <= 2 * mass <= (count + near) * (1 + SLACK):
+        return f"the total mass is {mass}, with {near} of {count} devices near"
+    least, most = _squares_between(mass, near, count)
+    squares = totals.get("squares", least)
+    if not least * (1 - SLACK) <= squares <= most + 8 * SLACK * count:
+        return f"the total squares are {squares}, from {least} to {most} by the other totals"
+    return ""
+
+
+def _squares_between(mass: float, near: float, count: float) -> tuple[float, float]:
+    """The least and the most squares of masses of at least 1/2 for the near, at most for others."""
+    held, even = (near, count - near) if 2 * mass < count else (count - near, near)
+    rest = max(0.0, mass - held / 2)  # over the others, each on their side of 1/2
+    least = held / 4 + (rest**2 / even if even else 0.0)
+    return least, mass / 2 + min(near, mass) - near / 2

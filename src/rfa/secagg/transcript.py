@@ -109,11 +109,6 @@ def receipt_statement(signer: bytes, table: bytes) -> bytes:
     return digest(b"receipt", signer, table)
 
 
-def model_digest(*parts: bytes | memoryview) -> bytes:
-    """The digest of a model: of names, types, shapes and values of its arrays, in order."""
-    return digest(b"model", *parts)
-
-
 def memory_digest(body: bytes) -> bytes:
     """By what a device notices that its memory was damaged."""
     return digest(b"memory", body)
@@ -122,6 +117,21 @@ def memory_digest(body: bytes) -> bytes:
 def update_digest(salt: bytes, update: Floats32) -> bytes:
     """By what a device knows an update that was in a sum; the salt keeps it from guesses."""
     return digest(b"update", salt, update.tobytes())
+
+
+def mark_digest(salt: bytes, mark: bytes) -> bytes:
+    """By what a device knows something else that was in a sum, by its mark."""
+    return digest(b"mark", salt, mark)
+
+
+def model_digest(*parts: bytes | memoryview) -> bytes:
+    """The digest of a model that devices train or evaluate, from the parts that it consists of."""
+    return digest(b"model", *parts)
+
+
+def basis_digest(*parts: bytes | memoryview) -> bytes:
+    """The digest of all that devices train or evaluate from."""
+    return digest(b"basis", *parts)
 
 
 def sealing_key(agreed: bytes, cohort: bytes, source: int, target: int) -> bytes:

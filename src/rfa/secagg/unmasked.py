@@ -24,7 +24,8 @@ import numpy as np
 from rfa._checks import check_number
 from rfa._types import Vector
 from rfa.oracle import Sum
-from rfa.secagg.errors import AbortError
+from rfa.secagg.device.joining import check_brought
+from rfa.secagg.errors import AbortError, MessageError, RefusalError
 from rfa.secagg.fixed_point import (
     Contribution,
     Encoding,
@@ -38,7 +39,6 @@ from rfa.secagg.messages.stages import START, Moment, Stage
 from rfa.secagg.oracle import Ended
 from rfa.secagg.security.rules import Members, agree_on, require_enough, require_same
 from rfa.secagg.security.terms import Terms
-from rfa.secagg.statistics import POSITIONS, STATISTICS
 from rfa.secagg.transcript import rounding_key
 from rfa.secagg.words import TAIL, WORD
 
@@ -77,7 +77,7 @@ class UnmaskedOracle:
         joined = {
             device: contribution
             for device, contribution in contributions.items()
-            if contribution and self._answers(device, START)
+            if contribution and self._answers(device, START) and _may_join(opening, contribution)
         }
         self._contributions = joined
         self._rounding = rounding or {device: os.urandom(32) for device in joined}
@@ -112,8 +112,9 @@ class UnmaskedOracle:
             raise AbortError(msg)
         self._masked_sums += 1
         words = np.zeros(self._opening.dim if vector else 0, WORD)
-        tail = [0] * (len(STATISTICS) + self._opening.metrics)
-        encoding, survivors = Encoding(self.parameters.cohort), set[int]()
+        encoding = Encoding.of(self._opening, self.parameters.cohort)
+        tail = [0] * (len(encoding.rows) + self._opening.metrics)
+        survivors = set[int]()
         for device in sorted(self._alive):
             key = rounding_key(self._rounding[device], masked_sum)
             part = encoding.encode(
@@ -124,9 +125,8 @@ class UnmaskedOracle:
                 vector=vector,
                 metrics=self._opening.metrics,
             )
-            heavy = mass and weighs_more(
-                part.tail[POSITIONS["mass"]], mass, self._opening.max_share
-            )
+            own = encoding.mass_of(part.tail)
+            heavy = mass and weighs_more(own, mass, self._opening.max_share)
             if self._answers(device, Moment(masked_sum, Stage.SUM)) and not heavy:
                 survivors.add(device)
                 words += part.words
@@ -146,3 +146,11 @@ class UnmaskedOracle:
 
     def _answers(self, device: int, moment: Moment) -> bool:
         return answers(device, moment, self._lost)
+
+
+def _may_join(opening: OpenRound, contribution: Contribution) -> bool:
+    try:
+        check_brought(opening, contribution)
+    except (RefusalError, MessageError):
+        return False
+    return True

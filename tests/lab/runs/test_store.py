@@ -187,7 +187,7 @@ def test_a_checkpoint_that_is_not_whole_is_named(tmp_path: Path, cut: int) -> No
     path = tmp_path / "c.npz"
     save(checkpoint(), path)
     path.write_bytes(path.read_bytes()[:cut])
-    with pytest.raises(CheckpointError, match=r"c\.npz cannot be read .* --fresh"):
+    with pytest.raises(CheckpointError, match=r"c\.npz cannot be read .* --fresh.* fresh=True"):
         load(path, RFA())
 
 

@@ -165,10 +165,7 @@ def test_aggregators_that_see_single_updates_refuse(aggregator: str) -> None:
             {"secure": "unmasked", "honest_per_query": 16},
             "of 12 devices 8 honest ones .* Ask 49 devices or more, or each device once: one-step",
         ),
-        (
-            {"secure": "unmasked", "groups": 3, "devices_per_round": 13},
-            "in each of 3 parts: 3 sums",
-        ),
+        ({"secure": "unmasked", "groups": 3, "devices_per_round": 13}, "each of 3 parts: 3 sums"),
         ({"honest_per_query": 0}, "honest_per_query=0 needs secure=unmasked or secure=on"),
         ({"secure": "on", "honest_per_query": -1}, "honest_per_query"),
         (

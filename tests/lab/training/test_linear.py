@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rfa.lab.learners.example_space import Visits
 from rfa.lab.learners.learner import Plan
 from rfa.lab.learners.linear import Grams, LinearLearner
 from rfa.lab.learners.network import NetworkLearner
+from rfa.lab.learners.scaled import Scale, Scaled
+from rfa.lab.learners.visits import Visits
 from rfa.lab.settings.settings import Settings
 from rfa.lab.tasks import emnist, sent140
 from rfa.lab.training.batches import draw_batches
@@ -64,9 +65,35 @@ def test_both_spaces_give_the_same_iterates() -> None:
     start = learner.initial(np.random.default_rng(2)).reshape(62, 784)
     for tail in (False, True):
         plan = plan_for(300, tail_average=tail)
-        by_examples: Any = learner._train_examples(start, x, y, plan, Visits.of(plan.batches))  # pyright: ignore[reportPrivateUsage]
+        scaled, visits = Scaled.of(x), Visits.of(plan.batches)
+        by_examples: Any = learner._train_examples(start, scaled, y, plan, visits)  # pyright: ignore[reportPrivateUsage]
         by_weights: Any = learner._train_weights(start, x, y, plan)  # pyright: ignore[reportPrivateUsage]
         assert relative(by_examples, by_weights) < 1e-5
+
+
+@pytest.mark.parametrize("count", [160, 800])
+def test_examples_that_are_scaled_later_train_alike(count: int) -> None:
+    rng = np.random.default_rng(0)
+    kept, y = rng.integers(0, 256, (count, 784)).astype(np.uint8), rng.integers(0, 62, count)
+    learner, scale, plan = LinearLearner(784, 62), Scale(1 / 255), plan_for(count)
+    start = learner.initial(rng)
+    now, later = scale(kept), scale.later(kept)
+    assert relative(learner.scores(start, later), learner.scores(start, now)) < 1e-6
+    found, wanted = learner.train(start, later, y, plan), learner.train(start, now, y, plan)
+    assert relative(found, wanted) < 1e-6
+
+
+def test_batches_are_slices_of_one_order_and_come_again() -> None:
+    visits = Visits.cut(np.array([3, 1, 4, 0, 2]), size=2, steps=4)
+    assert [batch.tolist() for batch in visits] == [[3, 1], [4, 0], [2], [3, 1]]
+    assert visits[0] is visits[3]
+    again = Visits.of(list(visits))
+    assert (again.spans, list(again.turns)) == (visits.spans, list(visits.turns))
+    assert again.order.tolist() == visits.order.tolist()
+    assert again.is_disjoint
+    few = Visits.cut(np.arange(5), size=2, steps=1)
+    assert few.order.tolist() == [0, 1]  # what no step visits has no place
+    assert not Visits.of([np.array([0, 1]), np.array([1, 2])]).is_disjoint
 
 
 def test_tail_averaging_is_the_mean_of_the_later_half_of_the_iterates() -> None:
@@ -97,11 +124,11 @@ def test_gram_matrices_stay_within_their_bytes() -> None:
     grams = Grams(limit=3 * 4 * 4 * 4)
     x = np.ones((4, 2), np.float32)
     for key in range(10):
-        grams.of(x * key, key)
-        grams.of(x * 0, 0)
+        grams.of(Scaled.of(x * key), key)
+        grams.of(Scaled.of(x * 0), 0)
     assert grams.size <= grams.limit
     assert set(grams.kept) == {0, 8, 9}
-    assert grams.of(x, 9)[0, 0] == 162  # the one of 9 x, kept
+    assert grams.of(Scaled.of(x), 9)[0, 0] == 162  # the one of 9 x, kept
 
 
 def test_the_start_stays_as_it_is_and_no_step_changes_nothing() -> None:

@@ -27,6 +27,7 @@ from rfa.lab.learners.convolution import (
 from rfa.lab.learners.deferred import WAITING, DeferredMatrix
 from rfa.lab.learners.learner import Learner, Plan, Tail
 from rfa.lab.learners.network import NetworkLearner, glorot
+from rfa.lab.learners.softmax import residuals
 
 BLOCK = 128
 """Examples that are scored at a time."""
@@ -215,7 +216,7 @@ class ConvNetLearner(Learner):
             That of all parameters but the hidden layer's matrix, and that in the layer's outputs,
             which makes the matrix's together with the features.
         """
-        outputs = _residuals(passed.scores, labels)
+        outputs = residuals(passed.scores, labels, axis=0)
         outputs *= np.float32(rate / len(labels))
         hidden = net.output.T @ outputs
         hidden *= passed.hidden > 0
@@ -241,11 +242,3 @@ class ConvNetLearner(Learner):
 def _swapped(values: Floats32) -> Floats32:
     """Channels before pixels, or pixels before channels, and the examples last."""
     return values.transpose(1, 0, 2)
-
-
-def _residuals(scores: Floats32, labels: Any) -> Floats32:
-    """The gradient of each example's loss in its scores, one a column: probability less target."""
-    residuals = np.exp(scores - scores.max(axis=0))
-    residuals /= residuals.sum(axis=0)
-    residuals[labels, np.arange(len(labels))] -= 1
-    return residuals

@@ -10,47 +10,19 @@ a batch is a slice, and as long as later rows of A are zero the product leaves t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from rfa._types import Floats32, Ints
-from rfa.lab.learners.learner import Batch, Plan, Tail
+from rfa._types import Floats32
+from rfa.lab.learners.learner import Plan, Tail
+from rfa.lab.learners.softmax import exponentiate
+from rfa.lab.learners.visits import Visits
 
 SMALL, LARGE = np.float32(1e-30), np.float32(1e30)
 """Sums of exponentials between these are exact to rounding: none has over- or underflown."""
-
-
-@dataclass(frozen=True)
-class Visits:
-    """The batches of a plan as slices of its examples.
-
-    Attributes:
-        order: the rows of the different batches, one batch behind the other.
-        spans: for each step the first row of its batch in that order, and the one behind its last.
-    """
-
-    order: Ints
-    spans: Sequence[tuple[int, int]]
-
-    @classmethod
-    def of(cls, batches: Sequence[Batch]) -> Visits:
-        """Lay out the batches; one that comes again, as the same array, is laid out once."""
-        spans: dict[int, tuple[int, int]] = {}
-        parts, stop = [np.empty(0, np.int64)], 0
-        for batch in batches:
-            if id(batch) not in spans:
-                spans[id(batch)] = stop, stop + len(batch)
-                stop += len(batch)
-                parts.append(batch)
-        return cls(np.concatenate(parts), [spans[id(batch)] for batch in batches])
-
-    @property
-    def is_disjoint(self) -> bool:
-        """Whether different batches have no example in common, and none has one twice."""
-        return not self.order.size or int(np.bincount(self.order).max()) == 1
+NEAR = 16
+"""Scores within this of 0 need no shift: it would take as long as a step."""
 
 
 class Link(Protocol):
@@ -66,9 +38,7 @@ class Softmax:
 
     def apply(self, scores: Floats32, scale: np.float32) -> Floats32:
         """Subtract the largest score of each example, so that no exponential overflows."""
-        scores -= np.maximum.reduce(scores, axis=1, keepdims=True)
-        np.exp(scores, out=scores)
-        scores *= (scale / np.add.reduce(scores, axis=1))[:, None]
+        scores *= scale / exponentiate(scores, axis=1)
         return scores
 
 
@@ -84,95 +54,151 @@ class Logistic:
 
 
 class SteadySoftmax:
-    """Probabilities of many classes from scores whose largest is 0 at the start.
+    """Probabilities of many classes from scores that are near 0 at the start.
 
     It saves looking for the largest score in every step, and is exact while local training moves
-    scores by less than about 70; afterwards `is_exact` tells.
+    scores by less than about 50; afterwards `is_exact` tells.
     """
 
-    def __init__(self, classes: int) -> None:
+    def __init__(self, classes: int, rows: int) -> None:
+        """Get ready for so many rows, over all steps."""
         self._ones = np.ones(classes, np.float32)
-        self._sums: list[Floats32] = []
+        self._sums, self._count = np.ones(rows, np.float32), 0
 
     def apply(self, scores: Floats32, scale: np.float32) -> Floats32:
         """Take exponentials as they are, and remember their sums."""
-        np.exp(scores, out=scores)
-        sums = scores.dot(self._ones)
-        self._sums.append(sums)
+        np.exp(scores, scores)
+        start, self._count = self._count, self._count + len(scores)
+        sums = self._sums[start : self._count]
+        scores.dot(self._ones, sums)
         scores *= (scale / sums)[:, None]
         return scores
 
     def is_exact(self) -> bool:
         """Whether no sum of exponentials came near the limits of float32."""
-        if not self._sums:
+        if not self._sums.size:
             return True
-        sums = np.concatenate(self._sums)
-        return bool(sums.min() > SMALL) and bool(sums.max() < LARGE)  # false for NaN
+        low, high = np.minimum.reduce(self._sums), np.maximum.reduce(self._sums)
+        return bool(low > SMALL) and bool(high < LARGE)  # false for NaN
+
+
+def _near_zero(scores: Floats32) -> Floats32:
+    """Scores that give the same probabilities, the largest of each example near 0."""
+    low = np.minimum.reduce(scores, axis=None, initial=0)
+    high = np.maximum.reduce(scores, axis=None, initial=0)
+    if low > -NEAR and high < NEAR:
+        return scores
+    return scores - np.maximum.reduce(scores, axis=1, keepdims=True)
+
+
+class Part(NamedTuple):
+    """What the steps on one batch need, as slices of what there is of all examples.
+
+    Attributes:
+        near: its rows of the Gram matrix; None if there is one step at most.
+        at_start: the scores before the first step.
+        targets: the targets times the rate over the size of the batch.
+        rate: that number.
+        a: the rows of A.
+        stop: the first row behind the batch.
+    """
+
+    near: Floats32 | None
+    at_start: Floats32
+    targets: Floats32
+    rate: np.float32
+    a: Floats32
+    stop: int
+
+    def scores(self, a: Floats32, visited: int) -> Floats32:
+        """The scores of the batch, in memory of their own; rows of A not yet visited are zero."""
+        if self.near is None or not visited:
+            return self.at_start.copy()
+        if visited < len(a):
+            scores: Floats32 = self.near[:, :visited].dot(a[:visited])
+        else:
+            scores = self.near.dot(a)
+        scores += self.at_start
+        return scores
 
 
 class ExampleSpace:
     """Local SGD on the rows of A."""
 
     def __init__(
-        self, gram: Floats32 | None, at_start: Floats32, targets: Floats32, visits: Visits
+        self, gram: Floats32 | None, at_start: Floats32, y: Any, visits: Visits, plan: Plan
     ) -> None:
         """Put everything into the order of the visits.
 
         Args:
             gram: the Gram matrix of the examples; None if there is one step at most.
             at_start: the scores of the examples before the first step.
-            targets: the probabilities that scores should give.
+            y: their labels.
             visits: the batches.
+            plan: what they are batches of.
         """
         order = visits.order
-        self._visits, self._count = visits, len(at_start)
-        self._near = None if gram is None else gram.take(order, 0).take(order, 1)
-        self._at_start, self._targets = at_start[order], targets[order]
+        self._visits, self._plan, self._count = visits, plan, len(at_start)
+        # A Gram matrix is symmetric, and rows are gathered much faster than columns.
+        self._near = None if gram is None else gram.take(order, 0).T.take(order, 0)
+        self._at_start = at_start.take(order, 0)
+        self._rates = [np.float32(plan.rate / (stop - start)) for start, stop in visits.spans]
+        self._targets = self._scaled_targets(np.asarray(y).take(order))
 
-    def descend(self, plan: Plan, *, binary: bool) -> Floats32:
+    def descend(self, *, binary: bool) -> Floats32:
         """The A that SGD reaches, or the average of its later iterates; a row for each example."""
         if binary:
-            return self._spread(self._steps(plan, self._at_start, Logistic()))
-        steady = SteadySoftmax(self._at_start.shape[1])
-        shifted = self._at_start - np.maximum.reduce(self._at_start, axis=1, keepdims=True)
-        reached = self._steps(plan, shifted, steady)
+            return self._spread(self._steps(self._at_start, Logistic()))
+        sizes = [stop - start for start, stop in self._visits.spans]
+        rows = sum([sizes[turn] for turn in self._visits.turns])
+        steady = SteadySoftmax(self._at_start.shape[1], rows)
+        reached = self._steps(_near_zero(self._at_start), steady)
         if not steady.is_exact():
-            reached = self._steps(plan, self._at_start, Softmax())
+            reached = self._steps(self._at_start, Softmax())
         return self._spread(reached)
 
-    def _steps(self, plan: Plan, at_start: Floats32, link: Link) -> Floats32:
+    def _steps(self, at_start: Floats32, link: Link) -> Floats32:
+        plan = self._plan
         a = np.zeros_like(at_start)
+        parts = self._parts(at_start, a)
         tail = Tail(plan, a)
         shrink = np.float32(1 - plan.rate * plan.proximal)
-        targets = self._scaled_targets(plan.rate)
         visited = 0
-        for start, stop in self._visits.spans:
-            scores = self._scores(at_start, a, start, stop, visited)
-            residuals = link.apply(scores, np.float32(plan.rate / (stop - start)))
-            residuals -= targets[start:stop]
+        for turn in self._visits.turns:
+            part = parts[turn]
+            residuals = link.apply(part.scores(a, visited), part.rate)
+            residuals -= part.targets
             if plan.proximal:  # the pull on W - W_0 = A^T X is one on A
                 a *= shrink
-            a[start:stop] -= residuals
-            visited = max(visited, stop)
-            tail.add(a)
+            np.subtract(part.a, residuals, part.a)
+            visited = max(visited, part.stop)
+            if plan.tail:
+                tail.add(a)
         return tail.mean(a)
 
-    def _scaled_targets(self, rate: float) -> Floats32:
-        """The targets times the rate over the size of their batch."""
-        targets = self._targets.copy()
-        for start, stop in set(self._visits.spans):
-            targets[start:stop] *= np.float32(rate / (stop - start))
-        return targets
+    def _parts(self, at_start: Floats32, a: Floats32) -> list[Part]:
+        near, targets = self._near, self._targets
+        return [
+            Part(
+                None if near is None else near[start:stop],
+                at_start[start:stop],
+                targets[start:stop],
+                rate,
+                a[start:stop],
+                stop,
+            )
+            for (start, stop), rate in zip(self._visits.spans, self._rates, strict=True)
+        ]
 
-    def _scores(
-        self, at_start: Floats32, a: Floats32, start: int, stop: int, visited: int
-    ) -> Floats32:
-        """The scores of a batch, in memory of their own; rows of A not yet visited are zero."""
-        if self._near is None or not visited:
-            return at_start[start:stop].copy()
-        scores: Floats32 = self._near[start:stop, :visited].dot(a[:visited])
-        scores += at_start[start:stop]
-        return scores
+    def _scaled_targets(self, y: Any) -> Floats32:
+        """The probabilities that scores should give, times the rate over the size of the batch."""
+        sizes = [stop - start for start, stop in self._visits.spans]
+        rates = np.array(self._rates, np.float32).repeat(sizes)
+        if self._at_start.shape[1] == 1:
+            return (rates * y.astype(np.float32))[:, None]
+        targets = np.zeros(self._at_start.shape, np.float32)
+        targets[np.arange(len(y)), y] = rates
+        return targets
 
     def _spread(self, a: Floats32) -> Floats32:
         """The rows of A in the order of the examples."""

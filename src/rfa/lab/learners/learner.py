@@ -10,15 +10,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rfa._types import Floats32
 from rfa.lab.errors import LabError
-
-Batch: TypeAlias = NDArray[np.int64]
+from rfa.lab.learners.visits import Batch
 
 
 @dataclass(frozen=True)
@@ -70,10 +69,12 @@ class Learner(ABC):
     Attributes:
         dim: the number of parameters d.
         classes: the number of classes that `scores` tells apart.
+        takes_scaled: whether `train` and `scores` also take examples that are `Scaled`.
     """
 
     dim: int
     classes: int
+    takes_scaled: bool = False
 
     @abstractmethod
     def initial(self, rng: np.random.Generator) -> Floats32:

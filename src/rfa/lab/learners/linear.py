@@ -28,8 +28,10 @@ import numpy as np
 from rfa._types import Floats32
 from rfa.errors import InvalidValueError
 from rfa.lab.datasets.dataset import lab_module
-from rfa.lab.learners.example_space import ExampleSpace, Logistic, Softmax, Visits
+from rfa.lab.learners.example_space import ExampleSpace, Logistic, Softmax
 from rfa.lab.learners.learner import Learner, Plan, Tail
+from rfa.lab.learners.scaled import Scaled
+from rfa.lab.learners.visits import Visits
 
 GRAM_BYTES = 1 << 28
 """How much memory Gram matrices may take between rounds: those used longest ago make room."""
@@ -41,6 +43,8 @@ class LinearLearner(Learner):
 
     With two classes and `binary`, one vector gives the score of class 1, and that of class 0 is 0.
     """
+
+    takes_scaled = True
 
     def __init__(self, features: int, classes: int, *, binary: bool = False) -> None:
         if binary and classes != 2:  # noqa: PLR2004
@@ -59,16 +63,16 @@ class LinearLearner(Learner):
     @np.errstate(over="ignore", invalid="ignore")  # a model that diverges is the server's affair
     def train(self, start: Floats32, x: Any, y: Any, plan: Plan) -> Floats32:
         """What local SGD changes, in the space of examples where that is the smaller one."""
-        first = start.reshape(self.rows, self.features)
+        first, scaled = start.reshape(self.rows, self.features), Scaled.of(x)
         visits = Visits.of(plan.batches)
-        if len(x) < self.features and visits.is_disjoint:
-            return self._train_examples(first, x, y, plan, visits).ravel()
-        return self._train_weights(first, x, y, plan).ravel()
+        if len(y) < self.features and visits.is_disjoint:
+            return self._train_examples(first, scaled, y, plan, visits).ravel()
+        return self._train_weights(first, scaled.multiply(), y, plan).ravel()
 
     @np.errstate(over="ignore", invalid="ignore")
     def scores(self, w: Floats32, x: Any) -> Floats32:
         """X W^T; of a binary model with a column of zeros for class 0."""
-        scores = x @ w.reshape(self.rows, self.features).T
+        scores = _products(Scaled.of(x), w.reshape(self.rows, self.features))
         return np.hstack([np.zeros_like(scores), scores]) if self.binary else scores
 
     def module(self, w: Floats32) -> Any:
@@ -83,15 +87,18 @@ class LinearLearner(Learner):
         return layer.eval()
 
     def _train_examples(
-        self, first: Floats32, x: Floats32, y: Any, plan: Plan, visits: Visits
+        self, first: Floats32, x: Scaled, y: Any, plan: Plan, visits: Visits
     ) -> Floats32:
         space = ExampleSpace(
             gram=self._grams.of(x, plan.key) if len(plan.batches) > 1 else None,
-            at_start=x @ first.T,
-            targets=self._targets(y),
+            at_start=_products(x, first),
+            y=y,
             visits=visits,
+            plan=plan,
         )
-        return space.descend(plan, binary=self.binary).T @ x
+        a = space.descend(binary=self.binary)
+        a *= x.factor
+        return a.T @ x.x
 
     def _train_weights(self, first: Floats32, x: Floats32, y: Any, plan: Plan) -> Floats32:
         targets = self._targets(y)
@@ -118,6 +125,13 @@ class LinearLearner(Learner):
         return targets
 
 
+def _products(x: Scaled, rows: Floats32) -> Floats32:
+    """The products of examples with some rows."""
+    products: Floats32 = x.x @ rows.T
+    products *= x.factor
+    return products
+
+
 @dataclass
 class Grams:
     """Gram matrices by key, within a number of bytes."""
@@ -126,14 +140,15 @@ class Grams:
     kept: OrderedDict[Hashable, Floats32] = field(default_factory=OrderedDict[Hashable, Floats32])
     size: int = 0
 
-    def of(self, x: Floats32, key: Hashable | None) -> Floats32:
+    def of(self, x: Scaled, key: Hashable | None) -> Floats32:
         """The Gram matrix of x; with a key, which promises the same x each time, kept."""
-        if key is None:
-            return x @ x.T
-        if key in self.kept:
+        if key is not None and key in self.kept:
             self.kept.move_to_end(key)
             return self.kept[key]
-        gram = x @ x.T
+        gram = _products(x, x.x)
+        gram *= x.factor
+        if key is None:
+            return gram
         self.kept[key] = gram
         self.size += gram.nbytes
         while self.size > self.limit:

@@ -26,6 +26,7 @@ from rfa.errors import InvalidValueError
 from rfa.lab.datasets.dataset import lab_module
 from rfa.lab.learners.learner import Learner, Plan, Tail
 from rfa.lab.learners.network import NetworkLearner
+from rfa.lab.learners.softmax import residuals
 
 GATES = 4
 BLOCK = 64
@@ -74,7 +75,7 @@ class LstmLearner(Learner):
         for rows in plan.batches:
             tape = tapes[len(rows)]
             tape.read(model, symbols[rows])
-            steps = _residuals(tape.scores(model), labels[rows])
+            steps = residuals(tape.scores(model), labels[rows], axis=1)
             steps *= np.float32(plan.rate / len(rows))
             tape.go_back(model, steps)
             if plan.proximal:
@@ -252,12 +253,3 @@ class _Tape:
         model.bias -= sums.sum(axis=1)
         model.out -= d_scores.T @ self._states[-1]
         model.out_bias -= d_scores.sum(axis=0)
-
-
-def _residuals(scores: Floats32, labels: Ints) -> Floats32:
-    """The gradient of each example's loss in its scores: probability minus target."""
-    scores -= scores.max(axis=1, keepdims=True)
-    np.exp(scores, out=scores)
-    scores /= scores.sum(axis=1, keepdims=True)
-    scores[np.arange(len(labels)), labels] -= 1
-    return scores

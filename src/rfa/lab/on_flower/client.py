@@ -54,6 +54,10 @@ class LabMod(RobustMod):
     def check_work(self, work: records.Work) -> None:
         """The lab's devices weigh as its settings say."""
 
+    def told(self, message: Message) -> RecordDict:
+        """All but the device that the message is for."""
+        return lab_records.told(message.content)
+
     def vault(self, task: str, message: Message, storage: DeviceStorage) -> DurableDevice:
         """The device, which rounds as in the lab."""
         settings, order = self.settings, lab_records.order_of(message)

@@ -48,9 +48,9 @@ class Order:
             {"device": self.device, "round": self.round, "others": others, "state": self.state}
         )
 
-    def content(self, model: Floats32) -> RecordDict:
+    def content(self, arrays: ArrayRecord) -> RecordDict:
         """As it travels with a model."""
-        return RecordDict({ARRAYS: ArrayRecord({MODEL: Array(model)}), LAB: self.record()})
+        return RecordDict({ARRAYS: arrays, LAB: self.record()})
 
 
 def order_of(message: Message) -> Order:
@@ -76,6 +76,17 @@ def unpack(data: bytes, settings: Settings) -> Any:
         return None
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
         return unpack_state(settings.aggregation, dict(arrays))
+
+
+def told(content: RecordDict) -> RecordDict:
+    """What all devices are told: everything but for which of a node's devices a message is."""
+    record: Any = content.config_records[LAB]
+    return RecordDict({**content, LAB: ConfigRecord({**record, "device": 0})})
+
+
+def arrays_of(model: Floats32) -> ArrayRecord:
+    """A model as it travels."""
+    return ArrayRecord({MODEL: Array(model)})
 
 
 def model_of(message: Message) -> Floats32:

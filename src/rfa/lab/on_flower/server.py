@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flwr.app import Context, Message
+from flwr.app import ArrayRecord, Context, Message
 from flwr.serverapp import Grid, ServerApp
 
 from rfa.flower import records
@@ -100,9 +100,9 @@ class FlowerEngine:
         nodes = self._nodes(chosen)
         carried = lab_records.pack(state.aggregator)
         order = lab_records.Order(0, state.round, tuple(chosen), carried)
+        arrays = lab_records.arrays_of(state.model)
         sent = [
-            (device, self._training_message(nodes[device], order, device, state))
-            for device in chosen
+            (device, _training_message(nodes[device], order, device, arrays)) for device in chosen
         ]
         if self.devices.settings.secure.mode == "off":
             return self._in_the_clear(sent, state, chosen)
@@ -178,15 +178,16 @@ class FlowerEngine:
             raise RoundSkippedError(msg)
         return {device: nodes[device % len(nodes)] for device in devices}
 
-    def _training_message(
-        self, node: int, order: lab_records.Order, device: int, state: State
-    ) -> Message:
-        content = dataclasses.replace(order, device=device).content(state.model)
-        return Message(content, dst_node_id=node, message_type=records.TRAIN)
-
     def _tally_message(self, node: int, order: lab_records.Order, state: State) -> Message:
-        content = order.content(state.model)
+        content = order.content(lab_records.arrays_of(state.model))
         return Message(content, dst_node_id=node, message_type=lab_records.TALLY)
+
+
+def _training_message(
+    node: int, order: lab_records.Order, device: int, arrays: ArrayRecord
+) -> Message:
+    content = dataclasses.replace(order, device=device).content(arrays)
+    return Message(content, dst_node_id=node, message_type=records.TRAIN)
 
 
 def _tallies(reply: Message) -> list[Tally]:

@@ -20,7 +20,7 @@ from rfa.secagg.in_process import Losses
 from rfa.secagg.messages.round import decode
 from rfa.secagg.messages.stages import LEFT, Moment, moment_of
 from rfa.secagg.security.parameters import MAX_MASKED_SUMS, ServerModel
-from rfa.secagg.server.machine import Outbox
+from rfa.secagg.server.requests import Outbox
 from rfa.secagg.weights import EQUAL, EXAMPLES
 
 
@@ -90,10 +90,16 @@ class LabStrategy(SecureStrategy):
         rows = split_cohort(len(chosen), self.settings, t - 1)
         return [[chosen[row] for row in part if chosen[row] in ready] for part in rows]
 
+    def told(self, content: RecordDict) -> RecordDict:
+        """All but the device that a message is for."""
+        return lab_records.told(content)
+
     def exchange(self, grid: Grid, task: str, t: int) -> GridExchange:
         """Messages for devices of which several may be on one node, and some drop out."""
         timeout = self.options.stage_timeout
-        return LabExchange(grid, task, t, timeout, {}, self.nodes, self.order, self.lost)
+        return LabExchange(
+            grid, task, t, timeout, nodes=self.nodes, order=self.order, lost=self.lost
+        )
 
 
 def _moment(request: bytes) -> Moment:

@@ -44,7 +44,7 @@ class Drag:
 
     def __call__(self, v: Vector, nu: float, others: Sum) -> Sum:
         """Add what is missing to the step toward the target."""
-        missing = (self.target - v) * others.mass / nu - others.push
+        missing = (self.target - v) * others.need("mass") / nu - others.push
         return replace(others, push=others.push + missing, count=others.count + 1)
 
 
@@ -59,8 +59,10 @@ class Hollow:
 
     def __call__(self, _v: Vector, _nu: float, others: Sum) -> Sum:
         """Leave that share of the mass of the others."""
-        mass = self.left * others.mass
-        return replace(others, mass=mass, squares=min(others.squares, mass), count=others.count + 1)
+        mass = self.left * others.need("mass")
+        return replace(
+            others, mass=mass, squares=min(others.need("squares"), mass), count=others.count + 1
+        )
 
 
 def aggregate_with(

@@ -19,6 +19,8 @@ from rfa.lab.simulation.server_optimizer import ServerState
 
 CARRIED = "aggregator."
 """Before the names of what the aggregator carries."""
+ANEW = "start anew with --fresh, in Python with fresh=True"
+"""What to do about a run that cannot go on."""
 
 
 class CheckpointError(LabError):
@@ -91,7 +93,7 @@ def load(path: Path, aggregator: Aggregator | None) -> Checkpoint | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, IndexError, EOFError, zipfile.BadZipFile) as error:
-        msg = f"the checkpoint {path} cannot be read ({error}): start anew with --fresh"
+        msg = f"the checkpoint {path} cannot be read ({error}): {ANEW}"
         raise CheckpointError(msg) from None
 
 

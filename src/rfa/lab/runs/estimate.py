@@ -39,13 +39,14 @@ class Cost:
     evaluation: float
 
 
-LINEAR = Cost(450, 220, 8e-4, 5e-5, 0.0, 3e-6)
+LINEAR = Cost(450, 220, 7e-4, 4e-5, 0.0, 2e-6)
+CONVNET = Cost(450, 220, 5e-3, 1.5e-2, 1e-3, 4.5e-4)
 COSTS = {
     "emnist-linear": LINEAR,
     "glyphs-linear": LINEAR,
-    "emnist-convnet": Cost(450, 220, 5e-2, 0.0, 3e-3, 1.3e-3),
-    "glyphs-convnet": Cost(450, 220, 5e-2, 0.0, 3e-3, 1.3e-3),
-    "shakespeare-lstm": Cost(628, 3500, 5e-3, 1.5e-3, 1e-4, 1.2e-4),
+    "emnist-convnet": CONVNET,
+    "glyphs-convnet": CONVNET,
+    "shakespeare-lstm": Cost(628, 3500, 2e-3, 1.6e-3, 8e-5, 7e-5),
     "sent140-linear": Cost(877, 60, 1e-4, 2e-5, 0.0, 1e-6),
 }
 START = 4.0

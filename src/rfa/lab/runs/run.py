@@ -28,7 +28,7 @@ from rfa.lab.lock import LockedError, hold_lock
 from rfa.lab.objects import names_of
 from rfa.lab.runs import checkpoint as checkpoints
 from rfa.lab.runs.callback import Callback, Callbacks, RunView
-from rfa.lab.runs.checkpoint import Checkpoint, CheckpointError
+from rfa.lab.runs.checkpoint import ANEW, Checkpoint, CheckpointError
 from rfa.lab.runs.store import DONE, LOCK, MEASURES, STOPPED, Store
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.rounds import (
@@ -152,8 +152,7 @@ class RunLoop:
         self.data = data
         saved = checkpoints.load(self.folder / CHECKPOINT, self.devices.settings.aggregation)
         if saved is not None and saved.data != data:
-            msg = f"the data, or your own code, has changed since {self.name} began: "
-            msg += "start anew with --fresh"
+            msg = f"the data, or your own code, has changed since {self.name} began: {ANEW}"
             raise CheckpointError(msg)
         known = self.store.runs(run=self.name)
         if saved is not None and known:
@@ -161,7 +160,7 @@ class RunLoop:
                 return
             if known[0]["version"] != VERSION:
                 msg = f"{self.name} was begun by version {known[0]['version']}: "
-                msg += "go on with that one, or start anew with --fresh"
+                msg += f"go on with that one, or {ANEW}"
                 raise CheckpointError(msg)
             self._resume(saved)
         else:
@@ -180,7 +179,7 @@ class RunLoop:
     def _resume(self, saved: Checkpoint) -> None:
         sizes = self.devices.count, self.devices.dim
         if saved.slots is not None and not KeptFile.is_complete(self._kept, *sizes):
-            msg = f"what devices keep in {self._kept} is not complete: start anew with --fresh"
+            msg = f"what devices keep in {self._kept} is not complete: {ANEW}"
             raise CheckpointError(msg)
         self.store.rewind(self.name, saved.state.round)
         self.before, self.first_loss = saved.seconds, saved.first_loss

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from rfa._types import Floats, Floats32
-from rfa.aggregators import Result, SumAggregator
+from rfa.aggregators import Mean, Result, SumAggregator
 from rfa.aggregators.registry import Aggregator
-from rfa.lab.learners.learner import are_finite
+from rfa.lab.learners.learner import are_finite, is_finite
 from rfa.lab.randomness import stream
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.in_clear import effective_weights, shortcut
@@ -41,6 +41,12 @@ def aggregate(
     Raises:
         NothingToAggregateError: if no update is finite.
     """
+    aggregator: Aggregator = settings.aggregation
+    if isinstance(aggregator, Mean) and len(updates):
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean = shortcut(aggregator, updates, weights)
+        if mean is not None and is_finite(mean.point):  # then so is all that it is a sum of
+            return mean, state
     finite = are_finite(updates)
     if not finite.any():
         msg = f"none of {len(updates)} updates is finite"

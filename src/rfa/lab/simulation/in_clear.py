@@ -59,7 +59,7 @@ def _(aggregator: OneStepRFA, updates: Floats32, weights: Floats) -> Outcome | N
 
 
 def effective_weights(aggregator: SumAggregator[Any], oracle: PlainOracle) -> Floats | None:
-    """The weights with which the updates of one part add up to the aggregate, where they do."""
+    """The weights of the updates in the last step of one part, where it is a mean of them."""
     plain = isinstance(aggregator, RFA) and aggregator.schedule == "plain"
     return oracle.shares if plain or isinstance(aggregator, OneStepRFA) else None
 

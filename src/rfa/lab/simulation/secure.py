@@ -62,6 +62,7 @@ def aggregate_securely(
     if len(abstained) == len(parts):
         msg = f"none of {len(parts)} updates is finite"
         raise NothingToAggregateError(msg)
+    aggregator = build_private(settings.aggregation)
     opening = open_round(
         t + 1,
         settings.secure.terms,
@@ -69,13 +70,13 @@ def aggregate_securely(
         dim=updates.shape[1],
         max_share=settings.secure.max_share,
         equal_weights=settings.training.weights == EQUAL,
+        statistics=aggregator.statistics,
     )
     lost = draw_losses(len(parts), settings, t)
     oracles = [
         _part_oracle({row: parts[row] for row in rows}, opening, settings, lost, t)
         for rows in split_cohort(len(parts), settings, t)
     ]
-    aggregator = build_private(settings.aggregation)
     result, after = aggregator(oracles, updates.shape[1], state)
     outcome = outcome_of(result)
     return dataclasses.replace(outcome, dropped=abstained, lost=tuple(sorted(lost))), after

@@ -22,6 +22,7 @@ from rfa.lab.datasets.dataset import Index, Reader
 from rfa.lab.learners.learner import Learner
 from rfa.lab.learners.linear import LinearLearner
 from rfa.lab.learners.network import NetworkLearner
+from rfa.lab.learners.scaled import Scale
 from rfa.lab.tasks.emnist import negative
 from rfa.lab.tasks.task import Task
 
@@ -58,9 +59,8 @@ def _read(name: str) -> Array:
         return arrays[name]
 
 
-def prepare(pixels: Array) -> Array:
-    """Pixels from 0 (paper) to 1 (ink)."""
-    return pixels.astype(np.float32) / np.float32(DARK)
+prepare = Scale(1 / DARK)
+"""Pixels from 0 (paper) to 1 (ink)."""
 
 
 def stain(x: Any) -> Any:

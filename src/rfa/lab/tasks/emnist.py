@@ -29,6 +29,7 @@ from rfa.lab.learners.convnet import ConvNetLearner, Shape
 from rfa.lab.learners.learner import Learner
 from rfa.lab.learners.linear import LinearLearner
 from rfa.lab.learners.network import NetworkLearner
+from rfa.lab.learners.scaled import Scale
 from rfa.lab.tasks.task import Task
 
 SIDE, CLASSES = 28, 62
@@ -76,11 +77,8 @@ def _pixels(png: bytes | None, path: Path, row: int) -> Array:
     return pixels.reshape(-1)
 
 
-def prepare(pixels: Array) -> Array:
-    """Pixels from 0 (ink) to 1 (paper)."""
-    x = pixels.astype(np.float32)
-    x *= np.float32(1 / 255)
-    return x
+prepare = Scale(1 / 255)
+"""Pixels from 0 (ink) to 1 (paper)."""
 
 
 @corrupts_data

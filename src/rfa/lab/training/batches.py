@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 
-from rfa.lab.learners.learner import Batch
+from rfa.lab.learners.visits import Visits
 from rfa.lab.settings.groups import Training
 
 
-def draw_batches(count: int, training: Training, rng: np.random.Generator) -> list[Batch]:
+def draw_batches(count: int, training: Training, rng: np.random.Generator) -> Visits:
     """The batches of a device with so many examples, one for each local step.
 
     The examples are shuffled once and cut into batches, the last of which may be smaller; every
@@ -22,10 +20,9 @@ def draw_batches(count: int, training: Training, rng: np.random.Generator) -> li
     [2, 2, 1, 2, 2, 1]
     """
     order = rng.permutation(count)
+    size = training.batch_size
     if training.batch_fraction:
         size = max(1, round(training.batch_fraction * count))
-        once = [order[:size]]
-    else:
-        once = [order[i : i + training.batch_size] for i in range(0, count, training.batch_size)]
-    steps = training.local_steps or training.local_epochs * len(once)
-    return list(itertools.islice(itertools.cycle(once), steps))
+        order = order[:size]
+    steps = training.local_steps or training.local_epochs * -(-len(order) // size)
+    return Visits.cut(order, size, steps)

@@ -28,7 +28,7 @@ from rfa.lab.training.kept import NEVER, KeptFile, Slots
 from rfa.lab.training.worker import Jobs, Scratch, Worker
 
 WORKER = "rfa.lab.training.worker"
-SHARE = 2
+SHARE = 1.5
 """A job is what is left of a round's work, over this and over the number of workers."""
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
 

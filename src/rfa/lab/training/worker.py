@@ -104,12 +104,13 @@ class Worker:
     def evaluate(self, request: Request) -> Answer:
         """Evaluate the model on devices, with their u_i where they have such."""
         shared = np.array(self.scratch.model)
+        devices: list[int] = request["devices"]
+        if self.kept is None or not self.devices.settings.training.personalize:
+            return {"tallies": self.devices.evaluate_all(shared, devices)}
         tallies: list[Any] = []
-        personalize = self.devices.settings.training.personalize
-        for device, slot in zip(request["devices"], request["slots"], strict=True):
-            u = self.kept.read(device, slot) if self.kept and personalize else None
-            w = shared if u is None else shared + u
-            tallies.append(self.devices.evaluate(w, device))
+        for device, slot in zip(devices, request["slots"], strict=True):
+            u = self.kept.read(device, slot)
+            tallies.append(self.devices.evaluate(shared if u is None else shared + u, device))
         return {"tallies": tallies}
 
 

@@ -151,6 +151,12 @@ def fitting(shares: Mapping[int, int], threshold: int, prime: int) -> list[int]:
     return [x for x in sorted(shares) if _value(polynomial, x, prime) == shares[x]]
 
 
+def misfits(shares: Mapping[int, int], chosen: Sequence[int]) -> list[int]:
+    """The points of shares that do not lie on the polynomial through those that were chosen."""
+    _, polynomial = _interpolate({x: shares[x] for x in chosen}, PRIME)
+    return [x for x in shares if _value(polynomial, x, PRIME) != shares[x]]
+
+
 def _interpolate(shares: Mapping[int, int], prime: int) -> tuple[list[int], list[int]]:
     """The product of all x - x_i, and the polynomial through all shares, by Newton."""
     points, slopes = list(shares), list(shares.values())

@@ -12,10 +12,11 @@ import os
 from rfa.secagg.crypto.keys import agree, public_of, sign
 from rfa.secagg.crypto.masks import Mask, add_masks
 from rfa.secagg.crypto.shares import SHARE_SIZE
+from rfa.secagg.device.joining import check_brought
 from rfa.secagg.device.membership import Membership, accept_roster, read_parameters
 from rfa.secagg.device.memory import GONE, Memory, forget
 from rfa.secagg.device.profile import Profile
-from rfa.secagg.device.sharing import Entropy, seal_shares, unseal_shares
+from rfa.secagg.device.sharing import Entropy, complain, seal_shares, unseal_shares
 from rfa.secagg.errors import (
     AskedTwiceError,
     OtherSessionError,
@@ -47,7 +48,7 @@ from rfa.secagg.messages.stages import LEFT, START, Moment, Stage, moment_of
 from rfa.secagg.security.cohort import form_cohort
 from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.security.rules import Members
-from rfa.secagg.statistics import POSITIONS, STATISTICS
+from rfa.secagg.statistics import rows_of
 from rfa.secagg.transcript import (
     SIZE,
     commitment_to,
@@ -202,6 +203,7 @@ class Device:
         self._policy.check_opening(
             opening, len(self._contribution.update), len(self._contribution.metrics)
         )
+        check_brought(opening, self._contribution)
         draw, masked_sums = self._entropy, range(opening.masked_sums)
         memory = dataclasses.replace(
             joined,
@@ -253,10 +255,11 @@ class Device:
         alive = member.check_request(sum_request, point, memory)
         context = context_of(member.cohort.digest, sum_request, point)
         opening = member.opening
-        dim = opening.dim if sum_request.vector else 0
-        masked = MaskedInputBuffer(
-            sum_request.session, masked_sum, len(STATISTICS) + opening.metrics, dim
-        )
+        shares = unseal_shares(member, memory, sum_request, alive)
+        tail_size = len(rows_of(opening.statistics)) + opening.metrics
+        sizes = tail_size, opening.dim if sum_request.vector else 0
+        complaints = complain(member, alive, shares)
+        masked = MaskedInputBuffer(sum_request.session, masked_sum, *sizes, complaints)
         part = self._part(member, sum_request, masked.words())
         add_masks(part.words, part.tail, self._masks(member, masked_sum, alive, context))
         tail = part.tail
@@ -267,7 +270,7 @@ class Device:
             due=Moment(masked_sum, Stage.SURVIVORS if malicious else Stage.UNMASK),
             masks=forget(memory.masks, masked_sum),
             seeds=forget(memory.seeds, masked_sum),
-            shares=unseal_shares(member, memory, sum_request, alive),
+            shares=shares,
             context=context,
             asked=point,
             alive=sum_request.alive,
@@ -287,7 +290,8 @@ class Device:
             msg = "a device that abstained has nothing to add"
             raise OutOfStageError(msg)
         rounding = rounding_key(self.memory.rounding, sum_request.masked_sum)
-        part = Encoding(member.cohort.parameters.cohort).encode(
+        encoding = Encoding.of(member.opening, member.cohort.parameters.cohort)
+        part = encoding.encode(
             self._contribution,
             sum_request.v,
             sum_request.nu,
@@ -297,9 +301,8 @@ class Device:
             out=words,
         )
         max_share = min(member.opening.max_share, self._policy.max_share)
-        if sum_request.mass and weighs_more(
-            part.tail[POSITIONS["mass"]], sum_request.mass, max_share
-        ):
+        own = encoding.mass_of(part.tail)
+        if sum_request.mass and weighs_more(own, sum_request.mass, max_share):
             msg = f"this device would weigh more than {max_share} in the sum"
             raise ShareLimitError(msg)
         return part

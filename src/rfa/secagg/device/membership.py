@@ -26,7 +26,7 @@ from rfa.secagg.errors import (
     WrongDimensionError,
 )
 from rfa.secagg.messages.round import DeviceKeys, OpenRound, Roster, SumRequest, Unmask, read_bitmap
-from rfa.secagg.security.cohort import Cohort, Identities, check_device_keys
+from rfa.secagg.security.cohort import SPLIT, Cohort, Identities, check_device_keys
 from rfa.secagg.security.parameters import Parameters, ServerModel
 from rfa.secagg.security.rules import Members, are_enough, may_follow
 from rfa.secagg.statistics import MASS_BITS
@@ -180,6 +180,10 @@ def accept_roster(
     sent = {leaf_of(opening, listed): listed for listed in roster.keys}
     sent.pop(leaf, None)
     others = {other: sent[roster.leaves[other]] for other in wanted if roster.leaves[other] in sent}
+    for listed_leaf, listed in sent.items():
+        if listed_leaf not in roster.leaves:
+            msg = f"the keys of device {listed.device} are not in the cohort: {SPLIT}"
+            raise CohortError(msg)
     if len(others) != len(wanted) - everyone or len(others) != len(sent):
         msg = (
             f"keys of {len(sent)} other devices were sent, {len(others)} of which the cohort "

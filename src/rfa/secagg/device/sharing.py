@@ -8,7 +8,7 @@ from rfa.secagg.crypto.keys import seal, unseal
 from rfa.secagg.crypto.shares import SHARE_SIZE, are_shares, split
 from rfa.secagg.device.membership import Membership
 from rfa.secagg.device.memory import Memory
-from rfa.secagg.messages.round import SumRequest
+from rfa.secagg.messages.round import Bitmap, SumRequest, write_bitmap
 from rfa.secagg.security.rules import Members
 from rfa.secagg.transcript import share_binding
 
@@ -54,3 +54,9 @@ def unseal_shares(
             plain = unseal(key, masked_sum, next(sealed), bound) or b""
             shares.append(plain if are_shares(plain) else b"")
     return tuple(shares)
+
+
+def complain(member: Membership, alive: Members, shares: Sequence[bytes]) -> Bitmap:
+    """The neighbors in the masked sum whose shares are missing; empty if none is."""
+    missing = [other for other, share in zip(member.among(alive), shares, strict=True) if not share]
+    return write_bitmap(missing, member.cohort.parameters.cohort) if missing else b""

@@ -28,15 +28,15 @@ from rfa.secagg.errors import (
     VaultError,
 )
 from rfa.secagg.fixed_point import Contribution
-from rfa.secagg.messages.codec import REAL, U8, array, many, read_message, write_message
-from rfa.secagg.messages.round import MAX_METRICS, OpenRound, decode_as
+from rfa.secagg.messages.codec import KEY, REAL, U8, array, many, read_message, rows, write_message
+from rfa.secagg.messages.round import MAX_METRICS, NO_BASIS, OpenRound, decode_as
 from rfa.secagg.messages.stages import LEFT, START, Moment
 from rfa.secagg.security.parameters import ServerModel
-from rfa.secagg.transcript import SIZE, request_digest, update_digest
+from rfa.secagg.transcript import SIZE, mark_digest, request_digest, update_digest
 
 _KIND = 201
-_LAYOUT = (U8, REAL, many(REAL, MAX_METRICS), array("<f4"))
-_ABSENT = (0, 0.0, (), ())
+_LAYOUT = (U8, REAL, many(REAL, MAX_METRICS), KEY, rows(32, 1), array("<f4"))
+_ABSENT = (0, 0.0, (), NO_BASIS, (), ())
 _WAIT = 30.0
 """Seconds to wait for another process of the same device."""
 _PRAGMAS = ("journal_mode = DELETE", "synchronous = EXTRA", "secure_delete = ON")
@@ -126,23 +126,19 @@ class DurableDevice:
         """Bring something into the next round; None to abstain from it. The last round is over.
 
         Raises:
-            SpentUpdateError: if the update was masked in an earlier round. The difference of two
-                sums about the same updates can tell on one device, so it takes a new one.
+            SpentUpdateError: if the update, or what has the same mark, was masked in an earlier
+                round. The difference of two sums about the same updates can tell on one device, so
+                it takes a new one.
         """
-        values = (
-            (1, contribution.weight, contribution.metrics, contribution.update)
-            if contribution
-            else _ABSENT
-        )
         with self._transaction():
             if contribution and self._find(self._mark(contribution), self._marks) is not None:
-                who = f"device {self._profile.device}"
-                msg = (
-                    f"{who} was in a sum with this very update before: train anew, with randomness"
-                )
+                what = "this very update before: train anew, with randomness"
+                if contribution.mark is not None:
+                    what = "the very same before, and another would tell on it"
+                msg = f"device {self._profile.device} was in a sum with {what}"
                 raise SpentUpdateError(msg)
             self._keep("memory", self._memory().between_rounds().encode())
-            self._keep("contribution", guard(write_message(_KIND, _LAYOUT, values)))
+            self._keep("contribution", guard(_write(contribution)))
 
     def receive(self, request: bytes) -> bytes:
         """Answer a request, and remember it first. After the last one the update is forgotten.
@@ -216,7 +212,9 @@ class DurableDevice:
         if len(salt) != SIZE:
             msg = "its salt is no longer there"
             raise self._damaged(msg)
-        return "spent " + update_digest(salt, contribution.update).hex()
+        own = contribution.mark
+        mark = update_digest(salt, contribution.update) if own is None else mark_digest(salt, own)
+        return "spent " + mark.hex()
 
     def _memory(self) -> Memory:
         stored = self._find("memory")
@@ -231,8 +229,7 @@ class DurableDevice:
             msg = f"nothing was brought into the next round at {self._path}: bring an update first"
             raise VaultError(msg)
         try:
-            _, (there, weight, metrics, update) = read_message(unguard(stored), {_KIND: _LAYOUT})
-            return Contribution(update, weight, metrics) if there else None
+            return _read(unguard(stored))
         except (ValueError, MessageError) as error:
             raise self._damaged(str(error)) from None
 
@@ -281,6 +278,22 @@ def create_private(path: Path) -> None:
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         path.chmod(0o600)  # what the umask took away
+
+
+def _write(contribution: Contribution | None) -> bytes:
+    """What was brought, as it is kept."""
+    if contribution is None:
+        return write_message(_KIND, _LAYOUT, _ABSENT)
+    brought = contribution
+    mark = () if brought.mark is None else (brought.mark,)
+    values = (1, brought.weight, brought.metrics, brought.basis, mark, brought.update)
+    return write_message(_KIND, _LAYOUT, values)
+
+
+def _read(stored: bytes) -> Contribution | None:
+    """What was brought, from what is kept."""
+    _, (there, weight, metrics, basis, mark, update) = read_message(stored, {_KIND: _LAYOUT})
+    return Contribution(update, weight, metrics, basis, *mark) if there else None
 
 
 def _may_take_back(memory: Memory) -> bool:

@@ -211,13 +211,19 @@ def write_message(kind: int, fields: tuple[Field, ...], values: tuple[Any, ...])
 
 
 class ReservedMessage:
-    """A message of a kind whose last field, an array of words, is written in place.
+    """A message of a kind of which one field, an array of words, is written in place.
 
     Nothing is copied: `finish` gives the memory in which the words were written.
     """
 
     def __init__(
-        self, kind: int, fields: tuple[Field, ...], values: tuple[Any, ...], count: int
+        self,
+        kind: int,
+        fields: tuple[Field, ...],
+        values: tuple[Any, ...],
+        count: int,
+        *,
+        rest: bytes = b"",
     ) -> None:
         """Lay out a message.
 
@@ -226,19 +232,22 @@ class ReservedMessage:
             fields: the fields before the array.
             values: their values for now.
             count: how many words the array has.
+            rest: the bytes after it.
         """
         self._kind, self._fields = kind, fields
         self._bytes = io.BytesIO()
         self._write(values)
         self._bytes.write(count.to_bytes(4, "little"))
         self._start = self._bytes.tell()
+        self._end = self._start + count * WORD.itemsize
         if count:
-            self._bytes.seek(count * WORD.itemsize - 1, io.SEEK_CUR)
+            self._bytes.seek(self._end - 1)
             self._bytes.write(b"\0")
+        self._bytes.write(rest)
 
     def words(self) -> Words:
         """The words; whoever holds them lets go of them before `finish`."""
-        return np.frombuffer(self._bytes.getbuffer()[self._start :], WORD)
+        return np.frombuffer(self._bytes.getbuffer()[self._start : self._end], WORD)
 
     def finish(self, values: tuple[Any, ...]) -> bytes:
         """The bytes of the message, with final values before the array, of the same size."""

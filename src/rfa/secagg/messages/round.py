@@ -210,25 +210,32 @@ class SumRequest(Message):
 
 @dataclass(frozen=True)
 class MaskedInput(Message):
-    """What a device adds, masked."""
+    """What a device adds, masked; and whose shares, sealed for it, it could not unseal.
+
+    `complaints` is empty if there are none.
+    """
 
     KIND = 6
-    LAYOUT = (U32, many(U128, MAX_METRICS + 8), array("<u4"))
+    LAYOUT = (U32, many(U128, MAX_METRICS + 8), array("<u4"), blob(MANY // 8))
 
     masked_sum: int
     tail: tuple[int, ...] = field(repr=False)
     words: Words = field(repr=False)
+    complaints: Bitmap = b""
 
 
 class MaskedInputBuffer:
     """The bytes of a `MaskedInput` whose words are written in place, so that nothing is copied."""
 
-    def __init__(self, session: bytes, masked_sum: int, tail: int, count: int) -> None:
-        """Make room for a tail of some numbers, and for a count of words."""
+    def __init__(
+        self, session: bytes, masked_sum: int, tail: int, count: int, complaints: Bitmap = b""
+    ) -> None:
+        """Make room for a tail of some numbers, and for a count of words, before complaints."""
         self._head = (session, masked_sum)
-        fields = (_SESSION, *MaskedInput.LAYOUT[:-1])
-        values = (*self._head, (0,) * tail)
-        self._message = ReservedMessage(MaskedInput.KIND, fields, values, count)
+        *before, _, last = MaskedInput.LAYOUT
+        values, rest = (*self._head, (0,) * tail), last.write(complaints)
+        fields = (_SESSION, *before)
+        self._message = ReservedMessage(MaskedInput.KIND, fields, values, count, rest=rest)
 
     def words(self) -> Words:
         """The words; whoever holds them lets go of them before `finish`."""

@@ -2,12 +2,12 @@
 
 >>> from rfa.secagg.security.parameters import derive
 >>> traffic(derive(10, num_colluders=1, num_dropouts=2), queries=1, dim=1000)
-Traffic(down=1222, up=4764, exchanges=4)
+Traffic(down=1222, up=4768, exchanges=4)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,7 +31,7 @@ from rfa.secagg.messages.round import (
     UnmaskShares,
 )
 from rfa.secagg.security.parameters import Parameters, ServerModel
-from rfa.secagg.statistics import ALL, STATISTICS, mask_of
+from rfa.secagg.statistics import ALL, mask_of, rows_of
 from rfa.secagg.words import WORD
 
 _SESSION, _KEY = bytes(16), bytes(32)
@@ -59,6 +59,7 @@ def traffic(  # noqa: PLR0913
     dim: int,
     metrics: int = 0,
     max_share: float = 0.0,
+    statistics: Collection[str] = ALL,
     from_zero: bool = True,
 ) -> Traffic:
     """The traffic of a device in a round in which all queries are taken and nobody is lost.
@@ -69,12 +70,11 @@ def traffic(  # noqa: PLR0913
         dim: the number of coordinates d.
         metrics: the further numbers that are summed.
         max_share: the largest share, for which each query takes two masked sums; 0 for none.
+        statistics: the totals that are summed beside the push; count always is.
         from_zero: whether the first request is about zero, which travels as nothing.
     """
-    model = int(parameters.server_model)
-    opening = OpenRound(
-        _SESSION, 1, queries, dim, metrics, max_share, model, mask_of(ALL), 0, NO_BASIS
-    )
+    model, mask = int(parameters.server_model), mask_of(statistics)
+    opening = OpenRound(_SESSION, 1, queries, dim, metrics, max_share, model, mask, 0, NO_BASIS)
     pairs = [*_forming(opening, parameters)]
     for masked_sum in range(opening.masked_sums):
         pairs.extend(
@@ -113,7 +113,7 @@ def _masked_sum(
     vector = not opening.max_share or opening.is_second(masked_sum)
     v = np.zeros(0 if zero else opening.dim, "<f4")
     sealed = (bytes(SEALED_SIZE),) * degree
-    tail = (0,) * (len(STATISTICS) + opening.metrics)
+    tail = (0,) * (len(rows_of(opening.statistics)) + opening.metrics)
     words = np.zeros(opening.dim if vector else 0, WORD)
     yield (
         SumRequest(_SESSION, masked_sum, int(vector), 1.0, 0, bitmap, sealed, v),

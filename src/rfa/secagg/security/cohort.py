@@ -18,6 +18,10 @@ from rfa.secagg.transcript import SIZE, cohort_digest, leaf_of
 
 Identities = Mapping[int, bytes]
 """The public Ed25519 identities of devices, known before."""
+SPLIT = (
+    "they were changed, or it was told of another round, and may have trained from something else"
+)
+"""What may be behind keys that do not fit the opening that a device was told."""
 
 
 @dataclass(frozen=True)
@@ -100,5 +104,5 @@ def check_device_keys(keys: DeviceKeys, opening: OpenRound, identities: Identiti
         msg = f"device {device} has no identity that is known"
         raise SignatureError(msg)
     if not is_signed(known, leaf_of(opening, keys), keys.signature):
-        msg = f"device {device} did not sign the keys that are listed for it"
+        msg = f"device {device} did not sign the keys that are listed for it in this round: {SPLIT}"
         raise SignatureError(msg)

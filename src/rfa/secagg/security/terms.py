@@ -87,6 +87,18 @@ class Terms:
             raise ParameterError(msg)
         return found
 
+    def enough(self, asked: int, queries: int = 1) -> int:
+        """How many of the devices that are asked to join are enough to form a cohort.
+
+        All but as many as may drop out; all where fewer would be too few for the terms.
+        """
+        least = asked - math.floor(self.max_dropout_fraction * asked)
+        try:
+            self.parameters(least, queries)
+        except ParameterError:
+            return asked
+        return least
+
     def smallest(self, queries: int = 1) -> int:
         """The smallest cohort that the terms allow, each device of which answers so many queries.
 

@@ -9,7 +9,7 @@ total when they arrive, so the server holds none of them.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from rfa._checks import check_number
@@ -36,7 +36,6 @@ from rfa.secagg.messages.round import (
     MaskedInput,
     Message,
     OpenRound,
-    Roster,
     ShareKeys,
     SumRequest,
     SurvivorList,
@@ -50,12 +49,12 @@ from rfa.secagg.security.cohort import Identities, check_device_keys, form_cohor
 from rfa.secagg.security.parameters import Parameters, ServerModel
 from rfa.secagg.security.rules import Members, agree_on, require_enough
 from rfa.secagg.security.terms import Terms
+from rfa.secagg.server.complaints import Complaints, Dispute, disputes_of, faults_of
 from rfa.secagg.server.masked_sum import MaskedSum, Table
 from rfa.secagg.server.recorder import Recorder
+from rfa.secagg.server.requests import Requests
 from rfa.secagg.transcript import leaf_of
 
-Outbox = Iterator[tuple[int, bytes]]
-"""What to send to which device, made as it is sent."""
 SLACK = 1 << 9
 """Bytes of a reply beside its lists."""
 
@@ -64,7 +63,8 @@ class Server:
     """A server in one round.
 
     Attributes:
-        faults: the devices that lost their place, and the reason.
+        faults: the devices that are at fault, most of which lost their place, and the reason.
+        disputes: pairs of a dealer and a holder of shares, one of whom is at fault.
         masked_sum: how many masked sums were begun.
         opened: whether anyone was asked to open one.
     """
@@ -105,20 +105,24 @@ class Server:
         self.masked_sum = 0
         self.opened = False
         self.faults: dict[int, SecAggError] = {}
+        self.disputes: set[Dispute] = set()
 
     @property
     def parameters(self) -> Parameters:
         """The parameters, once the cohort is formed."""
         return self._formed().cohort.parameters
 
-    def open(self, devices: Iterable[int]) -> Outbox:
+    def open(self, devices: Iterable[int]) -> Requests:
         """Begin the round: ask devices for their keys."""
         asked = sorted(set(devices))
         self._expect(AdvertiseKeys, SLACK + 32 * self._opening.masked_sums, asked)
         message = self._opening.encode()
-        return ((device, message) for device in asked)
+        return Requests(
+            ((device, message) for device in asked),
+            self._terms.enough(len(asked), self._opening.queries),
+        )
 
-    def roster(self) -> Outbox:
+    def roster(self) -> Requests:
         """Close the cohort: send it to its members.
 
         Raises:
@@ -132,13 +136,12 @@ class Server:
         self._table = Table(cohort, [leaves[leaf] for leaf in order], {})
         self._positions = {keys.device: position for position, keys in enumerate(self._table.keys)}
         if self._recorder:
-            malicious = self._opening.server_model == ServerModel.MALICIOUS
-            self._recorder.form(self._table, self._identities if malicious else {})
+            self._recorder.form(self._table, self._identities)
         size = self._opening.masked_sums * (32 + SEALED_SIZE * parameters.degree)
         self._expect(ShareKeys, SLACK + size, self._positions)
-        return self._rosters(self._table)
+        return Requests(self._table.rosters(), parameters.survivors)
 
-    def ask(self, v: Any, nu: float) -> Outbox:
+    def ask(self, v: Any, nu: float) -> Requests:
         """Begin a masked sum: ask for what everyone adds at v.
 
         With a limit on shares, the first masked sum of a query asks for the scalars and the next
@@ -169,31 +172,31 @@ class Server:
         self._now = MaskedSum(table, sum_request, alive)
         self.masked_sum += 1
         self._expect(MaskedInput, SLACK + self._now.reply_size, self._devices(alive))
-        return ((table.keys[position].device, each) for position, each in self._now.sum_requests())
+        requests = ((table.keys[at].device, each) for at, each in self._now.sum_requests())
+        return Requests(requests, self._enough(alive, free=self._before is None))
 
-    def survivors(self) -> Outbox:
+    def survivors(self) -> Requests:
         """Say whose inputs came, to be signed; only where the server is malicious.
 
         Raises:
             AbortError: if the sum over them may not be opened.
         """
-        now = self._masked_sum()
-        now.close(self._before)
+        now = self._closed()
         message = SurvivorList(self._opening.session, now.sum_request.masked_sum, now.bitmap)
         return self._broadcast(SurvivorSignature, SIGNATURE_SIZE, message, now.survivors)
 
-    def unmask(self) -> Outbox:
+    def unmask(self) -> Requests:
         """Ask for the shares that open the sum.
 
         Raises:
             AbortError: if the sum may not be opened.
         """
-        now, members = self._masked_sum(), frozenset[int]()
         if self._opening.server_model == ServerModel.MALICIOUS:
+            now = self._masked_sum()
             members = frozenset(now.signatures)
             require_enough(self.parameters, members, "signed the survivors")
         else:
-            now.close(self._before)
+            now = self._closed()
             members = now.survivors
         self.opened = True
         signatures = tuple(sorted(now.signatures.items()))
@@ -208,7 +211,10 @@ class Server:
         """
         now = self._masked_sum()
         require_enough(self.parameters, frozenset(now.opened), "opened the sum")
-        total = now.total()
+        try:
+            total = now.total()
+        finally:
+            self._note_disputes(now.wrong)
         if self._recorder:
             self._recorder.close(now)
         self._before, self._ready = now.survivors, frozenset(now.opened)
@@ -295,32 +301,45 @@ class Server:
 
     def _broadcast(
         self, wanted: type[Message], size: int, message: Message, members: Members
-    ) -> Outbox:
+    ) -> Requests:
         devices = self._devices(members)
         self._expect(wanted, SLACK + size, devices)
-        encoded = message.encode()
-        return ((device, encoded) for device in devices)
+        encoded, last = message.encode(), self.masked_sum == self._opening.masked_sums
+        requests = ((device, encoded) for device in devices)
+        return Requests(requests, self._enough(members, free=last))
+
+    def _enough(self, members: Members, *, free: bool) -> int:
+        """How many of those asked must answer: all, unless a loss here is free of consequences.
+
+        Between two queries nobody may be lost, or the next sum would tell on them.
+        """
+        return min(len(members), self.parameters.survivors) if free else len(members)
 
     def _devices(self, members: Members) -> list[int]:
         keys = self._formed().keys
         return [keys[position].device for position in sorted(members)]
-
-    def _rosters(self, table: Table) -> Outbox:
-        """The roster for each device: keys of its neighbors, or of all if it trusts nobody."""
-        cohort = table.cohort
-        everyone = self._opening.server_model == ServerModel.MALICIOUS
-        numbers = cohort.parameters.numbers
-        for position, addressee in enumerate(table.keys):
-            wanted = range(len(table.keys)) if everyone else sorted(cohort.neighbors(position))
-            keys = tuple(table.keys[other] for other in wanted)
-            roster = Roster(self._opening.session, numbers, cohort.nonce, cohort.leaves, keys)
-            yield addressee.device, roster.encode()
 
     def _formed(self) -> Table:
         if self._table is None:
             msg = "there is no cohort yet: open, take the replies, and send the roster first"
             raise OutOfStageError(msg)
         return self._table
+
+    def _closed(self) -> MaskedSum:
+        """The masked sum with its survivors, after complaints were heard.
+
+        Raises:
+            AbortError: if the sum over them may not, or cannot, be opened.
+        """
+        now, names = self._masked_sum(), self._formed().names
+        self.faults |= faults_of(now.complaints, self.parameters.num_colluders, names)
+        self._note_disputes(now.complaints)
+        now.close(self._before)
+        return now
+
+    def _note_disputes(self, disputed: Complaints) -> None:
+        pairs = disputes_of(disputed, self._formed().names)
+        self.disputes |= {pair for pair in pairs if pair.dealer not in self.faults}
 
     def _masked_sum(self) -> MaskedSum:
         if self._now is None:

@@ -10,10 +10,11 @@ import numpy as np
 from rfa.secagg.crypto.graph import rank
 from rfa.secagg.crypto.keys import agree, is_signed, public_of
 from rfa.secagg.crypto.masks import Mask, add_masks
-from rfa.secagg.crypto.shares import recover
+from rfa.secagg.crypto.shares import misfits, recover
 from rfa.secagg.errors import (
     BadShareError,
     ImplausibleSumError,
+    NotCanonicalError,
     OutOfStageError,
     SignatureError,
     WrongDimensionError,
@@ -22,7 +23,7 @@ from rfa.secagg.fixed_point import Encoding, Total
 from rfa.secagg.messages.round import (
     DeviceKeys,
     MaskedInput,
-    OpenRound,
+    Roster,
     ShareKeys,
     SumRequest,
     SurvivorSignature,
@@ -31,8 +32,9 @@ from rfa.secagg.messages.round import (
     write_bitmap,
 )
 from rfa.secagg.security.cohort import Cohort, Identities
+from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.security.rules import Members, require_enough, require_same
-from rfa.secagg.statistics import STATISTICS
+from rfa.secagg.server.complaints import read_complaints, require_shares
 from rfa.secagg.transcript import (
     commitment_to,
     context_of,
@@ -57,6 +59,22 @@ class Table:
     cohort: Cohort
     keys: list[DeviceKeys]
     deals: dict[int, ShareKeys]
+
+    @property
+    def names(self) -> list[int]:
+        """The device at each position."""
+        return [keys.device for keys in self.keys]
+
+    def rosters(self) -> Iterator[tuple[int, bytes]]:
+        """The roster for each device: keys of its neighbors, or of all if it trusts nobody."""
+        cohort, opening = self.cohort, self.cohort.opening
+        everyone = opening.server_model == ServerModel.MALICIOUS
+        numbers = cohort.parameters.numbers
+        for position, addressee in enumerate(self.keys):
+            wanted = range(len(self.keys)) if everyone else sorted(cohort.neighbors(position))
+            keys = tuple(self.keys[other] for other in wanted)
+            roster = Roster(opening.session, numbers, cohort.nonce, cohort.leaves, keys)
+            yield addressee.device, roster.encode()
 
 
 def masks_left(
@@ -90,9 +108,9 @@ def masks_left(
     return masks
 
 
-def tail_size(opening: OpenRound) -> int:
+def tail_size(cohort: Cohort) -> int:
     """How many scalars a device adds."""
-    return len(STATISTICS) + opening.metrics
+    return len(_encoding_of(cohort).rows) + cohort.opening.metrics
 
 
 def decode_total(cohort: Cohort, words: Words, tail: Sequence[int], survivors: int) -> Total:
@@ -101,11 +119,15 @@ def decode_total(cohort: Cohort, words: Words, tail: Sequence[int], survivors: i
     Raises:
         ImplausibleSumError: if no honest devices can have such a total.
     """
-    total = Encoding(cohort.parameters.cohort).decode(words, tail)
+    total = _encoding_of(cohort).decode(words, tail)
     if total.sum.count != survivors:
         msg = f"{total.sum.count} devices are in a sum over {survivors}"
         raise ImplausibleSumError(msg)
     return total
+
+
+def _encoding_of(cohort: Cohort) -> Encoding:
+    return Encoding.of(cohort.opening, cohort.parameters.cohort)
 
 
 class MaskedSum:
@@ -120,6 +142,8 @@ class MaskedSum:
         words: the running total of the vectors; without masks once the sum is opened.
         tail: the running total of the scalars, likewise.
         secrets: what took the masks off, by position: seeds of survivors, keys of drop-outs.
+        complaints: for each dealer whose shares did not unseal, the holders who say so.
+        wrong: for each dealer of whom wrong shares were opened, the holders who surely did.
     """
 
     def __init__(self, table: Table, sum_request: SumRequest, alive: Members) -> None:
@@ -128,7 +152,7 @@ class MaskedSum:
             table.cohort.digest, sum_request, point_of(sum_request.v, sum_request.nu)
         )
         self.words = np.zeros(table.cohort.opening.dim if sum_request.vector else 0, WORD)
-        self.tail = [0] * tail_size(table.cohort.opening)
+        self.tail = [0] * tail_size(table.cohort)
         self._shares: dict[int, dict[int, int]] = {}
         self._doubted: set[int] = set()
         self.sum_request = sum_request
@@ -138,11 +162,13 @@ class MaskedSum:
         self.signatures: dict[int, bytes] = {}
         self.opened: set[int] = set()
         self.secrets: dict[int, bytes] = {}
+        self.complaints: dict[int, set[int]] = {}
+        self.wrong: dict[int, set[int]] = {}
 
     @property
     def reply_size(self) -> int:
-        """The bytes of the vector and the scalars in a reply."""
-        return self.words.nbytes + 16 * len(self.tail)
+        """The bytes of the vector, the scalars and the complaints in a reply."""
+        return self.words.nbytes + 16 * len(self.tail) + len(self.sum_request.alive)
 
     @property
     def bitmap(self) -> bytes:
@@ -170,6 +196,9 @@ class MaskedSum:
         if len(masked.words) != len(self.words) or len(masked.tail) != len(self.tail):
             msg = f"a part of {len(masked.words)} coordinates instead of {len(self.words)}"
             raise WrongDimensionError(msg)
+        cohort = self._table.cohort.parameters.cohort
+        for dealer in read_complaints(masked.complaints, self._dealers(position), cohort):
+            self.complaints.setdefault(dealer, set()).add(position)
         self.words += masked.words
         self.tail = [(a + b) % TAIL for a, b in zip(self.tail, masked.tail, strict=True)]
         self.arrived.add(position)
@@ -185,6 +214,7 @@ class MaskedSum:
         require_enough(cohort.parameters, self.survivors, "sent their inputs")
         same = cohort.opening.is_second(self.sum_request.masked_sum)
         require_same(cohort.parameters, before, self.survivors, same_query=same)
+        require_shares(cohort, self.survivors, self.complaints, self._table.names)
 
     def take_consent(
         self, position: int, consent: SurvivorSignature, identities: Identities
@@ -206,6 +236,11 @@ class MaskedSum:
             msg = f"{len(opened.shares)} shares were opened instead of {len(dealers)}"
             raise WrongDimensionError(msg)
         shares = [read_share(share) for share in opened.shares]
+        for dealer, share in zip(dealers, shares, strict=True):
+            if share is not None and position in self.complaints.get(dealer, ()):
+                msg = f"a share of device {self._table.keys[dealer].device} was opened, of which "
+                msg += "the holder said that it could not be unsealed"
+                raise NotCanonicalError(msg)
         for dealer, share in zip(dealers, shares, strict=True):
             if share is not None:
                 self._shares.setdefault(dealer, {})[self._rank(position, dealer)] = share
@@ -253,8 +288,21 @@ class MaskedSum:
             device = self._table.keys[position].device
             msg = f"a secret of device {device} cannot be opened: {error}; it, or neighbors, lie"
             raise BadShareError(msg) from None
-        self._doubted |= {holders[rank - 1] for rank in order[:threshold] if rank not in used}
+        if list(used) != order[:threshold]:
+            self._note_wrong(position, shares, used)
         self.secrets[position] = secret
+
+    def _note_wrong(self, position: int, shares: Mapping[int, int], used: Sequence[int]) -> None:
+        """Doubt who opened shares that do not fit those that made a secret.
+
+        Colluders can choose wrong shares that make the secret together. So it is held against the
+        others only where so many shares fit that t of them are honest ones.
+        """
+        holders, parameters = self._table.cohort.neighbors(position), self._table.cohort.parameters
+        wrong = {holders[rank - 1] for rank in misfits(shares, used)}
+        self._doubted |= wrong
+        if len(shares) - len(wrong) >= parameters.threshold + parameters.num_colluders:
+            self.wrong[position] = wrong
 
     def _dealers(self, position: int) -> list[int]:
         """Whose shares a device holds in this masked sum."""

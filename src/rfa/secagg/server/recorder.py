@@ -13,6 +13,7 @@ from rfa.secagg.errors import AbortError
 from rfa.secagg.messages.records import CohortRecord, PartRecord, SumRecord, TotalRecord
 from rfa.secagg.messages.round import OpenRound
 from rfa.secagg.security.cohort import Identities
+from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.server.masked_sum import MaskedSum, Table
 from rfa.secagg.transcript import input_digest, point_of
 
@@ -37,7 +38,8 @@ class Recorder:
     def form(self, table: Table, identities: Identities) -> None:
         """Note the cohort."""
         cohort, keys = table.cohort, tuple(table.keys)
-        known = tuple(identities[one.device] for one in keys) if identities else ()
+        malicious = cohort.opening.server_model == ServerModel.MALICIOUS
+        known = tuple(identities[one.device] for one in keys) if malicious else ()
         self._cohort = CohortRecord(
             self._cohort.opening, cohort.parameters.numbers, cohort.nonce, keys, known, b""
         )

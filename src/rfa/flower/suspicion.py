@@ -1,0 +1,111 @@
+"""The ledger of suspicion of a strategy: what rounds tell of nodes, and who is left out."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Iterable, Sequence
+
+from rfa.aggregators.partition import outlying
+from rfa.flower.oracles import PartOracle
+from rfa.flower.transport import GridExchange
+from rfa.secagg.errors import (
+    BadShareError,
+    ImplausibleSumError,
+    OutOfStageError,
+    RefusalError,
+    SecAggError,
+)
+from rfa.secagg.security.terms import Terms
+from rfa.secagg.server.complaints import Dispute
+from rfa.secagg.server.suspicion import GroupReport, RoundReport, Suspicion
+
+LOG = logging.getLogger("flwr")
+MOST, LEAST_LOSS = 0.49, 0.05
+"""The largest fractions of which a ledger can make something, and the least loss it tolerates."""
+
+
+class Watch:
+    """Keeps the ledger over the rounds of a strategy.
+
+    Attributes:
+        ledger: what speaks against nodes.
+        round: how many rounds it has seen.
+    """
+
+    def __init__(self, terms: Terms, num_liars: int | None) -> None:
+        """Tolerate what the terms do.
+
+        Args:
+            terms: which fractions of nodes may lie about shares, and be lost.
+            num_liars: how many nodes may lie together inside of sums; None for as many as the
+                groups withstand.
+        """
+        self.ledger = Suspicion(
+            num_liars=num_liars,
+            liar_fraction=min(terms.colluder_fraction, MOST),
+            tolerated_loss=min(max(terms.max_dropout_fraction, LEAST_LOSS), MOST),
+        )
+        self.round = 0
+        self._told: set[int] = set()
+
+    def go_on(self, ledger: Suspicion, t: int) -> None:
+        """Go on with the records of another ledger, after a round of a checkpoint."""
+        self.round, self.ledger = t, dataclasses.replace(self.ledger, records=ledger.records)
+
+    def note(self, oracles: Sequence[PartOracle], exchange: GridExchange, t: int) -> None:
+        """Note what a round told."""
+        self.round, self.ledger = t, self.ledger.after(report_of(oracles, exchange))
+
+    def trusted(self, nodes: Iterable[int], least: int) -> list[int]:
+        """The nodes that nothing speaks against; more where they would be fewer than these."""
+        there = list(nodes)
+        out = self.ledger.excluded(there, least)
+        for node in sorted(out.keys() - self._told):
+            since = self.round + 1
+            LOG.warning("node %s is left out from round %s on: %s", node, since, out[node])
+        self._told |= out.keys()
+        return [node for node in there if node not in out]
+
+
+def report_of(oracles: Sequence[PartOracle], exchange: GridExchange) -> RoundReport:
+    """What the sums of a round, and the messages that carried them, tell of its nodes."""
+    faults = {
+        device: str(fault)
+        for oracle in oracles
+        for device, fault in oracle.faults.items()
+        if _is_proof(fault)
+    }
+    return RoundReport(
+        groups=tuple(
+            GroupReport(_members(oracle, exchange), _badness(oracle, far=far))
+            for oracle, far in zip(oracles, outlying(oracles), strict=True)
+        ),
+        joined=frozenset(exchange.joined),
+        lost=frozenset(exchange.silent),
+        faults=faults,
+        disputes=frozenset[Dispute]().union(*(oracle.disputes for oracle in oracles)),
+    )
+
+
+def _members(oracle: PartOracle, exchange: GridExchange) -> frozenset[int]:
+    """Whose inputs may be in the sum."""
+    there = exchange.joined - exchange.silent - exchange.late
+    return frozenset(oracle.devices) & there
+
+
+def _badness(oracle: PartOracle, *, far: bool) -> str:
+    """What was wrong with a group that cannot be told to be one node's fault."""
+    if far:
+        return "its result was far from that of the others"
+    if isinstance(oracle.stopped, ImplausibleSumError):
+        return "its sum was implausible"
+    named = any(isinstance(fault, BadShareError) for fault in oracle.faults.values())
+    if isinstance(oracle.stopped, BadShareError) and not named:
+        return "its sum could not be opened"
+    return ""
+
+
+def _is_proof(fault: SecAggError) -> bool:
+    """Whether no honest node does this, as it may abstain, or answer twice."""
+    return type(fault) is not RefusalError and not isinstance(fault, OutOfStageError)

@@ -1,0 +1,168 @@
+"""Nodes that lie or stop rounds are left out of the next ones, with the reason in the log."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr", reason="needs Flower: pip install 'rfa[flower]'")
+
+from flwr.app import ConfigRecord, Message, RecordDict
+from numpy.typing import NDArray
+
+from rfa.aggregators.partition import FAR, outlying
+from rfa.flower import OneStepRFA, SecureStrategy
+from rfa.flower.checkpoint import load_checkpoint
+from rfa.numerics.plain_oracle import PlainOracle
+from rfa.oracle import RecordingOracle
+from rfa.secagg.messages.round import MaskedInput, SumRequest, decode
+from rfa.secagg.server.suspicion import STRIKES
+from tests.flower.grid import LocalGrid, Spoil
+from tests.flower.test_parts import bytes_in, grid_of, lying
+from tests.flower.toy import DIM, TARGET, model, with_nu
+
+NAMES = list(range(101, 115))
+LIAR = 107
+GROUPS, ROUNDS = 3, 9
+
+
+def strategy_of(**more: Any) -> OneStepRFA:
+    given = {"groups": GROUPS, "fraction_evaluate": 0.0, "stage_grace": 0.0, **more}
+    return OneStepRFA(**with_nu(**given))
+
+
+def trained_in_last_round(grid: LocalGrid) -> set[int]:
+    """Which nodes were asked to train in the last round."""
+    last = max(int(m.metadata.group_id) for _, m, _ in grid.seen)
+    asked = [(n, m) for n, m, _ in grid.seen if "cap" in m.content.config_records["rfa"]]
+    return {node for node, m in asked if int(m.metadata.group_id) == last}
+
+
+def replying(request: Message, reply: bytes) -> Message:
+    return Message(RecordDict({"rfa": ConfigRecord({"reply": reply})}), reply_to=request)
+
+
+def w_of(result: Any) -> NDArray[Any]:
+    return result.arrays["w"].numpy()
+
+
+def test_a_node_that_lies_inside_the_ring_is_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    logging.getLogger("flwr").propagate = True
+    grid = grid_of(tmp_path, lying(LIAR, cohort=4), names=NAMES)
+    strategy = strategy_of(num_liars=1)
+    strategy.start(grid, model(), num_rounds=ROUNDS)
+    out = strategy.suspicion.excluded(NAMES)
+    assert list(out) == [LIAR]
+    said = [record.message for record in caplog.records if "is left out" in record.message]
+    assert len(said) == 1
+    assert said[0].startswith(f"node {LIAR} is left out from round ")
+    assert "of its groups gave sums that no honest group gives" in said[0]
+    assert trained_in_last_round(grid) == {*NAMES} - {LIAR}
+
+
+def test_without_liars_nobody_is_left_out(tmp_path: Path) -> None:
+    strategy = strategy_of()
+    grid = grid_of(tmp_path, names=NAMES)
+    strategy.start(grid, model(), num_rounds=3)
+    assert not strategy.suspicion.excluded(NAMES)
+    assert {record.lying.hits for record in strategy.suspicion.records.values()} == {0}
+    assert {record.lying.rounds for record in strategy.suspicion.records.values()} == {3}
+
+
+def test_a_restart_goes_on_with_the_ledger(tmp_path: Path) -> None:
+    file = tmp_path / "server.npz"
+    whole = strategy_of(num_liars=1, checkpoint=file)
+    whole.start(grid_of(tmp_path, lying(LIAR, cohort=4), names=NAMES), model(), num_rounds=3)
+    records = whole.suspicion.records
+    assert records[LIAR].lying.hits > 1
+    assert load_checkpoint(file, model(), whole.aggregator).suspicion.records == records
+    again = strategy_of(num_liars=1, checkpoint=file)
+    assert not again.suspicion.records
+    grid = grid_of(tmp_path, lying(LIAR, cohort=4), names=NAMES)
+    again.start(grid, model(), num_rounds=ROUNDS)
+    assert list(again.suspicion.excluded(NAMES)) == [LIAR]
+
+
+def stopping(*nodes: int) -> Spoil:
+    """Nodes that join, and do not answer when they are asked to add."""
+
+    def spoil(node: int, request: Message, reply: Message) -> Message | None:
+        asked = bytes_in(request, "request")
+        gone = node in nodes and asked and isinstance(decode(asked), SumRequest)
+        return None if gone else reply
+
+    return spoil
+
+
+def test_nodes_that_end_rounds_are_left_out_without_groups_too(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two of eight: more than may drop out, so that no round gives a sum until they are out."""
+    logging.getLogger("flwr").propagate = True
+    names, stoppers = NAMES[:8], {102, 105}
+    grid = grid_of(tmp_path, stopping(*stoppers), names=names)
+    strategy = strategy_of(groups=1, stage_timeout=0.05)
+    result = strategy.start(grid, model(), num_rounds=8)
+    assert set(strategy.suspicion.excluded(names, least=4)) == stoppers
+    assert "it was lost in" in caplog.text
+    assert 1 not in result.train_metrics_clientapp
+    assert 8 in result.train_metrics_clientapp
+    assert trained_in_last_round(grid) == {*names} - stoppers
+
+
+def test_nodes_that_talk_nonsense_are_left_out_after_three_rounds(tmp_path: Path) -> None:
+    def spoil(node: int, request: Message, reply: Message) -> Message:
+        answer = bytes_in(reply, "reply")
+        said = decode(answer) if answer and node == 102 else None
+        if not isinstance(said, MaskedInput):
+            return reply
+        return replying(request, answer + b"\0")
+
+    grid = grid_of(tmp_path, spoil, names=NAMES[:6])
+    strategy = strategy_of(groups=1)
+    strategy.start(grid, model(), num_rounds=STRIKES + 1)
+    out = strategy.suspicion.excluded(NAMES[:6])
+    assert list(out) == [102]
+    assert f"it broke the rules in {STRIKES} rounds, last: a message" in out[102]
+    assert trained_in_last_round(grid) == {*NAMES[:6]} - {102}
+
+
+def test_never_so_many_are_left_out_that_no_round_is_possible(tmp_path: Path) -> None:
+    """Four of five nodes stop rounds, and four is the smallest cohort: one may be left out."""
+    names = NAMES[:5]
+    grid = grid_of(tmp_path, stopping(*names[1:]), names=names)
+    strategy = strategy_of(groups=1, stage_timeout=0.02)
+    strategy.start(grid, model(), num_rounds=7)
+    assert len(trained_in_last_round(grid)) >= 4
+
+
+def groups_at(points: NDArray[Any]) -> list[RecordingOracle]:
+    oracles = [RecordingOracle(PlainOracle(points[:1])) for _ in points]
+    for oracle, point in zip(oracles, points, strict=True):
+        oracle.point = point
+    return oracles
+
+
+def test_a_group_is_far_by_the_spread_of_the_others() -> None:
+    rng = np.random.default_rng(0)
+    for spread in (1e-3, 1.0, 1e3):
+        points = TARGET + spread * rng.standard_normal((7, DIM))
+        assert not any(outlying(groups_at(points)))
+        points[3] += 3 * FAR * spread * np.sqrt(DIM)
+        assert outlying(groups_at(points)) == [i == 3 for i in range(7)]
+    same = np.tile(TARGET, (5, 1))
+    assert not any(outlying(groups_at(same)))
+    assert not any(outlying(groups_at(np.vstack([same[:1], 9 * same[:1]]))))
+
+
+def test_groups_without_a_result_are_not_far() -> None:
+    oracles = groups_at(TARGET + np.random.default_rng(1).standard_normal((6, DIM)))
+    oracles[2].point = None
+    assert not any(outlying(oracles))
+    assert isinstance(strategy_of(), SecureStrategy)

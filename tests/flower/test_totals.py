@@ -1,0 +1,48 @@
+"""On Flower a sum holds the totals that the aggregator needs, and no others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("flwr", reason="needs Flower: pip install 'rfa[flower]'")
+
+from rfa.flower import OneStepRFA, SecureFedAvg, SecureStrategy
+from rfa.secagg.messages.round import OpenRound, decode
+from rfa.secagg.statistics import rows_of
+from tests.flower.grid import LocalGrid
+from tests.flower.toy import model, nodes, options, with_nu
+
+
+def sent(grid: LocalGrid, task: str) -> set[frozenset[str]]:
+    """Which totals the rounds of a task asked for."""
+    found: set[frozenset[str]] = set()
+    for _, request, _ in grid.seen:
+        record: Any = request.content.config_records["rfa"]
+        opening = decode(record["request"]) if "request" in record else None
+        if record["task"] == task and isinstance(opening, OpenRound):
+            found.add(frozenset(row.name for row in rows_of(opening.statistics)) - {"count"})
+    return found
+
+
+@pytest.mark.parametrize(
+    ("strategy", "needed"),
+    [
+        (OneStepRFA(**with_nu()), {"mass", "squares"}),
+        (OneStepRFA(**options()), {"mass", "squares", "near"}),
+        (SecureFedAvg(**options()), {"weight"}),
+        (SecureFedAvg(weights="equal", **options()), set[str]()),
+        (SecureFedAvg(weights="buckets", **options()), {"weight"}),
+    ],
+)
+def test_means_of_metrics_take_no_total(
+    tmp_path: Path, strategy: SecureStrategy, needed: set[str]
+) -> None:
+    grid = LocalGrid(nodes(tmp_path))
+    result = strategy.start(grid, model(), num_rounds=1)
+    assert sent(grid, "train") == {frozenset(needed)}
+    assert sent(grid, "evaluate") == {frozenset()}
+    assert result.train_metrics_clientapp
+    assert result.evaluate_metrics_clientapp
