@@ -36,6 +36,10 @@ PUBLIC = {
         RefusalError SecAggError SecureOracle Server ServerModel Stage Terms Total
         UnmaskedOracle VaultError derive identity_of open_round
     """,
+    "rfa.receipts": """
+        Expected Receipt ReceiptBook ReceiptError Verified Verifier check_total read_model
+        read_receipt write_model write_receipt
+    """,
     "rfa.flower": """
         OneStepRFA Policy RFA RobustMod SecureFedAvg SecureOptions SecureStrategy ServerModel
         StrategyOptions Terms create_identity read_identities robust_mod

@@ -32,7 +32,7 @@ from rfa.secagg.crypto.keys import identity_of
 from rfa.secagg.device.profile import Identity
 from rfa.secagg.messages.sizes import traffic
 from rfa.secagg.oracle import open_round
-from rfa.secagg.server.machine import Outbox
+from rfa.secagg.server.requests import Outbox
 from rfa.secagg.statistics import ALL
 
 

@@ -9,6 +9,7 @@
     │   ├── AbortError              rfa.secagg: a sum that cannot be opened
     │   └── RoundSkippedError       rfa.flower: too few nodes are there
     ├── SecAggError                 rfa.secagg: drawn in rfa.secagg.errors
+    ├── ReceiptError                rfa.receipts: a receipt that does not hold, or is none
     ├── FlowerError                 rfa.flower: a run on Flower failed
     │   ├── RecordError             a message that is none of ours, or a refusal
     │   ├── ArraysError             arrays that do not fit each other

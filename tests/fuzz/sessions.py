@@ -11,7 +11,8 @@ import numpy as np
 from rfa.secagg.device.machine import Device
 from rfa.secagg.device.memory import Memory
 from rfa.secagg.security.parameters import ServerModel
-from rfa.secagg.server.machine import Outbox, Server
+from rfa.secagg.server.machine import Server
+from rfa.secagg.server.requests import Outbox
 from tests.secagg.party import MALICIOUS, SMALL, Party, contributions, party
 
 NU = 1.5

@@ -24,7 +24,8 @@ from rfa.secagg.messages.round import (
 )
 from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.security.terms import Terms
-from rfa.secagg.server.machine import Outbox, Server
+from rfa.secagg.server.machine import Server
+from rfa.secagg.server.requests import Outbox
 from rfa.secagg.transcript import leaf_of
 from tests.secagg.party import Party, contributions, party
 

@@ -19,7 +19,7 @@ from rfa.secagg.oracle import SecureOracle, open_round
 from rfa.secagg.security.parameters import Parameters, ServerModel
 from rfa.secagg.security.policy import Policy
 from rfa.secagg.security.terms import Terms
-from rfa.secagg.server.machine import Outbox
+from rfa.secagg.server.requests import Outbox
 from rfa.secagg.unmasked import UnmaskedOracle
 
 SMALL = Terms(

@@ -25,7 +25,7 @@ from rfa.secagg.messages.stages import Moment, Stage
 from rfa.secagg.oracle import SecureOracle
 from rfa.secagg.security.parameters import derive
 from rfa.secagg.server.complaints import Dispute
-from rfa.secagg.server.machine import Outbox
+from rfa.secagg.server.requests import Outbox
 from tests.secagg.party import MALICIOUS, Party, exactly, masked, party, same
 
 NU = 1.5

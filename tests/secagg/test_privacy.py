@@ -21,7 +21,8 @@ from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.messages.round import AdvertiseKeys, MaskedInput, SumRequest, decode
 from rfa.secagg.security.parameters import derive
 from rfa.secagg.security.terms import Terms
-from rfa.secagg.server.machine import Outbox, Server
+from rfa.secagg.server.machine import Server
+from rfa.secagg.server.requests import Outbox
 from tests.secagg.attack import altered, reach
 from tests.secagg.party import MALICIOUS, SMALL, Party, contributions, exactly, masked, party
 from tests.secagg.view import determined

@@ -20,7 +20,7 @@ from rfa.secagg.messages.round import MaskedInput, decode, decode_as
 from rfa.secagg.messages.stages import START, Moment, Stage
 from rfa.secagg.oracle import SecureOracle
 from rfa.secagg.security.terms import Terms
-from rfa.secagg.server.machine import Outbox
+from rfa.secagg.server.requests import Outbox
 from tests.secagg.party import MALICIOUS, SMALL, Party, contributions, masked, party, same
 from tests.secagg.view import broken, determined
 

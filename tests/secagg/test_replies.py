@@ -25,7 +25,7 @@ from rfa.secagg.messages.round import MaskedInput, UnmaskShares, decode
 from rfa.secagg.oracle import SecureOracle
 from rfa.secagg.security.parameters import derive
 from rfa.secagg.security.policy import Policy
-from rfa.secagg.server.machine import Outbox
+from rfa.secagg.server.requests import Outbox
 from rfa.secagg.statistics import POSITIONS
 from tests.secagg.party import Party, contributions, exactly, masked, party, same
 

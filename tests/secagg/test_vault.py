@@ -34,7 +34,7 @@ from rfa.secagg.oracle import SecureOracle
 from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.security.policy import Policy
 from rfa.secagg.security.terms import Terms
-from rfa.secagg.server.machine import Outbox
+from rfa.secagg.server.requests import Outbox
 from tests.secagg.attack import altered, reach
 from tests.secagg.party import MALICIOUS, SMALL, Party, contributions, party
 

@@ -21,6 +21,7 @@ COMMANDS = {
     "report": "Write one HTML page with the results in a folder: all, or RUNS.",
     "reproduce": "Reproduce the paper: all of its figures and tables, or those NAMED.",
     "plan": "Tell how many devices a round takes, what it withstands, and what it costs.",
+    "verify": "Check receipts offline: that the model follows from what was summed.",
     "demo": "Show FedAvg breaking and RFA standing, on data that needs no download.",
 }
 """Each command, in the module of its name, with the first line of its help."""

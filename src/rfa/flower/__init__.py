@@ -17,8 +17,9 @@ if importlib.util.find_spec("flwr") is None:
 from rfa.flower.constructors import RFA, OneStepRFA, SecureFedAvg
 from rfa.flower.mod import RobustMod, robust_mod
 from rfa.flower.options import SecureOptions, StrategyOptions
-from rfa.flower.storage import create_identity, read_identities
+from rfa.flower.storage import create_identity
 from rfa.flower.strategy import SecureStrategy
+from rfa.secagg.security.identities import read_identities
 from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.security.policy import Policy
 from rfa.secagg.security.terms import Terms

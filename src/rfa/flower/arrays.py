@@ -7,6 +7,7 @@ are not: they would decide how far apart updates are, and stay as the server has
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from rfa._types import Floats32, Vector
 from rfa.flower.errors import FlowerError
+from rfa.receipts.models import apply_step
 
 
 class ArraysError(FlowerError):
@@ -45,20 +47,17 @@ def difference(after: ArrayRecord, before: ArrayRecord) -> Floats32:
     return np.concatenate(parts) if parts else np.zeros(0, np.float32)
 
 
-@np.errstate(over="ignore", invalid="ignore")  # what is not finite is found out later
 def moved(arrays: ArrayRecord, step: Vector | Floats32) -> ArrayRecord:
     """The arrays after a step of the flat vector, each in its own shape and type."""
-    after: dict[str, Array] = {}
-    start = 0
-    for name, array in arrays.items():
-        if not _is_float(array):
-            after[name] = array
-            continue
-        old = array.numpy()
-        new = old + np.asarray(step[start : start + old.size], np.float64).reshape(old.shape)
-        start += old.size
-        after[name] = Array(np.asarray(new).astype(old.dtype))
-    return ArrayRecord(after)
+    after = apply_step(named_arrays(arrays), step)
+    return ArrayRecord(
+        {name: Array(after[name]) if _is_float(old) else old for name, old in arrays.items()}
+    )
+
+
+def named_arrays(arrays: ArrayRecord) -> dict[str, NDArray[Any]]:
+    """The arrays as numpy has them, by name."""
+    return {name: array.numpy() for name, array in arrays.items()}
 
 
 @np.errstate(over="ignore", invalid="ignore")

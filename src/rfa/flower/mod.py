@@ -118,7 +118,9 @@ class RobustMod:
     def vault(self, task: str, message: Message, storage: DeviceStorage) -> DurableDevice:  # noqa: ARG002
         """The device that a message is for, in the secure sum over a task."""
         profile = Profile(storage.node, self.policy, storage.identity())
-        return DurableDevice(storage.vault(task), profile, spent=storage.spent(task))
+        return DurableDevice(
+            storage.vault(task), profile, spent=storage.spent(task), sent=storage.sent(task)
+        )
 
     def told(self, message: Message) -> RecordDict:
         """What of a message all devices are told, to which the sum is bound: all of it."""

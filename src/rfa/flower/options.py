@@ -37,6 +37,8 @@ class StrategyOptions(TypedDict, total=False):
     num_liars: int | None
     node_timeout: float
     checkpoint: Path | str | None
+    receipts: Path | str | None
+    receipts_identity: Path | str | None
     fraction_train: float
     fraction_evaluate: float
     min_train_nodes: int
@@ -78,6 +80,10 @@ class SecureOptions:
             None for as many as the groups withstand. Fewer are found sooner.
         node_timeout: seconds to wait for enough nodes, before a round is skipped.
         checkpoint: the file from which a server that was restarted goes on.
+        receipts: the folder for a signed record of each round, which `rfa verify` checks; None for
+            none. Publishing it publishes the sums.
+        receipts_identity: the folder of the identity that signs them, which is made if there is
+            none; by default `server` in RFA_HOME or ~/.rfa.
     """
 
     example_cap: float = 1000.0
@@ -93,6 +99,8 @@ class SecureOptions:
     num_liars: int | None = None
     node_timeout: float = 600.0
     checkpoint: Path | None = None
+    receipts: Path | None = None
+    receipts_identity: Path | None = None
 
     def __post_init__(self) -> None:
         """Check each option."""
@@ -150,8 +158,9 @@ def split_options(
         msg = f"{strategy.__name__} has no option {unknown[0]!r}: it has {known}"
         raise InvalidTypeError(msg)
     secure = {name: value for name, value in options.items() if name in SECURE}
-    if secure.get("checkpoint"):
-        secure["checkpoint"] = Path(secure["checkpoint"])
+    for name in ("checkpoint", "receipts", "receipts_identity"):
+        if secure.get(name):
+            secure[name] = Path(secure[name])
     return SecureOptions(**secure), {k: v for k, v in options.items() if k in FEDAVG}
 
 

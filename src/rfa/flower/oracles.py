@@ -30,6 +30,7 @@ from rfa.secagg.oracle import SecureOracle, open_round
 from rfa.secagg.security.cohort import Identities
 from rfa.secagg.security.terms import Terms
 from rfa.secagg.server.complaints import Dispute
+from rfa.secagg.server.recorder import Recorder
 from rfa.secagg.weights import EQUAL
 
 LOG = logging.getLogger("flwr")
@@ -170,12 +171,14 @@ class GridSums:
         terms: what the secure sum must withstand.
         identities: the public identities of devices, where they do not trust the server.
         told: what of a message's content all devices are told.
+        recorders: gets what a receipt tells of each part, in order; None if no receipt is wanted.
     """
 
     grid: Grid
     terms: Terms
     identities: Identities | None = None
     told: Told = lambda content: content
+    recorders: list[Recorder] | None = None
 
     def gather(
         self, work: records.Work, messages: list[Addressed], t: int, timeout: float, dim: int
@@ -287,8 +290,18 @@ class GridSums:
             basis=cohort.basis,
         )
         part: PartOracle | None = None
+        recorder = Recorder(opening) if self.recorders is not None else None
+        if self.recorders is not None and recorder:
+            self.recorders.append(recorder)
         try:
-            oracle = SecureOracle(opening, self.terms, cohort.devices, exchange, self.identities)
+            oracle = SecureOracle(
+                opening,
+                self.terms,
+                cohort.devices,
+                exchange,
+                self.identities,
+                recorder=recorder,
+            )
             part = PartOracle(oracle, cohort)
             yield part
         finally:

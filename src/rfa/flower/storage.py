@@ -4,6 +4,7 @@
 <folder>/identities.json                 the public identities of all nodes: {"node": "hex"}
 <folder>/flower/<run>/<node>.<task>      the secure sum: written before each reply leaves
 <folder>/flower/spent/<who>.<task>       salted digests of updates that were in a sum, for ever
+<folder>/flower/sent/<who>.<task>        digests of the masked inputs that it sent, a line each
 <folder>/flower/weights/<who>            the power of 1/2 as which its examples count, kept for ever
 <folder>/flower/personal/<name>/<who>    its personal parameters u_i (Algorithm 4)
 """
@@ -11,7 +12,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import tempfile
 import time
@@ -27,7 +27,7 @@ from rfa.flower.arrays import ArraysError
 from rfa.secagg.crypto.keys import identity_of
 from rfa.secagg.device.profile import Identity
 from rfa.secagg.errors import VaultError
-from rfa.secagg.security.cohort import Identities
+from rfa.secagg.security.identities import read_identities
 
 VARIABLE, NODE_CONFIG = "RFA_HOME", "rfa-home"
 FORGOTTEN = 24 * 3600
@@ -58,6 +58,10 @@ class DeviceStorage:
     def spent(self, task: str) -> Path:
         """The file that keeps which updates were in a sum, in all runs."""
         return self.root / "flower" / "spent" / f"{self.who}.{task}"
+
+    def sent(self, task: str) -> Path:
+        """The file that lists the masked inputs that the device sent, to compare with receipts."""
+        return self.root / "flower" / "sent" / f"{self.who}.{task}"
 
     def weights(self) -> Path:
         """The file that keeps as what its examples count, in all runs."""
@@ -95,6 +99,22 @@ def storage_of(context: Context, given: Path | None = None) -> DeviceStorage:
     return DeviceStorage(root, context.run_id, context.node_id, who)
 
 
+def server_home() -> Path:
+    """The folder of the server's identity, unless another is given."""
+    named = os.environ.get(VARIABLE)
+    return (Path(named).expanduser() if named else Path.home() / ".rfa") / "server"
+
+
+def read_identity(folder: Path) -> bytes:
+    """The secret half of the identity in a folder, which is made if there is none.
+
+    Raises:
+        VaultError: if there is none, and none can be made.
+    """
+    create_identity(folder)
+    return _read_secret(folder / "identity")
+
+
 def create_identity(folder: Path) -> str:
     """Make an identity in a folder, unless there is one, and return its public half in hex.
 
@@ -123,20 +143,6 @@ def _write_secret(path: Path) -> None:
             os.link(new, path)
     finally:
         Path(new).unlink()
-
-
-def read_identities(path: Path) -> Identities:
-    """The public identities of nodes, from a JSON object {"node": "hex"}.
-
-    Raises:
-        VaultError: if the file holds something else.
-    """
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        return {int(node): bytes.fromhex(public) for node, public in values.items()}
-    except (OSError, ValueError, AttributeError, TypeError) as error:
-        msg = f'{path} must hold the public identities of all nodes, {{"node": "hex"}}: {error}'
-        raise VaultError(msg) from None
 
 
 def _read_secret(path: Path) -> bytes:

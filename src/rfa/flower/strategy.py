@@ -18,7 +18,6 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDic
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result
 
-from rfa import aggregators
 from rfa.aggregators import Layout, SumAggregator
 from rfa.aggregators.adaptive_radius import RADIUS_RANGE
 from rfa.aggregators.registry import build_private
@@ -35,10 +34,14 @@ from rfa.flower.options import (
     split_options,
 )
 from rfa.flower.oracles import GridSums, PartOracle, RoundSkippedError, split, summarize
+from rfa.flower.receipts import open_book, receipt_of, records_of
 from rfa.flower.suspicion import Watch
+from rfa.flower.trained import TrainedRound
 from rfa.flower.transport import Addressed, GridExchange, SteadyGrid, by_node
 from rfa.planning import describe_sums
+from rfa.receipts import ReceiptBook
 from rfa.secagg.security.policy import MAX_QUERIES
+from rfa.secagg.server.recorder import Recorder
 from rfa.secagg.server.suspicion import Suspicion
 from rfa.secagg.weights import TELLS
 
@@ -46,23 +49,6 @@ Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 LOG = logging.getLogger("flwr")
 EVALUATION_RADIUS = RADIUS_RANGE[1]
 """Above the smallest radius of any policy, and so large that nodes count by their weight."""
-
-
-@dataclass(frozen=True)
-class TrainedRound:
-    """What came of a round of training.
-
-    Attributes:
-        result: what the aggregator made of the sums.
-        state: what the aggregator carries to the next round.
-        metrics: the means of the nodes' metrics.
-        abstained: the devices that had nothing to bring.
-    """
-
-    result: aggregators.Result
-    state: Any
-    metrics: MetricRecord | None
-    abstained: frozenset[int]
 
 
 @dataclass(frozen=True)
@@ -74,6 +60,7 @@ class _Run:
     evaluate: ConfigRecord
     timeout: float
     evaluate_fn: Evaluate | None
+    book: ReceiptBook | None
 
 
 class SecureStrategy(FedAvg):
@@ -161,7 +148,8 @@ class SecureStrategy(FedAvg):
         if evaluate_fn and not state.round:
             note_metrics(state.result.evaluate_metrics_serverapp, 0, evaluate_fn(0, state.arrays))
         train, evaluate = train_config or ConfigRecord(), evaluate_config or ConfigRecord()
-        run = _Run(grid, train, evaluate, timeout, evaluate_fn)
+        book = open_book(self.options, self.aggregator, state)
+        run = _Run(grid, train, evaluate, timeout, evaluate_fn, book)
         for t in range(state.round + 1, num_rounds + 1):
             LOG.info("")
             LOG.info("[ROUND %s/%s]", t, num_rounds)
@@ -188,7 +176,8 @@ class SecureStrategy(FedAvg):
         Raises:
             OracleStoppedError: if there is no aggregate; the text says why.
         """
-        sums = self._sums(grid)
+        recorders: list[Recorder] | None = [] if self.options.receipts else None
+        sums = self._sums(grid, recorders)
         cohort = sums.gather(self.work(records.TRAIN), messages, t, timeout, dim)
         layout = self.aggregator.layout(len(cohort.devices))
         exchange, oracles = self.exchange(grid, records.TRAIN, t), list[PartOracle]()
@@ -205,7 +194,8 @@ class SecureStrategy(FedAvg):
         finally:
             self._watch.note(oracles, exchange, t)
         abstained = frozenset[int]().union(*(oracle.abstained for oracle in oracles))
-        return TrainedRound(result, after, summarize(cohort, oracles), abstained)
+        metrics, parts = summarize(cohort, oracles), records_of(recorders)
+        return TrainedRound(result, after, metrics, abstained, len(cohort.devices), parts)
 
     def partition(self, devices: Sequence[int], parts: int, t: int) -> list[list[int]]:  # noqa: ARG002
         """The parts of a cohort, by the randomness of the operating system."""
@@ -234,8 +224,8 @@ class SecureStrategy(FedAvg):
         """There are no metrics to aggregate here."""
         _refuse_replies(server_round, replies)
 
-    def _sums(self, grid: Grid) -> GridSums:
-        return GridSums(grid, self.options.terms, self.options.identities, self.told)
+    def _sums(self, grid: Grid, recorders: list[Recorder] | None = None) -> GridSums:
+        return GridSums(grid, self.options.terms, self.options.identities, self.told, recorders)
 
     def _round(self, run: _Run, t: int, state: Checkpoint) -> Checkpoint:
         """Train, evaluate, and note what came of it."""
@@ -270,7 +260,10 @@ class SecureStrategy(FedAvg):
         except OracleStoppedError as error:
             LOG.warning("round %s is skipped, and the model is kept: %s", t, error)
             return state.arrays, None, state.aggregator
-        return moved(state.arrays, done.result.point), done.metrics, done.state
+        arrays = moved(state.arrays, done.result.point)
+        if run.book:  # before the checkpoint: a round that is done has a receipt
+            run.book.write(receipt_of(t, self.aggregator, state, done, arrays))
+        return arrays, done.metrics, done.state
 
     def _evaluate(self, run: _Run, t: int, arrays: ArrayRecord) -> MetricRecord | None:
         """The means of the metrics of an evaluation, from one sum."""

@@ -16,6 +16,7 @@ from rfa.secagg.security.cohort import Identities
 from rfa.secagg.security.parameters import MAX_MASKED_SUMS, ServerModel, insist
 from rfa.secagg.security.terms import Terms
 from rfa.secagg.server.machine import Server
+from rfa.secagg.server.recorder import Recorder
 from rfa.secagg.server.requests import Outbox, Requests
 from rfa.secagg.statistics import ALL, mask_of
 
@@ -132,13 +133,15 @@ class SecureOracle:
         last: the last total, with the sums of the metrics.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         opening: OpenRound,
         terms: Terms,
         devices: Iterable[int],
         exchange: Exchange,
         identities: Identities | None = None,
+        *,
+        recorder: Recorder | None = None,
     ) -> None:
         """Open a round with these devices, and form the cohort.
 
@@ -148,6 +151,7 @@ class SecureOracle:
             devices: whom to ask.
             exchange: carries the messages.
             identities: the public identities of the devices, where the server is malicious.
+            recorder: keeps what a receipt tells of the round, if one is wanted.
 
         Raises:
             AbortError: if too few devices join.
@@ -155,9 +159,10 @@ class SecureOracle:
         self._opening = opening
         self._exchange = exchange
         self._ended = Ended(exchange)
-        self.server = Server(opening, terms, identities)
+        self._recorder = recorder
+        self.server = Server(opening, terms, identities, recorder)
         self.last: Total | None = None
-        with self._ended.watch():
+        with self._watched():
             self._carry(self.server.open(devices))
             self._carry(self.server.roster())
 
@@ -168,11 +173,22 @@ class SecureOracle:
             AbortError: if there is no such sum; the sums before stand.
         """
         self._ended.check()
-        with self._ended.watch():
+        with self._watched():
             if self._opening.max_share:
                 self._masked_sum(v, nu)
             self.last = self._masked_sum(v, nu)
         return self.last.sum
+
+    @contextlib.contextmanager
+    def _watched(self) -> Generator[None]:
+        """Note an abort in the block, here and in the record."""
+        try:
+            with self._ended.watch():
+                yield
+        except AbortError as error:
+            if self._recorder:
+                self._recorder.stop(error)
+            raise
 
     def _masked_sum(self, v: Vector, nu: float) -> Total:
         self._carry(self.server.ask(v, nu))

@@ -94,6 +94,21 @@ def request_digest(request: bytes) -> bytes:
     return digest(b"request", request)
 
 
+def input_digest(message: bytes) -> bytes:
+    """By what a receipt, and the device itself, names a masked input."""
+    return digest(b"masked input", message)
+
+
+def section_digest(name: str, body: bytes | memoryview) -> bytes:
+    """The digest of a section of a receipt."""
+    return digest(b"section", name.encode(), body)
+
+
+def receipt_statement(signer: bytes, table: bytes) -> bytes:
+    """What the server signs under a receipt, and what the receipt after it follows."""
+    return digest(b"receipt", signer, table)
+
+
 def memory_digest(body: bytes) -> bytes:
     """By what a device notices that its memory was damaged."""
     return digest(b"memory", body)

@@ -19,6 +19,7 @@ from pathlib import Path
 from rfa.secagg.device.machine import Device
 from rfa.secagg.device.memory import GONE, Memory, guard, read_memory, unguard
 from rfa.secagg.device.profile import Profile
+from rfa.secagg.device.sent import note_sent
 from rfa.secagg.device.sharing import Entropy
 from rfa.secagg.errors import (
     MessageError,
@@ -44,12 +45,13 @@ _PRAGMAS = ("journal_mode = DELETE", "synchronous = EXTRA", "secure_delete = ON"
 class DurableDevice:
     """A device that keeps what it must not forget in a file, which only its owner may read."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         path: Path | str,
         profile: Profile,
         *,
         spent: Path | str | None = None,
+        sent: Path | None = None,
         rounding: bytes | None = None,
         entropy: Entropy = os.urandom,
     ) -> None:
@@ -59,6 +61,7 @@ class DurableDevice:
             path: the file.
             profile: what the device is.
             spent: the file that keeps what updates were in a sum, if it is to outlive this one.
+            sent: the file that lists the digests of the masked inputs that it sends, if any.
             rounding: the key of the random choices in rounding, fresh in each round by default.
             entropy: where its secrets come from.
 
@@ -67,7 +70,8 @@ class DurableDevice:
         """
         self._profile = profile
         self._rounding, self._entropy = rounding, entropy
-        self._path = path = Path(path)
+        self._path, self._sent = Path(path), sent
+        path = self._path
         self._spent, self._marks = Path(spent) if spent else None, "spent" if spent else "main"
         self._lock = threading.RLock()
         with self._translated():
@@ -165,6 +169,8 @@ class DurableDevice:
             if contribution and device.memory.context not in (GONE, memory.context):
                 # from now on others may open a sum about it, whether or not this device is asked
                 self._keep(self._mark(contribution), b"", self._marks)
+            if self._sent and device.memory.context not in {memory.context, GONE}:
+                note_sent(self._sent, self._profile.device, device.memory.context, reply)
             if device.over and refused is None:
                 self._store.execute("DELETE FROM kept WHERE name = 'contribution'")
         if refused is not None:

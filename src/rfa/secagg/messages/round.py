@@ -133,7 +133,7 @@ class DeviceKeys:
         return self.sealing_key, *self.mask_keys
 
 
-_DEVICE_KEYS = record(DeviceKeys, U64, KEY, rows(32, MAX_MASKED_SUMS), blob(SIGNATURE_SIZE))
+DEVICE_KEYS = record(DeviceKeys, U64, KEY, rows(32, MAX_MASKED_SUMS), blob(SIGNATURE_SIZE))
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class AdvertiseKeys(Message):
     """A device joins: its keys for the roster."""
 
     KIND = 2
-    LAYOUT = (_DEVICE_KEYS,)
+    LAYOUT = (DEVICE_KEYS,)
 
     keys: DeviceKeys
 
@@ -156,7 +156,7 @@ class Roster(Message):
     """
 
     KIND = 3
-    LAYOUT = (group(U32, U32, U32, U32, U32, U32, U8, U8), fixed(16), rows(32), many(_DEVICE_KEYS))
+    LAYOUT = (group(U32, U32, U32, U32, U32, U32, U8, U8), fixed(16), rows(32), many(DEVICE_KEYS))
 
     parameters: tuple[int, int, int, int, int, int, int, int]
     nonce: bytes

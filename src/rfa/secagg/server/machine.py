@@ -36,7 +36,6 @@ from rfa.secagg.messages.round import (
     MaskedInput,
     Message,
     OpenRound,
-    Roster,
     ShareKeys,
     SumRequest,
     SurvivorList,
@@ -58,7 +57,8 @@ from rfa.secagg.security.rules import (
 from rfa.secagg.security.terms import Terms
 from rfa.secagg.server.complaints import Complaints, Dispute, disputes_of, faults_of
 from rfa.secagg.server.masked_sum import MaskedSum, Table
-from rfa.secagg.server.requests import Outbox, Requests
+from rfa.secagg.server.recorder import Recorder
+from rfa.secagg.server.requests import Requests
 from rfa.secagg.transcript import leaf_of
 
 SLACK = 1 << 9
@@ -80,6 +80,7 @@ class Server:
         opening: OpenRound,
         terms: Terms,
         identities: Identities | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         """A server that opens a round.
 
@@ -87,6 +88,7 @@ class Server:
             opening: the round.
             terms: what is offered to the devices.
             identities: the public identities of the devices, where the server is malicious.
+            recorder: keeps what a receipt tells of the round, if one is wanted.
         """
         if opening.server_model != terms.server_model:
             msg = f"a round of server model {opening.server_model} cannot be held under {terms}"
@@ -94,6 +96,7 @@ class Server:
         self._opening = opening
         self._terms = terms
         self._identities = identities or {}
+        self._recorder = recorder
         self._joined: dict[int, DeviceKeys] = {}
         self._taken: set[bytes] = set()
         self._table: Table | None = None
@@ -139,9 +142,11 @@ class Server:
         cohort = form_cohort(self._opening, parameters, nonce, order)
         self._table = Table(cohort, [leaves[leaf] for leaf in order], {})
         self._positions = {keys.device: position for position, keys in enumerate(self._table.keys)}
+        if self._recorder:
+            self._recorder.form(self._table, self._identities)
         size = self._opening.masked_sums * (32 + SEALED_SIZE * parameters.degree)
         self._expect(ShareKeys, SLACK + size, self._positions)
-        return Requests(self._rosters(self._table), parameters.survivors)
+        return Requests(self._table.rosters(), parameters.survivors)
 
     def ask(self, v: Any, nu: float) -> Requests:
         """Begin a masked sum: ask for what everyone adds at v.
@@ -219,6 +224,8 @@ class Server:
             total = now.total()
         finally:
             self._note_disputes(now.wrong)
+        if self._recorder:
+            self._recorder.close(now)
         self._before, self._ready = now.survivors, frozenset(now.opened)
         if now.sum_request.vector:
             queries = self._answered.queries + 1 if self._answered else 1
@@ -241,6 +248,8 @@ class Server:
         except SecAggError as error:
             self.faults[device] = error
             return False
+        if self._recorder and self._wanted is MaskedInput:
+            self._recorder.take(self._positions[device], reply)
         return True
 
     def _accept(self, device: int, message: Message) -> None:
@@ -321,17 +330,6 @@ class Server:
     def _devices(self, members: Members) -> list[int]:
         keys = self._formed().keys
         return [keys[position].device for position in sorted(members)]
-
-    def _rosters(self, table: Table) -> Outbox:
-        """The roster for each device: keys of its neighbors, or of all if it trusts nobody."""
-        cohort = table.cohort
-        everyone = self._opening.server_model == ServerModel.MALICIOUS
-        numbers = cohort.parameters.numbers
-        for position, addressee in enumerate(table.keys):
-            wanted = range(len(table.keys)) if everyone else sorted(cohort.neighbors(position))
-            keys = tuple(table.keys[other] for other in wanted)
-            roster = Roster(self._opening.session, numbers, cohort.nonce, cohort.leaves, keys)
-            yield addressee.device, roster.encode()
 
     def _formed(self) -> Table:
         if self._table is None:

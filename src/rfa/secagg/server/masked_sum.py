@@ -23,6 +23,7 @@ from rfa.secagg.fixed_point import Encoding, Total
 from rfa.secagg.messages.round import (
     DeviceKeys,
     MaskedInput,
+    Roster,
     ShareKeys,
     SumRequest,
     SurvivorSignature,
@@ -31,6 +32,7 @@ from rfa.secagg.messages.round import (
     write_bitmap,
 )
 from rfa.secagg.security.cohort import Cohort, Identities
+from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.security.rules import Members, require_enough, require_same
 from rfa.secagg.server.complaints import read_complaints, require_shares
 from rfa.secagg.transcript import (
@@ -41,7 +43,7 @@ from rfa.secagg.transcript import (
     self_mask_key,
     survivors_statement,
 )
-from rfa.secagg.words import TAIL, WORD
+from rfa.secagg.words import TAIL, WORD, Words
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +65,70 @@ class Table:
         """The device at each position."""
         return [keys.device for keys in self.keys]
 
+    def rosters(self) -> Iterator[tuple[int, bytes]]:
+        """The roster for each device: keys of its neighbors, or of all if it trusts nobody."""
+        cohort, opening = self.cohort, self.cohort.opening
+        everyone = opening.server_model == ServerModel.MALICIOUS
+        numbers = cohort.parameters.numbers
+        for position, addressee in enumerate(self.keys):
+            wanted = range(len(self.keys)) if everyone else sorted(cohort.neighbors(position))
+            keys = tuple(self.keys[other] for other in wanted)
+            roster = Roster(opening.session, numbers, cohort.nonce, cohort.leaves, keys)
+            yield addressee.device, roster.encode()
+
+
+def masks_left(
+    cohort: Cohort,
+    publics: Sequence[bytes],
+    secrets: Mapping[int, bytes],
+    survivors: Members,
+    context: bytes,
+) -> list[Mask]:
+    """The masks that are on a sum of masked inputs: self-masks, and those shared with drop-outs.
+
+    Args:
+        cohort: the cohort.
+        publics: the public mask keys of its devices in this masked sum.
+        secrets: of each device that was asked, by position: the seed of a survivor's self-mask,
+            the secret mask key of a drop-out.
+        survivors: whose inputs are in the sum.
+        context: the digest of the masked sum.
+    """
+    masks: list[Mask] = []
+    for position, secret in secrets.items():
+        if position in survivors:
+            masks.append((self_mask_key(secret, context), False))
+            continue
+        others = [other for other in cohort.neighbors(position) if other in survivors]
+        agreed = agree(secret, [publics[other] for other in others])
+        masks += [
+            (pair_mask_key(shared, context, position, other), position < other)
+            for other, shared in zip(others, agreed, strict=True)
+        ]
+    return masks
+
+
+def tail_size(cohort: Cohort) -> int:
+    """How many scalars a device adds."""
+    return len(_encoding_of(cohort).rows) + cohort.opening.metrics
+
+
+def decode_total(cohort: Cohort, words: Words, tail: Sequence[int], survivors: int) -> Total:
+    """The total of a sum over so many devices, from what it is without masks.
+
+    Raises:
+        ImplausibleSumError: if no honest devices can have such a total.
+    """
+    total = _encoding_of(cohort).decode(words, tail)
+    if total.sum.count != survivors:
+        msg = f"{total.sum.count} devices are in a sum over {survivors}"
+        raise ImplausibleSumError(msg)
+    return total
+
+
+def _encoding_of(cohort: Cohort) -> Encoding:
+    return Encoding.of(cohort.opening, cohort.parameters.cohort)
+
 
 class MaskedSum:
     """A masked sum on its way.
@@ -73,6 +139,9 @@ class MaskedSum:
         survivors: whose inputs came, once that is fixed.
         signatures: who signed them.
         opened: who opened shares.
+        words: the running total of the vectors; without masks once the sum is opened.
+        tail: the running total of the scalars, likewise.
+        secrets: what took the masks off, by position: seeds of survivors, keys of drop-outs.
         complaints: for each dealer whose shares did not unseal, the holders who say so.
         wrong: for each dealer of whom wrong shares were opened, the holders who surely did.
     """
@@ -82,9 +151,8 @@ class MaskedSum:
         self._context = context_of(
             table.cohort.digest, sum_request, point_of(sum_request.v, sum_request.nu)
         )
-        self._words = np.zeros(table.cohort.opening.dim if sum_request.vector else 0, WORD)
-        self._encoding = Encoding.of(table.cohort.opening, table.cohort.parameters.cohort)
-        self._tail = [0] * (len(self._encoding.rows) + table.cohort.opening.metrics)
+        self.words = np.zeros(table.cohort.opening.dim if sum_request.vector else 0, WORD)
+        self.tail = [0] * tail_size(table.cohort)
         self._shares: dict[int, dict[int, int]] = {}
         self._doubted: set[int] = set()
         self.sum_request = sum_request
@@ -93,13 +161,14 @@ class MaskedSum:
         self.survivors: Members = frozenset()
         self.signatures: dict[int, bytes] = {}
         self.opened: set[int] = set()
+        self.secrets: dict[int, bytes] = {}
         self.complaints: dict[int, set[int]] = {}
         self.wrong: dict[int, set[int]] = {}
 
     @property
     def reply_size(self) -> int:
         """The bytes of the vector, the scalars and the complaints in a reply."""
-        return self._words.nbytes + 16 * len(self._tail) + len(self.sum_request.alive)
+        return self.words.nbytes + 16 * len(self.tail) + len(self.sum_request.alive)
 
     @property
     def bitmap(self) -> bytes:
@@ -124,14 +193,14 @@ class MaskedSum:
     def take_masked(self, position: int, masked: MaskedInput) -> None:
         """Add a device's masked input to the total."""
         self._check_masked_sum(masked.masked_sum)
-        if len(masked.words) != len(self._words) or len(masked.tail) != len(self._tail):
-            msg = f"a part of {len(masked.words)} coordinates instead of {len(self._words)}"
+        if len(masked.words) != len(self.words) or len(masked.tail) != len(self.tail):
+            msg = f"a part of {len(masked.words)} coordinates instead of {len(self.words)}"
             raise WrongDimensionError(msg)
         cohort = self._table.cohort.parameters.cohort
         for dealer in read_complaints(masked.complaints, self._dealers(position), cohort):
             self.complaints.setdefault(dealer, set()).add(position)
-        self._words += masked.words
-        self._tail = [(a + b) % TAIL for a, b in zip(self._tail, masked.tail, strict=True)]
+        self.words += masked.words
+        self.tail = [(a + b) % TAIL for a, b in zip(self.tail, masked.tail, strict=True)]
         self.arrived.add(position)
 
     def close(self, before: Members | None) -> None:
@@ -183,45 +252,30 @@ class MaskedSum:
         Raises:
             AbortError: if that cannot be done.
         """
-        add_masks(self._words, self._tail, self._masks())
-        total = self._encoding.decode(self._words, self._tail)
-        if total.sum.count != len(self.survivors):
-            msg = f"{total.sum.count} devices are in a sum over {len(self.survivors)}"
-            raise ImplausibleSumError(msg)
-        return total
+        add_masks(self.words, self.tail, self._masks())
+        return decode_total(self._table.cohort, self.words, self.tail, len(self.survivors))
 
     def _masks(self) -> list[Mask]:
-        """The masks that are still on the total: self-masks, and those shared with drop-outs."""
-        masks = [
-            (self_mask_key(self._seed(position), self._context), False)
-            for position in self.survivors
-        ]
+        """The masks that are still on the total, from the secrets that were opened."""
+        publics = [keys.mask_keys[self.sum_request.masked_sum] for keys in self._table.keys]
+        for position in self.survivors:
+            self._recover_seed(position)
         for position in self.alive - self.survivors:
-            masks += self._masks_with(position)
-        return masks
+            self._recover(
+                position, lambda secret, public=publics[position]: public_of(secret) == public
+            )
+        cohort, survivors = self._table.cohort, self.survivors
+        return masks_left(cohort, publics, self.secrets, survivors, self._context)
 
-    def _seed(self, position: int) -> bytes:
+    def _recover_seed(self, position: int) -> None:
         """The seed of a survivor's self-mask, which is what it committed to."""
         masked_sum, cohort = self.sum_request.masked_sum, self._table.cohort.digest
         promised = self._table.deals[position].commitments[masked_sum]
-        return self._recover(
+        self._recover(
             position, lambda seed: commitment_to(seed, cohort, position, masked_sum) == promised
         )
 
-    def _masks_with(self, position: int) -> list[Mask]:
-        """The masks that survivors share with a device that dropped out."""
-        publics = [keys.mask_keys[self.sum_request.masked_sum] for keys in self._table.keys]
-        secret = self._recover(position, lambda secret: public_of(secret) == publics[position])
-        others = [
-            other for other in self._table.cohort.neighbors(position) if other in self.survivors
-        ]
-        agreed = agree(secret, [publics[other] for other in others])
-        return [
-            (pair_mask_key(shared, self._context, position, other), position < other)
-            for other, shared in zip(others, agreed, strict=True)
-        ]
-
-    def _recover(self, position: int, is_secret: Callable[[bytes], bool]) -> bytes:
+    def _recover(self, position: int, is_secret: Callable[[bytes], bool]) -> None:
         """A secret of a device, from the shares of holders who gave no reason for doubt first."""
         holders = self._table.cohort.neighbors(position)
         threshold = self._table.cohort.parameters.threshold
@@ -236,7 +290,7 @@ class MaskedSum:
             raise BadShareError(msg) from None
         if list(used) != order[:threshold]:
             self._note_wrong(position, shares, used)
-        return secret
+        self.secrets[position] = secret
 
     def _note_wrong(self, position: int, shares: Mapping[int, int], used: Sequence[int]) -> None:
         """Doubt who opened shares that do not fit those that made a secret.

@@ -1,0 +1,160 @@
+"""`rfa verify`: whether receipts hold, offline."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rfa.errors import InvalidValueError
+from rfa.receipts import Expected, ReceiptError, Verified, Verifier, read_model
+from rfa.receipts.parts import CheckedPart
+from rfa.secagg.device.sent import read_sent
+from rfa.secagg.security.identities import read_identities
+from rfa.secagg.security.parameters import ServerModel
+
+PATH = click.Path(path_type=Path)
+KEY_SIZE, SHORT, WIDTH, INDENT = 32, 12, 80, 13
+
+
+@click.command("verify")
+@click.argument("files", type=PATH, nargs=-1, required=True, metavar="FILE...")
+@click.option("--server-key", metavar="HEX", help="The public key that must have signed.")
+@click.option(
+    "--identities",
+    type=PATH,
+    metavar="FILE",
+    help='The public identities of the nodes, {"node": "hex"}, where the server is malicious.',
+)
+@click.option(
+    "--aggregator", metavar="TEXT", help="The aggregator that must have been run, as rfa:budget=3."
+)
+@click.option(
+    "--model",
+    "models",
+    type=PATH,
+    multiple=True,
+    metavar="FILE",
+    help="A .npz file that must be the model before or after one of the rounds. From a model "
+    "before a round, those after it are computed.",
+)
+@click.option(
+    "--sent",
+    type=PATH,
+    metavar="FILE",
+    help="A node's list of what it sent, flower/sent/... in its folder: what it sent must be in "
+    "the sums, and nothing else of it.",
+)
+def verify(files: tuple[Path, ...], **options: Any) -> None:
+    """Check receipts offline: that the model follows from what was summed.
+
+    Give the receipts of a run in order. Each is checked byte for byte against its signature, by the
+    rules of the secure sum, and by running the aggregator again on the recorded sums; and that it
+    follows the one before. The exit code is 0 only if all of it holds. docs/receipts.md says what
+    that proves, and to whom.
+    """
+    verifier = Verifier(_expected(options))
+    wrong = 0
+    for path in files:
+        try:
+            verified = verifier.check(path)
+        except ReceiptError as error:
+            wrong += 1
+            click.echo(f"{path}: does not hold")
+            _say("because", str(error))
+        else:
+            click.echo(f"{path}: holds")
+            for label, text in _lines(verified, verifier.expected):
+                _say(label, text)
+    if not wrong:
+        verifier.check_models()
+    if wrong:
+        msg = f"{len(files) - wrong} of {len(files)} receipts hold"
+        raise click.ClickException(msg)
+    click.echo(f"{len(files)} of {len(files)} receipts hold")
+
+
+def _expected(options: dict[str, Any]) -> Expected:
+    identities, sent = options["identities"], options["sent"]
+    return Expected(
+        signer=_key(options["server_key"]),
+        identities=read_identities(identities) if identities else None,
+        aggregator=options["aggregator"],
+        models=tuple((str(path), read_model(path)) for path in options["models"]),
+        sent=read_sent(sent) if sent else None,
+    )
+
+
+def _key(text: str | None) -> bytes | None:
+    if text is None:
+        return None
+    try:
+        key = bytes.fromhex(text)
+    except ValueError:
+        key = b""
+    if len(key) != KEY_SIZE:
+        msg = f"--server-key must be {2 * KEY_SIZE} hexadecimal digits, not {text!r}"
+        raise InvalidValueError(msg)
+    return key
+
+
+def _lines(verified: Verified, expected: Expected) -> list[tuple[str, str]]:
+    """What a receipt that holds says, in words."""
+    signed, receipt, parts = verified.signed, verified.signed.receipt, verified.parts
+    before, after = receipt.model_before.hex()[:SHORT], receipt.model_after.hex()[:SHORT]
+    how = "computed" if verified.computed else "by digest: --model computes it"
+    lines = [
+        ("round", f"{receipt.round}, by {receipt.aggregator.replace(',', ', ')}"),
+        ("nodes", _nodes(parts)),
+        ("sums", _sums(parts, expected)),
+        ("largest share", _share(receipt.certificate)),
+        ("model", f"{before} -> {after} ({how})"),
+        ("chain", verified.chain),
+        ("digest", signed.digest.hex()),
+        ("signed by", f"{signed.signer.hex()}{'' if expected.signer else ' (not pinned)'}"),
+    ]
+    if verified.sent is not None:
+        lines.append(("this node", f"{verified.sent} masked inputs, all as it sent them"))
+    return lines
+
+
+def _share(certificate: float | None) -> str:
+    if certificate is None:
+        return "the aggregator proves no bound"
+    return f"no node is more than {100 * certificate:.3g} % of the last step"
+
+
+def _nodes(parts: tuple[CheckedPart, ...]) -> str:
+    """How many nodes are in the sums, and who dropped out."""
+    joined = sum(len(part.keys) for part in parts)
+    there = {device for part in parts if part.sums for device in part.inputs(part.sums[-1])}
+    gone = sorted({keys.device for part in parts for keys in part.keys} - there)
+    listed = f", without {', '.join(map(str, gone))}" if gone else ""
+    honest = min((part.cohort.parameters.honest for part in parts if part.cohort), default=0)
+    where = "in each part" if len(parts) > 1 else "of them"
+    return f"{len(there)} of {joined} in the last sums{listed}; {honest} or more {where} honest"
+
+
+def _sums(parts: tuple[CheckedPart, ...], expected: Expected) -> str:
+    """How many sums there are, and whose word they are."""
+    count = sum(len(part.sums) for part in parts)
+    stopped = [f"part {part.number}: {part.stopped}" for part in parts if part.stopped]
+    malicious = any(part.opening.server_model == ServerModel.MALICIOUS for part in parts)
+    words = f"{count} over {len(parts)} part{'s' * (len(parts) > 1)}"
+    if malicious:
+        whose = "known" if expected.identities is not None else "the server's list of"
+        words += f", who and what signed by {whose} identities"
+    words += "; the totals are the server's word"
+    return "; ".join([words, *stopped])
+
+
+def _say(label: str, text: str) -> None:
+    """A line of a table, which goes on below where it is long."""
+    gap = " " * (INDENT + 3)
+    text = "".join(letter if letter.isprintable() else "?" for letter in text)
+    lines = textwrap.wrap(text, WIDTH - len(gap), break_on_hyphens=False) or [""]
+    click.echo(f"  {label:<{INDENT}} {lines[0]}")
+    for line in lines[1:]:
+        click.echo(gap + line)
