@@ -35,8 +35,8 @@ PARAMETERS = derive(COUNT, num_colluders=2, num_dropouts=3, min_honest=3)
 Spoil = Callable[[int, Message], Message]
 
 
-def table_of(lost: dict[int, Moment] | None = None, queries: int = 1) -> Party:
-    return party(COUNT, exactly(PARAMETERS), queries=queries, lost=lost)
+def table_of(lost: dict[int, Moment] | None = None) -> Party:
+    return party(COUNT, exactly(PARAMETERS), lost=lost)
 
 
 def spoilt(table: Party, spoil: Spoil) -> SecureOracle:
@@ -236,10 +236,9 @@ def test_complaints_name_dealers_where_the_server_is_malicious_too() -> None:
 
 
 def test_an_honest_round_has_no_complaints_and_no_longer_messages() -> None:
-    table = table_of(queries=2)
+    table = table_of()
     ask = table.oracle()
     ask(np.zeros(3), NU)
-    ask(np.ones(3), NU)
     sent = [decode(reply) for _, _, reply in masked(table)]
     assert {message.complaints for message in sent if isinstance(message, MaskedInput)} == {b""}
     assert len({len(reply) for _, _, reply in masked(table)}) == 1

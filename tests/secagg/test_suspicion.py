@@ -10,6 +10,11 @@ Rounds until all liars are left out, median and worst of 100 runs; lies that spo
 | 30 | 10 | 1 | 1 | 4 | 4 |
 | 30 | 7 | 3 | not given | 10 | 11 |
 | 1000 | 25 | 10 | not given | 13 | 13 (of 6 runs) |
+
+In 1000 runs of 30 rounds without liars (30 devices, groups go bad by chance in a tenth of cases, a
+tenth of devices is lost in each round) no honest device was left out; in 300 runs of 40 rounds in
+which two liars lie only beside one device, it was not left out either. RFA_SUSPICION_RUNS=1000 does
+the former again.
 """
 
 from __future__ import annotations
