@@ -31,6 +31,10 @@ class TwoSteps(SumAggregator[None]):
 
     nu: float = 0.5
 
+    @property
+    def statistics(self):
+        return frozenset({"mass", "squares"})
+
     def layout(self, devices):
         return Layout(queries=2)
 
@@ -220,7 +224,10 @@ def test_both_in_the_arena(tmp_path: Path) -> None:
 
 def test_a_private_one_is_planned(tmp_path: Path) -> None:
     mine_plan = rfa("plan", "--aggregator", f"{NAME}:TwoSteps", "--json")
-    assert mine_plan["traffic"] == rfa("plan", "--aggregator", "rfa:budget=2", "--json")["traffic"]
+    assert (
+        mine_plan["traffic"]
+        == rfa("plan", "--aggregator", "rfa:budget=2,nu=0.5", "--json")["traffic"]
+    )
     assert rfa("plan", "--aggregator", f"{NAME}:PATIENT", "--json")["parts"] == 2
     result = CliRunner().invoke(main, ["plan", "--aggregator", f"{NAME}:Shortest"])
     assert result.exit_code == 2

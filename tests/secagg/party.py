@@ -52,7 +52,7 @@ class Exactly(Terms):
 
 
 def exactly(parameters: Parameters) -> Exactly:
-    return Exactly(server_model=parameters.server_model, fixed=parameters)
+    return Exactly(server_model=parameters.server_model, honest_per_query=0, fixed=parameters)
 
 
 def drawn(seed: str) -> Callable[[int], bytes]:

@@ -18,7 +18,7 @@ from rfa.secagg.security.terms import Terms
 from rfa.secagg.server.machine import Server
 from rfa.secagg.server.recorder import Recorder
 from rfa.secagg.server.requests import Outbox, Requests
-from rfa.secagg.statistics import ALL, mask_of
+from rfa.secagg.statistics import ALL, mask_of_round
 
 Exchange = Callable[[Outbox], Iterable[tuple[int, bytes]]]
 """Sends requests, and brings the replies that come, by device."""
@@ -56,13 +56,14 @@ def open_round(  # noqa: PLR0913
         ParameterError: if there are too many masked sums or metrics, or no such statistics.
     """
     insist(check_number, "max_share", max_share)
-    names = {*statistics, *(["mass"] if max_share else []), *(["near"] if queries > 1 else [])}
     opening = OpenRound(
         os.urandom(16),
         *_sizes(number, queries, dim, metrics),
         float(max_share),
         int(terms.server_model),
-        mask_of(names - {"weight"} if equal_weights else names),
+        mask_of_round(
+            statistics, queries=queries, max_share=max_share, equal_weights=equal_weights
+        ),
         int(equal_weights),
         basis,
     )

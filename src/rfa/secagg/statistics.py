@@ -125,6 +125,18 @@ def mask_of(names: Collection[str]) -> int:
     return sum(1 << place for place, row in enumerate(STATISTICS) if row.name in wanted)
 
 
+def mask_of_round(
+    names: Collection[str], *, queries: int, max_share: float, equal_weights: bool = False
+) -> int:
+    """The statistics that travel in a round whose aggregator reads these, as bits.
+
+    A limit on shares takes the mass. Whether there may be another query depends on how many devices
+    are near. Weights that are equal are not sent.
+    """
+    needed = {*names, *(["mass"] if max_share else []), *(["near"] if queries > 1 else [])}
+    return mask_of(needed - {"weight"} if equal_weights else needed)
+
+
 def rows_of(mask: int) -> tuple[Statistic, ...]:
     """The rows that a mask names, in the order in which they travel.
 

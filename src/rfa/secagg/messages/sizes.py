@@ -31,7 +31,7 @@ from rfa.secagg.messages.round import (
     UnmaskShares,
 )
 from rfa.secagg.security.parameters import Parameters, ServerModel
-from rfa.secagg.statistics import ALL, mask_of, rows_of
+from rfa.secagg.statistics import ALL, mask_of_round, rows_of
 from rfa.secagg.words import WORD
 
 _SESSION, _KEY = bytes(16), bytes(32)
@@ -73,7 +73,8 @@ def traffic(  # noqa: PLR0913
         statistics: the totals that are summed beside the push; count always is.
         from_zero: whether the first request is about zero, which travels as nothing.
     """
-    model, mask = int(parameters.server_model), mask_of(statistics)
+    model = int(parameters.server_model)
+    mask = mask_of_round(statistics, queries=queries, max_share=max_share)
     opening = OpenRound(_SESSION, 1, queries, dim, metrics, max_share, model, mask, 0, NO_BASIS)
     pairs = [*_forming(opening, parameters)]
     for masked_sum in range(opening.masked_sums):
