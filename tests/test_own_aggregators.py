@@ -149,12 +149,12 @@ def test_what_it_carries_survives_an_interruption(tmp_path: Path) -> None:
     )
     from rfa.aggregators.base import unpack_state  # noqa: PLC0415
 
-    saved = np.load(tmp_path / "parts" / short["run"] / "checkpoint.npz")
-    arrays = {
-        name.removeprefix("aggregator."): saved[name]
-        for name in saved.files
-        if name.startswith("aggregator.")
-    }
+    with np.load(tmp_path / "parts" / short["run"] / "checkpoint.npz") as saved:
+        arrays = {
+            name.removeprefix("aggregator."): saved[name]
+            for name in saved.files
+            if name.startswith("aggregator.")
+        }
     module: Any = importlib.import_module(NAME)
     assert unpack_state(module.PATIENT, arrays) == module.Memory(3)
     assert whole["rounds"] == 6
