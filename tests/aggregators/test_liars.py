@@ -11,7 +11,7 @@ of 10 (measured with this code; "before": without checks of equal weights, and s
 | accelerated RFA, 4 sums, one cohort | 1 or more | 2e9 | 8.7 |
 | RFA in 3 sub-cohorts | 1 | 1.3e8 | 1.2 |
 | centered clipping, 3 sums, one cohort | 1 or more | any (by a tiny total weight) | 2.1 |
-| one-step RFA, 7 groups | 1, 2, 3 | 0.05, 0.1, 0.2 | the same |
+| one-step RFA, 7 groups | 1, 2, 3 | 0.05, 0.1, 0.2 | not measured |
 
 Once the radius has turned, a step is at most 4 nu long, two median distances, and the honest one
 would go the other way: R sums are R such steps. Before, in about the first three rounds, a liar in
