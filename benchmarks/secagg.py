@@ -28,7 +28,8 @@ from rfa.secagg.security import odds
 from rfa.secagg.security.cohort import in_order
 from rfa.secagg.security.parameters import Parameters, ServerModel, derive
 from rfa.secagg.security.terms import Terms
-from rfa.secagg.server.machine import Outbox, Server
+from rfa.secagg.server.machine import Server
+from rfa.secagg.server.requests import Outbox
 from rfa.secagg.transcript import leaf_of
 
 PICTURE = Path(__file__).parent.parent / "docs" / "secagg-cost.png"
