@@ -43,8 +43,8 @@ from rfa.secagg.messages.round import (
     Unmask,
     UnmaskShares,
     decode,
-    write_bitmap,
 )
+from rfa.secagg.messages.values import write_bitmap
 from rfa.secagg.security.cohort import Identities, check_device_keys, form_cohort, in_order
 from rfa.secagg.security.parameters import Parameters, ServerModel
 from rfa.secagg.security.rules import (

@@ -28,9 +28,8 @@ from rfa.secagg.messages.round import (
     SumRequest,
     SurvivorSignature,
     UnmaskShares,
-    read_share,
-    write_bitmap,
 )
+from rfa.secagg.messages.values import read_share, write_bitmap
 from rfa.secagg.security.cohort import Cohort, Identities
 from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.security.rules import Members, require_enough, require_same
