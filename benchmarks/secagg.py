@@ -22,13 +22,15 @@ from rfa.secagg.device.machine import Device
 from rfa.secagg.device.profile import Identity, Profile
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.messages import round as messages
-from rfa.secagg.messages.round import DeviceKeys, Message, OpenRound, decode_as, write_bitmap
+from rfa.secagg.messages.round import DeviceKeys, Message, OpenRound, decode_as
+from rfa.secagg.messages.values import write_bitmap
 from rfa.secagg.oracle import open_round
 from rfa.secagg.security import odds
 from rfa.secagg.security.cohort import in_order
 from rfa.secagg.security.parameters import Parameters, ServerModel, derive
 from rfa.secagg.security.terms import Terms
-from rfa.secagg.server.machine import Outbox, Server
+from rfa.secagg.server.machine import Server
+from rfa.secagg.server.requests import Outbox
 from rfa.secagg.transcript import leaf_of
 
 PICTURE = Path(__file__).parent.parent / "docs" / "secagg-cost.png"

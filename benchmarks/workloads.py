@@ -183,7 +183,7 @@ class PlainLoop:
         model = self.play(self.state.model, self._drawn(self.state.round))
         self.state = State(self.state.round + 1, model)
 
-    def play(self, model: Floats32, plan: Iterator[tuple[int, list[Batch]]]) -> Floats32:
+    def play(self, model: Floats32, plan: Iterator[tuple[int, Sequence[Batch]]]) -> Floats32:
         """The mean of the models that devices reach with their batches."""
         torch, total = self._torch, 0.0
         flat = torch.from_numpy(model).split([p.numel() for p in self._parameters])
@@ -199,14 +199,14 @@ class PlainLoop:
                 torch._foreach_add_(sums, self._parameters, alpha=weight)
         return (torch.cat([part.flatten() for part in sums]) / total).numpy()
 
-    def _train(self, x: Any, y: Any, batches: list[Batch]) -> None:
+    def _train(self, x: Any, y: Any, batches: Sequence[Batch]) -> None:
         torch, loss_of = self._torch, self._torch.nn.functional.cross_entropy
         for rows in map(torch.from_numpy, batches):
             self._optimizer.zero_grad(set_to_none=True)
             loss_of(self._module(x[rows]), y[rows]).backward()
             self._optimizer.step()
 
-    def _drawn(self, t: int) -> Iterator[tuple[int, list[Batch]]]:
+    def _drawn(self, t: int) -> Iterator[tuple[int, Sequence[Batch]]]:
         settings = self.devices.settings
         for device in self.devices.sample(t):
             count = len(self.examples.each[device][1])

@@ -91,7 +91,7 @@ def test_weiszfeld_is_as_fast_as_its_rates_say(rho: float, nu: float) -> None:
     distance = float(np.linalg.norm(v - best))
     for steps in range(1, 11):
         total = ask(v, nu)
-        curvatures.append(total.mass / (nu * total.weight))
+        curvatures.append(total.need("mass") / (nu * total.need("weight")))
         v = weiszfeld(ask, v, nu=nu, steps=1)
         told = theory.weiszfeld_gap_along(distance, nu, curvatures, separated=separated)
         assert objective(points, v) - objective(points, best) <= told

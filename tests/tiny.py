@@ -51,12 +51,12 @@ class HeavyBall(SumAggregator[Velocity]):
 
     def aggregate(self, oracles: Sequence[RecordingOracle], dim: int, state: Velocity) -> Floats:
         total = oracles[0](np.zeros(dim), self.nu)
-        return self.nu * total.push / total.mass + 0.5 * state.v
+        return self.nu * total.push / total.need("mass") + 0.5 * state.v
 
     def next_state(self, oracles: Sequence[RecordingOracle], state: Velocity) -> Velocity:
         total = oracles[0].last
         assert total is not None
-        return Velocity(0.5 * state.v + self.nu * total.push / total.mass, state.rounds + 1)
+        return Velocity(0.5 * state.v + self.nu * total.push / total.need("mass"), state.rounds + 1)
 
 
 class Tiny(Reader):

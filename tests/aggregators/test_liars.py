@@ -162,7 +162,7 @@ def test_where_half_of_equal_devices_are_near_no_honest_step_is_shortened(
     radius = nu * 10.0**scale
     v = points.points[0] + radius
     total = PlainOracle(points.points)(v, radius)
-    if 2 * total.near >= total.count:
+    if 2 * total.need("near") >= total.count:
         most = LONGEST_STEP * radius * (1 + 1e-12)
         assert np.array_equal(image_of(v, total, radius, most), image_of(v, total, radius))
 

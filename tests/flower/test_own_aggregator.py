@@ -65,14 +65,14 @@ class HeavyBall(SumAggregator[Momentum]):
         v = ahead = self.keep * (state.direction if state.rounds else np.zeros(dim))
         for _ in range(2):
             total = oracle(v, self.nu)
-            v = v + self.nu * total.push / total.mass
+            v = v + self.nu * total.push / total.need("mass")
         return v + ahead
 
     def next_state(self, oracles: Sequence[RecordingOracle], state: Momentum) -> Momentum:
         """The direction of the first of the two sums."""
         total = oracles[0].previous
         assert total is not None
-        return Momentum(total.push / total.weight, state.rounds + 1)
+        return Momentum(total.push / total.need("weight"), state.rounds + 1)
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class ByMass(SumAggregator[Momentum]):
         for oracle in oracles:
             with contextlib.suppress(OracleStoppedError):
                 total = oracle(np.zeros(dim), 1.0)
-                push, mass = push + total.push, mass + total.mass
+                push, mass = push + total.push, mass + total.need("mass")
         return push / mass / (1 + state.rounds)
 
     def next_state(self, oracles: Sequence[RecordingOracle], state: Momentum) -> Momentum:

@@ -33,7 +33,8 @@ from rfa.receipts import Expected, ReceiptError, Verifier, read_receipt
 from rfa.receipts.models import digest_of
 from rfa.secagg.device.sent import read_sent
 from rfa.secagg.errors import VaultError
-from rfa.secagg.messages.round import MaskedInput, write_bitmap
+from rfa.secagg.messages.round import MaskedInput
+from rfa.secagg.messages.values import write_bitmap
 from tests.flower import toy
 from tests.flower.grid import LocalGrid
 from tests.flower.toy import FIRST, NODES, app, model, nodes

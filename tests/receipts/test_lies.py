@@ -19,7 +19,7 @@ from rfa.receipts.models import apply_step, digest_of
 from rfa.receipts.receipt import state_bytes
 from rfa.receipts.sealed import read_sealed, write_sealed
 from rfa.secagg.crypto.keys import identity_of
-from rfa.secagg.messages.round import write_bitmap
+from rfa.secagg.messages.values import write_bitmap
 from tests.receipts.rounds import SECRET, Run, first_model, forge, with_part
 from tests.secagg.party import MALICIOUS
 

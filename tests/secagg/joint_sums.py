@@ -48,10 +48,10 @@ class Equations:
         known = list(colluders)
         self.nu = heard[0].nu
         self.honest = heard[0].total.count - len(known)
-        self.weight = heard[0].total.weight - sum(part.weight for part in known)
+        self.weight = heard[0].total.need("weight") - sum(part.weight for part in known)
         self.points = np.array([one.v for one in heard])
-        self.mass = np.array([one.total.mass for one in heard])
-        self.squares = np.array([one.total.squares for one in heard])
+        self.mass = np.array([one.total.need("mass") for one in heard])
+        self.squares = np.array([one.total.need("squares") for one in heard])
         push = np.array([one.total.push for one in heard])
         for part in known:
             steps = part.update.astype(np.float64) - self.points

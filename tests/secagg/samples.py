@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from rfa.secagg.messages import round as m
+from rfa.secagg.messages.values import NO_SHARE
 
 
 def span(start: int, size: int) -> bytes:
@@ -45,7 +46,7 @@ SAMPLES: list[m.Message] = [
     m.SurvivorList(SESSION, 1, b"\xfe\x01"),
     m.SurvivorSignature(SESSION, 1, span(13, 64)),
     m.Unmask(SESSION, 1, b"\xfe\x01", ((1, span(14, 64)), (8, span(15, 64)))),
-    m.UnmaskShares(SESSION, 1, (span(16, 33), m.NO_SHARE)),
+    m.UnmaskShares(SESSION, 1, (span(16, 33), NO_SHARE)),
     m.Abstain(SESSION, 2**64 - 1),
 ]
 

@@ -39,10 +39,9 @@ from rfa.secagg.messages.round import (
     SurvivorSignature,
     Unmask,
     decode_as,
-    read_bitmap,
-    write_bitmap,
 )
 from rfa.secagg.messages.stages import Stage
+from rfa.secagg.messages.values import read_bitmap, write_bitmap
 from rfa.secagg.security.cohort import Cohort, form_cohort, in_order
 from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.security.terms import Terms

@@ -32,8 +32,8 @@ from rfa.secagg.messages.round import (
     SumRequest,
     Unmask,
     decode_as,
-    write_bitmap,
 )
+from rfa.secagg.messages.values import write_bitmap
 from rfa.secagg.security.cohort import Cohort, form_cohort, in_order
 from rfa.secagg.security.terms import Terms
 from rfa.secagg.transcript import digest, leaf_of

@@ -10,18 +10,9 @@ import numpy as np
 import pytest
 
 from rfa.secagg.errors import AbortError, BadShareError, NotCanonicalError, TooFewDevicesError
-from rfa.secagg.messages.round import (
-    NO_SHARE,
-    MaskedInput,
-    Message,
-    ShareKeys,
-    Unmask,
-    UnmaskShares,
-    decode,
-    read_bitmap,
-    write_bitmap,
-)
+from rfa.secagg.messages.round import MaskedInput, Message, ShareKeys, Unmask, UnmaskShares, decode
 from rfa.secagg.messages.stages import Moment, Stage
+from rfa.secagg.messages.values import NO_SHARE, read_bitmap, write_bitmap
 from rfa.secagg.oracle import SecureOracle
 from rfa.secagg.security.parameters import derive
 from rfa.secagg.server.complaints import Dispute

@@ -191,7 +191,7 @@ def test_totals_are_those_of_the_devices(
     assert low <= Fraction(total.mass, UNIT) <= sum(masses)
     squares = sum(mass * mass for mass in masses)
     high = squares * (1 + 2 * slack) + Fraction(cohort, UNIT)
-    assert squares <= Fraction(total.sum.squares) <= high
+    assert squares <= Fraction(total.sum.need("squares")) <= high
     pushes = [exact_push(one, v, nu) for one in contribution]
     for found, column in zip(total.sum.push, zip(*pushes, strict=True), strict=True):
         assert abs(Fraction(float(found)) - sum(column)) <= Fraction(cohort, code.scale)

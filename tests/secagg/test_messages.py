@@ -22,6 +22,7 @@ from rfa.secagg.errors import (
 )
 from rfa.secagg.messages import round as m
 from rfa.secagg.messages.stages import Moment, Stage
+from rfa.secagg.messages.values import NO_SHARE, read_bitmap, read_share, write_bitmap
 from tests.secagg.samples import KINDS, SAMPLES, SESSION, same
 
 HEAD = b"rfa\x02"
@@ -243,31 +244,31 @@ def test_lists_have_their_caps() -> None:
 @given(st.integers(1, 70), st.data())
 def test_bitmaps_are_sets(cohort: int, data: st.DataObject) -> None:
     members = data.draw(st.frozensets(st.integers(0, cohort - 1)))
-    bitmap = m.write_bitmap(members, cohort)
-    assert m.read_bitmap(bitmap, cohort) == members
+    bitmap = write_bitmap(members, cohort)
+    assert read_bitmap(bitmap, cohort) == members
     assert int.from_bytes(bitmap, "little") == sum(1 << one for one in members)
     for wrong in (bitmap + b"\0", bitmap[:-1]):
         with pytest.raises(NotCanonicalError, match=f"a set of {cohort} devices"):
-            m.read_bitmap(wrong, cohort)
+            read_bitmap(wrong, cohort)
     for bit in range(cohort, 8 * len(bitmap)):
         wrong = (int.from_bytes(bitmap, "little") | 1 << bit).to_bytes(len(bitmap), "little")
         with pytest.raises(NotCanonicalError):
-            m.read_bitmap(wrong, cohort)
+            read_bitmap(wrong, cohort)
 
 
 @given(st.integers(0, PRIME - 1))
 def test_shares_are_numbers_below_the_prime(value: int) -> None:
-    assert m.read_share(value.to_bytes(33, "big")) == value
+    assert read_share(value.to_bytes(33, "big")) == value
 
 
 @pytest.mark.parametrize("value", [PRIME, PRIME + 1, 2**264 - 2])
 def test_larger_shares_are_refused(value: int) -> None:
     with pytest.raises(NotCanonicalError, match="below the prime"):
-        m.read_share(value.to_bytes(33, "big"))
+        read_share(value.to_bytes(33, "big"))
 
 
 def test_a_share_that_never_came_is_none() -> None:
-    assert m.read_share(m.NO_SHARE) is None
+    assert read_share(NO_SHARE) is None
 
 
 key = st.binary(min_size=32, max_size=32)

@@ -100,7 +100,8 @@ def test_an_attacker_with_real_sums_gets_as_near_as_the_bound_says() -> None:
         for one in asked(truth, 3, 3)
     ]
     totals = [_total(one, terms, brought, turn) for turn, one in enumerate(sums)]
-    seen = np.concatenate([[*t.push, t.mass, t.squares, t.weight] for t in totals])
+    names = "mass", "squares", "weight"
+    seen = np.concatenate([[*t.push, *map(t.need, names)] for t in totals])
     at = np.concatenate([truth.updates.ravel(), truth.weights])
     guess = at * (1 + 1e-3 * np.random.default_rng(0).standard_normal(len(at)))
     noise = np.concatenate([[*[one.noise] * dim, 1e-12, 1e-12, 1e-12] for one in sums])

@@ -35,7 +35,7 @@ def test_two_chosen_queries_expose_the_nearest_device() -> None:
     one, other = ask(v, near), ask(v, far)
     assert one.near == 0
     assert one.count == other.count == 30
-    part = (one.push - other.push) / (one.mass / near - other.mass / far)
+    part = (one.push - other.push) / (one.need("mass") / near - other.need("mass") / far)
     assert np.linalg.norm(v + part - parts[7].update) < 1e-3
 
 

@@ -17,9 +17,8 @@ from rfa.secagg.messages.round import (
     Unmask,
     UnmaskShares,
     decode_as,
-    read_bitmap,
-    write_bitmap,
 )
+from rfa.secagg.messages.values import read_bitmap, write_bitmap
 from rfa.secagg.security.policy import Policy
 from rfa.secagg.transcript import digest
 from tests.secagg.attack import (

@@ -17,7 +17,8 @@ import pytest
 from rfa.secagg.crypto.graph import neighbors
 from rfa.secagg.device.membership import Membership
 from rfa.secagg.errors import DisagreementError, SecAggError
-from rfa.secagg.messages.round import SurvivorList, Unmask, write_bitmap
+from rfa.secagg.messages.round import SurvivorList, Unmask
+from rfa.secagg.messages.values import write_bitmap
 from rfa.secagg.security.parameters import Parameters, ServerModel, derive
 from rfa.secagg.server.machine import Server
 from tests.secagg.party import Party, contributions, exactly, party

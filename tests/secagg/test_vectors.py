@@ -29,7 +29,8 @@ from rfa.secagg.crypto.keys import (
 from rfa.secagg.crypto.masks import keystream
 from rfa.secagg.crypto.shares import PRIME, SHARE_SIZE, combine, split
 from rfa.secagg.fixed_point import Contribution, Encoding
-from rfa.secagg.messages.round import DeviceKeys, OpenRound, SumRequest, decode, read_share
+from rfa.secagg.messages.round import DeviceKeys, OpenRound, SumRequest, decode
+from rfa.secagg.messages.values import read_share
 from rfa.secagg.security.cohort import form_cohort, in_order
 from rfa.secagg.security.parameters import Parameters
 from rfa.secagg.transcript import (

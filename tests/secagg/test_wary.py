@@ -53,7 +53,7 @@ def test_careless_demands_let_two_identities_read_the_update_of_a_third() -> Non
     total = ask(np.zeros(30), nu)
     known = [part for part in (table.parts[device] for device in colluders) if part]
     push = nu * total.push - sum(part.weight * part.update.astype(float) for part in known)
-    found = push / (total.weight - sum(part.weight for part in known))
+    found = push / (total.need("weight") - sum(part.weight for part in known))
     part = table.parts[victim]
     assert part
     assert np.linalg.norm(found - part.update) < 1e-5 * np.linalg.norm(part.update)
@@ -115,7 +115,7 @@ def test_a_guessed_point_and_a_tiny_radius_tell_whether_an_update_is_the_guess(g
     ask = party(parts, MALICIOUS, policy=any_point).oracle()
     update = parts[sorted(parts)[4]].update.astype(np.float64)
     total = ask(update if guess else update + 0.01, 1e-6)
-    assert (total.near, total.mass > 1e-3) == (int(guess), guess)
+    assert (total.near, total.need("mass") > 1e-3) == (int(guess), guess)
 
 
 def test_wary_devices_answer_at_zero_alone() -> None:

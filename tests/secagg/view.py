@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 
 from rfa.secagg.device.membership import accept_roster, read_parameters
 from rfa.secagg.messages.round import (
-    NO_SHARE,
     AdvertiseKeys,
     MaskedInput,
     OpenRound,
@@ -25,8 +24,8 @@ from rfa.secagg.messages.round import (
     Unmask,
     UnmaskShares,
     decode,
-    read_bitmap,
 )
+from rfa.secagg.messages.values import NO_SHARE, read_bitmap
 from rfa.secagg.security.cohort import Cohort, Identities, form_cohort
 from rfa.secagg.transcript import context_of, leaf_of, point_of
 

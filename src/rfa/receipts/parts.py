@@ -14,7 +14,8 @@ from rfa.secagg.crypto.keys import is_signed, public_of
 from rfa.secagg.errors import MessageError, SecAggError
 from rfa.secagg.fixed_point import Total
 from rfa.secagg.messages.records import CohortRecord, PartRecord, SumRecord, TotalRecord
-from rfa.secagg.messages.round import DeviceKeys, OpenRound, SumRequest, decode_as, read_bitmap
+from rfa.secagg.messages.round import DeviceKeys, OpenRound, SumRequest, decode_as
+from rfa.secagg.messages.values import read_bitmap
 from rfa.secagg.security.cohort import (
     Cohort,
     Identities,

@@ -183,12 +183,12 @@ def test_row_5_byzantine_answers_come_from_no_vector() -> None:
     parts: list[Sum] = [PlainOracle(one[None])(v, nu) for one in (others[0], 1e12 * others[0])]
     for part in parts:
         assert np.linalg.norm(part.push) <= 1 + 1e-12
-        assert 0 < part.mass <= 1
+        assert 0 < part.need("mass") <= 1
     lies = [Drag(np.full(10, 1e6)), Hollow(1e-6)]
     pushes = [ByzantineOracle(PlainOracle(others), lie)(v, nu) for lie in lies]
-    assert np.linalg.norm(pushes[0].push - honest.push) > 1e6 * honest.mass
+    assert np.linalg.norm(pushes[0].push - honest.push) > 1e6 * honest.need("mass")
     assert np.linalg.norm(pushes[0].push - honest.push) > 1
-    assert pushes[1].mass - honest.mass < 0
+    assert pushes[1].need("mass") - honest.need("mass") < 0
 
 
 def test_row_5_byzantine_as_a_table() -> None:

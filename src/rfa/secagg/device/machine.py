@@ -27,7 +27,6 @@ from rfa.secagg.errors import (
 )
 from rfa.secagg.fixed_point import Contribution, EncodedInput, Encoding, weighs_more
 from rfa.secagg.messages.round import (
-    NO_SHARE,
     Abstain,
     AdvertiseKeys,
     DeviceKeys,
@@ -45,6 +44,7 @@ from rfa.secagg.messages.round import (
     decode_as,
 )
 from rfa.secagg.messages.stages import LEFT, START, Moment, Stage, moment_of
+from rfa.secagg.messages.values import NO_SHARE
 from rfa.secagg.security.cohort import form_cohort
 from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.security.rules import Members

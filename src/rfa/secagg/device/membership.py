@@ -25,7 +25,8 @@ from rfa.secagg.errors import (
     WeakTermsError,
     WrongDimensionError,
 )
-from rfa.secagg.messages.round import DeviceKeys, OpenRound, Roster, SumRequest, Unmask, read_bitmap
+from rfa.secagg.messages.round import DeviceKeys, OpenRound, Roster, SumRequest, Unmask
+from rfa.secagg.messages.values import read_bitmap
 from rfa.secagg.security.cohort import SPLIT, Cohort, Identities, check_device_keys
 from rfa.secagg.security.parameters import Parameters, ServerModel
 from rfa.secagg.security.rules import Members, are_enough, may_follow

@@ -8,7 +8,8 @@ from rfa.secagg.crypto.keys import seal, unseal
 from rfa.secagg.crypto.shares import SHARE_SIZE, are_shares, split
 from rfa.secagg.device.membership import Membership
 from rfa.secagg.device.memory import Memory
-from rfa.secagg.messages.round import Bitmap, SumRequest, write_bitmap
+from rfa.secagg.messages.round import SumRequest
+from rfa.secagg.messages.values import Bitmap, write_bitmap
 from rfa.secagg.security.rules import Members
 from rfa.secagg.transcript import share_binding
 

@@ -17,14 +17,12 @@ Unmask         ->
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, TypeAlias, TypeVar
-
-import numpy as np
+from typing import ClassVar, TypeVar
 
 from rfa._types import Floats32
-from rfa.secagg.crypto.shares import PRIME, SHARE_SIZE
+from rfa.secagg.crypto.shares import SHARE_SIZE
 from rfa.secagg.errors import NotCanonicalError, UnknownKindError
 from rfa.secagg.messages.codec import (
     KEY,
@@ -47,6 +45,7 @@ from rfa.secagg.messages.codec import (
     rows,
     write_message,
 )
+from rfa.secagg.messages.values import Bitmap
 from rfa.secagg.security.parameters import LARGEST_DEGREE, MAX_MASKED_SUMS
 from rfa.secagg.words import Words
 
@@ -55,13 +54,8 @@ TAG = 16
 SEALED_SIZE = 2 * SHARE_SIZE + TAG
 SIGNATURE_SIZE = 64
 _SESSION = fixed(16)
-NO_SHARE = b"\xff" * SHARE_SIZE
-"""What stands for a share that the holder never got."""
 NO_BASIS = bytes(32)
 """The basis of a round whose devices were told nothing to start from."""
-
-Bitmap: TypeAlias = bytes
-"""A set of positions in the cohort, one bit each, the first in the lowest bit."""
 
 
 @dataclass(frozen=True)
@@ -330,38 +324,3 @@ def decode_as(wanted: type[M], data: bytes, most: int = LARGEST) -> M:
         msg = f"a message {wanted.__name__} is wanted, not {type(message).__name__}"
         raise UnknownKindError(msg)
     return message
-
-
-def write_bitmap(members: Iterable[int], cohort: int) -> Bitmap:
-    """A set of positions as a bitmap."""
-    bits = np.zeros(cohort, np.uint8)
-    bits[list(members)] = 1
-    return np.packbits(bits, bitorder="little").tobytes()
-
-
-def read_bitmap(bitmap: Bitmap, cohort: int) -> frozenset[int]:
-    """The positions in a bitmap.
-
-    Raises:
-        NotCanonicalError: if it is not that of a cohort of this size.
-    """
-    bits = np.unpackbits(np.frombuffer(bitmap, np.uint8), bitorder="little")
-    if len(bitmap) != (cohort + 7) // 8 or bits[cohort:].any():
-        msg = f"a set of {cohort} devices takes {(cohort + 7) // 8} bytes, not {len(bitmap)}"
-        raise NotCanonicalError(msg)
-    return frozenset(np.flatnonzero(bits).tolist())
-
-
-def read_share(share: bytes) -> int | None:
-    """The number that a share is; None if its holder never got it.
-
-    Raises:
-        NotCanonicalError: if it is none.
-    """
-    if share == NO_SHARE:
-        return None
-    value = int.from_bytes(share, "big")
-    if value >= PRIME:
-        msg = "a share is a number below the prime"
-        raise NotCanonicalError(msg)
-    return value

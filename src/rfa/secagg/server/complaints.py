@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from rfa.secagg.errors import BadShareError, NotCanonicalError, SecAggError
-from rfa.secagg.messages.round import Bitmap, read_bitmap
+from rfa.secagg.messages.values import Bitmap, read_bitmap
 from rfa.secagg.security.cohort import Cohort
 from rfa.secagg.security.rules import Members
 

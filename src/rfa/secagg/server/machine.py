@@ -24,7 +24,6 @@ from rfa.secagg.errors import (
     RefusalError,
     SecAggError,
     TooFewDevicesError,
-    WrongDimensionError,
 )
 from rfa.secagg.fixed_point import Total, as_sent
 from rfa.secagg.messages.round import (
@@ -43,8 +42,8 @@ from rfa.secagg.messages.round import (
     Unmask,
     UnmaskShares,
     decode,
-    write_bitmap,
 )
+from rfa.secagg.messages.values import write_bitmap
 from rfa.secagg.security.cohort import Identities, check_device_keys, form_cohort, in_order
 from rfa.secagg.security.parameters import Parameters, ServerModel
 from rfa.secagg.security.rules import (
@@ -56,9 +55,10 @@ from rfa.secagg.security.rules import (
 )
 from rfa.secagg.security.terms import Terms
 from rfa.secagg.server.complaints import Complaints, Dispute, disputes_of, faults_of
-from rfa.secagg.server.masked_sum import MaskedSum, Table
+from rfa.secagg.server.masked_sum import MaskedSum
 from rfa.secagg.server.recorder import Recorder
 from rfa.secagg.server.requests import Requests
+from rfa.secagg.server.table import Table
 from rfa.secagg.transcript import leaf_of
 
 SLACK = 1 << 9
@@ -180,7 +180,7 @@ class Server:
         )
         self._now = MaskedSum(table, sum_request, alive)
         self.masked_sum += 1
-        self._expect(MaskedInput, SLACK + self._now.reply_size, self._devices(alive))
+        self._expect(MaskedInput, SLACK + self._now.reply_size, table.devices(alive))
         requests = ((table.keys[at].device, each) for at, each in self._now.sum_requests())
         return Requests(requests, self._enough(alive, free=self._before is None))
 
@@ -266,7 +266,7 @@ class Server:
             case AdvertiseKeys():
                 self._take_keys(device, message.keys)
             case ShareKeys():
-                self._take_deal(device, message)
+                self._formed().take_deal(self._positions[device], message)
             case MaskedInput():
                 self._masked_sum().take_masked(self._positions[device], message)
             case SurvivorSignature():
@@ -299,22 +299,13 @@ class Server:
         self._taken |= offered
         self._joined[device] = keys
 
-    def _take_deal(self, device: int, deal: ShareKeys) -> None:
-        masked_sums, degree = self._opening.masked_sums, self.parameters.degree
-        if len(deal.commitments) != masked_sums or len(deal.sealed) != masked_sums * degree:
-            wanted = f"{masked_sums} commitments and {masked_sums * degree} shares"
-            dealt = f"{len(deal.commitments)} and {len(deal.sealed)}"
-            msg = f"device {device} dealt {dealt} instead of {wanted}"
-            raise WrongDimensionError(msg)
-        self._formed().deals[self._positions[device]] = deal
-
     def _expect(self, wanted: type[Message], largest: int, devices: Iterable[int]) -> None:
         self._wanted, self._largest, self._asked = wanted, largest, set(devices)
 
     def _broadcast(
         self, wanted: type[Message], size: int, message: Message, members: Members
     ) -> Requests:
-        devices = self._devices(members)
+        devices = self._formed().devices(members)
         self._expect(wanted, SLACK + size, devices)
         encoded, last = message.encode(), self.masked_sum == self._opening.masked_sums
         requests = ((device, encoded) for device in devices)
@@ -326,10 +317,6 @@ class Server:
         Between two queries nobody may be lost, or the next sum would tell on them.
         """
         return min(len(members), self.parameters.survivors) if free else len(members)
-
-    def _devices(self, members: Members) -> list[int]:
-        keys = self._formed().keys
-        return [keys[position].device for position in sorted(members)]
 
     def _formed(self) -> Table:
         if self._table is None:

@@ -21,20 +21,16 @@ from rfa.secagg.errors import (
 )
 from rfa.secagg.fixed_point import Encoding, Total
 from rfa.secagg.messages.round import (
-    DeviceKeys,
     MaskedInput,
-    Roster,
-    ShareKeys,
     SumRequest,
     SurvivorSignature,
     UnmaskShares,
-    read_share,
-    write_bitmap,
 )
+from rfa.secagg.messages.values import read_share, write_bitmap
 from rfa.secagg.security.cohort import Cohort, Identities
-from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.security.rules import Members, require_enough, require_same
 from rfa.secagg.server.complaints import read_complaints, require_shares
+from rfa.secagg.server.table import Table
 from rfa.secagg.transcript import (
     commitment_to,
     context_of,
@@ -44,37 +40,6 @@ from rfa.secagg.transcript import (
     survivors_statement,
 )
 from rfa.secagg.words import TAIL, WORD, Words
-
-
-@dataclasses.dataclass(frozen=True)
-class Table:
-    """What the server knows of the cohort when its masked sums begin, by position.
-
-    Attributes:
-        cohort: the cohort.
-        keys: the public keys of its members.
-        deals: the sealed shares and commitments of those who dealt.
-    """
-
-    cohort: Cohort
-    keys: list[DeviceKeys]
-    deals: dict[int, ShareKeys]
-
-    @property
-    def names(self) -> list[int]:
-        """The device at each position."""
-        return [keys.device for keys in self.keys]
-
-    def rosters(self) -> Iterator[tuple[int, bytes]]:
-        """The roster for each device: keys of its neighbors, or of all if it trusts nobody."""
-        cohort, opening = self.cohort, self.cohort.opening
-        everyone = opening.server_model == ServerModel.MALICIOUS
-        numbers = cohort.parameters.numbers
-        for position, addressee in enumerate(self.keys):
-            wanted = range(len(self.keys)) if everyone else sorted(cohort.neighbors(position))
-            keys = tuple(self.keys[other] for other in wanted)
-            roster = Roster(opening.session, numbers, cohort.nonce, cohort.leaves, keys)
-            yield addressee.device, roster.encode()
 
 
 def masks_left(

@@ -14,7 +14,8 @@ from rfa.secagg.messages.records import CohortRecord, PartRecord, SumRecord, Tot
 from rfa.secagg.messages.round import OpenRound
 from rfa.secagg.security.cohort import Identities
 from rfa.secagg.security.parameters import ServerModel
-from rfa.secagg.server.masked_sum import MaskedSum, Table
+from rfa.secagg.server.masked_sum import MaskedSum
+from rfa.secagg.server.table import Table
 from rfa.secagg.transcript import input_digest, point_of
 
 

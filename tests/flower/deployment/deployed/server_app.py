@@ -43,7 +43,7 @@ class Watched(SumAggregator[Any]):
             began = time.monotonic()
             total = oracles[0](v, nu)
             seconds = time.monotonic() - began
-            sums.append({"count": total.count, "weight": total.weight, "seconds": seconds})
+            sums.append({"count": total.count, "weight": total.need("weight"), "seconds": seconds})
             return total
 
         return self.inner.aggregate([RecordingOracle(watch)], dim, state)
