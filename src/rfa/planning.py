@@ -37,8 +37,6 @@ from rfa.theory import (
 if TYPE_CHECKING:
     from rfa.secagg.messages.sizes import Traffic
 
-MIB = 1 << 20
-
 
 @dataclass(frozen=True)
 class PlanRequest:
@@ -297,56 +295,3 @@ def _certificate(request: PlanRequest, part: int) -> float:
     """`Sum.certificate` where honest devices have the same mass, and corrupted ones hardly any."""
     honest = max(math.ceil(part / 2), math.floor((1 - request.rho) * part))
     return min(honest**-0.5, largest_certificate(honest, 1 / request.nu_share))
-
-
-def table(request: PlanRequest, found: FederationPlan) -> list[tuple[str, str]]:
-    """A plan in words, line by line."""
-    p, cost = found.parameters, found.traffic
-    each = " in each part" if found.parts > 1 else ""
-    return [
-        (
-            "devices a round",
-            f"{found.devices} of {request.population} "
-            f"(the theorem asks for {found.theorem}, the draw for {found.exact})",
-        ),
-        (
-            "corrupted devices",
-            f"{request.rho:.0%} of all; a round bears {found.theta:.1%}: "
-            f"{found.holds:.1%} that all {request.rounds} rounds hold no more",
-        ),
-        ("the error grows by", f"C_theta = {found.c_theta:.1f}"),
-        *_part_lines(found),
-        ("colluders, drop-outs", f"{p.num_colluders} and {p.num_dropouts} are withstood{each}"),
-        (
-            "neighbors, threshold",
-            f"k = {p.degree}, t = {p.threshold} ({p.server_model.label} server)",
-        ),
-        ("least in a sum", f"{p.survivors} devices, {p.honest} of them honest{each}"),
-        ("honest devices needed", f"{found.honest_needed} for {describe_sums(request.layout)}"),
-        ("exchanges, per device", f"{1 + cost.exchanges} a round, with the one for training"),
-        ("up, per device", f"{_size(cost.up)} ({cost.up / found.fedavg:.2f} times FedAvg's)"),
-        ("down, per device", f"{_size(cost.down)}, beside the model"),
-        ("largest share", f"{found.share:.1%} of a step, if all updates are equally far away"),
-        (
-            "certificate",
-            f"about {found.certificate:.1%} is proven, {found.certificate_most:.1%} at most "
-            "where half are no farther than is typical",
-        ),
-    ]
-
-
-def _part_lines(found: FederationPlan) -> list[tuple[str, str]]:
-    if found.parts == 1:
-        return []
-    return [
-        (
-            "sums of their own",
-            f"{found.parts} parts of {found.parameters.cohort} devices or one more; "
-            f"{found.part_holds:.1%} that one holds at most {found.theta:.1%} corrupted in a round",
-        ),
-        ("liars inside of a sum", f"{found.liars} are withstood"),
-    ]
-
-
-def _size(count: int) -> str:
-    return f"{count / MIB:.2f} MiB" if count >= MIB else f"{count / 1024:.1f} KiB"
