@@ -20,6 +20,7 @@ from rfa.secagg.crypto import graph, shares
 from rfa.secagg.crypto.keys import identity_of
 from rfa.secagg.device.machine import Device
 from rfa.secagg.device.profile import Identity, Profile
+from rfa.secagg.errors import ParameterError
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.messages import round as messages
 from rfa.secagg.messages.round import DeviceKeys, Message, OpenRound, decode_as
@@ -55,7 +56,9 @@ class Fixed(Terms):
 
     def parameters(self, cohort: int, queries: int = 1) -> Parameters:  # noqa: ARG002
         """The given parameters."""
-        assert cohort == self.exact.cohort
+        if cohort != self.exact.cohort:
+            msg = f"these are terms for {self.exact.cohort} devices, not {cohort}"
+            raise ParameterError(msg)
         return self.exact
 
 
