@@ -28,6 +28,8 @@ def main() -> int:
     parser.add_argument("--at", type=int, help="this input of the target only")
     parser.add_argument("--processes", type=int, default=2)
     given = parser.parse_args()
+    if not (0 < given.minutes <= 24 * 60) or given.inputs < 0 or (given.at or 0) < 0:
+        parser.error("--minutes must be above 0 (a day at most), --inputs and --at 0 or more")
     print(f"seed {given.seed}: give it as --seed to play the same inputs again", flush=True)
     names = [given.target] if given.target else list(TARGETS)
     print(HEAD, flush=True)
@@ -44,11 +46,14 @@ def main() -> int:
         reports.append(report)
     print(show(total(reports)))
     for report in reports:
+        seen: set[str] = set()
         for number, text in report.failures:
             FAILED.mkdir(exist_ok=True)
             path = FAILED / f"{report.target}-{given.seed}-{number}.txt"
             path.write_text(text)
-            print(f"\n{path}:\n{text[:3000]}")
+            kind = text.strip().splitlines()[-1]
+            print(f"\n{path}:" + ("" if kind in seen else f"\n{text[:3000]}"))
+            seen.add(kind)
     return int(any(report.failures for report in reports))
 
 

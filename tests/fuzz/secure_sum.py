@@ -143,8 +143,8 @@ def _state(server: Any) -> tuple[Any, ...]:
     now, table = server._now, server._table
     running = (
         (
-            now._words.tobytes(),
-            tuple(now._tail),
+            now.words.tobytes(),
+            tuple(now.tail),
             set(now.arrived),
             set(now.opened),
             dict(now.signatures),

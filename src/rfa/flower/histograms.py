@@ -124,11 +124,14 @@ def histograms_of(robust_metrics: Mapping[str, Bounds] | None, bins: int = BINS)
     Raises:
         InvalidValueError: naming what cannot be.
     """
-    given = dict(sorted((robust_metrics or {}).items()))
     try:
+        given = dict(sorted((robust_metrics or {}).items()))
+        if not all(isinstance(name, str) and name for name in given):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError
         pairs = [(float(low), float(high)) for low, high in given.values()]
-    except (TypeError, ValueError):
-        msg = f"robust_metrics are bounds by name, such as {{'loss': (0.0, 10.0)}}, not {given}"
+    except (AttributeError, TypeError, ValueError):
+        msg = "robust_metrics are bounds by name, such as {'loss': (0.0, 10.0)}, not "
+        msg += repr(robust_metrics)
         raise InvalidValueError(msg) from None
     return Histograms(tuple(given), tuple(pairs), bins)
 
