@@ -32,7 +32,13 @@ from rfa.secagg.messages.codec import KEY, REAL, U8, array, many, read_message, 
 from rfa.secagg.messages.round import MAX_METRICS, NO_BASIS, OpenRound, decode_as
 from rfa.secagg.messages.stages import LEFT, START, Moment
 from rfa.secagg.security.parameters import ServerModel
-from rfa.secagg.transcript import SIZE, mark_digest, request_digest, update_digest
+from rfa.secagg.transcript import (
+    SIZE,
+    mark_digest,
+    own_round_digest,
+    request_digest,
+    update_digest,
+)
 
 _KIND = 201
 _LAYOUT = (U8, REAL, many(REAL, MAX_METRICS), KEY, rows(32, 1), array("<f4"))
@@ -131,12 +137,8 @@ class DurableDevice:
                 it takes a new one.
         """
         with self._transaction():
-            if contribution and self._find(self._mark(contribution), self._marks) is not None:
-                what = "this very update before: train anew, with randomness"
-                if contribution.mark is not None:
-                    what = "the very same before, and another would tell on it"
-                msg = f"device {self._profile.device} was in a sum with {what}"
-                raise SpentUpdateError(msg)
+            if contribution:
+                self._check_unspent(contribution)
             self._keep("memory", self._memory().between_rounds().encode())
             self._keep("contribution", guard(_write(contribution)))
 
@@ -145,6 +147,8 @@ class DurableDevice:
 
         Raises:
             RefusalError, MessageError: if it is refused, as `Device.receive` does.
+            SpentUpdateError: if the update was masked in another run since it was brought; the
+                device has left the round then.
             VaultError: if the store cannot be used, or nothing was brought.
         """
         with self._transaction():
@@ -162,15 +166,14 @@ class DurableDevice:
             refused, reply = None, b""
             try:
                 reply = device.receive(request)
+                if contribution and device.memory.context not in (GONE, memory.context):
+                    self._spend(contribution, device.memory, reply)
             except ShareLimitError as error:  # which ends the round for the device
                 refused = error
+            except SpentUpdateError as error:
+                refused, device.memory = error, memory.left()
             if device.memory is not memory:
                 self._keep("memory", device.memory.encode())
-            if contribution and device.memory.context not in (GONE, memory.context):
-                # from now on others may open a sum about it, whether or not this device is asked
-                self._keep(self._mark(contribution), b"", self._marks)
-            if self._sent and device.memory.context not in {memory.context, GONE}:
-                note_sent(self._sent, self._profile.device, device.memory.context, reply)
             if device.over and refused is None:
                 self._store.execute("DELETE FROM kept WHERE name = 'contribution'")
         if refused is not None:
@@ -191,16 +194,40 @@ class DurableDevice:
             if later or (memory.round == number and memory.due == START):  # a new update is there
                 return
             if not opened and memory.round == number and _may_take_back(memory):
-                self._take_back()
+                self._take_back(memory)
             self._keep("memory", memory.between_rounds().encode())
             self._store.execute("DELETE FROM kept WHERE name = 'contribution'")
 
-    def _take_back(self) -> None:
-        """Forget that what was brought was asked about."""
+    def _check_unspent(self, contribution: Contribution, own: bytes | None = None) -> None:
+        """Refuse what is marked, unless by the device's own round."""
+        if self._find(self._mark(contribution), self._marks) in (None, own):
+            return
+        what = "this very update before: train anew, with randomness"
+        if contribution.mark is not None:
+            what = "the very same before, and another would tell on it"
+        msg = f"device {self._profile.device} was in a sum with {what}"
+        raise SpentUpdateError(msg)
+
+    def _spend(self, contribution: Contribution, memory: Memory, reply: bytes) -> None:
+        """Mark what a masked input is about, in the transaction in which it is made.
+
+        From now on others may open a sum about it, whether or not this device is asked. Another run
+        may have masked it since it was brought: one transaction locks both files.
+        """
+        own = own_round_digest(memory.advert)
+        self._check_unspent(contribution, own)
+        self._keep(self._mark(contribution), own, self._marks)
+        if self._sent:
+            note_sent(self._sent, self._profile.device, memory.context, reply)
+
+    def _take_back(self, memory: Memory) -> None:
+        """Forget that what was brought was asked about in this round."""
         contribution = self._contribution()
         if contribution:
-            order = f"DELETE FROM {self._marks}.kept WHERE name = ?"  # noqa: S608 one of two names
-            self._store.execute(order, (self._mark(contribution),))
+            own = own_round_digest(memory.advert)
+            where = f"{self._marks}.kept WHERE name = ? AND value = ?"
+            order = f"DELETE FROM {where}"  # noqa: S608 one of two names
+            self._store.execute(order, (self._mark(contribution), own))
 
     def close(self) -> None:
         """Close the store; everything is on the disk already."""
