@@ -41,8 +41,8 @@ from rfa.secagg.transcript import (
 )
 
 _KIND = 201
-_LAYOUT = (U8, REAL, many(REAL, MAX_METRICS), KEY, rows(32, 1), array("<f4"))
-_ABSENT = (0, 0.0, (), NO_BASIS, (), ())
+_LAYOUT = (U8, U8, REAL, many(REAL, MAX_METRICS), KEY, rows(32, 1), array("<f4"))
+_ABSENT = (0, 0, 0.0, (), NO_BASIS, (), ())
 _WAIT = 30.0
 """Seconds to wait for another process of the same device."""
 _PRAGMAS = ("journal_mode = DELETE", "synchronous = EXTRA", "secure_delete = ON")
@@ -313,14 +313,17 @@ def _write(contribution: Contribution | None) -> bytes:
         return write_message(_KIND, _LAYOUT, _ABSENT)
     brought = contribution
     mark = () if brought.mark is None else (brought.mark,)
-    values = (1, brought.weight, brought.metrics, brought.basis, mark, brought.update)
-    return write_message(_KIND, _LAYOUT, values)
+    said = (brought.weight, brought.metrics, brought.basis, mark, brought.update)
+    return write_message(_KIND, _LAYOUT, (1, int(brought.equal_weights), *said))
 
 
 def _read(stored: bytes) -> Contribution | None:
     """What was brought, from what is kept."""
-    _, (there, weight, metrics, basis, mark, update) = read_message(stored, {_KIND: _LAYOUT})
-    return Contribution(update, weight, metrics, basis, *mark) if there else None
+    _, (there, equal, *said) = read_message(stored, {_KIND: _LAYOUT})
+    if not there:
+        return None
+    weight, metrics, basis, mark, update = said
+    return Contribution(update, weight, metrics, basis, *mark, equal_weights=bool(equal))
 
 
 def _may_take_back(memory: Memory) -> bool:
