@@ -10,6 +10,7 @@ system may keep older blocks.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import sqlite3
 import threading
@@ -66,7 +67,8 @@ class DurableDevice:
         Args:
             path: the file.
             profile: what the device is.
-            spent: the file that keeps what updates were in a sum, if it is to outlive this one.
+            spent: the file that keeps what updates were in a sum, and the last nu, if they are to
+                outlive this one.
             sent: the file that lists the digests of the masked inputs that it sends, if any.
             rounding: the key of the random choices in rounding, fresh in each round by default.
             entropy: where its secrets come from.
@@ -217,6 +219,7 @@ class DurableDevice:
         own = own_round_digest(memory.advert)
         self._check_unspent(contribution, own)
         self._keep(self._mark(contribution), own, self._marks)
+        self._keep("nu", Memory(nu=memory.nu).encode(), self._marks)
         if self._sent:
             note_sent(self._sent, self._profile.device, memory.context, reply)
 
@@ -244,9 +247,13 @@ class DurableDevice:
         return "spent " + mark.hex()
 
     def _memory(self) -> Memory:
-        stored = self._find("memory")
+        """What is kept of the round, and of the last nu in whatever run."""
+        stored, last = self._find("memory"), self._find("nu", self._marks)
         try:
-            return Memory() if stored is None else read_memory(stored)
+            memory = Memory() if stored is None else read_memory(stored)
+            if last is None:
+                return memory
+            return dataclasses.replace(memory, nu=read_memory(last).nu)
         except (ValueError, MessageError) as error:
             raise self._damaged(str(error)) from None
 
