@@ -81,3 +81,29 @@ def test_the_server_is_not_told_that_an_update_is_the_one_from_before(
     strategy.start(broken, model(), 1)
     assert told(spent, 103) == told(broken, 103)
     assert told(broken, 103)[1:] == ["Abstain"]
+
+
+def test_of_two_runs_at_once_one_evaluates_a_model(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Both have the same first model evaluated, and one has a node more: its metrics."""
+    logging.getLogger("flwr").propagate = True
+    apps, inner = nodes(tmp_path), list[LocalGrid]()
+
+    def start(grid: LocalGrid) -> bool:
+        strategy = SecureFedAvg(fraction_train=0.0, **options())
+        return bool(strategy.start(grid, model(), 1).evaluate_metrics_clientapp)
+
+    def lose(_: int, request: Message) -> bool:
+        if stage_of(request) == "SumRequest" and not inner:  # all nodes are ready, and dealt shares
+            inner.append(LocalGrid({node: app for node, app in apps.items() if node != 108}, run=8))
+            assert start(inner[0])
+        return False
+
+    outer = LocalGrid(apps, lose=lose)
+    assert not start(outer)
+    sent = [node for node, _, reply in outer.seen if stage_of(reply) == "MaskedInput"]
+    assert sent == [108]
+    assert "leaves the round: device" in caplog.text
+    reasons = {reply.error.reason for _, _, reply in outer.seen if reply.has_error()}
+    assert reasons == {"OutOfStageError: SumRequest is asked of a device that has left the round"}

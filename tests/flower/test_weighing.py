@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 
 pytest.importorskip("flwr", reason="needs Flower: pip install 'rfa[flower]'")
 
-from rfa.flower import OneStepRFA, Policy, RobustMod, SecureFedAvg, ServerModel, records
+from rfa.flower import OneStepRFA, Policy, RobustMod, SecureFedAvg, ServerModel, Terms, records
 from rfa.flower.weighing import keep_bucket, weigh
 from rfa.secagg.errors import VaultError
 from rfa.secagg.fixed_point import Total
 from rfa.secagg.messages.round import OpenRound, decode
+from rfa.secagg.oracle import open_round
 from rfa.secagg.server.machine import Server
 from rfa.secagg.weights import DIGITS, LEAST, MODES, TELLS, bucket, lower
 from tests.flower.grid import LocalGrid
@@ -236,3 +237,22 @@ def test_the_log_says_what_weights_tell(tmp_path: Path, caplog: pytest.LogCaptur
         for mode in MODES:
             SecureFedAvg(weights=mode).summary()
             assert TELLS[mode] in caplog.text
+
+
+@pytest.mark.parametrize("count", [1, int(CAP), 10 * int(CAP)])
+def test_a_round_of_equal_weights_after_other_work_tells_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """The attack: ask for weights by examples, open a round of equal ones, see who refuses."""
+
+    def lying(number: int, terms: Terms, **how: Any) -> OpenRound:
+        how["equal_weights"] = True
+        return open_round(number, terms, **how)
+
+    monkeypatch.setattr("rfa.flower.oracles.open_round", lying)
+    metrics: dict[str, Any] = {"num-examples": count}
+    grid = LocalGrid(nodes(tmp_path, **metrics))
+    SecureFedAvg(fraction_evaluate=0.0, **options()).start(grid, model(), 1)
+    said = [str(reply.error.reason) for _, _, reply in grid.seen if reply.has_error()]
+    assert len(said) == NODES
+    assert all(reason.startswith("UnequalWeightError: the round is of equal") for reason in said)

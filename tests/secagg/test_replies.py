@@ -20,7 +20,6 @@ from rfa.secagg.errors import (
     OutOfStageError,
     TooFewDevicesError,
 )
-from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.messages.round import MaskedInput, UnmaskShares, decode
 from rfa.secagg.oracle import SecureOracle, open_round
 from rfa.secagg.security.parameters import derive
@@ -227,7 +226,9 @@ def test_a_liar_is_asked_last_once_it_was_noticed(monkeypatch: pytest.MonkeyPatc
 def test_a_total_that_no_equal_devices_have_is_noticed_where_weights_are_equal(equal: bool) -> None:
     """A liar says that three more are near than the mass allows, so that nu would shrink."""
     parts = {
-        device: Contribution((8 * part.update).astype(np.float32), 1.0, part.metrics)
+        device: dataclasses.replace(
+            part, update=(8 * part.update).astype(np.float32), weight=1.0, equal_weights=equal
+        )
         for device, part in contributions(6, 3).items()
     }
     table = party(parts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,13 @@ from rfa.aggregators import RFA, CenteredClipping, Groups, Mean, OneStepRFA, Sub
 from rfa.aggregators.base import SumAggregator
 from rfa.errors import InvalidValueError
 from rfa.oracle import TOTALS
+from rfa.secagg.device.machine import Device
+from rfa.secagg.device.profile import Profile
+from rfa.secagg.device.vault import DurableDevice
 from rfa.secagg.errors import (
     NotCanonicalError,
     ParameterError,
+    SecAggError,
     TooFewDevicesError,
     UnequalWeightError,
 )
@@ -35,7 +40,10 @@ def table(names: frozenset[str], *, equal: bool = False, max_share: float = 0.0)
     """A round in which these totals are sent."""
     parts = contributions(6, 3)
     if equal:
-        parts = {name: dataclasses.replace(part, weight=1.0) for name, part in parts.items()}
+        parts = {
+            name: dataclasses.replace(part, weight=1.0, equal_weights=True)
+            for name, part in parts.items()
+        }
     there = party(parts)
     opening = open_round(
         1,
@@ -78,7 +86,54 @@ def test_equal_weights_are_the_count(names: frozenset[str]) -> None:
     assert same(ask.last, bare.last)
 
 
-def test_a_device_of_another_weight_refuses_a_round_of_equal_ones() -> None:
+def told(weight: float, **changes: Any) -> str:
+    """What a device of this weight, which is not told that all are equal, says to a round."""
+    part = Contribution(np.zeros(3, np.float32), weight)
+    opening = open_round(1, TERMS, queries=1, dim=3, equal_weights=True)
+    try:
+        Device(part, Profile(1)).receive(dataclasses.replace(opening, **changes).encode())
+    except SecAggError as error:
+        return f"{type(error).__name__}: {error}"
+    return "joined"
+
+
+def test_no_opening_tells_whether_a_weight_is_one() -> None:
+    """Or a server that caps the examples anew each time finds their number in a few openings."""
+    for changes in ({}, {"round": 9}, {"statistics": mask_of(("mass",))}):
+        answers = {told(weight, **changes) for weight in (0.1, 1 - 2**-53, 1.0)}
+        assert len(answers) == 1
+        assert answers.pop().startswith("UnequalWeightError: ")
+
+
+def test_a_contribution_of_equal_weights_weighs_one() -> None:
+    ones = np.ones(3, np.float32)
+    assert Contribution(ones, equal_weights=True).weight == 1
+    with pytest.raises(ParameterError, match="equal_weights: the weight must be exactly 1"):
+        Contribution(ones, 0.125, equal_weights=True)
+
+
+@pytest.mark.parametrize("equal", [False, True])
+def test_whether_weights_are_equal_survives_a_restart(tmp_path: Path, equal: bool) -> None:
+    opening = open_round(1, TERMS, queries=1, dim=3, equal_weights=True).encode()
+    with DurableDevice(tmp_path / "one", Profile(1)) as device:
+        device.bring(Contribution(np.ones(3, np.float32), equal_weights=equal))
+    with DurableDevice(tmp_path / "one", Profile(1)) as device:
+        if equal:
+            assert device.receive(opening)
+        else:
+            with pytest.raises(UnequalWeightError):
+                device.receive(opening)
+
+
+def test_an_unmasked_sum_is_refused_as_devices_refuse() -> None:
+    """Whatever their weights."""
+    parts = {name: Contribution(np.ones(3, np.float32)) for name in range(6)}
+    opening = open_round(1, SMALL, queries=1, dim=3, equal_weights=True)
+    with pytest.raises(TooFewDevicesError):
+        UnmaskedOracle(opening, SMALL, parts)
+
+
+def test_a_device_with_weights_refuses_a_round_of_equal_ones() -> None:
     there = table(TOTALS)
     changed = dataclasses.replace(there.opening, statistics=mask_of(()), equal_weights=1)
     there = dataclasses.replace(there, opening=changed)
@@ -87,7 +142,7 @@ def test_a_device_of_another_weight_refuses_a_round_of_equal_ones() -> None:
     assert len(there.exchange.refused) == 6
     for error in there.exchange.refused.values():
         assert isinstance(error, UnequalWeightError)
-        assert "exactly 1" in str(error)
+        assert "ask for the same `weights`" in str(error)
     with pytest.raises(TooFewDevicesError):
         there.unmasked()
 

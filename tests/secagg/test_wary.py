@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import sqlite3
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from rfa.secagg.errors import (
     SecAggError,
     SmallCohortError,
     TooFewDevicesError,
+    VaultError,
     WeakTermsError,
 )
 from rfa.secagg.messages.round import SumRequest
@@ -182,6 +184,61 @@ def test_the_last_radius_survives_rounds_and_restarts(tmp_path: Path) -> None:
             else:
                 device.receive(request)
             device.end()
+
+
+@pytest.mark.parametrize("lasting", [True, False])
+def test_the_last_radius_survives_runs_where_a_file_outlives_them(
+    tmp_path: Path, lasting: bool
+) -> None:
+    """Or a malicious server begins another run, and asks at any radius."""
+    spent = tmp_path / "spent" if lasting else None
+    for run, nu, refused in (("a", 1.0, False), ("b", 40.0, lasting), ("c", 30.0, False)):
+        table = party(contributions(10, 3, seed=ord(run)), MALICIOUS, policy=WARY)
+        name = min(table.devices)
+        profile = Profile(name, WARY, Identity(table.identities[name], table.known))
+        with DurableDevice(tmp_path / run, profile, spent=spent) as device:
+            device.bring(table.parts[name])
+            table.devices[name] = device  # type: ignore[assignment]
+            request = altered(reach(table, SumRequest)[name], nu=nu, v=ZERO)
+            if refused:
+                with pytest.raises(ChosenQueryError, match=r"40.0 after 1.0"):
+                    device.receive(request)
+            else:
+                device.receive(request)
+
+
+@pytest.mark.parametrize("first", ["a", "b"])
+def test_runs_at_once_share_the_last_radius(tmp_path: Path, first: str) -> None:
+    """Whichever of them was asked last, also if the other has one of its own."""
+    asked: dict[str, tuple[DurableDevice, bytes]] = {}
+    for run in ("a", "b"):
+        table = party(contributions(10, 3, seed=ord(run)), MALICIOUS, policy=WARY)
+        name = min(table.devices)
+        profile = Profile(name, WARY, Identity(table.identities[name], table.known))
+        device = DurableDevice(tmp_path / run, profile, spent=tmp_path / "spent")
+        device.bring(table.parts[name])
+        table.devices[name] = device  # type: ignore[assignment]
+        asked[run] = device, altered(reach(table, SumRequest)[name], v=ZERO)
+    device, request = asked.pop(first)
+    device.receive(altered(request, nu=1.0))
+    ((device, request),) = asked.values()
+    for nu in (40.0, 1 / 40):
+        with pytest.raises(ChosenQueryError):
+            device.receive(altered(request, nu=nu))
+    device.receive(altered(request, nu=30.0))
+
+
+@pytest.mark.parametrize("value", [b"", b"x" * 8, b"x" * 50, "text", 1.0])
+def test_a_damaged_radius_is_named(tmp_path: Path, value: object) -> None:
+    table = party(contributions(10, 3))
+    name = min(table.devices)
+    with DurableDevice(tmp_path / "a", Profile(name), spent=tmp_path / "spent") as device:
+        store = sqlite3.connect(tmp_path / "spent")
+        store.execute("INSERT INTO kept VALUES ('nu', ?)", (value,))
+        store.commit()
+        store.close()
+        with pytest.raises(VaultError, match=r"damaged|nu is no bytes"):
+            device.bring(table.parts[name])
 
 
 def test_a_refused_query_leaves_the_device_as_it_was() -> None:

@@ -61,8 +61,10 @@ def prepare(
         return layout, None
     row = (*layout.row(values, weight), *histograms.votes(values))
     mark = model_of(told) if work.task == EVALUATE else None
+    equal = work.weights == EQUAL
     try:
-        return layout, Contribution(update, weight, row, basis_of(told), mark)
+        brought = Contribution(update, weight, row, basis_of(told), mark, equal_weights=equal)
     except NotFiniteError as error:
         LOG.warning("this device abstains: %s", error)
         return layout, None
+    return layout, brought

@@ -102,7 +102,7 @@ class RobustMod:
                 return self._work(work, message, storage, app)
             case records.Stage(task, request):
                 with self.vault(task, message, storage) as vault:
-                    return records.reply(message, vault.receive(request))
+                    return records.reply(message, _receive(vault, request))
             case records.Over(task, number, opened):
                 with self.vault(task, message, storage) as vault:
                     vault.end(number, opened=opened)
@@ -175,6 +175,15 @@ def _bring(vault: DurableDevice, contribution: Contribution | None) -> None:
     except SpentUpdateError as error:
         LOG.warning("this device abstains: %s", error)
         vault.bring(None)
+
+
+def _receive(vault: DurableDevice, request: bytes) -> bytes:
+    """What the device answers; as one that has left if another run has what it brought."""
+    try:
+        return vault.receive(request)
+    except SpentUpdateError as error:
+        LOG.warning("this device leaves the round: %s", error)
+        return vault.receive(request)  # refused like all that it is asked from now on
 
 
 def _train(

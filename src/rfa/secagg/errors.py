@@ -21,7 +21,7 @@
     │   ├── ChosenQueryError        a point or radius that a malicious server could have chosen
     │   ├── WrongDimensionError     a request about another number of coordinates
     │   ├── OtherBasisError         a round about another model, or other settings, than its own
-    │   ├── UnequalWeightError      a round of equal weights, and its own is not 1
+    │   ├── UnequalWeightError      a round of equal weights, and it was to weigh by examples
     │   ├── CohortError             a list of devices that it does not accept
     │   │   ├── DuplicateKeyError   a key, or a device, that is there twice
     │   │   ├── MissingKeysError    its own keys are missing, or changed
@@ -136,7 +136,7 @@ class OtherBasisError(RefusalError):
 
 
 class UnequalWeightError(RefusalError):
-    """A round of equal weights, and the device's own is not 1."""
+    """A round of equal weights, and the device was to weigh by its examples, whatever that is."""
 
 
 class CohortError(RefusalError):

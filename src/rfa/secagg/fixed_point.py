@@ -76,6 +76,8 @@ class Contribution:
             round about anything else.
         mark: the digest by which the device knows that this was in a sum before, 32 bytes; by
             default the update's own bytes are what it goes by.
+        equal_weights: whether the device was told that all weigh 1, so that its weight is no
+            secret: it joins rounds of equal weights then, and else none, whatever it weighs.
     """
 
     update: Floats32 = field(repr=False)
@@ -83,6 +85,7 @@ class Contribution:
     metrics: tuple[float, ...] = field(default=(), repr=False)
     basis: bytes = NO_BASIS
     mark: bytes | None = None
+    equal_weights: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what no sum can hold. The message holds none of it: it is the device's secret."""
@@ -99,6 +102,9 @@ class Contribution:
             raise NotFiniteError(msg)
         if not 0 < self.weight <= 1:
             msg = "a weight must be above 0 and at most 1: divide by the public cap"
+            raise ParameterError(msg)
+        if self.equal_weights and self.weight != 1:
+            msg = "with equal_weights: the weight must be exactly 1"
             raise ParameterError(msg)
         for index, metric in enumerate(self.metrics):
             if not METRIC.least <= metric <= METRIC.largest:

@@ -49,7 +49,7 @@ def open_round(  # noqa: PLR0913
         statistics: the names of the totals that are summed beside the push; count always is, the
             mass where max_share needs it, near where another query may depend on it, and equal
             weights never are.
-        equal_weights: whether every device brings a weight of exactly 1.
+        equal_weights: whether every device was told to bring a weight of exactly 1.
         basis: the digest of what devices trained or evaluated from, 32 bytes.
 
     Raises:

@@ -95,6 +95,11 @@ def request_digest(request: bytes) -> bytes:
     return digest(b"request", request)
 
 
+def own_round_digest(advert: bytes) -> bytes:
+    """By what a device knows its own round: by its fresh keys, since servers choose sessions."""
+    return digest(b"own round", advert)
+
+
 def input_digest(message: bytes) -> bytes:
     """By what a receipt, and the device itself, names a masked input."""
     return digest(b"masked input", message)

@@ -57,7 +57,8 @@ def aggregate_securely(
         NothingToAggregateError: if no update is finite.
         OracleStoppedError: if too many devices dropped out, or a mean has no step after it.
     """
-    parts = {row: _contribution(update, weights[row]) for row, update in enumerate(updates)}
+    equal = settings.training.weights == EQUAL
+    parts = {row: _contribution(update, weights[row], equal) for row, update in enumerate(updates)}
     abstained = tuple(row for row, part in parts.items() if part is None)
     if len(abstained) == len(parts):
         msg = f"none of {len(parts)} updates is finite"
@@ -69,7 +70,7 @@ def aggregate_securely(
         queries=settings.layout.queries,
         dim=updates.shape[1],
         max_share=settings.secure.max_share,
-        equal_weights=settings.training.weights == EQUAL,
+        equal_weights=equal,
         statistics=aggregator.statistics,
     )
     lost = draw_losses(len(parts), settings, t)
@@ -101,9 +102,10 @@ def device_policy(settings: Settings) -> Policy:
     )
 
 
-def _contribution(update: Floats32, weight: float) -> Contribution | None:
+def _contribution(update: Floats32, weight: float, equal: bool) -> Contribution | None:
+    row = np.ascontiguousarray(update, np.float32)
     try:
-        return Contribution(np.ascontiguousarray(update, np.float32), float(weight))
+        return Contribution(row, float(weight), equal_weights=equal)
     except NotFiniteError:
         return None
 

@@ -23,8 +23,12 @@ def check_brought(opening: OpenRound, contribution: Contribution) -> None:
         RefusalError, NotCanonicalError: naming what.
     """
     _check_totals(opening)
-    if opening.equal_weights and contribution.weight != 1:
-        msg = "all devices of the round have a weight of exactly 1, and this one has another"
+    if opening.equal_weights and not contribution.equal_weights:
+        # whatever the weight is: to refuse by it would tell whether examples exceed the cap
+        msg = (
+            "the round is of equal weights, and this device was to weigh by its examples: the "
+            "server must ask for the same `weights` in its work and its rounds"
+        )
         raise UnequalWeightError(msg)
     if opening.basis != contribution.basis:
         told, own = (basis[:_SHOWN].hex() for basis in (opening.basis, contribution.basis))

@@ -129,9 +129,7 @@ class Device:
         try:
             after, reply = self._answer(message, request)
         except ShareLimitError:
-            self.memory = dataclasses.replace(
-                self.memory.between_rounds(), due=LEFT, opening=self.memory.opening
-            )
+            self.memory = self.memory.left()
             raise
         self.memory = dataclasses.replace(after, request=asked, reply=reply)
         return reply

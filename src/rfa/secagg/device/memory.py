@@ -23,7 +23,7 @@ from rfa.secagg.messages.codec import (
     rows,
     write_message,
 )
-from rfa.secagg.messages.stages import MOMENT, START, Moment
+from rfa.secagg.messages.stages import LEFT, MOMENT, START, Moment
 from rfa.secagg.security.parameters import LARGEST_DEGREE, MAX_MASKED_SUMS
 from rfa.secagg.transcript import memory_digest
 
@@ -76,6 +76,10 @@ class Memory:
     def between_rounds(self) -> Memory:
         """What stays when the round is over."""
         return Memory(round=self.round, nu=self.nu)
+
+    def left(self) -> Memory:
+        """What stays when the device leaves the round before its end."""
+        return dataclasses.replace(self.between_rounds(), due=LEFT, opening=self.opening)
 
     def encode(self) -> bytes:
         """Its bytes, with a digest of them."""

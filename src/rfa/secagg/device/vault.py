@@ -10,6 +10,7 @@ system may keep older blocks.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import sqlite3
 import threading
@@ -32,11 +33,17 @@ from rfa.secagg.messages.codec import KEY, REAL, U8, array, many, read_message, 
 from rfa.secagg.messages.round import MAX_METRICS, NO_BASIS, OpenRound, decode_as
 from rfa.secagg.messages.stages import LEFT, START, Moment
 from rfa.secagg.security.parameters import ServerModel
-from rfa.secagg.transcript import SIZE, mark_digest, request_digest, update_digest
+from rfa.secagg.transcript import (
+    SIZE,
+    mark_digest,
+    own_round_digest,
+    request_digest,
+    update_digest,
+)
 
 _KIND = 201
-_LAYOUT = (U8, REAL, many(REAL, MAX_METRICS), KEY, rows(32, 1), array("<f4"))
-_ABSENT = (0, 0.0, (), NO_BASIS, (), ())
+_LAYOUT = (U8, U8, REAL, many(REAL, MAX_METRICS), KEY, rows(32, 1), array("<f4"))
+_ABSENT = (0, 0, 0.0, (), NO_BASIS, (), ())
 _WAIT = 30.0
 """Seconds to wait for another process of the same device."""
 _PRAGMAS = ("journal_mode = DELETE", "synchronous = EXTRA", "secure_delete = ON")
@@ -60,7 +67,8 @@ class DurableDevice:
         Args:
             path: the file.
             profile: what the device is.
-            spent: the file that keeps what updates were in a sum, if it is to outlive this one.
+            spent: the file that keeps what updates were in a sum, and the last nu, if they are to
+                outlive this one.
             sent: the file that lists the digests of the masked inputs that it sends, if any.
             rounding: the key of the random choices in rounding, fresh in each round by default.
             entropy: where its secrets come from.
@@ -131,12 +139,8 @@ class DurableDevice:
                 it takes a new one.
         """
         with self._transaction():
-            if contribution and self._find(self._mark(contribution), self._marks) is not None:
-                what = "this very update before: train anew, with randomness"
-                if contribution.mark is not None:
-                    what = "the very same before, and another would tell on it"
-                msg = f"device {self._profile.device} was in a sum with {what}"
-                raise SpentUpdateError(msg)
+            if contribution:
+                self._check_unspent(contribution)
             self._keep("memory", self._memory().between_rounds().encode())
             self._keep("contribution", guard(_write(contribution)))
 
@@ -145,6 +149,8 @@ class DurableDevice:
 
         Raises:
             RefusalError, MessageError: if it is refused, as `Device.receive` does.
+            SpentUpdateError: if the update was masked in another run since it was brought; the
+                device has left the round then.
             VaultError: if the store cannot be used, or nothing was brought.
         """
         with self._transaction():
@@ -162,15 +168,14 @@ class DurableDevice:
             refused, reply = None, b""
             try:
                 reply = device.receive(request)
+                if contribution and device.memory.context not in (GONE, memory.context):
+                    self._spend(contribution, device.memory, reply)
             except ShareLimitError as error:  # which ends the round for the device
                 refused = error
+            except SpentUpdateError as error:
+                refused, device.memory = error, memory.left()
             if device.memory is not memory:
                 self._keep("memory", device.memory.encode())
-            if contribution and device.memory.context not in (GONE, memory.context):
-                # from now on others may open a sum about it, whether or not this device is asked
-                self._keep(self._mark(contribution), b"", self._marks)
-            if self._sent and device.memory.context not in {memory.context, GONE}:
-                note_sent(self._sent, self._profile.device, device.memory.context, reply)
             if device.over and refused is None:
                 self._store.execute("DELETE FROM kept WHERE name = 'contribution'")
         if refused is not None:
@@ -191,16 +196,41 @@ class DurableDevice:
             if later or (memory.round == number and memory.due == START):  # a new update is there
                 return
             if not opened and memory.round == number and _may_take_back(memory):
-                self._take_back()
+                self._take_back(memory)
             self._keep("memory", memory.between_rounds().encode())
             self._store.execute("DELETE FROM kept WHERE name = 'contribution'")
 
-    def _take_back(self) -> None:
-        """Forget that what was brought was asked about."""
+    def _check_unspent(self, contribution: Contribution, own: bytes | None = None) -> None:
+        """Refuse what is marked, unless by the device's own round."""
+        if self._find(self._mark(contribution), self._marks) in (None, own):
+            return
+        what = "this very update before: train anew, with randomness"
+        if contribution.mark is not None:
+            what = "the very same before, and another would tell on it"
+        msg = f"device {self._profile.device} was in a sum with {what}"
+        raise SpentUpdateError(msg)
+
+    def _spend(self, contribution: Contribution, memory: Memory, reply: bytes) -> None:
+        """Mark what a masked input is about, in the transaction in which it is made.
+
+        From now on others may open a sum about it, whether or not this device is asked. Another run
+        may have masked it since it was brought: one transaction locks both files.
+        """
+        own = own_round_digest(memory.advert)
+        self._check_unspent(contribution, own)
+        self._keep(self._mark(contribution), own, self._marks)
+        self._keep("nu", Memory(nu=memory.nu).encode(), self._marks)
+        if self._sent:
+            note_sent(self._sent, self._profile.device, memory.context, reply)
+
+    def _take_back(self, memory: Memory) -> None:
+        """Forget that what was brought was asked about in this round."""
         contribution = self._contribution()
         if contribution:
-            order = f"DELETE FROM {self._marks}.kept WHERE name = ?"  # noqa: S608 one of two names
-            self._store.execute(order, (self._mark(contribution),))
+            own = own_round_digest(memory.advert)
+            where = f"{self._marks}.kept WHERE name = ? AND value = ?"
+            order = f"DELETE FROM {where}"  # noqa: S608 one of two names
+            self._store.execute(order, (self._mark(contribution), own))
 
     def close(self) -> None:
         """Close the store; everything is on the disk already."""
@@ -217,9 +247,13 @@ class DurableDevice:
         return "spent " + mark.hex()
 
     def _memory(self) -> Memory:
-        stored = self._find("memory")
+        """What is kept of the round, and of the last nu in whatever run."""
+        stored, last = self._find("memory"), self._find("nu", self._marks)
         try:
-            return Memory() if stored is None else read_memory(stored)
+            memory = Memory() if stored is None else read_memory(stored)
+            if last is None:
+                return memory
+            return dataclasses.replace(memory, nu=read_memory(last).nu)
         except (ValueError, MessageError) as error:
             raise self._damaged(str(error)) from None
 
@@ -286,14 +320,17 @@ def _write(contribution: Contribution | None) -> bytes:
         return write_message(_KIND, _LAYOUT, _ABSENT)
     brought = contribution
     mark = () if brought.mark is None else (brought.mark,)
-    values = (1, brought.weight, brought.metrics, brought.basis, mark, brought.update)
-    return write_message(_KIND, _LAYOUT, values)
+    said = (brought.weight, brought.metrics, brought.basis, mark, brought.update)
+    return write_message(_KIND, _LAYOUT, (1, int(brought.equal_weights), *said))
 
 
 def _read(stored: bytes) -> Contribution | None:
     """What was brought, from what is kept."""
-    _, (there, weight, metrics, basis, mark, update) = read_message(stored, {_KIND: _LAYOUT})
-    return Contribution(update, weight, metrics, basis, *mark) if there else None
+    _, (there, equal, *said) = read_message(stored, {_KIND: _LAYOUT})
+    if not there:
+        return None
+    weight, metrics, basis, mark, update = said
+    return Contribution(update, weight, metrics, basis, *mark, equal_weights=bool(equal))
 
 
 def _may_take_back(memory: Memory) -> bool:

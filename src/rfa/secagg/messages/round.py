@@ -78,7 +78,7 @@ class OpenRound(Message):
     """The server begins a round: a number that grows, what is to be summed, and how often.
 
     `statistics` has a bit for each row of the table of statistics, the first in the lowest one:
-    which totals travel. With `equal_weights` every device must bring a weight of exactly 1.
+    which totals travel. With `equal_weights` every device must have been told to weigh 1.
     `basis` is the digest of what devices trained or evaluated from.
     """
 
