@@ -83,7 +83,8 @@ def test_one_lying_node_moves_the_mean_and_not_the_median(tmp_path: Path) -> Non
 @pytest.mark.parametrize("weights", ["examples", "buckets", "equal"])
 def test_each_node_counts_once_whatever_it_weighs(tmp_path: Path, weights: str) -> None:
     heavy = {NAMES[0]: 10**6}
-    found = trained(nodes(tmp_path, **{"num-examples": heavy}), weights=weights)
+    apps = nodes(tmp_path, **{"num-examples": heavy})
+    found = trained(apps, weights=weights, example_cap=256.0)
     for end, percent in QUANTILES.items():
         assert abs(found[f"loss-{end}"] - true(NAMES, percent)) <= WIDTH
 
@@ -234,7 +235,7 @@ def test_where_the_server_may_lie(tmp_path: Path) -> None:
 def test_a_device_that_does_not_trust_the_server_says_where_it_votes(tmp_path: Path) -> None:
     """Bounds that a server chooses would let it look at one bin as closely as it likes."""
     policy = Policy(server_model=ServerModel.MALICIOUS)
-    asked = records.Work("train", 1000.0, "num-examples", histograms=histograms_of(LOSS))
+    asked = records.Work("train", 1024.0, "num-examples", histograms=histograms_of(LOSS))
     RobustMod(policy, tmp_path, robust_metrics=LOSS).check_work(asked)
     for own in (None, {"loss": (0.0, 1.0)}):
         with pytest.raises(records.RecordError, match="say the same robust_metrics"):
@@ -336,7 +337,7 @@ def test_too_many_numbers_are_named_by_the_device(tmp_path: Path) -> None:
 
 def test_a_work_record_says_it_all_and_comes_back(tmp_path: Path) -> None:
     asked = histograms_of({"loss": (0, 10), "accuracy": (0.0, 1.0)}, 64)
-    work = records.Work("train", 9.0, "n", weights="buckets", histograms=asked)
+    work = records.Work("train", 8.0, "n", weights="buckets", histograms=asked)
     content = RecordDict({"rfa": work.record()})
     assert records.read_order(Message(content, dst_node_id=1, message_type="train")) == work
     assert asked.within(layout_of({"loss": 1.0, "accuracy": [1.0]})).names == ("loss",)

@@ -310,7 +310,7 @@ def test_receipts_where_the_server_is_not_trusted(tmp_path: Path) -> None:
     strategy = OneStepRFA(
         receipts=folder,
         identities=publics,
-        **with_nu(example_cap=1000.0, terms=Terms(server_model=ServerModel.MALICIOUS)),
+        **with_nu(example_cap=1024.0, terms=Terms(server_model=ServerModel.MALICIOUS)),
     )
     strategy.start(LocalGrid(apps), model(), num_rounds=2)
     files = receipts_in(folder)

@@ -34,7 +34,7 @@ def sent(grid: LocalGrid, task: str) -> set[frozenset[str]]:
         (OneStepRFA(**options()), {"mass", "squares", "near"}),
         (SecureFedAvg(**options()), {"weight"}),
         (SecureFedAvg(weights="equal", **options()), set[str]()),
-        (SecureFedAvg(weights="buckets", **options()), {"weight"}),
+        (SecureFedAvg(weights="buckets", **options(example_cap=256.0)), {"weight"}),
     ],
 )
 def test_means_of_metrics_take_no_total(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,22 +18,26 @@ from hypothesis import strategies as st
 
 pytest.importorskip("flwr", reason="needs Flower: pip install 'rfa[flower]'")
 
+from flwr.app import Message, MessageType, RecordDict
+from numpy.typing import NDArray
+
+from rfa.errors import InvalidValueError
 from rfa.flower import OneStepRFA, Policy, RobustMod, SecureFedAvg, ServerModel, Terms, records
-from rfa.flower.weighing import keep_bucket, weigh
+from rfa.flower.weighing import keep_surrogate, weigh
 from rfa.secagg.errors import VaultError
 from rfa.secagg.fixed_point import Total
 from rfa.secagg.messages.round import OpenRound, decode
 from rfa.secagg.oracle import open_round
 from rfa.secagg.server.machine import Server
-from rfa.secagg.weights import DIGITS, LEAST, MODES, TELLS, bucket, lower
+from rfa.secagg.weights import DIGITS, LEAST, MODES, TELLS, bucket, lower, surrogate
 from tests.flower.grid import LocalGrid
 from tests.flower.toy import FIRST, NODES, app, model, nodes, options, with_nu
 
-CAP = 200.0
+CAP = 256.0
 VICTIM = FIRST + NODES - 1
 COUNT = 10 + VICTIM
 """The examples of the toy's last node."""
-SHARES = st.floats(LEAST, 1.0)
+COUNTS = st.floats(1.0, 1e9)
 THRESHOLDS = st.integers(0, (1 << DIGITS) - 1)
 
 
@@ -62,7 +68,7 @@ def without_the_victim(
     metrics: dict[str, Any] = {"num-examples": count}
     everyone = nodes(home) | {VICTIM: app(VICTIM, home, **metrics)}
     others = {node: each for node, each in everyone.items() if node != VICTIM}
-    strategy = SecureFedAvg(weights=weights, fraction_evaluate=0.0, **options())
+    strategy = SecureFedAvg(weights=weights, fraction_evaluate=0.0, **options(example_cap=CAP))
     opened.clear()
     strategy.start(LocalGrid(everyone, run=int.from_bytes(os.urandom(4), "big")), model(), 1)
     strategy.start(LocalGrid(others, run=int.from_bytes(os.urandom(4), "big")), model(), 2)
@@ -80,8 +86,8 @@ def test_rounds_that_differ_by_one_node_tell_its_examples(
 
 def test_with_buckets_they_tell_a_power_of_two(tmp_path: Path, opened: list[Total]) -> None:
     (told,) = without_the_victim(tmp_path / "a", opened, weights="buckets")
-    assert told / CAP in (0.5, 1.0)
-    for count in (101, 199):  # between the same two powers
+    assert told in (64.0, 128.0)
+    for count in (65, 127):  # between the same two powers
         home = tmp_path / str(count)
         shutil.copytree(tmp_path / "a" / "flower" / "weights", home / "flower" / "weights")
         assert without_the_victim(home, opened, weights="buckets", count=count) == {told}
@@ -103,7 +109,7 @@ def openings(grid: LocalGrid) -> list[OpenRound]:
 @pytest.mark.parametrize("weights", MODES)
 def test_rounds_say_whether_weights_are_equal(tmp_path: Path, weights: str) -> None:
     grid = LocalGrid(nodes(tmp_path))
-    OneStepRFA(weights=weights, **with_nu()).start(grid, model(), 1)
+    OneStepRFA(weights=weights, **with_nu(example_cap=CAP)).start(grid, model(), 1)
     rounds = openings(grid)
     assert len(rounds) == 2 * NODES  # of training and of evaluation
     assert {opening.equal_weights for opening in rounds} == {int(weights == "equal")}
@@ -113,66 +119,66 @@ def test_rounds_say_whether_weights_are_equal(tmp_path: Path, weights: str) -> N
 def test_the_model_and_metrics_are_those_of_the_weights(
     tmp_path: Path, opened: list[Total], weights: str
 ) -> None:
-    strategy = SecureFedAvg(weights=weights, **options())
+    strategy = SecureFedAvg(weights=weights, **options(example_cap=CAP))
     result = strategy.start(LocalGrid(nodes(tmp_path)), model(), 1)
     names = np.arange(FIRST, FIRST + NODES)
-    alpha = {"examples": (10.0 + names) / CAP, "equal": np.ones(NODES)}.get(weights)
-    if alpha is None:
-        alpha = np.array([kept_bucket(tmp_path, int(node)) for node in names])
+
+    def weights_of(task: str) -> NDArray[Any]:
+        alpha = {"examples": (10.0 + names) / CAP, "equal": np.ones(NODES)}.get(weights)
+        drawn = alpha is None
+        return np.array([kept_bucket(tmp_path, int(n), task) for n in names]) if drawn else alpha
+
+    alpha = weights_of("train")
     assert opened[0].metrics[1] == pytest.approx(alpha.sum(), rel=1e-9)
     loss = result.train_metrics_clientapp[1]["loss"]
     assert loss == pytest.approx(alpha @ names / alpha.sum(), rel=1e-9)
+    alpha = weights_of("evaluate")
     accuracy = result.evaluate_metrics_clientapp[1]["accuracy"]
     assert accuracy == pytest.approx(alpha @ names / alpha.sum() / 10, rel=1e-9)
 
 
-def kept_bucket(home: Path, node: int, task: str = "train") -> float:
-    """What a node has kept."""
+def kept_bucket(home: Path, node: int, task: str) -> float:
+    """What a node weighs by what it has kept."""
     store = sqlite3.connect(home / "flower" / "weights" / str(node))
-    row = store.execute("SELECT value FROM kept WHERE name = ?", (f"{task} bucket",)).fetchone()
+    row = store.execute("SELECT value FROM kept WHERE name = ?", (f"{task} surrogate",)).fetchone()
     store.close()
-    return row[0]
+    return bucket(row[0], CAP)
 
 
-@given(SHARES, st.integers(1, 64))
-def test_a_bucket_is_right_on_average(share: float, few: int) -> None:
+@given(COUNTS, st.integers(1, 64))
+def test_a_surrogate_is_right_on_average(count: float, few: int) -> None:
     """Over thresholds in equal steps, as over random ones: to the width of a step."""
     steps = 64 * few
-    drawn = [bucket(share, (2 * step + 1) * (1 << DIGITS) // (2 * steps)) for step in range(steps)]
-    assert set(drawn) <= {lower(share), 2 * lower(share)}
-    assert abs(sum(drawn) / steps - share) <= lower(share) / steps
+    thresholds = [(2 * step + 1) * (1 << DIGITS) // (2 * steps) for step in range(steps)]
+    drawn = [surrogate(count, threshold) for threshold in thresholds]
+    assert set(drawn) <= {lower(count), 2 * lower(count)}
+    assert abs(sum(drawn) / steps - count) <= lower(count) / steps
+    for cap in (lower(count) / 2, lower(count), 2 * lower(count), 16 * lower(count)):
+        mean = sum(bucket(each, cap) for each in drawn) / steps
+        assert abs(mean - min(count, cap) / cap) <= 1 / steps
 
 
-@given(st.integers(1, 10**6), THRESHOLDS, THRESHOLDS, st.integers(1, 2 * 10**6))
-def test_whatever_the_caps_a_count_is_hidden_in_a_factor_of_two(
-    count: int, threshold: int, other: int, cap: int
-) -> None:
-    """Buckets depend on the count over 1 + threshold: each count has a threshold that explains."""
-    ratio = (1 + other / (1 << DIGITS)) / (1 + threshold / (1 << DIGITS))
-    share = min(1.0, count / cap)
-    twin = min(1.0, ratio * count / cap)
-    near = (
-        min(share, twin) < 1.0001 * LEAST
-        or abs(share / lower(share) - 1 - threshold / (1 << DIGITS)) < 1e-9
-    )
-    if not near:
-        assert bucket(twin, other) == bucket(share, threshold)
+@given(COUNTS, THRESHOLDS, st.integers(-10, 40))
+def test_a_bucket_is_a_power_of_a_half(count: float, threshold: int, exponent: int) -> None:
+    weight = bucket(surrogate(count, threshold), 2.0**exponent)
+    assert LEAST <= weight == lower(weight) <= 1
 
 
-def test_random_buckets_are_right_on_average(tmp_path: Path) -> None:
-    drawn = [keep_bucket(tmp_path / str(device), "train", 0.3) for device in range(2000)]
-    assert set(drawn) == {0.25, 0.5}
-    deviation = 0.25 * np.sqrt(0.2 * 0.8 / len(drawn))
-    assert abs(np.mean(drawn) - 0.3) < 5 * deviation
+def test_random_surrogates_are_right_on_average(tmp_path: Path) -> None:
+    drawn = [keep_surrogate(tmp_path / str(device), "train", 300) for device in range(2000)]
+    assert set(drawn) == {256.0, 512.0}
+    chance = 44 / 256
+    deviation = 256 * np.sqrt(chance * (1 - chance) / len(drawn))
+    assert abs(np.mean(drawn) - 300) < 5 * deviation
 
 
-def test_a_bucket_is_kept_while_the_count_is_between_its_powers(tmp_path: Path) -> None:
+def test_a_surrogate_is_kept_while_the_count_is_between_its_powers(tmp_path: Path) -> None:
     for device in range(40):
         path = tmp_path / str(device)
-        first = keep_bucket(path, "train", 0.26)
-        assert {keep_bucket(path, "train", share) for share in (0.25, 0.3, 0.49, 0.5)} == {first}
-        before = {share: keep_bucket(path, "train", share) for share in (0.6, 0.3, 0.05)}
-        again = {share: keep_bucket(path, "train", share) for share in (0.6, 0.3, 0.05)}
+        first = keep_surrogate(path, "train", 260)
+        assert {keep_surrogate(path, "train", count) for count in (256, 300, 511, 512)} == {first}
+        before = {count: keep_surrogate(path, "train", count) for count in (600, 300, 50)}
+        again = {count: keep_surrogate(path, "train", count) for count in (600, 300, 50)}
         assert before == again  # by the same threshold: nothing is learned by asking often
         assert path.stat().st_mode & 0o777 == 0o600
 
@@ -182,25 +188,68 @@ def test_what_is_kept_outlives_runs(tmp_path: Path, opened: list[Total]) -> None
     for run in range(3):
         opened.clear()
         grid = LocalGrid(nodes(tmp_path), run=run + 1)
-        SecureFedAvg(weights="buckets", fraction_evaluate=0.0, **options()).start(
+        SecureFedAvg(weights="buckets", fraction_evaluate=0.0, **options(example_cap=CAP)).start(
             grid, model(), run + 1
         )
         told |= {total.metrics[1] for total in opened}
     assert len(told) == 1
 
 
-@pytest.mark.parametrize("wrong", ["threshold", "train below", "train bucket"])
-def test_damaged_buckets_are_not_drawn_anew_in_silence(tmp_path: Path, wrong: str) -> None:
+def largest_full_cap(weight_at: Callable[[float], float], low: float, high: float) -> float:
+    """The largest cap, to a tenth, at which a node weighs 1: by bisection, as a server may."""
+    while high - low > 0.1:
+        middle = (low + high) / 2
+        low, high = (middle, high) if weight_at(middle) == 1 else (low, middle)
+    return low
+
+
+@pytest.mark.parametrize("count", [601, 733, 999])
+def test_caps_that_a_server_tries_do_not_tell_a_count(tmp_path: Path, count: int) -> None:
+    """A node brought to weigh 1 just above its count kept that up to a cap of twice the count."""
+    for device in range(8):
+        path = tmp_path / str(device)
+
+        def from_near(cap: float, *before: float, path: Path = path) -> float:
+            for other in (1e12, 1.0, *before):
+                weigh(count, other, "buckets", kept=path, task="train")
+            return weigh(count, cap, "buckets", kept=path, task="train")
+
+        edge = largest_full_cap(from_near, 1.0, 8192.0)
+        kept = largest_full_cap(lambda cap, edge=edge: from_near(cap, edge), edge, 3 * edge)
+        assert edge == pytest.approx(kept, abs=0.2)
+        assert min(abs(edge - power) for power in (512, 1024)) < 0.2
+
+
+def test_the_tasks_of_a_node_do_not_tell_the_ratio_of_its_counts(tmp_path: Path) -> None:
+    ratios: set[float] = set()
+    for device in range(40):
+        edges: list[float] = []
+        for task, count in (("train", 700), ("evaluate", 50)):
+
+            def weight_at(
+                cap: float, kept: Path = tmp_path / str(device), task: str = task, n: int = count
+            ) -> float:
+                weigh(n, 1e12, "buckets", kept=kept, task=task)
+                return weigh(n, cap, "buckets", kept=kept, task=task)
+
+            edges.append(largest_full_cap(weight_at, 1.0, 4096.0))
+        ratios.add(float(np.log2(edges[0] / edges[1]).round(1)))
+    assert ratios <= {3.0, 4.0, 5.0}  # of powers of two
+    assert len(ratios) > 1, "one threshold serves both"
+
+
+@pytest.mark.parametrize("wrong", ["train threshold", "train below", "train surrogate"])
+def test_damaged_surrogates_are_not_drawn_anew_in_silence(tmp_path: Path, wrong: str) -> None:
     path = tmp_path / "kept"
-    keep_bucket(path, "train", 0.3)
+    keep_surrogate(path, "train", 300)
     with sqlite3.connect(path) as store:
         store.execute("UPDATE kept SET value = 0.7 WHERE name = ?", (wrong,))
     store.close()
     with pytest.raises(VaultError, match="remove the file"):
-        keep_bucket(path, "train", 0.3)
+        keep_surrogate(path, "train", 300)
     path.write_bytes(b"no store at all, but a text that is longer than a header of sqlite is")
     with pytest.raises(VaultError, match="cannot be used"):
-        keep_bucket(path, "train", 0.3)
+        keep_surrogate(path, "train", 300)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -212,7 +261,7 @@ def test_without_examples_there_is_no_weight(tmp_path: Path, mode: str, examples
 @pytest.mark.parametrize("mode", MODES)
 def test_weights_are_above_zero_and_at_most_one(tmp_path: Path, mode: str) -> None:
     for examples in (1, 2, 3, 999, 1000, 10**400):
-        weight = weigh(examples, 1000.0, mode, kept=tmp_path / str(examples)[:9], task="train")
+        weight = weigh(examples, 1024.0, mode, kept=tmp_path / str(examples)[:9], task="train")
         assert 0 < weight <= 1
 
 
@@ -256,3 +305,29 @@ def test_a_round_of_equal_weights_after_other_work_tells_nothing(
     said = [str(reply.error.reason) for _, _, reply in grid.seen if reply.has_error()]
     assert len(said) == NODES
     assert all(reason.startswith("UnequalWeightError: the round is of equal") for reason in said)
+
+
+@pytest.mark.parametrize("cap", [1000.0, 0.3, 1.5e9])
+def test_buckets_take_caps_that_are_powers_of_two(cap: float) -> None:
+    remedy = {1000.0: "1024", 0.3: "0.5", 1.5e9: "2147483648"}[cap]
+    said = re.escape(f"power of two, not {cap:g}: give {remedy}") + "$"
+    with pytest.raises(InvalidValueError, match=said):
+        SecureFedAvg(weights="buckets", example_cap=cap)
+    with pytest.raises(InvalidValueError, match=said):
+        RobustMod(cap=cap, weights="buckets")
+    SecureFedAvg(weights="buckets", example_cap=float(remedy))
+    SecureFedAvg(weights="examples", example_cap=cap)
+    SecureFedAvg(weights="buckets")  # as the default is
+
+
+def test_a_device_refuses_other_caps_of_buckets() -> None:
+    for cap, refused in ((1000.0, True), (1024.0, False)):
+        work = records.Work("train", cap, "num-examples", weights="buckets")
+        message = Message(
+            RecordDict({"rfa": work.record()}), dst_node_id=1, message_type=MessageType.TRAIN
+        )
+        if refused:
+            with pytest.raises(records.RecordError, match="power of two, not 1000: give 1024"):
+                records.read_order(message)
+        else:
+            assert records.read_order(message) == work

@@ -90,7 +90,7 @@ class Records:
         self.last: Any = None
         self._orders = [
             records.Work("train", 200.0, "num-examples", "mine").record(),
-            records.Work("evaluate", 200.0, "n", weights="buckets", histograms=VOTES).record(),
+            records.Work("evaluate", 256.0, "n", weights="buckets", histograms=VOTES).record(),
             records.Stage("train", b"rfa").content()[records.KEY],
             records.Over("evaluate", 7, opened=True).content()[records.KEY],
             ConfigRecord({"names": ["a", "b"], "sizes": [0, 4], "dim": DIM}),
@@ -193,7 +193,7 @@ class Mods:
             (
                 records.Work("train", 200.0, "n", rng.choice(("", "mine"))).record(),
                 records.Work("evaluate", 200.0, "n").record(),
-                records.Work("train", 200.0, "n", "", rng.choice(MODES), VOTES).record(),
+                records.Work("train", 256.0, "n", "", rng.choice(MODES), VOTES).record(),
                 records.Stage("train", rng.choice(self._requests)).content()[records.KEY],
                 records.Over("train", 1, opened=False).content()[records.KEY],
             )

@@ -30,7 +30,7 @@ def prepare(
         work: what it was asked for.
         update: what training changed.
         metrics: what the app returned beside it.
-        kept: the file in which the device keeps its buckets.
+        kept: the file in which the device keeps its surrogates.
         told: what all devices are told, to which the sum is bound.
 
     Raises:

@@ -19,6 +19,7 @@ from flwr.app import ArrayRecord, Context, Message, MessageType, RecordDict
 
 from rfa._checks import check_choice
 from rfa._types import Floats32
+from rfa.errors import InvalidValueError
 from rfa.flower import records
 from rfa.flower.arrays import ArraysError, difference, moved, size_of
 from rfa.flower.contribution import prepare
@@ -32,7 +33,7 @@ from rfa.secagg.errors import SecAggError, SpentUpdateError
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.security.policy import Policy
-from rfa.secagg.weights import EXAMPLES, MODES
+from rfa.secagg.weights import EXAMPLES, MODES, cap_fault
 
 Next = Callable[[Message, Context], Message]
 LOG = logging.getLogger("flwr")
@@ -66,7 +67,7 @@ class RobustMod:
     policy: Policy = field(default_factory=Policy)
     folder: Path | None = None
     weight: str = "num-examples"
-    cap: float = 1000.0
+    cap: float = 1024.0
     weights: str = EXAMPLES
     robust_metrics: Mapping[str, tuple[float, float]] | None = None
     metric_bins: int = BINS
@@ -74,6 +75,8 @@ class RobustMod:
     def __post_init__(self) -> None:
         """Check how the device weighs and votes."""
         check_choice("weights", self.weights, MODES)
+        if fault := cap_fault(self.cap, self.weights):
+            raise InvalidValueError(fault)
         histograms_of(self.robust_metrics, self.metric_bins)
 
     def __call__(self, message: Message, context: Context, call_next: Next) -> Message:

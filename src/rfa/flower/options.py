@@ -18,7 +18,7 @@ from rfa.planning import check_fit, describe_sums
 from rfa.secagg.security.cohort import Identities
 from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.security.terms import Terms
-from rfa.secagg.weights import EXAMPLES, MODES
+from rfa.secagg.weights import EXAMPLES, MODES, cap_fault
 
 
 class StrategyOptions(TypedDict, total=False):
@@ -57,12 +57,12 @@ class SecureOptions:
 
     Attributes:
         example_cap: the most examples that count: a public number, by which weights are divided.
-            Weights far below it lose digits.
+            Weights far below it lose digits. A power of two, where weights are buckets.
         weights: how examples make a weight. "examples": min(N, cap) / cap, as Flower's users
             expect; the total weights of rounds that differ by one node tell how many examples it
-            has. "buckets": a power of 1/2 near that, which each node draws once and keeps; such
-            rounds tell the power. "equal": 1 for every node that has an example; nothing is left
-            to learn.
+            has. "buckets": the same for a power of two beside N, which each node draws once and
+            keeps; such rounds tell that power, whatever the caps. "equal": 1 for every node that
+            has an example; nothing is left to learn.
         robust_metrics: bounds by name, such as {"loss": (0.0, 10.0)}: medians and quantiles of
             these metrics over nodes, beside their means. The server learns how many nodes are in
             each bin between the bounds.
@@ -86,7 +86,7 @@ class SecureOptions:
             none; by default `server` in RFA_HOME or ~/.rfa.
     """
 
-    example_cap: float = 1000.0
+    example_cap: float = 1024.0
     weights: str = EXAMPLES
     robust_metrics: Mapping[str, tuple[float, float]] | None = None
     metric_bins: int = BINS
@@ -128,6 +128,8 @@ class SecureOptions:
         return histograms_of(self.robust_metrics, self.metric_bins)
 
     def _reasons(self) -> Iterator[str]:
+        if fault := cap_fault(float(self.example_cap), self.weights):
+            yield fault
         if self.max_share > 1:
             yield f"max_share is a fraction, from 0 to 1, not {self.max_share}"
         if self.personal and not records.NAME.fullmatch(str(self.personal)):

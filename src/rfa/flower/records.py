@@ -27,7 +27,7 @@ from rfa.errors import InvalidValueError
 from rfa.flower.errors import FlowerError
 from rfa.flower.histograms import Histograms
 from rfa.flower.metrics import MetricLayout
-from rfa.secagg.weights import EXAMPLES, MODES
+from rfa.secagg.weights import EXAMPLES, MODES, cap_fault
 
 KEY = "rfa"
 TRAIN, EVALUATE = MessageType.TRAIN, MessageType.EVALUATE
@@ -152,6 +152,8 @@ def _order(task: str, rest: dict[str, Any]) -> Work | Stage | Over:
             if personal and not NAME.fullmatch(personal):
                 msg = f"{personal!r} cannot name a folder: letters, digits and _.- can"
                 raise RecordError(msg)
+            if fault := cap_fault(cap, mode):
+                raise RecordError(fault)
             return Work(task, cap, weight, personal, mode, _histograms(more))
         case {"over": int(number), "opened": bool(opened)}:
             return Over(task, number, opened)

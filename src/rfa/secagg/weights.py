@@ -1,19 +1,20 @@
 """How a number of examples becomes a weight, and what sums of such weights tell.
 
-A weight follows from the share min(N, cap) / cap of the public cap:
+A weight follows from the number of examples N and a public cap:
 
-    examples  the share itself. Total weights of rounds that differ by one device tell its count.
-    buckets   a power of 1/2 beside the share, right on average, drawn once and kept. Such rounds
-              tell the power.
+    examples  min(N, cap) / cap. Total weights of rounds that differ by one device tell N.
+    buckets   min(S, cap) / cap for a surrogate S of N, a power of two. Such rounds tell S.
     equal     1, for every device that has an example. There is nothing to tell.
 
-A bucket is the power of 1/2 below the share or the one above it, by a threshold that the device
-draws once. It depends on the ratio of the count to 1 + threshold alone, so whatever caps a server
-tries, the count stays hidden within a factor of 2. Drawn anew each time, the mean of many buckets
-would tell the share.
+The surrogate is the power of two below N or the one above it, right on average, by a threshold
+that a device draws once for each task. The weight depends on N by the surrogate alone, so whatever
+caps a server tries, it learns the surrogate and nothing more. Drawn anew each time, the mean of
+many would tell N. Caps of buckets are powers of two: at others, weights are not right on average.
 
->>> [bucket(0.3, chance * 2**DIGITS // 10) for chance in (0, 1, 2, 9)]
-[0.5, 0.5, 0.25, 0.25]
+>>> [surrogate(300, chance * 2**DIGITS // 100) for chance in (0, 17, 18, 99)]
+[512.0, 512.0, 256.0, 256.0]
+>>> [bucket(512.0, cap) for cap in (256.0, 1024.0, 2.0**30)]
+[1.0, 0.5, 0.0009765625]
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import math
 EXAMPLES, BUCKETS, EQUAL = "examples", "buckets", "equal"
 TELLS = {
     EXAMPLES: "rounds that differ by one node tell how many examples it has",
-    BUCKETS: "rounds that differ by one node tell a power of 1/2 near its share of the cap",
+    BUCKETS: "rounds that differ by one node tell a power of two beside its number of examples",
     EQUAL: "every node that has an example counts alike, and no count can be told",
 }
 """The ways to weigh, and what a server can learn from the sums of each."""
@@ -31,24 +32,48 @@ MODES = tuple(TELLS)
 LEAST = 2.0**-10
 """The least bucket: who has fewer examples counts as much."""
 DIGITS = 56
-"""Binary digits of a threshold: more than a share has, and a whole number that sqlite can hold."""
+"""Binary digits of a threshold: more than a count has, and a whole number that sqlite can hold."""
+MOST = 2.0**60
+"""The largest surrogate, and one over the least: beyond them, counts are taken for these."""
 
 
-def lower(share: float) -> float:
-    """The largest power of 1/2 that is no more than a share, from the least bucket on.
+def lower(count: float) -> float:
+    """The largest power of two that is no more than a count.
 
-    >>> lower(0.3), lower(0.5), lower(2.0**-20) == LEAST
-    (0.25, 0.5, True)
+    >>> lower(300), lower(512), lower(0.3), lower(10**400) == MOST
+    (256.0, 512.0, 0.25, True)
     """
-    return max(LEAST, math.ldexp(1.0, math.frexp(share)[1] - 1))
+    within = float(min(max(count, 1 / MOST), MOST))
+    return math.ldexp(1.0, math.frexp(within)[1] - 1)
 
 
-def bucket(share: float, threshold: int) -> float:
-    """One of the two powers of 1/2 around a share; right on average over all thresholds.
+def surrogate(count: float, threshold: int) -> float:
+    """One of the two powers of two around a count; right on average over all thresholds.
 
     Args:
-        share: a share of the cap, above 0 and at most 1.
+        count: how many examples there are, more than none.
         threshold: a random whole number below 2^DIGITS.
     """
-    below = lower(share)
-    return 2 * below if (share / below - 1) * (1 << DIGITS) > threshold else below
+    below = lower(count)
+    above = min(count, MOST) / below - 1
+    return 2 * below if above * (1 << DIGITS) > threshold else below
+
+
+def bucket(stands: float, cap: float) -> float:
+    """The weight of a device with this surrogate, where caps are powers of two."""
+    return max(LEAST, min(stands, cap) / cap)
+
+
+def cap_fault(cap: float, mode: str) -> str:
+    """What is wrong with a cap for this way to weigh, and the remedy; empty if nothing is.
+
+    >>> cap_fault(1000.0, BUCKETS)
+    "weights='buckets' take a cap (example_cap) that is a power of two, not 1000: give 1024"
+    """
+    if mode != BUCKETS or cap == lower(cap):
+        return ""
+    remedy = min(2 * lower(cap), MOST)
+    return (
+        f"weights={mode!r} take a cap (example_cap) that is a power of two, not {cap:g}: give "
+        f"{remedy:.12g}"
+    )

@@ -31,7 +31,7 @@ from rfa.lab.settings.settings import Settings
 from rfa.lab.tasks.task import Task
 from rfa.lab.training.answers import answers
 from rfa.lab.training.batches import draw_batches
-from rfa.secagg.weights import DIGITS, EQUAL, EXAMPLES, bucket
+from rfa.secagg.weights import DIGITS, EQUAL, EXAMPLES, bucket, surrogate
 
 TOGETHER = 1024
 """Examples after which those evaluated so far are answered together: scores within the cache."""
@@ -278,16 +278,17 @@ class Devices:
 
 
 def _weigh(examples: Floats, settings: Settings) -> Floats:
-    """How much devices count; each draws its bucket once a run, from a stream of its own."""
+    """How much devices count; each draws its surrogate once a run, from a stream of its own."""
     mode = settings.training.weights
     if mode == EQUAL:
         return np.ones(len(examples))
     if mode == EXAMPLES:
         return examples
-    shares = examples / examples.max()
+    cap = surrogate(float(examples.max()), 0)  # the next power of two
     drawn = (stream(settings.seed, "bucket", device) for device in range(len(examples)))
-    pairs = zip(shares, drawn, strict=True)
-    return np.array([bucket(share, int(rng.integers(1 << DIGITS))) for share, rng in pairs])
+    thresholds = (int(rng.integers(1 << DIGITS)) for rng in drawn)
+    stand = map(surrogate, examples.tolist(), thresholds)
+    return np.array([bucket(each, cap) for each in stand])
 
 
 def _mean(total: Any, count: int) -> float:
