@@ -26,7 +26,8 @@ KEY_SIZE, SHORT, WIDTH, INDENT = 32, 12, 80, 13
     "--identities",
     type=PATH,
     metavar="FILE",
-    help='The public identities of the nodes, {"node": "hex"}, where the server is malicious.',
+    help='The public identities of the nodes, {"node": "hex"}: they must have signed every part of '
+    "each round, so that rounds of a semi-honest server do not hold.",
 )
 @click.option(
     "--aggregator", metavar="TEXT", help="The aggregator that must have been run, as rfa:budget=3."
@@ -141,7 +142,7 @@ def _sums(parts: tuple[CheckedPart, ...], expected: Expected) -> str:
     """How many sums there are, and whose word they are."""
     count = sum(len(part.sums) for part in parts)
     stopped = [f"part {part.number}: {part.stopped}" for part in parts if part.stopped]
-    malicious = any(part.opening.server_model == ServerModel.MALICIOUS for part in parts)
+    malicious = all(part.opening.server_model == ServerModel.MALICIOUS for part in parts)
     words = f"{count} over {len(parts)} part{'s' * (len(parts) > 1)}"
     if malicious:
         whose = "known" if expected.identities is not None else "the server's list of"

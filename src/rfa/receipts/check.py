@@ -25,7 +25,7 @@ class Expected:
 
     Attributes:
         signer: who must have signed: the server's public key.
-        identities: the public identities of the devices, where the server is malicious.
+        identities: the public identities of the devices: every part must be signed by them.
         aggregator: the aggregator, as a text.
         models: models that must be those of the rounds, by where they come from.
         sent: what a device knows that it sent.
