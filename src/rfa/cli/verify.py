@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import click
 from rfa.errors import InvalidValueError
 from rfa.receipts import Expected, ReceiptError, Verified, Verifier, read_model
 from rfa.receipts.parts import CheckedPart
-from rfa.secagg.device.sent import read_sent
+from rfa.secagg.device.sent import SentInput, read_sent
 from rfa.secagg.security.identities import read_identities
 from rfa.secagg.security.parameters import ServerModel
 
@@ -46,7 +47,7 @@ KEY_SIZE, SHORT, WIDTH, INDENT = 32, 12, 80, 13
     type=PATH,
     metavar="FILE",
     help="A node's list of what it sent, flower/sent/... in its folder: what it sent must be in "
-    "the sums, and nothing else of it.",
+    "the sums, nothing else of it, and no sum that it opened may be missing.",
 )
 def verify(files: tuple[Path, ...], **options: Any) -> None:
     """Check receipts offline: that the model follows from what was summed.
@@ -69,12 +70,33 @@ def verify(files: tuple[Path, ...], **options: Any) -> None:
             click.echo(f"{path}: holds")
             for label, text in _lines(verified, verifier.expected):
                 _say(label, text)
-    if not wrong:
-        verifier.check_models()
     if wrong:
         msg = f"{len(files) - wrong} of {len(files)} receipts hold"
         raise click.ClickException(msg)
+    verifier.check_models()
+    _check_unrecorded(verifier.unrecorded())
     click.echo(f"{len(files)} of {len(files)} receipts hold")
+
+
+def _check_unrecorded(entries: Sequence[SentInput]) -> None:
+    """Say what a node sent that is in no receipt, and fail where it opened the sum."""
+    opened = [entry for entry in entries if entry.opened]
+    if not entries:
+        return
+    click.echo("in no receipt")
+    if left := len(entries) - len(opened):
+        many = left > 1
+        what = f"{left} masked input{'s' * many} of this node {'are' if many else 'is'} in no "
+        what += f"receipt; it did not open the sum{'s' * many}: rounds that end early leave no "
+        _say("not opened", what + "receipt, but others may have opened them")
+    for entry in opened:
+        what = f"this node opened a sum in session {entry.session.hex()} that no receipt shows: "
+        what += "its round failed after that, it is of another run, or it is hidden"
+        _say("opened", what)
+    if opened:
+        sums = f"{len(opened)} sum{'s' * (len(opened) > 1)}"
+        msg = f"this node opened {sums} that no receipt shows"
+        raise click.ClickException(msg)
 
 
 def _expected(options: dict[str, Any]) -> Expected:

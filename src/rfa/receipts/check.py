@@ -106,6 +106,12 @@ class Verifier:
                 msg = f"{name} is the model before or after none of these rounds"
                 raise ReceiptError(msg)
 
+    def unrecorded(self) -> tuple[SentInput, ...]:
+        """What the verifying device sent in sessions that are in none of these receipts."""
+        return tuple(
+            entry for entry in self.expected.sent or () if entry.session not in self._sessions
+        )
+
     def _check_signer(self, signed: Signed) -> None:
         wanted = self.expected.signer
         if wanted is not None and signed.signer != wanted:

@@ -19,7 +19,7 @@ from pathlib import Path
 from rfa.secagg.device.machine import Device
 from rfa.secagg.device.memory import GONE, Memory, guard, read_memory, unguard
 from rfa.secagg.device.profile import Profile
-from rfa.secagg.device.sent import note_sent
+from rfa.secagg.device.sent import note_opened, note_sent
 from rfa.secagg.device.sharing import Entropy
 from rfa.secagg.errors import (
     MessageError,
@@ -30,7 +30,7 @@ from rfa.secagg.errors import (
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.messages.codec import KEY, REAL, U8, array, many, read_message, rows, write_message
 from rfa.secagg.messages.round import MAX_METRICS, NO_BASIS, OpenRound, decode_as
-from rfa.secagg.messages.stages import LEFT, START, Moment
+from rfa.secagg.messages.stages import LEFT, START, Moment, Stage
 from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.transcript import SIZE, mark_digest, request_digest, update_digest
 
@@ -169,8 +169,7 @@ class DurableDevice:
             if contribution and device.memory.context not in (GONE, memory.context):
                 # from now on others may open a sum about it, whether or not this device is asked
                 self._keep(self._mark(contribution), b"", self._marks)
-            if self._sent and device.memory.context not in {memory.context, GONE}:
-                note_sent(self._sent, self._profile.device, device.memory.context, reply)
+            self._note(memory, device.memory, reply)
             if device.over and refused is None:
                 self._store.execute("DELETE FROM kept WHERE name = 'contribution'")
         if refused is not None:
@@ -194,6 +193,15 @@ class DurableDevice:
                 self._take_back()
             self._keep("memory", memory.between_rounds().encode())
             self._store.execute("DELETE FROM kept WHERE name = 'contribution'")
+
+    def _note(self, before: Memory, after: Memory, reply: bytes) -> None:
+        """Add to the device's own list what is about to leave."""
+        if not self._sent or after is before:
+            return
+        if after.context not in {before.context, GONE}:
+            note_sent(self._sent, self._profile.device, after.context, reply)
+        elif before.due.stage == Stage.UNMASK:
+            note_opened(self._sent, self._profile.device, reply)
 
     def _take_back(self) -> None:
         """Forget that what was brought was asked about."""
