@@ -43,7 +43,9 @@ def test_receipts_that_hold_are_shown_and_the_exit_code_is_0(run: tuple[Run, lis
     assert lines[-1] == "2 of 2 receipts hold"
     for line in (
         "  round         1, by rfa:budget=2, nu=0, start=current, schedule=plain,",
-        "  nodes         6 of 6 in the last sums; 3 or more of them honest",
+        "  nodes         6 of 6 in the last sums; 3 or more of them honest, by the",
+        "                server's word",
+        "  warning       part 0: fewer honest devices than 2 sums take: 3, and 19 are",
         "  sums          2 over 1 part; the totals are the server's word",
         "  chain         the first of its run",
         "  chain         follows round 1",
@@ -158,6 +160,8 @@ def test_identities_that_are_known(tmp_path: Path) -> None:
     result = verify(file, "--identities", str(tmp_path / "identities.json"))
     assert result.exit_code == 0
     assert "signed by known identities" in " ".join(result.output.split())
+    assert "or more of them honest, by the" not in result.output
+    assert "or more of them honest, by the" in verify(file).output
 
 
 def test_a_downgrade_does_not_hold_for_who_knows_the_identities(

@@ -130,7 +130,7 @@ def _lines(verified: Verified, expected: Expected) -> list[tuple[str, str]]:
     how = "computed" if verified.computed else "by digest: --model computes it"
     lines = [
         ("round", f"{receipt.round}, by {receipt.aggregator.replace(',', ', ')}"),
-        ("nodes", _nodes(parts)),
+        ("nodes", _nodes(parts, expected)),
         ("sums", _sums(parts, expected)),
         ("largest share", _share(receipt.certificate)),
         ("model", f"{before} -> {after} ({how})"),
@@ -138,6 +138,7 @@ def _lines(verified: Verified, expected: Expected) -> list[tuple[str, str]]:
         ("digest", signed.digest.hex()),
         ("signed by", f"{signed.signer.hex()}{'' if expected.signer else ' (not pinned)'}"),
     ]
+    lines += [("warning", words) for words in verified.warnings]
     if verified.sent is not None:
         lines.append(("this node", f"{verified.sent} masked inputs, all as it sent them"))
     return lines
@@ -149,7 +150,7 @@ def _share(certificate: float | None) -> str:
     return f"no node is more than {100 * certificate:.3g} % of the last step"
 
 
-def _nodes(parts: tuple[CheckedPart, ...]) -> str:
+def _nodes(parts: tuple[CheckedPart, ...], expected: Expected) -> str:
     """How many nodes are in the sums, and who dropped out."""
     joined = sum(len(part.keys) for part in parts)
     there = {device for part in parts if part.sums for device in part.inputs(part.sums[-1])}
@@ -157,7 +158,10 @@ def _nodes(parts: tuple[CheckedPart, ...]) -> str:
     listed = f", without {', '.join(map(str, gone))}" if gone else ""
     honest = min((part.cohort.parameters.honest for part in parts if part.cohort), default=0)
     where = "in each part" if len(parts) > 1 else "of them"
-    return f"{len(there)} of {joined} in the last sums{listed}; {honest} or more {where} honest"
+    # without identities that are known, nothing but its word keeps a server from making up nodes
+    word = "" if expected.identities is not None else ", by the server's word"
+    counted = f"{len(there)} of {joined} in the last sums{listed}"
+    return f"{counted}; {honest} or more {where} honest{word}"
 
 
 def _sums(parts: tuple[CheckedPart, ...], expected: Expected) -> str:
