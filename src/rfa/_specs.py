@@ -74,7 +74,7 @@ def call_with(make: Callable[..., Made], values: Mapping[str, Any], name: str) -
         return make(**values)
     except RfaError:
         raise
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OverflowError) as error:  # an integer that no float holds
         msg = f"{name} cannot be made of {dict(values)}: {error}"
         raise InvalidValueError(msg) from error
 

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from rfa.aggregators import RFA, OneStepRFA
+from rfa.aggregators import RFA, Groups, OneStepRFA
 from rfa.cli.main import main
-from rfa.receipts import read_receipt, write_model
+from rfa.cli.verify import _sums  # pyright: ignore[reportPrivateUsage]
+from rfa.receipts import Expected, read_receipt, write_model
+from rfa.receipts.parts import check_part
 from rfa.secagg.crypto.keys import identity_of
 from rfa.secagg.transcript import input_digest
 from tests.receipts.rounds import SECRET, Run, first_model, forge
@@ -41,7 +43,9 @@ def test_receipts_that_hold_are_shown_and_the_exit_code_is_0(run: tuple[Run, lis
     assert lines[-1] == "2 of 2 receipts hold"
     for line in (
         "  round         1, by rfa:budget=2, nu=0, start=current, schedule=plain,",
-        "  nodes         6 of 6 in the last sums; 3 or more of them honest",
+        "  nodes         6 of 6 in the last sums; 3 or more of them honest, by the",
+        "                server's word",
+        "  warning       part 0: fewer honest devices than 2 sums take: 3, and 19 are",
         "  sums          2 over 1 part; the totals are the server's word",
         "  chain         the first of its run",
         "  chain         follows round 1",
@@ -156,6 +160,32 @@ def test_identities_that_are_known(tmp_path: Path) -> None:
     result = verify(file, "--identities", str(tmp_path / "identities.json"))
     assert result.exit_code == 0
     assert "signed by known identities" in " ".join(result.output.split())
+    assert "or more of them honest, by the" not in result.output
+    assert "or more of them honest, by the" in verify(file).output
+
+
+def test_a_downgrade_does_not_hold_for_who_knows_the_identities(
+    run: tuple[Run, list[str]], tmp_path: Path
+) -> None:
+    _, files = run
+    (tmp_path / "identities.json").write_text(json.dumps({"900": KEY}))
+    result = verify(files[0], "--identities", str(tmp_path / "identities.json"))
+    assert result.exit_code == 1
+    assert "opened for a semi-honest server" in " ".join(result.output.split())
+    assert "identities" not in verify(files[0]).output
+
+
+def test_signed_is_said_only_where_every_part_is(tmp_path: Path) -> None:
+    """One part of a malicious server does not lend its signatures to the others."""
+    groups = Groups(OneStepRFA(), 2)
+    signed = read_receipt(Run(tmp_path / "a", groups, count=24, terms=MALICIOUS).play()[0]).receipt
+    plain = Run(tmp_path / "b", groups, count=24)
+    receipt = plain.receipt()
+    # only the words for the table are wanted: no aggregator runs over parts of two rounds
+    parts = [check_part(0, signed.parts[0], None), check_part(1, receipt.parts[1], None)]
+    words = _sums(tuple(parts), Expected())
+    assert "signed" not in words
+    assert "signed" in _sums((parts[0],), Expected())
 
 
 def test_what_a_receipt_says_cannot_write_on_the_terminal(

@@ -29,11 +29,8 @@ from rfa.flower import (
     create_identity,
 )
 from rfa.flower.checkpoint import load_checkpoint
-from rfa.receipts import Expected, ReceiptError, Verifier, read_receipt
+from rfa.receipts import read_receipt
 from rfa.receipts.models import digest_of
-from rfa.secagg.device.sent import read_sent
-from rfa.secagg.errors import VaultError
-from rfa.secagg.messages.round import MaskedInput
 from rfa.secagg.messages.values import write_bitmap
 from tests.flower import toy
 from tests.flower.grid import LocalGrid
@@ -200,102 +197,6 @@ def test_a_skipped_round_leaves_no_receipt_and_no_gap_in_the_chain(tmp_path: Pat
     files = receipts_in(folder)
     assert [path.name for path in files] == ["round-0001.rfa", "round-0003.rfa"]
     assert verify(*files).exit_code == 0
-
-
-def test_a_node_finds_what_it_sent_in_the_receipts(tmp_path: Path) -> None:
-    folder = tmp_path / "receipts"
-    RFA(budget=2, receipts=folder, **options()).start(grid_of(tmp_path, 6), model(), 2)
-    files = receipts_in(folder)
-    log = tmp_path / str(FIRST) / "flower" / "sent" / f"{FIRST}.train"
-    assert len(log.read_text().splitlines()) == 4
-    done = verify(*files, "--sent", log)
-    assert done.exit_code == 0
-    assert done.output.count("  this node     2 masked inputs, all as it sent them") == 2
-
-
-@pytest.fixture
-def lied_about(tmp_path: Path) -> tuple[Path, Path]:
-    """A receipt, and the list of what a node sent."""
-    folder = tmp_path / "receipts"
-    OneStepRFA(receipts=folder, **with_nu()).start(grid_of(tmp_path, 6), model(), 1)
-    (path,) = receipts_in(folder)
-    return path, tmp_path / str(FIRST) / "flower" / "sent" / f"{FIRST}.train"
-
-
-def reason(path: Path, log: Path) -> str:
-    with pytest.raises(ReceiptError) as caught:
-        Verifier(Expected(sent=read_sent(log))).check(path)
-    return str(caught.value)
-
-
-def test_a_server_that_claims_another_input_of_a_node_is_found_by_it(
-    lied_about: tuple[Path, Path], tmp_path: Path
-) -> None:
-    path, log = lied_about
-    receipt = read_receipt(path).receipt
-    inputs = tuple(bytes(32) for _ in receipt.parts[0].sums[0].inputs)
-    lie = forge(tmp_path / "lie.rfa", with_part(receipt, 0, sums={0: {"inputs": inputs}}))
-    assert Verifier().check(lie)  # who did not take part cannot tell
-    wanted = f"masked sum 0 of part 0 has another input of device {FIRST} than the one it sent"
-    assert reason(lie, log) == wanted
-
-
-def test_a_server_that_leaves_a_node_out_is_found_by_it(tmp_path: Path) -> None:
-    """It takes the node's masked input, and says that the node dropped out."""
-    folder, grid = tmp_path / "receipts", grid_of(tmp_path, 6)
-
-    def spoil(node: int, _request: Message, reply: Message) -> Message | None:
-        answer = b"" if reply.has_error() else reply.content.config_records["rfa"].get("reply")
-        masked = isinstance(answer, bytes) and answer[4:5] == bytes([MaskedInput.KIND])
-        return None if node == FIRST and masked else reply
-
-    grid.spoil = spoil
-    OneStepRFA(receipts=folder, **with_nu()).start(grid, model(), 1)
-    (path,) = receipts_in(folder)
-    assert f"5 of 6 in the last sums, without {FIRST}" in verify(path).output
-    assert reason(path, tmp_path / str(FIRST) / "flower" / "sent" / f"{FIRST}.train") == (
-        f"masked sum 0 of part 0 is without the input that device {FIRST} sent: it came late, or "
-        "was left out"
-    )
-
-
-def test_a_server_that_claims_that_a_node_was_there_is_found_by_it(
-    lied_about: tuple[Path, Path], tmp_path: Path
-) -> None:
-    path, log = lied_about
-    text = log.read_text().split()
-    log.write_text(" ".join([text[0], text[1], "00" * 16, *text[3:]]))
-    wanted = f"masked sum 0 of part 0 has an input of device {FIRST}, which did not send one"
-    assert reason(path, log) == wanted
-
-
-def test_a_server_that_asked_a_node_something_else_is_found_by_it(
-    lied_about: tuple[Path, Path],
-) -> None:
-    path, log = lied_about
-    text = log.read_text().split()
-    log.write_text(" ".join([*text[:3], "00" * 32, text[4]]))
-    assert reason(path, log) == (
-        f"masked sum 0 of part 0 is recorded with another cohort, v or nu than device {FIRST} was "
-        "asked with"
-    )
-
-
-def test_a_sum_that_a_node_opened_and_the_receipt_hides_is_found_by_it(
-    lied_about: tuple[Path, Path],
-) -> None:
-    path, log = lied_about
-    text = log.read_text()
-    device, _, *rest = text.split()
-    log.write_text(text + " ".join([device, "1", *rest]))
-    assert reason(path, log) == "masked sum 1 of part 0 was asked for, and is not recorded"
-
-
-def test_a_list_of_something_else_is_refused(tmp_path: Path) -> None:
-    for content in (b"", b"hello\n", b"1 2 zz zz zz\n", b"\xff"):
-        (tmp_path / "list").write_bytes(content)
-        with pytest.raises(VaultError, match="is no list of masked inputs"):
-            read_sent(tmp_path / "list")
 
 
 def test_receipts_where_the_server_is_not_trusted(tmp_path: Path) -> None:

@@ -241,6 +241,26 @@ def test_identities_that_the_server_made_up_are_found_by_those_that_are_known(
     assert "no identity that is known" in why(path, identities={})
 
 
+def test_a_round_without_signatures_is_refused_by_who_knows_the_identities(
+    files: list[Path], tmp_path: Path
+) -> None:
+    """A server that lies calls itself semi-honest, and makes up devices: nobody signs anything."""
+    known = {900 + i: identity_of(os.urandom(32)) for i in range(8)}
+    reason = (
+        "the cohort of part 0 does not hold: its round was opened for a semi-honest server, in "
+        "which no device signs: identities prove nothing of it"
+    )
+    assert why(files[0], identities=known) == reason
+
+    def never_formed(receipt: Receipt) -> Receipt:
+        empty = {"parameters": (), "keys": (), "stopped": b"TooFewDevicesError"}
+        lied = with_part(receipt, 0, cohort=empty)
+        part = dataclasses.replace(lied.parts[0], sums=(), totals=())
+        return dataclasses.replace(lied, parts=(part,))
+
+    assert lie(tmp_path, files[0], never_formed, identities=known) == reason
+
+
 def test_nothing_in_a_receipt_decides_what_is_imported(files: list[Path], tmp_path: Path) -> None:
     (tmp_path / "trap.py").write_text("raise SystemExit('imported')")
 

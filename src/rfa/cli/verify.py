@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import click
 from rfa.errors import InvalidValueError
 from rfa.receipts import Expected, ReceiptError, Verified, Verifier, read_model
 from rfa.receipts.parts import CheckedPart
-from rfa.secagg.device.sent import read_sent
+from rfa.secagg.device.sent import SentInput, read_sent
 from rfa.secagg.security.identities import read_identities
 from rfa.secagg.security.parameters import ServerModel
 
@@ -26,7 +27,8 @@ KEY_SIZE, SHORT, WIDTH, INDENT = 32, 12, 80, 13
     "--identities",
     type=PATH,
     metavar="FILE",
-    help='The public identities of the nodes, {"node": "hex"}, where the server is malicious.',
+    help='The public identities of the nodes, {"node": "hex"}: they must have signed every part of '
+    "each round, so that rounds of a semi-honest server do not hold.",
 )
 @click.option(
     "--aggregator", metavar="TEXT", help="The aggregator that must have been run, as rfa:budget=3."
@@ -45,7 +47,7 @@ KEY_SIZE, SHORT, WIDTH, INDENT = 32, 12, 80, 13
     type=PATH,
     metavar="FILE",
     help="A node's list of what it sent, flower/sent/... in its folder: what it sent must be in "
-    "the sums, and nothing else of it.",
+    "the sums, nothing else of it, and no sum that it opened may be missing.",
 )
 def verify(files: tuple[Path, ...], **options: Any) -> None:
     """Check receipts offline: that the model follows from what was summed.
@@ -68,12 +70,33 @@ def verify(files: tuple[Path, ...], **options: Any) -> None:
             click.echo(f"{path}: holds")
             for label, text in _lines(verified, verifier.expected):
                 _say(label, text)
-    if not wrong:
-        verifier.check_models()
     if wrong:
         msg = f"{len(files) - wrong} of {len(files)} receipts hold"
         raise click.ClickException(msg)
+    verifier.check_models()
+    _check_unrecorded(verifier.unrecorded())
     click.echo(f"{len(files)} of {len(files)} receipts hold")
+
+
+def _check_unrecorded(entries: Sequence[SentInput]) -> None:
+    """Say what a node sent that is in no receipt, and fail where it opened the sum."""
+    opened = [entry for entry in entries if entry.opened]
+    if not entries:
+        return
+    click.echo("in no receipt")
+    if left := len(entries) - len(opened):
+        many = left > 1
+        what = f"{left} masked input{'s' * many} of this node {'are' if many else 'is'} in no "
+        what += f"receipt; it did not open the sum{'s' * many}: rounds that end early leave no "
+        _say("not opened", what + "receipt, but others may have opened them")
+    for entry in opened:
+        what = f"this node opened a sum in session {entry.session.hex()} that no receipt shows: "
+        what += "its round failed after that, it is of another run, or it is hidden"
+        _say("opened", what)
+    if opened:
+        sums = f"{len(opened)} sum{'s' * (len(opened) > 1)}"
+        msg = f"this node opened {sums} that no receipt shows"
+        raise click.ClickException(msg)
 
 
 def _expected(options: dict[str, Any]) -> Expected:
@@ -107,7 +130,7 @@ def _lines(verified: Verified, expected: Expected) -> list[tuple[str, str]]:
     how = "computed" if verified.computed else "by digest: --model computes it"
     lines = [
         ("round", f"{receipt.round}, by {receipt.aggregator.replace(',', ', ')}"),
-        ("nodes", _nodes(parts)),
+        ("nodes", _nodes(parts, expected)),
         ("sums", _sums(parts, expected)),
         ("largest share", _share(receipt.certificate)),
         ("model", f"{before} -> {after} ({how})"),
@@ -115,6 +138,7 @@ def _lines(verified: Verified, expected: Expected) -> list[tuple[str, str]]:
         ("digest", signed.digest.hex()),
         ("signed by", f"{signed.signer.hex()}{'' if expected.signer else ' (not pinned)'}"),
     ]
+    lines += [("warning", words) for words in verified.warnings]
     if verified.sent is not None:
         lines.append(("this node", f"{verified.sent} masked inputs, all as it sent them"))
     return lines
@@ -126,7 +150,7 @@ def _share(certificate: float | None) -> str:
     return f"no node is more than {100 * certificate:.3g} % of the last step"
 
 
-def _nodes(parts: tuple[CheckedPart, ...]) -> str:
+def _nodes(parts: tuple[CheckedPart, ...], expected: Expected) -> str:
     """How many nodes are in the sums, and who dropped out."""
     joined = sum(len(part.keys) for part in parts)
     there = {device for part in parts if part.sums for device in part.inputs(part.sums[-1])}
@@ -134,14 +158,17 @@ def _nodes(parts: tuple[CheckedPart, ...]) -> str:
     listed = f", without {', '.join(map(str, gone))}" if gone else ""
     honest = min((part.cohort.parameters.honest for part in parts if part.cohort), default=0)
     where = "in each part" if len(parts) > 1 else "of them"
-    return f"{len(there)} of {joined} in the last sums{listed}; {honest} or more {where} honest"
+    # without identities that are known, nothing but its word keeps a server from making up nodes
+    word = "" if expected.identities is not None else ", by the server's word"
+    counted = f"{len(there)} of {joined} in the last sums{listed}"
+    return f"{counted}; {honest} or more {where} honest{word}"
 
 
 def _sums(parts: tuple[CheckedPart, ...], expected: Expected) -> str:
     """How many sums there are, and whose word they are."""
     count = sum(len(part.sums) for part in parts)
     stopped = [f"part {part.number}: {part.stopped}" for part in parts if part.stopped]
-    malicious = any(part.opening.server_model == ServerModel.MALICIOUS for part in parts)
+    malicious = all(part.opening.server_model == ServerModel.MALICIOUS for part in parts)
     words = f"{count} over {len(parts)} part{'s' * (len(parts) > 1)}"
     if malicious:
         whose = "known" if expected.identities is not None else "the server's list of"

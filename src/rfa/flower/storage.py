@@ -4,7 +4,7 @@
 <folder>/identities.json                 the public identities of all nodes: {"node": "hex"}
 <folder>/flower/<run>/<node>.<task>      the secure sum: written before each reply leaves
 <folder>/flower/spent/<who>.<task>       salted digests of updates that were in a sum, for ever
-<folder>/flower/sent/<who>.<task>        digests of the masked inputs that it sent, a line each
+<folder>/flower/sent/<who>.<task>        masked inputs that it sent, sums that it opened
 <folder>/flower/weights/<who>            the power of 1/2 as which its examples count, kept for ever
 <folder>/flower/personal/<name>/<who>    its personal parameters u_i (Algorithm 4)
 """

@@ -14,6 +14,7 @@ from rfa.receipts.models import Model, apply_step, digest_of
 from rfa.receipts.parts import CheckedPart, check_part
 from rfa.receipts.receipt import FIRST, Receipt, Signed, read_receipt, state_bytes
 from rfa.receipts.replay import build_recorded, replay
+from rfa.receipts.rules import broken_rules
 from rfa.receipts.sent import check_sent
 from rfa.secagg.device.sent import SentInput
 from rfa.secagg.security.cohort import Identities
@@ -25,7 +26,7 @@ class Expected:
 
     Attributes:
         signer: who must have signed: the server's public key.
-        identities: the public identities of the devices, where the server is malicious.
+        identities: the public identities of the devices: every part must be signed by them.
         aggregator: the aggregator, as a text.
         models: models that must be those of the rounds, by where they come from.
         sent: what a device knows that it sent.
@@ -48,6 +49,7 @@ class Verified:
         chain: what it follows, in words.
         computed: whether the model after the round was computed, and not only its digest compared.
         sent: how many masked inputs of the verifying device are in its sums; None if none verifies.
+        warnings: the rules on several sums that the round did not keep, in words.
     """
 
     signed: Signed
@@ -55,6 +57,7 @@ class Verified:
     chain: str
     computed: bool
     sent: int | None
+    warnings: tuple[str, ...]
 
 
 @dataclass
@@ -93,7 +96,8 @@ class Verifier:
         computed = self._check_model(receipt)
         known = self.expected.sent
         sent = None if known is None else check_sent(parts, known)
-        return Verified(signed, parts, chain, computed, sent)
+        warnings = tuple(words for part in parts for words in broken_rules(part))
+        return Verified(signed, parts, chain, computed, sent, warnings)
 
     def check_models(self) -> None:
         """Check that each model that is known is one of the rounds.
@@ -105,6 +109,12 @@ class Verifier:
             if digest_of(model) not in self._seen:
                 msg = f"{name} is the model before or after none of these rounds"
                 raise ReceiptError(msg)
+
+    def unrecorded(self) -> tuple[SentInput, ...]:
+        """What the verifying device sent in sessions that are in none of these receipts."""
+        return tuple(
+            entry for entry in self.expected.sent or () if entry.session not in self._sessions
+        )
 
     def _check_signer(self, signed: Signed) -> None:
         wanted = self.expected.signer

@@ -79,8 +79,8 @@ def check_part(number: int, part: PartRecord, identities: Identities | None) -> 
     Args:
         number: which part it is.
         part: what the receipt has of it.
-        identities: the public identities of the devices, where the verifier knows them; else those
-            that the receipt lists.
+        identities: the public identities of the devices, where the verifier knows them: then the
+            round must be one that they sign. Else those that the receipt lists.
 
     Raises:
         ReceiptError: naming what does not hold.
@@ -132,6 +132,11 @@ def _check_cohort(
     record: CohortRecord, opening: OpenRound, identities: Identities | None
 ) -> Cohort | None:
     """The cohort, with parameters that prove themselves safe, and keys in order."""
+    if identities is not None and opening.server_model != ServerModel.MALICIOUS:
+        # else a server that lies would record a round that nobody has to sign
+        msg = "its round was opened for a semi-honest server, in which no device signs: identities "
+        msg += "prove nothing of it"
+        raise ReceiptError(msg)
     if not record.parameters:
         return None
     try:

@@ -127,7 +127,7 @@ def replay(
         state = pack_state(after)
     except ReceiptError:
         raise
-    except (RfaError, ValueError, TypeError) as error:
+    except (RfaError, ValueError, TypeError, ArithmeticError) as error:
         msg = f"the aggregator makes nothing of the sums: {error}"
         raise ReceiptError(msg) from None
     for oracle in oracles:

@@ -44,8 +44,21 @@ def _check_part(part: CheckedPart, sent: Sequence[SentInput], devices: set[int])
                 msg += "asked with"
                 raise ReceiptError(msg)
             found += 1
-    hidden = [which for _, which in known if which >= len(part.sums)]
-    if hidden and not part.stopped:
-        msg = f"{sum_name(part.number, min(hidden))} was asked for, and is not recorded"
-        raise ReceiptError(msg)
+    _check_hidden(part, [entry for (_, which), entry in known.items() if which >= len(part.sums)])
     return found
+
+
+def _check_hidden(part: CheckedPart, hidden: Sequence[SentInput]) -> None:
+    """Check that no sum that is not recorded was opened, or asked for in a part that did not stop.
+
+    Raises:
+        ReceiptError: naming the first.
+    """
+    for entry in sorted(hidden, key=lambda entry: entry.masked_sum):
+        name = sum_name(part.number, entry.masked_sum)
+        if entry.opened:
+            msg = f"{name} was opened by device {entry.device}, and is not recorded"
+            raise ReceiptError(msg)
+        if not part.stopped:
+            msg = f"{name} was asked for, and is not recorded"
+            raise ReceiptError(msg)

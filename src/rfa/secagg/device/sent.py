@@ -1,18 +1,29 @@
-"""A device's own list of the masked inputs that it sent: one line each, of digests alone.
+"""A device's own list of the masked inputs that it sent, and of those whose sums it helped to open.
 
 With it a device finds out whether a receipt claims that it sent something else, was asked something
-else, or was not there.
+else, or was not there, and whether it opened a sum that no receipt shows. There is a line of
+digests for each masked input, and one more when the device releases its shares of that sum:
+
+    device, masked sum, session, context, digest
+    device, masked sum, session, "opened"
+
+A line is on the disk before the answer leaves. A crash in between leaves a line of what never left;
+the device then answers the request again, and the last line of a masked sum is of what did.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from rfa.secagg.errors import VaultError
-from rfa.secagg.messages.round import MaskedInput, decode_as
+from rfa.secagg.messages.round import MaskedInput, UnmaskShares, decode_as
 from rfa.secagg.transcript import input_digest
+
+OPENED = "opened"
 
 
 @dataclass(frozen=True)
@@ -25,6 +36,7 @@ class SentInput:
         masked_sum: the masked sum.
         context: the digest of the cohort and of what it was asked.
         digest: the digest of what it sent.
+        opened: whether the device released its shares of the masked sum.
     """
 
     device: int
@@ -32,28 +44,31 @@ class SentInput:
     masked_sum: int
     context: bytes
     digest: bytes
+    opened: bool = False
 
 
 def note_sent(path: Path, device: int, context: bytes, reply: bytes) -> None:
     """Add a masked input to the list, before it leaves."""
     message = decode_as(MaskedInput, reply)
     hexed = (message.session.hex(), context.hex(), input_digest(reply).hex())
-    line = f"{device} {message.masked_sum} {' '.join(hexed)}\n"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    with os.fdopen(handle, "ab") as file:
-        file.write(line.encode())
+    _add(path, f"{device} {message.masked_sum} {' '.join(hexed)}\n")
+
+
+def note_opened(path: Path, device: int, reply: bytes) -> None:
+    """Add to the list that the device opens a masked sum, before its shares leave."""
+    message = decode_as(UnmaskShares, reply)
+    _add(path, f"{device} {message.masked_sum} {message.session.hex()} {OPENED}\n")
 
 
 def read_sent(path: Path) -> list[SentInput]:
-    """What a device sent, from its list.
+    """What a device sent, from its list: one entry for each masked sum.
 
     Raises:
         VaultError: if the file is no such list.
     """
     try:
-        sent = [_read_line(line) for line in path.read_text("ascii").splitlines()]
-    except (OSError, ValueError) as error:
+        sent = _read_lines(path.read_text("ascii").splitlines())
+    except (OSError, ValueError, KeyError) as error:
         why = error.strerror if isinstance(error, OSError) else "it has other lines"
         msg = f"{path} is no list of masked inputs that a device sent: {why}"
         raise VaultError(msg) from None
@@ -63,7 +78,23 @@ def read_sent(path: Path) -> list[SentInput]:
     return sent
 
 
-def _read_line(line: str) -> SentInput:
-    device, masked_sum, *hexed = line.split()
-    session, context, digest = map(bytes.fromhex, hexed)
-    return SentInput(int(device), session, int(masked_sum), context, digest)
+def _add(path: Path, line: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    with os.fdopen(handle, "ab") as file:
+        file.write(line.encode())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _read_lines(lines: Iterable[str]) -> list[SentInput]:
+    sent: dict[tuple[int, bytes, int], SentInput] = {}
+    for line in lines:
+        device, masked_sum, session, *rest = line.split()
+        key = int(device), bytes.fromhex(session), int(masked_sum)
+        if rest == [OPENED]:
+            sent[key] = dataclasses.replace(sent[key], opened=True)
+        else:
+            context, digest = map(bytes.fromhex, rest)
+            sent[key] = SentInput(*key, context, digest)
+    return list(sent.values())

@@ -20,7 +20,7 @@ from pathlib import Path
 from rfa.secagg.device.machine import Device
 from rfa.secagg.device.memory import GONE, Memory, guard, read_memory, unguard
 from rfa.secagg.device.profile import Profile
-from rfa.secagg.device.sent import note_sent
+from rfa.secagg.device.sent import note_opened, note_sent
 from rfa.secagg.device.sharing import Entropy
 from rfa.secagg.errors import (
     MessageError,
@@ -31,7 +31,7 @@ from rfa.secagg.errors import (
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.messages.codec import KEY, REAL, U8, array, many, read_message, rows, write_message
 from rfa.secagg.messages.round import MAX_METRICS, NO_BASIS, OpenRound, decode_as
-from rfa.secagg.messages.stages import LEFT, START, Moment
+from rfa.secagg.messages.stages import LEFT, START, Moment, Stage
 from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.transcript import (
     SIZE,
@@ -169,13 +169,15 @@ class DurableDevice:
             try:
                 reply = device.receive(request)
                 if contribution and device.memory.context not in (GONE, memory.context):
-                    self._spend(contribution, device.memory, reply)
+                    self._spend(contribution, device.memory)
             except ShareLimitError as error:  # which ends the round for the device
                 refused = error
             except SpentUpdateError as error:
                 refused, device.memory = error, memory.left()
             if device.memory is not memory:
                 self._keep("memory", device.memory.encode())
+            if refused is None:
+                self._note(memory, device.memory, reply)
             if device.over and refused is None:
                 self._store.execute("DELETE FROM kept WHERE name = 'contribution'")
         if refused is not None:
@@ -210,7 +212,7 @@ class DurableDevice:
         msg = f"device {self._profile.device} was in a sum with {what}"
         raise SpentUpdateError(msg)
 
-    def _spend(self, contribution: Contribution, memory: Memory, reply: bytes) -> None:
+    def _spend(self, contribution: Contribution, memory: Memory) -> None:
         """Mark what a masked input is about, in the transaction in which it is made.
 
         From now on others may open a sum about it, whether or not this device is asked. Another run
@@ -220,8 +222,15 @@ class DurableDevice:
         self._check_unspent(contribution, own)
         self._keep(self._mark(contribution), own, self._marks)
         self._keep("nu", Memory(nu=memory.nu).encode(), self._marks)
-        if self._sent:
-            note_sent(self._sent, self._profile.device, memory.context, reply)
+
+    def _note(self, before: Memory, after: Memory, reply: bytes) -> None:
+        """Add to the device's own list what is about to leave."""
+        if not self._sent or after is before:
+            return
+        if after.context not in {before.context, GONE}:
+            note_sent(self._sent, self._profile.device, after.context, reply)
+        elif before.due.stage == Stage.UNMASK:
+            note_opened(self._sent, self._profile.device, reply)
 
     def _take_back(self, memory: Memory) -> None:
         """Forget that what was brought was asked about in this round."""

@@ -1,23 +1,59 @@
-"""The public identities of devices, in a file that everyone got by another way than the server."""
+"""The public identities of devices, in a file that everyone got by another way than the server.
+
+A list is read in one way or not at all: two who read it must not take it for two lists.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
+from rfa.errors import InvalidValueError
 from rfa.secagg.errors import VaultError
 from rfa.secagg.security.cohort import Identities
+
+_NODE = re.compile("0|[1-9][0-9]{0,19}")
+_NODES = 1 << 64
+"""Numbers of nodes are less."""
+_PUBLIC = re.compile("[0-9a-fA-F]{64}")
+_SHOWN = 40
 
 
 def read_identities(path: Path) -> Identities:
     """The public identities of nodes, from a JSON object {"node": "hex"}.
 
     Raises:
-        VaultError: if the file holds something else.
+        VaultError: if the file holds something else: a node that is listed twice or is no number
+            from 0 on as it is printed, or an identity that is not 64 hexadecimal digits.
     """
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        return {int(node): bytes.fromhex(public) for node, public in values.items()}
-    except (OSError, ValueError, AttributeError, TypeError) as error:
+        pairs = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_Pairs)
+        return _identities(pairs)
+    except (OSError, ValueError, RecursionError) as error:
         msg = f'{path} must hold the public identities of all nodes, {{"node": "hex"}}: {error}'
         raise VaultError(msg) from None
+
+
+class _Pairs(list[tuple[str, object]]):
+    """A JSON object with all that it lists, also what it lists twice."""
+
+
+def _identities(pairs: object) -> Identities:
+    if not isinstance(pairs, _Pairs):
+        msg = "it is no object"
+        raise InvalidValueError(msg)
+    known: dict[int, bytes] = {}
+    for name, public in pairs:
+        shown = repr(name[:_SHOWN])
+        if not _NODE.fullmatch(name) or int(name) >= _NODES:
+            msg = f"{shown} is no node: write its number from 0 to 2^64 - 1 in digits alone"
+            raise InvalidValueError(msg)
+        if int(name) in known:
+            msg = f"node {shown} is listed twice: keep the identity that is its own"
+            raise InvalidValueError(msg)
+        if not isinstance(public, str) or not _PUBLIC.fullmatch(public):
+            msg = f"the identity of node {shown} is not 64 hexadecimal digits"
+            raise InvalidValueError(msg)
+        known[int(name)] = bytes.fromhex(public)
+    return known
