@@ -17,6 +17,7 @@ import threading
 from collections.abc import Generator
 from pathlib import Path
 
+from rfa.secagg.device.brought import read_brought, write_brought
 from rfa.secagg.device.machine import Device
 from rfa.secagg.device.memory import GONE, Memory, guard, read_memory, unguard
 from rfa.secagg.device.profile import Profile
@@ -29,8 +30,7 @@ from rfa.secagg.errors import (
     VaultError,
 )
 from rfa.secagg.fixed_point import Contribution
-from rfa.secagg.messages.codec import KEY, REAL, U8, array, many, read_message, rows, write_message
-from rfa.secagg.messages.round import MAX_METRICS, NO_BASIS, OpenRound, decode_as
+from rfa.secagg.messages.round import OpenRound, decode_as
 from rfa.secagg.messages.stages import LEFT, START, Moment, Stage
 from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.transcript import (
@@ -41,9 +41,6 @@ from rfa.secagg.transcript import (
     update_digest,
 )
 
-_KIND = 201
-_LAYOUT = (U8, U8, REAL, many(REAL, MAX_METRICS), KEY, rows(32, 1), array("<f4"))
-_ABSENT = (0, 0, 0.0, (), NO_BASIS, (), ())
 _WAIT = 30.0
 """Seconds to wait for another process of the same device."""
 _PRAGMAS = ("journal_mode = DELETE", "synchronous = EXTRA", "secure_delete = ON")
@@ -142,7 +139,7 @@ class DurableDevice:
             if contribution:
                 self._check_unspent(contribution)
             self._keep("memory", self._memory().between_rounds().encode())
-            self._keep("contribution", guard(_write(contribution)))
+            self._keep("contribution", guard(write_brought(contribution)))
 
     def receive(self, request: bytes) -> bytes:
         """Answer a request, and remember it first. After the last one the update is forgotten.
@@ -272,7 +269,7 @@ class DurableDevice:
             msg = f"nothing was brought into the next round at {self._path}: bring an update first"
             raise VaultError(msg)
         try:
-            return _read(unguard(stored))
+            return read_brought(unguard(stored))
         except (ValueError, MessageError) as error:
             raise self._damaged(str(error)) from None
 
@@ -321,25 +318,6 @@ def create_private(path: Path) -> None:
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         path.chmod(0o600)  # what the umask took away
-
-
-def _write(contribution: Contribution | None) -> bytes:
-    """What was brought, as it is kept."""
-    if contribution is None:
-        return write_message(_KIND, _LAYOUT, _ABSENT)
-    brought = contribution
-    mark = () if brought.mark is None else (brought.mark,)
-    said = (brought.weight, brought.metrics, brought.basis, mark, brought.update)
-    return write_message(_KIND, _LAYOUT, (1, int(brought.equal_weights), *said))
-
-
-def _read(stored: bytes) -> Contribution | None:
-    """What was brought, from what is kept."""
-    _, (there, equal, *said) = read_message(stored, {_KIND: _LAYOUT})
-    if not there:
-        return None
-    weight, metrics, basis, mark, update = said
-    return Contribution(update, weight, metrics, basis, *mark, equal_weights=bool(equal))
 
 
 def _may_take_back(memory: Memory) -> bool:

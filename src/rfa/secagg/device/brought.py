@@ -1,0 +1,34 @@
+"""What a device brings into a round, as it is kept in its store."""
+
+from __future__ import annotations
+
+from rfa.secagg.fixed_point import Contribution
+from rfa.secagg.messages.codec import KEY, REAL, U8, array, many, read_message, rows, write_message
+from rfa.secagg.messages.round import MAX_METRICS, NO_BASIS
+
+_KIND = 201
+_LAYOUT = (U8, U8, REAL, many(REAL, MAX_METRICS), KEY, rows(32, 1), array("<f4"))
+_ABSENT = (0, 0, 0.0, (), NO_BASIS, (), ())
+
+
+def write_brought(contribution: Contribution | None) -> bytes:
+    """What was brought, as it is kept."""
+    if contribution is None:
+        return write_message(_KIND, _LAYOUT, _ABSENT)
+    brought = contribution
+    mark = () if brought.mark is None else (brought.mark,)
+    said = (brought.weight, brought.metrics, brought.basis, mark, brought.update)
+    return write_message(_KIND, _LAYOUT, (1, int(brought.equal_weights), *said))
+
+
+def read_brought(stored: bytes) -> Contribution | None:
+    """What was brought, from what is kept.
+
+    Raises:
+        MessageError, ValueError: if it is damaged.
+    """
+    _, (there, equal, *said) = read_message(stored, {_KIND: _LAYOUT})
+    if not there:
+        return None
+    weight, metrics, basis, mark, update = said
+    return Contribution(update, weight, metrics, basis, *mark, equal_weights=bool(equal))
