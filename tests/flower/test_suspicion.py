@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,9 +19,13 @@ from numpy.typing import NDArray
 from rfa.aggregators.partition import FAR, outlying
 from rfa.flower import OneStepRFA, SecureStrategy
 from rfa.flower.checkpoint import load_checkpoint
+from rfa.flower.suspicion import Watch
 from rfa.numerics.plain_oracle import PlainOracle
 from rfa.oracle import RecordingOracle
+from rfa.secagg.crypto.graph import neighbors
 from rfa.secagg.messages.round import MaskedInput, SumRequest, decode
+from rfa.secagg.security.terms import Terms
+from rfa.secagg.server.complaints import disputes_of, faults_of
 from rfa.secagg.server.suspicion import STRIKES
 from tests.flower.grid import LocalGrid, Spoil
 from tests.flower.test_parts import bytes_in, grid_of, lying
@@ -140,6 +146,38 @@ def test_never_so_many_are_left_out_that_no_round_is_possible(tmp_path: Path) ->
     strategy = strategy_of(groups=1, stage_timeout=0.02)
     strategy.start(grid, model(), num_rounds=7)
     assert len(trained_in_last_round(grid)) >= 4
+
+
+@pytest.mark.parametrize(("count", "groups"), [(60, 5), (100, 10), (100, 5)])
+def test_liars_who_crowd_a_group_get_no_honest_node_left_out(count: int, groups: int) -> None:
+    """A tenth of the nodes: by chance, more are in a group than may collude there."""
+    rng, liars = np.random.default_rng(count + groups), set(range(count // 10))
+    terms = Terms(0.1, 0.2)
+    watch, accused = Watch(terms, None), Counter[int]()
+    for t in range(1, 101):
+        oracles: list[Any] = []
+        for part in np.array_split(rng.permutation(count), groups):
+            names, parameters = part.tolist(), terms.parameters(len(part))
+            lying = {i for i, name in enumerate(names) if name in liars}
+            crowded = len(lying) > parameters.num_colluders
+            complaints = {
+                i: lying & {*neighbors(i, len(names), parameters.degree)}
+                for i in set(range(len(names))) - lying
+                if crowded
+            }
+            faults = faults_of(complaints, parameters.num_colluders, names)
+            accused.update(list(faults))
+            disputes = disputes_of(complaints, names)
+            oracles.append(
+                SimpleNamespace(
+                    devices=names, faults=faults, disputes=disputes, stopped=None, point=None
+                )
+            )
+        there: Any = SimpleNamespace(joined=set(range(count)), silent=set(), late=set())
+        watch.note(oracles, there, t)
+        assert set(watch.ledger.excluded(range(count))) <= liars
+    assert max(accused.values()) >= STRIKES
+    assert set(watch.ledger.excluded(range(count))) == liars
 
 
 def groups_at(points: NDArray[Any]) -> list[RecordingOracle]:

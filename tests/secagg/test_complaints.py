@@ -9,7 +9,14 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import pytest
 
-from rfa.secagg.errors import AbortError, BadShareError, NotCanonicalError, TooFewDevicesError
+from rfa.secagg.crypto.shares import PRIME
+from rfa.secagg.errors import (
+    AbortError,
+    BadShareError,
+    ComplaintsError,
+    NotCanonicalError,
+    TooFewDevicesError,
+)
 from rfa.secagg.messages.round import MaskedInput, Message, ShareKeys, Unmask, UnmaskShares, decode
 from rfa.secagg.messages.stages import Moment, Stage
 from rfa.secagg.messages.values import NO_SHARE, read_bitmap, write_bitmap
@@ -98,7 +105,7 @@ def test_a_dealer_of_garbage_to_all_is_named_before_anything_is_opened() -> None
         ask(np.zeros(3), NU)
     assert set(ask.server.faults) == {dealer}
     assert "6 of its neighbors" in str(ask.server.faults[dealer])
-    assert not ask.server.disputes
+    assert ask.server.disputes == {Dispute(dealer, other) for other in neighbors(ask, dealer)}
     assert not unmasks(table)
 
 
@@ -108,8 +115,10 @@ def test_a_dealer_of_garbage_to_more_than_can_collude_is_named_and_the_round_goe
     ask = spoilt(table, garbling(dealer, [0, 2, 5]))
     ask(np.zeros(3), NU)
     assert right(table, ask)
-    assert set(ask.server.faults) == {dealer}
-    assert not ask.server.disputes
+    assert isinstance(ask.server.faults.pop(dealer), ComplaintsError)
+    assert not ask.server.faults
+    around = neighbors(ask, dealer)
+    assert ask.server.disputes == {Dispute(dealer, around[rank]) for rank in (0, 2, 5)}
 
 
 @pytest.mark.parametrize("ranks", [[1], [1, 4]])
@@ -266,6 +275,38 @@ def test_wrong_shares_are_a_dispute_of_dealer_and_holder() -> None:
     assert right(table, ask)
     assert ask.server.disputes
     assert {dispute.holder for dispute in ask.server.disputes} == {liar}
+    assert {dispute.forgers for dispute in ask.server.disputes} == {5 - 3 + 2}
+
+
+def test_liars_who_forge_shares_of_an_honest_dealer_are_as_many_as_the_dispute_says() -> None:
+    """Four of six holders open shares of another polynomial that makes the secret, too.
+
+    It goes through t - 2 = 1 honest share: the first holder is honest, and looks wrong.
+    """
+    table = table_of()
+    dealer, asked, forged = min(table.devices), list[SecureOracle](), list[int]()
+
+    def spoil(device: int, message: Message) -> Message:
+        if not isinstance(message, UnmaskShares):
+            return message
+        around = neighbors(asked[0], dealer)
+        if device not in around[1:5]:
+            return message
+        x = around.index(device) + 1
+        i = neighbors(asked[0], device).index(dealer)
+        more = x * (x - 6)  # nothing at 0, where the secret is, and at the last holder
+        value = (int.from_bytes(message.shares[i], "big") + more) % PRIME
+        shares = list(message.shares)
+        shares[i] = value.to_bytes(len(shares[i]), "big")
+        forged.append(device)
+        return dataclasses.replace(message, shares=tuple(shares))
+
+    ask = spoilt(table, spoil)
+    asked.append(ask)
+    ask(np.zeros(3), NU)
+    assert right(table, ask)
+    honest = neighbors(ask, dealer)[0]
+    assert ask.server.disputes == {Dispute(dealer, honest, len(forged))}
 
 
 def test_nobody_is_in_dispute_where_liars_could_have_made_the_others_look_wrong() -> None:

@@ -180,7 +180,7 @@ def test_a_dealer_of_numbers_that_are_no_shares_gets_nobody_else_blamed() -> Non
     with pytest.raises(BadShareError, match=f"neighbors of device {dealer} could not unseal"):
         ask(np.zeros(3), NU)
     assert set(ask.server.faults) == {dealer}
-    assert not ask.server.disputes
+    assert {dispute.dealer for dispute in ask.server.disputes} == {dealer}
 
 
 def test_an_abort_tells_what_devices_in_this_process_refused() -> None:

@@ -229,6 +229,36 @@ def test_disputes_with_more_devices_than_can_lie_are_enough_and_fewer_are_not() 
     assert ledger.excluded(range(30)) == {0: "it is in dispute about shares with 4 devices"}
 
 
+def test_who_comes_back_as_another_device_is_no_further_rival() -> None:
+    """One liar of twenty is another device in each round: those that it was count no longer."""
+    ledger, honest = Suspicion(liar_fraction=0.1), frozenset(range(1, 20))
+    for liar in range(1000, 1020):
+        joined, dispute = honest | {liar}, frozenset({Dispute(7, liar)})
+        group = (GroupReport(joined),)
+        ledger = ledger.after(RoundReport(group, joined=joined, disputes=dispute))
+        assert not ledger.excluded([*honest, liar + 1])
+    others = range(1000, 1003)
+    assert list(ledger.excluded([*honest, *others])) == [], "3 of 22 may lie"
+    assert list(ledger.excluded([*range(1, 17), *others])) == [7]
+
+
+def test_disputes_that_liars_can_forge_between_honest_devices_do_not_count() -> None:
+    """Six of sixty may lie: what takes six to forge says nothing, and what takes seven does."""
+    groups = (GroupReport(frozenset(range(60))),)
+    for forgers, counts in ((0, True), (1, False), (6, False), (7, True)):
+        disputes = frozenset(Dispute(0, holder, forgers) for holder in range(10, 17))
+        ledger = Suspicion(liar_fraction=0.1).after(RoundReport(groups, disputes=disputes))
+        assert list(ledger.excluded(range(60))) == [0] * counts
+
+
+def test_no_fewer_liars_are_reckoned_with_than_lie_inside_of_sums() -> None:
+    groups = (GroupReport(frozenset(range(30))),)
+    disputes = frozenset(Dispute(0, holder) for holder in range(1, 6))
+    for num_liars, out in ((1, [0]), (4, [0]), (5, [])):
+        ledger = Suspicion(num_liars=num_liars).after(RoundReport(groups, disputes=disputes))
+        assert list(ledger.excluded(range(30))) == out
+
+
 def test_never_too_many_are_left_out_and_the_worst_go_first() -> None:
     ledger = Suspicion(max_fraction=0.3)
     for t in range(9):

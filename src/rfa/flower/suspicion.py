@@ -11,6 +11,7 @@ from rfa.flower.oracles import PartOracle
 from rfa.flower.transport import GridExchange
 from rfa.secagg.errors import (
     BadShareError,
+    ComplaintsError,
     ImplausibleSumError,
     OutOfStageError,
     RefusalError,
@@ -100,12 +101,15 @@ def _badness(oracle: PartOracle, *, far: bool) -> str:
         return "its result was far from that of the others"
     if isinstance(oracle.stopped, ImplausibleSumError):
         return "its sum was implausible"
-    named = any(isinstance(fault, BadShareError) for fault in oracle.faults.values())
-    if isinstance(oracle.stopped, BadShareError) and not named:
+    if isinstance(oracle.stopped, BadShareError):
         return "its sum could not be opened"
     return ""
 
 
 def _is_proof(fault: SecAggError) -> bool:
-    """Whether no honest node does this, as it may abstain, or answer twice."""
-    return type(fault) is not RefusalError and not isinstance(fault, OutOfStageError)
+    """Whether no honest node does this, as it may abstain, or answer twice.
+
+    Complaints about a node are disputes: in a group there may be more liars than may collude there.
+    """
+    excused = (OutOfStageError, ComplaintsError)
+    return type(fault) is not RefusalError and not isinstance(fault, excused)

@@ -38,6 +38,7 @@
     │   ├── SurvivorsChangedError   the survivors changed between queries: v stays as it is
     │   ├── ExposingSumError        another sum would tell of the few devices beyond the radius
     │   ├── BadShareError           a secret cannot be put together from its shares
+    │   │   └── ComplaintsError     more devices complain of a dealer than can collude in a cohort
     │   └── ImplausibleSumError     a total that no honest devices can have
     └── VaultError                  a device's own store cannot be used
         └── SpentUpdateError        what it is to bring was in a sum before
@@ -201,6 +202,13 @@ class ExposingSumError(AbortError):
 
 class BadShareError(AbortError):
     """A secret cannot be put together from its shares."""
+
+
+class ComplaintsError(BadShareError):
+    """More devices complain of a dealer of shares than can collude in a cohort.
+
+    Cohorts that are drawn from more devices may hold more liars: this alone proves nothing.
+    """
 
 
 class ImplausibleSumError(AbortError):

@@ -1,7 +1,9 @@
 """Whose shares did not unseal, as devices say before the survivors of a masked sum are closed.
 
 One complaint is one word against another: the dealer sealed garbage, or the neighbor lies. More
-complaints than there can be colluders hold an honest one, so that the dealer is at fault.
+complaints than there can be colluders hold an honest one, so that the dealer is at fault. But a
+cohort that is one of many groups may hold more liars than its parameters say, so over rounds each
+complaint stays a dispute: `rfa.secagg.server.suspicion` counts them against all liars there can be.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from rfa.secagg.errors import BadShareError, NotCanonicalError, SecAggError
+from rfa.secagg.errors import BadShareError, ComplaintsError, NotCanonicalError, SecAggError
 from rfa.secagg.messages.values import Bitmap, read_bitmap
 from rfa.secagg.security.cohort import Cohort
 from rfa.secagg.security.rules import Members
@@ -25,10 +27,13 @@ class Dispute:
     Attributes:
         dealer: the device that dealt a share.
         holder: the device that says it could not unseal it, or opened a wrong one.
+        forgers: so many liars, or more, could have put two honest devices in this dispute; 0 if no
+            number of others could.
     """
 
     dealer: int
     holder: int
+    forgers: int = 0
 
 
 def read_complaints(bitmap: Bitmap, dealers: Collection[int], cohort: int) -> Members:
@@ -51,7 +56,7 @@ def faults_of(
 ) -> dict[int, SecAggError]:
     """The dealers of whom more devices complain than can lie together, and what is said of them."""
     return {
-        names[dealer]: BadShareError(
+        names[dealer]: ComplaintsError(
             f"device {names[dealer]} dealt shares that {len(holders)} of its neighbors could not "
             "unseal"
         )
@@ -60,10 +65,13 @@ def faults_of(
     }
 
 
-def disputes_of(complaints: Complaints, names: Sequence[int]) -> set[Dispute]:
-    """Complaints as pairs of devices."""
+def disputes_of(
+    complaints: Complaints, names: Sequence[int], forgers: Mapping[int, int] | None = None
+) -> set[Dispute]:
+    """Complaints, or wrong shares that liars can forge, as pairs of devices."""
+    needed = forgers or {}
     return {
-        Dispute(names[dealer], names[holder])
+        Dispute(names[dealer], names[holder], needed.get(dealer, 0))
         for dealer, holders in complaints.items()
         for holder in holders
     }

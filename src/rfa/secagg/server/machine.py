@@ -54,7 +54,7 @@ from rfa.secagg.security.rules import (
     require_many_beyond,
 )
 from rfa.secagg.security.terms import Terms
-from rfa.secagg.server.complaints import Complaints, Dispute, disputes_of, faults_of
+from rfa.secagg.server.complaints import Dispute, disputes_of, faults_of
 from rfa.secagg.server.masked_sum import MaskedSum
 from rfa.secagg.server.recorder import Recorder
 from rfa.secagg.server.requests import Requests
@@ -223,7 +223,7 @@ class Server:
         try:
             total = now.total()
         finally:
-            self._note_disputes(now.wrong)
+            self.disputes |= disputes_of(now.wrong, self._formed().names, now.forgers)
         if self._recorder:
             self._recorder.close(now)
         self._before, self._ready = now.survivors, frozenset(now.opened)
@@ -332,13 +332,9 @@ class Server:
         """
         now, names = self._masked_sum(), self._formed().names
         self.faults |= faults_of(now.complaints, self.parameters.num_colluders, names)
-        self._note_disputes(now.complaints)
+        self.disputes |= disputes_of(now.complaints, names)
         now.close(self._before)
         return now
-
-    def _note_disputes(self, disputed: Complaints) -> None:
-        pairs = disputes_of(disputed, self._formed().names)
-        self.disputes |= {pair for pair in pairs if pair.dealer not in self.faults}
 
     def _masked_sum(self) -> MaskedSum:
         if self._now is None:

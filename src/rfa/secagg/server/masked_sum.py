@@ -109,6 +109,7 @@ class MaskedSum:
         secrets: what took the masks off, by position: seeds of survivors, keys of drop-outs.
         complaints: for each dealer whose shares did not unseal, the holders who say so.
         wrong: for each dealer of whom wrong shares were opened, the holders who surely did.
+        forgers: how many liars it takes around such a dealer to make honest holders look so.
     """
 
     def __init__(self, table: Table, sum_request: SumRequest, alive: Members) -> None:
@@ -129,6 +130,7 @@ class MaskedSum:
         self.secrets: dict[int, bytes] = {}
         self.complaints: dict[int, set[int]] = {}
         self.wrong: dict[int, set[int]] = {}
+        self.forgers: dict[int, int] = {}
 
     @property
     def reply_size(self) -> int:
@@ -261,13 +263,17 @@ class MaskedSum:
         """Doubt who opened shares that do not fit those that made a secret.
 
         Colluders can choose wrong shares that make the secret together. So it is held against the
-        others only where so many shares fit that t of them are honest ones.
+        others only where so many shares fit that t of them are honest ones. A polynomial that
+        makes the secret and is not the dealer's goes through at most t - 2 honest shares: all
+        others that fit it are forged.
         """
         holders, parameters = self._table.cohort.neighbors(position), self._table.cohort.parameters
         wrong = {holders[rank - 1] for rank in misfits(shares, used)}
         self._doubted |= wrong
-        if len(shares) - len(wrong) >= parameters.threshold + parameters.num_colluders:
+        fit = len(shares) - len(wrong)
+        if fit >= parameters.threshold + parameters.num_colluders:
             self.wrong[position] = wrong
+            self.forgers[position] = fit - parameters.threshold + 2
 
     def _dealers(self, position: int) -> list[int]:
         """Whose shares a device holds in this masked sum."""

@@ -17,7 +17,10 @@ Formal guarantees (tests/secagg/test_suspicion.py):
     `num_liars` others: that many liars cannot frame an honest device by lying only beside it,
     whatever they know of each other and of the groups.
     A device is left out for faults if it broke the rules in three rounds (a message that no
-    honest device sends), and for disputes if these are with more devices than can be liars.
+    honest device sends), and for disputes if these are with more devices than can be liars: with
+    different devices of those that there are, over all rounds, and not only of one group. Two
+    honest devices are in no dispute that counts, so that an honest one has no more rivals than
+    there are liars, and liars who complain of many have all of these.
     No more than `max_fraction` of the devices are ever left out.
 
 Without groups there is no evidence about liars, only about those who stop rounds.
@@ -126,21 +129,39 @@ class Record:
         stopping: evidence that it is lost again and again.
         faults: in how many rounds it broke the rules.
         last_fault: how it last did.
-        rivals: the devices with which it was in dispute.
+        rivals: the devices with which it was in dispute, and how many forgers each dispute takes,
+            as `Dispute` says.
     """
 
     lying: Evidence = Evidence()
     stopping: Evidence = Evidence()
     faults: int = 0
     last_fault: str = ""
-    rivals: frozenset[int] = frozenset()
+    rivals: Mapping[int, int] = field(default_factory=dict[int, int])
 
-    def reason(self, threshold: float, max_rivals: int) -> str:
-        """Why the device is to be left out, in words; empty if it is not."""
+    def against(self, rival: int, forgers: int) -> Record:
+        """The record after a dispute; the one that takes most forgers counts, 0 being for none."""
+        before = self.rivals.get(rival, forgers)
+        most = max(before, forgers) if before and forgers else 0
+        return dataclasses.replace(self, rivals={**self.rivals, rival: most})
+
+    def count_rivals(self, devices: Collection[int], num_liars: int) -> int:
+        """How many of these devices are its rivals, where no dispute is one that liars forged."""
+        rivals = ((rival, forgers) for rival, forgers in self.rivals.items() if rival in devices)
+        return sum(not forgers or forgers > num_liars for _, forgers in rivals)
+
+    def reason(self, threshold: float, rivals: int, num_liars: int) -> str:
+        """Why the device is to be left out, in words; empty if it is not.
+
+        Args:
+            threshold: the ratio from which on evidence is enough.
+            rivals: how many devices there are with which it was in dispute.
+            num_liars: how many of all may lie.
+        """
         if self.faults >= STRIKES:
             return f"it broke the rules in {self.faults} rounds, last: {self.last_fault}"
-        if len(self.rivals) > max_rivals:
-            return f"it is in dispute about shares with {len(self.rivals)} devices"
+        if rivals > num_liars:
+            return f"it is in dispute about shares with {rivals} devices"
         if self.lying.total >= threshold:
             hits, rounds = self.lying.hits, self.lying.rounds
             return f"{hits} of {rounds} of its groups gave sums that no honest group gives"
@@ -148,10 +169,9 @@ class Record:
             return f"it was lost in {self.stopping.hits} of {self.stopping.rounds} rounds it joined"
         return ""
 
-    @property
-    def weight(self) -> tuple[int, float]:
+    def weight(self, rivals: int) -> tuple[int, float]:
         """How much speaks against it, to leave out the worst first."""
-        return self.faults + len(self.rivals), max(self.lying.total, self.stopping.total)
+        return self.faults + rivals, max(self.lying.total, self.stopping.total)
 
 
 @dataclass(frozen=True)
@@ -204,7 +224,7 @@ class Suspicion:
         for dispute in report.disputes:
             for one, other in ((dispute.dealer, dispute.holder), (dispute.holder, dispute.dealer)):
                 known = records.get(one, self.records.get(one, Record()))
-                records[one] = dataclasses.replace(known, rivals=known.rivals | {other})
+                records[one] = known.against(other, dispute.forgers)
         return dataclasses.replace(self, records={**self.records, **records})
 
     def excluded(self, devices: Iterable[int], least: int = 1) -> dict[int, str]:
@@ -214,17 +234,15 @@ class Suspicion:
             devices: all devices that there are.
             least: how many must be left.
         """
-        known = sorted(set(devices))
+        known = dict.fromkeys(sorted(set(devices)))
         threshold = 2 * max(len(known), len(self.records)) / self.false_alarm
         room = max(0, min(len(known) - least, int(self.max_fraction * len(known))))
-        limit = math.ceil(self.liar_fraction * len(known))
-        told = {
-            device: self.records[device].reason(threshold, limit)
-            for device in known
-            if device in self.records
-        }
+        liars = max(self.num_liars or 0, math.ceil(self.liar_fraction * len(known)))
+        records = {device: self.records[device] for device in known if device in self.records}
+        rivals = {d: record.count_rivals(known, liars) for d, record in records.items()}
+        told = {d: record.reason(threshold, rivals[d], liars) for d, record in records.items()}
         out = [device for device, reason in told.items() if reason]
-        out.sort(key=lambda device: self.records[device].weight, reverse=True)
+        out.sort(key=lambda device: records[device].weight(rivals[device]), reverse=True)
         return {device: told[device] for device in out[:room]}
 
     def forgive(self, device: int) -> Suspicion:
@@ -263,7 +281,7 @@ def beside_liars(count: int, group: int, liars: int) -> float:
 def pack_suspicion(ledger: Suspicion) -> list[dict[str, Any]]:
     """The records as plain values, for a checkpoint."""
     return [
-        {**dataclasses.asdict(record), "device": device, "rivals": sorted(record.rivals)}
+        {**dataclasses.asdict(record), "device": device, "rivals": sorted(record.rivals.items())}
         for device, record in sorted(ledger.records.items())
     ]
 
@@ -278,6 +296,6 @@ def unpack_suspicion(ledger: Suspicion, packed: Iterable[Mapping[str, Any]]) -> 
     for row in packed:
         values = {name: value for name, value in row.items() if name != "device"}
         values |= {name: Evidence(**values[name]) for name in ("lying", "stopping")}
-        values["rivals"] = frozenset(map(int, values["rivals"]))
+        values["rivals"] = {int(rival): int(forgers) for rival, forgers in values["rivals"]}
         records[int(row["device"])] = Record(**values)
     return dataclasses.replace(ledger, records=records)
