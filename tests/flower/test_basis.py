@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import copy
-import json
-import logging
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -17,162 +14,32 @@ pytest.importorskip("flwr", reason="needs Flower: pip install 'rfa[flower]'")
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
-from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
+from flwr.common.serde import message_from_proto, message_to_proto
+from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
+from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 
 from rfa.flower import (
-    OneStepRFA,
     Policy,
     RobustMod,
     SecureFedAvg,
     ServerModel,
-    Terms,
     basis,
-    create_identity,
-    read_identities,
     records,
 )
-from rfa.flower.basis import UnequalMessagesError, basis_of, common_basis
-from rfa.oracle import Sum
-from rfa.secagg.oracle import SecureOracle
+from rfa.flower.basis import (
+    UnequalMessagesError,
+    basis_of,
+    common_sent,
+    model_of,
+    run_of,
+    sent_of,
+)
 from tests.flower.grid import LocalGrid
-from tests.flower.toy import DIM, model, nodes, options, step_of, with_nu
+from tests.flower.toy import DIM, model, nodes, options
 
 NODES = range(101, 109)
 VICTIM = 104
 DEAD = np.full(DIM, -1e30, np.float32)
-
-
-class SplitGrid(LocalGrid):
-    """A server that sends other models, or another config, to some nodes."""
-
-    def __init__(
-        self, apps: Any, models: dict[int, Any], config: dict[str, Any] | None = None
-    ) -> None:
-        super().__init__(apps)
-        self.models, self.config = models, config or {}
-
-    def _push(self, message: Message) -> str:
-        node = message.metadata.dst_node_id
-        if node in self.models and "arrays" in message.content:
-            arrays = ArrayRecord({"w": Array(self.models[node])})
-            given: Any = message.content["config"]
-            changed = ConfigRecord({**given, **self.config})
-            other = copy.copy(message)
-            other.content = RecordDict({**message.content, "arrays": arrays, "config": changed})
-            message = other
-        return super()._push(message)
-
-
-def living(node: int, home: Path, policy: Policy) -> ClientApp:
-    """An app whose model does not learn when it is dead."""
-    client = ClientApp(mods=[RobustMod(policy, home, cap=1.0)])
-
-    @client.train()
-    def train(message: Message, context: Context) -> Message:
-        arrays: Any = message.content["arrays"]
-        w = arrays["w"].numpy()
-        after = w if (w < -1e20).all() else w + step_of(node, 1)
-        record = ArrayRecord({"w": Array(after.astype(np.float32))})
-        found = MetricRecord({"num-examples": 1})
-        return Message(RecordDict({"arrays": record, "metrics": found}), reply_to=message)
-
-    return client
-
-
-def signed(home: Path) -> dict[int, bytes]:
-    publics = {str(node): create_identity(home / str(node)) for node in NODES}
-    for node in NODES:
-        (home / str(node) / "identities.json").write_text(json.dumps(publics))
-    return dict(read_identities(home / str(VICTIM) / "identities.json"))
-
-
-@pytest.mark.parametrize("server_model", ServerModel)
-def test_a_dead_model_for_all_but_one_gives_no_sum(
-    tmp_path: Path, server_model: ServerModel, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Else the sum, consistent and signed, would be that node's update."""
-    known = signed(tmp_path)
-    policy = Policy(server_model=server_model)
-    apps = {node: living(node, tmp_path / str(node), policy) for node in NODES}
-    grid = SplitGrid(apps, {node: DEAD for node in NODES if node != VICTIM})
-    strategy = OneStepRFA(
-        **with_nu(
-            fraction_evaluate=0.0,
-            example_cap=1.0,
-            terms=Terms(server_model=server_model),
-            identities=known,
-        )
-    )
-    caplog.set_level(logging.INFO)
-    assert not strategy.start(grid, model(), num_rounds=1).arrays["w"].numpy().any()
-    assert caplog.text.count("OtherBasisError") >= len(NODES) - 1
-
-
-@pytest.fixture
-def sums(monkeypatch: pytest.MonkeyPatch) -> list[Sum]:
-    """All sums that the server opens."""
-    opened: list[Sum] = []
-    ask = SecureOracle.__call__
-
-    def recorded(self: SecureOracle, v: Any, nu: float) -> Sum:
-        opened.append(ask(self, v, nu))
-        return opened[-1]
-
-    monkeypatch.setattr(SecureOracle, "__call__", recorded)
-    return opened
-
-
-def test_other_models_for_each_node_give_no_evaluation(tmp_path: Path, sums: list[Sum]) -> None:
-    grid = SplitGrid(nodes(tmp_path), {node: np.full(DIM, node, np.float32) for node in NODES})
-    result = SecureFedAvg(fraction_train=0.0, **options()).start(grid, model(), num_rounds=1)
-    assert not result.evaluate_metrics_clientapp
-    assert not sums
-    assert sum("OtherBasisError" in str(reply.error.reason) for reply in refusals(grid)) == 8
-
-
-def refusals(grid: LocalGrid) -> list[Message]:
-    return [reply for _, _, reply in grid.seen if reply.has_error()]
-
-
-def test_what_stands_for_an_update_in_an_evaluation_is_zero(
-    tmp_path: Path, sums: list[Sum]
-) -> None:
-    """It is multiplied by a secret weight: numbers that the server knows would tell the weights.
-
-    With a digest of the model there, and other models for each of 8 nodes, one sum was 8 equations
-    in 8 example counts.
-    """
-    grid = LocalGrid(nodes(tmp_path))
-    result = SecureFedAvg(fraction_train=0.0, **options()).start(grid, model(), num_rounds=1)
-    assert result.evaluate_metrics_clientapp
-    (total,) = sums
-    assert total.push.tolist() == [0.0] * records.STAND_IN
-
-
-@pytest.mark.parametrize("dim", [0, 2, 2**40])
-def test_nodes_do_not_choose_the_length_of_an_evaluation(tmp_path: Path, dim: int) -> None:
-    """A majority of them neither ends the run, nor is waited for."""
-
-    def lie(node: int, request: Message, reply: Message) -> Message | None:
-        record: Any = reply.content.config_records["rfa"]
-        if "dim" in record and node < 106:
-            record["dim"] = dim
-        return reply
-
-    grid = LocalGrid(nodes(tmp_path), lie)
-    strategy = SecureFedAvg(fraction_train=0.0, **options(terms=Terms(0.0, 0.0)))
-    result = strategy.start(grid, model(), num_rounds=1)
-    metrics = result.evaluate_metrics_clientapp[1]
-    assert 10.6 < float(str(metrics["accuracy"])) < 10.8
-
-
-def test_the_config_is_bound_too(tmp_path: Path, sums: list[Sum]) -> None:
-    zeros = np.zeros(DIM, np.float32)
-    config = {"learning-rate": 0.0}
-    grid = SplitGrid(nodes(tmp_path), {node: zeros for node in NODES if node != VICTIM}, config)
-    strategy = SecureFedAvg(fraction_evaluate=0.0, **options())
-    strategy.start(grid, model(), 1, train_config=ConfigRecord({"learning-rate": 0.1}))
-    assert not sums
 
 
 class Unequal(SecureFedAvg):
@@ -245,19 +112,81 @@ OTHERS: dict[str, RecordDict] = {
 }
 
 
+def message_with(
+    content: RecordDict, message_type: str = "train", group: str = "1", node: int = 5
+) -> Message:
+    LocalGrid({})  # a message needs a run
+    return Message(content, dst_node_id=node, message_type=message_type, group_id=group)
+
+
+def sent(content: RecordDict) -> bytes:
+    return sent_of(message_with(content), content)
+
+
+def turned(record: Any) -> Any:
+    """A record, or all of them, in the other order."""
+    return type(record)(dict(reversed(list(record.items()))))
+
+
+ORDERS: dict[str, RecordDict] = {
+    "of records": turned(content()),
+    "of keys": content(config=turned(content()["config"])),
+    "of two configs": RecordDict({"b": ConfigRecord({"c": 1}), "a": ConfigRecord({"c": 2})}),
+    "of two configs, by name": RecordDict(
+        {"a": ConfigRecord({"c": 2}), "b": ConfigRecord({"c": 1})}
+    ),
+}
+
+
 def test_a_basis_is_of_everything_that_is_sent() -> None:
-    found = {name: basis_of(other) for name, other in OTHERS.items()} | {"": basis_of(content())}
+    all_of_them = {**OTHERS, **ORDERS, "": content()}
+    found = {name: sent(other) for name, other in all_of_them.items()}
     assert len(set(found.values())) == len(found)
-    assert basis_of(content()) == basis_of(arrays(A, B))
+    assert sent(content()) == sent(RecordDict(dict(content().items())))
 
 
-@pytest.mark.parametrize("name", OTHERS)
+def test_a_basis_is_of_the_type_and_the_group_of_a_message() -> None:
+    others = [("train", "1"), ("train.warmup", "1"), ("evaluate", "1"), ("train", "2")]
+    assert len({sent_of(message_with(content(), *other), content()) for other in others}) == 4
+    assert sent_of(message_with(content(), node=6), content()) == sent(content())
+
+
+def test_a_basis_is_of_the_run_config_whatever_order_it_comes_in() -> None:
+    config: dict[str, Any] = {"rate": 0.5, "steps": 3, "name": "x"}
+    others: list[dict[str, Any]] = [{}, {**config, "rate": 0.25}, {**config, "steps": 3.0}, config]
+    assert len({basis_of(sent(content()), run_of(other)) for other in others}) == len(others)
+    assert run_of(dict(reversed(config.items()))) == run_of(config)
+
+
+@pytest.mark.parametrize("name", [*OTHERS, *ORDERS])
 def test_a_basis_is_the_same_at_both_ends(name: str) -> None:
-    sent = OTHERS[name]
-    received = recorddict_from_proto(recorddict_to_proto(sent))
-    assert basis_of(received) == basis_of(sent)
-    again = RecordDict(dict(reversed(list(sent.items()))))
-    assert basis_of(again) == basis_of(sent)
+    """Flower keeps the order of records and keys, over gRPC and as objects."""
+    message = message_with({**OTHERS, **ORDERS}[name], "train.warmup")
+    for received in (message_from_proto(message_to_proto(message)), through_objects(message)):
+        assert sent_of(received, received.content) == sent_of(message, message.content)
+
+
+def through_objects(message: Message) -> Message:
+    """A message as it comes out of Flower's store of objects."""
+    stored = {name: it.deflate() for name, it in get_all_nested_objects(message).items()}
+    return cast("Message", inflate_object_from_contents(message.object_id, stored))
+
+
+def test_a_model_under_other_names_and_types_has_one_mark() -> None:
+    w = np.array([1.5, -2.0, 0.0], np.float32)
+    one = model_of(arrays(("w", w)))
+    same = [
+        arrays(("0", w)),
+        arrays(("w", w), record="model"),
+        arrays(("w", w.astype(np.float64))),
+        arrays(("w", w.reshape(3, 1))),
+        arrays(("a", w[:1]), ("b", w[1:])),
+        arrays(("w", w * np.array([1, 1, -1], np.float32))),
+        arrays(("w", w), ("seen", np.array(7))),
+    ]
+    assert {model_of(each) for each in same} == {one}
+    assert model_of(arrays(("w", np.nextafter(w, np.float32(9))))) != one
+    assert model_of(RecordDict()) != one
 
 
 def test_the_model_is_read_once_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,5 +205,48 @@ def test_the_model_is_read_once_a_round(monkeypatch: pytest.MonkeyPatch) -> None
         (node, Message(each, dst_node_id=node, message_type="train"))
         for node, each in enumerate([shared, shared, *own])
     ]
-    assert common_basis(messages, lambda content: content) == basis_of(shared)
+    assert common_sent(messages, lambda content: content) == sent_of(messages[0][1], shared)
     assert len(read) == 2  # and once for the comparison
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (message_with(content(), "train.warmup"), "types of message, or groups"),
+        (message_with(content(), group="2"), "types of message, or groups"),
+        (message_with(turned(content())), "orders of records"),
+        (message_with(configs(rate=0.1)), "records 'config'"),
+    ],
+)
+def test_what_differs_between_nodes_is_named(other: Message, said: str) -> None:
+    messages = [(5, message_with(content())), (6, other)]
+    with pytest.raises(UnequalMessagesError, match=f"nodes 5 and 6 are sent different {said}"):
+        common_sent(messages, lambda content: content)
+
+
+def test_the_app_gets_its_run_config_by_name(tmp_path: Path) -> None:
+    """Flower's transfer has no order for it, and the digest none: an order would tell more."""
+    seen: list[list[str]] = []
+    client = ClientApp(mods=[RobustMod(folder=tmp_path)])
+
+    @client.train()
+    def train(message: Message, context: Context) -> Message:
+        seen.append(list(context.run_config))
+        raise NotImplementedError
+
+    grid = LocalGrid({101: client}, run_config={"b": 1, "a": 2})
+    work = records.Work("train", 1.0, "num-examples").record()
+    sent = RecordDict({"arrays": model(), "rfa": work})
+    grid.push_messages([Message(sent, dst_node_id=101, message_type="train")])
+    assert seen == [["a", "b"]]
+
+
+def test_personal_parameters_that_the_device_names_are_allowed() -> None:
+    policy = Policy(server_model=ServerModel.MALICIOUS)
+    work = records.Work("train", 1000.0, "num-examples", "mine")
+    RobustMod(policy, personal="mine").check_work(work)
+    RobustMod(policy, personal="mine").check_work(replace(work, personal=""))
+    RobustMod(Policy()).check_work(work)
+    for own in ("", "other"):
+        with pytest.raises(records.RecordError, match="personal parameters 'mine' are asked for"):
+            RobustMod(policy, personal=own).check_work(work)

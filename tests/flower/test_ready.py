@@ -64,7 +64,7 @@ def test_metrics_that_cannot_be_summed_are_refused_before_anything_is_allocated(
     names: list[str], sizes: list[Any], why: str
 ) -> None:
     LocalGrid({})
-    record = ConfigRecord({"names": names, "sizes": sizes, "dim": 6})
+    record = ConfigRecord({"names": names, "sizes": sizes, "dim": 6, "run": bytes(32)})
     message = Message(RecordDict({"rfa": record}), dst_node_id=5, message_type="train")
     with pytest.raises(records.RecordError, match=why):
         records.read_ready(message, 6)

@@ -19,6 +19,7 @@ from flwr.serverapp.strategy import Result
 
 from rfa import aggregators
 from rfa.flower import RFA, OneStepRFA, SecureFedAvg, SecureStrategy, Terms
+from rfa.flower.basis import run_of
 from rfa.flower.errors import TooFewNodesError
 from rfa.numerics.plain_oracle import PlainOracle
 from tests.flower.grid import LocalGrid
@@ -91,7 +92,8 @@ def test_nothing_of_a_single_node_is_in_the_clear(tmp_path: Path) -> None:
             assert not reply.content.array_records
             assert not reply.content.metric_records
             (record,) = reply.content.config_records.values()
-            assert set(record) in ({"names", "sizes", "dim"}, {"reply"})
+            assert set(record) in ({"names", "sizes", "dim", "run"}, {"reply"})
+            assert record.get("run", run_of({})) == run_of({})
             sizes.append(len(bytes(record.get("reply", b""))))  # type: ignore[arg-type]
         lengths.append(sizes)
     assert lengths[0] == lengths[1]

@@ -93,7 +93,7 @@ class Records:
             records.Work("evaluate", 256.0, "n", weights="buckets", histograms=VOTES).record(),
             records.Stage("train", b"rfa").content()[records.KEY],
             records.Over("evaluate", 7, opened=True).content()[records.KEY],
-            ConfigRecord({"names": ["a", "b"], "sizes": [0, 4], "dim": DIM}),
+            ConfigRecord({"names": ["a", "b"], "sizes": [0, 4], "dim": DIM, "run": bytes(32)}),
             ConfigRecord({"reply": b"rfa"}),
         ]
         self._readers: list[Callable[[Message], object]] = [

@@ -7,6 +7,7 @@ are not: they would decide how far apart updates are, and stay as the server has
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,17 @@ def moved(arrays: ArrayRecord, step: Vector | Floats32) -> ArrayRecord:
 def named_arrays(arrays: ArrayRecord) -> dict[str, NDArray[Any]]:
     """The arrays as numpy has them, by name."""
     return {name: array.numpy() for name, array in arrays.items()}
+
+
+def values_of(records: Iterable[ArrayRecord]) -> Vector:
+    """The numbers of all arrays, one after the other; zeros have no sign."""
+    arrays = [array for record in records for array in record.values() if _is_float(array)]
+    values, start = np.zeros(sum(math.prod(array.shape) for array in arrays)), 0
+    for array in arrays:
+        numbers = array.numpy().ravel()
+        values[start : start + len(numbers)] += numbers
+        start += len(numbers)
+    return values
 
 
 @np.errstate(over="ignore", invalid="ignore")

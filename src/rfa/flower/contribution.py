@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flwr.app import RecordDict
-
 from rfa._types import Floats32
-from rfa.flower.basis import basis_of, model_of
 from rfa.flower.metrics import MetricLayout, layout_of
-from rfa.flower.records import EVALUATE, RecordError, Work
+from rfa.flower.records import RecordError, Work
 from rfa.flower.weighing import weigh
 from rfa.secagg.errors import NotFiniteError
 from rfa.secagg.fixed_point import Contribution
@@ -21,8 +19,21 @@ from rfa.secagg.weights import EQUAL
 LOG = logging.getLogger("flwr")
 
 
+@dataclass(frozen=True)
+class Start:
+    """What a device started from.
+
+    Attributes:
+        basis: the digest of all of it, to which the sum is bound.
+        mark: the digest of the model that it evaluated; None where it trained.
+    """
+
+    basis: bytes
+    mark: bytes | None
+
+
 def prepare(
-    work: Work, update: Floats32, metrics: dict[str, Any], kept: Path, told: RecordDict
+    work: Work, update: Floats32, metrics: dict[str, Any], kept: Path, start: Start
 ) -> tuple[MetricLayout, Contribution | None]:
     """Which metrics a device has, and what it brings; nothing where it abstains.
 
@@ -31,7 +42,7 @@ def prepare(
         update: what training changed.
         metrics: what the app returned beside it.
         kept: the file in which the device keeps its surrogates.
-        told: what all devices are told, to which the sum is bound.
+        start: what it started from.
 
     Raises:
         RecordError: if examples are not counted, or there are too many metrics.
@@ -60,10 +71,9 @@ def prepare(
         LOG.warning("this device abstains: it has no examples")
         return layout, None
     row = (*layout.row(values, weight), *histograms.votes(values))
-    mark = model_of(told) if work.task == EVALUATE else None
     equal = work.weights == EQUAL
     try:
-        brought = Contribution(update, weight, row, basis_of(told), mark, equal_weights=equal)
+        brought = Contribution(update, weight, row, start.basis, start.mark, equal_weights=equal)
     except NotFiniteError as error:
         LOG.warning("this device abstains: %s", error)
         return layout, None

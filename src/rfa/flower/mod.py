@@ -22,7 +22,8 @@ from rfa._types import Floats32
 from rfa.errors import InvalidValueError
 from rfa.flower import records
 from rfa.flower.arrays import ArraysError, difference, moved, size_of
-from rfa.flower.contribution import prepare
+from rfa.flower.basis import basis_of, model_of, run_of, sent_of
+from rfa.flower.contribution import Start, prepare
 from rfa.flower.errors import FlowerError
 from rfa.flower.histograms import BINS, histograms_of
 from rfa.flower.metrics import metrics_of
@@ -62,6 +63,10 @@ class RobustMod:
         robust_metrics: the metrics whose histograms may be asked for, with their bounds, where the
             server is not trusted to choose them.
         metric_bins: how many bins these have.
+        personal: the name of personal parameters u_i that may be asked for, where the server is not
+            trusted to ask for any. Each training changes them, and no sum need follow: a malicious
+            server could have all nodes but one ruin theirs, by other messages before a round, and
+            read that one's update off the sum. So name them only if that risk is yours to take.
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -71,6 +76,7 @@ class RobustMod:
     weights: str = EXAMPLES
     robust_metrics: Mapping[str, tuple[float, float]] | None = None
     metric_bins: int = BINS
+    personal: str = ""
 
     def __post_init__(self) -> None:
         """Check how the device weighs and votes."""
@@ -86,7 +92,7 @@ class RobustMod:
         try:
             storage = self.storage(message, context)
             try:
-                return self._answer(message, storage, lambda it: call_next(it, context))
+                return self._answer(message, storage, _App(call_next, context))
             except (SecAggError, FlowerError) as error:
                 LOG.warning("this device does not do what it is asked: %s", error)
                 why = str(error).replace(str(storage.root), "its folder")
@@ -96,9 +102,7 @@ class RobustMod:
             what = type(error).__name__  # its text may be private
             return records.refuse(message, f"{what}: the log of the node says more")
 
-    def _answer(
-        self, message: Message, storage: DeviceStorage, app: Callable[[Message], Message]
-    ) -> Message:
+    def _answer(self, message: Message, storage: DeviceStorage, app: _App) -> Message:
         match records.read_order(message):
             case records.Work() as work:
                 storage.tidy()
@@ -130,24 +134,22 @@ class RobustMod:
         return message.content
 
     def _work(
-        self,
-        work: records.Work,
-        message: Message,
-        storage: DeviceStorage,
-        app: Callable[[Message], Message],
+        self, work: records.Work, message: Message, storage: DeviceStorage, app: _App
     ) -> Message:
         """Let the app train or evaluate, and keep what it returns for the sums to come."""
         self.check_work(work)
+        told, run = self.told(message), app.settle_run()
+        mark = model_of(told) if work.task == records.EVALUATE else None
+        start = Start(basis_of(sent_of(message, told), run), mark)
         personal = storage.personal(work.personal) if work.personal else None
         if work.task == records.TRAIN:
             answer, update = _train(message, app, personal)
         else:
             answer, update = _evaluate(message, app, personal)
-        kept, told = storage.weights(), self.told(message)
-        layout, brought = prepare(work, update, metrics_of(answer), kept, told)
+        layout, brought = prepare(work, update, metrics_of(answer), storage.weights(), start)
         with self.vault(work.task, message, storage) as vault:
             _bring(vault, brought)
-        return records.ready(message, records.Ready(layout, len(update)))
+        return records.ready(message, records.Ready(layout, len(update), run))
 
     def check_work(self, work: records.Work) -> None:
         """Where the server is not trusted, how updates are weighted is the device's to say."""
@@ -166,6 +168,28 @@ class RobustMod:
                 "robust_metrics and metric_bins on both sides"
             )
             raise records.RecordError(msg)
+        if malicious and work.personal not in {"", self.personal}:
+            msg = (
+                f"personal parameters {work.personal!r} are asked for, which a malicious server "
+                "could ruin on all devices but one: RobustMod(personal=...) allows them"
+            )
+            raise records.RecordError(msg)
+
+
+@dataclass(frozen=True)
+class _App:
+    """The app, as it is called with a message."""
+
+    call_next: Next
+    context: Context
+
+    def __call__(self, message: Message) -> Message:
+        return self.call_next(message, self.context)
+
+    def settle_run(self) -> bytes:
+        """Give the app its run config by name, so that no order tells it more than the digest."""
+        self.context.run_config = dict(sorted(self.context.run_config.items()))
+        return run_of(self.context.run_config)
 
 
 robust_mod = RobustMod()
@@ -189,9 +213,7 @@ def _receive(vault: DurableDevice, request: bytes) -> bytes:
         return vault.receive(request)  # refused like all that it is asked from now on
 
 
-def _train(
-    message: Message, app: Callable[[Message], Message], personal: Path | None
-) -> tuple[Message, Floats32]:
+def _train(message: Message, app: _App, personal: Path | None) -> tuple[Message, Floats32]:
     """What the app answers, and what it changed (lines 4 to 9 of Algorithm 1; Algorithm 4)."""
     w = _arrays(message)
     if personal is not None:
@@ -204,9 +226,7 @@ def _train(
     return answer, difference(_arrays(answer), w)
 
 
-def _evaluate(
-    message: Message, app: Callable[[Message], Message], personal: Path | None
-) -> tuple[Message, Floats32]:
+def _evaluate(message: Message, app: _App, personal: Path | None) -> tuple[Message, Floats32]:
     """What the app answers, and zeros in place of an update, which tell nothing."""
     if personal is not None:
         w = _arrays(message)
@@ -215,7 +235,7 @@ def _evaluate(
     return _call(app, message), np.zeros(records.STAND_IN, np.float32)
 
 
-def _call(app: Callable[[Message], Message], message: Message) -> Message:
+def _call(app: _App, message: Message) -> Message:
     """What the app answers to a message as it would be without rfa.
 
     Raises:

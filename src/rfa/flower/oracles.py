@@ -19,7 +19,7 @@ from flwr.serverapp import Grid
 from rfa._types import Vector
 from rfa.errors import OracleStoppedError
 from rfa.flower import records
-from rfa.flower.basis import Told, common_basis
+from rfa.flower.basis import Told, basis_of, common_sent
 from rfa.flower.histograms import LEAST_NODES, Histograms
 from rfa.flower.metrics import MetricLayout
 from rfa.flower.transport import Addressed, GridExchange, send
@@ -50,8 +50,8 @@ class Cohort:
         devices: who they are.
         layout: their metrics.
         dim: the length of their updates.
-        basis: the digest of what they were sent.
-        odd: who else is ready, but with other metrics or arrays.
+        basis: the digest of what they were sent, and of their run config.
+        odd: who else is ready, but with other metrics, arrays or another run config.
         histograms: those of their metrics.
         equal_weights: whether each must weigh 1.
     """
@@ -200,7 +200,7 @@ class GridSums:
         for _, message in messages:
             message.content[records.KEY] = work.record()
             message.metadata.ttl, message.metadata.group_id = timeout, str(t)
-        basis = common_basis(messages, self.told)
+        sent = common_sent(messages, self.told)
         for name, reply in send(self.grid, messages, timeout):
             try:
                 ready.setdefault(records.read_ready(reply, dim), []).append(name)
@@ -214,12 +214,13 @@ class GridSums:
         like = max(ready, key=lambda result: len(ready[result]))
         odd = [name for other, names in ready.items() if other != like for name in names]
         if odd:
-            LOG.info("\t> nodes %s have other metrics or arrays than most", odd)
+            LOG.info("\t> nodes %s have other metrics, arrays or run configs than most", odd)
         if 2 * len(ready[like]) <= count:
-            msg = f"no majority of {count} nodes has the same metrics and arrays"
+            msg = f"no majority of {count} nodes has the same metrics, arrays and run config"
             raise RoundSkippedError(msg)
         cohort = tuple(sorted(ready[like]))
         how = work.histograms.within(like.layout), work.weights == EQUAL
+        basis = basis_of(sent, like.run)
         return Cohort(work.task, t, cohort, like.layout, dim, basis, tuple(odd), *how)
 
     @contextlib.contextmanager

@@ -5,7 +5,8 @@ as messages of the type train, too: their content is one ConfigRecord, and the m
 without the app. The request for training or evaluation carries one as well, beside the arrays.
 
     Work   {task, cap, weight, weights[, personal][, robust, bounds, bins]}
-                                           -> {names, sizes, dim}: what is ready, not its values
+                                           -> {names, sizes, dim, run}: what is ready, not its
+                                              values, and the digest of the run config
     Stage  {task, request: bytes}          -> {reply: bytes}
     Over   {task, over: the round, opened} -> {reply: b""}
 
@@ -27,6 +28,7 @@ from rfa.errors import InvalidValueError
 from rfa.flower.errors import FlowerError
 from rfa.flower.histograms import Histograms
 from rfa.flower.metrics import MetricLayout
+from rfa.secagg.messages.round import NO_BASIS
 from rfa.secagg.weights import EXAMPLES, MODES, cap_fault
 
 KEY = "rfa"
@@ -118,10 +120,12 @@ class Ready:
     Attributes:
         layout: which metrics.
         dim: the length of its update.
+        run: the digest of its run config, which is the same on all nodes of an honest server.
     """
 
     layout: MetricLayout
     dim: int
+    run: bytes
 
 
 def read_order(message: Message) -> Work | Stage | Over | None:
@@ -182,7 +186,7 @@ def _histograms(more: Mapping[str, Any]) -> Histograms:
 def ready(message: Message, result: Ready) -> Message:
     """The reply that a result is there."""
     names, sizes = list(result.layout.names), list(result.layout.sizes)
-    record = ConfigRecord({"names": names, "sizes": sizes, "dim": result.dim})
+    record = ConfigRecord({"names": names, "sizes": sizes, "dim": result.dim, "run": result.run})
     return Message(RecordDict({KEY: record}), reply_to=message)
 
 
@@ -205,13 +209,14 @@ def read_ready(message: Message, wanted: int) -> Ready:
     """
     record = _record(message)
     names, sizes, dim = (_flat(record.get(name)) for name in ("names", "sizes", "dim"))
+    run = record.get("run")
     good = (
         len(names) == len(sizes)
         and len(dim) == 1
         and all(isinstance(name, str) for name in names)
         and all(type(size) is int and size >= 0 for size in (*sizes, *dim))
     )
-    if not good:
+    if not good or not isinstance(run, bytes) or len(run) != len(NO_BASIS):
         msg = "it does not say what it has"
         raise RecordError(msg)
     if dim[0] != wanted:
@@ -220,7 +225,7 @@ def read_ready(message: Message, wanted: int) -> Ready:
     layout = MetricLayout(names, sizes)
     if layout.fault:
         raise RecordError(layout.fault)
-    return Ready(layout, dim[0])
+    return Ready(layout, dim[0], run)
 
 
 def read_reply(message: Message) -> bytes:

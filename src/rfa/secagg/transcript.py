@@ -135,6 +135,11 @@ def model_digest(*parts: bytes | memoryview) -> bytes:
     return digest(b"model", *parts)
 
 
+def run_digest(*parts: bytes | memoryview) -> bytes:
+    """The digest of the configuration of a run, as a device sees it."""
+    return digest(b"run", *parts)
+
+
 def basis_digest(*parts: bytes | memoryview) -> bytes:
     """The digest of all that devices train or evaluate from."""
     return digest(b"basis", *parts)
