@@ -86,7 +86,7 @@ class PartOracle(RecordingOracle):
         super().__init__(
             stopped_oracle(oracle) if isinstance(oracle, OracleStoppedError) else oracle
         )
-        self._oracle = None if isinstance(oracle, OracleStoppedError) else oracle
+        self._secure = None if isinstance(oracle, OracleStoppedError) else oracle
         self.devices = cohort.devices
         self.stopped = oracle if isinstance(oracle, OracleStoppedError) else None
         self._level = logging.INFO if cohort.task == records.TRAIN else logging.DEBUG
@@ -112,17 +112,17 @@ class PartOracle(RecordingOracle):
     @property
     def faults(self) -> dict[int, SecAggError]:
         """The devices at fault, and how."""
-        return self._oracle.server.faults if self._oracle else {}
+        return self._secure.server.faults if self._secure else {}
 
     @property
     def disputes(self) -> set[Dispute]:
         """Pairs of devices of whom one is at fault."""
-        return self._oracle.server.disputes if self._oracle else set()
+        return self._secure.server.disputes if self._secure else set()
 
     @property
     def opened(self) -> bool:
         """Whether any device was asked to open a sum, whatever came of it."""
-        return self._oracle is not None and self._oracle.server.opened
+        return self._secure is not None and self._secure.server.opened
 
     @property
     def abstained(self) -> frozenset[int]:
@@ -134,9 +134,9 @@ class PartOracle(RecordingOracle):
     @property
     def totals(self) -> tuple[tuple[float, ...], int] | None:
         """The sums of the metrics, and over how many devices; None where there was no sum."""
-        if self._oracle is None or self._oracle.last is None:
+        if self._secure is None or self._secure.last is None:
             return None
-        return self._oracle.last.metrics, self._oracle.last.sum.count
+        return self._secure.last.metrics, self._secure.last.sum.count
 
 
 def summarize(cohort: Cohort, oracles: Sequence[PartOracle]) -> MetricRecord | None:
