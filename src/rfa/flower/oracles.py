@@ -24,7 +24,7 @@ from rfa.flower.histograms import LEAST_NODES, Histograms
 from rfa.flower.metrics import MetricLayout
 from rfa.flower.transport import Addressed, GridExchange, send
 from rfa.oracle import REACH, RecordingOracle, Sum, stopped_oracle
-from rfa.secagg.errors import RefusalError, SecAggError
+from rfa.secagg.errors import ParameterError, RefusalError, SecAggError, TooFewDevicesError
 from rfa.secagg.messages.round import MAX_METRICS
 from rfa.secagg.oracle import SecureOracle, open_round
 from rfa.secagg.security.cohort import Identities
@@ -65,12 +65,6 @@ class Cohort:
     odd: tuple[int, ...] = ()
     histograms: Histograms = field(default_factory=Histograms)
     equal_weights: bool = False
-
-    @property
-    def num_metrics(self) -> int:
-        """How many numbers are summed beside the update: bins come last, of enough devices."""
-        few = len(self.devices) < LEAST_NODES
-        return self.layout.count + (0 if few else self.histograms.count)
 
 
 class PartOracle(RecordingOracle):
@@ -270,13 +264,7 @@ class GridSums:
         Raises:
             OracleStoppedError: if there are too few devices, or none that can be asked.
         """
-        metrics = cohort.num_metrics
-        if metrics < cohort.layout.count + cohort.histograms.count:
-            count = len(cohort.devices)
-            LOG.info("\t> %s nodes: there are no histograms of fewer than %s", count, LEAST_NODES)
-        if metrics > MAX_METRICS:
-            msg = f"nodes have {metrics} metrics, and at most {MAX_METRICS} are summed"
-            raise RoundSkippedError(msg)
+        metrics = self._count_metrics(cohort, queries)
         number = time.time_ns() // 1000
         opening = open_round(
             number,
@@ -302,9 +290,52 @@ class GridSums:
                 self.identities,
                 recorder=recorder,
             )
+            if metrics > cohort.layout.count:
+                _require_many(oracle, recorder)
             part = PartOracle(oracle, cohort)
             yield part
         finally:
             short = part is None or part.answers < queries
             if gone := (*cohort.odd, *(cohort.devices if short else ())):
                 exchange.tell_over(number, gone, opened=part is not None and part.opened)
+
+    def _count_metrics(self, cohort: Cohort, queries: int) -> int:
+        """How many numbers are summed beside the update: bins come last, of enough devices.
+
+        Raises:
+            RoundSkippedError: if there are more than can be.
+        """
+        count, metrics = len(cohort.devices), cohort.layout.count
+        if cohort.histograms.count:
+            try:
+                least = self.terms.parameters(count, queries).survivors
+            except ParameterError:  # as the server says to those who join
+                least = 0
+            if least >= LEAST_NODES:
+                metrics += cohort.histograms.count
+            else:
+                what = "\t> %s nodes are ready, of whom %s are sure to be in a sum: there are no "
+                LOG.info(what + "histograms of fewer than %s", count, least, LEAST_NODES)
+        if metrics > MAX_METRICS:
+            msg = f"nodes have {metrics} metrics, and at most {MAX_METRICS} are summed"
+            raise RoundSkippedError(msg)
+        return metrics
+
+
+def _require_many(oracle: SecureOracle, recorder: Recorder | None) -> None:
+    """End a round with bins, before any sum, if too few devices joined it.
+
+    Raises:
+        TooFewDevicesError: if the sum could be over fewer than a histogram takes.
+    """
+    formed = oracle.server.parameters
+    if formed.survivors >= LEAST_NODES:
+        return
+    msg = (
+        f"{formed.cohort} nodes joined, of whom {formed.survivors} may be left in a sum, and "
+        f"histograms of metrics take {LEAST_NODES}: ask more nodes, or for no robust_metrics"
+    )
+    error = TooFewDevicesError(msg)
+    if recorder:
+        recorder.stop(error)
+    raise error
