@@ -27,6 +27,7 @@ from rfa.numerics.plain_oracle import PlainOracle
 from rfa.secagg.fixed_point import Encoding
 from rfa.secagg.messages.round import MaskedInput, SumRequest, decode
 from tests.flower.grid import LocalGrid, Spoil
+from tests.flower.test_one_sum import stage_of
 from tests.flower.toy import DIM, TARGET, app, model, options, step_of, with_nu
 
 NAMES = list(range(101, 113))
@@ -229,3 +230,22 @@ def test_metrics_are_those_over_all_parts(tmp_path: Path) -> None:
     ]
     for other in told[1:]:
         assert other["loss"] == pytest.approx(told[0]["loss"], rel=1e-9)
+
+
+def test_a_part_that_does_not_form_leaves_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Too few of it join: the others' sums make the step."""
+
+    def in_order(devices: Sequence[int], parts: int) -> list[list[int]]:
+        assert (list(devices), parts) == (NAMES, 3)
+        return PARTS
+
+    def lose(node: int, request: Message) -> bool:
+        return node in PARTS[0][:2] and stage_of(request) == "OpenRound"
+
+    monkeypatch.setattr("rfa.flower.strategy.split", in_order)
+    grid = LocalGrid({node: app(node, tmp_path) for node in NAMES}, lose=lose)
+    strategy = OneStepRFA(fraction_evaluate=0.0, groups=3, **with_nu())
+    found = once(strategy, grid).arrays["w"].numpy()
+    assert np.linalg.norm(found - TARGET) < 0.5

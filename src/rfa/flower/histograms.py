@@ -35,7 +35,7 @@ Bounds = tuple[float, float]
 BINS = 32
 LARGEST_BINS = 128
 LEAST_NODES = 10
-"""Of fewer nodes no histogram is asked for or told: a bin would tell too much of one."""
+"""Where fewer nodes may be left, no histogram is asked for or told: a bin would tell of one."""
 QUANTILES = {"q10": 10, "q25": 25, "median": 50, "q75": 75, "q90": 90}
 """What is told of the votes, by the end of its name, in percent."""
 

@@ -24,7 +24,7 @@ from rfa.flower.histograms import LEAST_NODES, Histograms
 from rfa.flower.metrics import MetricLayout
 from rfa.flower.transport import Addressed, GridExchange, send
 from rfa.oracle import REACH, RecordingOracle, Sum, stopped_oracle
-from rfa.secagg.errors import RefusalError, SecAggError
+from rfa.secagg.errors import ParameterError, RefusalError, SecAggError, TooFewDevicesError
 from rfa.secagg.messages.round import MAX_METRICS
 from rfa.secagg.oracle import SecureOracle, open_round
 from rfa.secagg.security.cohort import Identities
@@ -66,12 +66,6 @@ class Cohort:
     histograms: Histograms = field(default_factory=Histograms)
     equal_weights: bool = False
 
-    @property
-    def num_metrics(self) -> int:
-        """How many numbers are summed beside the update: bins come last, of enough devices."""
-        few = len(self.devices) < LEAST_NODES
-        return self.layout.count + (0 if few else self.histograms.count)
-
 
 class PartOracle(RecordingOracle):
     """An oracle over a part of the cohort, or all of it, and what it told.
@@ -86,7 +80,7 @@ class PartOracle(RecordingOracle):
         super().__init__(
             stopped_oracle(oracle) if isinstance(oracle, OracleStoppedError) else oracle
         )
-        self._oracle = None if isinstance(oracle, OracleStoppedError) else oracle
+        self._secure = None if isinstance(oracle, OracleStoppedError) else oracle
         self.devices = cohort.devices
         self.stopped = oracle if isinstance(oracle, OracleStoppedError) else None
         self._level = logging.INFO if cohort.task == records.TRAIN else logging.DEBUG
@@ -112,17 +106,17 @@ class PartOracle(RecordingOracle):
     @property
     def faults(self) -> dict[int, SecAggError]:
         """The devices at fault, and how."""
-        return self._oracle.server.faults if self._oracle else {}
+        return self._secure.server.faults if self._secure else {}
 
     @property
     def disputes(self) -> set[Dispute]:
         """Pairs of devices of whom one is at fault."""
-        return self._oracle.server.disputes if self._oracle else set()
+        return self._secure.server.disputes if self._secure else set()
 
     @property
     def opened(self) -> bool:
         """Whether any device was asked to open a sum, whatever came of it."""
-        return self._oracle is not None and self._oracle.server.opened
+        return self._secure is not None and self._secure.server.opened
 
     @property
     def abstained(self) -> frozenset[int]:
@@ -134,9 +128,9 @@ class PartOracle(RecordingOracle):
     @property
     def totals(self) -> tuple[tuple[float, ...], int] | None:
         """The sums of the metrics, and over how many devices; None where there was no sum."""
-        if self._oracle is None or self._oracle.last is None:
+        if self._secure is None or self._secure.last is None:
             return None
-        return self._oracle.last.metrics, self._oracle.last.sum.count
+        return self._secure.last.metrics, self._secure.last.sum.count
 
 
 def summarize(cohort: Cohort, oracles: Sequence[PartOracle]) -> MetricRecord | None:
@@ -271,13 +265,7 @@ class GridSums:
         Raises:
             OracleStoppedError: if there are too few devices, or none that can be asked.
         """
-        metrics = cohort.num_metrics
-        if metrics < cohort.layout.count + cohort.histograms.count:
-            count = len(cohort.devices)
-            LOG.info("\t> %s nodes: there are no histograms of fewer than %s", count, LEAST_NODES)
-        if metrics > MAX_METRICS:
-            msg = f"nodes have {metrics} metrics, and at most {MAX_METRICS} are summed"
-            raise RoundSkippedError(msg)
+        metrics = self._count_metrics(cohort, queries)
         number = time.time_ns() // 1000
         opening = open_round(
             number,
@@ -303,9 +291,52 @@ class GridSums:
                 self.identities,
                 recorder=recorder,
             )
+            if metrics > cohort.layout.count:
+                _require_many(oracle, recorder)
             part = PartOracle(oracle, cohort)
             yield part
         finally:
             short = part is None or part.answers < queries
             if gone := (*cohort.odd, *(cohort.devices if short else ())):
                 exchange.tell_over(number, gone, opened=part is not None and part.opened)
+
+    def _count_metrics(self, cohort: Cohort, queries: int) -> int:
+        """How many numbers are summed beside the update: bins come last, of enough devices.
+
+        Raises:
+            RoundSkippedError: if there are more than can be.
+        """
+        count, metrics = len(cohort.devices), cohort.layout.count
+        if cohort.histograms.count:
+            try:
+                least = self.terms.parameters(count, queries).survivors
+            except ParameterError:  # as the server says to those who join
+                least = 0
+            if least >= LEAST_NODES:
+                metrics += cohort.histograms.count
+            else:
+                what = "\t> %s nodes are ready, of whom %s are sure to be in a sum: there are no "
+                LOG.info(what + "histograms of fewer than %s", count, least, LEAST_NODES)
+        if metrics > MAX_METRICS:
+            msg = f"nodes have {metrics} metrics, and at most {MAX_METRICS} are summed"
+            raise RoundSkippedError(msg)
+        return metrics
+
+
+def _require_many(oracle: SecureOracle, recorder: Recorder | None) -> None:
+    """End a round with bins, before any sum, if too few devices joined it.
+
+    Raises:
+        TooFewDevicesError: if the sum could be over fewer than a histogram takes.
+    """
+    formed = oracle.server.parameters
+    if formed.survivors >= LEAST_NODES:
+        return
+    msg = (
+        f"{formed.cohort} nodes joined, of whom {formed.survivors} may be left in a sum, and "
+        f"histograms of metrics take {LEAST_NODES}: ask more nodes, or for no robust_metrics"
+    )
+    error = TooFewDevicesError(msg)
+    if recorder:
+        recorder.stop(error)
+    raise error
