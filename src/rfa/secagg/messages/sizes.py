@@ -2,7 +2,7 @@
 
 >>> from rfa.secagg.security.parameters import derive
 >>> traffic(derive(10, num_colluders=1, num_dropouts=2), queries=1, dim=1000)
-Traffic(down=1222, up=4768, exchanges=4)
+Traffic(down=1234, up=4780, exchanges=4)
 """
 
 from __future__ import annotations
