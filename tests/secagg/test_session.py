@@ -160,7 +160,7 @@ def write() -> None:
     sessions = {
         name: dict(zip(("said", "total"), play(kind), strict=True)) for name, kind in KINDS.items()
     }
-    found = {"protocol": PROTOCOL.decode(), "sessions": sessions}
+    found: dict[str, Any] = {"protocol": PROTOCOL.decode(), "sessions": sessions}
     SESSIONS.update(found)
     found["refused"] = {name: refused(name) for name in KINDS}
     FILE.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
