@@ -243,7 +243,7 @@ def test_the_app_gets_its_run_config_by_name(tmp_path: Path) -> None:
 
 def test_personal_parameters_that_the_device_names_are_allowed() -> None:
     policy = Policy(server_model=ServerModel.MALICIOUS)
-    work = records.Work("train", 1000.0, "num-examples", "mine")
+    work = records.Work("train", 1024.0, "num-examples", "mine")
     RobustMod(policy, personal="mine").check_work(work)
     RobustMod(policy, personal="mine").check_work(replace(work, personal=""))
     RobustMod(Policy()).check_work(work)

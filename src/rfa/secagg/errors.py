@@ -205,10 +205,7 @@ class BadShareError(AbortError):
 
 
 class ComplaintsError(BadShareError):
-    """More devices complain of a dealer of shares than can collude in a cohort.
-
-    Cohorts that are drawn from more devices may hold more liars: this alone proves nothing.
-    """
+    """More devices complain of a dealer of shares than can collude in a cohort: no proof alone."""
 
 
 class ImplausibleSumError(AbortError):
