@@ -17,7 +17,6 @@ from flwr.clientapp import ClientApp
 from rfa.flower import OneStepRFA, Terms
 from rfa.flower.histograms import LEAST_NODES
 from rfa.secagg.fixed_point import Total
-from rfa.secagg.server.machine import Server
 from tests.flower.grid import LocalGrid, Lose
 from tests.flower.test_one_sum import stage_of
 from tests.flower.toy import FIRST, app, model, with_nu
@@ -25,20 +24,6 @@ from tests.flower.toy import FIRST, app, model, with_nu
 LOSS = {"loss": (96.0, 128.0)}
 PLAIN = 2
 """The numbers of a metric without a histogram: its sum, and the weight behind it."""
-
-
-@pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> list[Total]:
-    """Every sum that is opened."""
-    sums: list[Total] = []
-    original = Server.total
-
-    def total(server: Server) -> Total:
-        sums.append(original(server))
-        return sums[-1]
-
-    monkeypatch.setattr(Server, "total", total)
-    return sums
 
 
 @pytest.fixture

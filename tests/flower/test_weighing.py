@@ -28,7 +28,6 @@ from rfa.secagg.errors import VaultError
 from rfa.secagg.fixed_point import Total
 from rfa.secagg.messages.round import OpenRound, decode
 from rfa.secagg.oracle import open_round
-from rfa.secagg.server.machine import Server
 from rfa.secagg.weights import DIGITS, LEAST, MODES, TELLS, bucket, lower, surrogate
 from tests.flower.grid import LocalGrid
 from tests.flower.toy import FIRST, NODES, app, model, nodes, options, with_nu
@@ -39,20 +38,6 @@ COUNT = 10 + VICTIM
 """The examples of the toy's last node."""
 COUNTS = st.floats(1.0, 1e9)
 THRESHOLDS = st.integers(0, (1 << DIGITS) - 1)
-
-
-@pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> list[Total]:
-    """All that a server learns: every sum that is opened."""
-    sums: list[Total] = []
-    original = Server.total
-
-    def total(server: Server) -> Total:
-        sums.append(original(server))
-        return sums[-1]
-
-    monkeypatch.setattr(Server, "total", total)
-    return sums
 
 
 def weights_in(total: Total) -> set[float]:
