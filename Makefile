@@ -9,7 +9,7 @@ PIP := -m pip install --quiet --disable-pip-version-check --constraint constrain
 MINUTES ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fuzz simulation peers check format bench results clean
+.PHONY: help setup demo test fuzz simulation newest examples wheel peers check format bench beyond privacy results clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +29,27 @@ fuzz: $(READY) ## send almost valid messages, replies, records and files to ever
 simulation: $(READY) ## run the tests on Flower's simulation engine, which brings Ray
 	@$(BIN)/python $(PIP) 'flwr[simulation]'
 	@$(BIN)/python -m pytest -m simulation tests/flower
+
+newest: ## run the tests of rfa.flower with the newest Flower that resolves, in an environment of its own
+	@test -x $(VENV)-newest/bin/python || $(PYTHON) -m venv $(VENV)-newest
+	@$(VENV)-newest/bin/python -m pip install --quiet --disable-pip-version-check --upgrade --editable '.[flower]' pytest pytest-xdist hypothesis
+	@$(VENV)-newest/bin/python -m pip show flwr | grep Version
+	@$(VENV)-newest/bin/python -m pytest tests/flower
+
+examples: $(READY) ## run the examples and their containers' commands; brings scikit-learn, JAX, transformers and peft
+	@$(BIN)/python $(PIP) --editable '.[examples]'
+	@$(BIN)/python -m pytest -m "not simulation" tests/flower/test_examples.py tests/flower/test_containers.py
+
+wheel: ## build the wheel, install it into a clean environment, and run it there
+	@echo "== building the wheel, and trying it in a clean environment"
+	@rm -rf dist $(VENV)-wheel
+	@$(PYTHON) -m venv $(VENV)-wheel
+	@$(VENV)-wheel/bin/python $(PIP) build twine
+	@$(VENV)-wheel/bin/python -m build .
+	@$(VENV)-wheel/bin/twine check --strict dist/*
+	@$(PYTHON) -m venv --clear $(VENV)-wheel
+	@$(VENV)-wheel/bin/python $(PIP) "$$(echo dist/rfa-*.whl)[flower]"
+	@$(VENV)-wheel/bin/python -I tests/smoke.py .
 
 peers: $(BENCH_READY) ## compare the numbers of the aggregators with byzfl's
 	@$(VENV)-bench/bin/python $(PIP) pytest hypothesis
@@ -52,18 +73,21 @@ bench: $(BENCH_READY) ## measure against geom_median, byzfl, pfl and Flower; wri
 beyond: $(READY) ## beyond the paper, behind docs/beyond.md (RFA_DATA; an hour or two)
 	@$(BIN)/rfa reproduce arena calls fewer-calls radius radius-deep --page docs/beyond-results.md
 
+privacy: $(READY) ## accuracy against epsilon, behind docs/privacy-results.md (RFA_DATA; some 40 minutes)
+	@$(BIN)/rfa reproduce privacy privacy-wide privacy-thousand --page docs/privacy-results.md
+
 results: $(READY) ## the paper on real data, behind docs/results.md (RFA_DATA; some hours)
 	@$(BIN)/rfa reproduce --page docs/results.md
 
 clean: ## remove the environments and what the tools left behind
-	rm -rf $(VENV) $(VENV)-bench fuzz-failures build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-bench $(VENV)-newest $(VENV)-wheel fuzz-failures build dist .pytest_cache .ruff_cache .hypothesis
 
 $(READY): pyproject.toml constraints.txt
 	@echo "== setting up $(VENV) (once; some minutes on a slow network)"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rfa needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + ": call make with PYTHON=python3.11")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python $(PIP) torch
-	@$(BIN)/python $(PIP) --editable '.[lab,flower,datasets,tensorboard,wandb,mlflow,dev]'
+	@$(BIN)/python $(PIP) --editable '.[lab,flower,datasets,dp,tensorboard,wandb,mlflow,dev]'
 	@touch $@
 
 # The peers live in an environment of their own. byzfl comes without its dependencies: it would
@@ -76,6 +100,6 @@ $(BENCH_READY): pyproject.toml constraints.txt
 	@$(VENV)-bench/bin/python $(PIP) torch
 	@$(VENV)-bench/bin/python $(PIP) --editable '.[lab]' geom-median==0.1.0 scipy multiprocess==0.70.19 absl-py attrs
 	@$(VENV)-bench/bin/python $(PIP) --no-deps byzfl==0.0.11
-	@$(VENV)-bench/bin/python $(PIP) --no-deps pfl==0.6.0 dp-accounting==0.5.1 prv-accountant==0.2.0
+	@$(VENV)-bench/bin/python $(PIP) --no-deps pfl==0.6.0 dp-accounting==0.6.0 prv-accountant==0.2.0
 	@$(VENV)-bench/bin/python $(PIP) --no-deps flwr==1.41.0 pycryptodome==3.24.1 protobuf==6.33.6 grpcio==1.85.1 httpx==0.28.1 idna==3.20 typer==0.20.1 annotated-doc==0.0.6 shellingham==1.5.4 iterators==0.0.2
 	@touch $@

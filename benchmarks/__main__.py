@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import aggregators, growth, median, secagg, short_runs, simulation
+from benchmarks import aggregators, growth, median, noise, secagg, short_runs, simulation
 from benchmarks.peers import load_torch
 
 OUT = Path(__file__).parent.parent / "docs" / "benchmarks.md"
@@ -40,6 +40,7 @@ PARTS: dict[str, Callable[[], Iterable[str]]] = {
     "growth": growth.run,
     "short_runs": short_runs.run,
     "secagg": secagg.run,
+    "noise": noise.run,
 }
 
 
@@ -57,15 +58,15 @@ def main(names: list[str]) -> None:
     unknown = sorted(set(names) - set(PARTS))
     if unknown:
         sys.exit(f"no part is called {unknown[0]!r}: give some of {', '.join(PARTS)}")
-    lines: list[str] = []
+    kept = sections(OUT.read_text().rstrip() + "\n\n") if names else {}
     heads = [] if names else [preface()]
     for part in itertools.chain(heads, (PARTS[name]() for name in names or PARTS)):
+        lines: list[str] = []
         for line in part:
             print(line, flush=True)
             lines.append(line)
-    kept = sections(OUT.read_text().rstrip() + "\n\n") if names else {}
-    text = "".join((kept | sections("\n".join([*lines, ""]))).values())
-    OUT.write_text(text.rstrip() + "\n")
+        kept |= sections("\n".join([*lines, ""]))
+        OUT.write_text("".join(kept.values()).rstrip() + "\n")  # what comes after may fail
     print(f"written to {OUT}")
 
 

@@ -166,19 +166,26 @@ class Alone:
     Attributes:
         exact: the parameters.
         contribution: what the device brings.
+        noise: the multiplier of the noise; 0 for none.
         roster: the bytes of the roster.
         keys: the bytes that go up beside the vector.
     """
 
     exact: Parameters
     contribution: Contribution
+    noise: float = 0.0
 
     def __post_init__(self) -> None:
         """Let it go through the round."""
         forget()
         self.meter, self.device = Meter(), Device(self.contribution, Profile(0))
         opening = open_round(
-            1, Fixed(exact=self.exact), queries=1, dim=len(self.contribution.update)
+            1,
+            Fixed(exact=self.exact),
+            queries=1,
+            dim=len(self.contribution.update),
+            equal_weights=self.contribution.equal_weights,
+            noise=self.noise,
         )
         everyone = write_bitmap(range(self.exact.cohort), self.exact.cohort)
         keys_of_device = decode_as(messages.AdvertiseKeys, self.ask(opening)).keys

@@ -64,12 +64,12 @@ def measure(strategy: SecureStrategy, nodes: int, dim: int) -> Count:
     with tempfile.TemporaryDirectory() as home:
         apps = dict.fromkeys(range(1000, 1000 + nodes), app(Path(home)))
         grid = LocalGrid(apps, spoil)
-        grid.seen = _Nothing()
+        grid.seen = Nothing()
         strategy.start(grid, ArrayRecord({"w": Array(np.zeros(dim, np.float32))}), 1)
     return max(counts.values(), key=lambda count: count.up)
 
 
-class _Nothing(list[Any]):
+class Nothing(list[Any]):
     """A list that keeps nothing."""
 
     def append(self, item: Any) -> None:

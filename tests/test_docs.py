@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([*ROOT.glob("docs/**/*.md"), *ROOT.glob("*.md")])
+PAGES = sorted([*ROOT.glob("docs/**/*.md"), *ROOT.glob("*.md"), *ROOT.glob("examples/**/*.md")])
 
 
 def named_in(name: str) -> set[str]:
@@ -38,7 +38,7 @@ def test_every_page_that_a_page_links_to_exists(page: Path) -> None:
         assert (page.parent / target).exists(), target
 
 
-@pytest.mark.parametrize("page", ["docs/secure-sum.md", "README.md"])
+@pytest.mark.parametrize("page", ["docs/secure-sum.md", "docs/privacy.md", "README.md"])
 def test_the_python_of_a_page_runs(
     page: str,
     tmp_path: Path,

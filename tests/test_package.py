@@ -32,17 +32,25 @@ PUBLIC = {
     """,
     "rfa.secagg": """
         AbortError Contribution Device DurableDevice Encoding Exchange Identity InProcess
-        MessageError Moment NotFiniteError Outbox ParameterError Parameters Policy Profile
-        RefusalError SecAggError SecureOracle Server ServerModel Stage Terms Total
-        UnmaskedOracle VaultError derive identity_of open_round
+        MessageError Moment NotFiniteError Outbox ParameterError Parameters Policy
+        PrivacySpentError Profile RefusalError SecAggError SecureOracle Server ServerModel
+        Stage Terms Total UnmaskedOracle VaultError derive identity_of open_round
+    """,
+    "rfa.privacy": """
+        Budget Charges NoisySum SampledRounds epsilon_of multiplier_for readers_epsilon rho_of
+    """,
+    "rfa.planning": """
+        FederationPlan NoisePlan NoiseRequest PlanRequest check_fit describe_sums make_terms plan
+        plan_noise
     """,
     "rfa.receipts": """
         Expected Receipt ReceiptBook ReceiptError Verified Verifier check_total read_model
         read_receipt write_model write_receipt
     """,
     "rfa.flower": """
-        OneStepRFA Policy RFA RobustMod SecureFedAvg SecureOptions SecureStrategy ServerModel
-        StrategyOptions Terms create_identity read_identities robust_mod
+        NodesRefusedError NothingDoneError OneStepRFA Policy RFA RobustMod RunFailedError
+        SecureFedAvg SecureOptions SecureStrategy ServerModel ServerOptimizer
+        StrategyOptions Terms TooFewNodesError create_identity read_identities robust_mod
     """,
     "rfa.lab": """
         Bulyan Callback CenteredClipping ClearAggregator CoordinateMedian DataAttack Dirichlet

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -189,6 +191,21 @@ def test_parts_and_queries_are_those_of_the_lab(
         for size in sizes
     ]
     assert found.traffic.up == max(each.up for each in worst)
+
+
+@pytest.mark.parametrize("aggregator", [RFA(budget=2), SubCohorts(RFA()), Mean()])
+def test_the_bytes_of_a_large_model_follow_from_small_ones(aggregator: SumAggregator[Any]) -> None:
+    request = PlanRequest(population=1000, devices=75, dim=123_457, aggregator=aggregator)
+    expected = traffic(
+        request.terms.parameters(math.ceil(75 / request.layout.parts)),
+        queries=request.layout.queries,
+        dim=123_457,
+        metrics=2,
+        statistics=aggregator.statistics,
+        from_zero=not request.layout.sequential,
+    )
+    assert plan(request).traffic == expected
+    plan(dataclasses.replace(request, dim=10**12))  # no message of that length is made
 
 
 def test_in_sub_cohorts_a_device_sends_as_much_as_in_fedavg() -> None:

@@ -54,6 +54,50 @@ def test_the_exact_count_is_the_least_and_below_the_theorem_s(rho: float) -> Non
     assert (drawn <= theta * exact + 1e-9).all(axis=1).mean() > 1 - delta - 0.01
 
 
+def one_by_one(rho: float, theta: float, rounds: int, delta: float, population: int) -> int:
+    """The exact count by trying every size from the theorem's down, as its definition says."""
+    most = min(population, theory.devices_needed(rho, theta, rounds, delta))
+    accepted = -math.expm1(math.log1p(-delta) / rounds)
+    for m in range(most, 0, -1):
+        if 1 - theory.holds_with(rho, theta, m, population) > accepted * (1 + 1e-9):
+            return m + 1
+    return 1
+
+
+@given(
+    rho=st.floats(0, 0.4),
+    apart=st.floats(0.02, 0.4),
+    rounds=st.integers(1, 1000),
+    delta=st.floats(0.001, 0.5),
+    population=st.integers(1, 3000),
+)
+def test_the_exact_count_is_that_of_trying_all(
+    rho: float, apart: float, rounds: int, delta: float, population: int
+) -> None:
+    theta = min(0.499, rho + apart)
+    found = theory.devices_needed_exactly(rho, theta, rounds, delta, population)
+    assert found == one_by_one(rho, theta, rounds, delta, population)
+
+
+@pytest.mark.parametrize("population", [10**6, 10**12, 10**15])
+@pytest.mark.parametrize(("rho", "theta"), [(0.49, 0.495), (0.496, 0.498), (0.001, 0.002)])
+def test_a_large_count_is_found_at_once(rho: float, theta: float, population: int) -> None:
+    """Trying all would take hours, and log-factorials of 10^12 are wrong."""
+    found = theory.devices_needed_exactly(rho, theta, 100, 0.05, population)
+    accepted = -math.expm1(math.log(0.95) / 100)
+    assert found < theory.devices_needed(rho, theta, 100, 0.05)
+    for m in range(found, found + 30):
+        assert 1 - theory.holds_with(rho, theta, m, population) <= accepted * (1 + 1e-9)
+    assert 1 - theory.holds_with(rho, theta, found - 1, population) > accepted * (1 - 1e-9)
+
+
+def test_what_no_federation_has_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match=r"rho=0.4999 and theta=0.49995 are so close"):
+        theory.devices_needed_exactly(0.4999, 0.49995, 100, 0.05, 10**12)
+    with pytest.raises(ValueError, match="more than can be counted with"):
+        theory.holds_with(0.1, 0.3, 10, 10**400)
+
+
 def test_a_small_population_is_asked_as_a_whole_at_most() -> None:
     assert theory.devices_needed_exactly(0.3, 0.4, 1000, 0.01, 20) <= 20
 

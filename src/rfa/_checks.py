@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import math
+import stat
 from collections.abc import Sequence
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any
 
 from rfa.errors import InvalidValueError
@@ -32,6 +35,28 @@ def check_count(name: str, value: Any, *, least: int = 1) -> None:
     if type(value) is bool or not isinstance(value, Integral) or int(value) < least:
         msg = f"{name} must be a whole number from {least} on, not {value!r}"
         raise InvalidValueError(msg)
+
+
+def check_flag(name: str, value: Any) -> None:
+    """Refuse what is not True or False: a text such as "no" would count as True.
+
+    Raises:
+        InvalidValueError: naming the value.
+    """
+    if type(value) is not bool:
+        msg = f"{name} must be True or False, not {value!r}"
+        raise InvalidValueError(msg)
+
+
+def check_regular(path: Path) -> None:
+    """Refuse what is no regular file: a pipe or a device could be waited for without end.
+
+    Raises:
+        OSError: if there is nothing of the name, or a folder, a pipe, a socket or a device.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        text = "it is no regular file, but a folder, a pipe or a device"
+        raise OSError(errno.EINVAL, text, str(path))
 
 
 def check_choice(name: str, value: Any, known: Sequence[str]) -> None:

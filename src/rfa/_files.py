@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all, whenever a process ends."""
+"""Files that are there as a whole or not at all, and paths that are no files or name nothing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+from rfa.errors import InvalidValueError
 
 
 @contextmanager
@@ -35,3 +37,22 @@ def put_in_place(new: Path, path: Path) -> None:
     with new.open("rb+") as file:
         os.fsync(file.fileno())
     new.replace(path)
+
+
+def as_path(name: str, value: Any, what: str) -> Path | None:
+    """A path that an option names; None if it names none.
+
+    Args:
+        name: the option.
+        value: what it was given.
+        what: what it names, "a file" or "a folder".
+
+    Raises:
+        InvalidValueError: if that is no path, or an empty one.
+    """
+    if value is None:
+        return None
+    if not isinstance(value, str | os.PathLike) or not os.fspath(value):
+        msg = f"{name} must be the path of {what}, or None for none, not {value!r}"
+        raise InvalidValueError(msg)
+    return Path(os.fspath(value))

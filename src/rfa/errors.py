@@ -5,9 +5,12 @@
     │   └── ConfigError             settings that contradict each other, or a file of them
     ├── InvalidTypeError            a value of the wrong kind; also a TypeError
     ├── PluginError                 nothing can be loaded as module:NAME
+    ├── MissingExtraError           a package of an extra is not installed; also an ImportError
     ├── OracleStoppedError          an oracle gives no more sums in this round
     │   ├── AbortError              rfa.secagg: a sum that cannot be opened
-    │   └── RoundSkippedError       rfa.flower: too few nodes are there
+    │   ├── RoundSkippedError       rfa.flower: too few nodes are there
+    │   │   └── AllRefusedError     every node that was asked refused
+    │   └── RoundStoppedError       rfa.lab: a round gave too few sums; what they cost stays spent
     ├── SecAggError                 rfa.secagg: drawn in rfa.secagg.errors
     ├── ReceiptError                rfa.receipts: a receipt that does not hold, or is none
     ├── FlowerError                 rfa.flower: a run on Flower failed
@@ -15,7 +18,11 @@
     │   ├── ArraysError             arrays that do not fit each other
     │   ├── AppFailedError          the app failed; its text stays on the device
     │   ├── UnequalMessagesError    nodes are to be sent different things; also an InvalidValueError
-    │   └── TooFewNodesError        too few nodes for any round
+    │   ├── TooFewNodesError        too few nodes for any round
+    │   └── RunFailedError          a run that did nothing, or cannot go on
+    │       ├── NodesRefusedError   all nodes refuse what a round asks of them
+    │       │   └── NodesSpentError too few nodes with a privacy budget left for any round
+    │       └── NothingDoneError    no round of a run gave anything
     └── LabError                    rfa.lab
         ├── DataError               data that is missing or damaged
         │   └── DownloadError       a file that could not be downloaded
@@ -24,6 +31,7 @@
         │   └── NoSuchAttackError   no attack has that name; also an InvalidValueError
         ├── AggregatorError         an aggregator of the user's own fails
         ├── NothingToAggregateError no device of a cohort sent a finite update
+        ├── BudgetSpentError        a round would cost a device more than its privacy budget
         ├── CheckpointError         a checkpoint that cannot be read or written
         ├── StoreError              a store that cannot be read or written
         ├── ModelError              a trained model that cannot be loaded or saved
@@ -56,6 +64,10 @@ class InvalidTypeError(RfaError, TypeError):
 
 class PluginError(RfaError):
     """Nothing can be loaded as module:NAME; the message says why."""
+
+
+class MissingExtraError(RfaError, ImportError):
+    """A package that only an extra brings is not installed; the message names the extra."""
 
 
 class OracleStoppedError(RfaError):

@@ -37,20 +37,23 @@ class Sum:
         push: the sum of the push_i, which is minus the gradient of the smoothed objective.
         mass: the sum of the mass_i, at most `weight`.
         weight: the sum of the alpha_i.
-        near: how many devices are within REACH * nu of v.
+        near: how many devices are within REACH * nu of v. With noise it is no whole number, and can
+            be below 0 or above `count`; the mass likewise.
         count: how many devices answered.
         squares: the sum of the squares of the mass_i.
         objective: the smoothed objective at v. It is unbounded, and one device alone could set
             it, so no secure oracle tells it; None there.
+        noise: the standard deviation of the noise in each coordinate of the push; 0 for none.
     """
 
     push: Vector
     mass: float | None
     weight: float | None
-    near: int | None
+    near: float | None
     count: int
     squares: float | None
     objective: float | None = None
+    noise: float = 0.0
 
     def certificate(self, num_colluders: int = 0) -> float:
         """A proven bound on the share of any one device in the step that this sum makes.
@@ -59,7 +62,13 @@ class Sum:
         share mass_i / mass exceeds the lesser of the two over the mass. Colluders can take their
         own parts out of the sum, each of which is bounded in the same way. Without the mass the
         step is a mean, in which no share exceeds 1 over the weight.
+
+        Raises:
+            InvalidValueError: if the sum has noise: it proves nothing then.
         """
+        if self.noise:
+            msg = f"a sum with noise (of {self.noise:g} in each coordinate) proves no largest share"
+            raise InvalidValueError(msg)
         heaviest, whole = 1.0, self.weight
         if self.mass is not None:
             whole = self.mass
@@ -92,6 +101,7 @@ class RecordingOracle:
         last: the last sum.
         previous: the sum before it.
         point: what an aggregator of groups made of this group alone.
+        nu: the radius of the last call; 0 before the first.
     """
 
     def __init__(self, oracle: SumOracle) -> None:
@@ -101,10 +111,11 @@ class RecordingOracle:
         self.last: Sum | None = None
         self.previous: Sum | None = None
         self.point: Vector | None = None
+        self.nu = 0.0
 
     def __call__(self, v: Vector, nu: float) -> Sum:
         """Pass the query on."""
-        self.calls += 1
+        self.calls, self.nu = self.calls + 1, nu
         total = self._oracle(v, nu)
         self.previous, self.last = self.last, total
         self.answers += 1

@@ -22,10 +22,14 @@ import numpy as np
 from rfa._checks import check_count, check_number
 from rfa._types import Floats
 from rfa.errors import InvalidValueError
+from rfa.numerics.draws import LARGEST_POPULATION, deviance, first_above, tail
 from rfa.oracle import REACH
 
 SLACK = 1e-9
 """How far a fraction of the devices may be from a whole number of them."""
+LARGEST_ROUND = 1 << 20
+"""The largest round that is looked for: what a secure sum can hold."""
+_CHUNK = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -139,32 +143,35 @@ def devices_needed_exactly(
 
     The number of corrupted devices in a round is hypergeometric, and rounds are independent.
     Hoeffding's inequality, on which the theorem's m rests, asks for more.
+
+    Raises:
+        InvalidValueError: if a value has no meaning, or millions of devices are needed.
     """
-    check_count("population", population)
-    most = min(population, devices_needed(rho, theta, rounds, delta))
-    least_probability = (1 - delta) ** (1 / rounds)
-    for m in range(most, 0, -1):
-        if holds_with(rho, theta, m, population) < least_probability:
-            return m + 1
+    theorem, corrupted = devices_needed(rho, theta, rounds, delta), _corrupted(rho, population)
+    accepted = -math.expm1(math.log1p(-delta) / rounds)
+    most = min(population, theorem, _chernoff(theta, corrupted / population, accepted))
+    if most > LARGEST_ROUND and 1 - holds_with(rho, theta, LARGEST_ROUND, population) > accepted:
+        msg = f"rho={rho} and theta={theta} are so close that up to {most} devices a round are "
+        msg += f"needed, and no secure sum has more than {LARGEST_ROUND}: give a smaller rho, a "
+        raise InvalidValueError(msg + "theta farther from it, or less confidence")
+    top = math.floor(theta * most + SLACK)
+    for high in range(top, -1, -_CHUNK):
+        bear = np.arange(high, max(-1, high - _CHUNK), -1, dtype=np.float64)
+        ends = np.minimum(most, _largest_round(bear, theta))
+        place = first_above(accepted, bear + 1, corrupted, ends, population)
+        if place is not None:
+            return int(ends[place]) + 1
     return 1
 
 
 def holds_with(rho: float, theta: float, m: int, population: int) -> float:
     """The probability that of m devices at most theta m are among the rho corrupted ones."""
     check_count("m", m)
-    corrupted = math.floor(rho * population + SLACK)
+    corrupted = _corrupted(rho, population)
     if m > population:
         msg = f"m={m} devices of a population of {population}: give at most {population}"
         raise InvalidValueError(msg)
-    bear = min(corrupted, math.floor(theta * m + SLACK))
-    fewest = max(0, m - (population - corrupted))
-    logs = [
-        _log_choose(corrupted, k)
-        + _log_choose(population - corrupted, m - k)
-        - _log_choose(population, m)
-        for k in range(fewest, bear + 1)
-    ]
-    return min(1.0, math.fsum(map(math.exp, logs)))
+    return 1 - tail(math.floor(theta * m + SLACK) + 1, corrupted, m, population)
 
 
 def steps_needed(constants: Constants, theta: float) -> int:
@@ -312,6 +319,25 @@ def _check_fractions(rho: float, theta: float, delta: float) -> None:
         raise InvalidValueError(msg)
 
 
-def _log_choose(n: int, k: int) -> float:
-    """The logarithm of a binomial coefficient."""
-    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+def _corrupted(rho: float, population: int) -> int:
+    """How many of a population are corrupted."""
+    check_count("population", population)
+    if population > LARGEST_POPULATION:
+        msg = f"a population of {population} devices is more than can be counted with: give at "
+        raise InvalidValueError(msg + f"most {LARGEST_POPULATION}; larger ones differ by nothing")
+    return math.floor(rho * population + SLACK)
+
+
+def _chernoff(theta: float, rho: float, accepted: float) -> int:
+    """Devices from which on no round has more than theta corrupted but with that probability."""
+    cells = np.asarray([theta, 1 - theta]), np.asarray([rho, 1 - rho])
+    exponent = float(deviance(*cells).sum())
+    return max(1, math.ceil(-math.log(accepted) / exponent)) if exponent < math.inf else 1
+
+
+def _largest_round(bear: Floats, theta: float) -> Floats:
+    """The largest rounds of which theta is no more than so many whole devices."""
+    ends = np.floor((bear + 1 - SLACK) / theta) + 1
+    for _ in range(3):  # the quotient is off by one at most
+        ends = np.where(np.floor(theta * ends + SLACK) > bear, ends - 1, ends)
+    return ends

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import signal
 import subprocess
 import sys
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -209,3 +212,38 @@ def test_it_needs_neither_flower_nor_torch() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Generator[Path]:
+    """A pipe into which nobody writes: who opens it as a file waits, here for a few seconds."""
+
+    def stop(_number: int, _frame: object) -> None:
+        msg = "it waits for a pipe"
+        raise TimeoutError(msg)
+
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(5)
+    yield path
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("option", ["", "--model", "--sent", "--identities"])
+def test_a_pipe_is_refused_by_name_and_not_waited_for(
+    run: tuple[Run, list[str]], pipe: Path, option: str
+) -> None:
+    _, files = run
+    result = verify(*([files[0], option, str(pipe)] if option else [str(pipe)]))
+    assert result.exit_code in {1, 2}
+    said = " ".join(result.output.split())
+    assert str(pipe) in said
+    assert "it is no regular file, but a folder, a pipe or a device" in said
+
+
+def test_a_device_file_is_no_receipt(run: tuple[Run, list[str]]) -> None:
+    result = verify("/dev/zero")
+    assert result.exit_code == 1
+    assert "it is no regular file" in " ".join(result.output.split())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from rfa.secagg.fixed_point import Total
@@ -20,3 +22,11 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Total]:
 
     monkeypatch.setattr(Server, "total", total)
     return sums
+
+
+@pytest.fixture
+def said(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    """The log of Flower."""
+    logging.getLogger("flwr").propagate = True
+    caplog.set_level(logging.INFO)
+    return caplog

@@ -34,12 +34,9 @@ from rfa.flower.basis import (
     run_of,
     sent_of,
 )
+from rfa.secagg.weights import EXAMPLE_CAP
 from tests.flower.grid import LocalGrid
-from tests.flower.toy import DIM, model, nodes, options
-
-NODES = range(101, 109)
-VICTIM = 104
-DEAD = np.full(DIM, -1e30, np.float32)
+from tests.flower.toy import model, nodes, options
 
 
 class Unequal(SecureFedAvg):
@@ -243,7 +240,7 @@ def test_the_app_gets_its_run_config_by_name(tmp_path: Path) -> None:
 
 def test_personal_parameters_that_the_device_names_are_allowed() -> None:
     policy = Policy(server_model=ServerModel.MALICIOUS)
-    work = records.Work("train", 1024.0, "num-examples", "mine")
+    work = records.Work("train", EXAMPLE_CAP, "num-examples", "mine")
     RobustMod(policy, personal="mine").check_work(work)
     RobustMod(policy, personal="mine").check_work(replace(work, personal=""))
     RobustMod(Policy()).check_work(work)

@@ -154,3 +154,8 @@ def test_tls_and_authentication(tmp_path: Path) -> None:
         for i in range(NODES):
             assert [entry["name"] for entry in diary(federation, i)] == stages
         check_devices(federation)
+
+        again = federation.run(APP, 400, result=str(result), identities=str(known))
+        assert again.status == "finished:failed", again.text
+        assert "all 5 nodes refuse: nodes" in again.text
+        assert "let it depend on context.run_id" in again.text

@@ -105,6 +105,21 @@ def test_no_node_has_more_than_its_share(
     assert losses[-1] < losses[0] - 0.5
 
 
+def test_a_budget_brings_noise(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    cache: Path,
+    tmp_path: Path,
+) -> None:
+    """A generous one leaves a model; one that is worth something drowns that of so few nodes."""
+    generous = run(
+        monkeypatch, capsys, cache, tmp_path / "a", strategy="secure-fedavg", epsilon=1e6
+    )
+    assert generous[-1] < generous[0] - 0.5
+    private = run(monkeypatch, capsys, cache, tmp_path / "b", strategy="secure-fedavg", epsilon=8.0)
+    assert private[-1] > generous[-1] + 1
+
+
 def test_the_texts_of_the_readme_are_aggregators(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [str(EXAMPLE), *sys.path])
     server: Any = importlib.import_module("flower_emnist.server_app")

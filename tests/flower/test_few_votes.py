@@ -19,11 +19,11 @@ from rfa.flower.histograms import LEAST_NODES
 from rfa.secagg.fixed_point import Total
 from tests.flower.grid import LocalGrid, Lose
 from tests.flower.test_one_sum import stage_of
-from tests.flower.toy import FIRST, app, model, with_nu
+from tests.flower.toy import FIRST, app, attempt, model, with_nu
 
 LOSS = {"loss": (96.0, 128.0)}
-PLAIN = 2
-"""The numbers of a metric without a histogram: its sum, and the weight behind it."""
+PLAIN = 3
+"""The numbers without a histogram: a metric, the weight behind it, and who is above the cap."""
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def train(home: Path, count: int, lose: Lose, rounds: int = 1, **more: Any) -> L
     """Rounds of training with histograms, in which requests are lost."""
     grid = LocalGrid(nodes(home, count), lose=lose)
     how = {"fraction_evaluate": 0.0, "robust_metrics": LOSS, "terms": Terms()} | more
-    OneStepRFA(**with_nu(**how)).start(grid, model(), rounds)
+    attempt(OneStepRFA(**with_nu(**how)), grid, model(), rounds)
     return grid
 
 

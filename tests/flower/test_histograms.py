@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +26,6 @@ from rfa.flower import (
     SecureFedAvg,
     ServerModel,
     Terms,
-    create_identity,
-    read_identities,
     records,
 )
 from rfa.flower.histograms import (
@@ -41,8 +38,9 @@ from rfa.flower.histograms import (
 )
 from rfa.flower.metrics import layout_of
 from rfa.secagg.messages.round import MaskedInput, decode
+from rfa.secagg.weights import EXAMPLE_CAP
 from tests.flower.grid import LocalGrid
-from tests.flower.toy import FIRST, TARGET, app, model, options, with_nu
+from tests.flower.toy import FIRST, TARGET, app, attempt, model, options, signing, with_nu
 
 NAMES = list(range(FIRST, FIRST + 12))
 LOSS = {"loss": (96.0, 128.0)}
@@ -138,10 +136,12 @@ def test_of_few_nodes_there_is_no_histogram(
     grid = LocalGrid(few)
     with caplog.at_level(logging.INFO, "flwr"):
         strategy = OneStepRFA(fraction_evaluate=0.0, robust_metrics=LOSS, **with_nu())
-        result = strategy.start(grid, model(), 1)
+        result = attempt(strategy, grid, model(), 1)
     assert list(result.train_metrics_clientapp[1]) == ["loss"]
     assert f"there are no histograms of fewer than {LEAST_NODES}" in caplog.text
-    assert {len(sent.tail) for sent in masked(grid)} == {3 + 2}  # mass, squares, count; the mean
+    assert {len(sent.tail) for sent in masked(grid)} == {
+        3 + 3
+    }  # mass, squares, count; the mean; the cap
 
 
 def masked(grid: LocalGrid) -> list[MaskedInput]:
@@ -220,13 +220,8 @@ def test_in_groups_on_a_grid(tmp_path: Path) -> None:
 
 
 def test_where_the_server_may_lie(tmp_path: Path) -> None:
-    publics = {node: create_identity(tmp_path / str(node)) for node in NAMES}
-    listed = json.dumps({str(node): public for node, public in publics.items()})
-    apps: dict[int, ClientApp] = {}
-    for node in NAMES:
-        (tmp_path / str(node) / "identities.json").write_text(listed)
-        apps[node] = app(node, tmp_path / str(node))
-    known = read_identities(tmp_path / str(NAMES[0]) / "identities.json")
+    known = signing(tmp_path, NAMES)
+    apps = {node: app(node, tmp_path / str(node)) for node in NAMES}
     terms = Terms(server_model=ServerModel.MALICIOUS)
     found = trained(apps, terms=terms, identities=known)
     assert abs(found["loss-median"] - true(NAMES, 50)) <= WIDTH
@@ -235,7 +230,7 @@ def test_where_the_server_may_lie(tmp_path: Path) -> None:
 def test_a_device_that_does_not_trust_the_server_says_where_it_votes(tmp_path: Path) -> None:
     """Bounds that a server chooses would let it look at one bin as closely as it likes."""
     policy = Policy(server_model=ServerModel.MALICIOUS)
-    asked = records.Work("train", 1024.0, "num-examples", histograms=histograms_of(LOSS))
+    asked = records.Work("train", EXAMPLE_CAP, "num-examples", histograms=histograms_of(LOSS))
     RobustMod(policy, tmp_path, robust_metrics=LOSS).check_work(asked)
     for own in (None, {"loss": (0.0, 1.0)}):
         with pytest.raises(records.RecordError, match="say the same robust_metrics"):
@@ -280,6 +275,55 @@ def test_one_vote_moves_a_quantile_no_farther_than_the_next_votes(
     assert low - 1 / 32 <= told([lie, *honest[1:]]) <= high + 1 / 32
 
 
+@pytest.fixture
+def warnings(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    """What the log warns of robust_metrics."""
+    logging.getLogger("flwr").propagate = True
+    return lambda: [
+        record.getMessage()
+        for record in caplog.records
+        if record.levelno == logging.WARNING and "robust_metrics" in record.getMessage()
+    ]
+
+
+def test_a_metric_that_no_node_has_is_said_once_with_those_that_they_have(
+    tmp_path: Path, warnings: Callable[[], list[str]]
+) -> None:
+    """A misspelled name would else be quantiles that never come, and nobody knows why."""
+    asked = {"los": (0.0, 1.0), "loss": (96.0, 128.0), "accuracy": (0.0, 20.0)}
+    strategy = OneStepRFA(**with_nu(robust_metrics=asked, metric_bins=8))
+    strategy.start(LocalGrid(nodes(tmp_path)), model(), 2)
+    (said,) = warnings()
+    assert said == (
+        "robust_metrics: 'los' is had by no node, so there are no quantiles of it; nodes have "
+        "loss (train); accuracy, seen (evaluate)"
+    )
+
+
+def test_a_metric_of_one_task_alone_is_not_missing(
+    tmp_path: Path, warnings: Callable[[], list[str]]
+) -> None:
+    for metric in ("loss", "accuracy"):
+        strategy = OneStepRFA(**with_nu(robust_metrics={metric: (0.0, 128.0)}))
+        strategy.start(LocalGrid(nodes(tmp_path / metric)), model(), 1)
+    assert not warnings()
+
+
+def test_a_list_is_said_to_be_one(tmp_path: Path, warnings: Callable[[], list[str]]) -> None:
+    trained(nodes(tmp_path, loss={node: [1.0, 2.0] for node in NAMES}))
+    (said,) = warnings()
+    assert said.startswith("robust_metrics: 'loss' is a list on all nodes")
+
+
+def test_a_round_that_nobody_is_ready_for_says_nothing_of_metrics(
+    tmp_path: Path, warnings: Callable[[], list[str]]
+) -> None:
+    grid = LocalGrid(nodes(tmp_path), lose=lambda node, message: True)
+    strategy = OneStepRFA(fraction_evaluate=0.0, **with_nu(robust_metrics=LOSS))
+    attempt(strategy, grid, model(), 1, timeout=0.1)
+    assert not warnings()
+
+
 @pytest.mark.parametrize(
     ("wrong", "what"),
     [
@@ -295,6 +339,12 @@ def test_one_vote_moves_a_quantile_no_farther_than_the_next_votes(
             {"robust_metrics": {"a": (0, 1), "b": (0, 1)}, "metric_bins": 128},
             "more than the 256 numbers",
         ),
+        ({"robust_metrics": {"num-examples": (0, 9)}}, "it counts the examples .weighted_by_key."),
+        (
+            {"robust_metrics": {"n": (0, 9)}, "weighted_by_key": "n"},
+            r"robust_metrics\['n'\]: it counts the examples",
+        ),
+        ({"robust_metrics": {"l" * 300: (0, 9)}}, "a name of 300 letters, and metrics at most 256"),
         ({"weights": "heavy"}, "weights must be one of examples, buckets, equal"),
     ],
 )
@@ -330,9 +380,9 @@ def test_histograms_that_make_no_sense_are_refused_by_the_device(
 def test_too_many_numbers_are_named_by_the_device(tmp_path: Path) -> None:
     grid = LocalGrid(nodes(tmp_path, extra=dict.fromkeys(NAMES, [1.0] * 230)))
     strategy = OneStepRFA(fraction_evaluate=0.0, robust_metrics=LOSS, **with_nu())
-    assert not strategy.start(grid, model(), 1).train_metrics_clientapp
+    assert not attempt(strategy, grid, model(), 1).train_metrics_clientapp
     (reason,) = {str(reply.error.reason) for _, _, reply in grid.seen}
-    assert "32 bins make 265 numbers, and at most 256 are summed" in reason
+    assert "32 bins make 266 numbers, and at most 256 are summed" in reason
 
 
 def test_a_work_record_says_it_all_and_comes_back(tmp_path: Path) -> None:

@@ -14,9 +14,10 @@ pytest.importorskip("flwr", reason="needs Flower: pip install 'rfa[flower]'")
 from flwr.app import Message
 
 from rfa.flower import RFA, OneStepRFA, Policy, SecureFedAvg, SecureStrategy
+from rfa.flower.errors import TooFewNodesError
 from rfa.secagg.messages.round import SumRequest, decode
 from tests.flower.grid import LocalGrid
-from tests.flower.toy import FIRST, NODES, TARGET, app, model, options, with_nu
+from tests.flower.toy import FIRST, NODES, TARGET, app, attempt, model, options, with_nu
 
 NAMES = list(range(FIRST, FIRST + NODES))
 SHARE = 0.2
@@ -97,7 +98,7 @@ def test_a_node_above_the_limit_stops_the_round(
     many: dict[str, Any] = {"num-examples": 200}
     grid = grid_of(tmp_path, **many)
     strategy = SecureFedAvg(max_share=0.18, fraction_evaluate=0.0, **options())
-    result = strategy.start(grid, model(), num_rounds=1)
+    result = attempt(strategy, grid, model(), num_rounds=1)
     assert not result.arrays["w"].numpy().any()
     assert refusals(grid) == {
         NAMES[-1]: "ShareLimitError: this device would weigh more than 0.18 in the sum"
@@ -115,7 +116,7 @@ def test_a_node_that_asks_for_a_limit_refuses_a_strategy_without_one(
 ) -> None:
     for share in (0.0, 0.5):
         grid = grid_of(tmp_path / str(share), Policy(max_share=SHARE, honest_per_query=0))
-        result = RFA(budget=3, max_share=share, **with_nu()).start(grid, model(), num_rounds=1)
+        result = attempt(RFA(budget=3, max_share=share, **with_nu()), grid, model(), num_rounds=1)
         assert not result.arrays["w"].numpy().any()
         reasons = refusals(grid)
         assert list(reasons) == NAMES
@@ -125,12 +126,27 @@ def test_a_node_that_asks_for_a_limit_refuses_a_strategy_without_one(
     )
 
 
+def test_a_limit_that_so_few_nodes_cannot_keep_is_refused_before_they_train(
+    tmp_path: Path,
+) -> None:
+    """Each of n nodes has 1/n of the sum in the mean: no share can be below."""
+    grid = grid_of(tmp_path)
+    for strategy, least in (
+        (RFA(max_share=0.1, **with_nu()), "8 nodes after 0.1 s, 10 are needed"),
+        (OneStepRFA(groups=2, max_share=SHARE, **with_nu()), "8 nodes .*, 10 are needed"),
+        (SecureFedAvg(max_share=0.05, fraction_train=0.0, **options()), ", 20 are needed"),
+    ):
+        with pytest.raises(TooFewNodesError, match=f"{least}.*of n nodes in a sum one has 1/n"):
+            strategy.start(grid, model(), num_rounds=1)
+    assert not grid.seen
+
+
 def test_a_limit_holds_in_each_part(tmp_path: Path) -> None:
     """Four nodes in each of two groups: a quarter is the least that can hold."""
-    for share, moves in ((0.2, False), (0.3, True)):
+    for share, moves in ((0.25, False), (0.3, True)):
         grid = grid_of(tmp_path / str(share), Policy(max_share=share))
         strategy = OneStepRFA(groups=2, max_share=share, fraction_evaluate=0.0, **with_nu())
-        result = strategy.start(grid, model(), num_rounds=1)
+        result = attempt(strategy, grid, model(), num_rounds=1)
         assert result.arrays["w"].numpy().any() == moves
 
 

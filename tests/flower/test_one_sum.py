@@ -15,7 +15,7 @@ from flwr.app import Message
 from rfa.flower import SecureFedAvg, records
 from rfa.secagg.messages.round import decode
 from tests.flower.grid import LocalGrid
-from tests.flower.toy import DIM, model, nodes, options
+from tests.flower.toy import DIM, attempt, model, nodes, options
 
 
 def stage_of(message: Message) -> str:
@@ -33,7 +33,7 @@ def test_an_update_is_in_one_sum_though_the_request_to_open_it_is_lost(tmp_path:
     strategy = SecureFedAvg(fraction_evaluate=0.0, **options())
     assert strategy.start(grid, model(), 1).train_metrics_clientapp
     again = LocalGrid(nodes(tmp_path), run=8)
-    strategy.start(again, model(), 1)
+    attempt(strategy, again, model(), 1)
     joined = [node for node, _, reply in again.seen if stage_of(reply) == "AdvertiseKeys"]
     assert not joined
 
@@ -50,11 +50,10 @@ def test_after_a_round_that_opened_nothing_an_update_may_be_brought_again(
         return node < 106 and stage_of(request) == lost
 
     strategy = SecureFedAvg(fraction_evaluate=0.0, **options())
-    assert not strategy.start(
-        LocalGrid(nodes(tmp_path), lose=lose), model(), 1
-    ).train_metrics_clientapp
+    first = attempt(strategy, LocalGrid(nodes(tmp_path), lose=lose), model(), 1)
+    assert not first.train_metrics_clientapp
     assert {word for word in told if word is not None} == {opened}
-    again = strategy.start(LocalGrid(nodes(tmp_path), run=8), model(), 1)
+    again = attempt(strategy, LocalGrid(nodes(tmp_path), run=8), model(), 1)
     assert bool(again.train_metrics_clientapp) == (not opened)
 
 
@@ -75,7 +74,7 @@ def test_the_server_is_not_told_that_an_update_is_the_one_from_before(
     strategy = SecureFedAvg(fraction_evaluate=0.0, **options())
     strategy.start(LocalGrid(nodes(tmp_path)), model(), 1)
     spent = LocalGrid(nodes(tmp_path), run=8)
-    strategy.start(spent, model(), 1)
+    attempt(strategy, spent, model(), 1)
     assert "in a sum with this very update before" in caplog.text
     broken = LocalGrid(nodes(tmp_path / "other", {103: lambda step: step * float("nan")}))
     strategy.start(broken, model(), 1)
@@ -92,7 +91,7 @@ def test_of_two_runs_at_once_one_evaluates_a_model(
 
     def start(grid: LocalGrid) -> bool:
         strategy = SecureFedAvg(fraction_train=0.0, **options())
-        return bool(strategy.start(grid, model(), 1).evaluate_metrics_clientapp)
+        return bool(attempt(strategy, grid, model(), 1).evaluate_metrics_clientapp)
 
     def lose(_: int, request: Message) -> bool:
         if stage_of(request) == "SumRequest" and not inner:  # all nodes are ready, and dealt shares

@@ -12,7 +12,16 @@ from rfa import RfaError, aggregators
 from rfa.aggregators import CenteredClipping, Groups, Mean, SubCohorts
 from rfa.aggregators.clear import CoordinateMedian, Krum
 from rfa.errors import InvalidTypeError, InvalidValueError
-from rfa.flower import RFA, OneStepRFA, SecureFedAvg, SecureStrategy, ServerModel, Terms
+from rfa.flower import (
+    RFA,
+    OneStepRFA,
+    Policy,
+    RobustMod,
+    SecureFedAvg,
+    SecureStrategy,
+    ServerModel,
+    Terms,
+)
 
 LYING = Terms(server_model=ServerModel.MALICIOUS)
 
@@ -65,6 +74,21 @@ LYING = Terms(server_model=ServerModel.MALICIOUS)
         ({"max_share": 1.5}, "max_share is a fraction"),
         ({"max_share": -0.1}, "max_share"),
         ({"max_share": None}, "max_share"),
+        ({"max_share": 1e-9}, "no sum has so many nodes"),
+        (
+            {"max_share": 0.1, "min_train_nodes": 5},
+            "min_train_nodes=5: 10 nodes or more .* max_share=0.1: of n nodes in a sum one has 1/n",
+        ),
+        ({"max_share": 0.2, "groups": 3, "min_train_nodes": 12}, "min_train_nodes=12: 15 nodes"),
+        ({"max_share": 0.1, "min_evaluate_nodes": 9}, "min_evaluate_nodes=9: 10 nodes or more"),
+        ({"num_liars": 1}, "num_liars=1: .* give groups=3 or more, or no num_liars"),
+        ({"num_liars": 1, "groups": 2}, "num_liars=1: .* give groups=3 or more"),
+        ({"receipts": ""}, "receipts must be the path of a folder, or None for none, not ''"),
+        ({"receipts": 3}, "receipts must be the path of a folder"),
+        ({"receipts": False}, "receipts must be the path of a folder"),
+        ({"checkpoint": ""}, "checkpoint must be the path of a file, or None for none, not ''"),
+        ({"receipts_identity": ""}, "receipts_identity must be the path of a folder"),
+        ({"receipts_identity": "keys"}, "receipts_identity signs receipts: give a folder"),
     ],
 )
 def test_values_without_a_meaning_are_refused(wrong: dict[str, Any], what: str) -> None:
@@ -154,6 +178,33 @@ def test_a_text_with_a_wrong_parameter_is_refused() -> None:
         SecureStrategy("fedavg:nu=3")
     with pytest.raises(InvalidValueError, match="no aggregator is called 'median'"):
         SecureStrategy("median")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "what"),
+    [
+        ({"policy": "x"}, r"policy must be Policy\(...\), .* not 'x': .* RobustMod\(folder=...\)"),
+        ({"policy": None}, "policy must be Policy"),
+        ({"policy": Policy}, "policy must be Policy"),
+        ({"folder": ""}, "folder must be the path of a folder, or None for none, not ''"),
+        ({"folder": 3}, "folder must be the path of a folder"),
+        ({"cap": 0}, "cap must be a positive number"),
+        ({"cap": "many"}, "cap must be a positive number, not 'many'"),
+        ({"weights": "heavy"}, "weights must be one of"),
+        ({"personal": "../x"}, "personal must be letters"),
+        ({"weight": ""}, "weight must be the name of a metric"),
+        ({"weight": 3}, "weight must be the name of a metric"),
+    ],
+)
+def test_a_mod_says_what_is_wrong_with_it(wrong: dict[str, Any], what: str) -> None:
+    """When it is made, and not with each message that it is then unable to answer."""
+    with pytest.raises(InvalidValueError, match=what):
+        RobustMod(**wrong)
+
+
+def test_liars_are_counted_where_there_are_groups() -> None:
+    for strategy in (OneStepRFA(groups=3, num_liars=1), RFA(schedule="sub-cohorts", num_liars=1)):
+        assert strategy.suspicion.num_liars == 1
 
 
 def test_nodes_that_trust_nobody_answer_sub_cohorts_and_groups_of_one_step() -> None:

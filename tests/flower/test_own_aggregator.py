@@ -26,7 +26,7 @@ from rfa.numerics.plain_oracle import PlainOracle
 from rfa.oracle import RecordingOracle
 from rfa.secagg.messages.round import SumRequest, decode
 from tests.flower.grid import LocalGrid, Spoil
-from tests.flower.toy import DIM, app, model, options, step_of
+from tests.flower.toy import DIM, app, attempt, model, options, step_of
 
 NAMES = list(range(101, 113))
 PARTS = [NAMES[first::3] for first in range(3)]
@@ -197,7 +197,7 @@ def test_a_round_without_a_sum_leaves_its_state(tmp_path: Path) -> None:
     strategy.start(grid_of(tmp_path / "a"), model(), num_rounds=1)
     before = load_checkpoint(file, model(), HeavyBall()).aggregator
     silent = LocalGrid({node: app(node, tmp_path / "b") for node in FEW}, spoil)
-    strategy.start(silent, model(), num_rounds=2)
+    attempt(strategy, silent, model(), num_rounds=2)
     after = load_checkpoint(file, model(), HeavyBall())
     assert (after.round, after.aggregator.rounds) == (2, 1)
     assert np.array_equal(after.aggregator.direction, before.direction)
@@ -238,6 +238,6 @@ def test_more_queries_than_it_says_end_the_round(
             return Layout()
 
     logging.getLogger("flwr").propagate = True
-    result = strategy_of(Greedy()).start(grid_of(tmp_path), model(), num_rounds=1)
+    result = attempt(strategy_of(Greedy()), grid_of(tmp_path), model(), num_rounds=1)
     assert not result.arrays["w"].numpy().any()
     assert "round 1 is skipped, and the model is kept: all 1 masked sums" in caplog.text

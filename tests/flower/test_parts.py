@@ -28,7 +28,7 @@ from rfa.secagg.fixed_point import Encoding
 from rfa.secagg.messages.round import MaskedInput, SumRequest, decode
 from tests.flower.grid import LocalGrid, Spoil
 from tests.flower.test_one_sum import stage_of
-from tests.flower.toy import DIM, TARGET, app, model, options, step_of, with_nu
+from tests.flower.toy import DIM, TARGET, app, attempt, model, options, step_of, with_nu
 
 NAMES = list(range(101, 113))
 FEW = NAMES[:4]
@@ -56,7 +56,7 @@ def point_of(aggregator: SumAggregator[Any], *parts: Sequence[int]) -> Any:
 
 
 def once(strategy: SecureStrategy, grid: LocalGrid) -> Result:
-    return strategy.start(grid, model(), num_rounds=1)
+    return attempt(strategy, grid, model(), num_rounds=1)
 
 
 def w_of(result: Result) -> Any:

@@ -16,7 +16,7 @@ from rfa.flower import RFA, records
 from rfa.flower.metrics import LONGEST, MetricLayout
 from rfa.secagg.messages.round import MAX_METRICS
 from tests.flower.grid import LocalGrid
-from tests.flower.toy import model, nodes, with_nu
+from tests.flower.toy import attempt, model, nodes, with_nu
 
 
 def saying(**lie: Any) -> Any:
@@ -39,7 +39,7 @@ def test_a_length_that_most_nodes_agree_on_is_still_not_theirs_to_say(
     logging.getLogger("flwr").propagate = True
     grid = LocalGrid(nodes(tmp_path), saying(dim=dim))
     only = {"fraction_train": float(task == "train"), "fraction_evaluate": float(task != "train")}
-    result = RFA(**only, **with_nu()).start(grid, model(), num_rounds=1)
+    result = attempt(RFA(**only, **with_nu()), grid, model(), num_rounds=1)
     assert not result.evaluate_metrics_clientapp
     assert not result.train_metrics_clientapp
     assert f"its update has {dim} numbers, and" in caplog.text
@@ -72,7 +72,7 @@ def test_metrics_that_cannot_be_summed_are_refused_before_anything_is_allocated(
 
 def test_an_app_with_too_many_metrics_is_told_so_on_its_device(tmp_path: Path) -> None:
     grid = LocalGrid(nodes(tmp_path, many=[1.0] * 300))
-    RFA(fraction_evaluate=0.0, **with_nu()).start(grid, model(), num_rounds=1)
+    attempt(RFA(fraction_evaluate=0.0, **with_nu()), grid, model(), num_rounds=1)
     reasons = {str(reply.error.reason) for _, _, reply in grid.seen if reply.has_error()}
     (reason,) = reasons
     assert "make 303 numbers, and at most 256 are summed" in reason

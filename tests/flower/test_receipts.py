@@ -32,9 +32,10 @@ from rfa.flower.checkpoint import load_checkpoint
 from rfa.receipts import read_receipt
 from rfa.receipts.models import digest_of
 from rfa.secagg.messages.values import write_bitmap
+from rfa.secagg.weights import EXAMPLE_CAP
 from tests.flower import toy
 from tests.flower.grid import LocalGrid
-from tests.flower.toy import FIRST, NODES, app, model, nodes
+from tests.flower.toy import FIRST, NODES, app, model, nodes, signing
 from tests.receipts.rounds import forge, with_part
 
 AGGREGATORS: list[SumAggregator[Any]] = [
@@ -143,7 +144,7 @@ def test_a_server_that_ended_between_receipt_and_checkpoint_does_the_round_again
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("rfa.flower.strategy.save_checkpoint", killed)
+        patch.setattr("rfa.flower.play.save_checkpoint", killed)
         with pytest.raises(KeyboardInterrupt):
             play("b", 2)
     first = receipts_in(folder)[1].read_bytes()
@@ -201,17 +202,14 @@ def test_a_skipped_round_leaves_no_receipt_and_no_gap_in_the_chain(tmp_path: Pat
 
 def test_receipts_where_the_server_is_not_trusted(tmp_path: Path) -> None:
     names = range(FIRST, FIRST + 8)
-    publics = {n: bytes.fromhex(create_identity(tmp_path / str(n))) for n in names}
-    known = "{" + ", ".join(f'"{n}": "{key.hex()}"' for n, key in publics.items()) + "}"
-    for n in names:
-        (tmp_path / str(n) / "identities.json").write_text(known)
+    publics = signing(tmp_path, names)
     policy = Policy(server_model=ServerModel.MALICIOUS)
     apps = {n: app(n, tmp_path / str(n), policy=policy) for n in names}
     folder = tmp_path / "receipts"
     strategy = OneStepRFA(
         receipts=folder,
         identities=publics,
-        **with_nu(example_cap=1024.0, terms=Terms(server_model=ServerModel.MALICIOUS)),
+        **with_nu(example_cap=EXAMPLE_CAP, terms=Terms(server_model=ServerModel.MALICIOUS)),
     )
     strategy.start(LocalGrid(apps), model(), num_rounds=2)
     files = receipts_in(folder)

@@ -18,7 +18,7 @@ from rfa.secagg.errors import VaultError
 from rfa.secagg.messages.round import MaskedInput, UnmaskShares
 from tests.flower.grid import LocalGrid
 from tests.flower.test_receipts import grid_of, options, receipts_in, verify, with_nu
-from tests.flower.toy import FIRST, model
+from tests.flower.toy import FIRST, attempt, model
 from tests.receipts.rounds import forge, with_part
 
 SESSION = "ab" * 16
@@ -211,7 +211,7 @@ def test_a_node_that_never_answered_an_unmask_has_opened_nothing(tmp_path: Path)
         return None if masked else reply
 
     grid.spoil = spoil
-    OneStepRFA(**with_nu(stage_timeout=0.1)).start(grid, model(), 1, timeout=0.1)
+    attempt(OneStepRFA(**with_nu(stage_timeout=0.1)), grid, model(), 1, timeout=0.1)
     log = tmp_path / str(FIRST) / "flower" / "sent" / f"{FIRST}.train"
     assert [entry.opened for entry in read_sent(log)] == [False]
 

@@ -7,9 +7,12 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("flwr", reason="needs Flower: pip install 'rfa[flower]'")
@@ -18,6 +21,7 @@ pytest.importorskip("ray", reason="needs Ray: make simulation")
 from tests.flower.processes import MARK, free_ports, kill_marked
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flower-emnist"
+SEEDED = Path(__file__).parent / "deployment"
 BIN = Path(sys.executable).parent
 pytestmark = pytest.mark.simulation
 Environment = dict[str, str]
@@ -53,6 +57,46 @@ def call(environment: Environment, *command: str) -> str:
     return done.stdout
 
 
+def seeded(environment: Environment, result: Path, nodes: int) -> str:
+    """What a run of an app says that has no randomness."""
+    config = f'result="{result}" rounds=2 budget=2'
+    return call(
+        environment,
+        *("flwr", "run", str(SEEDED), "local", "--stream", "--run-config", config),
+        *("--federation-config", f"num-supernodes={nodes} client-resources-num-cpus=1"),
+    )
+
+
+def test_a_seeded_run_is_done_again_and_leaves_nothing(
+    environment: Environment, tmp_path: Path
+) -> None:
+    """On the real engine: no mark, vault or list of a run is there for the next one."""
+    home = Path(environment["RFA_HOME"])
+    home.mkdir()
+    reports: list[dict[str, Any]] = []
+    for run in range(2):
+        result = tmp_path / f"{run}.json"
+        said = seeded(environment, result, nodes=5)
+        assert result.exists(), said
+        reports.append(json.loads(result.read_text()))
+        assert [path.name for path in home.iterdir()] == ["diary.jsonl"]
+    assert reports[0]["metrics"] == reports[1]["metrics"]
+    assert np.allclose(reports[0]["w"], reports[1]["w"], atol=1e-5)
+    diary = [json.loads(line) for line in (home / "diary.jsonl").read_text().splitlines()]
+    assert {entry["refused"] for entry in diary} == {None}
+
+
+def test_too_few_nodes_end_a_run_at_once(environment: Environment, tmp_path: Path) -> None:
+    """By default a simulation has two; a run waited for others that never come."""
+    Path(environment["RFA_HOME"]).mkdir()
+    began = time.monotonic()
+    said = seeded(environment, tmp_path / "result.json", nodes=2)
+    assert "2 nodes in this simulation, 4 are needed for 2 secure sums" in said
+    assert '--federation-config "num-supernodes=4"' in said
+    assert not (tmp_path / "result.json").exists()
+    assert time.monotonic() - began < 120
+
+
 def test_the_example_stands_where_fedavg_breaks(environment: Environment) -> None:
     losses: dict[str, list[float]] = {}
     for strategy in ("rfa", "fedavg"):
@@ -68,6 +112,18 @@ def test_the_example_stands_where_fedavg_breaks(environment: Environment) -> Non
     assert len(losses["rfa"]) == len(losses["fedavg"]) == 3
     assert losses["rfa"][-1] < losses["rfa"][0] - 0.5
     assert not losses["fedavg"][-1] <= losses["fedavg"][0]
+
+
+def test_a_small_example_stands_an_attacker(environment: Environment) -> None:
+    said = call(
+        environment,
+        *("flwr", "run", str(EXAMPLE.parent / "flower-numpy"), "local", "--stream"),
+        *("--federation-config", "num-supernodes=6 client-resources-num-cpus=1"),
+        *("--run-config", "attacker=0 num-server-rounds=2"),
+    )
+    accuracies = [float(each) for each in re.findall(r"round \d: accuracy ([\d.]+) %", said)]
+    assert len(accuracies) == 3
+    assert accuracies[-1] > accuracies[0] + 30
 
 
 def test_a_run_of_the_lab_is_the_same_to_the_bit(environment: Environment, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -23,18 +22,13 @@ from rfa.flower import (
     SecureFedAvg,
     ServerModel,
     Terms,
-    create_identity,
     oracles,
-    read_identities,
     records,
 )
-from rfa.flower.basis import (
-    run_of,
-)
-from rfa.oracle import Sum
-from rfa.secagg.oracle import SecureOracle
+from rfa.flower.basis import run_of
+from rfa.secagg.fixed_point import Total
 from tests.flower.grid import LocalGrid
-from tests.flower.toy import DIM, model, nodes, options, step_of, with_nu
+from tests.flower.toy import DIM, attempt, model, nodes, options, signing, step_of, with_nu
 
 NODES = range(101, 109)
 VICTIM = 104
@@ -62,27 +56,21 @@ class SplitGrid(LocalGrid):
         return super()._push(message)
 
 
+def trained(node: int, message: Message, rate: float = 1.0) -> Message:
+    """What a node answers that has trained, by a model that does not learn when it is dead."""
+    arrays: Any = message.content["arrays"]
+    w = arrays["w"].numpy()
+    after = w + rate * step_of(node, 1) if (np.abs(w) < 1e20).all() else w
+    record = ArrayRecord({"w": Array(after.astype(np.float32))})
+    found = MetricRecord({"num-examples": 1})
+    return Message(RecordDict({"arrays": record, "metrics": found}), reply_to=message)
+
+
 def living(node: int, home: Path, policy: Policy) -> ClientApp:
-    """An app whose model does not learn when it is dead."""
+    """An app that trains by its model alone."""
     client = ClientApp(mods=[RobustMod(policy, home, cap=1.0)])
-
-    @client.train()
-    def train(message: Message, context: Context) -> Message:
-        arrays: Any = message.content["arrays"]
-        w = arrays["w"].numpy()
-        after = w if (w < -1e20).all() else w + step_of(node, 1)
-        record = ArrayRecord({"w": Array(after.astype(np.float32))})
-        found = MetricRecord({"num-examples": 1})
-        return Message(RecordDict({"arrays": record, "metrics": found}), reply_to=message)
-
+    client.train()(lambda message, _context: trained(node, message))
     return client
-
-
-def signed(home: Path) -> dict[int, bytes]:
-    publics = {str(node): create_identity(home / str(node)) for node in NODES}
-    for node in NODES:
-        (home / str(node) / "identities.json").write_text(json.dumps(publics))
-    return dict(read_identities(home / str(VICTIM) / "identities.json"))
 
 
 @pytest.mark.parametrize("server_model", ServerModel)
@@ -90,7 +78,7 @@ def test_a_dead_model_for_all_but_one_gives_no_sum(
     tmp_path: Path, server_model: ServerModel, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Else the sum, consistent and signed, would be that node's update."""
-    known = signed(tmp_path)
+    known = signing(tmp_path, NODES)
     policy = Policy(server_model=server_model)
     apps = {node: living(node, tmp_path / str(node), policy) for node in NODES}
     grid = SplitGrid(apps, {node: DEAD for node in NODES if node != VICTIM})
@@ -103,29 +91,15 @@ def test_a_dead_model_for_all_but_one_gives_no_sum(
         )
     )
     caplog.set_level(logging.INFO)
-    assert not strategy.start(grid, model(), num_rounds=1).arrays["w"].numpy().any()
+    assert not attempt(strategy, grid, model(), num_rounds=1).arrays["w"].numpy().any()
     assert caplog.text.count("OtherBasisError") >= len(NODES) - 1
 
 
-@pytest.fixture
-def sums(monkeypatch: pytest.MonkeyPatch) -> list[Sum]:
-    """All sums that the server opens."""
-    opened: list[Sum] = []
-    ask = SecureOracle.__call__
-
-    def recorded(self: SecureOracle, v: Any, nu: float) -> Sum:
-        opened.append(ask(self, v, nu))
-        return opened[-1]
-
-    monkeypatch.setattr(SecureOracle, "__call__", recorded)
-    return opened
-
-
-def test_other_models_for_each_node_give_no_evaluation(tmp_path: Path, sums: list[Sum]) -> None:
+def test_other_models_for_each_node_give_no_evaluation(tmp_path: Path, opened: list[Total]) -> None:
     grid = SplitGrid(nodes(tmp_path), {node: np.full(DIM, node, np.float32) for node in NODES})
-    result = SecureFedAvg(fraction_train=0.0, **options()).start(grid, model(), num_rounds=1)
+    result = attempt(SecureFedAvg(fraction_train=0.0, **options()), grid, model(), num_rounds=1)
     assert not result.evaluate_metrics_clientapp
-    assert not sums
+    assert not opened
     assert sum("OtherBasisError" in str(reply.error.reason) for reply in refusals(grid)) == 8
 
 
@@ -134,7 +108,7 @@ def refusals(grid: LocalGrid) -> list[Message]:
 
 
 def test_what_stands_for_an_update_in_an_evaluation_is_zero(
-    tmp_path: Path, sums: list[Sum]
+    tmp_path: Path, opened: list[Total]
 ) -> None:
     """It is multiplied by a secret weight: numbers that the server knows would tell the weights.
 
@@ -144,8 +118,8 @@ def test_what_stands_for_an_update_in_an_evaluation_is_zero(
     grid = LocalGrid(nodes(tmp_path))
     result = SecureFedAvg(fraction_train=0.0, **options()).start(grid, model(), num_rounds=1)
     assert result.evaluate_metrics_clientapp
-    (total,) = sums
-    assert total.push.tolist() == [0.0] * records.STAND_IN
+    (total,) = opened
+    assert total.sum.push.tolist() == [0.0] * records.STAND_IN
 
 
 @pytest.mark.parametrize("dim", [0, 2, 2**40])
@@ -165,13 +139,13 @@ def test_nodes_do_not_choose_the_length_of_an_evaluation(tmp_path: Path, dim: in
     assert 10.6 < float(str(metrics["accuracy"])) < 10.8
 
 
-def test_the_config_is_bound_too(tmp_path: Path, sums: list[Sum]) -> None:
+def test_the_config_is_bound_too(tmp_path: Path, opened: list[Total]) -> None:
     zeros = np.zeros(DIM, np.float32)
     config = {"learning-rate": 0.0}
     grid = SplitGrid(nodes(tmp_path), {node: zeros for node in NODES if node != VICTIM}, config)
     strategy = SecureFedAvg(fraction_evaluate=0.0, **options())
-    strategy.start(grid, model(), 1, train_config=ConfigRecord({"learning-rate": 0.1}))
-    assert not sums
+    attempt(strategy, grid, model(), 1, train_config=ConfigRecord({"learning-rate": 0.1}))
+    assert not opened
 
 
 def easily_led(node: int, home: Path) -> ClientApp:
@@ -179,23 +153,15 @@ def easily_led(node: int, home: Path) -> ClientApp:
     policy = Policy(server_model=ServerModel.MALICIOUS)
     client = ClientApp(mods=[RobustMod(policy, home, cap=1.0)])
 
-    def trained(message: Message, rate: float) -> Message:
-        arrays: Any = message.content["arrays"]
-        w = arrays["w"].numpy()
-        after = w + rate * step_of(node, 1) if (np.abs(w) < 1e20).all() else w
-        record = ArrayRecord({"w": Array(after.astype(np.float32))})
-        found = MetricRecord({"num-examples": 1})
-        return Message(RecordDict({"arrays": record, "metrics": found}), reply_to=message)
-
     @client.train()
     def train(message: Message, context: Context) -> Message:
         first: Any = next(iter(message.content.config_records.values()))
         rate = float(first.get("rate", 1.0)) * float(str(context.run_config.get("rate", 1.0)))
-        return trained(message, rate if message.metadata.group_id == "1" else 0.0)
+        return trained(node, message, rate if message.metadata.group_id == "1" else 0.0)
 
     @client.train("warmup")
     def warmup(message: Message, context: Context) -> Message:
-        return trained(message, 0.0)
+        return trained(node, message, 0.0)
 
     return client
 
@@ -246,7 +212,7 @@ class LeadingGrid(LocalGrid):
 
 def lead(home: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> LeadingGrid:
     """A round of a server that leads nodes, and says that all were sent what the victim was."""
-    known = signed(home)
+    known = signing(home, NODES)
     grid = LeadingGrid({node: easily_led(node, home / str(node)) for node in NODES}, how)
     honest = oracles.common_sent
 
@@ -265,7 +231,7 @@ def lead(home: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> LeadingGrid:
     monkeypatch.setattr(oracles, "common_sent", as_victim)
     terms = Terms(server_model=ServerModel.MALICIOUS)
     more = with_nu(fraction_evaluate=0.0, example_cap=1.0, terms=terms, identities=known)
-    OneStepRFA(**more).start(grid, model(), num_rounds=1)
+    attempt(OneStepRFA(**more), grid, model(), num_rounds=1)
     return grid
 
 
@@ -274,18 +240,18 @@ RUNS = ["run config", "run config, of most", "run config, of one"]
 
 @pytest.mark.parametrize("how", [*RUNS, "group", "action", "order", "personal"])
 def test_all_but_one_cannot_be_led_to_train_to_nothing(
-    tmp_path: Path, how: str, sums: list[Sum], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, how: str, opened: list[Total], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else the sum, which all nodes sign, is the update of the one."""
     grid = lead(tmp_path, how, monkeypatch)
     reasons = " ".join(str(reply.error.reason) for reply in refusals(grid))
-    assert not sums
+    assert not opened
     expected = {"personal": "RobustMod(personal=...) allows them", "run config": ""}
     assert expected.get(how, "OtherBasisError") in reasons
 
 
 def test_nodes_that_are_not_led_give_a_sum(
-    tmp_path: Path, sums: list[Sum], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, opened: list[Total], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lead(tmp_path, "", monkeypatch)
-    assert [total.count for total in sums] == [len(NODES)]
+    assert [total.sum.count for total in opened] == [len(NODES)]

@@ -30,6 +30,7 @@ from tests.flower.toy import (
     TARGET,
     Lie,
     app,
+    attempt,
     model,
     nodes,
     options,
@@ -193,9 +194,12 @@ def test_too_few_nodes_keep_the_model_and_say_why(
 
     strategy = RFA(fraction_evaluate=0.0, **with_nu())
     strategy.start(grid, model(), num_rounds=2, evaluate_fn=shrink)
-    assert "round 2 is skipped, and the model is kept: 3 nodes are there" in caplog.text
+    assert (
+        "round 2 is skipped, and the model is kept: 3 nodes after 0.1 s, 4 are needed"
+        in caplog.text
+    )
     silent = LocalGrid(nodes(tmp_path), lambda node, request, reply: reply if node < 104 else None)
-    result = RFA(**with_nu()).start(silent, model(), num_rounds=1, timeout=0.2)
+    result = attempt(RFA(**with_nu()), silent, model(), num_rounds=1, timeout=0.2)
     assert not w_of(result).any()
     assert "3 devices joined the round" in caplog.text
 
@@ -203,15 +207,27 @@ def test_too_few_nodes_keep_the_model_and_say_why(
 @pytest.mark.parametrize(
     ("strategy", "there", "needed"),
     [
-        (RFA(**with_nu(terms=Terms())), 3, "3 nodes are there after 0.1 s, and 4 are needed"),
+        (RFA(**with_nu(terms=Terms())), 3, "3 nodes after 0.1 s, 4 are needed"),
         (
             RFA(budget=3, **with_nu(terms=Terms())),
             8,
-            "8 nodes are there after 0.1 s, and 49 are needed for 3 secure sums about the same "
+            "8 nodes after 0.1 s, 49 are needed for 3 secure sums about the same "
             "updates: no round can be played; OneStepRFA() and schedule='sub-cohorts' ask each",
         ),
-        (RFA(schedule="sub-cohorts", **with_nu(terms=Terms())), 8, "and 12 are needed for one"),
-        (RFA(fraction_train=0.0, **with_nu(terms=Terms())), 3, "and 4 are needed for one secure"),
+        (
+            SecureStrategy("rfa", **options(terms=Terms())),
+            8,
+            ", 49 are needed for 3 secure sums about the same updates: no round can be played; "
+            "OneStepRFA() and schedule='sub-cohorts' ask each node once, as the text "
+            "'rfa:budget=1' does",
+        ),
+        (
+            SecureStrategy("centered-clipping", **options(terms=Terms())),
+            8,
+            ", 49 are needed for 3 secure sums",
+        ),
+        (RFA(schedule="sub-cohorts", **with_nu(terms=Terms())), 8, ", 12 are needed for one"),
+        (RFA(fraction_train=0.0, **with_nu(terms=Terms())), 3, ", 4 are needed for one secure"),
     ],
 )
 def test_a_federation_that_is_too_small_is_refused_before_anything_is_trained(
@@ -222,6 +238,12 @@ def test_a_federation_that_is_too_small_is_refused_before_anything_is_trained(
         strategy.start(grid, model(), 2, evaluate_fn=lambda t, _: seen.append(t))
     assert not grid.seen
     assert not seen
+
+
+def test_a_text_with_one_sum_plays_on_few_nodes(tmp_path: Path) -> None:
+    """The text alone has the lab's three sums, and the error says to give this one."""
+    strategy = SecureStrategy("rfa:budget=1", **options(terms=Terms(), fraction_evaluate=0.0))
+    assert w_of(strategy.start(LocalGrid(nodes(tmp_path)), model(), num_rounds=1)).any()
 
 
 def test_nodes_that_come_in_time_are_waited_for(tmp_path: Path) -> None:
@@ -328,7 +350,7 @@ def test_without_a_majority_of_like_nodes_a_round_is_skipped(tmp_path: Path) -> 
     apps = {node: app(node, tmp_path, other=node % 2) for node in NAMES if node % 2}
     apps |= {node: app(node, tmp_path) for node in NAMES if not node % 2}
     grid = LocalGrid(apps)
-    result = RFA(fraction_evaluate=0.0, **with_nu()).start(grid, model(), num_rounds=1)
+    result = attempt(RFA(fraction_evaluate=0.0, **with_nu()), grid, model(), num_rounds=1)
     assert not w_of(result).any()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections import Counter
 from pathlib import Path
@@ -23,13 +24,21 @@ from rfa.flower.suspicion import Watch
 from rfa.numerics.plain_oracle import PlainOracle
 from rfa.oracle import RecordingOracle
 from rfa.secagg.crypto.graph import neighbors
-from rfa.secagg.messages.round import MaskedInput, SumRequest, decode
+from rfa.secagg.errors import BadShareError
+from rfa.secagg.messages.round import (
+    AdvertiseKeys,
+    DeviceKeys,
+    MaskedInput,
+    ShareKeys,
+    SumRequest,
+    decode,
+)
 from rfa.secagg.security.terms import Terms
-from rfa.secagg.server.complaints import disputes_of, faults_of
+from rfa.secagg.server.complaints import Unopened, disputes_of, faults_of
 from rfa.secagg.server.suspicion import STRIKES
 from tests.flower.grid import LocalGrid, Spoil
 from tests.flower.test_parts import bytes_in, grid_of, lying
-from tests.flower.toy import DIM, TARGET, model, with_nu
+from tests.flower.toy import DIM, TARGET, attempt, model, with_nu
 
 NAMES = list(range(101, 115))
 LIAR = 107
@@ -122,6 +131,36 @@ def test_nodes_that_end_rounds_are_left_out_without_groups_too(
     assert trained_in_last_round(grid) == {*names} - stoppers
 
 
+def test_nodes_that_end_evaluations_are_left_out_too(tmp_path: Path) -> None:
+    names, stoppers = NAMES[:8], {102, 105}
+    grid = grid_of(tmp_path, stopping(*stoppers), names=names)
+    strategy = strategy_of(groups=1, stage_timeout=0.05, fraction_train=0.0, fraction_evaluate=1.0)
+    result = strategy.start(grid, model(), num_rounds=7)
+    assert set(strategy.suspicion.excluded(names, least=4)) == stoppers
+    assert list(result.evaluate_metrics_clientapp) == [7]
+
+
+def test_a_node_whose_secret_cannot_be_opened_is_left_out_without_groups_too(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It commits to another secret than it deals: no round gives a sum while it is there."""
+    logging.getLogger("flwr").propagate = True
+
+    def spoil(node: int, request: Message, reply: Message) -> Message:
+        answer = bytes_in(reply, "reply")
+        said = decode(answer) if answer and node == 102 else None
+        if not isinstance(said, ShareKeys):
+            return reply
+        wrong = tuple(bytes(len(promised)) for promised in said.commitments)
+        return replying(request, dataclasses.replace(said, commitments=wrong).encode())
+
+    grid = grid_of(tmp_path, spoil, names=NAMES[:8])
+    result = strategy_of(groups=1).start(grid, model(), num_rounds=2)
+    assert list(result.train_metrics_clientapp) == [2]
+    assert "node 102 is left out from round 2 on: it is in dispute about shares with" in caplog.text
+    assert trained_in_last_round(grid) == {*NAMES[:8]} - {102}
+
+
 def test_nodes_that_talk_nonsense_are_left_out_after_three_rounds(tmp_path: Path) -> None:
     def spoil(node: int, request: Message, reply: Message) -> Message:
         answer = bytes_in(reply, "reply")
@@ -139,12 +178,33 @@ def test_nodes_that_talk_nonsense_are_left_out_after_three_rounds(tmp_path: Path
     assert trained_in_last_round(grid) == {*NAMES[:6]} - {102}
 
 
+def test_who_offers_a_key_that_another_has_offered_is_not_left_out_for_it(tmp_path: Path) -> None:
+    """It is refused, but it may be the owner: who hears it could be faster with its key."""
+    offered: dict[str, DeviceKeys] = {}
+
+    def spoil(node: int, request: Message, reply: Message) -> Message:
+        answer = bytes_in(reply, "reply")
+        said = decode(answer) if answer else None
+        if not isinstance(said, AdvertiseKeys):
+            return reply
+        first = offered.setdefault(request.metadata.group_id, said.keys)
+        copied = dataclasses.replace(said.keys, sealing_key=first.sealing_key)
+        copied = said.keys if node != 104 else copied
+        return replying(request, AdvertiseKeys(said.session, copied).encode())
+
+    grid = grid_of(tmp_path, spoil, names=NAMES[:6])
+    strategy = strategy_of(groups=1)
+    strategy.start(grid, model(), num_rounds=STRIKES + 1)
+    assert not strategy.suspicion.excluded(NAMES[:6])
+    assert trained_in_last_round(grid) == {*NAMES[:6]}
+
+
 def test_never_so_many_are_left_out_that_no_round_is_possible(tmp_path: Path) -> None:
     """Four of five nodes stop rounds, and four is the smallest cohort: one may be left out."""
     names = NAMES[:5]
     grid = grid_of(tmp_path, stopping(*names[1:]), names=names)
     strategy = strategy_of(groups=1, stage_timeout=0.02)
-    strategy.start(grid, model(), num_rounds=7)
+    attempt(strategy, grid, model(), num_rounds=7)
     assert len(trained_in_last_round(grid)) >= 4
 
 
@@ -170,7 +230,12 @@ def test_liars_who_crowd_a_group_get_no_honest_node_left_out(count: int, groups:
             disputes = disputes_of(complaints, names)
             oracles.append(
                 SimpleNamespace(
-                    devices=names, faults=faults, disputes=disputes, stopped=None, point=None
+                    devices=names,
+                    faults=faults,
+                    disputes=disputes,
+                    unopened=None,
+                    stopped=None,
+                    point=None,
                 )
             )
         there: Any = SimpleNamespace(joined=set(range(count)), silent=set(), late=set())
@@ -178,6 +243,29 @@ def test_liars_who_crowd_a_group_get_no_honest_node_left_out(count: int, groups:
         assert set(watch.ledger.excluded(range(count))) <= liars
     assert max(accused.values()) >= STRIKES
     assert set(watch.ledger.excluded(range(count))) == liars
+
+
+@pytest.mark.parametrize(
+    ("unopened", "out"),
+    [(Unopened(5, 74, 21), [5]), (Unopened(5, 67, 18), [5]), (Unopened(5, 74, 8), [])],
+)
+def test_in_a_large_cohort_who_deals_no_secret_is_as_good_as_lost(
+    unopened: Unopened, out: list[int]
+) -> None:
+    """A hundred of a thousand may lie, and 21 hardly ever hold shares of one node; 8 do."""
+    watch = Watch(Terms(), None)
+    there: Any = SimpleNamespace(joined=set(range(1000)), silent=set(), late=set())
+    for t in range(1, 11):
+        oracle: Any = SimpleNamespace(
+            devices=list(range(1000)),
+            faults={},
+            disputes=set(),
+            unopened=unopened,
+            stopped=BadShareError("it cannot be opened"),
+            point=None,
+        )
+        watch.note([oracle], there, t)
+    assert list(watch.ledger.excluded(range(1000))) == out
 
 
 def groups_at(points: NDArray[Any]) -> list[RecordingOracle]:

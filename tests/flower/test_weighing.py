@@ -22,7 +22,16 @@ from flwr.app import Message, MessageType, RecordDict
 from numpy.typing import NDArray
 
 from rfa.errors import InvalidValueError
-from rfa.flower import OneStepRFA, Policy, RobustMod, SecureFedAvg, ServerModel, Terms, records
+from rfa.flower import (
+    OneStepRFA,
+    Policy,
+    RobustMod,
+    SecureFedAvg,
+    SecureStrategy,
+    ServerModel,
+    Terms,
+    records,
+)
 from rfa.flower.weighing import keep_surrogate, weigh
 from rfa.secagg.errors import VaultError
 from rfa.secagg.fixed_point import Total
@@ -30,7 +39,7 @@ from rfa.secagg.messages.round import OpenRound, decode
 from rfa.secagg.oracle import open_round
 from rfa.secagg.weights import DIGITS, LEAST, MODES, TELLS, bucket, lower, surrogate
 from tests.flower.grid import LocalGrid
-from tests.flower.toy import FIRST, NODES, app, model, nodes, options, with_nu
+from tests.flower.toy import FIRST, NODES, app, attempt, model, nodes, options, with_nu
 
 CAP = 256.0
 VICTIM = FIRST + NODES - 1
@@ -46,6 +55,16 @@ def weights_in(total: Total) -> set[float]:
     return told | {total.metrics[1]}
 
 
+def later(strategy: SecureStrategy, rounds: int = 1) -> Any:
+    """Training as in a later round."""
+    configure = type(strategy).configure_train
+
+    def shifted(t: int, *rest: Any) -> Any:
+        return configure(strategy, t + rounds, *rest)
+
+    return shifted
+
+
 def without_the_victim(
     home: Path, opened: list[Total], *, weights: str, count: int = COUNT
 ) -> set[float]:
@@ -56,7 +75,8 @@ def without_the_victim(
     strategy = SecureFedAvg(weights=weights, fraction_evaluate=0.0, **options(example_cap=CAP))
     opened.clear()
     strategy.start(LocalGrid(everyone, run=int.from_bytes(os.urandom(4), "big")), model(), 1)
-    strategy.start(LocalGrid(others, run=int.from_bytes(os.urandom(4), "big")), model(), 2)
+    strategy.configure_train = later(strategy)  # the very same updates would be refused
+    strategy.start(LocalGrid(others, run=int.from_bytes(os.urandom(4), "big")), model(), 1)
     first, *_, last = opened
     assert (first.sum.count, last.sum.count) == (NODES, NODES - 1)
     (more,), (less,) = weights_in(first), weights_in(last)
@@ -173,9 +193,10 @@ def test_what_is_kept_outlives_runs(tmp_path: Path, opened: list[Total]) -> None
     for run in range(3):
         opened.clear()
         grid = LocalGrid(nodes(tmp_path), run=run + 1)
-        SecureFedAvg(weights="buckets", fraction_evaluate=0.0, **options(example_cap=CAP)).start(
-            grid, model(), run + 1
-        )
+        how = options(example_cap=CAP)
+        strategy = SecureFedAvg(weights="buckets", fraction_evaluate=0.0, **how)
+        strategy.configure_train = later(strategy, run)
+        strategy.start(grid, model(), 1)
         told |= {total.metrics[1] for total in opened}
     assert len(told) == 1
 
@@ -286,7 +307,7 @@ def test_a_round_of_equal_weights_after_other_work_tells_nothing(
     monkeypatch.setattr("rfa.flower.oracles.open_round", lying)
     metrics: dict[str, Any] = {"num-examples": count}
     grid = LocalGrid(nodes(tmp_path, **metrics))
-    SecureFedAvg(fraction_evaluate=0.0, **options()).start(grid, model(), 1)
+    attempt(SecureFedAvg(fraction_evaluate=0.0, **options()), grid, model(), 1)
     said = [str(reply.error.reason) for _, _, reply in grid.seen if reply.has_error()]
     assert len(said) == NODES
     assert all(reason.startswith("UnequalWeightError: the round is of equal") for reason in said)

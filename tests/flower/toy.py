@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import Result
 from numpy.typing import NDArray
 
-from rfa.flower import Policy, RobustMod, Terms
+from rfa.flower import (
+    Policy,
+    RobustMod,
+    RunFailedError,
+    SecureStrategy,
+    Terms,
+    create_identity,
+)
 
 NODES, DIM = 8, 6
 FIRST = 101
@@ -74,3 +83,19 @@ def options(**more: Any) -> dict[str, Any]:
 def with_nu(**more: Any) -> dict[str, Any]:
     """The same for a strategy that has a smoothing radius."""
     return {"nu": 0.5, **options(**more)}
+
+
+def signing(home: Path, names: Iterable[int]) -> dict[int, bytes]:
+    """Identities for nodes, each in a folder of its own by its number; and the public ones."""
+    publics = {str(node): create_identity(home / str(node)) for node in names}
+    for node in publics:
+        (home / node / "identities.json").write_text(json.dumps(publics))
+    return {int(node): bytes.fromhex(public) for node, public in publics.items()}
+
+
+def attempt(strategy: SecureStrategy, *given: Any, **named: Any) -> Result:
+    """What a run comes to, also one in which nothing is done."""
+    try:
+        return strategy.start(*given, **named)
+    except RunFailedError as error:
+        return error.result

@@ -33,6 +33,7 @@ from rfa.secagg.errors import SecAggError
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.weights import MODES
 from tests.flower.grid import LocalGrid
+from tests.flower.toy import attempt
 from tests.fuzz.engine import ACCEPTED
 from tests.fuzz.mutate import mutate_value
 from tests.fuzz.sessions import sessions
@@ -131,10 +132,10 @@ class Kept:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def bring(self, contribution: Contribution | None) -> None:
+    def bring(self, contribution: Contribution | None, label: bytes = b"") -> None:
         self.contribution, self.memory = contribution, Memory(round=self.memory.round)
 
-    def receive(self, request: bytes) -> bytes:
+    def receive(self, request: bytes, whom: bytes = b"") -> bytes:
         device = Device(self.contribution, Profile(self.node), memory=self.memory)
         try:
             return device.receive(request)
@@ -258,7 +259,7 @@ class Strategies:
         strategy = SecureFedAvg(
             terms=Terms(0.0, 0.2), stage_timeout=0.001, node_timeout=0.1, example_cap=200.0
         )
-        result = strategy.start(LocalGrid(apps, spoil), arrays(), num_rounds=1, timeout=0.001)
+        result = attempt(strategy, LocalGrid(apps, spoil), arrays(), num_rounds=1, timeout=0.001)
         return ACCEPTED if result.train_metrics_clientapp else "skipped"
 
 

@@ -13,7 +13,7 @@ from rfa.secagg.device.machine import Device
 from rfa.secagg.device.memory import read_memory
 from rfa.secagg.device.profile import Profile
 from rfa.secagg.device.vault import DurableDevice
-from rfa.secagg.errors import MessageError, SecAggError, ShareLimitError
+from rfa.secagg.errors import DuplicateKeyError, MessageError, SecAggError, ShareLimitError
 from rfa.secagg.fixed_point import Total
 from rfa.secagg.messages.round import decode
 from rfa.secagg.server.machine import Server
@@ -128,8 +128,9 @@ class Servers:
 
     def _go_on(self, at: Answered, server: Server, name: int) -> str:
         for other, reply in at.replies.items():
-            if other != name:
-                assert server.take(other, reply)
+            if other != name and not server.take(other, reply):
+                # inputs are made of what others send, so of their keys: who of two copied them?
+                assert isinstance(server.faults[other], DuplicateKeyError)
         try:
             result = go_on(server, at.then, list(at.replies), 3) if at.then else None
             if not isinstance(result, Total):

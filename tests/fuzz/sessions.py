@@ -11,11 +11,14 @@ import numpy as np
 from rfa.secagg.device.machine import Device
 from rfa.secagg.device.memory import Memory
 from rfa.secagg.security.parameters import ServerModel
+from rfa.secagg.security.policy import Policy
 from rfa.secagg.server.machine import Server
 from rfa.secagg.server.requests import Outbox
 from tests.secagg.party import MALICIOUS, SMALL, Party, contributions, party
 
 NU = 1.5
+FRUGAL = Policy(max_queries=16, honest_per_query=0, epsilon=10.0)
+"""A policy that bears the two sums of a round with noise, and hardly more."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +80,10 @@ def go_on(server: Server, stage: str, devices: list[int], dim: int) -> Outbox:
 
 @functools.cache
 def sessions() -> tuple[Session, ...]:
-    """A round under each server model, and one with a limit on shares."""
+    """A round under each server model, one with a limit on shares, and one with noise."""
     return (
         _play(party(contributions(6, 3), SMALL, queries=2)),
         _play(party(contributions(6, 3), MALICIOUS, queries=2)),
         _play(party(contributions(6, 3), SMALL, queries=1, max_share=0.9)),
+        _play(party(6, SMALL, queries=2, noise=1.0, policy=FRUGAL)),
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.fuzz.engine import Report, Target, play
 from tests.fuzz.on_flower import Mods, Records, Strategies
+from tests.fuzz.receipts import Receipts
 from tests.fuzz.secure_sum import Codec, Devices, Memories, Servers, Vaults
 
 TARGETS: dict[str, tuple[Callable[[Path], Target], float, float]] = {
@@ -22,6 +23,7 @@ TARGETS: dict[str, tuple[Callable[[Path], Target], float, float]] = {
     "mod": (Mods, 0.10, 0.015),
     "strategy": (Strategies, 0.08, 0.0005),
     "vault": (Vaults, 0.07, 0.005),
+    "receipts": (Receipts, 0.10, 0.010),
 }
 """Each target, with its part of the time and its part of the inputs. A new one is a line here."""
 EVER = 10**12

@@ -17,6 +17,8 @@ from flwr.app import Context, Message, RecordDict
 from rfa.cli.main import main as rfa_command
 from rfa.lab.on_flower import client, launch, server
 from rfa.lab.on_flower.launch import LaunchError, Where
+from rfa.lab.settings.privacy import implied_on_flower
+from rfa.lab.simulation.outcome import BudgetSpentError
 from rfa.lab.simulation.rounds import evaluate, play_round
 from tests.flower.grid import LocalGrid
 from tests.lab.simulation.lab import InProcess, play, tiny_devices
@@ -84,6 +86,19 @@ CASES: dict[str, dict[str, Any]] = {
     "bucketing": {"aggregator": "bucketing", "secure": "on", **TWELVE, **KNOWING},
     "clear, knowing": {"aggregator": "trimmed-mean", "attackers": "random", **KNOWING},
 }
+NOISY: dict[str, dict[str, Any]] = {
+    "one step": {"aggregator": "rfa-one-step", "noise": 1.5},
+    "budget": {"aggregator": "rfa-one-step", "epsilon": 20.0, "rounds": ROUNDS},
+    "mean": {"aggregator": "fedavg", "noise": 1.5, "clip_norm": 1.0},
+    "several sums": {"noise": 1.5, "budget": 3},
+    "groups": {"aggregator": "rfa-one-step", "noise": 1.5, "groups": 3, **TWELVE},
+    "sub-cohorts": {"noise": 1.5, "schedule": "sub-cohorts", **TWELVE, **KNOWING},
+    "drop-outs": {"noise": 1.5, "dropout_rate": 0.1, "devices_per_round": 10},
+    "of more devices": {"aggregator": "rfa-one-step", "noise": 1.5, "noise_cohort": 1000},
+    "malicious server": {"aggregator": "rfa-one-step", "noise": 1.5, "server_model": "malicious"},
+    "not finite": {"aggregator": "rfa-one-step", "noise": 1.5, "corruption": "nan", "rho": 0.2},
+}
+"""Runs whose sums hold noise."""
 STATEFUL: dict[str, dict[str, Any]] = {
     "secure": {"secure": "on", **KNOWING},
     "plain": KNOWING,
@@ -117,6 +132,7 @@ def check_same(values: dict[str, Any], home: Path) -> None:
         wanted.stopped,
     )
     assert state.aggregator == wanted.aggregator
+    assert state.charges == wanted.charges
     for name in ("devices", "corrupted", "dropped", "lost", "norm", "stopped"):
         assert [getattr(fact, name) for fact in facts] == [getattr(fact, name) for fact in told]
     here, there = evaluate(state, engine), evaluate(wanted, local)
@@ -127,6 +143,48 @@ def check_same(values: dict[str, Any], home: Path) -> None:
 @pytest.mark.parametrize("values", CASES.values(), ids=CASES)
 def test_a_run_is_that_of_the_lab(tmp_path: Path, values: dict[str, Any]) -> None:
     check_same(values, tmp_path)
+
+
+@pytest.mark.parametrize("values", NOISY.values(), ids=NOISY)
+def test_noise_and_its_price_are_those_of_the_lab(tmp_path: Path, values: dict[str, Any]) -> None:
+    check_same({"secure": "on", **values}, tmp_path)
+
+
+def test_a_trusted_server_adds_the_noise_of_the_lab(tmp_path: Path) -> None:
+    check_same({"aggregator": "rfa-one-step", "noise": 1.5, "noise_model": "central"}, tmp_path)
+
+
+def test_devices_that_cannot_pay_for_a_round_end_the_run_as_in_the_lab(tmp_path: Path) -> None:
+    values: dict[str, Any] = {
+        "secure": "on",
+        "aggregator": "rfa-one-step",
+        "devices_per_round": 8,
+        "noise": 1.5,
+        "epsilon": 6.0,
+    }
+    said: list[str] = []
+    for play_all in (
+        lambda: on_flower(tmp_path, **values),
+        lambda: play(tiny_devices(**values), 6),
+    ):
+        with pytest.raises(BudgetSpentError, match="epsilon=6 is spent") as caught:
+            play_all()
+        said.append(str(caught.value))
+    assert said[0] == said[1]
+
+
+@pytest.mark.parametrize(
+    ("given", "mode"),
+    [
+        ({"epsilon": 8.0}, "on"),
+        ({"noise": 1.0}, "on"),
+        ({"epsilon": 8.0, "secure": "unmasked"}, None),
+        ({"noise": 1.0, "noise_model": "central"}, None),
+        ({}, None),
+    ],
+)
+def test_noise_on_flower_brings_the_real_protocol(given: dict[str, Any], mode: str | None) -> None:
+    assert implied_on_flower(given).get("secure") == mode
 
 
 @pytest.mark.parametrize("values", STATEFUL.values(), ids=STATEFUL)

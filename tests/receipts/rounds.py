@@ -22,7 +22,7 @@ from rfa.secagg.messages.records import PartRecord
 from rfa.secagg.oracle import SecureOracle
 from rfa.secagg.security.terms import Terms
 from rfa.secagg.server.recorder import Recorder
-from tests.secagg.party import SMALL, Party, contributions, party
+from tests.secagg.party import SMALL, Party, contributions, equals, party
 
 DIM = 3
 SECRET = bytes(range(32))
@@ -48,6 +48,7 @@ class Run:
     max_share: float = 0.0
     dim: int = DIM
     lost: Callable[[Sequence[int]], Losses] | None = None
+    noise: float = 0.0
 
     def __post_init__(self) -> None:
         self.model: Model = first_model(self.dim)
@@ -63,7 +64,8 @@ class Run:
         """Another round."""
         self.round += 1
         layout = self.aggregator.layout(self.count)
-        brought = contributions(self.count, self.dim, seed=self.round)
+        make = equals if self.noise else contributions
+        brought = make(self.count, self.dim, seed=self.round)
         names = sorted(brought)
         recorders: list[Recorder] = []
         oracles: list[SumOracle] = []
@@ -78,6 +80,7 @@ class Run:
                 max_share=self.max_share,
                 lost=lost,
                 number=100 * self.round + part,
+                noise=self.noise,
             )
             recorder = Recorder(table.opening)
             self.parties.append(table)

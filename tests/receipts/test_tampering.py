@@ -146,7 +146,7 @@ def test_files_that_are_no_receipts(tmp_path: Path) -> None:
         (b"hello", "no receipt of rfa"),
         (MAGIC, "cut off"),
         (MAGIC + b"\xff\xff\xff\xff", "cut off, or changed"),
-        (MAGIC.replace(b"1", b"2") + bytes(8), "another version"),
+        (MAGIC.replace(b"2", b"1") + bytes(8), "another version"),
     ):
         path = tmp_path / "file"
         path.write_bytes(content)

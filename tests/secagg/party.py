@@ -83,6 +83,7 @@ class Party:
     identities: dict[int, bytes]
     devices: dict[int, Device]
     exchange: InProcess
+    noise: dict[int, bytes] = field(default_factory=dict[int, bytes])
     said: list[tuple[int, bytes, bytes | None]] = field(
         default_factory=list[tuple[int, bytes, bytes | None]]
     )
@@ -108,6 +109,7 @@ class Party:
             self.terms,
             self.parts,
             rounding=self.rounding,
+            noise=self.noise,
             lost=self.exchange.lost,
         )
 
@@ -126,6 +128,14 @@ def contributions(count: int, dim: int, seed: int = 0, metrics: int = 1) -> dict
     }
 
 
+def equals(count: int, dim: int, seed: int = 0) -> dict[int, Contribution]:
+    """The same updates, of equal weights and without metrics, as rounds with noise take them."""
+    return {
+        device: Contribution(part.update, equal_weights=True)
+        for device, part in contributions(count, dim, seed, metrics=0).items()
+    }
+
+
 def party(
     parts: Mapping[int, Contribution | None] | int,
     terms: Terms = SMALL,
@@ -135,16 +145,27 @@ def party(
     lost: Losses | None = None,
     policy: Policy | None = None,
     number: int = 1,
+    noise: float = 0.0,
 ) -> Party:
     """A round that is about to begin."""
     if isinstance(parts, int):
-        parts = contributions(parts, 3)
+        parts = equals(parts, 3) if noise else contributions(parts, 3)
     some = next(part for part in parts.values() if part)
     dim, metrics = len(some.update), len(some.metrics)
     opening = open_round(
-        number, terms, queries=queries, dim=dim, metrics=metrics, max_share=max_share
+        number,
+        terms,
+        queries=queries,
+        dim=dim,
+        metrics=metrics,
+        max_share=max_share,
+        equal_weights=noise > 0,
+        noise=noise,
     )
     rounding = {device: hashlib.sha256(b"%d" % device).digest() for device in parts}
+    noises = {
+        device: hashlib.sha256(b"noise %d %d" % (number, device)).digest() for device in parts
+    }
     secrets = {device: hashlib.sha256(b"identity %d" % device).digest() for device in parts}
     known = {device: identity_of(secret) for device, secret in secrets.items()}
     devices = {
@@ -152,11 +173,12 @@ def party(
             part,
             Profile(device, policy or LAX, Identity(secrets[device], known)),
             rounding=rounding[device],
+            noise=noises[device],
         )
         for device, part in parts.items()
     }
     exchange = InProcess(devices, lost or {})
-    return Party(opening, terms, parts, rounding, secrets, devices, exchange)
+    return Party(opening, terms, parts, rounding, secrets, devices, exchange, noises)
 
 
 def places(queries: int, *, max_share: bool = False) -> Iterator[int]:
@@ -175,7 +197,7 @@ def masked(table: Party) -> list[tuple[int, bytes, bytes]]:
 def same(ours: Total | None, ideal: Total | None) -> bool:
     assert ours is not None
     assert ideal is not None
-    scalars = ("mass", "weight", "near", "count", "squares")
+    scalars = ("mass", "weight", "near", "count", "squares", "noise")
     return (
         np.array_equal(ours.sum.push, ideal.sum.push)
         and all(getattr(ours.sum, name) == getattr(ideal.sum, name) for name in scalars)

@@ -22,7 +22,7 @@ SIGNED = m.DeviceKeys(258, span(1, 32), (span(2, 32), span(3, 32)), span(4, 64))
 UNSIGNED = m.DeviceKeys(7, span(5, 32), (span(6, 32),))
 
 SAMPLES: list[m.Message] = [
-    m.OpenRound(SESSION, 3, 2, 1000, 1, 0.25, 2, 0b10011, 1, span(18, 32)),
+    m.OpenRound(SESSION, 3, 2, 1000, 1, 0.25, 2, 0b10011, 1, span(18, 32), 1.25),
     m.AdvertiseKeys(SESSION, SIGNED),
     m.Roster(
         SESSION,
@@ -86,7 +86,7 @@ floats = hnp.arrays("<f4", st.integers(0, 5))
 words = hnp.arrays("<u4", st.integers(0, 5))
 
 KINDS: dict[type[m.Message], st.SearchStrategy[m.Message]] = {
-    m.OpenRound: st.builds(m.OpenRound, session, u64, u32, u32, u32, real, u8, u8, u8, key),
+    m.OpenRound: st.builds(m.OpenRound, session, u64, u32, u32, u32, real, u8, u8, u8, key, real),
     m.AdvertiseKeys: st.builds(m.AdvertiseKeys, session, device_keys),
     m.Roster: st.builds(
         m.Roster,

@@ -41,6 +41,7 @@ OPENING = OpenRound(
     statistics=0b11111,
     equal_weights=0,
     basis=NO_BASIS,
+    noise=0.0,
 )
 PARAMETERS = Parameters(9, 1, 2, 3, 6, 3)
 LEAVES = tuple(bytes([index]) * 32 for index in range(9))
@@ -59,6 +60,7 @@ OPENINGS: dict[str, Any] = {
     "statistics": 0b10111,
     "equal_weights": 1,
     "basis": b"\1" + bytes(31),
+    "noise": 1.5,
 }
 OTHER_PARAMETERS = {
     "cohort": Parameters(10, 1, 2, 3, 6, 3),
@@ -135,7 +137,7 @@ def test_the_variations_are_of_every_field() -> None:
 
 def test_the_context_of_a_masked_sum_is_bound_to_all_of_it() -> None:
     found = contexts()
-    assert len(found) == 1 + 10 + 7 + 1 + 9 + 6
+    assert len(found) == 1 + 11 + 7 + 1 + 9 + 6
     assert_all_differ(found)
     assert context(cohorts()["same"]) == found["same"]
 
@@ -247,7 +249,7 @@ def bound(context_before: bytes, cohort: Cohort) -> set[bytes]:
 def test_everything_is_bound_to_the_version(monkeypatch: pytest.MonkeyPatch) -> None:
     before, cohort = contexts()["same"], cohorts()["same"]
     keys_and_digests = bound(before, cohort)
-    monkeypatch.setattr(hashing, "PROTOCOL", b"rfa secure sum 1")
+    monkeypatch.setattr(hashing, "PROTOCOL", b"rfa secure sum 2")
     assert not keys_and_digests & bound(before, cohort)
     assert made(OPENING, PARAMETERS, LEAVES).digest != cohort.digest
 

@@ -22,8 +22,9 @@ from rfa.secagg.messages.stages import Moment, Stage
 from rfa.secagg.messages.values import NO_SHARE, read_bitmap, write_bitmap
 from rfa.secagg.oracle import SecureOracle
 from rfa.secagg.security.parameters import derive
-from rfa.secagg.server.complaints import Dispute
+from rfa.secagg.server.complaints import Dispute, Unopened
 from rfa.secagg.server.requests import Outbox
+from rfa.secagg.server.suspicion import GroupReport, RoundReport, Suspicion
 from tests.secagg.party import MALICIOUS, Party, exactly, masked, party, same
 
 NU = 1.5
@@ -343,3 +344,73 @@ def test_too_few_inputs_end_the_round_before_complaints_are_weighed() -> None:
     with pytest.raises(TooFewDevicesError, match="sent their inputs"):
         ask(np.zeros(3), NU)
     assert set(ask.server.faults) <= {numbers[0]}
+
+
+def miscommitting(*dealers: int) -> Spoil:
+    """Dealers of good shares of a secret that is not the one that they commit to."""
+
+    def spoil(device: int, message: Message) -> Message:
+        if device not in dealers or not isinstance(message, ShareKeys):
+            return message
+        wrong = tuple(bytes(len(promised)) for promised in message.commitments)
+        return dataclasses.replace(message, commitments=wrong)
+
+    return spoil
+
+
+def test_a_dealer_whose_shares_make_no_secret_is_in_dispute_with_all_holders() -> None:
+    """Everything unseals, nobody complains, and the round ends: it must not do so for ever."""
+    table = table_of()
+    dealer = min(table.devices)
+    ask = spoilt(table, miscommitting(dealer))
+    with pytest.raises(BadShareError, match=f"a secret of device {dealer} cannot be opened"):
+        ask(np.zeros(3), NU)
+    around = neighbors(ask, dealer)
+    assert ask.server.disputes == {Dispute(dealer, holder, 6 - 3 + 1) for holder in around}
+    assert ask.server.unopened == Unopened(dealer, 6, 6 - 3 + 1)
+    ledger = Suspicion(liar_fraction=0.2)
+    groups = (GroupReport(frozenset(table.devices)),)
+    ledger = ledger.after(RoundReport(groups, disputes=frozenset(ask.server.disputes)))
+    assert list(ledger.excluded(table.devices)) == [dealer]
+
+
+def test_holders_who_forge_an_honest_dealers_shares_do_not_get_it_left_out() -> None:
+    """Four of six can keep a secret shut: that many must be reckoned with, and it says so."""
+    table = table_of()
+    dealer, asked = min(table.devices), list[SecureOracle]()
+
+    def spoil(device: int, message: Message) -> Message:
+        around = neighbors(asked[0], dealer) if asked else []
+        if device not in around[:4] or not isinstance(message, UnmaskShares):
+            return message
+        i = neighbors(asked[0], device).index(dealer)
+        shares = list(message.shares)
+        shares[i] = bytes([0]) + shares[i][:0:-1]
+        return dataclasses.replace(message, shares=tuple(shares))
+
+    ask = spoilt(table, spoil)
+    asked.append(ask)
+    with pytest.raises(BadShareError, match=f"a secret of device {dealer} cannot be opened"):
+        ask(np.zeros(3), NU)
+    groups = (GroupReport(frozenset(table.devices)),)
+    for num_liars, out in ((3, [dealer]), (4, [])):
+        ledger = Suspicion(num_liars=num_liars)
+        ledger = ledger.after(RoundReport(groups, disputes=frozenset(ask.server.disputes)))
+        assert list(ledger.excluded(table.devices)) == out
+
+
+def test_who_keeps_a_share_back_and_did_not_complain_breaks_the_rules() -> None:
+    """Else it could end rounds in which others drop out, and nothing would speak against it."""
+    table = table_of()
+    liar = min(table.devices)
+
+    def spoil(device: int, message: Message) -> Message:
+        if device != liar or not isinstance(message, UnmaskShares):
+            return message
+        return dataclasses.replace(message, shares=(NO_SHARE, *message.shares[1:]))
+
+    ask = spoilt(table, spoil)
+    ask(np.zeros(3), NU)
+    assert right(table, ask)
+    assert set(ask.server.faults) == {liar}
+    assert "did not say that it could not be unsealed" in str(ask.server.faults[liar])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from rfa._types import Floats32
-from rfa.secagg import fixed_point as module
+from rfa.secagg import push as module
 from rfa.secagg.crypto.masks import BLOCK
 from rfa.secagg.errors import ImplausibleSumError, ParameterError
 from rfa.secagg.fixed_point import (

@@ -73,7 +73,10 @@ def test_sources_hold_nothing_that_is_unsafe(path: Path) -> None:
     assert not set(faults(ast.parse(path.read_text("utf-8"))))
 
 
-SEAM = {"rfa._checks", "rfa._lazy", "rfa._types", "rfa.errors", "rfa.oracle"}
+SEAM = {"rfa._checks", "rfa._lazy", "rfa._types", "rfa.errors", "rfa.oracle"} | {
+    "rfa.privacy",
+    "rfa.privacy.zcdp",
+}
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
@@ -98,13 +101,12 @@ def test_digests_and_keys_are_made_in_the_transcript_only(path: Path) -> None:
         assert not {"hashlib", "HKDF"} & {getattr(node, "id", "") for node in ast.walk(tree)}
         return
     labels = [arg.value for args in made for arg in args[:2] if isinstance(arg, ast.Constant)]
-    assert len(made) == len(labels) == len(set(labels)) == 22
+    assert len(made) == len(labels) == len(set(labels)) == 29
 
 
 def test_all_sources_are_looked_at() -> None:
-    assert {"machine.py", "vault.py", "masks.py", "fixed_point.py"} < {
-        path.name for path in SOURCES
-    }
+    wanted = {"machine.py", "vault.py", "masks.py", "gaussian.py", "noise.py", "fixed_point.py"}
+    assert wanted < {path.name for path in SOURCES}
 
 
 @pytest.mark.parametrize(
@@ -193,7 +195,7 @@ SECRET = {
     "SumRequest": {"sealed", "v"},
     "MaskedInput": {"tail", "words"},
     "UnmaskShares": {"shares"},
-    "Memory": {"sealing", "masks", "seeds", "rounding", "incoming", "shares", "reply"},
+    "Memory": {"sealing", "masks", "seeds", "rounding", "noise", "incoming", "shares", "reply"},
 }
 """The fields that no repr shows."""
 PUBLIC = {
@@ -208,13 +210,14 @@ PUBLIC = {
         "statistics",
         "equal_weights",
         "basis",
+        "noise",
         "keys",
         "parameters",
     ),
     *("nonce", "leaves", "commitments", "masked_sum", "vector", "nu", "mass", "alive"),
     *("survivors", "complaints"),
     *("signature", "signatures", "device", "due", "opening", "advert", "roster", "context"),
-    *("asked", "signed", "request"),
+    *("asked", "signed", "request", "rho"),
 }
 
 

@@ -243,14 +243,15 @@ def test_a_view_has_the_digest_of_its_bytes(data: bytes) -> None:
 
 
 def test_no_key_comes_twice_in_1000_sessions() -> None:
-    """Sealing keys, mask keys and seeds, of every masked sum, and the keys of rounding."""
-    contribution, seen = Contribution(np.ones(1, np.float32)), list[bytes]()
+    """Sealing keys, mask keys and seeds, of every masked sum, and those of rounding and noise."""
+    contribution = Contribution(np.ones(1, np.float32), equal_weights=True)
+    seen = list[bytes]()
     for session in range(1000):
         device = Device(contribution, Profile(1))
         device.receive(
-            OpenRound(os.urandom(16), session + 1, 2, 1, 0, 0.0, 1, 31, 0, bytes(32)).encode()
+            OpenRound(os.urandom(16), session + 1, 2, 1, 0, 0.0, 1, 25, 1, bytes(32), 2.0).encode()
         )
         memory = device.memory
-        seen += [memory.sealing, *memory.masks, *memory.seeds, memory.rounding]
-    assert len(seen) == 6 * 1000
+        seen += [memory.sealing, *memory.masks, *memory.seeds, memory.rounding, memory.noise]
+    assert len(seen) == 7 * 1000
     assert len(set(seen)) == len(seen)

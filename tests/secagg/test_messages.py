@@ -25,7 +25,7 @@ from rfa.secagg.messages.stages import Moment, Stage
 from rfa.secagg.messages.values import NO_SHARE, read_bitmap, read_share, write_bitmap
 from tests.secagg.samples import KINDS, SAMPLES, SESSION, same
 
-HEAD = b"rfa\x02"
+HEAD = b"rfa\x03"
 any_message = st.one_of(*KINDS.values())
 names = [type(sample).__name__ for sample in SAMPLES]
 
@@ -119,7 +119,7 @@ def test_random_bytes_raise_nothing_else(kind: int, body: bytes) -> None:
     check_canonical(HEAD + bytes([kind, 0, 0, 0]) + SESSION + body)
 
 
-@pytest.mark.parametrize("start", [b"RFA\x02", b"rfb\x02", b"rfa\x01", b"rfa\x03", b"rfa\xff"])
+@pytest.mark.parametrize("start", [b"RFA\x03", b"rfb\x03", b"rfa\x02", b"rfa\x04", b"rfa\xff"])
 def test_other_versions_are_refused(start: bytes) -> None:
     with pytest.raises(UnknownVersionError):
         m.decode(start + SAMPLES[0].encode()[4:])
@@ -161,6 +161,8 @@ def test_numbers_are_finite_and_zero_is_positive(real: str) -> None:
     data = SAMPLES[0].encode()
     with pytest.raises(NotCanonicalError, match="a number must be finite"):
         m.decode(data[:44] + bytes.fromhex(real) + data[52:])
+    with pytest.raises(NotCanonicalError, match="a number must be finite"):
+        m.decode(data[:-8] + bytes.fromhex(real))
     assert (
         m.OpenRound(SESSION, 1, 1, 1, 0, -0.0, 1, 31, 0, bytes(32)).encode()
         == m.OpenRound(SESSION, 1, 1, 1, 0, 0, 1, 31, 0, bytes(32)).encode()

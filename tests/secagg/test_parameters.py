@@ -81,7 +81,7 @@ def test_certain_parameters_are_safe_or_refused(
     except ParameterError as error:
         assert not (enough and n - f - c >= wanted and n > 2)
         told = str(error)
-        assert "ask more devices" in told or "must be at least h" in told
+        assert "ask more devices" in told or "or expect fewer that collude or drop out" in told
     else:
         assert is_safe(found)
         assert (found.cohort, found.num_colluders, found.num_dropouts) == (n, c, f)
@@ -136,9 +136,9 @@ def test_exactly_the_safe_parameters_are_accepted(
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
-        ((LARGEST_COHORT + 1, 0, 0, 3, 2, 2), "at most 1048576 devices"),
-        ((2**16, 9000, 9000, 3, 18002, 9001), "at most 16384 neighbors"),
-        ((10, 3, 4, 4, 8, 4), "n - f - c must be at least h"),
+        ((LARGEST_COHORT + 1, 0, 0, 3, 2, 2), "at most 1048576 devices can be in it: ask fewer"),
+        ((2**16, 9000, 9000, 3, 18002, 9001), "a device has at most 16384 neighbors"),
+        ((10, 3, 4, 4, 8, 4), "3 honest ones are sure to be in it, and 4 must be: ask 11"),
         ((10, 1, 1, 3, 5, 3), "k must be even, or n - 1"),
         ((10, 1, 1, 3, 10, 3), "k must be even, or n - 1"),
         (
@@ -169,6 +169,20 @@ def test_unsafe_parameters_are_refused_with_their_reason(
     with pytest.raises(ParameterError) as caught:
         Parameters(*values)
     assert f"is not safe: {reason}" in str(caught.value)
+    n, c, f, *_ = values
+    said = f"a sum over {n} devices, of whom {c} may collude and {f} drop out, is not safe: "
+    assert str(caught.value).startswith(said)
+    assert "ask " in str(caught.value) or "rfa.secagg.derive gives" in str(caught.value)
+
+
+def test_too_few_devices_are_told_how_many_it_takes() -> None:
+    """Three devices: who asks for them is told in words what is missing, and what to do."""
+    with pytest.raises(ParameterError) as caught:
+        Terms().parameters(3)
+    told = str(caught.value)
+    assert "a sum over 3 devices, of whom 1 may collude and 0 drop out, is not safe" in told
+    assert "2 honest ones are sure to be in it, and 3 must be" in told
+    assert told.endswith("these terms take 4 devices or more")
 
 
 @pytest.mark.parametrize(
@@ -202,7 +216,8 @@ def test_terms_give_safe_parameters_from_some_size_on(
         try:
             found = terms.parameters(n)
         except ParameterError as error:
-            assert "ask more devices" in str(error) or "at least h" in str(error)  # noqa: PT017
+            least = terms.smallest()
+            assert f"these terms take {least} devices or more" in str(error)  # noqa: PT017
             continue
         given_for.append(n)
         assert is_safe(found)
@@ -338,3 +353,12 @@ def test_rounds_without_a_meaning_are_refused(values: dict[str, Any]) -> None:
     how: dict[str, Any] = {"number": 1, "queries": 1, "dim": 3, "max_share": 0.0} | values
     with pytest.raises(ParameterError):
         open_round(how.pop("number"), Terms(), **how)
+
+
+@pytest.mark.parametrize("flag", ["yes", "no", 1, None])
+def test_equal_weights_are_true_or_false(flag: Any) -> None:
+    """A text such as "no" would else be taken for the opposite, or for an error of another kind."""
+    with pytest.raises(ParameterError, match="equal_weights must be True or False, not"):
+        open_round(1, Terms(), queries=1, dim=3, equal_weights=flag)
+    with pytest.raises(ValueError, match="any_point must be True or False, not"):
+        Policy(any_point=flag)

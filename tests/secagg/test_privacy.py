@@ -163,7 +163,8 @@ def secrets_of(table: Party) -> list[bytes]:
     found: list[bytes] = []
     for device in table.devices.values():
         memory = device.memory
-        found += [memory.sealing, *memory.masks, *memory.seeds, memory.rounding, *memory.incoming]
+        found += [memory.sealing, *memory.masks, *memory.seeds, memory.rounding, memory.noise]
+        found += memory.incoming
         found += [share[:33] for share in memory.shares if share]
     return [secret for secret in found if secret != bytes(SECRET_SIZE)]
 

@@ -41,7 +41,13 @@ SESSIONS: dict[str, Any] = json.loads(FILE.read_text("utf-8")) if FILE.exists() 
 COUNT, DIM, NU = 6, 3, 1.5
 BASIS = hashlib.sha256(b"model and config").digest()
 LOST = {13: Moment(0, Stage.SUM)}
-KINDS = {"semi-honest": ServerModel.SEMI_HONEST, "malicious": ServerModel.MALICIOUS}
+MODELS = {
+    "semi-honest": ServerModel.SEMI_HONEST,
+    "malicious": ServerModel.MALICIOUS,
+    "noise": ServerModel.SEMI_HONEST,
+}
+"""The sessions, with the server of each; one has noise."""
+NOISE = 1.25
 Said = list[dict[str, Any]]
 
 
@@ -49,19 +55,30 @@ def number_of(index: int) -> int:
     return 11 + 2 * index
 
 
-def contribution_of(index: int) -> Contribution:
+def contribution_of(index: int, name: str) -> Contribution:
     update = np.array([index - 2.5, 0.25 * index, (-1.0) ** index], np.float32)
+    if name == "noise":
+        return Contribution(update, basis=BASIS, equal_weights=True)
     return Contribution(update, (index + 1) / 8, (0.5 * index,), BASIS)
 
 
-def devices_of() -> dict[int, Device]:
+def opening_of(name: str) -> OpenRound:
+    model, session = int(MODELS[name]), bytes(range(16))
+    if name == "noise":
+        names = mask_of(("mass", "near"))
+        return OpenRound(session, 7, 1, DIM, 0, 0.0, model, names, 1, BASIS, NOISE)
+    names = mask_of(("mass", "squares", "near"))
+    return OpenRound(session, 7, 1, DIM, 1, 0.0, model, names, 0, BASIS)
+
+
+def devices_of(name: str) -> dict[int, Device]:
     numbers = [number_of(index) for index in range(COUNT)]
     secrets = {number: hashlib.sha256(b"identity %d" % number).digest() for number in numbers}
     known = {number: identity_of(secret) for number, secret in secrets.items()}
     policy = Policy(3, 3, 1, honest_per_query=0)
     return {
         number: Device(
-            contribution_of(index),
+            contribution_of(index, name),
             Profile(number, policy, Identity(secrets[number], known)),
             entropy=drawn(f"device {number}"),
         )
@@ -69,12 +86,10 @@ def devices_of() -> dict[int, Device]:
     }
 
 
-def play(model: ServerModel) -> tuple[Said, dict[str, Any]]:
+def play(name: str) -> tuple[Said, dict[str, Any]]:
     """A session of one sum in which a device drops out: what is said, and the total."""
-    terms = Terms(0.1, 0.2, 0.3, server_model=model)
-    names = mask_of(("mass", "squares", "near"))
-    opening = OpenRound(bytes(range(16)), 7, 1, DIM, 1, 0.0, int(model), names, 0, BASIS)
-    devices, said = devices_of(), list[dict[str, Any]]()
+    terms = Terms(0.1, 0.2, 0.3, server_model=MODELS[name])
+    devices, said = devices_of(name), list[dict[str, Any]]()
     known = {
         number: identity_of(hashlib.sha256(b"identity %d" % number).digest()) for number in devices
     }
@@ -88,7 +103,7 @@ def play(model: ServerModel) -> tuple[Said, dict[str, Any]]:
             yield from ((number, answer) for answer in answers)
 
     with mock.patch.object(machine.os, "urandom", drawn("server")):
-        ask = SecureOracle(opening, terms, devices, carry, known)
+        ask = SecureOracle(opening_of(name), terms, devices, carry, known)
         total = ask(np.zeros(DIM), NU)
     assert ask.last is not None
     return said, {
@@ -96,19 +111,21 @@ def play(model: ServerModel) -> tuple[Said, dict[str, Any]]:
         "statistics": dict(ask.last.statistics),
         "metrics": list(ask.last.metrics),
         "mass": str(ask.last.mass),
+        "noise": total.noise,
+        "charged": {str(number): device.spent_rho for number, device in devices.items()},
     }
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", MODELS)
 def test_the_library_says_what_was_recorded(name: str) -> None:
-    said, total = play(KINDS[name])
+    said, total = play(name)
     recorded = SESSIONS["sessions"][name]
     assert said == recorded["said"]
     assert total == recorded["total"]
     assert SESSIONS["protocol"] == PROTOCOL.decode()
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", MODELS)
 def test_a_session_has_every_stage_and_a_device_that_drops_out(name: str) -> None:
     said = SESSIONS["sessions"][name]["said"]
     kinds = {type(decode(bytes.fromhex(one["request"]))).__name__ for one in said}
@@ -120,7 +137,7 @@ def test_a_session_has_every_stage_and_a_device_that_drops_out(name: str) -> Non
 
 def refused(name: str) -> Said:
     """For each request that a device gets, what it says if one byte of it is another."""
-    said = SESSIONS["sessions"][name]["said"] if SESSIONS else play(KINDS[name])[0]
+    said = SESSIONS["sessions"][name]["said"] if SESSIONS else play(name)[0]
     number, wrong = number_of(0), list[dict[str, Any]]()
     mine = [one for one in said if one["device"] == number]
     for step, one in enumerate(mine):
@@ -135,7 +152,7 @@ def refused(name: str) -> Said:
 
 def answer_of(name: str, before: Said, request: bytes) -> str:
     """The error with which the first device refuses a request after others; empty if it answers."""
-    device = devices_of()[number_of(0)]
+    device = devices_of(name)[number_of(0)]
     for one in before:
         assert device.receive(bytes.fromhex(one["request"])).hex() == one["reply"], name
     try:
@@ -145,7 +162,7 @@ def answer_of(name: str, before: Said, request: bytes) -> str:
     return ""
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", MODELS)
 def test_requests_with_a_byte_changed_are_refused_as_recorded(name: str) -> None:
     """What is still answered makes masks that do not cancel, or is of another round."""
     assert refused(name) == SESSIONS["refused"][name]
@@ -157,12 +174,10 @@ def test_requests_with_a_byte_changed_are_refused_as_recorded(name: str) -> None
 def write() -> None:
     """Write the file."""
     SESSIONS.clear()
-    sessions = {
-        name: dict(zip(("said", "total"), play(kind), strict=True)) for name, kind in KINDS.items()
-    }
+    sessions = {name: dict(zip(("said", "total"), play(name), strict=True)) for name in MODELS}
     found: dict[str, Any] = {"protocol": PROTOCOL.decode(), "sessions": sessions}
     SESSIONS.update(found)
-    found["refused"] = {name: refused(name) for name in KINDS}
+    found["refused"] = {name: refused(name) for name in MODELS}
     FILE.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
 
 

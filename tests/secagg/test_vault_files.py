@@ -38,7 +38,8 @@ def test_whatever_is_in_a_store_it_is_named(tmp_path: Path, name: str, value: ob
 def test_a_name_that_is_no_text_in_a_store_is_named(tmp_path: Path) -> None:
     """What sqlite says of it is no text either."""
     path = tmp_path / "5"
-    DurableDevice(path, Profile(5)).close()
+    with DurableDevice(path, Profile(5)) as device:
+        device.bring(None)
     path.write_bytes(path.read_bytes().replace(b"CREATE TABLE kept", b"CREATE TABLE\xff\xfe\xfdpt"))
     with pytest.raises(VaultError, match="remove it, and the device begins anew"):
         DurableDevice(path, Profile(5))

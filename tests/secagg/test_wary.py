@@ -233,11 +233,12 @@ def test_a_damaged_radius_is_named(tmp_path: Path, value: object) -> None:
     table = party(contributions(10, 3))
     name = min(table.devices)
     with DurableDevice(tmp_path / "a", Profile(name), spent=tmp_path / "spent") as device:
+        device.bring(None)
         store = sqlite3.connect(tmp_path / "spent")
-        store.execute("INSERT INTO kept VALUES ('nu', ?)", (value,))
+        store.execute("INSERT INTO kept VALUES ('lasting', ?)", (value,))
         store.commit()
         store.close()
-        with pytest.raises(VaultError, match=r"damaged|nu is no bytes"):
+        with pytest.raises(VaultError, match=r"damaged|lasting is no bytes"):
             device.bring(table.parts[name])
 
 

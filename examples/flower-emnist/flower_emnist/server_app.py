@@ -51,6 +51,7 @@ def choose_strategy(config):
         return FedAvg(**options)
     options |= {"checkpoint": config["checkpoint"] or None, "example_cap": 10_000}
     options["max_share"] = config["max-share"]
+    options["epsilon"] = config["epsilon"] or None  # noise, for a limit to what rounds tell
     if config["identities"]:  # devices do not trust the server: they sign their keys
         options["identities"] = read_identities(Path(config["identities"]))
         options["terms"] = Terms(server_model=ServerModel.MALICIOUS)

@@ -7,11 +7,19 @@ they like: while answers of honest devices differ, a minority can push the radiu
 settled in strides of at most 1.5, until 2 nu leaves the distances of the others; then these agree,
 and it comes back.
 
+Where sums have noise, so do counts. Strides are then no longer than the count is far from a half,
+and shorter the more noise it has: what one round does not tell, many do. A turn counts as one where
+the count is farther from a half than noise usually takes it. Where the noise is as large as the
+cohort the radius hardly moves: give nu there.
+
 A device that lies inside a sum can make the count whatever it likes. *Formal guarantee*: once the
 radius has settled, whatever the counts are, it is T rounds later at most 2 * 1.02^T times what it
 was (4.5 times in 40 rounds); it shrinks as fast as ever. In random groups the median of their
 counts is taken, so that liars need half of the groups. Before it has settled, a liar in a cohort of
-one part can set it: give nu, or groups, where there may be one from the first round on.
+one part can set it: what the liar makes of the sum is the sum of honest devices that are farther
+away, and no look at the sum tells which. It grows by 32 a round at most then, up to 1e6, and a step
+is no longer than what the next radius may allow. Give nu, or groups, where there may be a liar from
+the first round on.
 
     >>> radius = AdaptiveRadius()
     >>> for _ in range(20):
@@ -29,7 +37,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from rfa._checks import check_number
-from rfa.aggregators.base import MIN_NU, SumAggregator, nearness
+from rfa.aggregators.base import MIN_NU, SumAggregator, near_noise, nearness
 from rfa.errors import InvalidValueError
 from rfa.oracle import REACH, RecordingOracle
 
@@ -47,6 +55,9 @@ LONGEST_STEP = 2 * REACH
 """The longest step of Weiszfeld's algorithm, in radii, where the radius is learned. A device that
 is near has a mass of 1 / REACH of its weight or more; so where half of the devices are near, and
 weights are equal, no step is longer, and shortening changes nothing but lies."""
+LONGEST_NOISY, NOISY = 1.0, 0.1
+"""The longest stride where counts have noise, in logarithms, and that of one which is off by all
+devices."""
 AGREED = 3
 """So many answers of the same kind in a row mean that the median distance is far."""
 
@@ -75,8 +86,12 @@ class AdaptiveRadius:
         """Check the radius."""
         check_number("nu", self.nu, positive=True)
 
-    def after(self, near: float) -> AdaptiveRadius:
+    def after(self, near: float, noise: float = 0.0) -> AdaptiveRadius:
         """The radius after a round, in whose last sum that fraction of the devices was near v.
+
+        Args:
+            near: the fraction.
+            noise: how far it is off because of noise in the sum: the more, the shorter the strides.
 
         Raises:
             InvalidValueError: if it is no fraction.
@@ -86,8 +101,10 @@ class AdaptiveRadius:
             raise InvalidValueError(msg)
         toward = 1 if near < 1 / 2 else -1
         run = self.run + 1 if toward == self.toward or not self.toward else 1
-        turned = self.turned or run == 1
+        turned = self.turned or (run == 1 and abs(near - 1 / 2) >= noise)
         stride = self._stride(run, turned=turned)
+        if noise:
+            stride = min(stride, abs(1 - 2 * near) * min(LONGEST_NOISY, NOISY / noise))
         most = self.anchor * math.exp(AHEAD) if self.anchor else MAX_NU
         nu = min(max(self.nu * math.exp(toward * stride), MIN_NU), most, MAX_NU)
         anchor = self._anchor(nu, settled=turned and stride <= GROWN)
@@ -131,11 +148,13 @@ class RadiusAggregator(SumAggregator[AdaptiveRadius | None]):
     def max_step(self, state: AdaptiveRadius | None) -> float | None:
         """The longest step of a round: LONGEST_STEP radii where the radius is learned, else any.
 
-        Until the radius has turned it says nothing of distances yet, and steps are of any length.
+        Until the radius has turned, the next one may be by the longest stride larger, and so may be
+        the step: who lies in the first round sets a step, and not any step.
         """
-        if self.fixed_radius is not None or state is None or not state.turned:
+        if self.fixed_radius is not None:
             return None
-        return LONGEST_STEP * state.nu
+        state = state or AdaptiveRadius()
+        return LONGEST_STEP * state.nu * (1.0 if state.turned else math.exp(LONGEST))
 
     def init(self) -> AdaptiveRadius | None:
         """The first radius, where it is learned."""
@@ -146,7 +165,7 @@ class RadiusAggregator(SumAggregator[AdaptiveRadius | None]):
     ) -> AdaptiveRadius | None:
         """The next radius, by how many devices the last sums count as near."""
         near = nearness(oracles)
-        return state if state is None or near is None else state.after(near)
+        return state if state is None or near is None else state.after(near, near_noise(oracles))
 
     @property
     def statistics(self) -> frozenset[str]:
@@ -159,8 +178,9 @@ class RadiusAggregator(SumAggregator[AdaptiveRadius | None]):
         return frozenset({"mass", "squares"})
 
     def certificate(self, oracle: RecordingOracle) -> float | None:
-        """The bound of the last sum, which made the last step."""
-        return oracle.last.certificate() if oracle.last else None
+        """The bound of the last sum, which made the last step; none if that has noise."""
+        last = oracle.last
+        return last.certificate() if last and not last.noise else None
 
     @property
     def min_nu(self) -> float:

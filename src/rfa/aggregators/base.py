@@ -34,6 +34,7 @@ from rfa._checks import check_count
 from rfa._types import Array, Vector
 from rfa.errors import InvalidValueError
 from rfa.oracle import TOTALS, RecordingOracle, Sum, SumOracle
+from rfa.privacy.noisy_sum import NEAR_FACTOR
 
 State = TypeVar("State")
 MIN_NU = 1e-6
@@ -135,6 +136,16 @@ class SumAggregator(ABC, Generic[State]):
             InvalidValueError: naming the parameter that needs sums in the clear.
         """
 
+    def check_noise(self) -> None:
+        """Check that sums with noise are enough, as they are unless it needs exact ones.
+
+        Totals with noise may be what no devices add up to: a mass may be negative, and more devices
+        may be near than there are. `squares` is none of them.
+
+        Raises:
+            InvalidValueError: naming the parameter that needs exact sums, and what to give instead.
+        """
+
     def __call__(
         self, oracles: Sequence[SumOracle], dim: int, state: State | None = None
     ) -> tuple[Result, State]:
@@ -192,11 +203,17 @@ class SumAggregator(ABC, Generic[State]):
 def nearness(oracles: Sequence[RecordingOracle]) -> float | None:
     """The fraction of the devices that the last sums count as near: of parts, the median.
 
-    None where no sum tells it.
+    A count with noise is brought back to what a count can be. None where no sum tells it.
     """
     sums = [oracle.last for oracle in oracles if oracle.last]
     known = [total.near / total.count for total in sums if total.near is not None]
-    return statistics.median(known) if known else None
+    return min(max(statistics.median(known), 0.0), 1.0) if known else None
+
+
+def near_noise(oracles: Sequence[RecordingOracle]) -> float:
+    """By how much noise in the sums takes that fraction off, usually; 0 for none."""
+    sums = [oracle.last for oracle in oracles if oracle.last and oracle.last.near is not None]
+    return max((NEAR_FACTOR * total.noise / total.count for total in sums), default=0.0)
 
 
 def pack_state(state: Any) -> dict[str, Array]:

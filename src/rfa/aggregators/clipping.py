@@ -35,26 +35,18 @@ UNCLIPPED = 1e20
 """A length that no update has which is not rejected anyway."""
 
 
-@final
 @dataclass(frozen=True, kw_only=True)
-class CenteredClipping(RadiusAggregator):
-    """Steps from the current model by the mean of the differences, each clipped.
+class Clipping(RadiusAggregator):
+    """A mean of clipped differences, whose radius is the clip norm.
 
     Attributes:
         clip_norm: the length to which differences are clipped; None for half their median,
             learned from the sums.
-        budget: sums that a round may take; each is a step.
     """
 
     radius_name: ClassVar[str] = "clip_norm"
 
     clip_norm: float | None = None
-    budget: int = 3
-
-    def __post_init__(self) -> None:
-        """Check the parameters."""
-        super().__post_init__()
-        check_count("budget", self.budget)
 
     @property
     def fixed_radius(self) -> float | None:
@@ -65,6 +57,25 @@ class CenteredClipping(RadiusAggregator):
     def step_totals(self) -> frozenset[str]:
         """A mean divides by the weights."""
         return frozenset({"weight"})
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class CenteredClipping(Clipping):
+    """Steps from the current model by the mean of the differences, each clipped.
+
+    Attributes:
+        clip_norm: the length to which differences are clipped; None for half their median,
+            learned from the sums.
+        budget: sums that a round may take; each is a step.
+    """
+
+    budget: int = 3
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        super().__post_init__()
+        check_count("budget", self.budget)
 
     def layout(self, devices: int) -> Layout:  # noqa: ARG002
         """One part; as many queries as the budget says."""
@@ -81,7 +92,7 @@ class CenteredClipping(RadiusAggregator):
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Mean(RadiusAggregator):
+class Mean(Clipping):
     """The weighted mean of the updates, each clipped: FedAvg where none is longer.
 
     Attributes:
@@ -95,16 +106,6 @@ class Mean(RadiusAggregator):
         """Check the parameter."""
         if self.clip_norm is not None:
             check_clip_norm(self.clip_norm)
-
-    @property
-    def fixed_radius(self) -> float | None:
-        """The clip norm, unless it is learned."""
-        return self.clip_norm
-
-    @property
-    def step_totals(self) -> frozenset[str]:
-        """A mean divides by the weights."""
-        return frozenset({"weight"})
 
     def aggregate(
         self, oracles: Sequence[RecordingOracle], dim: int, state: AdaptiveRadius | None

@@ -21,7 +21,7 @@ from rfa._types import Vector
 from rfa.aggregators.adaptive_radius import AdaptiveRadius
 from rfa.aggregators.base import Layout, SumAggregator
 from rfa.aggregators.rfa import RFA, SCHEDULES
-from rfa.aggregators.weiszfeld import check_max_step, image_of
+from rfa.aggregators.weiszfeld import check_max_step, image_of, mass_of
 from rfa.errors import InvalidTypeError, InvalidValueError, OracleStoppedError
 from rfa.median import geometric_median
 from rfa.oracle import RecordingOracle, SumOracle
@@ -37,9 +37,50 @@ ALL_SCHEDULES = (*SCHEDULES, SUB_COHORTS)
 """How the budget of RFA can be spent."""
 
 
+@dataclass(frozen=True)
+class Around(SumAggregator[Any]):
+    """An aggregator over parts of a cohort that learns, proves and reads what an inner one does.
+
+    Attributes:
+        inner: the inner aggregator.
+    """
+
+    inner: SumAggregator[Any]
+
+    def init(self) -> Any:
+        """What the inner aggregator carries."""
+        return self.inner.init()
+
+    def next_state(self, oracles: Sequence[RecordingOracle], state: Any) -> Any:
+        """What the inner aggregator learns from the sums of all parts."""
+        return self.inner.next_state(oracles, state)
+
+    def certificate(self, oracle: RecordingOracle) -> float | None:
+        """The bound that the inner aggregator proves in a part."""
+        return self.inner.certificate(oracle)
+
+    @property
+    def statistics(self) -> frozenset[str]:
+        """What the inner aggregator reads."""
+        return self.inner.statistics
+
+    @property
+    def min_nu(self) -> float:
+        """That of the inner aggregator."""
+        return self.inner.min_nu
+
+    def check_secure(self) -> None:
+        """Check the inner aggregator."""
+        self.inner.check_secure()
+
+    def check_noise(self) -> None:
+        """Check the inner aggregator."""
+        self.inner.check_noise()
+
+
 @final
 @dataclass(frozen=True)
-class SubCohorts(SumAggregator[AdaptiveRadius | None]):
+class SubCohorts(Around):
     """Weiszfeld steps of which each asks another part of the cohort: a device answers once.
 
     Attributes:
@@ -60,10 +101,6 @@ class SubCohorts(SumAggregator[AdaptiveRadius | None]):
                 msg += f"{wanted or 0}, not {value}"
                 raise InvalidValueError(msg)
 
-    def init(self) -> AdaptiveRadius | None:
-        """What the inner aggregator carries."""
-        return self.inner.init()
-
     def layout(self, devices: int) -> Layout:  # noqa: ARG002
         """A part for each step."""
         return Layout(parts=self.inner.budget, sequential=True)
@@ -75,34 +112,10 @@ class SubCohorts(SumAggregator[AdaptiveRadius | None]):
         nu, max_step = self.inner.radius(state), self.inner.max_step(state)
         return sub_cohorts(oracles, np.zeros(dim), nu=nu, max_step=max_step)
 
-    def next_state(
-        self, oracles: Sequence[RecordingOracle], state: AdaptiveRadius | None
-    ) -> AdaptiveRadius | None:
-        """What the inner aggregator learns."""
-        return self.inner.next_state(oracles, state)
-
-    def certificate(self, oracle: RecordingOracle) -> float | None:
-        """The bound of the part's step."""
-        return self.inner.certificate(oracle)
-
-    @property
-    def statistics(self) -> frozenset[str]:
-        """What the inner aggregator reads."""
-        return self.inner.statistics
-
-    @property
-    def min_nu(self) -> float:
-        """That of the inner aggregator."""
-        return self.inner.min_nu
-
-    def check_secure(self) -> None:
-        """Check the inner aggregator."""
-        self.inner.check_secure()
-
 
 @final
 @dataclass(frozen=True)
-class Groups(SumAggregator[Any]):
+class Groups(Around):
     """The geometric median of what an aggregator makes of each of some random groups.
 
     A device that lies inside of the sums spoils its group and no other. With `Mean` this is
@@ -116,7 +129,6 @@ class Groups(SumAggregator[Any]):
         count: how many groups.
     """
 
-    inner: SumAggregator[Any]
     count: int
 
     def __post_init__(self) -> None:
@@ -129,10 +141,6 @@ class Groups(SumAggregator[Any]):
             msg = f"{self.inner!r} splits a cohort itself: give groups of another aggregator"
             raise InvalidValueError(msg)
 
-    def init(self) -> Any:
-        """What the inner aggregator carries."""
-        return self.inner.init()
-
     def layout(self, devices: int) -> Layout:
         """A part for each group, at the same time."""
         inner = self.inner.layout(max(1, devices // self.count))
@@ -141,28 +149,6 @@ class Groups(SumAggregator[Any]):
     def aggregate(self, oracles: Sequence[RecordingOracle], dim: int, state: Any) -> Vector:
         """The median of the groups' aggregates."""
         return center_of_groups(oracles, lambda oracle: self.inner.aggregate([oracle], dim, state))
-
-    def next_state(self, oracles: Sequence[RecordingOracle], state: Any) -> Any:
-        """What the inner aggregator learns from the sums of all groups."""
-        return self.inner.next_state(oracles, state)
-
-    def certificate(self, oracle: RecordingOracle) -> float | None:
-        """The bound that the inner aggregator proves in a group."""
-        return self.inner.certificate(oracle)
-
-    @property
-    def statistics(self) -> frozenset[str]:
-        """What the inner aggregator reads."""
-        return self.inner.statistics
-
-    @property
-    def min_nu(self) -> float:
-        """That of the inner aggregator."""
-        return self.inner.min_nu
-
-    def check_secure(self) -> None:
-        """Check the inner aggregator."""
-        self.inner.check_secure()
 
 
 def compose_rfa(*, schedule: Any = "plain", groups: int = 1, **parameters: Any) -> Composed:
@@ -213,8 +199,8 @@ def sub_cohorts(
             stopped = error
             continue
         image = image_of(v, total, nu, max_step)
-        mass += total.need("mass")
-        v = v + total.need("mass") / mass * (image - v)
+        mass += mass_of(total)
+        v = v + mass_of(total) / mass * (image - v)
     if not mass:
         raise stopped
     return v
@@ -249,9 +235,12 @@ def center_of_groups(
 
 
 def outlying(oracles: Sequence[RecordingOracle]) -> list[bool]:
-    """Which groups are farther from the median of all than FAR times most of them are.
+    """Which groups are farther from the median of all than one device could take them.
 
-    Fewer than three groups tell nothing, and neither do groups without a result of their own.
+    That is farther than FAR times what most of them are, and than a device that follows the
+    protocol moves the result of a group, whatever its update is: one whose data are like nobody
+    else's is no liar. Fewer than three groups tell nothing, and neither do groups without a result
+    of their own.
     """
     points = [oracle.point for oracle in oracles]
     made = [point for point in points if point is not None]
@@ -263,4 +252,22 @@ def outlying(oracles: Sequence[RecordingOracle]) -> list[bool]:
         length for length, point in zip(lengths, points, strict=True) if point is not None
     )
     rounding = 1e-6 * float(np.linalg.norm(center))
-    return [length > FAR * max(usual, rounding) for length in lengths]
+    legal = statistics.median(_reach(oracle) for oracle in oracles if oracle.point is not None)
+    return [length > max(FAR * usual, FAR * rounding, legal) for length in lengths]
+
+
+def _reach(oracle: RecordingOracle) -> float:
+    """How far a device of weight 1 can move the result of a group by another update, about.
+
+    A step nu push / mass changes most if the device goes far away, where its mass vanishes, or to
+    v, where it is 1; its push changes by 2 at most.
+    """
+    total, point = oracle.last, oracle.point
+    if total is None or point is None:
+        return 0.0
+    whole = next((x for x in (total.mass, total.weight) if x is not None), float(total.count))
+    mean, length = min(1.0, whole / max(1, total.count)), float(np.linalg.norm(point))
+    others = max(whole - mean, np.finfo(float).tiny)
+    away = (2 * oracle.nu + length * mean) / others
+    here = (2 * oracle.nu + length * (1 - mean)) / (others + 1)
+    return oracle.answers * max(away, here)

@@ -53,12 +53,14 @@ class Context:
         clip_norm: the length to which means clip updates.
         early_stop: the improvement at which plain Weiszfeld steps end; None for never.
         max_groups: tells the most groups that a cohort can be split into.
+        noise: whether sums hold noise, which is as large as what means clip updates to.
     """
 
     corrupted: float = 0.0
     clip_norm: float = 100.0
     early_stop: float | None = None
     max_groups: Callable[[], int] = lambda: 1
+    noise: bool = False
 
 
 @dataclass(frozen=True)
@@ -224,7 +226,16 @@ def _own_entry(name: str) -> Entry:
 
 
 def _fedavg(context: Context, clip_norm: float = 0) -> Mean:
-    return Mean(clip_norm=clip_norm or context.clip_norm)
+    return Mean(clip_norm=_clip_norm(clip_norm, context))
+
+
+def _clip_norm(clip_norm: float, context: Context, *, used: bool = True) -> float:
+    """The length to which a mean clips updates: the usual one would drown them in noise."""
+    if context.noise and used and not clip_norm:
+        msg = "noise is as large as what a mean clips updates to: give clip_norm, about the length "
+        msg += "of an update, or take adaptive-clipping, which learns it, or rfa-one-step"
+        raise InvalidValueError(msg)
+    return clip_norm or context.clip_norm
 
 
 def _rfa(  # noqa: PLR0913
@@ -244,7 +255,7 @@ def _rfa(  # noqa: PLR0913
         nu=nu or None,
         start=start,
         schedule=schedule,
-        clip_norm=clip_norm or context.clip_norm,
+        clip_norm=_clip_norm(clip_norm, context, used=start == "mean"),
         early_stop=early_stop or None,
     )
 

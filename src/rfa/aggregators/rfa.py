@@ -115,9 +115,13 @@ class RFA(RadiusAggregator):
         )
 
     def certificate(self, oracle: RecordingOracle) -> float | None:
-        """The bound of the last sum; of the last two where the last was at an extrapolation."""
+        """The bound of the last sum; of the last two where the last was at an extrapolation.
+
+        A sum with noise proves none.
+        """
         sums = (oracle.last, oracle.previous if self.schedule == "accelerated" else None)
-        return max((total.certificate() for total in sums if total), default=None)
+        proven = (total.certificate() for total in sums if total and not total.noise)
+        return max(proven, default=None)
 
     def check_secure(self) -> None:
         """Check that nothing needs the objective or an infinite clip norm."""
@@ -128,6 +132,17 @@ class RFA(RadiusAggregator):
             msg = f"early_stop={self.early_stop} needs the objective, which no secure sum tells: "
             msg += "give early_stop=0"
             raise InvalidValueError(msg)
+
+    def check_noise(self) -> None:
+        """Check that nothing is proven from exact sums: neither a guess nor an early stop."""
+        if self.schedule != "plain":
+            msg = f"schedule={self.schedule} proves its guess from exact sums, and noise leaves "
+            raise InvalidValueError(msg + "none: give schedule=plain, or take rfa-one-step")
+        if self.early_stop:
+            msg = (
+                f"early_stop={self.early_stop} needs the exact objective, which no sum with noise "
+            )
+            raise InvalidValueError(msg + "tells: give early_stop=0")
 
 
 @final

@@ -15,7 +15,8 @@ import numpy as np
 from rfa._checks import check_count, check_number
 from rfa._types import Vector
 from rfa.errors import InvalidValueError
-from rfa.oracle import Sum, SumOracle, next_sum
+from rfa.oracle import REACH, Sum, SumOracle, next_sum
+from rfa.privacy.noisy_sum import MASS_FACTOR
 
 
 def weiszfeld(  # noqa: PLR0913
@@ -75,11 +76,26 @@ def image_of(v: Vector, total: Sum, nu: float, max_step: float | None = None) ->
     Raises:
         ValueError: if no device has any mass at v.
     """
-    mass = total.need("mass")
+    mass = mass_of(total)
     if not mass > 0:
         msg = f"the mass of {total.count} devices at v is {mass}: nothing to average"
         raise InvalidValueError(msg)
     return v + shortened(nu * total.push / mass, max_step)
+
+
+def mass_of(total: Sum) -> float:
+    """The mass of a sum; one with noise is brought back to what it can be.
+
+    A mass that is less than twice its noise may be nothing else, and a step is divided by it. So it
+    counts as that much; but no more than where half of the devices are near, each of which has a
+    mass of 1 / REACH, and never less than 1. Where there is noise every device weighs 1, so that no
+    mass is above their count.
+    """
+    mass = total.need("mass")
+    if not total.noise:
+        return mass
+    doubtful = min(2 * MASS_FACTOR * total.noise, total.count / (2 * REACH))
+    return min(max(mass, doubtful, 1.0), float(total.count))
 
 
 def shortened(step: Vector, most: float | None) -> Vector:

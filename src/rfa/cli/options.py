@@ -116,11 +116,15 @@ SECTIONS = {
     "training": "Training on devices",
     "server": "Server",
     "secure": "Secure sums",
+    "privacy": "Privacy: noise in the sums",
     "evaluation": "Evaluation",
     "": "How it is done (the numbers do not depend on it)",
 }
 """The sections of a help page, by the group of its options."""
-COMMON = ("aggregator", "corruption", "rho", "rounds", "seed", "secure", "config", "as_json", "out")
+COMMON = (
+    *("aggregator", "corruption", "rho", "rounds", "seed", "secure", "epsilon"),
+    *("config", "as_json", "out"),
+)
 """Options that come first."""
 
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from typing import Any
 
 import click
 from rich.console import Console
 
+from rfa.cli.plan_noise import certificate_line, noise_lines
 from rfa.lab.settings.settings import FIELDS
 from rfa.planning import FederationPlan, PlanRequest, describe_sums, make_terms
 from rfa.planning import plan as make_plan
+from rfa.privacy.budget import DELTA
 from rfa.secagg.security.parameters import HONEST_PER_QUERY
 
 MIB = 1 << 20
+LABEL = 22
 
 
 @click.command("plan")
@@ -37,7 +41,11 @@ MIB = 1 << 20
     help="A private aggregator with its parameters, as in rfa:budget=4, rfa:schedule=sub-cohorts, "
     "rfa-one-step:groups=7, or your own module:NAME.",
 )
-@click.option("--metrics", default=2, show_default=True, help="Numbers summed beside the update.")
+@click.option(
+    "--metrics",
+    type=int,
+    help="Numbers summed beside the update.  [default: 2; with --epsilon none]",
+)
 @click.option(
     "--nu-share", default=0.5, show_default=True, help="nu, as a share of the typical distance."
 )
@@ -66,22 +74,32 @@ MIB = 1 << 20
     show_default=True,
     help="How many more honest devices each further sum about the same updates asks for.",
 )
+@click.option(
+    "--epsilon",
+    type=float,
+    help="Differential privacy: plan for noise, so that no device is told more about than this.",
+)
+@click.option(
+    "--delta", default=DELTA, show_default=True, help="The probability that epsilon leaves out."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def plan(as_json: bool, **options: Any) -> None:
     """Tell how many devices a round takes, what it withstands, and what it costs.
 
     From the corrupted share, the rounds and the confidence: the devices a round, by the paper's
     theorem and by the exact law of the draw; the neighbors and thresholds of the secure sum; bytes
-    up and down; how many drop-outs are survived.
+    up and down; how many drop-outs are survived. With --epsilon: the noise, what is left of a step,
+    and what would help.
     """
     request = _request(options)
     made = make_plan(request)
     if as_json:
         click.echo(json.dumps(made.report()))
         return
-    console = Console(markup=False, highlight=False)
-    for name, value in plan_table(request, made):
-        console.print(f"{name:<22} {value}", soft_wrap=True)
+    width = Console().width - LABEL - 1
+    for label, text in plan_table(request, made):
+        for place, line in enumerate(textwrap.wrap(text, max(width, LABEL)) or [""]):
+            click.echo(f"{'' if place else label:<{LABEL}} {line}")
 
 
 def _request(options: dict[str, Any]) -> PlanRequest:
@@ -119,12 +137,8 @@ def plan_table(request: PlanRequest, found: FederationPlan) -> list[tuple[str, s
         ("up, per device", f"{_size(cost.up)} ({cost.up / found.fedavg:.2f} times FedAvg's)"),
         ("down, per device", f"{_size(cost.down)}, beside the model"),
         ("largest share", f"{found.share:.1%} of a step, if all updates are equally far away"),
-        (
-            "certificate",
-            f"about {found.certificate:.1%} is proven, {found.certificate_most:.1%} at most "
-            "where half are no farther than is typical",
-        ),
-        ("not hidden", "a coordinate that one device alone moves: its number, not whose it is"),
+        certificate_line(found),
+        *noise_lines(request, found),
     ]
 
 

@@ -18,6 +18,7 @@ from rfa.cli.options import (
     settings_options,
 )
 from rfa.lab.settings.files import read_settings, write_settings
+from rfa.lab.settings.privacy import implied_on_flower
 from rfa.lab.settings.settings import Settings
 
 
@@ -64,6 +65,8 @@ def run(task: str | None, **options: Any) -> None:
 
     values = read_settings(options["config"]) if options["config"] else {}
     values |= given(options) | ({"task": task} if task is not None else {})
+    if options["engine"] == "flower":
+        values |= implied_on_flower(values)
     settings = Settings.of(**values)
     if options["save_config"]:
         write_settings(settings, options["save_config"])

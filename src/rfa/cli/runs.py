@@ -27,6 +27,7 @@ EVALUATIONS = (
     "train_loss",
     "median_device",
 )
+SPENT = ("epsilon_server", "epsilon_readers")
 MARK = "*"
 """Beside an accuracy over honest devices that stands where others have that over all."""
 SHORT = 10
@@ -78,10 +79,11 @@ def show(name: str, out: Path, as_json: bool) -> None:
         return
     show_run(row)
     table = Table(title=f"the last {min(SHORT, len(evaluations))} evaluations")
-    for column in EVALUATIONS:
+    columns = (*EVALUATIONS, *SPENT) if row["privacy"] else EVALUATIONS
+    for column in columns:
         table.add_column(column.replace("_", " "), justify="right")
     for evaluation in evaluations[-SHORT:]:
-        table.add_row(*(_cell(evaluation[column]) for column in EVALUATIONS))
+        table.add_row(*(_cell(evaluation[column]) for column in columns))
     console = Console(markup=False)
     console.print(table)
     console.print(f"settings: {row['settings']}", soft_wrap=True)
@@ -141,9 +143,11 @@ def _table(rows: list[dict[str, Any]]) -> Table:
 
 
 def _how(row: dict[str, Any]) -> str:
-    """The aggregator, and how it gets its sums if they are secure."""
+    """The aggregator, and how it gets its sums if they are secure, or hold noise."""
     secure = json.loads(row["settings"])["secure"]["mode"]
-    return row["aggregator"] + ("" if secure == "off" else f" ({secure})")
+    how = ["" if secure == "off" else secure, row["privacy"]]
+    listed = ", ".join(filter(None, how))
+    return row["aggregator"] + (f" ({listed})" if listed else "")
 
 
 def _cell(value: Any) -> str:

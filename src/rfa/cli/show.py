@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from rfa.lab.runs.headline import accuracy_words, percent
+from rfa.lab.runs.spent import privacy_lines
 
 
 def show_run(row: dict[str, Any]) -> None:
@@ -36,6 +37,7 @@ def show_run(row: dict[str, Any]) -> None:
         lines["backdoor"] = f"{percent(row['backdoor'])} of other classes fall for the trigger"
     if settings["secure"]["mode"] != "off":
         lines |= _secure_lines(row, settings)
+    lines |= privacy_lines(row, settings["privacy"])
     for name, value in lines.items():
         console.print(f"  {name:<16} {value}")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import click
 from rich.console import Console
 
@@ -21,3 +23,6 @@ def tasks() -> None:
             f"learning rate {values['learning_rate']}, {values['rounds']} rounds of FedAvg",
             soft_wrap=True,
         )
+        if task.vary:
+            _, *names = inspect.signature(task.vary).parameters
+            console.print(f"    parameters: {', '.join(names)}", soft_wrap=True)

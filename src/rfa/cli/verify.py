@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 import click
 
 from rfa.errors import InvalidValueError
+from rfa.privacy import epsilon_of
+from rfa.privacy.zcdp import check_delta
 from rfa.receipts import Expected, ReceiptError, Verified, Verifier, read_model
 from rfa.receipts.parts import CheckedPart
 from rfa.secagg.device.sent import SentInput, read_sent
@@ -49,7 +52,14 @@ KEY_SIZE, SHORT, WIDTH, INDENT = 32, 12, 80, 13
     help="A node's list of what it sent, flower/sent/... in its folder: what it sent must be in "
     "the sums, nothing else of it, and no sum that it opened may be missing.",
 )
-def verify(files: tuple[Path, ...], **options: Any) -> None:
+@click.option(
+    "--delta",
+    type=float,
+    default=1e-5,
+    show_default=True,
+    help="At which probability left out to say the epsilon of sums with noise.",
+)
+def verify(files: tuple[Path, ...], delta: float, **options: Any) -> None:
     """Check receipts offline: that the model follows from what was summed.
 
     Give the receipts of a run in order. Each is checked byte for byte against its signature, by the
@@ -57,8 +67,9 @@ def verify(files: tuple[Path, ...], **options: Any) -> None:
     follows the one before. The exit code is 0 only if all of it holds. docs/receipts.md says what
     that proves, and to whom.
     """
+    check_delta(delta)
     verifier = Verifier(_expected(options))
-    wrong = 0
+    wrong, verified = 0, None
     for path in files:
         try:
             verified = verifier.check(path)
@@ -68,7 +79,7 @@ def verify(files: tuple[Path, ...], **options: Any) -> None:
             _say("because", str(error))
         else:
             click.echo(f"{path}: holds")
-            for label, text in _lines(verified, verifier.expected):
+            for label, text in _lines(verified, verifier.expected, delta):
                 _say(label, text)
     if wrong:
         msg = f"{len(files) - wrong} of {len(files)} receipts hold"
@@ -76,6 +87,8 @@ def verify(files: tuple[Path, ...], **options: Any) -> None:
     verifier.check_models()
     _check_unrecorded(verifier.unrecorded())
     click.echo(f"{len(files)} of {len(files)} receipts hold")
+    if verified and verified.noisy:
+        click.echo(f"in all {_epsilon(verified.total_rho, delta)} for the most charged node")
 
 
 def _check_unrecorded(entries: Sequence[SentInput]) -> None:
@@ -123,7 +136,7 @@ def _key(text: str | None) -> bytes | None:
     return key
 
 
-def _lines(verified: Verified, expected: Expected) -> list[tuple[str, str]]:
+def _lines(verified: Verified, expected: Expected, delta: float) -> list[tuple[str, str]]:
     """What a receipt that holds says, in words."""
     signed, receipt, parts = verified.signed, verified.signed.receipt, verified.parts
     before, after = receipt.model_before.hex()[:SHORT], receipt.model_after.hex()[:SHORT]
@@ -138,6 +151,8 @@ def _lines(verified: Verified, expected: Expected) -> list[tuple[str, str]]:
         ("digest", signed.digest.hex()),
         ("signed by", f"{signed.signer.hex()}{'' if expected.signer else ' (not pinned)'}"),
     ]
+    if verified.noisy:
+        lines.insert(4, ("privacy", _privacy(verified, delta)))
     lines += [("warning", words) for words in verified.warnings]
     if verified.sent is not None:
         lines.append(("this node", f"{verified.sent} masked inputs, all as it sent them"))
@@ -148,6 +163,20 @@ def _share(certificate: float | None) -> str:
     if certificate is None:
         return "the aggregator proves no bound"
     return f"no node is more than {100 * certificate:.3g} % of the last step"
+
+
+def _privacy(verified: Verified, delta: float) -> str:
+    """What the round, and all so far, were charged against the server."""
+    noises = sorted({part.opening.noise for part in verified.parts})
+    noise = " and ".join(f"{one:g}" if one else "none" for one in noises)
+    words = f"noise {noise}: {_epsilon(verified.rho, delta)} for this round against the server"
+    return f"{words}, {_epsilon(verified.total_rho, delta)} for the most charged node so far"
+
+
+def _epsilon(rho: float, delta: float) -> str:
+    if math.isinf(rho):
+        return "no epsilon (a sum without noise)"
+    return f"epsilon {epsilon_of(rho, delta):.3g} at delta {delta:g}"
 
 
 def _nodes(parts: tuple[CheckedPart, ...], expected: Expected) -> str:

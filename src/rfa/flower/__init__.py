@@ -14,7 +14,9 @@ if importlib.util.find_spec("flwr") is None:
     _MSG = "rfa.flower needs Flower: pip install 'rfa[flower]'"
     raise ImportError(_MSG)
 
+from rfa.aggregators.server_optimizer import ServerOptimizer
 from rfa.flower.constructors import RFA, OneStepRFA, SecureFedAvg
+from rfa.flower.errors import NodesRefusedError, NothingDoneError, RunFailedError, TooFewNodesError
 from rfa.flower.mod import RobustMod, robust_mod
 from rfa.flower.options import SecureOptions, StrategyOptions
 from rfa.flower.storage import create_identity
@@ -26,15 +28,20 @@ from rfa.secagg.security.terms import Terms
 
 __all__ = [
     "RFA",
+    "NodesRefusedError",
+    "NothingDoneError",
     "OneStepRFA",
     "Policy",
     "RobustMod",
+    "RunFailedError",
     "SecureFedAvg",
     "SecureOptions",
     "SecureStrategy",
     "ServerModel",
+    "ServerOptimizer",
     "StrategyOptions",
     "Terms",
+    "TooFewNodesError",
     "create_identity",
     "read_identities",
     "robust_mod",

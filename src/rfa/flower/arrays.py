@@ -6,12 +6,13 @@ are not: they would decide how far apart updates are, and stay as the server has
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from flwr.app import Array, ArrayRecord
+from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord
 from numpy.typing import NDArray
 
 from rfa._types import Floats32, Vector
@@ -70,6 +71,14 @@ def values_of(records: Iterable[ArrayRecord]) -> Vector:
         values[start : start + len(numbers)] += numbers
         start += len(numbers)
     return values
+
+
+def own_copy(record: Any) -> Any:
+    """A record that nobody else changes; arrays, which are large, are shared."""
+    if isinstance(record, ArrayRecord):
+        return record
+    kind: Any = ConfigRecord if isinstance(record, ConfigRecord) else MetricRecord
+    return kind({key: copy.copy(value) for key, value in record.items()})
 
 
 @np.errstate(over="ignore", invalid="ignore")

@@ -15,6 +15,7 @@ which a message decides opens the same hole again, by messages after which no su
 
 from __future__ import annotations
 
+import dataclasses
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, cast
@@ -25,7 +26,9 @@ from flwr.app import ArrayRecord, Message, RecordDict
 from rfa.errors import InvalidValueError
 from rfa.flower.arrays import values_of
 from rfa.flower.errors import FlowerError
-from rfa.secagg.transcript import basis_digest, model_digest, run_digest
+from rfa.flower.metrics import MetricLayout
+from rfa.flower.records import Work
+from rfa.secagg.transcript import basis_digest, meaning_digest, model_digest, run_digest
 
 Told = Callable[[RecordDict], RecordDict]
 """What of a message's content all nodes are told: all of it, unless it holds an address."""
@@ -49,6 +52,13 @@ def run_of(run_config: Mapping[str, Any]) -> bytes:
 def model_of(content: RecordDict) -> bytes:
     """The digest of the numbers of a model alone: under other names or types it is the same."""
     return model_digest(values_of(content.array_records.values()).view(np.uint8).data)
+
+
+def label_of(work: Work, layout: MetricLayout) -> bytes:
+    """The digest of what the metrics of a device mean: their names, and how they are weighed."""
+    entries = _entries(dataclasses.replace(work, again=False).record())
+    layouts = (list(layout.names), list(layout.sizes))
+    return meaning_digest(*entries, *(part for each in layouts for part in _value(each)))
 
 
 def sent_of(message: Message, content: RecordDict) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import zipfile
@@ -16,7 +17,9 @@ from flwr.serverapp.strategy import Result
 from rfa._files import replace_file
 from rfa.aggregators import SumAggregator
 from rfa.aggregators.base import pack_state, unpack_state
+from rfa.aggregators.server_optimizer import ServerState
 from rfa.errors import InvalidValueError
+from rfa.flower.spending import Spending
 from rfa.secagg.server.suspicion import Suspicion, pack_suspicion, unpack_suspicion
 
 HISTORIES = (
@@ -24,8 +27,8 @@ HISTORIES = (
     "evaluate_metrics_clientapp",
     "evaluate_metrics_serverapp",
 )
-CARRIED = "aggregator."
-"""Before the names of what the aggregator carries."""
+CARRIED, OPTIMIZER = "aggregator.", "optimizer."
+"""Before the names of what the aggregator carries, and of what the server's optimizer does."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,9 @@ class Checkpoint:
         result: what goes to the user at the end.
         aggregator: what the aggregator carries, such as a learned radius.
         suspicion: what speaks against nodes.
+        optimizer: what the server's optimizer keeps.
+        spending: what was spent of their privacy.
+        resumed: whether it was read from a file: a sum of the next round may be lost.
     """
 
     round: int
@@ -45,6 +51,9 @@ class Checkpoint:
     result: Result
     aggregator: Any = None
     suspicion: Suspicion = field(default_factory=Suspicion)
+    optimizer: ServerState = field(default_factory=ServerState)
+    spending: Spending = field(default_factory=Spending)
+    resumed: bool = False
 
 
 def save_checkpoint(path: Path | None, state: Checkpoint) -> None:
@@ -60,14 +69,22 @@ def save_checkpoint(path: Path | None, state: Checkpoint) -> None:
         "names": list(state.arrays),
         "metrics": metrics,
         "suspicion": pack_suspicion(state.suspicion),
+        "spending": state.spending.pack(),
     }
     values: dict[str, Any] = {
         f"array{i}": array.numpy() for i, array in enumerate(state.arrays.values())
     }
     values |= {CARRIED + name: array for name, array in pack_state(state.aggregator).items()}
+    kept = {"momentum": state.optimizer.momentum, "squares": state.optimizer.squares}
+    values |= {OPTIMIZER + name: array for name, array in kept.items() if array is not None}
     path.parent.mkdir(parents=True, exist_ok=True)
     with replace_file(path) as file:
         np.savez(file, about=np.array(json.dumps(about, default=float)), **values)
+
+
+def save_spending(path: Path | None, state: Checkpoint, spending: Spending) -> None:
+    """Write where the server is before a round, with what that round may spend."""
+    save_checkpoint(path, dataclasses.replace(state, spending=spending))
 
 
 def load_checkpoint(
@@ -84,11 +101,7 @@ def load_checkpoint(
     try:
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             about = json.loads(str(file["about"]))
-            carried = {
-                name.removeprefix(CARRIED): np.asarray(file[name])
-                for name in file.files
-                if name.startswith(CARRIED)
-            }
+            carried, kept = _named(file, CARRIED), _named(file, OPTIMIZER)
             arrays = {
                 name: Array(np.asarray(file[f"array{i}"])) for i, name in enumerate(about["names"])
             }
@@ -98,13 +111,23 @@ def load_checkpoint(
             setattr(result, name, history)
         done, before = int(about["round"]), unpack_state(aggregator, carried)
         suspicion = unpack_suspicion(Suspicion(), about["suspicion"])
+        spending = Spending.unpack(about["spending"])
+        optimizer = ServerState(**kept)
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
         msg = f"the checkpoint {path} cannot be read ({error}): remove it to start anew"
         raise InvalidValueError(msg) from None
-    if _shapes(result.arrays) != _shapes(initial):
+    if not fits(result.arrays, initial):
         msg = f"the checkpoint {path} is of another model: remove it to start anew"
         raise InvalidValueError(msg)
-    return Checkpoint(done, result.arrays, result, before, suspicion)
+    return Checkpoint(
+        done, result.arrays, result, before, suspicion, optimizer, spending, resumed=True
+    )
+
+
+def _named(file: Any, prefix: str) -> dict[str, Any]:
+    """The arrays of a file whose names have a prefix, without it."""
+    names = [name for name in file.files if name.startswith(prefix)]
+    return {name.removeprefix(prefix): np.asarray(file[name]) for name in names}
 
 
 def _check_place(path: Path | None) -> None:
@@ -119,6 +142,11 @@ def _check_place(path: Path | None) -> None:
     except OSError as error:
         msg = f"no checkpoint can be written at {path}: {error}"
         raise InvalidValueError(msg) from None
+
+
+def fits(one: ArrayRecord, other: ArrayRecord) -> bool:
+    """Whether two models have arrays of the same names, types and shapes."""
+    return _shapes(one) == _shapes(other)
 
 
 def _shapes(arrays: ArrayRecord) -> list[tuple[str, str, tuple[int, ...]]]:

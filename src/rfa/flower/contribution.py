@@ -10,7 +10,7 @@ from typing import Any
 from rfa._types import Floats32
 from rfa.flower.metrics import MetricLayout, layout_of
 from rfa.flower.records import RecordError, Work
-from rfa.flower.weighing import weigh
+from rfa.flower.weighing import Surrogates, is_capped, weigh
 from rfa.secagg.errors import NotFiniteError
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.messages.round import MAX_METRICS
@@ -33,7 +33,11 @@ class Start:
 
 
 def prepare(
-    work: Work, update: Floats32, metrics: dict[str, Any], kept: Path, start: Start
+    work: Work,
+    update: Floats32,
+    metrics: dict[str, Any],
+    kept: Path | Surrogates,
+    start: Start,
 ) -> tuple[MetricLayout, Contribution | None]:
     """Which metrics a device has, and what it brings; nothing where it abstains.
 
@@ -41,40 +45,68 @@ def prepare(
         work: what it was asked for.
         update: what training changed.
         metrics: what the app returned beside it.
-        kept: the file in which the device keeps its surrogates.
+        kept: where the device keeps its surrogates.
         start: what it started from.
 
     Raises:
         RecordError: if examples are not counted, or there are too many metrics.
         VaultError: if the file cannot be used.
     """
-    values = dict(metrics)
-    examples = values.pop(work.weight, None)
-    if not isinstance(examples, int | float):
-        msg = f"the app's metrics have no number {work.weight!r}, by which updates are weighted"
-        raise RecordError(msg)
+    examples = _examples_of(work, metrics)
+    values = dict[str, Any]()
+    if not work.noise:  # in sums with noise is no metric, so that none is brought
+        values = work.bounds.clip(metrics)
+        del values[work.weight]
     layout = layout_of(values)
     if layout.fault:
         raise RecordError(layout.fault)
     histograms = work.histograms.within(layout)
-    numbers = layout.count + histograms.count
-    if numbers > MAX_METRICS:
-        msg = (
-            f"the app's metrics, a weight behind each and {histograms.count} bins make {numbers} "
-            f"numbers, and at most {MAX_METRICS} are summed: return fewer, or ask for fewer bins"
-        )
-        raise RecordError(msg)
-    if examples > work.cap and work.weights != EQUAL:
-        LOG.info("%s examples count as %g: the strategy's example_cap", examples, work.cap)
-    weight = weigh(examples, work.cap, work.weights, kept=kept, task=work.task)
+    equal = work.weights == EQUAL
+    _check_count(layout, histograms.count, 0 if equal else 1)
+    how = examples, work.cap, work.weights
+    weight = weigh(*how, kept=kept, task=work.task)
     if not weight:
         LOG.warning("this device abstains: it has no examples")
         return layout, None
-    row = (*layout.row(values, weight), *histograms.votes(values))
-    equal = work.weights == EQUAL
+    capped = is_capped(*how, kept=kept, task=work.task)
+    if capped:
+        LOG.info("%s examples count as %g: the strategy's example_cap", examples, work.cap)
+    flag = () if equal else (float(capped),)
+    row = (*layout.row(values, weight), *flag, *histograms.votes(values))
     try:
         brought = Contribution(update, weight, row, start.basis, start.mark, equal_weights=equal)
     except NotFiniteError as error:
         LOG.warning("this device abstains: %s", error)
         return layout, None
     return layout, brought
+
+
+def _examples_of(work: Work, metrics: dict[str, Any]) -> float:
+    """How many examples the app says that there are.
+
+    Raises:
+        RecordError: if it does not say it.
+    """
+    examples = metrics.get(work.weight)
+    if isinstance(examples, int | float):
+        return examples
+    found = ", ".join(sorted(metrics)) or "nothing"
+    msg = f"the app's metrics have no number {work.weight!r}, by which updates are weighted: "
+    msg += f"return it beside {found}, or give the strategy its name, weighted_by_key"
+    raise RecordError(msg)
+
+
+def _check_count(layout: MetricLayout, bins: int, flags: int) -> None:
+    """Refuse more numbers than a sum has.
+
+    Raises:
+        RecordError: naming the metrics.
+    """
+    numbers = layout.count + bins + flags
+    if numbers > MAX_METRICS:
+        msg = (
+            f"the app's metrics {', '.join(layout.names)}, a weight behind each and {bins} bins "
+            f"make {numbers} numbers, and at most {MAX_METRICS} are summed: return fewer, or ask "
+            "for fewer bins"
+        )
+        raise RecordError(msg)

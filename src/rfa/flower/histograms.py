@@ -27,11 +27,11 @@ from typing import Any
 from flwr.app import MetricRecord
 
 from rfa.errors import InvalidValueError
-from rfa.flower.metrics import MetricLayout, Values, as_float
+from rfa.flower.metric_bounds import Bounds, read_bounds
+from rfa.flower.metrics import LONGEST, MetricLayout, Values, as_float
 from rfa.secagg.messages.round import MAX_METRICS
 
 LOG = logging.getLogger("flwr")
-Bounds = tuple[float, float]
 BINS = 32
 LARGEST_BINS = 128
 LEAST_NODES = 10
@@ -74,6 +74,8 @@ class Histograms:
                     f"robust_metrics[{name!r}] must be two finite bounds, the lower one first, "
                     f"not {(low, high)}"
                 )
+        if (longest := max(map(len, self.names), default=0)) > LONGEST:
+            yield f"robust_metrics have a name of {longest} letters, and metrics at most {LONGEST}"
         if self.names != tuple(sorted(set(self.names))):
             yield f"robust_metrics must have each name once, not {self.names}"
         if self.count + 2 * len(self.names) > MAX_METRICS:
@@ -118,22 +120,40 @@ class Histograms:
         return found
 
 
+class MissingMetrics:
+    """Says of each metric that is asked for, once, that no node has it.
+
+    Training and evaluation may have different metrics: it is missing where neither has it.
+    """
+
+    def __init__(self, asked: Histograms) -> None:
+        """Watch for the metrics of histograms."""
+        self._asked, self._seen = set(asked.names), dict[str, MetricLayout]()
+
+    def note(self, task: str, layout: MetricLayout) -> None:
+        """Note what nodes have after they trained or evaluated."""
+        self._seen[task] = layout
+
+    def warn(self) -> None:
+        """Warn of what no node has had so far, if any node had anything to say."""
+        there = {name for layout in self._seen.values() for name in layout.scalars}
+        lists = {name for layout in self._seen.values() for name in layout.names} - there
+        had = (f"{', '.join(each.names) or 'none'} ({t})" for t, each in self._seen.items())
+        known = "; ".join(had)
+        for name in sorted(self._asked - there) if self._seen else ():
+            what = "is a list on all nodes" if name in lists else "is had by no node"
+            text = "robust_metrics: %r %s, so there are no quantiles of it; nodes have %s"
+            LOG.warning(text, name, what, known)
+            self._asked.discard(name)
+
+
 def histograms_of(robust_metrics: Mapping[str, Bounds] | None, bins: int = BINS) -> Histograms:
     """Histograms as an option gives them: bounds by name.
 
     Raises:
         InvalidValueError: naming what cannot be.
     """
-    try:
-        given = dict(sorted((robust_metrics or {}).items()))
-        if not all(isinstance(name, str) and name for name in given):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError
-        pairs = [(float(low), float(high)) for low, high in given.values()]
-    except (AttributeError, TypeError, ValueError):
-        msg = "robust_metrics are bounds by name, such as {'loss': (0.0, 10.0)}, not "
-        msg += repr(robust_metrics)
-        raise InvalidValueError(msg) from None
-    return Histograms(tuple(given), tuple(pairs), bins)
+    return Histograms(*read_bounds("robust_metrics", robust_metrics), bins)
 
 
 def quantile(votes: Sequence[int], bounds: Bounds, percent: int) -> float:

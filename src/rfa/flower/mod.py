@@ -7,41 +7,36 @@ length of the update, and the messages of the secure sum.
 
 from __future__ import annotations
 
-import copy
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from flwr.app import ArrayRecord, Context, Message, MessageType, RecordDict
+from flwr.app import Context, Message, MessageType, RecordDict
 
-from rfa._checks import check_choice
-from rfa._types import Floats32
+from rfa._checks import check_choice, check_number
+from rfa._files import as_path
 from rfa.errors import InvalidValueError
-from rfa.flower import records
-from rfa.flower.arrays import ArraysError, difference, moved, size_of
-from rfa.flower.basis import basis_of, model_of, run_of, sent_of
+from rfa.flower import app_calls, records
+from rfa.flower.app_calls import App, Next, check_order
+from rfa.flower.basis import basis_of, label_of, model_of, sent_of
 from rfa.flower.contribution import Start, prepare
 from rfa.flower.errors import FlowerError
 from rfa.flower.histograms import BINS, histograms_of
+from rfa.flower.metric_bounds import metric_bounds_of
 from rfa.flower.metrics import metrics_of
-from rfa.flower.storage import DeviceStorage, read_personal, storage_of, write_personal
+from rfa.flower.simulated import storage_for
+from rfa.flower.storage import DeviceStorage
 from rfa.secagg.device.profile import Profile
 from rfa.secagg.device.vault import DurableDevice
-from rfa.secagg.errors import SecAggError, SpentUpdateError
+from rfa.secagg.errors import SecAggError, SpentUpdateError, WeakTermsError
 from rfa.secagg.fixed_point import Contribution
+from rfa.secagg.noise import least_charge
 from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.security.policy import Policy
-from rfa.secagg.weights import EXAMPLES, MODES, cap_fault
+from rfa.secagg.weights import EQUAL, EXAMPLE_CAP, EXAMPLES, MODES, cap_fault
 
-Next = Callable[[Message, Context], Message]
 LOG = logging.getLogger("flwr")
-
-
-class AppFailedError(FlowerError):
-    """The app failed; what it said stays on the device."""
 
 
 @dataclass(frozen=True)
@@ -52,17 +47,22 @@ class RobustMod:
     alone go to the app, as they are; what it answers to them is the app's own business.
 
     Attributes:
-        policy: what the device insists on, whatever the server says.
+        policy: what the device insists on, whatever the server says. With a budget, such as
+            Policy(epsilon=8.0), it trains only for sums with noise, until they have cost as much in
+            all runs together, and evaluates nothing.
         folder: the folder of the device's files; by default what the node config `rfa-home` or the
             environment's RFA_HOME says, else ~/.rfa.
         weight: the metric that counts examples, where the server is not trusted to name it.
         cap: the most examples that count, where the server is not trusted to say it: one that
             tells each device another cap could make all but one count for nothing.
         weights: how examples make a weight, where the server is not trusted to say it: "examples",
-            "buckets" or "equal"; `SecureOptions` says what each tells.
+            "buckets" or "equal"; `SecureOptions` says what each tells. By default "examples", or
+            with a budget "equal".
         robust_metrics: the metrics whose histograms may be asked for, with their bounds, where the
             server is not trusted to choose them.
         metric_bins: how many bins these have.
+        metric_bounds: the bounds within which metrics count, where the server is not trusted to
+            choose them.
         personal: the name of personal parameters u_i that may be asked for, where the server is not
             trusted to ask for any. Each training changes them, and no sum need follow: a malicious
             server could have all nodes but one ruin theirs, by other messages before a round, and
@@ -70,20 +70,43 @@ class RobustMod:
     """
 
     policy: Policy = field(default_factory=Policy)
-    folder: Path | None = None
-    weight: str = "num-examples"
-    cap: float = 1024.0
-    weights: str = EXAMPLES
+    folder: Path | str | None = None
+    weight: str = records.WEIGHTED_BY
+    cap: float = EXAMPLE_CAP
+    weights: str | None = None
     robust_metrics: Mapping[str, tuple[float, float]] | None = None
     metric_bins: int = BINS
+    metric_bounds: Mapping[str, tuple[float, float]] | None = None
     personal: str = ""
 
     def __post_init__(self) -> None:
-        """Check how the device weighs and votes."""
+        """Check what the device is told of itself.
+
+        Raises:
+            InvalidValueError: naming what is wrong.
+        """
+        if not isinstance(self.policy, Policy):  # pyright: ignore[reportUnnecessaryIsInstance]
+            msg = f"policy must be Policy(...), such as Policy(min_cohort=9), not {self.policy!r}: "
+            raise InvalidValueError(msg + "a folder is given by name, RobustMod(folder=...)")
+        budget = self.policy.epsilon
+        if self.weights is None:
+            object.__setattr__(self, "weights", EXAMPLES if budget is None else EQUAL)
+        as_path("folder", self.folder, "a folder")
+        check_number("cap", self.cap, positive=True)
         check_choice("weights", self.weights, MODES)
-        if fault := cap_fault(self.cap, self.weights):
+        if not isinstance(self.weight, str) or not self.weight:  # pyright: ignore[reportUnnecessaryIsInstance]
+            msg = f"weight must be the name of a metric that counts examples, not {self.weight!r}"
+            raise InvalidValueError(msg)
+        if fault := records.personal_fault(self.personal) or cap_fault(self.cap, str(self.weights)):
             raise InvalidValueError(fault)
-        histograms_of(self.robust_metrics, self.metric_bins)
+        metric_bounds_of(self.metric_bounds)
+        asked = histograms_of(self.robust_metrics, self.metric_bins)
+        if budget is not None and (self.weights != EQUAL or asked.names):
+            msg = (
+                f"a device with a budget of epsilon={budget:g} is in sums with noise alone, which "
+            )
+            msg += "have equal weights and no metrics: give no other weights, and no robust_metrics"
+            raise InvalidValueError(msg)
 
     def __call__(self, message: Message, context: Context, call_next: Next) -> Message:
         """Answer a message of the strategy."""
@@ -92,7 +115,7 @@ class RobustMod:
         try:
             storage = self.storage(message, context)
             try:
-                return self._answer(message, storage, _App(call_next, context))
+                return self._answer(message, storage, App(call_next, context))
             except (SecAggError, FlowerError) as error:
                 LOG.warning("this device does not do what it is asked: %s", error)
                 why = str(error).replace(str(storage.root), "its folder")
@@ -102,14 +125,15 @@ class RobustMod:
             what = type(error).__name__  # its text may be private
             return records.refuse(message, f"{what}: the log of the node says more")
 
-    def _answer(self, message: Message, storage: DeviceStorage, app: _App) -> Message:
+    def _answer(self, message: Message, storage: DeviceStorage, app: App) -> Message:
         match records.read_order(message):
             case records.Work() as work:
+                check_order()
                 storage.tidy()
                 return self._work(work, message, storage, app)
-            case records.Stage(task, request):
+            case records.Stage(task) as stage:
                 with self.vault(task, message, storage) as vault:
-                    return records.reply(message, _receive(vault, request))
+                    return records.reply(message, _receive(vault, stage))
             case records.Over(task, number, opened):
                 with self.vault(task, message, storage) as vault:
                     vault.end(number, opened=opened)
@@ -119,37 +143,50 @@ class RobustMod:
                 raise records.RecordError(msg)
 
     def storage(self, message: Message, context: Context) -> DeviceStorage:  # noqa: ARG002 others need it
-        """Where the device's files are that a message is for."""
-        return storage_of(context, self.folder)
+        """Where the device that a message is for keeps what it must."""
+        return storage_for(context, as_path("folder", self.folder, "a folder"))
 
     def vault(self, task: str, message: Message, storage: DeviceStorage) -> DurableDevice:  # noqa: ARG002
         """The device that a message is for, in the secure sum over a task."""
-        profile = Profile(storage.node, self.policy, storage.identity())
-        return DurableDevice(
-            storage.vault(task), profile, spent=storage.spent(task), sent=storage.sent(task)
-        )
+        return storage.device(task, Profile(storage.node, self.policy, storage.identity()))
 
     def told(self, message: Message) -> RecordDict:
         """What of a message all devices are told, to which the sum is bound: all of it."""
         return message.content
 
     def _work(
-        self, work: records.Work, message: Message, storage: DeviceStorage, app: _App
+        self, work: records.Work, message: Message, storage: DeviceStorage, app: App
     ) -> Message:
         """Let the app train or evaluate, and keep what it returns for the sums to come."""
         self.check_work(work)
+        self._check_budget(work, message, storage)
         told, run = self.told(message), app.settle_run()
         mark = model_of(told) if work.task == records.EVALUATE else None
         start = Start(basis_of(sent_of(message, told), run), mark)
-        personal = storage.personal(work.personal) if work.personal else None
-        if work.task == records.TRAIN:
-            answer, update = _train(message, app, personal)
-        else:
-            answer, update = _evaluate(message, app, personal)
+        play = app_calls.train if work.task == records.TRAIN else app_calls.evaluate
+        answer, update = play(message, app, storage, work.personal)
         layout, brought = prepare(work, update, metrics_of(answer), storage.weights(), start)
         with self.vault(work.task, message, storage) as vault:
-            _bring(vault, brought)
-        return records.ready(message, records.Ready(layout, len(update), run))
+            again = _bring(vault, brought, label_of(work, layout), repeat=_may_repeat(work))
+        return records.ready(message, records.Ready(layout, len(update), run, again))
+
+    def _check_budget(self, work: records.Work, message: Message, storage: DeviceStorage) -> None:
+        """Refuse work for sums that the budget does not bear, before the app does any.
+
+        Raises:
+            WeakTermsError: if the sums would have no noise.
+            PrivacySpentError: if they would cost more than is left.
+        """
+        policy = self.policy
+        if policy.epsilon is None:
+            return
+        if not work.noise:
+            msg = f"{work.task} without noise: this device has a budget of epsilon="
+            msg += f"{policy.epsilon:g}, which exact sums and metrics do not keep: give the "
+            msg += "strategy an epsilon or a noise_multiplier"
+            raise WeakTermsError(msg)
+        with self.vault(work.task, message, storage) as vault:
+            policy.check_charge(vault.spent_rho, least_charge(work.noise))
 
     def check_work(self, work: records.Work) -> None:
         """Where the server is not trusted, how updates are weighted is the device's to say."""
@@ -168,6 +205,12 @@ class RobustMod:
                 "robust_metrics and metric_bins on both sides"
             )
             raise records.RecordError(msg)
+        if malicious and work.bounds != metric_bounds_of(self.metric_bounds):
+            msg = (
+                f"{work.bounds} are asked for, and this device has {self.metric_bounds}: say the "
+                "same metric_bounds on both sides"
+            )
+            raise records.RecordError(msg)
         if malicious and work.personal not in {"", self.personal}:
             msg = (
                 f"personal parameters {work.personal!r} are asked for, which a malicious server "
@@ -176,97 +219,46 @@ class RobustMod:
             raise records.RecordError(msg)
 
 
-@dataclass(frozen=True)
-class _App:
-    """The app, as it is called with a message."""
-
-    call_next: Next
-    context: Context
-
-    def __call__(self, message: Message) -> Message:
-        return self.call_next(message, self.context)
-
-    def settle_run(self) -> bytes:
-        """Give the app its run config by name, so that no order tells it more than the digest."""
-        self.context.run_config = dict(sorted(self.context.run_config.items()))
-        return run_of(self.context.run_config)
-
-
 robust_mod = RobustMod()
 
 
-def _bring(vault: DurableDevice, contribution: Contribution | None) -> None:
-    """Bring it; or abstain if it was in a sum before, so that nobody learns that it was."""
+def _bring(
+    vault: DurableDevice, contribution: Contribution | None, label: bytes, *, repeat: bool
+) -> bytes:
+    """Bring what the device has, and say which sum it repeats; else nothing.
+
+    It abstains if what it has was in a sum that is not to be repeated, as it does if it has
+    nothing: nobody learns which.
+    """
     try:
-        vault.bring(contribution)
+        vault.bring(contribution, label)
     except SpentUpdateError as error:
-        LOG.warning("this device abstains: %s", error)
-        vault.bring(None)
+        LOG.warning("%s", error)
+    else:
+        return b""
+    try:
+        if contribution and repeat:
+            return vault.repeat(contribution, label)
+    except SpentUpdateError as error:
+        LOG.warning("%s", error)
+    LOG.warning("this device abstains")
+    vault.bring(None)
+    return b""
 
 
-def _receive(vault: DurableDevice, request: bytes) -> bytes:
+def _may_repeat(work: records.Work) -> bool:
+    """Whether the server may be told of what was in a sum before.
+
+    That a model was evaluated before it knows. That an update is the same as before it does not,
+    and is told where it says that it may have lost the sum.
+    """
+    return work.task == records.EVALUATE or work.again
+
+
+def _receive(vault: DurableDevice, stage: records.Stage) -> bytes:
     """What the device answers; as one that has left if another run has what it brought."""
     try:
-        return vault.receive(request)
+        return vault.receive(stage.request, stage.whom)
     except SpentUpdateError as error:
         LOG.warning("this device leaves the round: %s", error)
-        return vault.receive(request)  # refused like all that it is asked from now on
-
-
-def _train(message: Message, app: _App, personal: Path | None) -> tuple[Message, Floats32]:
-    """What the app answers, and what it changed (lines 4 to 9 of Algorithm 1; Algorithm 4)."""
-    w = _arrays(message)
-    if personal is not None:
-        u = read_personal(personal, size_of(w))
-        u = difference(_arrays(_call(app, _with(message, moved(w, u)))), w)
-        if np.isfinite(u).all():
-            write_personal(personal, u)
-        w = moved(w, u)
-    answer = _call(app, _with(message, w))
-    return answer, difference(_arrays(answer), w)
-
-
-def _evaluate(message: Message, app: _App, personal: Path | None) -> tuple[Message, Floats32]:
-    """What the app answers, and zeros in place of an update, which tell nothing."""
-    if personal is not None:
-        w = _arrays(message)
-        u = read_personal(personal, size_of(w))
-        message = _with(message, moved(w, u))
-    return _call(app, message), np.zeros(records.STAND_IN, np.float32)
-
-
-def _call(app: _App, message: Message) -> Message:
-    """What the app answers to a message as it would be without rfa.
-
-    Raises:
-        AppFailedError: if it fails; what it says may be private, and is logged here only.
-    """
-    bare = copy.copy(message)
-    bare.content = RecordDict({k: v for k, v in message.content.items() if k != records.KEY})
-    try:
-        answer: Any = app(bare)
-    except Exception as error:
-        LOG.exception("the app failed")
-        msg = f"the app raised {type(error).__name__}: the log of the node says more"
-        raise AppFailedError(msg) from None
-    if not isinstance(answer, Message) or answer.has_error():
-        LOG.error("the app returned %s", answer)
-        msg = "the app returned an error, or no Message: the log of the node says more"
-        raise AppFailedError(msg)
-    return answer
-
-
-def _with(message: Message, arrays: ArrayRecord) -> Message:
-    """The message with other arrays in place of its own."""
-    (name,) = message.content.array_records
-    other = copy.copy(message)
-    other.content = RecordDict({**message.content, name: arrays})
-    return other
-
-
-def _arrays(message: Message) -> ArrayRecord:
-    array_records = list(message.content.array_records.values())
-    if len(array_records) != 1:
-        msg = f"a message has {len(array_records)} ArrayRecords, and just one can be aggregated"
-        raise ArraysError(msg)
-    return array_records[0]
+        return vault.receive(stage.request)  # refused like all that it is asked from now on

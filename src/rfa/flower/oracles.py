@@ -10,144 +10,34 @@ import dataclasses
 import logging
 import os
 import time
-from collections.abc import Collection, Generator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from dataclasses import dataclass
 
-from flwr.app import MetricRecord
 from flwr.serverapp import Grid
 
-from rfa._types import Vector
 from rfa.errors import OracleStoppedError
 from rfa.flower import records
 from rfa.flower.basis import Told, basis_of, common_sent
-from rfa.flower.histograms import LEAST_NODES, Histograms
-from rfa.flower.metrics import MetricLayout
+from rfa.flower.histograms import LEAST_NODES
+from rfa.flower.parts import Cohort, PartOracle
+from rfa.flower.refusals import (
+    RoundSkippedError,
+    check_refusals,
+    describe_ready,
+    describe_refusals,
+    list_nodes,
+)
 from rfa.flower.transport import Addressed, GridExchange, send
-from rfa.oracle import REACH, RecordingOracle, Sum, stopped_oracle
-from rfa.secagg.errors import ParameterError, RefusalError, SecAggError, TooFewDevicesError
+from rfa.secagg.errors import ParameterError, TooFewDevicesError
 from rfa.secagg.messages.round import MAX_METRICS
 from rfa.secagg.oracle import SecureOracle, open_round
 from rfa.secagg.security.cohort import Identities
 from rfa.secagg.security.terms import Terms
-from rfa.secagg.server.complaints import Dispute
 from rfa.secagg.server.recorder import Recorder
+from rfa.secagg.transcript import devices_digest, repeated_basis
 from rfa.secagg.weights import EQUAL
 
 LOG = logging.getLogger("flwr")
-
-
-class RoundSkippedError(OracleStoppedError):
-    """There is nothing to sum in this round; the text says why."""
-
-
-@dataclass(frozen=True)
-class Cohort:
-    """Devices that are ready for a sum: nodes, but where several are on one.
-
-    Attributes:
-        task: what they did: train or evaluate.
-        round: in which round.
-        devices: who they are.
-        layout: their metrics.
-        dim: the length of their updates.
-        basis: the digest of what they were sent, and of their run config.
-        odd: who else is ready, but with other metrics, arrays or another run config.
-        histograms: those of their metrics.
-        equal_weights: whether each must weigh 1.
-    """
-
-    task: str
-    round: int
-    devices: tuple[int, ...]
-    layout: MetricLayout
-    dim: int
-    basis: bytes
-    odd: tuple[int, ...] = ()
-    histograms: Histograms = field(default_factory=Histograms)
-    equal_weights: bool = False
-
-
-class PartOracle(RecordingOracle):
-    """An oracle over a part of the cohort, or all of it, and what it told.
-
-    Attributes:
-        devices: the devices of the part.
-        stopped: why it gave no sum, the first time it did not.
-    """
-
-    def __init__(self, oracle: SecureOracle | OracleStoppedError, cohort: Cohort) -> None:
-        """Watch an oracle over a cohort; or none, and the reason why there is none."""
-        super().__init__(
-            stopped_oracle(oracle) if isinstance(oracle, OracleStoppedError) else oracle
-        )
-        self._secure = None if isinstance(oracle, OracleStoppedError) else oracle
-        self.devices = cohort.devices
-        self.stopped = oracle if isinstance(oracle, OracleStoppedError) else None
-        self._level = logging.INFO if cohort.task == records.TRAIN else logging.DEBUG
-
-    def __call__(self, v: Vector, nu: float) -> Sum:
-        """Pass the query on, and log what anyone may know of the answer."""
-        try:
-            total = super().__call__(v, nu)
-        except OracleStoppedError as error:
-            LOG.info("\t> sum %s: none: %s", self.calls, error)
-            self.stopped = self.stopped or error
-            raise
-        LOG.log(
-            self._level,
-            "\t> sum %s: %s nodes%s; no share above %.0f %%",
-            self.answers,
-            total.count,
-            "" if total.near is None else f", {total.near} of them within {REACH * nu:g}",
-            100 * total.certificate(),
-        )
-        return total
-
-    @property
-    def faults(self) -> dict[int, SecAggError]:
-        """The devices at fault, and how."""
-        return self._secure.server.faults if self._secure else {}
-
-    @property
-    def disputes(self) -> set[Dispute]:
-        """Pairs of devices of whom one is at fault."""
-        return self._secure.server.disputes if self._secure else set()
-
-    @property
-    def opened(self) -> bool:
-        """Whether any device was asked to open a sum, whatever came of it."""
-        return self._secure is not None and self._secure.server.opened
-
-    @property
-    def abstained(self) -> frozenset[int]:
-        """The devices that had nothing to bring."""
-        return frozenset(
-            device for device, fault in self.faults.items() if type(fault) is RefusalError
-        )
-
-    @property
-    def totals(self) -> tuple[tuple[float, ...], int] | None:
-        """The sums of the metrics, and over how many devices; None where there was no sum."""
-        if self._secure is None or self._secure.last is None:
-            return None
-        return self._secure.last.metrics, self._secure.last.sum.count
-
-
-def summarize(cohort: Cohort, oracles: Sequence[PartOracle]) -> MetricRecord | None:
-    """The means of the metrics over all parts of a cohort by weight, and quantiles over nodes."""
-    totals = [oracle.totals for oracle in oracles if oracle.totals]
-    layout, plain = cohort.layout, cohort.layout.count
-    if not totals or not layout.names:
-        return None
-    rows = [row[:plain] for row, _ in totals]
-    found = layout.means([sum(column) for column in zip(*rows, strict=True)])
-    asked = [(row[plain:], count) for row, count in totals if len(row) > plain]
-    for name, value in cohort.histograms.quantiles(asked).items():
-        if name in layout.names:
-            LOG.warning("the app has a metric %s itself: there is no quantile of the name", name)
-        else:
-            found[name] = value
-    return found
 
 
 def split(devices: Sequence[int], parts: int) -> list[list[int]]:
@@ -166,6 +56,7 @@ class GridSums:
         identities: the public identities of devices, where they do not trust the server.
         told: what of a message's content all devices are told.
         recorders: gets what a receipt tells of each part, in order; None if no receipt is wanted.
+        hear: is told what nodes say that are not ready.
     """
 
     grid: Grid
@@ -173,6 +64,7 @@ class GridSums:
     identities: Identities | None = None
     told: Told = lambda content: content
     recorders: list[Recorder] | None = None
+    hear: Callable[[Mapping[int, str]], None] = lambda _: None
 
     def gather(
         self, work: records.Work, messages: list[Addressed], t: int, timeout: float, dim: int
@@ -190,7 +82,34 @@ class GridSums:
             RoundSkippedError: if nobody is.
             UnequalMessagesError: if devices are to be sent different things.
         """
+        sent, ready = self._ask(work, messages, t, timeout, dim)
+        like = _most(ready)
+        cohort = tuple(sorted(ready[like]))
+        odd = tuple(name for other, names in ready.items() if other != like for name in names)
+        basis = basis_of(sent, like.run)
+        if like.again:
+            _check_repeat(work.task, cohort, like.again)
+            basis = repeated_basis(basis, like.again)
+        return Cohort(
+            work.task,
+            t,
+            cohort,
+            like.layout,
+            dim,
+            basis,
+            odd,
+            work.histograms.within(like.layout),
+            equal_weights=work.weights == EQUAL,
+            cap=work.cap,
+            noise=work.noise,
+        )
+
+    def _ask(
+        self, work: records.Work, messages: list[Addressed], t: int, timeout: float, dim: int
+    ) -> tuple[bytes, dict[records.Ready, list[int]]]:
+        """The digest of what devices are sent, and who has what."""
         ready: dict[records.Ready, list[int]] = {}
+        refused: dict[int, str] = {}
         for _, message in messages:
             message.content[records.KEY] = work.record()
             message.metadata.ttl, message.metadata.group_id = timeout, str(t)
@@ -199,23 +118,17 @@ class GridSums:
             try:
                 ready.setdefault(records.read_ready(reply, dim), []).append(name)
             except records.RecordError as error:
+                refused[name] = str(error)
                 LOG.info("\t> node %s is not ready: %s", name, error)
+        self.hear(refused)
         count = sum(map(len, ready.values()))
         LOG.info("%s: %s of %s nodes are ready", work.task, count, len(messages))
         if not ready:
-            msg = f"none of {len(messages)} nodes is ready"
+            check_refusals((name for name, _ in messages), refused)
+            told = describe_refusals(refused) or "none of them answers"
+            msg = f"none of {len(messages)} nodes is ready: {told}"
             raise RoundSkippedError(msg)
-        like = max(ready, key=lambda result: len(ready[result]))
-        odd = [name for other, names in ready.items() if other != like for name in names]
-        if odd:
-            LOG.info("\t> nodes %s have other metrics, arrays or run configs than most", odd)
-        if 2 * len(ready[like]) <= count:
-            msg = f"no majority of {count} nodes has the same metrics, arrays and run config"
-            raise RoundSkippedError(msg)
-        cohort = tuple(sorted(ready[like]))
-        how = work.histograms.within(like.layout), work.weights == EQUAL
-        basis = basis_of(sent, like.run)
-        return Cohort(work.task, t, cohort, like.layout, dim, basis, tuple(odd), *how)
+        return sent, ready
 
     @contextlib.contextmanager
     def over_parts(  # noqa: PLR0913
@@ -277,6 +190,7 @@ class GridSums:
             equal_weights=cohort.equal_weights,
             statistics=statistics,
             basis=cohort.basis,
+            noise=cohort.noise,
         )
         part: PartOracle | None = None
         recorder = Recorder(opening) if self.recorders is not None else None
@@ -291,7 +205,7 @@ class GridSums:
                 self.identities,
                 recorder=recorder,
             )
-            if metrics > cohort.layout.count:
+            if metrics > cohort.plain:
                 _require_many(oracle, recorder)
             part = PartOracle(oracle, cohort)
             yield part
@@ -306,7 +220,7 @@ class GridSums:
         Raises:
             RoundSkippedError: if there are more than can be.
         """
-        count, metrics = len(cohort.devices), cohort.layout.count
+        count, metrics = len(cohort.devices), cohort.plain
         if cohort.histograms.count:
             try:
                 least = self.terms.parameters(count, queries).survivors
@@ -318,7 +232,9 @@ class GridSums:
                 what = "\t> %s nodes are ready, of whom %s are sure to be in a sum: there are no "
                 LOG.info(what + "histograms of fewer than %s", count, least, LEAST_NODES)
         if metrics > MAX_METRICS:
-            msg = f"nodes have {metrics} metrics, and at most {MAX_METRICS} are summed"
+            names = ", ".join(cohort.layout.names)
+            msg = f"nodes have the metrics {names}: with a weight behind each, and bins, these are "
+            msg += f"{metrics} numbers, and at most {MAX_METRICS} are summed"
             raise RoundSkippedError(msg)
         return metrics
 
@@ -340,3 +256,39 @@ def _require_many(oracle: SecureOracle, recorder: Recorder | None) -> None:
     if recorder:
         recorder.stop(error)
     raise error
+
+
+def _most(ready: dict[records.Ready, list[int]]) -> records.Ready:
+    """What most nodes have.
+
+    Raises:
+        RoundSkippedError: if no majority has the same.
+    """
+    like = max(ready, key=lambda found: len(ready[found]))
+    count = sum(map(len, ready.values()))
+    if 2 * len(ready[like]) <= count:
+        msg = f"no majority of {count} nodes has the same metrics, arrays and run config: "
+        msg += f"{describe_ready(ready)}; let all nodes return the same metrics"
+        raise RoundSkippedError(msg)
+    if len(ready) > 1:
+        LOG.info("\t> some nodes have other metrics or run configs: %s", describe_ready(ready))
+    return like
+
+
+def _check_repeat(task: str, nodes: Sequence[int], again: bytes) -> None:
+    """End a round that would repeat a sum without all of its nodes, before anything is masked.
+
+    Raises:
+        RoundSkippedError: if it would.
+    """
+    if again.endswith(devices_digest(nodes)):
+        LOG.info("\t> all of these were in a sum about the same before: it is repeated")
+        return
+    what, remedy = "updates", "let training have randomness, or a seed that depends on the run"
+    if task == records.EVALUATE:
+        what, remedy = "model", "evaluate it over all of those nodes, or another model"
+    msg = (
+        f"{list_nodes(nodes)} were in a sum about the same {what} before, with others: the "
+        f"difference of the two would tell on one of them; {remedy}"
+    )
+    raise RoundSkippedError(msg)

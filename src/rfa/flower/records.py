@@ -1,13 +1,14 @@
 """What crosses the wire between strategy and mod, beside Flower's own records.
 
 Mods are called for messages that the app has a function for, so the stages of the secure sum travel
-as messages of the type train, too: their content is one ConfigRecord, and the mod answers them
-without the app. The request for training or evaluation carries one as well, beside the arrays.
+as messages of the type of their task, too: their content is one ConfigRecord, and the mod answers
+them without the app. The request for training or evaluation carries one as well, beside the arrays.
 
-    Work   {task, cap, weight, weights[, personal][, robust, bounds, bins]}
-                                           -> {names, sizes, dim, run}: what is ready, not its
-                                              values, and the digest of the run config
-    Stage  {task, request: bytes}          -> {reply: bytes}
+    Work   {task, cap, weight, weights[, personal][, robust, bounds, bins][, clipped, limits]
+            [, again][, noise]}            -> {dim, run[, names, sizes][, again]}: what is ready,
+                                              not its values, the digest of the run config, and
+                                              which sum it was in before
+    Stage  {task, request: bytes[, whom]}  -> {reply: bytes}
     Over   {task, over: the round, opened} -> {reply: b""}
 
 What a device does not do it answers with Flower's Error, which says why. No update, example count
@@ -27,11 +28,15 @@ from flwr.app import ConfigRecord, Error, Message, MessageType, RecordDict
 from rfa.errors import InvalidValueError
 from rfa.flower.errors import FlowerError
 from rfa.flower.histograms import Histograms
+from rfa.flower.metric_bounds import MetricBounds
 from rfa.flower.metrics import MetricLayout
+from rfa.secagg.device.spent import TOKEN_SIZE
 from rfa.secagg.messages.round import NO_BASIS
-from rfa.secagg.weights import EXAMPLES, MODES, cap_fault
+from rfa.secagg.weights import EQUAL, EXAMPLES, MODES, cap_fault
 
 KEY = "rfa"
+WEIGHTED_BY = "num-examples"
+"""The metric that counts examples, unless another is named."""
 TRAIN, EVALUATE = MessageType.TRAIN, MessageType.EVALUATE
 TASKS = (TRAIN, EVALUATE)
 STAND_IN = 1
@@ -48,6 +53,13 @@ class RecordError(FlowerError):
     """A message is not what it should be, or a node does not do what it was asked."""
 
 
+def personal_fault(personal: object) -> str:
+    """Why this cannot name a folder of personal parameters; nothing if it can, or names none."""
+    if not personal or (isinstance(personal, str) and NAME.fullmatch(personal)):
+        return ""
+    return f"personal must be letters, digits and _.- that can name a folder, not {personal!r}"
+
+
 @dataclass(frozen=True)
 class Work:
     """A request to train or evaluate, and to keep the result for a sum.
@@ -59,6 +71,9 @@ class Work:
         personal: under what name personal parameters are kept; empty for none.
         weights: how examples make a weight.
         histograms: of which metrics there are histograms.
+        bounds: within which metrics count.
+        again: whether a sum about this may be lost, so that it is to be repeated.
+        noise: the multiplier of the noise of the sums to come, in which no metric is; 0 for none.
     """
 
     task: str
@@ -67,6 +82,9 @@ class Work:
     personal: str = ""
     weights: str = EXAMPLES
     histograms: Histograms = field(default_factory=Histograms)
+    bounds: MetricBounds = field(default_factory=MetricBounds)
+    again: bool = False
+    noise: float = 0.0
 
     def record(self) -> ConfigRecord:
         """As it travels."""
@@ -78,19 +96,36 @@ class Work:
             record["robust"] = list(self.histograms.names)
             record["bounds"] = [bound for bounds in self.histograms.bounds for bound in bounds]
             record["bins"] = self.histograms.bins
+        if self.bounds.names:
+            record["clipped"] = list(self.bounds.names)
+            record["limits"] = [bound for bounds in self.bounds.bounds for bound in bounds]
+        if self.again:
+            record["again"] = True
+        if self.noise:
+            record["noise"] = self.noise
         return record
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage of the secure sum over what the task left on devices."""
+    """A stage of the secure sum over what the task left on devices.
+
+    Attributes:
+        task: over what the sum is.
+        request: the request.
+        whom: where a sum is to be opened, the digest of the devices that it is over.
+    """
 
     task: str
     request: bytes
+    whom: bytes = b""
 
     def content(self) -> RecordDict:
         """As it travels."""
-        return RecordDict({KEY: ConfigRecord({"task": self.task, "request": self.request})})
+        record = ConfigRecord({"task": self.task, "request": self.request})
+        if self.whom:
+            record["whom"] = self.whom
+        return RecordDict({KEY: record})
 
 
 @dataclass(frozen=True)
@@ -121,11 +156,13 @@ class Ready:
         layout: which metrics.
         dim: the length of its update.
         run: the digest of its run config, which is the same on all nodes of an honest server.
+        again: by what all nodes name the sum that it was in with the same before; else empty.
     """
 
     layout: MetricLayout
     dim: int
     run: bytes
+    again: bytes = b""
 
 
 def read_order(message: Message) -> Work | Stage | Over | None:
@@ -147,23 +184,38 @@ def read_order(message: Message) -> Work | Stage | Over | None:
 
 def _order(task: str, rest: dict[str, Any]) -> Work | Stage | Over:
     match rest:
-        case {"request": bytes(request)}:
-            return Stage(task, request)
+        case {"request": bytes(request), **more}:
+            return Stage(task, request, _bytes(more.get("whom", b""), len(NO_BASIS)))
         case {"cap": float(cap), "weight": str(weight), "weights": str(mode), **more} if (
             0 < cap < math.inf and mode in MODES
         ):
             personal = str(more.get("personal", ""))
-            if personal and not NAME.fullmatch(personal):
-                msg = f"{personal!r} cannot name a folder: letters, digits and _.- can"
-                raise RecordError(msg)
-            if fault := cap_fault(cap, mode):
+            if fault := personal_fault(personal) or cap_fault(cap, mode):
                 raise RecordError(fault)
-            return Work(task, cap, weight, personal, mode, _histograms(more))
+            asked = _histograms(more), _bounds(more), more.get("again") is True, _noise(more)
+            work = Work(task, cap, weight, personal, mode, *asked)
+            if work.noise and (task != TRAIN or mode != EQUAL or work.histograms.names):
+                msg = "noise goes with training, equal weights and no histograms alone"
+                raise RecordError(msg)
+            return work
         case {"over": int(number), "opened": bool(opened)}:
             return Over(task, number, opened)
         case _:
             msg = f"the record {KEY!r} asks for nothing that is known: {sorted(rest)}"
             raise RecordError(msg)
+
+
+def _noise(more: Mapping[str, Any]) -> float:
+    """The multiplier of the noise of the sums to come; 0 for none.
+
+    Raises:
+        RecordError: if there can be no such.
+    """
+    noise = more.get("noise", 0.0)
+    if not isinstance(noise, float) or not 0 <= noise < math.inf:
+        msg = f"noise={noise!r} is no multiplier"
+        raise RecordError(msg)
+    return noise
 
 
 def _histograms(more: Mapping[str, Any]) -> Histograms:
@@ -183,10 +235,28 @@ def _histograms(more: Mapping[str, Any]) -> Histograms:
         raise RecordError(msg) from None
 
 
+def _bounds(more: Mapping[str, Any]) -> MetricBounds:
+    """The bounds of metrics that a request for work gives.
+
+    Raises:
+        RecordError: if there can be no such.
+    """
+    names, limits = _flat(more.get("clipped", [])), _flat(more.get("limits", []))
+    try:
+        pairs = tuple(zip(limits[::2], limits[1::2], strict=True))
+        return MetricBounds(tuple(map(str, names)), pairs)
+    except (InvalidValueError, TypeError, ValueError) as error:
+        msg = f"these are no bounds of metrics: {error}"
+        raise RecordError(msg) from None
+
+
 def ready(message: Message, result: Ready) -> Message:
     """The reply that a result is there."""
-    names, sizes = list(result.layout.names), list(result.layout.sizes)
-    record = ConfigRecord({"names": names, "sizes": sizes, "dim": result.dim, "run": result.run})
+    record = ConfigRecord({"dim": result.dim, "run": result.run})
+    if result.layout.names:  # mods of Flower cannot tell the size of an empty list
+        record["names"], record["sizes"] = list(result.layout.names), list(result.layout.sizes)
+    if result.again:
+        record["again"] = result.again
     return Message(RecordDict({KEY: record}), reply_to=message)
 
 
@@ -208,7 +278,8 @@ def read_ready(message: Message, wanted: int) -> Ready:
             the text holds the reason.
     """
     record = _record(message)
-    names, sizes, dim = (_flat(record.get(name)) for name in ("names", "sizes", "dim"))
+    names, sizes = (_flat(record.get(name, [])) for name in ("names", "sizes"))
+    dim = _flat(record.get("dim"))
     run = record.get("run")
     good = (
         len(names) == len(sizes)
@@ -225,7 +296,7 @@ def read_ready(message: Message, wanted: int) -> Ready:
     layout = MetricLayout(names, sizes)
     if layout.fault:
         raise RecordError(layout.fault)
-    return Ready(layout, dim[0], run)
+    return Ready(layout, dim[0], run, _bytes(record.get("again", b""), TOKEN_SIZE))
 
 
 def read_reply(message: Message) -> bytes:
@@ -239,6 +310,18 @@ def read_reply(message: Message) -> bytes:
         msg = "it has no answer"
         raise RecordError(msg)
     return answer
+
+
+def _bytes(value: Any, size: int) -> bytes:
+    """A value of a record that is so many bytes, or none.
+
+    Raises:
+        RecordError: if it is something else.
+    """
+    if not isinstance(value, bytes) or len(value) not in (0, size):
+        msg = f"the record {KEY!r} has something else where {size} bytes are wanted"
+        raise RecordError(msg)
+    return value
 
 
 def _flat(value: Any) -> tuple[Any, ...]:

@@ -3,7 +3,9 @@
 <folder>/identity                        its Ed25519 identity, if it has one
 <folder>/identities.json                 the public identities of all nodes: {"node": "hex"}
 <folder>/flower/<run>/<node>.<task>      the secure sum: written before each reply leaves
-<folder>/flower/spent/<who>.<task>       salted digests of updates that were in a sum, for ever
+<folder>/flower/spent/<who>.<task>       salted digests of updates that were in a sum, for ever;
+                                         of models that were evaluated, also what it answered; and
+                                         what sums with noise have cost
 <folder>/flower/sent/<who>.<task>        masked inputs that it sent, sums that it opened
 <folder>/flower/weights/<who>            the power of 1/2 as which its examples count, kept for ever
 <folder>/flower/personal/<name>/<who>    its personal parameters u_i (Algorithm 4)
@@ -24,8 +26,10 @@ from flwr.app import Context
 from rfa._files import replace_file
 from rfa._types import Floats32
 from rfa.flower.arrays import ArraysError
+from rfa.flower.weighing import Surrogates
 from rfa.secagg.crypto.keys import identity_of
-from rfa.secagg.device.profile import Identity
+from rfa.secagg.device.profile import Identity, Profile
+from rfa.secagg.device.vault import DurableDevice
 from rfa.secagg.errors import VaultError
 from rfa.secagg.security.identities import read_identities
 
@@ -63,13 +67,33 @@ class DeviceStorage:
         """The file that lists the masked inputs that the device sent, to compare with receipts."""
         return self.root / "flower" / "sent" / f"{self.who}.{task}"
 
-    def weights(self) -> Path:
+    def weights(self) -> Path | Surrogates:
         """The file that keeps as what its examples count, in all runs."""
         return self.root / "flower" / "weights" / self.who
 
-    def personal(self, name: str) -> Path:
-        """The file of the personal parameters under a name."""
+    def read_personal(self, name: str, dim: int) -> Floats32:
+        """The personal parameters under a name; zeros for a device that has none yet.
+
+        Raises:
+            ArraysError: if they belong to another model.
+        """
+        return read_personal(self._personal(name), dim)
+
+    def write_personal(self, name: str, u: Floats32) -> None:
+        """Keep personal parameters under a name, all of them or the ones before."""
+        write_personal(self._personal(name), u)
+
+    def _personal(self, name: str) -> Path:
         return self.root / "flower" / "personal" / name / self.who
+
+    def device(self, task: str, profile: Profile) -> DurableDevice:
+        """The device in the secure sum over a task.
+
+        Raises:
+            VaultError: if its files cannot be used.
+        """
+        files = self.vault(task), self.spent(task), self.sent(task)
+        return DurableDevice(files[0], profile, spent=files[1], sent=files[2])
 
     def tidy(self) -> None:
         """Remove what runs left long ago, also under other numbers that the node had then."""

@@ -7,60 +7,51 @@ metric of a single node.
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, NoReturn, Unpack, cast
+from collections.abc import Collection, Generator, Iterable, Sequence
+from typing import Any, NoReturn, Unpack
 
-import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result
 
 from rfa.aggregators import Layout, SumAggregator
-from rfa.aggregators.adaptive_radius import RADIUS_RANGE
 from rfa.aggregators.registry import build_private
-from rfa.errors import InvalidValueError, OracleStoppedError
+from rfa.errors import InvalidTypeError, InvalidValueError, OracleStoppedError
 from rfa.flower import records
-from rfa.flower.arrays import moved, size_of
-from rfa.flower.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from rfa.flower.arrays import size_of
+from rfa.flower.checkpoint import Checkpoint, fits, load_checkpoint, save_checkpoint
 from rfa.flower.errors import TooFewNodesError
+from rfa.flower.histograms import MissingMetrics
 from rfa.flower.history import log_result, note_metrics
+from rfa.flower.metric_bounds import metric_bounds_of
+from rfa.flower.noise import draw_of
 from rfa.flower.options import (
     StrategyOptions,
     check_strategy,
+    needs_of,
     remedy_of,
     split_options,
 )
-from rfa.flower.oracles import GridSums, PartOracle, RoundSkippedError, split, summarize
-from rfa.flower.receipts import open_book, receipt_of, records_of
+from rfa.flower.oracles import Cohort, GridSums, split
+from rfa.flower.parts import PartOracle, summarize
+from rfa.flower.play import Evaluate, Run, play_rounds
+from rfa.flower.privacy import PrivacyMeter
+from rfa.flower.receipts import open_book, records_of
+from rfa.flower.refusals import RoundSkippedError
 from rfa.flower.suspicion import Watch
 from rfa.flower.trained import TrainedRound
-from rfa.flower.transport import Addressed, GridExchange, SteadyGrid, by_node
-from rfa.planning import describe_sums
-from rfa.receipts import ReceiptBook
+from rfa.flower.transport import Addressed, GridExchange
+from rfa.flower.waiting import Need, wait_for_nodes
 from rfa.secagg.security.policy import MAX_QUERIES
 from rfa.secagg.server.recorder import Recorder
 from rfa.secagg.server.suspicion import Suspicion
 from rfa.secagg.weights import TELLS
 
-Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 LOG = logging.getLogger("flwr")
-EVALUATION_RADIUS = RADIUS_RANGE[1]
-"""Above the smallest radius of any policy, and so large that nodes count by their weight."""
-
-
-@dataclass(frozen=True)
-class _Run:
-    """What stays the same from round to round."""
-
-    grid: Grid
-    train: ConfigRecord
-    evaluate: ConfigRecord
-    timeout: float
-    evaluate_fn: Evaluate | None
-    book: ReceiptBook | None
 
 
 class SecureStrategy(FedAvg):
@@ -83,13 +74,18 @@ class SecureStrategy(FedAvg):
 
         Raises:
             InvalidValueError: if a value is wrong; the message says which.
-            InvalidTypeError: if there is no such option.
+            InvalidTypeError: if there is no such option, or the class overrides what is not called.
         """
+        _check_overrides(type(self))
         self.aggregator = build_private(aggregator)
         self.options, fedavg = split_options(type(self), options)
         check_strategy(self.aggregator, self.options, fedavg, self.max_queries)
         super().__init__(**fedavg)
         self._watch = Watch(self.options.terms, self.options.num_liars)
+        self.privacy = PrivacyMeter(self.aggregator, self.options)
+        self.missing = MissingMetrics(self.options.histograms)
+        self._last: Checkpoint | None = None
+        self._again = False
 
     @property
     def suspicion(self) -> Suspicion:
@@ -104,6 +100,8 @@ class SecureStrategy(FedAvg):
         LOG.info("\t\t├── %s queries a node, %s parts of nodes", layout.queries, layout.parts)
         LOG.info("\t\t├── %s", self.options.terms)
         LOG.info("\t\t├── at most %g examples of a node count", self.options.example_cap)
+        LOG.info("\t\t├── %s", self.privacy)
+        LOG.info("\t\t├── the server's optimizer: %s", self.options.server_optimizer or "none")
         LOG.info("\t\t└── weights: %s: %s", self.options.weights, TELLS[self.options.weights])
 
     def start(  # noqa: PLR0913, PLR0917 as Flower has it
@@ -119,7 +117,8 @@ class SecureStrategy(FedAvg):
         """Train for a number of rounds, and return Flower's usual result.
 
         Nodes that are too few for the first round are waited for, up to `node_timeout`; a later
-        round without enough of them is skipped.
+        round without enough of them is skipped. What the aggregator and the server's optimizer have
+        learned is kept for the next call, where that is about a model of the same shape.
 
         Args:
             grid: Flower's grid.
@@ -132,6 +131,9 @@ class SecureStrategy(FedAvg):
 
         Raises:
             TooFewNodesError: if there are too few for any round; nothing was trained then.
+            NodesRefusedError: if all nodes refuse, or too few have a privacy budget left
+                (`NodesSpentError`); the text says why, and what to do.
+            NothingDoneError: if no round came to anything.
         """
         began = time.monotonic()
         LOG.info("Starting %s strategy: %s rounds", type(self).__name__, num_rounds)
@@ -139,26 +141,56 @@ class SecureStrategy(FedAvg):
         if not size_of(initial_arrays):
             msg = "the model has no floating-point numbers: there is nothing to aggregate"
             raise InvalidValueError(msg)
-        state = load_checkpoint(self.options.checkpoint, initial_arrays, self.aggregator)
-        if state.round:
-            LOG.info("going on after round %s, from %s", state.round, self.options.checkpoint)
-            self._watch.go_on(state.suspicion, state.round)
-        else:
-            self._wait_for_nodes(grid)
-        if evaluate_fn and not state.round:
+        state = self._begin(grid, initial_arrays, num_rounds)
+        if evaluate_fn and not state.resumed:
             note_metrics(state.result.evaluate_metrics_serverapp, 0, evaluate_fn(0, state.arrays))
+        save_checkpoint(self.options.checkpoint, state)  # with the word whether there is noise
         train, evaluate = train_config or ConfigRecord(), evaluate_config or ConfigRecord()
         book = open_book(self.options, self.aggregator, state)
-        run = _Run(grid, train, evaluate, timeout, evaluate_fn, book)
-        for t in range(state.round + 1, num_rounds + 1):
-            LOG.info("")
-            LOG.info("[ROUND %s/%s]", t, num_rounds)
-            state = self._round(run, t, state)
-            save_checkpoint(self.options.checkpoint, state)
-        if num_rounds and state.arrays is initial_arrays:
-            LOG.warning("no round gave a step: the model is the first one, and the log says why")
-        log_result(state.result, time.monotonic() - began)
-        return state.result
+        run = Run(self, grid, train, evaluate, timeout, evaluate_fn, book)
+        self._last = play_rounds(run, state, num_rounds)
+        log_result(self._last.result, time.monotonic() - began)
+        return self._last.result
+
+    def on_round(
+        self,
+        t: int,
+        arrays: ArrayRecord,
+        train_metrics: MetricRecord | None,
+        evaluate_metrics: MetricRecord | None,
+    ) -> bool | None:
+        """Is called after each round, to log, to save, or to end the run; yours may override it.
+
+        Args:
+            t: the round, from 1.
+            arrays: the model after it.
+            train_metrics: the means of the metrics of training; None if the round was skipped.
+            evaluate_metrics: those of its evaluation, if there was one.
+
+        Returns:
+            True to end the run after this round.
+        """
+        hook = self.options.on_round
+        return None if hook is None else hook(t, arrays, train_metrics, evaluate_metrics)
+
+    def _begin(self, grid: Grid, initial_arrays: ArrayRecord, num_rounds: int) -> Checkpoint:
+        """Where the run begins: at its checkpoint, or with what was learned in the one before."""
+        state = load_checkpoint(self.options.checkpoint, initial_arrays, self.aggregator)
+        self._again, last = state.resumed, self._last
+        if state.resumed:
+            LOG.info("going on after round %s, from %s", state.round, self.options.checkpoint)
+            self._watch.go_on(state.suspicion, state.round)
+            if state.round >= num_rounds:
+                text = "the checkpoint has %s rounds, and %s are asked for in all: none is left"
+                LOG.warning(text, state.round, num_rounds)
+        elif last and fits(last.arrays, initial_arrays):
+            learned = {"aggregator": last.aggregator, "optimizer": last.optimizer}
+            state = dataclasses.replace(state, **learned)
+        if not state.round:
+            self._wait_for_nodes(grid)
+        left, dim = num_rounds - state.round, size_of(state.arrays)
+        self.privacy.begin(grid, state.spending, draw_of(self), rounds=left, dim=dim)
+        return dataclasses.replace(state, spending=self.privacy.spending)
 
     def train_round(  # noqa: PLR0913
         self, grid: Grid, t: int, messages: list[Addressed], *, dim: int, timeout: float, state: Any
@@ -177,25 +209,18 @@ class SecureStrategy(FedAvg):
             OracleStoppedError: if there is no aggregate; the text says why.
         """
         recorders: list[Recorder] | None = [] if self.options.receipts else None
-        sums = self._sums(grid, recorders)
+        sums = self.sums(grid, recorders)
         cohort = sums.gather(self.work(records.TRAIN), messages, t, timeout, dim)
+        self.missing.note(records.TRAIN, cohort.layout)
         layout = self.aggregator.layout(len(cohort.devices))
-        exchange, oracles = self.exchange(grid, records.TRAIN, t), list[PartOracle]()
-        try:
-            with sums.over_parts(
-                cohort,
-                exchange,
-                self.partition(cohort.devices, layout.parts, t),
-                queries=layout.queries,
-                statistics=self.aggregator.statistics,
-                max_share=self.options.max_share,
-            ) as oracles:
-                result, after = self.aggregator(oracles, cohort.dim, state)
-        finally:
-            self._watch.note(oracles, exchange, t)
+        parts = self.partition(cohort.devices, layout.parts, t)
+        statistics = self.aggregator.statistics
+        with self.over(sums, cohort, parts, layout.queries, statistics) as oracles:
+            result, after = self.aggregator(oracles, cohort.dim, state)
+        self._again = False
         abstained = frozenset[int]().union(*(oracle.abstained for oracle in oracles))
-        metrics, parts = summarize(cohort, oracles), records_of(recorders)
-        return TrainedRound(result, after, metrics, abstained, len(cohort.devices), parts)
+        metrics, recorded = summarize(cohort, oracles), records_of(recorders)
+        return TrainedRound(result, after, metrics, abstained, len(cohort.devices), recorded)
 
     def partition(self, devices: Sequence[int], parts: int, t: int) -> list[list[int]]:  # noqa: ARG002
         """The parts of a cohort, by the randomness of the operating system."""
@@ -210,7 +235,9 @@ class SecureStrategy(FedAvg):
         """What nodes are told about how to weight what they have."""
         options, name = self.options, self.weighted_by_key
         weighed = (float(options.example_cap), name, options.personal, options.weights)
-        return records.Work(task, *weighed, options.histograms)
+        bounds, again = metric_bounds_of(options.metric_bounds), task == records.TRAIN
+        asked = options.histograms, bounds, again and self._again, self.privacy.multiplier
+        return records.Work(task, *weighed, *asked)
 
     def told(self, content: RecordDict) -> RecordDict:
         """What of a message's content all nodes are told, to which the sum is bound: all of it."""
@@ -224,64 +251,38 @@ class SecureStrategy(FedAvg):
         """There are no metrics to aggregate here."""
         _refuse_replies(server_round, replies)
 
-    def _sums(self, grid: Grid, recorders: list[Recorder] | None = None) -> GridSums:
-        return GridSums(grid, self.options.terms, self.options.identities, self.told, recorders)
+    def sums(self, grid: Grid, recorders: list[Recorder] | None = None) -> GridSums:
+        """How sums are taken over a grid."""
+        terms, identities = self.options.terms, self.options.identities
+        return GridSums(grid, terms, identities, self.told, recorders, self.privacy.hear)
 
-    def _round(self, run: _Run, t: int, state: Checkpoint) -> Checkpoint:
-        """Train, evaluate, and note what came of it."""
-        arrays, metrics, carried = self._train(run, t, state)
-        result = state.result
-        result.arrays = arrays
-        note_metrics(result.train_metrics_clientapp, t, metrics)
-        after = Checkpoint(t, arrays, result, carried, self.suspicion)
-        save_checkpoint(self.options.checkpoint, after)
-        note_metrics(result.evaluate_metrics_clientapp, t, self._evaluate(run, t, arrays))
-        if run.evaluate_fn:
-            note_metrics(result.evaluate_metrics_serverapp, t, run.evaluate_fn(t, arrays))
-        return after
+    @contextlib.contextmanager
+    def over(
+        self,
+        sums: GridSums,
+        cohort: Cohort,
+        parts: Sequence[Sequence[int]],
+        queries: int,
+        statistics: Collection[str],
+    ) -> Generator[list[PartOracle]]:
+        """An oracle over each part of a cohort; what they tell of nodes is noted in the end.
 
-    def _train(
-        self, run: _Run, t: int, state: Checkpoint
-    ) -> tuple[ArrayRecord, MetricRecord | None, Any]:
-        """A round of training: the arrays after it, which are those before if there is no sum."""
-        if not self.fraction_train:
-            return state.arrays, None, state.aggregator
+        Raises:
+            OracleStoppedError: if there is only one part, and no sum.
+        """
+        exchange, oracles = self.exchange(sums.grid, cohort.task, cohort.round), list[PartOracle]()
+        how: dict[str, Any] = {"queries": queries, "statistics": statistics}
+        how["max_share"] = self.options.max_share
         try:
-            grid = self._steady(run.grid, self.fraction_train, self.min_train_nodes)
-            messages = by_node(self.configure_train(t, state.arrays, run.train, grid))
-            done = self.train_round(
-                run.grid,
-                t,
-                messages,
-                dim=size_of(state.arrays),
-                timeout=run.timeout,
-                state=state.aggregator,
-            )
-        except OracleStoppedError as error:
-            LOG.warning("round %s is skipped, and the model is kept: %s", t, error)
-            return state.arrays, None, state.aggregator
-        arrays = moved(state.arrays, done.result.point)
-        if run.book:  # before the checkpoint: a round that is done has a receipt
-            run.book.write(receipt_of(t, self.aggregator, state, done, arrays))
-        return arrays, done.metrics, done.state
-
-    def _evaluate(self, run: _Run, t: int, arrays: ArrayRecord) -> MetricRecord | None:
-        """The means of the metrics of an evaluation, from one sum."""
-        if not self.fraction_evaluate:
-            return None
-        try:
-            grid = self._steady(run.grid, self.fraction_evaluate, self.min_evaluate_nodes)
-            messages = by_node(self.configure_evaluate(t, arrays, run.evaluate, grid))
-            sums, work = self._sums(run.grid), self.work(records.EVALUATE)
-            cohort = sums.gather(work, messages, t, run.timeout, records.STAND_IN)
-            exchange = self.exchange(run.grid, records.EVALUATE, t)
-            share = self.options.max_share
-            with sums.over(cohort, exchange, queries=1, statistics=(), max_share=share) as oracle:
-                oracle(np.zeros(cohort.dim), EVALUATION_RADIUS)
-        except OracleStoppedError as error:
-            LOG.warning("the evaluation of round %s is skipped: %s", t, error)
-            return None
-        return summarize(cohort, [oracle])
+            with sums.over_parts(cohort, exchange, parts, **how) as oracles:
+                self.privacy.charge(oracles, exchange)
+                yield oracles
+        except OracleStoppedError:
+            exchange.check_refusals(cohort.devices)
+            raise
+        finally:
+            self._watch.note(oracles, exchange, cohort.round)
+            self.privacy.settle(oracles, exchange)
 
     def _wait_for_nodes(self, grid: Grid) -> None:
         """Wait until there are enough nodes for the first round.
@@ -296,12 +297,12 @@ class SecureStrategy(FedAvg):
             fraction, least = self.fraction_train, self.min_train_nodes
             layout = self.aggregator.layout(least)
         try:
-            self._steady(grid, fraction, least, f" for {describe_sums(layout)}")
+            self.steady(grid, fraction, least, f" for {needs_of(layout, self.options.max_share)}")
         except RoundSkippedError as error:
-            msg = f"{error}: no round can be played"
-            raise TooFewNodesError(msg + remedy_of(layout)) from None
+            msg = f"{error}: no round can be played{remedy_of(layout)}"
+            raise TooFewNodesError(msg) from None
 
-    def _steady(self, grid: Grid, fraction: float, least: int, what: str = "") -> Grid:
+    def steady(self, grid: Grid, fraction: float, least: int, what: str = "") -> Grid:
         """Wait for as many nodes that nothing speaks against as a round needs, up to a limit.
 
         Args:
@@ -313,29 +314,31 @@ class SecureStrategy(FedAvg):
         Raises:
             RoundSkippedError: if there are too few.
         """
-        limit = self.options.node_timeout
-        end, told = time.monotonic() + limit, False
-        while True:
-            needed = max(self.min_available_nodes, least)
-            nodes = self._watch.trusted(grid.get_node_ids(), needed)
-            there = len(nodes)
-            needed = max(needed, int(there * fraction))
-            if there >= needed:
-                return cast("Grid", SteadyGrid(grid, nodes))
-            if time.monotonic() >= end:
-                msg = f"{there} nodes are there after {limit:g} s, and {needed} are needed{what}"
-                raise RoundSkippedError(msg)
-            if not told:
-                text = "%s nodes are there, and %s are needed%s: waiting for more, up to %g s"
-                LOG.info(text, there, needed, what, limit)
-                told = True
-            time.sleep(min(0.2, limit))
+        need = Need(fraction, max(self.min_available_nodes, least), what)
+        return wait_for_nodes(grid, need, self._watch, self.options.node_timeout)
+
+
+def _check_overrides(strategy: type[SecureStrategy]) -> None:
+    """Refuse a class of a user's own that overrides what no round calls.
+
+    Raises:
+        InvalidTypeError: saying what to override instead.
+    """
+    for name in ("aggregate_train", "aggregate_evaluate"):
+        if getattr(strategy, name) is not getattr(SecureStrategy, name):
+            msg = (
+                f"{strategy.__name__} overrides {name}, which is never called: there is no reply "
+                "of a single node. To log, save or stop, override on_round(t, arrays, "
+                "train_metrics, evaluate_metrics); to aggregate in another way, give "
+                "SecureStrategy an aggregator of your own"
+            )
+            raise InvalidTypeError(msg)
 
 
 def _refuse_replies(server_round: int, replies: Iterable[Message]) -> NoReturn:
     msg = (
         f"round {server_round}: there are no replies of single nodes to aggregate "
         f"({type(replies)}): secure sums are taken in start(), so wrappers of aggregate_train "
-        "cannot work here"
+        "cannot work here; on_round is called after each round"
     )
     raise NotImplementedError(msg)

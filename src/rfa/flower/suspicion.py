@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import math
 from collections.abc import Iterable, Sequence
 
 from rfa.aggregators.partition import outlying
-from rfa.flower.oracles import PartOracle
+from rfa.flower.parts import PartOracle
 from rfa.flower.transport import GridExchange
 from rfa.secagg.errors import (
     BadShareError,
     ComplaintsError,
+    DuplicateKeyError,
     ImplausibleSumError,
     OutOfStageError,
     RefusalError,
     SecAggError,
 )
+from rfa.secagg.security.odds import around
 from rfa.secagg.security.terms import Terms
-from rfa.secagg.server.complaints import Dispute
+from rfa.secagg.server.complaints import Dispute, Unopened
 from rfa.secagg.server.suspicion import GroupReport, RoundReport, Suspicion
 
 LOG = logging.getLogger("flwr")
+RARE = 1e-3
+"""How likely it may be that liars keep a secret of an honest node shut: far below LEAST_LOSS."""
 MOST, LEAST_LOSS = 0.49, 0.05
 """The largest fractions of which a ledger can make something, and the least loss it tolerates."""
 
@@ -56,7 +61,8 @@ class Watch:
 
     def note(self, oracles: Sequence[PartOracle], exchange: GridExchange, t: int) -> None:
         """Note what a round told."""
-        self.round, self.ledger = t, self.ledger.after(report_of(oracles, exchange))
+        report = report_of(oracles, exchange, self.ledger.liar_fraction)
+        self.round, self.ledger = t, self.ledger.after(report)
 
     def trusted(self, nodes: Iterable[int], least: int) -> list[int]:
         """The nodes that nothing speaks against; more where they would be fewer than these."""
@@ -69,8 +75,13 @@ class Watch:
         return [node for node in there if node not in out]
 
 
-def report_of(oracles: Sequence[PartOracle], exchange: GridExchange) -> RoundReport:
+def report_of(
+    oracles: Sequence[PartOracle], exchange: GridExchange, liar_fraction: float
+) -> RoundReport:
     """What the sums of a round, and the messages that carried them, tell of its nodes."""
+    joined = frozenset(exchange.joined)
+    liars = math.ceil(liar_fraction * len(joined))
+    shut = {oracle.unopened for oracle in oracles if oracle.unopened}
     faults = {
         device: str(fault)
         for oracle in oracles
@@ -82,8 +93,8 @@ def report_of(oracles: Sequence[PartOracle], exchange: GridExchange) -> RoundRep
             GroupReport(_members(oracle, exchange), _badness(oracle, far=far))
             for oracle, far in zip(oracles, outlying(oracles), strict=True)
         ),
-        joined=frozenset(exchange.joined),
-        lost=frozenset(exchange.silent),
+        joined=joined,
+        lost=frozenset(exchange.silent) | {s.dealer for s in shut if _is_own(s, joined, liars)},
         faults=faults,
         disputes=frozenset[Dispute]().union(*(oracle.disputes for oracle in oracles)),
     )
@@ -106,10 +117,16 @@ def _badness(oracle: PartOracle, *, far: bool) -> str:
     return ""
 
 
+def _is_own(shut: Unopened, joined: frozenset[int], liars: int) -> bool:
+    """Whether a secret is hardly ever shut by others: as good as if its node were lost."""
+    return around(len(joined), liars, shut.holders, shut.forgers) <= RARE
+
+
 def _is_proof(fault: SecAggError) -> bool:
     """Whether no honest node does this, as it may abstain, or answer twice.
 
     Complaints about a node are disputes: in a group there may be more liars than may collude there.
+    Of two nodes that offer the same key, the later one is refused, and may be its owner.
     """
-    excused = (OutOfStageError, ComplaintsError)
+    excused = (OutOfStageError, ComplaintsError, DuplicateKeyError)
     return type(fault) is not RefusalError and not isinstance(fault, excused)

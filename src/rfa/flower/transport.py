@@ -8,12 +8,15 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
 from rfa.flower import records
+from rfa.flower.arrays import own_copy
+from rfa.flower.refusals import ABSTAINS, check_refusals
+from rfa.secagg.messages.round import is_abstention
 from rfa.secagg.server.requests import Outbox, Requests
 
 FIRST_WAIT, LONGEST_WAIT = 0.02, 0.5
@@ -29,8 +32,17 @@ Addressed = tuple[int, Message]
 
 
 def by_node(messages: Iterable[Message]) -> list[Addressed]:
-    """Messages, each with its node."""
-    return [(message.metadata.dst_node_id, message) for message in messages]
+    """Messages, each with its node, and each with a content of its own.
+
+    Flower's strategies give all messages of a round the same content. What a strategy writes into
+    it for one node, before it makes the message for the next, stays with that node.
+    """
+    addressed: list[Addressed] = []
+    for message in messages:
+        content = message.content.items()
+        message.content = RecordDict({name: own_copy(record) for name, record in content})
+        addressed.append((message.metadata.dst_node_id, message))
+    return addressed
 
 
 @dataclass
@@ -47,6 +59,7 @@ class GridExchange:
         joined: the nodes that have answered a stage.
         silent: those of them that did not answer a later one, in all the time there was.
         late: those that had not yet answered one when it closed before its time was up.
+        abstained: those that have nothing to bring.
     """
 
     grid: Grid
@@ -58,6 +71,7 @@ class GridExchange:
     joined: set[int] = field(default_factory=set[int])
     silent: set[int] = field(default_factory=set[int])
     late: set[int] = field(default_factory=set[int])
+    abstained: set[int] = field(default_factory=set[int])
 
     def __call__(self, outbox: Outbox) -> Iterator[tuple[int, bytes]]:
         """Send requests, and bring the replies that come in time, by node."""
@@ -75,6 +89,8 @@ class GridExchange:
             else:
                 asked.discard(node)
                 self.joined.add(node)
+                if is_abstention(reply):
+                    self.abstained.add(node)
                 yield node, reply
         lost = asked & self.joined
         slow = lost - self.refused.keys() if closing.early else set[int]()
@@ -83,9 +99,19 @@ class GridExchange:
 
     def _messages(self, outbox: Outbox, asked: set[int]) -> Iterator[Addressed]:
         """Requests as messages; who is asked is noted."""
+        whom = outbox.whom if isinstance(outbox, Requests) else b""
         for node, request in outbox:
             asked.add(node)
-            yield node, self.message_for(node, records.Stage(self.task, request).content())
+            yield node, self.message_for(node, records.Stage(self.task, request, whom).content())
+
+    def check_refusals(self, nodes: Iterable[int]) -> None:
+        """End a round that gave no sum because all of its nodes refuse.
+
+        Raises:
+            AllRefusedError: if all of them do; the text says why.
+        """
+        said = dict.fromkeys(self.abstained, ABSTAINS)
+        check_refusals(nodes, said | {node: str(why) for node, why in self.refused.items()})
 
     def tell_over(self, number: int, nodes: Iterable[int], *, opened: bool) -> None:
         """Tell nodes that a round of the sum has ended early, and wait a little for them."""
@@ -95,33 +121,17 @@ class GridExchange:
             pass
 
     def message_for(self, node: int, content: RecordDict) -> Message:
-        """A message that nobody delivers when its time is over."""
+        """A message that nobody delivers when its time is over.
+
+        It is of the type of the task, which the app has a function for.
+        """
         return Message(
             content,
             dst_node_id=node,
-            message_type=records.TRAIN,
+            message_type=self.task,
             ttl=self.timeout,
             group_id=str(self.round),
         )
-
-
-class SteadyGrid:
-    """A grid whose list of nodes does not change while a round is configured.
-
-    Flower's sampling waits without end for a node that left after it was counted.
-    """
-
-    def __init__(self, grid: Grid, nodes: list[int]) -> None:
-        """Take a grid, and the nodes that were there."""
-        self._grid, self._nodes = grid, nodes
-
-    def get_node_ids(self) -> list[int]:
-        """The nodes that were there."""
-        return list(self._nodes)
-
-    def __getattr__(self, name: str) -> Any:
-        """Everything else is the grid's."""
-        return getattr(self._grid, name)
 
 
 @dataclass

@@ -12,25 +12,25 @@ import contextlib
 import math
 import os
 import sqlite3
-from collections.abc import Generator
+from collections.abc import Generator, MutableMapping
 from pathlib import Path
 
-from rfa.secagg.device.vault import create_private
+from rfa.secagg.device.store import WAIT, create_private
 from rfa.secagg.errors import VaultError
 from rfa.secagg.weights import BUCKETS, DIGITS, EQUAL, bucket, lower, surrogate
 
-_WAIT = 30.0
-"""Seconds to wait for another process of the same device."""
+Surrogates = MutableMapping[str, float]
+"""What a device keeps by name, where it keeps it in memory."""
 
 
-def weigh(examples: float, cap: float, mode: str, *, kept: Path, task: str) -> float:
+def weigh(examples: float, cap: float, mode: str, *, kept: Path | Surrogates, task: str) -> float:
     """The weight of a device, above 0 and at most 1; 0 if it has no examples.
 
     Args:
         examples: how many examples it has.
         cap: the most that count; with buckets a power of two.
         mode: how it is weighed.
-        kept: the file in which it keeps its surrogates.
+        kept: where it keeps its surrogates: a file, or memory.
         task: what the examples are for: a device has a surrogate for each task.
 
     Raises:
@@ -45,24 +45,35 @@ def weigh(examples: float, cap: float, mode: str, *, kept: Path, task: str) -> f
     return float(min(examples, cap) / cap)
 
 
-def keep_surrogate(path: Path, task: str, examples: float) -> float:
+def is_capped(
+    examples: float, cap: float, mode: str, *, kept: Path | Surrogates, task: str
+) -> bool:
+    """Whether a device has more examples than count; with buckets, as its surrogate says.
+
+    The arguments are those of `weigh`, which was called with them before.
+    """
+    if mode == EQUAL:
+        return False
+    counted = keep_surrogate(kept, task, examples) if mode == BUCKETS else examples
+    return counted > cap
+
+
+def keep_surrogate(kept: Path | Surrogates, task: str, examples: float) -> float:
     """The power of two for which a device's examples pass, kept while they are beside it.
 
     Raises:
         VaultError: if the file cannot be used.
     """
     names = (f"{task} threshold", f"{task} below", f"{task} surrogate")
-    with _open(path) as store:
-        known: dict[str, float] = dict(store.execute("SELECT name, value FROM kept").fetchall())
+    with _opened(kept) as known:
         drawn = int.from_bytes(os.urandom(DIGITS // 8), "big")
         threshold, below, chosen = map(known.get, names, (drawn, 0.0, 0.0))
         if not _can_be_kept(threshold, below, chosen):
-            msg = f"the surrogates at {path} are damaged: remove the file, and new ones are drawn"
+            msg = f"the surrogates at {kept} are damaged: remove the file, and new ones are drawn"
             raise VaultError(msg)
         if not below <= examples <= 2 * below:
             below, chosen = lower(examples), surrogate(examples, int(threshold))
-        after = zip(names, (threshold, below, chosen), strict=True)
-        store.executemany("INSERT OR REPLACE INTO kept VALUES (?, ?)", after)
+        known.update(zip(names, (threshold, below, chosen), strict=True))
     return chosen
 
 
@@ -78,16 +89,26 @@ def _can_be_kept(threshold: object, below: object, chosen: object) -> bool:
 
 
 @contextlib.contextmanager
-def _open(path: Path) -> Generator[sqlite3.Connection]:
-    """The file of the surrogates, which only its owner may read, and no other process meanwhile."""
+def _opened(kept: Path | Surrogates) -> Generator[Surrogates]:
+    """What is kept, by name: in a file, only its owner may read it, and no other process meanwhile.
+
+    What is the same at the end is not written again.
+    """
+    if not isinstance(kept, Path):
+        yield kept
+        return
     try:
-        create_private(path)
-        opened = sqlite3.connect(path, timeout=_WAIT, isolation_level=None)
+        create_private(kept)
+        opened = sqlite3.connect(kept, timeout=WAIT, isolation_level=None)
         with contextlib.closing(opened) as store:
             store.execute("BEGIN EXCLUSIVE")
             store.execute("CREATE TABLE IF NOT EXISTS kept (name TEXT PRIMARY KEY, value)")
-            yield store
+            before = dict(store.execute("SELECT name, value FROM kept").fetchall())
+            known = dict(before)
+            yield known
+            changed = [item for item in known.items() if before.get(item[0]) != item[1]]
+            store.executemany("INSERT OR REPLACE INTO kept VALUES (?, ?)", changed)
             store.execute("COMMIT")
     except (OSError, sqlite3.Error) as error:
-        msg = f"the surrogates at {path} cannot be used: {error}"
+        msg = f"the surrogates at {kept} cannot be used: {error}"
         raise VaultError(msg) from None

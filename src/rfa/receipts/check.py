@@ -9,6 +9,7 @@ from typing import Any
 
 from rfa.aggregators import SumAggregator
 from rfa.aggregators.base import pack_state
+from rfa.receipts.charges import Charges
 from rfa.receipts.errors import ReceiptError
 from rfa.receipts.models import Model, apply_step, digest_of
 from rfa.receipts.parts import CheckedPart, check_part
@@ -50,6 +51,9 @@ class Verified:
         computed: whether the model after the round was computed, and not only its digest compared.
         sent: how many masked inputs of the verifying device are in its sums; None if none verifies.
         warnings: the rules on several sums that the round did not keep, in words.
+        rho: what the round was charged to the most charged device, in zCDP; infinite without noise.
+        total_rho: the same, of all receipts so far.
+        noisy: whether any sum of the receipts so far has noise.
     """
 
     signed: Signed
@@ -58,6 +62,9 @@ class Verified:
     computed: bool
     sent: int | None
     warnings: tuple[str, ...]
+    rho: float
+    total_rho: float
+    noisy: bool
 
 
 @dataclass
@@ -73,6 +80,7 @@ class Verifier:
     _sessions: set[bytes] = field(default_factory=set[bytes])
     _computed: tuple[bytes, Model] | None = None
     _seen: set[bytes] = field(default_factory=set[bytes])
+    _charges: Charges = field(default_factory=Charges)
 
     def __post_init__(self) -> None:
         """Take the digests of the models that are known."""
@@ -97,7 +105,11 @@ class Verifier:
         known = self.expected.sent
         sent = None if known is None else check_sent(parts, known)
         warnings = tuple(words for part in parts for words in broken_rules(part))
-        return Verified(signed, parts, chain, computed, sent, warnings)
+        alone = Charges()
+        alone.add(parts)
+        self._charges.add(parts)
+        charged = alone.largest, self._charges.largest, self._charges.noisy
+        return Verified(signed, parts, chain, computed, sent, warnings, *charged)
 
     def check_models(self) -> None:
         """Check that each model that is known is one of the rounds.

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from rfa._checks import check_regular
 from rfa._files import replace_file
 from rfa._types import Array, Floats32, Vector
 from rfa.receipts.errors import ReceiptError
@@ -75,6 +76,7 @@ def read_model(path: Path) -> dict[str, Array]:
         ReceiptError: if there is none in it.
     """
     try:
+        check_regular(path)
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             if ABOUT not in file.files:
                 return {name: np.asarray(file[name]) for name in file.files}

@@ -16,6 +16,7 @@ from rfa.secagg.fixed_point import Total
 from rfa.secagg.messages.records import CohortRecord, PartRecord, SumRecord, TotalRecord
 from rfa.secagg.messages.round import DeviceKeys, OpenRound, SumRequest, decode_as
 from rfa.secagg.messages.values import read_bitmap
+from rfa.secagg.noise import noise_fault, noisy_sum
 from rfa.secagg.security.cohort import (
     Cohort,
     Identities,
@@ -58,6 +59,7 @@ class CheckedPart:
         cohort: the cohort; None if it never formed.
         sums: its masked sums.
         stopped: the error that ended its sums early; empty if none did.
+        rho: what each of its sums is charged, in zCDP; 0 without noise.
     """
 
     number: int
@@ -66,6 +68,7 @@ class CheckedPart:
     cohort: Cohort | None
     sums: tuple[OpenedSum, ...]
     stopped: str
+    rho: float = 0.0
 
     def inputs(self, opened: OpenedSum) -> dict[int, bytes]:
         """The digests of the masked inputs of a sum, by device."""
@@ -74,7 +77,7 @@ class CheckedPart:
 
 
 def check_part(number: int, part: PartRecord, identities: Identities | None) -> CheckedPart:
-    """Check a part: safe parameters, keys in order, enough survivors, signatures, plausible totals.
+    """Check a part: parameters, keys in order, charges, survivors, signatures, plausible totals.
 
     Args:
         number: which part it is.
@@ -89,6 +92,7 @@ def check_part(number: int, part: PartRecord, identities: Identities | None) -> 
     with _named(cohort_name(number)):
         opening = decode_as(OpenRound, record.opening)
         cohort = _check_cohort(record, opening, identities)
+        _check_noise(record, opening, cohort)
     if cohort is None:
         if part.sums or not record.stopped:
             msg = f"part {number} has no cohort: it can have no sums, and must say why"
@@ -108,7 +112,7 @@ def check_part(number: int, part: PartRecord, identities: Identities | None) -> 
             opened = _decode(cohort, asked, total, len(survivors))
         sums.append(OpenedSum(asked, alive, survivors, context, opened))
     stopped = record.stopped.decode(errors="replace")
-    return CheckedPart(number, opening, record.keys, cohort, tuple(sums), stopped)
+    return CheckedPart(number, opening, record.keys, cohort, tuple(sums), stopped, record.rho)
 
 
 @contextlib.contextmanager
@@ -168,6 +172,17 @@ def _check_cohort(
         raise ReceiptError(msg)
     leaves = tuple(leaf_of(opening, keys) for keys in record.keys)
     return form_cohort(opening, parameters, record.nonce, leaves)
+
+
+def _check_noise(record: CohortRecord, opening: OpenRound, cohort: Cohort | None) -> None:
+    """What sums are charged follows from the noise and the parameters, to the bit."""
+    if fault := noise_fault(opening):
+        raise ReceiptError(fault)
+    noise = noisy_sum(opening, cohort.parameters) if cohort else None
+    charge = noise.rho if noise else 0.0
+    if record.rho != charge:
+        msg = f"its sums are said to be charged {record.rho}, and their noise makes it {charge}"
+        raise ReceiptError(msg)
 
 
 def _check_asked(cohort: Cohort, asked: SumRecord, before: Sequence[OpenedSum]) -> Members:

@@ -1,6 +1,6 @@
 r"""A receipt as a file: sections, a table of their digests, and the server's signature under it.
 
-    rfa receipt 1\\n | size of the front | front | section | section | ...
+    rfa receipt 2\\n | size of the front | front | section | section | ...
     front = table of (name, size, digest) of the sections | the signer's key | its signature
 
 Every byte is covered: sections by their digests, the table and the key by the signature, the rest
@@ -15,6 +15,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from rfa._checks import check_regular
 from rfa._files import replace_file
 from rfa.receipts.errors import ReceiptError
 from rfa.secagg.crypto.keys import identity_of, is_signed, sign
@@ -24,7 +25,7 @@ from rfa.secagg.messages.round import SIGNATURE_SIZE
 from rfa.secagg.transcript import receipt_statement, section_digest
 
 FORMAT = b"rfa receipt "
-MAGIC = FORMAT + b"1\n"
+MAGIC = FORMAT + b"2\n"
 START = len(MAGIC) + U32.width
 LONGEST_FRONT = 1 << 24
 LONGEST_NAME = 1 << 7
@@ -75,6 +76,7 @@ def read_sealed(path: Path) -> Sealed:
         msg = "it is a folder: give the receipts in it"
         raise ReceiptError(msg)
     try:
+        check_regular(path)
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             front = _read_front(file, size)

@@ -32,7 +32,8 @@
     │   ├── TooManyDropoutsError    more drop-outs claimed than the parameters allow
     │   ├── SurvivorsError          survivors who cannot be, or changed since the last query
     │   ├── DisagreementError       too few devices signed the same survivors
-    │   └── ShareLimitError         its share of the sum would exceed max_share
+    │   ├── ShareLimitError         its share of the sum would exceed max_share
+    │   └── PrivacySpentError       its budget of privacy does not bear the charge of the sums
     ├── AbortError                  the server ends the round; the sums before stand
     │   ├── TooFewDevicesError      fewer devices are left than the parameters ask for
     │   ├── SurvivorsChangedError   the survivors changed between queries: v stays as it is
@@ -182,6 +183,10 @@ class DisagreementError(RefusalError):
 
 class ShareLimitError(RefusalError):
     """The device's share of the sum would exceed max_share."""
+
+
+class PrivacySpentError(RefusalError):
+    """The device's budget of privacy does not bear the charge of the sums."""
 
 
 class AbortError(SecAggError, OracleStoppedError):

@@ -7,7 +7,8 @@ Words are in units of 1/S with
     S = floor((2^31 - 1) / n) - 1     for n devices,
 
 so that n words of at most S + 1 each stay below 2^31: no total can wrap around, because
-|push_i| <= alpha_i <= 1 whatever the update is.
+|push_i| <= alpha_i <= 1 whatever the update is. In a round with noise, S is smaller, and each word
+gets a sample of noise after it is rounded (`noise`).
 
 Formal guarantees (tests/secagg/test_encoding.py):
     each word is off by at most 1/S, up to the last digits of a float64, and right on average;
@@ -26,24 +27,29 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from numbers import Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rfa._types import Floats, Floats32
+from rfa._types import Floats32
 from rfa.errors import InvalidValueError
 from rfa.oracle import REACH, Sum
-from rfa.secagg.crypto.masks import keystream, stream_words
+from rfa.privacy import NoisySum
+from rfa.secagg.crypto.gaussian import NoiseStream
 from rfa.secagg.errors import ImplausibleSumError, NotFiniteError, ParameterError
 from rfa.secagg.messages.round import NO_BASIS, OpenRound
+from rfa.secagg.noise import add_noise, decode_noisy, encode_noisy, length_slack, noisy_sum
+from rfa.secagg.push import distance_to, fill, length_of
+from rfa.secagg.security.parameters import Parameters
 from rfa.secagg.statistics import (
     ALL,
+    COUNT,
     METRIC,
+    SLACK,
     STATISTICS,
     LocalFacts,
     Statistic,
@@ -58,9 +64,6 @@ from rfa.secagg.words import WORD, Words
 HALF = 1 << 31
 LARGEST_COHORT = (HALF - 1) // 4
 """More devices would leave no digits: the scale would be below 2."""
-SHORT = 1 << 13
-"""Numbers that are worked on at a time: they stay in the cache, and no library starts threads."""
-_UNIFORM = 2.0**-32
 _TOLD = [item.name for item in dataclasses.fields(Sum) if item.name in ALL]
 
 
@@ -134,7 +137,7 @@ class Total:
     Attributes:
         sum: the sum at (v, nu); its push is empty in a phase without vectors.
         metrics: the sums of the metrics.
-        mass: the total mass in units of 2^-96, exactly; 0 where it was not sent.
+        mass: the total mass in units of 2^-96, exactly; 0 where it was not sent, or has noise.
         statistics: the sums of the statistics that were sent by name, those of `sum` among them.
     """
 
@@ -152,12 +155,14 @@ class Encoding:
         cohort: the largest number n of parts in a total.
         statistics: which rows of the table of statistics travel, as bits.
         equal_weights: whether all weights are 1, so that their total is the count.
+        noise: the scales of a round with noise; None for no noise.
         scale: S, the units in 1.
     """
 
     cohort: int
     statistics: int = mask_of(ALL)
     equal_weights: bool = False
+    noise: NoisySum | None = None
     scale: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -166,6 +171,9 @@ class Encoding:
         if not 1 <= self.cohort <= LARGEST_COHORT:
             msg = f"a sum is over 1 to {LARGEST_COHORT} devices, not {self.cohort}"
             raise ParameterError(msg)
+        if self.noise:  # whose own headroom is proven
+            object.__setattr__(self, "scale", self.noise.scale)
+            return
         object.__setattr__(self, "scale", (HALF - 1) // self.cohort - 1)
         fits = all(row.fits(self.cohort) for row in (*STATISTICS, METRIC))
         if self.cohort * (self.scale + 1) >= HALF or not fits:
@@ -173,9 +181,15 @@ class Encoding:
             raise ParameterError(msg)
 
     @classmethod
-    def of(cls, opening: OpenRound, cohort: int) -> Encoding:
-        """The fixed point of a round, for a cohort."""
-        return cls(cohort, opening.statistics, bool(opening.equal_weights))
+    def of(cls, opening: OpenRound, parameters: Parameters) -> Encoding:
+        """The fixed point of a round, for a cohort.
+
+        Raises:
+            ParameterError: if the noise of the round does not fit the cohort.
+        """
+        noise = noisy_sum(opening, parameters)
+        equal = bool(opening.equal_weights)
+        return cls(parameters.cohort, opening.statistics, equal, noise)
 
     @functools.cached_property
     def rows(self) -> tuple[Statistic, ...]:
@@ -183,9 +197,9 @@ class Encoding:
         return rows_of(self.statistics)
 
     def mass_of(self, tail: Sequence[int]) -> int:
-        """The mass in a tail, in units of 2^-96; 0 where it does not travel."""
+        """The mass in a tail, in units of 2^-96; 0 where it does not travel, or has noise."""
         names = [row.name for row in self.rows]
-        return tail[names.index("mass")] if "mass" in names else 0
+        return tail[names.index("mass")] if "mass" in names and not self.noise else 0
 
     def encode(  # noqa: PLR0913
         self,
@@ -194,6 +208,7 @@ class Encoding:
         nu: float,
         rounding: bytes,
         *,
+        noise: bytes | None = None,
         vector: bool = True,
         metrics: int | None = None,
         out: Words | None = None,
@@ -205,19 +220,38 @@ class Encoding:
             v: where it is asked, as it travels: empty for zero.
             nu: the radius, positive.
             rounding: the key of the random choices in rounding.
+            noise: the key of the noise, which a round with noise must have.
             vector: whether the push is asked for.
             metrics: how many of the metrics are asked for, the first ones; all by default.
             out: where the words are to be written; in memory of their own by default.
+
+        Raises:
+            ParameterError: if there is a key and no noise, or noise and no key.
         """
+        stream = self._stream(noise)
         update, weight = contribution.update, contribution.weight
-        distance = _distance(update, v)
+        distance = distance_to(update, v)
         mass = weight * min(1.0, nu / distance) if distance > 0 else weight
+        local = LocalFacts(weight, mass, distance <= REACH * nu)
+        if self.noise and stream:
+            tail = encode_noisy(local, self.rows, self.noise, stream)
+        else:
+            tail = encode_all(local, contribution.metrics[:metrics], self.rows)
         words = np.empty(len(update) if vector else 0, WORD) if out is None else out
         if vector:
-            factor = self.scale * weight / max(nu, distance)
-            _fill(words.view(np.int32), update, v, factor, rounding)
-        local = LocalFacts(weight, mass, distance <= REACH * nu)
-        return EncodedInput(words, encode_all(local, contribution.metrics[:metrics], self.rows))
+            # with noise, no push may be longer than S, not even in the last digit
+            factor = self.scale * weight * (1 - SLACK * bool(stream)) / max(nu, distance)
+            fill(words.view(np.int32), update, v, factor, rounding)
+            if stream:
+                add_noise(words.view(np.int32), stream)
+        return EncodedInput(words, tail)
+
+    def _stream(self, key: bytes | None) -> NoiseStream | None:
+        """The noise of a device; none in a round without."""
+        if (self.noise is None) != (key is None):
+            msg = "a round has noise if and only if devices have a key for it"
+            raise ParameterError(msg)
+        return NoiseStream(self.noise.std, key) if self.noise and key else None
 
     def decode(self, words: Words, tail: Sequence[int]) -> Total:
         """What the devices add up to, from the totals modulo 2^32 and 2^128.
@@ -225,22 +259,36 @@ class Encoding:
         Raises:
             ImplausibleSumError: if no honest devices can have such a total.
         """
-        statistics, metrics = decode_all(tail, self.rows)
+        statistics, metrics, exact = self._scalars(tail)
+        count = int(statistics[COUNT.name])
         if self.equal_weights:
-            statistics["weight"] = float(statistics["count"])
+            statistics["weight"] = float(count)
         told: dict[str, Any] = {name: statistics.get(name) for name in _TOLD}
-        total = Sum(push=words.view(np.int32) / self.scale, **told)
-        reason = implausible(statistics, self.cohort, equal=self.equal_weights)
+        spread = self.noise.noise_of(count) if self.noise and count > 0 else 0.0
+        total = Sum(push=words.view(np.int32) / self.scale, **told, noise=spread)
+        reason = implausible(exact, self.cohort, equal=self.equal_weights)
         reason = reason or self._too_long(total)
         if reason:
             msg = f"the sum is not plausible: {reason}; some device lies, or all are far from v"
             raise ImplausibleSumError(msg)
         return Total(total, metrics, self.mass_of(tail), statistics)
 
+    def _scalars(
+        self, tail: Sequence[int]
+    ) -> tuple[dict[str, float], tuple[float, ...], dict[str, float]]:
+        """The totals of the statistics and of the metrics, and those of them that are exact."""
+        if not self.noise:
+            statistics, metrics = decode_all(tail, self.rows)
+            return statistics, metrics, statistics
+        statistics = decode_noisy(tail, self.rows, self.noise)
+        return statistics, (), {COUNT.name: statistics[COUNT.name]}
+
     def _too_long(self, total: Sum) -> str:
-        """Why a push cannot be, if it is longer than the weights allow."""
+        """Why a push cannot be, if it is longer than the weights, and noise, allow."""
         slack = self.cohort * (math.sqrt(len(total.push)) / self.scale + 1e-9)
-        length = math.sqrt(sum(float(piece @ piece) for piece in _pieces(total.push)))
+        if self.noise:
+            slack += length_slack(self.noise, total.count, len(total.push))
+        length = length_of(total.push)
         most = total.count if total.weight is None else total.weight
         return "" if length <= most + slack else f"the push is {length} long"
 
@@ -262,39 +310,3 @@ def as_sent(v: Any, dim: int) -> Floats32:
 def weighs_more(mass: int, total: int, max_share: float) -> bool:
     """Whether a mass exceeds a share of the total mass, exactly."""
     return Fraction(mass) > Fraction(max_share) * total
-
-
-def _distance(update: Floats32, v: Floats32) -> float:
-    """|w - v| in float64, in products too short for a library to start threads for."""
-    square = 0.0
-    for start in range(0, len(update), SHORT):
-        span = slice(start, start + SHORT)
-        step = update[span].astype(np.float64)
-        if len(v):
-            step -= v[span]
-        square += float(step @ step)
-    return math.sqrt(square)
-
-
-def _pieces(vector: Floats) -> Iterator[Floats]:
-    return (vector[start : start + SHORT] for start in range(0, len(vector), SHORT))
-
-
-def _fill(
-    words: NDArray[np.int32], update: Floats32, v: Floats32, factor: float, rounding: bytes
-) -> None:
-    """Write factor * (w - v), rounded up or down at random, a block at a time."""
-    stream, size = keystream(rounding), min(SHORT, len(words))
-    steps, chances = np.empty(size), np.empty(size)
-    for start in range(0, len(words), SHORT):
-        block = words[start : start + SHORT]
-        span, step = slice(start, start + len(block)), steps[: len(block)]
-        np.copyto(step, update[span])
-        if len(v):
-            np.subtract(step, v[span], out=step)
-        np.multiply(step, factor, out=step)
-        chance = chances[: len(block)]
-        np.multiply(stream_words(stream, len(block)), _UNIFORM, out=chance)
-        np.add(step, chance, out=step)
-        np.floor(step, out=step)
-        np.copyto(block, step, casting="unsafe")

@@ -6,12 +6,13 @@ import contextlib
 import os
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 
-from rfa._checks import check_count, check_number
+from rfa._checks import check_count, check_flag, check_number
 from rfa._types import Vector
 from rfa.oracle import Sum
 from rfa.secagg.errors import AbortError, ParameterError, SecAggError
 from rfa.secagg.fixed_point import Total
 from rfa.secagg.messages.round import MAX_METRICS, NO_BASIS, OpenRound
+from rfa.secagg.noise import noise_fault
 from rfa.secagg.security.cohort import Identities
 from rfa.secagg.security.parameters import MAX_MASKED_SUMS, ServerModel, insist
 from rfa.secagg.security.terms import Terms
@@ -35,6 +36,7 @@ def open_round(  # noqa: PLR0913
     statistics: Collection[str] = ALL,
     equal_weights: bool = False,
     basis: bytes = NO_BASIS,
+    noise: float = 0.0,
 ) -> OpenRound:
     """A round to begin, under a session of its own.
 
@@ -51,21 +53,48 @@ def open_round(  # noqa: PLR0913
             weights never are.
         equal_weights: whether every device was told to bring a weight of exactly 1.
         basis: the digest of what devices trained or evaluated from, 32 bytes.
+        noise: the least noise of a sum over what one device can add to its push; 0 for none. With
+            noise, weights are equal, there are no metrics and no limit on shares, and no squares
+            are summed.
 
     Raises:
-        ParameterError: if there are too many masked sums or metrics, or no such statistics.
+        ParameterError: if there are too many masked sums or metrics, no such statistics, or what
+            does not go with noise.
     """
     insist(check_number, "max_share", max_share)
+    insist(check_number, "noise", noise)
+    insist(check_flag, "equal_weights", equal_weights)
     opening = OpenRound(
         os.urandom(16),
         *_sizes(number, queries, dim, metrics),
         float(max_share),
         int(terms.server_model),
         mask_of_round(
-            statistics, queries=queries, max_share=max_share, equal_weights=equal_weights
+            statistics,
+            queries=queries,
+            max_share=max_share,
+            equal_weights=equal_weights,
+            noise=noise,
         ),
         int(equal_weights),
         basis,
+        float(noise),
+    )
+    _check(opening)
+    return opening
+
+
+def _check(opening: OpenRound) -> None:
+    """Refuse what is too large for a round, or does not go together.
+
+    Raises:
+        ParameterError: naming it.
+    """
+    number, dim, metrics, max_share = (
+        opening.round,
+        opening.dim,
+        opening.metrics,
+        opening.max_share,
     )
     large = opening.masked_sums > MAX_MASKED_SUMS or metrics > MAX_METRICS or number >= 1 << 64
     if large or max_share > 1 or dim >= 1 << 32:
@@ -75,10 +104,12 @@ def open_round(  # noqa: PLR0913
             f"{opening.masked_sums}, {metrics}, {dim}, {max_share} and {number}"
         )
         raise ParameterError(msg)
+    basis = opening.basis
     if not isinstance(basis, bytes) or len(basis) != len(NO_BASIS):  # pyright: ignore[reportUnnecessaryIsInstance]
         msg = f"the basis is a digest of {len(NO_BASIS)} bytes, not {basis!r}"
         raise ParameterError(msg)
-    return opening
+    if fault := noise_fault(opening):
+        raise ParameterError(fault)
 
 
 def _sizes(number: int, queries: int, dim: int, metrics: int) -> tuple[int, int, int, int]:
@@ -130,6 +161,7 @@ class SecureOracle:
     """The real protocol.
 
     Attributes:
+        opening: the round, as it was opened.
         server: the server's side: parameters, and who lost a place and why.
         last: the last total, with the sums of the metrics.
     """
@@ -157,7 +189,7 @@ class SecureOracle:
         Raises:
             AbortError: if too few devices join.
         """
-        self._opening = opening
+        self.opening = opening
         self._exchange = exchange
         self._ended = Ended(exchange)
         self._recorder = recorder
@@ -175,7 +207,7 @@ class SecureOracle:
         """
         self._ended.check()
         with self._watched():
-            if self._opening.max_share:
+            if self.opening.max_share:
                 self._masked_sum(v, nu)
             self.last = self._masked_sum(v, nu)
         return self.last.sum
@@ -193,7 +225,7 @@ class SecureOracle:
 
     def _masked_sum(self, v: Vector, nu: float) -> Total:
         self._carry(self.server.ask(v, nu))
-        if self._opening.server_model == ServerModel.MALICIOUS:
+        if self.opening.server_model == ServerModel.MALICIOUS:
             self._carry(self.server.survivors())
         self._carry(self.server.unmask())
         return self.server.total()

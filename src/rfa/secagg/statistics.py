@@ -72,8 +72,8 @@ class Statistic:
 
     def decode(self, total: int) -> float:
         """A total, from what it is modulo 2^128."""
-        signed = total - TAIL if total >= TAIL // 2 else total
-        return signed / (1 << self.bits) if self.bits else signed
+        value = signed(total)
+        return value / (1 << self.bits) if self.bits else value
 
     @property
     def sensitivity(self) -> float:
@@ -83,6 +83,11 @@ class Statistic:
     def fits(self, cohort: int) -> bool:
         """Whether no total over so many devices wraps around."""
         return cohort * max(abs(self.units(x)) for x in (self.least, self.largest)) < TAIL // 2
+
+
+def signed(total: int) -> int:
+    """A total, which can be negative, from what it is modulo 2^128."""
+    return total - TAIL if total >= TAIL // 2 else total
 
 
 STATISTICS = (
@@ -107,6 +112,10 @@ ALL = frozenset(row.name for row in STATISTICS)
 """The names of all of them."""
 METRIC = Statistic("metric", lambda _: 0.0, 2.0**32, 64, round, least=-(2.0**32))
 """What a device may add of its local: as many as the round says, which no other total bounds."""
+COUNT = STATISTICS[-1]
+"""How many devices answered, which is always exact."""
+NOISY = frozenset({"mass", "near"})
+"""Those that travel in rounds with noise, beside the count."""
 POSITIONS = {row.name: position for position, row in enumerate(STATISTICS)}
 """Where in the table a statistic is, and in the tail of a sum that holds all of them."""
 MASS_BITS = STATISTICS[POSITIONS["mass"]].bits
@@ -126,15 +135,23 @@ def mask_of(names: Collection[str]) -> int:
 
 
 def mask_of_round(
-    names: Collection[str], *, queries: int, max_share: float, equal_weights: bool = False
+    names: Collection[str],
+    *,
+    queries: int,
+    max_share: float,
+    equal_weights: bool = False,
+    noise: float = 0.0,
 ) -> int:
     """The statistics that travel in a round whose aggregator reads these, as bits.
 
     A limit on shares takes the mass. Whether there may be another query depends on how many devices
-    are near. Weights that are equal are not sent.
+    are near, unless there is noise, which hides them. Weights that are equal are not sent; nor are
+    squares where there is noise: they are of no use there.
     """
-    needed = {*names, *(["mass"] if max_share else []), *(["near"] if queries > 1 else [])}
-    return mask_of(needed - {"weight"} if equal_weights else needed)
+    further = queries > 1 and not noise
+    needed = {*names, *(["mass"] if max_share else []), *(["near"] if further else [])}
+    needed -= {"weight"} if equal_weights else set()
+    return mask_of(needed - {"squares"} if noise else needed)
 
 
 def rows_of(mask: int) -> tuple[Statistic, ...]:
@@ -144,7 +161,7 @@ def rows_of(mask: int) -> tuple[Statistic, ...]:
         ParameterError: if it names others, or not the count, which always travels.
     """
     rows = tuple(row for place, row in enumerate(STATISTICS) if mask >> place & 1)
-    if mask >> len(STATISTICS) or STATISTICS[-1] not in rows:
+    if mask >> len(STATISTICS) or COUNT not in rows:
         msg = f"the statistics {mask:#b} are none of the {len(STATISTICS)} that there are, or "
         raise ParameterError(msg + "count is not among them")
     return rows

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from collections.abc import Iterable
 
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -17,12 +18,12 @@ from rfa.secagg.messages.round import DeviceKeys, OpenRound, SumRequest
 from rfa.secagg.messages.values import Bitmap
 from rfa.secagg.security.parameters import Parameters
 
-PROTOCOL = b"rfa secure sum 2"
+PROTOCOL = b"rfa secure sum 3"
 """The name and version of the protocol: part of every digest and every key."""
 SIZE = 32
 """The length of digests, secrets and the keys that seal."""
 STREAM_KEY_SIZE = 16
-"""The length of the keys of streams: masks and rounding."""
+"""The length of the keys of streams: masks, rounding and noise."""
 
 
 def digest(label: bytes, *parts: bytes | memoryview) -> bytes:
@@ -130,9 +131,39 @@ def mark_digest(salt: bytes, mark: bytes) -> bytes:
     return digest(b"mark", salt, mark)
 
 
+def content_digest(salt: bytes, numbers: bytes, equal: bytes, update: Floats32) -> bytes:
+    """By what a device knows all that it brought into a sum; the salt keeps it from guesses."""
+    return digest(b"content", salt, numbers, equal, update.tobytes())
+
+
+def question_digest(opening: bytes, joined: int, masked_sum: int, point: bytes) -> bytes:
+    """What a device was asked in a masked sum, in whatever session."""
+    return digest(b"question", opening, _number(joined), _number(masked_sum), point)
+
+
+def devices_digest(devices: Iterable[int]) -> bytes:
+    """Who is in a sum, by the numbers of the devices."""
+    return digest(b"devices", *map(_number, sorted(devices)))
+
+
+def repeated_basis(basis: bytes, token: bytes) -> bytes:
+    """The basis of a round that repeats a sum: nobody who was not in it has the same."""
+    return digest(b"repeat", basis, token)
+
+
+def repeated_rounding(salt: bytes, content: bytes) -> bytes:
+    """The secret of the random choices in rounding, the same whenever the same is brought."""
+    return derive_key(salt, b"repeated rounding", content)
+
+
 def model_digest(*parts: bytes | memoryview) -> bytes:
     """The digest of a model that devices train or evaluate, from the parts that it consists of."""
     return digest(b"model", *parts)
+
+
+def meaning_digest(*parts: bytes | memoryview) -> bytes:
+    """What the metrics of a device mean: two rows of one meaning can be compared."""
+    return digest(b"meaning", *parts)
 
 
 def run_digest(*parts: bytes | memoryview) -> bytes:
@@ -165,3 +196,8 @@ def self_mask_key(seed: bytes, context: bytes) -> bytes:
 def rounding_key(secret: bytes, masked_sum: int) -> bytes:
     """The key of a device's random choices in rounding, in a masked sum."""
     return derive_key(secret, b"rounding", _number(masked_sum), size=STREAM_KEY_SIZE)
+
+
+def noise_key(secret: bytes, masked_sum: int) -> bytes:
+    """The key of a device's noise, in a masked sum; the secret is not that of the rounding."""
+    return derive_key(secret, b"noise", _number(masked_sum), size=STREAM_KEY_SIZE)

@@ -1,7 +1,7 @@
 """The secure sum without masks: the same whole numbers, added by someone who may see them.
 
 Masks cancel exactly, so this oracle and the protocol give the same bits for the same devices,
-rounding keys and drop-outs, and refuse the same (test_protocol.py). Large sweeps use it.
+keys and drop-outs, and refuse the same (test_protocol.py, test_noise.py). Large sweeps use it.
 
     >>> import numpy as np
     >>> from rfa.secagg.oracle import open_round
@@ -46,7 +46,7 @@ from rfa.secagg.security.rules import (
     require_same,
 )
 from rfa.secagg.security.terms import Terms
-from rfa.secagg.transcript import rounding_key
+from rfa.secagg.transcript import noise_key, rounding_key
 from rfa.secagg.words import TAIL, WORD
 
 
@@ -58,13 +58,14 @@ class UnmaskedOracle:
         last: the last total, with the sums of the metrics.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         opening: OpenRound,
         terms: Terms,
         contributions: Mapping[int, Contribution | None],
         *,
         rounding: Mapping[int, bytes] | None = None,
+        noise: Mapping[int, bytes] | None = None,
         lost: Losses | None = None,
     ) -> None:
         """Take what each device brings; None where it abstains.
@@ -74,10 +75,12 @@ class UnmaskedOracle:
             terms: what the parameters follow from.
             contributions: what each device brings.
             rounding: the key of the random choices of each device, fresh by default.
+            noise: the secret that the noise of each device is from, 32 bytes, fresh by default;
+                another in each round, or the noise is the same.
             lost: who stops to answer, and when.
 
         Raises:
-            AbortError: if too few devices join.
+            AbortError: if too few devices join, or the noise does not fit as many.
         """
         self._opening = opening
         self._lost = lost or {}
@@ -88,6 +91,7 @@ class UnmaskedOracle:
         }
         self._contributions = joined
         self._rounding = rounding or {device: os.urandom(32) for device in joined}
+        self._noise = noise or {device: os.urandom(32) for device in joined}
         self._alive = frozenset(
             device for device in joined if self._answers(device, Moment(0, Stage.ROSTER))
         )
@@ -96,7 +100,7 @@ class UnmaskedOracle:
         self._per_query = terms.honest_per_query
         self._masked_sums = 0
         self._ended = Ended()
-        self.parameters = agree_on(terms, len(joined), opening.queries)
+        self.parameters = agree_on(terms, len(joined), opening)
         self.last: Total | None = None
 
     def __call__(self, v: Vector, nu: float) -> Sum:
@@ -124,22 +128,25 @@ class UnmaskedOracle:
             raise AbortError(msg)
         self._masked_sums += 1
         words = np.zeros(self._opening.dim if vector else 0, WORD)
-        encoding = Encoding.of(self._opening, self.parameters.cohort)
+        encoding = Encoding.of(self._opening, self.parameters)
         tail = [0] * (len(encoding.rows) + self._opening.metrics)
         survivors = set[int]()
         for device in sorted(self._alive):
+            if not self._answers(device, Moment(masked_sum, Stage.SUM)):
+                continue
             key = rounding_key(self._rounding[device], masked_sum)
             part = encoding.encode(
                 self._contributions[device],
                 sent,
                 nu,
                 key,
+                noise=noise_key(self._noise[device], masked_sum) if encoding.noise else None,
                 vector=vector,
                 metrics=self._opening.metrics,
             )
             own = encoding.mass_of(part.tail)
             heavy = mass and weighs_more(own, mass, self._opening.max_share)
-            if self._answers(device, Moment(masked_sum, Stage.SUM)) and not heavy:
+            if not heavy:
                 survivors.add(device)
                 words += part.words
                 tail = [(a + b) % TAIL for a, b in zip(tail, part.tail, strict=True)]

@@ -14,7 +14,7 @@ many would tell N. Caps of buckets are powers of two: at others, weights are not
 >>> [surrogate(300, chance * 2**DIGITS // 100) for chance in (0, 17, 18, 99)]
 [512.0, 512.0, 256.0, 256.0]
 >>> [bucket(512.0, cap) for cap in (256.0, 1024.0, 2.0**30)]
-[1.0, 0.5, 0.0009765625]
+[1.0, 0.5, 1.52587890625e-05]
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ TELLS = {
 }
 """The ways to weigh, and what a server can learn from the sums of each."""
 MODES = tuple(TELLS)
-LEAST = 2.0**-10
+EXAMPLE_CAP = 2.0**16
+"""The most examples that count by default: more than most devices have, and few enough that a
+hundred are not lost in the rounding of a sum."""
+LEAST = 1 / EXAMPLE_CAP
 """The least bucket: who has fewer examples counts as much."""
 DIGITS = 56
 """Binary digits of a threshold: more than a count has, and a whole number that sqlite can hold."""

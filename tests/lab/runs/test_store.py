@@ -7,6 +7,7 @@ import dataclasses
 import sqlite3
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -270,3 +271,25 @@ def test_several_processes_write_at_once(tmp_path: Path) -> None:
     assert [writer.wait() for writer in writers] == [0] * 4
     with Store(tmp_path) as store:
         assert len(store.runs()) == 80
+
+
+def test_a_store_that_another_process_is_just_making_is_waited_for(tmp_path: Path) -> None:
+    with contextlib.closing(
+        sqlite3.connect(tmp_path / "runs.sqlite", isolation_level=None, check_same_thread=False)
+    ) as other:
+        other.execute("BEGIN IMMEDIATE")  # SQLite does not wait for this before it changes to WAL
+        done = threading.Timer(0.3, other.execute, ["COMMIT"])
+        done.start()
+        with Store(tmp_path) as store:
+            assert store.runs() == []
+        done.join()
+
+
+def test_a_store_that_stays_locked_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rfa.lab.runs.store.BUSY", 0.2)
+    with contextlib.closing(sqlite3.connect(tmp_path / "runs.sqlite")) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreError, match="database is locked"):
+            Store(tmp_path)

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from rfa.lab.api.figures import plot_run
 from rfa.lab.model import Model, load_model
 from rfa.lab.runs.headline import ALL, HONEST, accuracy_words, headline
+from rfa.lab.runs.spent import brief
 from rfa.lab.runs.store import Store, current_status, find_run
 from rfa.lab.runs.tables import devices_table, evaluations_table, rounds_table, runs_table
 from rfa.lab.settings.settings import Settings
@@ -29,7 +30,8 @@ class RunResult:
     Attributes:
         name: its name in the folder of results.
         out: that folder.
-        status: finished, diverged, stopped (by a callback), interrupted or running.
+        status: finished, diverged, spent (its privacy budget), stopped (by a callback), interrupted
+            or running.
         row: all that is known of the run as such, its last evaluation too.
     """
 
@@ -52,6 +54,16 @@ class RunResult:
     def honest_accuracy(self) -> float:
         """The same over devices that are not corrupted."""
         return self.row["honest_accuracy"]
+
+    @property
+    def epsilon_server(self) -> float | None:
+        """The privacy that was spent against the server; None without noise of the devices."""
+        return self.row["epsilon_server"]
+
+    @property
+    def epsilon_readers(self) -> float | None:
+        """The same against readers of the models; None without noise, or the extra dp."""
+        return self.row["epsilon_readers"]
 
     @cached_property
     def evaluations(self) -> Table:
@@ -89,7 +101,10 @@ class RunResult:
     def __str__(self) -> str:
         """The run in a line."""
         accuracy = accuracy_words(self.row, "test_accuracy", "honest_accuracy")
-        return f"{self._title()}: {self.status} after {self.row['rounds']} rounds, {accuracy}"
+        spent = brief(self.epsilon_server, self.epsilon_readers, self.settings)
+        words = f", epsilon {spent}" if spent else ""
+        rounds = f"{self.status} after {self.row['rounds']} rounds"
+        return f"{self._title()}: {rounds}, {accuracy}{words}"
 
     def _repr_html_(self) -> str:
         return f"<p><code>{html.escape(self.name)}</code><br>{html.escape(str(self))}</p>"
@@ -97,7 +112,8 @@ class RunResult:
     def _title(self) -> str:
         row = self.row
         level = f", {row['corruption']} {row['rho']:g}" if row["rho"] else ""
-        return _without_digests(f"{row['task']}, {row['aggregator']}{level}")
+        noise = f", {row['privacy']}" if row["privacy"] else ""
+        return _without_digests(f"{row['task']}, {row['aggregator']}{level}{noise}")
 
     def _read(self, read: Callable[[Store], Made]) -> Made:
         with Store(self.out, create=False) as store:

@@ -17,6 +17,7 @@ from rfa.lab.runs.progress import choose_progress
 from rfa.lab.runs.run import Options
 from rfa.lab.runs.run import run as do_run
 from rfa.lab.runs.store import JSON_COLUMNS
+from rfa.lab.settings.privacy import implied_on_flower
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.rounds import Evaluation, Facts
 
@@ -78,6 +79,8 @@ def run(  # noqa: PLR0913 how a run is done, beside its settings
     """
     check_count("checkpoint_every", checkpoint_every)
     check_count("workers", 1 if workers is None else workers)
+    if engine == FLOWER and not isinstance(task, Settings):
+        settings |= implied_on_flower(settings)
     resolved = settle_run(task, settings)
     folder, data = Path(out), Path(data_dir) if data_dir is not None else None
     if engine == FLOWER:

@@ -20,6 +20,7 @@ from rfa.lab.api.many import run_many
 from rfa.lab.api.result import RunResult
 from rfa.lab.errors import LabError
 from rfa.lab.runs.headline import ALL, HONEST, headline
+from rfa.lab.runs.spent import simulated
 from rfa.lab.runs.statistics import mean_interval
 from rfa.lab.runs.store import Store
 from rfa.lab.runs.sweep import CALLS, settle
@@ -137,6 +138,9 @@ class Study:
             plot_lines(axes, some, x, y, by)
             axes.set_title(f"{panels} {part}" if panels else "")
         limit(drawn, y)
+        drawn[0].figure.suptitle(
+            simulated(run.privacy.noise_cohort for run in self.runs.values()), fontsize=8
+        )
         return drawn[0].figure
 
     def where(self, **wanted: Any) -> Study:

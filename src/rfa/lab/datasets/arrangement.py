@@ -83,11 +83,12 @@ def _pool(reader: Reader, index: Index) -> tuple[Ints, Index]:
             raise DataError(msg)
         return np.arange(len(index.y)), Index([], np.zeros(len(index.y), np.int64), index.y)
     least = max(LEAST, reader.min_examples)
-    large = np.bincount(index.device, minlength=len(index.names)) >= least
+    sizes = np.bincount(index.device[index.device >= 0], minlength=len(index.names))
+    large = sizes >= least
     if not large.any():
         msg = f"no device of {reader.name} has {least} examples: get its source whole"
         raise DataError(msg)
-    kept = np.flatnonzero(large[index.device])
+    kept = np.flatnonzero((index.device >= 0) & large[index.device])
     number = np.cumsum(large) - 1
     names = [index.names[int(d)] for d in np.flatnonzero(large)]
     return kept, Index(names, number[index.device[kept]], index.y[kept])

@@ -27,7 +27,8 @@ class Index:
 
     Attributes:
         names: the names of the devices; empty if the source has no devices.
-        device: for each example of the source, the place of its device in `names`.
+        device: for each example of the source, the place of its device in `names`, or -1 for one
+            that is left out.
         y: for each example of the source, its label.
     """
 

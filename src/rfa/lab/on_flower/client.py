@@ -19,13 +19,16 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
+from rfa._files import as_path
 from rfa._types import Floats32
 from rfa.flower import records
 from rfa.flower.mod import Next, RobustMod
+from rfa.flower.simulation import is_simulated
 from rfa.flower.storage import DeviceStorage, read_personal, storage_of, write_personal
 from rfa.lab.attacks.corruption import UpdateCorruption
 from rfa.lab.on_flower import records as lab_records
 from rfa.lab.settings.settings import Settings
+from rfa.lab.simulation.noise import noise_key
 from rfa.lab.simulation.rounds import State, corrupt
 from rfa.lab.simulation.secure import device_policy, rounding_key
 from rfa.lab.training.devices import Devices
@@ -40,15 +43,16 @@ class LabMod(RobustMod):
     """The mod for the devices of the lab, of which a node may have several.
 
     Attributes:
-        settings: the settings, from whose seed the identities of devices and their rounding come:
-            a lab has no secrets.
+        settings: the settings, from whose seed the identities of devices, their rounding and their
+            noise come: a lab has no secrets.
     """
 
     settings: Settings = field(kw_only=True)
 
     def storage(self, message: Message, context: Context) -> DeviceStorage:
         """Where the files of the device are."""
-        storage, device = storage_of(context, self.folder), lab_records.order_of(message).device
+        folder = as_path("folder", self.folder, "a folder")
+        storage, device = storage_of(context, folder), lab_records.order_of(message).device
         return DeviceStorage(storage.root, storage.run, device, str(device))
 
     def check_work(self, work: records.Work) -> None:
@@ -59,16 +63,19 @@ class LabMod(RobustMod):
         return lab_records.told(message.content)
 
     def vault(self, task: str, message: Message, storage: DeviceStorage) -> DurableDevice:
-        """The device, which rounds as in the lab."""
+        """The device, which rounds, and adds noise, as in the lab."""
         settings, order = self.settings, lab_records.order_of(message)
         identity = None
         if self.policy.server_model == ServerModel.MALICIOUS:
             known = lab_records.identities(settings.seed, order.others)
             identity = Identity(lab_records.secret_of(settings.seed, storage.node), known)
+        row = order.others.index(storage.node)
         return DurableDevice(
             _round_vault(storage, task, order.round),
             Profile(storage.node, self.policy, identity),
-            rounding=rounding_key(settings, order.round, order.others.index(storage.node)),
+            rounding=rounding_key(settings, order.round, row),
+            noise=noise_key(settings, order.round, row),
+            durable=not is_simulated(),
         )
 
 

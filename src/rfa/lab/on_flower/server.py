@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 from flwr.app import ArrayRecord, Context, Message
 from flwr.serverapp import Grid, ServerApp
 
+from rfa.errors import OracleStoppedError
 from rfa.flower import records
 from rfa.flower.oracles import RoundSkippedError
 from rfa.flower.transport import Addressed, send
@@ -25,7 +27,9 @@ from rfa.lab.runs.headline import evaluation_words
 from rfa.lab.runs.run import Options, run
 from rfa.lab.runs.store import row_to_json
 from rfa.lab.simulation.aggregation import aggregate, outcome_of
-from rfa.lab.simulation.outcome import Outcome
+from rfa.lab.simulation.central import aggregate_centrally
+from rfa.lab.simulation.noise import RunNoise, meter_of, noise_of
+from rfa.lab.simulation.outcome import Outcome, RoundStoppedError
 from rfa.lab.simulation.rounds import Evaluation, Facts, State
 from rfa.lab.training.devices import Devices, Tally
 from rfa.lab.training.pool import WorkerPool
@@ -95,8 +99,14 @@ class FlowerEngine:
     grid: Grid
     timeout: float
 
+    @cached_property
+    def noise(self) -> RunNoise | None:
+        """The noise of the run, as the lab finds it."""
+        return noise_of(self.devices)
+
     def collect(self, state: State, chosen: list[int]) -> tuple[Outcome, Any]:
         """Let devices train on their nodes, and aggregate as the settings say."""
+        meter = meter_of(self.noise, chosen, state.charges, state.round)
         nodes = self._nodes(chosen)
         carried = lab_records.pack(state.aggregator)
         order = lab_records.Order(0, state.round, tuple(chosen), carried)
@@ -106,7 +116,8 @@ class FlowerEngine:
         ]
         if self.devices.settings.secure.mode == "off":
             return self._in_the_clear(sent, state, chosen)
-        return self._securely(sent, nodes, order, state)
+        strategy = LabStrategy(self.devices, nodes, order, self.timeout, meter)
+        return self._securely(strategy, sent, state)
 
     def evaluate(self, state: State) -> Sequence[Tally]:
         """How well the model serves each device: here, or where their u_i are."""
@@ -148,27 +159,31 @@ class FlowerEngine:
                 LOG.info("\t> device %s does not answer: %s", device, reply.error.reason)
             else:
                 updates[rows[device]] = lab_records.model_of(reply) - state.model
+        if self.noise:
+            return aggregate_centrally(updates, self.noise, state.round, state.aggregator)
         weights, settings = self.devices.weights[chosen], self.devices.settings
         return aggregate(updates, weights, settings, state.round, state.aggregator)
 
     def _securely(
-        self, sent: list[Addressed], nodes: dict[int, int], order: lab_records.Order, state: State
+        self, strategy: LabStrategy, sent: list[Addressed], state: State
     ) -> tuple[Outcome, Any]:
         """Aggregate by secure sums, as the strategy does that users run."""
-        strategy = LabStrategy(self.devices, nodes, order, self.timeout)
-        done = strategy.train_round(
-            self.grid,
-            order.round + 1,
-            sent,
-            dim=self.devices.dim,
-            timeout=self.timeout,
-            state=state.aggregator,
+        try:
+            done = strategy.train_round(
+                self.grid,
+                state.round + 1,
+                sent,
+                dim=self.devices.dim,
+                timeout=self.timeout,
+                state=state.aggregator,
+            )
+        except OracleStoppedError as error:
+            raise RoundStoppedError(str(error), strategy.charges) from error
+        dropped, lost = strategy.rows(done.abstained), strategy.rows(strategy.lost)
+        outcome = dataclasses.replace(
+            outcome_of(done.result), dropped=dropped, lost=lost, charges=strategy.charges
         )
-        rows = {device: row for row, device in enumerate(order.others)}
-        dropped = tuple(sorted(rows[device] for device in done.abstained))
-        lost = tuple(sorted(rows[device] for device in strategy.lost))
-        outcome = outcome_of(done.result)
-        return dataclasses.replace(outcome, dropped=dropped, lost=lost), done.state
+        return outcome, done.state
 
     def _nodes(self, devices: Sequence[int]) -> dict[int, int]:
         """The node of each device: the same while the nodes are the same."""

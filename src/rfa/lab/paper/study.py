@@ -25,12 +25,13 @@ class Some(Emnist):
     min_examples = 40
 
     def __init__(self, name: str, *, digits: bool) -> None:
-        self.name, self.digits = name, digits
+        super().__init__()
+        self.name, self._only_digits = name, digits
 
     def index(self, paths: Mapping[str, Path]) -> Index:
         """The source's examples, where each unwanted one has a device of its own, too small."""
         all_labels = super().index(paths)
-        unwanted = np.flatnonzero((all_labels.y < TEN) != self.digits)
+        unwanted = np.flatnonzero((all_labels.y < TEN) != self._only_digits)
         device = all_labels.device.copy()
         device[unwanted] = len(all_labels.names) + np.arange(len(unwanted))
         names = [*all_labels.names, *(f"unwanted {row}" for row in unwanted)]

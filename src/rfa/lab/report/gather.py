@@ -15,6 +15,7 @@ from typing import Any
 
 from rfa.lab.report.exhibit import Exhibit, Line, Panel, Spread, Table, Value, group
 from rfa.lab.runs.headline import ALL, HONEST
+from rfa.lab.runs.spent import simulated
 from rfa.lab.runs.store import DONE, Store
 from rfa.lab.runs.sweep import Cell, Sweep
 
@@ -36,6 +37,9 @@ LABELS = {
     "rho": "corruption level",
     "learning_rate": "learning rate",
     "devices_per_round": "devices in a round",
+    "epsilon": "epsilon",
+    "epsilon_server": "epsilon against the server",
+    "epsilon_readers": "epsilon against readers of the models",
 }
 SHARES = frozenset(name for name, label in LABELS.items() if label.endswith("(%)"))
 """Measures that are shown in per cent."""
@@ -48,8 +52,14 @@ TOLD = {
     },
 }
 """What a table tells of the end of runs, by the accuracy that is drawn: that one comes first."""
-NAMED: Mapping[str, Mapping[Any, str]] = {"nu": {0.0: "learned"}}
+NAMED: Mapping[str, Mapping[Any, str]] = {"nu": {0.0: "learned"}, "epsilon": {0.0: "no noise"}}
 """Settings whose values are shown side by side, not along an axis, and what some are called."""
+SPENT = {
+    "epsilon, server": "epsilon_server",
+    "epsilon, readers": "epsilon_readers",
+    "noise multiplier": "noise_multiplier",
+}
+"""What a table tells of the privacy of runs, where their sums hold noise."""
 BY_DEVICE = "device"
 LAST = 0.1
 """The share of a run's rounds that count as its end."""
@@ -203,7 +213,9 @@ def _table(sweep: Sweep, results: Sequence[Result]) -> Table:
     head = ["panel", "line", *([LABELS.get(sweep.x, sweep.x)] if sweep.x else [])]
     told = TOLD[told_first(sweep)]
     head += [*list(told.values())[:1], "lowest", "highest", *list(told.values())[1:]]
-    head += ["seeds", "diverged", "rounds", "calls"] + (["paper (%)"] if paper else [])
+    noisy = any(result.row.get("privacy") for result in results)
+    head += ["seeds", "diverged", "rounds", "calls"] + (list(SPENT) if noisy else [])
+    head += ["paper (%)"] if paper else []
     runs = group(results, lambda result: (result.cell.panel, result.cell.line, result.cell.value))
     rows: list[list[Value]] = []
     for panel, line, value in itertools.product(sweep.panels, sweep.lines, sweep.values):
@@ -211,6 +223,7 @@ def _table(sweep: Sweep, results: Sequence[Result]) -> Table:
         if place in runs:
             where = place if sweep.x else place[:2]
             numbers = _numbers(runs[place], list(told))
+            numbers += _spent(runs[place]) if noisy else []
             rows.append([*where, *numbers, *([paper.get(place)] if paper else [])])
     return Table("At the end of the runs", head, rows)
 
@@ -236,6 +249,12 @@ def _numbers(results: Sequence[Result], measures: Sequence[str]) -> list[Value]:
     ]
 
 
+def _spent(results: Sequence[Result]) -> list[Value]:
+    """The noise of runs, and the most that any of them spent."""
+    known = [[result.row[column] for result in results] for column in SPENT.values()]
+    return [max((each for each in some if each is not None), default=None) for some in known]
+
+
 def _horizon(results: Sequence[Result]) -> str:
     """How long the runs of a panel are, in words."""
     settings = [result.cell.settings for result in results]
@@ -253,7 +272,8 @@ def _horizon(results: Sequence[Result]) -> str:
     examples = max(each.evaluation.examples for each in settings)
     if examples:
         parts.append(f"evaluated on at most {examples} examples a device")
-    return "; ".join(parts)
+    parts.append(simulated(each.privacy.noise_cohort for each in settings))
+    return "; ".join(filter(None, parts))
 
 
 def _listed(numbers: Iterable[int]) -> str:

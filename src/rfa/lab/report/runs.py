@@ -55,7 +55,8 @@ def _labels(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
         values.pop("seed")
         kind = json.dumps(values, sort_keys=True)
         level = f", {row['corruption']} {row['rho']:g}" if row["rho"] else ""
-        brief = f"{row['aggregator']}{level}"
+        noise = f", {row['privacy']}" if row["privacy"] else ""
+        brief = f"{row['aggregator']}{level}{noise}"
         if kind not in kinds:
             twin = brief in kinds.values()
             kinds[kind] = f"{brief} ({row['run'].rsplit('.', 1)[-1]})" if twin else brief

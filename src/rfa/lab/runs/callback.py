@@ -85,7 +85,8 @@ class Callback:
     def on_end(self, run: RunView, status: str) -> None:
         """The run has ended after it began.
 
-        The status is "finished", "diverged", "stopped", or "interrupted" by an exception.
+        The status is "finished", "diverged", "spent" (the privacy budget is), "stopped", or
+        "interrupted" by an exception.
         """
 
 

@@ -16,9 +16,10 @@ from rfa.aggregators.registry import Aggregator
 from rfa.lab.errors import LabError
 from rfa.lab.simulation.rounds import State
 from rfa.lab.simulation.server_optimizer import ServerState
+from rfa.privacy import Charges
 
-CARRIED = "aggregator."
-"""Before the names of what the aggregator carries."""
+CARRIED, CHARGES = "aggregator.", "charges."
+"""Before the names of what the aggregator carries, and of what devices were charged."""
 ANEW = "start anew with --fresh, in Python with fresh=True"
 """What to do about a run that cannot go on."""
 
@@ -37,7 +38,7 @@ class Checkpoint:
         first_loss: the training loss before the first round.
         seconds: how long the run took so far.
         data: the digest of the data it runs on.
-        done: whether the run has ended, and if so how: "finished" or "diverged"; else "".
+        done: whether the run has ended, and if so how: "finished", "diverged" or "spent"; else "".
     """
 
     state: State
@@ -70,6 +71,8 @@ def save(checkpoint: Checkpoint, path: Path) -> None:
     }
     arrays |= {name: array for name, array in optional.items() if array is not None}
     arrays |= {CARRIED + name: array for name, array in pack_state(state.aggregator).items()}
+    if state.charges.largest:
+        arrays |= {CHARGES + name: np.array(some) for name, some in state.charges.pack().items()}
     try:
         with replace_file(path) as file:
             np.savez(file, **arrays)
@@ -102,12 +105,16 @@ def _from_arrays(arrays: dict[str, Any], aggregator: Aggregator | None) -> Check
     first_loss, seconds = (float(number) for number in arrays["times"])
     data, done = (str(text) for text in arrays["texts"])
     server = ServerState(arrays.get("momentum"), arrays.get("squares"))
-    carried = {
-        name.removeprefix(CARRIED): array
-        for name, array in arrays.items()
-        if name.startswith(CARRIED)
-    }
+    carried, charged = _named(arrays, CARRIED), _named(arrays, CHARGES)
     private = isinstance(aggregator, SumAggregator)
     before = unpack_state(aggregator, carried) if private and carried else None
-    state = State(t, arrays["model"], server, *counts, aggregator=before)
+    spent = {name: array.tolist() for name, array in charged.items()}
+    charges = Charges.unpack(spent) if spent else Charges()
+    state = State(t, arrays["model"], server, *counts, aggregator=before, charges=charges)
     return Checkpoint(state, arrays.get("slots"), first_loss, seconds, data, done)
+
+
+def _named(arrays: dict[str, Any], prefix: str) -> dict[str, Any]:
+    """The arrays whose names begin so, by the rest of their names."""
+    named = {name: array for name, array in arrays.items() if name.startswith(prefix)}
+    return {name.removeprefix(prefix): array for name, array in named.items()}

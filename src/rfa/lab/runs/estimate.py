@@ -29,6 +29,7 @@ class Cost:
         step: seconds for a local step, whatever the batch.
         example: seconds for an example in a step.
         evaluation: seconds to evaluate an example.
+        dim: the parameters of the model.
     """
 
     devices: int
@@ -37,20 +38,24 @@ class Cost:
     step: float
     example: float
     evaluation: float
+    dim: int
 
 
-LINEAR = Cost(450, 220, 7e-4, 4e-5, 0.0, 2e-6)
-CONVNET = Cost(450, 220, 5e-3, 1.5e-2, 1e-3, 4.5e-4)
+LINEAR = Cost(450, 220, 7e-4, 4e-5, 0.0, 2e-6, 48_608)
+CONVNET = Cost(450, 220, 5e-3, 1.5e-2, 1e-3, 4.5e-4, 6_603_710)
 COSTS = {
     "emnist-linear": LINEAR,
     "glyphs-linear": LINEAR,
     "emnist-convnet": CONVNET,
     "glyphs-convnet": CONVNET,
-    "shakespeare-lstm": Cost(628, 3500, 2e-3, 1.6e-3, 8e-5, 7e-5),
-    "sent140-linear": Cost(877, 60, 1e-4, 2e-5, 0.0, 1e-6),
+    "shakespeare-lstm": Cost(628, 3500, 2e-3, 1.6e-3, 8e-5, 7e-5, 100_000),
+    "sent140-linear": Cost(877, 60, 1e-4, 2e-5, 0.0, 1e-6, 50),
 }
 START = 4.0
 """Seconds to start a run: processes, imports, data."""
+SUM, NOISE = (2e-4, 5e-9), (1e-4, 2e-8)
+"""Seconds for a device in a sum of whole numbers, and for each of its numbers; for noise, as many
+more. Masks are not counted: many runs are done without."""
 
 
 def seconds(settings: Settings) -> float:
@@ -63,7 +68,7 @@ def seconds(settings: Settings) -> float:
     once = math.ceil(cost.examples / size)
     steps = settings.training.local_steps or settings.training.local_epochs * once
     steps *= 2 if settings.training.personalize else 1
-    device = cost.device + steps * (cost.step + size * cost.example)
+    device = cost.device + steps * (cost.step + size * cost.example) + _sums(settings, cost.dim)
     evaluated = min(settings.evaluation.examples or cost.examples, cost.examples)
     devices = settings.training.devices or cost.devices
     evaluations = 1 + settings.rounds / settings.evaluation.every
@@ -72,6 +77,14 @@ def seconds(settings: Settings) -> float:
         + settings.rounds * settings.training.devices_per_round * device
         + evaluations * devices * evaluated * cost.evaluation
     )
+
+
+def _sums(settings: Settings, dim: int) -> float:
+    """Seconds for a device in the sums of a round, where they are of whole numbers."""
+    if settings.secure.mode == "off":
+        return 0.0
+    parts = (SUM, NOISE) if settings.privacy.is_on else (SUM,)
+    return settings.layout.queries * sum(once + dim * each for once, each in parts)
 
 
 def pace(rows: Sequence[Mapping[str, Any]]) -> float:
@@ -101,7 +114,7 @@ def in_words(total: float) -> str:
 def _ratio(row: Mapping[str, Any]) -> float | None:
     try:
         settings = Settings.from_dict(json.loads(row["settings"]))
+        counted = seconds(dataclasses.replace(settings, rounds=max(1, row["rounds"])))
     except (ValueError, PluginError):  # of another version, or of code that is not here
         return None
-    counted = dataclasses.replace(settings, rounds=max(1, row["rounds"]))
-    return row["seconds"] / max(seconds(counted) - START, 1e-9)
+    return row["seconds"] / max(counted - START, 1e-9)

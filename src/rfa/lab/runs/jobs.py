@@ -22,8 +22,10 @@ from rfa.errors import PluginError, RfaError
 from rfa.lab.datasets.dataset import DataError
 from rfa.lab.objects import names_of, pack, texts_of
 from rfa.lab.processes import AskedProcess, Request, Tell, WorkerError
+from rfa.lab.runs.digest import begin_digest, finish_digest
 from rfa.lab.runs.estimate import pace, seconds
-from rfa.lab.runs.run import Options, begin_digest, finish_digest
+from rfa.lab.runs.run import Options
+from rfa.lab.runs.spent import libraries_of
 from rfa.lab.runs.store import DONE, Store
 from rfa.lab.settings.settings import Settings
 from rfa.lab.tasks.registry import find_task
@@ -214,7 +216,7 @@ def _feed(
             objects = pack(texts_of(settings))
             slot.do(
                 {**how, "settings": settings.to_dict(), "objects": objects},
-                find_task(settings.task).libraries,
+                libraries_of(settings),
                 lambda done, settings=settings: observer.on_progress(settings, done),
             )
         except (WorkerError, PluginError) as error:

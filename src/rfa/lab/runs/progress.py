@@ -10,6 +10,7 @@ from rfa.lab.runs.estimate import in_words, seconds
 from rfa.lab.runs.headline import evaluation_words
 from rfa.lab.runs.jobs import Work
 from rfa.lab.runs.screens import Screen, Shown, choose_screen
+from rfa.lab.runs.spent import brief
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.rounds import Evaluation, Facts
 
@@ -30,12 +31,12 @@ def choose_overview(work: Work, progress: bool | None = None) -> Overview:
 
 
 class Bar(Callback):
-    """One run: the round, accuracy, loss, and time left."""
+    """One run: the round, accuracy, loss, privacy spent, and time left."""
 
     def __init__(self, label: str, screen: Screen) -> None:
         self.began = False
         self._label, self._screen = label, screen
-        self._facts = {"accuracy": "", "loss": "", "corrupted": ""}
+        self._facts = {"accuracy": "", "loss": "", "corrupted": "", "epsilon": ""}
 
     def __enter__(self) -> Self:
         """Begin to show."""
@@ -57,14 +58,18 @@ class Bar(Callback):
 
     def on_round(self, run: RunView, facts: Facts) -> None:
         """Move on."""
-        self._show(run, corrupted=f"{len(facts.corrupted)}/{len(facts.devices)}")
+        corrupted = f"{len(facts.corrupted)}/{len(facts.devices)}"
+        spent = brief(facts.epsilon_server, None, run.settings)
+        self._show(run, corrupted=corrupted, epsilon=spent)
 
     def on_evaluation(self, run: RunView, evaluation: Evaluation) -> None:
         """Show how well the model does."""
         personalized = run.settings.training.personalize
         accuracy = evaluation_words(evaluation, personalized=personalized)
         loss = f"{evaluation.train_loss:.2f}"
-        self._show(run, mark=True, accuracy=accuracy, loss=loss)
+        spent = evaluation.epsilon_server, evaluation.epsilon_readers
+        epsilon = brief(*spent, run.settings)
+        self._show(run, mark=True, accuracy=accuracy, loss=loss, epsilon=epsilon)
 
     def _show(self, run: RunView, *, mark: bool = False, **news: str) -> None:
         self._facts |= news
@@ -99,8 +104,10 @@ class Overview:
         level = (
             f" {settings.attack.corruption} {settings.attack.rho:g}" if settings.attack.rho else ""
         )
+        epsilon = f" epsilon {settings.privacy.epsilon:g}" if settings.privacy.epsilon else ""
         with self._writing:
-            self._going[settings.run_name] = f"{settings.task} {settings.aggregator}{level}"
+            named = f"{settings.task} {settings.aggregator}{level}{epsilon}"
+            self._going[settings.run_name] = named
             self._show()
 
     def on_progress(self, settings: Settings, done: float) -> None:

@@ -14,23 +14,23 @@ import json
 import math
 import time
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rfa._plugins import plugin_digest
 from rfa._threads import cores
 from rfa.lab.datasets.cache import data_dir
-from rfa.lab.datasets.dataset import Population
 from rfa.lab.lock import LockedError, hold_lock
-from rfa.lab.objects import names_of
 from rfa.lab.runs import checkpoint as checkpoints
 from rfa.lab.runs.callback import Callback, Callbacks, RunView
 from rfa.lab.runs.checkpoint import ANEW, Checkpoint, CheckpointError
-from rfa.lab.runs.store import DONE, LOCK, MEASURES, STOPPED, Store
+from rfa.lab.runs.digest import begin_digest, finish_digest
+from rfa.lab.runs.spent import epsilons, plan_of
+from rfa.lab.runs.store import DONE, LOCK, MEASURES, SPENT, STOPPED, Store
 from rfa.lab.settings.settings import Settings
+from rfa.lab.simulation.outcome import BudgetSpentError
 from rfa.lab.simulation.rounds import (
     Engine,
     Evaluation,
@@ -46,7 +46,7 @@ from rfa.lab.training.kept import KeptFile, Slots
 from rfa.lab.training.pool import WorkerPool, open_pool, pool_of_one, prepare_workers
 
 if TYPE_CHECKING:
-    from _hashlib import HASH as Digest  # noqa: N811
+    from rfa.lab.simulation.noise import RunNoise
 
 VERSION = importlib.metadata.version("rfa")
 CHECKPOINT, KEPT = "checkpoint.npz", "{}.f32"
@@ -111,13 +111,14 @@ def run(
         on_progress=told.on_status,
     )
     devices = Devices(settings, task, population)
+    noise = plan_of(devices)
     with Store(options.out) as store:
         folder.mkdir(parents=True, exist_ok=True)
         busy = f"{name} is being run by another process: wait for it, or give another --out"
         with hold_lock(folder / LOCK, LockedError(busy)):
             if options.fresh:
                 _forget(folder)
-            loop = RunLoop(name, folder, devices, store, options, told, make_engine)
+            loop = RunLoop(name, folder, devices, store, options, told, make_engine, noise)
             data = finish_digest(begin_digest(population), settings, devices.count)
             loop.run(data, task.note(population.names))
         return store.runs(run=name)[0]
@@ -134,6 +135,7 @@ class RunLoop:
     options: Options
     callbacks: Callbacks
     make_engine: MakeEngine | None
+    noise: RunNoise | None = None
     rounds: list[Facts] = field(default_factory=list[Facts])
     evaluations: list[tuple[Evaluation, float]] = field(
         default_factory=list[tuple[Evaluation, float]]
@@ -146,6 +148,7 @@ class RunLoop:
     last: Evaluation | None = None
     state: State = field(init=False)
     stop_reason: str | None = None
+    spent: str = ""
 
     def run(self, data: str, note: str) -> None:
         """Play the rounds from the last checkpoint to the end."""
@@ -200,6 +203,7 @@ class RunLoop:
             "corrupted": json.dumps(np.flatnonzero(~self.devices.is_honest).tolist()),
             "note": note,
             "data": self.data,
+            "noise_multiplier": self.noise.multiplier if self.noise else None,
         }
 
     @contextlib.contextmanager
@@ -208,7 +212,7 @@ class RunLoop:
         workers, kept = self.options.workers or cores(), self._kept if self.slots else None
         here = pool_of_one(self.devices, kept=kept) if self.options.in_process else None
         with here or open_pool(self.devices, workers, kept=kept) as pool:
-            local = LocalEngine(self.devices, pool, self.slots)
+            local = LocalEngine(self.devices, pool, self.slots, self.noise)
             yield self.make_engine(self.devices, pool) if self.make_engine else local
 
     def _view(self, *, resumed: bool) -> RunView:
@@ -250,14 +254,18 @@ class RunLoop:
                 self._save(self.state, engine, status)
             if status:
                 return status
-            self.state, facts = play_round(self.state, self.devices, engine)
+            try:
+                self.state, facts = play_round(self.state, self.devices, engine)
+            except BudgetSpentError as error:
+                self.spent = str(error)
+                continue
             self.rounds.append(facts)
             self.callbacks.on_round(view, facts)
             if self.state.round % self.devices.settings.evaluation.every == 0:
                 self._evaluate(view, engine)
 
     def _evaluate(self, view: RunView, engine: Engine) -> Evaluation:
-        evaluation = evaluate(self.state, engine)
+        evaluation = replace(evaluate(self.state, engine), **epsilons(self.noise, self.state))
         self.evaluations.append((evaluation, self._seconds()))
         self.last = evaluation
         self.callbacks.on_evaluation(view, evaluation)
@@ -270,7 +278,9 @@ class RunLoop:
             return "diverged"
         if settings.server.divergence_factor and self._lost(state):
             return "diverged"
-        return "finished" if state.round >= settings.rounds else ""
+        if state.round >= settings.rounds:
+            return "finished"
+        return SPENT if self.spent else ""
 
     def _lost(self, state: State) -> bool:
         """Whether the evaluation after this round shows a loss that is too large, or NaN."""
@@ -284,7 +294,7 @@ class RunLoop:
         seconds = self._seconds()
         update: dict[str, Any] = {
             "status": status or "running",
-            "stop_reason": (self.stop_reason or None) if status == STOPPED else None,
+            "stop_reason": {STOPPED: self.stop_reason, SPENT: self.spent}.get(status) or None,
             "rounds": state.round,
             "oracle_calls": state.calls,
             "dropped_updates": state.dropped,
@@ -296,6 +306,7 @@ class RunLoop:
         }
         if self.last is not None:
             update |= {name: getattr(self.last, name) for name in MEASURES}
+        update |= epsilons(self.noise, state)  # which may be ahead of the last evaluation
         self.store.add(self.name, self.rounds, self.evaluations, update)
         self.rounds.clear()
         self.evaluations.clear()
@@ -323,27 +334,3 @@ def _forget(folder: Path) -> None:
     kept = folder.glob(KEPT.format("*"))
     for path in (*folder.glob(f"{CHECKPOINT}*"), *kept):  # also what a kill left of a checkpoint
         path.unlink(missing_ok=True)
-
-
-def begin_digest(population: Population) -> Digest:
-    """The part of a digest that takes time: the examples."""
-    digest = hashlib.sha256(json.dumps(list(population.names)).encode())
-    for array in (population.offsets, population.train, population.y, population.x):
-        digest.update(np.ascontiguousarray(array).data)
-    return digest
-
-
-def finish_digest(begun: Digest, settings: Settings, count: int) -> str:
-    """The digest of the examples, the number of devices, and the user's own code.
-
-    It tells one data set from another, and one version of the code, with all that it imports of
-    the user's own.
-
-    Raises:
-        PluginError: if the code has changed since this process read it.
-    """
-    digest = begun.copy()
-    digest.update(str(count).encode())
-    for name in names_of(settings):
-        digest.update(plugin_digest(name))
-    return digest.hexdigest()

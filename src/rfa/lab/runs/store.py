@@ -12,6 +12,7 @@ import contextlib
 import json
 import math
 import sqlite3
+import time
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ from rfa.lab.simulation.rounds import Evaluation, Facts
 FILE, LOCK = "runs.sqlite", "lock"
 BUSY = 60.0
 """Seconds to wait for another process that is writing."""
+PAUSE = 0.01
+"""Seconds between two looks whether it still is."""
 SCHEMA = """
 CREATE TABLE runs (
     run TEXT PRIMARY KEY, task TEXT, aggregator TEXT, corruption TEXT, rho REAL, seed INTEGER,
@@ -35,23 +38,25 @@ CREATE TABLE runs (
     note TEXT, model_sha256 TEXT, settings TEXT, stopped_rounds INTEGER, certificate REAL,
     stopped TEXT, data TEXT, backdoor REAL, honest_accuracy REAL, honest_median_device REAL,
     honest_worst_tenth REAL, corrupted TEXT, parameters TEXT, personalized INTEGER,
-    stop_reason TEXT
+    stop_reason TEXT, epsilon_server REAL, epsilon_readers REAL, privacy TEXT,
+    noise_multiplier REAL
 );
 CREATE TABLE populations (data TEXT PRIMARY KEY, names TEXT);
 CREATE TABLE evaluations (
     run TEXT, round INTEGER, oracle_calls INTEGER, test_accuracy REAL, test_loss REAL,
     train_loss REAL, median_device REAL, worst_tenth REAL, seconds REAL, device_accuracy TEXT,
     backdoor REAL, honest_accuracy REAL, honest_median_device REAL, honest_worst_tenth REAL,
+    epsilon_server REAL, epsilon_readers REAL,
     PRIMARY KEY (run, round)
 );
 CREATE TABLE rounds (
     run TEXT, round INTEGER, devices TEXT, corrupted TEXT, dropped TEXT, oracle_calls INTEGER,
     objective REAL, norm REAL, rejected INTEGER, weights TEXT,
-    lost TEXT, certificate REAL, stopped TEXT,
+    lost TEXT, certificate REAL, stopped TEXT, epsilon_server REAL,
     PRIMARY KEY (run, round)
 );
 """
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """What changes when the tables do: stores of other versions are refused."""
 MEASURES = (
     "test_accuracy",
@@ -62,9 +67,13 @@ MEASURES = (
     "worst_tenth",
     "honest_worst_tenth",
     "backdoor",
+    "epsilon_server",
+    "epsilon_readers",
 )
 """What is kept of an evaluation, and of the last one with its run."""
-DONE = ("finished", "diverged")
+SPENT = "spent"
+"""How a run ends whose next round would cost a device more than its privacy budget."""
+DONE = ("finished", "diverged", SPENT)
 """How a run ends for good."""
 STOPPED = "stopped"
 """How a run ends that a callback stopped: it can go on."""
@@ -91,7 +100,7 @@ class Store:
             folder.mkdir(parents=True, exist_ok=True)
             self._connection = sqlite3.connect(self.path, timeout=BUSY, isolation_level=None)
             self._connection.row_factory = sqlite3.Row
-            self._connection.execute("PRAGMA journal_mode = WAL")
+            _write_ahead(self._connection)
             self._connection.execute("PRAGMA synchronous = FULL")
             version = self._prepare()
         except (OSError, sqlite3.Error) as error:
@@ -137,6 +146,7 @@ class Store:
             "settings": json.dumps(settings.to_dict()),
             **{name: settings.flat[name] for name in SHOWN},
             "parameters": aggregator_parameters(settings),
+            "privacy": privacy_text(settings),
             **facts,
         }
         with self._writing():
@@ -213,10 +223,34 @@ class Store:
         self._connection.execute(query, {**update, "run": run})
 
 
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Let readers and a writer work at once. SQLite does not wait for its turn here: we do.
+
+    Raises:
+        sqlite3.Error: if another process has been writing for too long.
+    """
+    end = time.monotonic() + BUSY
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                raise
+            time.sleep(PAUSE)
+        else:
+            return
+
+
 def aggregator_parameters(settings: Settings) -> str:
     """The parameters of the aggregator as text, all of them: "budget=3,nu=0,start=current"."""
     spec = parse_spec(settings.aggregator_text)
     return str(spec).removeprefix(spec.name).removeprefix(":")
+
+
+def privacy_text(settings: Settings) -> str | None:
+    """The noise that a run asks for as text: "epsilon=8.0,delta=1e-05"; None for none."""
+    applied = settings.privacy.applied()
+    return ",".join(f"{name}={value}" for name, value in applied.items()) or None
 
 
 def find_run(rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
@@ -275,6 +309,7 @@ def _round_row(run: str, facts: Facts) -> dict[str, Any]:
         "norm": facts.norm,
         "rejected": int(facts.rejected),
         "stopped": facts.stopped,
+        "epsilon_server": facts.epsilon_server,
         "weights": None if weights is None else json.dumps([float(f"{w:.6g}") for w in weights]),
     }
 

@@ -40,6 +40,8 @@ from rfa.lab.settings.parameters import PARAMETERS, is_taken
 from rfa.lab.settings.settings import FIELDS, Settings
 
 CALLS = "calls"
+OF_NOISE = frozenset(name for name, field in FIELDS.items() if field.group == "privacy")
+"""The settings of noise."""
 MEASURES = (*RUN_MEASURES, "test_loss", "certificate")
 AXES = ("oracle_calls", "round", "uploads")
 
@@ -165,9 +167,12 @@ def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
 def settle(given: Mapping[str, Any]) -> Settings:
     """The settings of a run, with `calls` turned into rounds, and no corruption at level 0.
 
-    A backdoor stays: without corrupted devices, it tells how a clean model takes the trigger.
+    A backdoor stays: without corrupted devices, it tells how a clean model takes the trigger. Where
+    epsilon is 0 there is no noise, and what else is said of noise does not apply.
     """
     values = dict(given)
+    if values.get("epsilon", 1) in (0, None) and not values.get("noise"):
+        values = {name: value for name, value in values.items() if name not in OF_NOISE}
     rho, corruption = values.get("rho"), values.get("corruption")
     if corruption == NONE or (rho == 0 and corruption != BACKDOOR):
         values |= {"corruption": NONE, "rho": 0.0}

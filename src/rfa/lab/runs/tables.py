@@ -1,7 +1,7 @@
 """Results as tidy tables: one row an observation, and in each what tells its run from others.
 
 Every table begins with the columns run, task, aggregator (its name alone), parameters (all that the
-aggregator has, as text), corruption, rho and seed.
+aggregator has, as text), corruption, rho, seed and privacy (the noise that was asked for, as text).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ LEADING: dict[str, type] = {
     "corruption": object,
     "rho": float,
     "seed": int,
+    "privacy": object,
 }
 MEASURED: dict[str, type] = dict.fromkeys(MEASURES, float)
 RUNS: dict[str, type] = {
@@ -38,6 +39,7 @@ RUNS: dict[str, type] = {
     "oracle_calls": int,
     **MEASURED,
     "certificate": float,
+    "noise_multiplier": float,
     "devices": int,
     "corrupted_devices": int,
     "dropped_updates": int,
@@ -71,6 +73,7 @@ ROUNDS: dict[str, type] = {
     "norm": float,
     "rejected": bool,
     "stopped": object,
+    "epsilon_server": float,
 }
 
 

@@ -1,4 +1,4 @@
-"""The groups of settings: training, attack, server, secure sums and evaluation."""
+"""The groups of settings: training, attack, server, secure sums, privacy and evaluation."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from functools import cached_property
 from typing import Any
 
 from rfa._specs import parse_spec
+from rfa.aggregators.server_optimizer import LEARNING_RATES, OPTIMIZERS
 from rfa.errors import InvalidValueError
 from rfa.lab.attacks.corruption import DataCorruption
 from rfa.lab.attacks.registry import BACKDOOR, NONE, find_corruption
 from rfa.lab.datasets.partition import canonical_text, find_partition
 from rfa.lab.settings.fields import Group, setting
+from rfa.lab.settings.privacy import OFF, UNMASKED, Privacy
 from rfa.planning import make_terms
 from rfa.secagg.security.parameters import HONEST_PER_QUERY
 from rfa.secagg.security.terms import Terms
 from rfa.secagg.weights import EXAMPLES, MODES
 
-OFF = "off"
 PERSONAL, MOMENTUM = "personal", "momentum"
 
 
@@ -153,15 +154,15 @@ class Server(Group):
 
     optimizer: str = setting(
         "sgd",
-        "The server's optimizer on the aggregate: sgd or adam.",
+        "The server's optimizer on the aggregate: sgd, adam or yogi.",
         option="server_optimizer",
-        choices=("sgd", "adam"),
+        choices=OPTIMIZERS,
     )
     learning_rate: float = setting(
-        0.0, "The server's; 0: 1 for sgd, 0.01 for adam.", option="server_learning_rate"
+        0.0, "The server's; 0: 1 for sgd, else 0.01.", option="server_learning_rate"
     )
     momentum: float = setting(
-        0.0, "The server's momentum (adam: its beta_1).", option="server_momentum"
+        0.0, "The server's momentum (adam, yogi: beta_1).", option="server_momentum"
     )
     max_norm: float = setting(1000.0, "Reject an aggregate of this norm or more; 0: never.")
     max_rejected: int = setting(20, "End the run as diverged after so many rejected rounds.")
@@ -181,7 +182,7 @@ class Server(Group):
     @property
     def effective_learning_rate(self) -> float:
         """The learning rate: that of the optimizer, unless told."""
-        return self.learning_rate or {"sgd": 1.0, "adam": 0.01}[self.optimizer]
+        return self.learning_rate or LEARNING_RATES[self.optimizer]
 
 
 @dataclass(frozen=True)
@@ -193,7 +194,7 @@ class Secure(Group):
         "Sums over devices: off (plain floats), unmasked (the integers of the secure sum, without "
         "masks), or on (the real protocol; the same numbers as unmasked).",
         option="secure",
-        choices=(OFF, "unmasked", "on"),
+        choices=(OFF, UNMASKED, "on"),
     )
     server_model: str = setting(
         "semi-honest",
@@ -270,5 +271,6 @@ GROUPS: dict[str, type[Group]] = {
     "attack": Attack,
     "server": Server,
     "secure": Secure,
+    "privacy": Privacy,
     "evaluation": Evaluation,
 }

@@ -41,7 +41,8 @@ from rfa.lab.datasets.partition import Partition
 from rfa.lab.settings.fields import ConfigError, Setting, setting, settings_of
 from rfa.lab.settings.groups import GROUPS, OFF, Attack, Evaluation, Secure, Server, Training
 from rfa.lab.settings.parameters import PARAMETERS, is_taken, with_options, without_options
-from rfa.lab.tasks.registry import TASKS, find_task
+from rfa.lab.settings.privacy import Privacy, implied
+from rfa.lab.tasks.registry import TASKS, canonical_task, find_task
 from rfa.planning import check_fit
 
 SECURE_CLIP_NORM = 100.0
@@ -68,6 +69,7 @@ class Settings:
     attack: Attack
     server: Server
     secure: Secure
+    privacy: Privacy
     evaluation: Evaluation
 
     @classmethod
@@ -90,11 +92,12 @@ class Settings:
             values = {name: Settings.text_of(name, value) for name, value in values.items()}
             for name in ("task", "aggregator"):
                 FIELDS[name].check(values[name])
+            values["task"] = canonical_task(values["task"])
             _check_level(given)
             usual = _usual(values["task"], values["aggregator"])
             options = {name: value for name, value in values.items() if name in PARAMETERS}
             values["aggregator"] = with_options(values["aggregator"], options)
-            return cls._nested(usual | values).checked()
+            return cls._nested(usual | implied(usual | values) | values).checked()
 
     @classmethod
     def where_taken(cls, task: Any = None, **given: Any) -> Settings:
@@ -129,7 +132,10 @@ class Settings:
             options = {name: value for name, value in values.items() if name in PARAMETERS}
             before = values.get("aggregator", without_options(self.aggregator, options))
             values["aggregator"] = with_options(before, options)
-            return self._nested(self.flat | values).checked()
+            brought = implied(self.flat | values)
+            if self.secure.mode != OFF:
+                brought.pop("secure", None)
+            return self._nested(self.flat | brought | values).checked()
 
     @classmethod
     def _nested(cls, flat: Mapping[str, Any]) -> Settings:
@@ -198,6 +204,7 @@ class Settings:
             InvalidValueError, PluginError, NoSuchAttackError: saying what does not.
         """
         self.training.check_proximal(self.rounds)
+        self.privacy.check_fits(self.flat)
         find_corruption(self.attack.corruption, find_task(self.task).poisons)
         self._check_aggregator()
         if self.secure.mode != OFF:
@@ -207,6 +214,8 @@ class Settings:
                 devices=self.training.devices_per_round,
                 max_share=self.secure.max_share,
             )
+        if self.privacy.is_on:
+            build_private(self.aggregation).check_noise()
         return self
 
     def _check_aggregator(self) -> None:
@@ -224,12 +233,13 @@ class Settings:
     @cached_property
     def aggregation(self) -> Aggregator:
         """The aggregator, with its parameters."""
-        in_clear = self.secure.mode == OFF
+        in_clear = self.secure.mode == OFF and not self.privacy.is_on
         context = Context(
             corrupted=self.attack.rho,
             clip_norm=math.inf if in_clear else SECURE_CLIP_NORM,
             early_stop=EARLY_STOP if in_clear else None,
             max_groups=self._max_groups,
+            noise=self.privacy.is_on,
         )
         return (build if in_clear else build_private)(self.aggregator, context=context)
 
@@ -246,10 +256,11 @@ class Settings:
         """What tells a run from others: the settings that apply to it.
 
         So `rfa:budget=4` and `rfa` with budget=4 are the same run, and what drops out of secure
-        sums is no part of a run that has none.
+        sums is no part of a run that has none. Of a group that does not apply there is nothing.
         """
         groups = {name: getattr(self, name).applied() for name in GROUPS}
-        return self.to_dict() | {"aggregator": self.aggregator_text} | groups
+        values = self.to_dict() | {"aggregator": self.aggregator_text} | groups
+        return {name: value for name, value in values.items() if value != {}}
 
     @cached_property
     def run_name(self) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 from rfa._types import Floats, Floats32, Ints
 from rfa.aggregators import Groups
 from rfa.lab.settings.groups import OFF, Secure
+from rfa.lab.settings.privacy import Privacy
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.aggregation import aggregate
 from rfa.lab.simulation.outcome import NothingToAggregateError
@@ -25,7 +26,7 @@ class Defense:
     """The aggregate of a round by what its corrupted devices send, without a trace.
 
     Secure sums are computed in the clear, which is the same up to rounding; who drops out of them,
-    their clip norm and their limit of shares are left out. Random groups and sub-cohorts are the
+    their noise, clip norm and limit of shares are left out. Random groups and sub-cohorts are the
     server's secret: the attacker tries others.
 
     Attributes:
@@ -65,7 +66,7 @@ class Defense:
 
     @cached_property
     def _settings(self) -> Settings:
-        in_clear = dataclasses.replace(self.settings, secure=Secure(OFF))
+        in_clear = dataclasses.replace(self.settings, secure=Secure(OFF), privacy=Privacy())
         aggregator = self.settings.aggregation
         if isinstance(aggregator, Groups):
             return in_clear.replace(groups=aggregator.count)

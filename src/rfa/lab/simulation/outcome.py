@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rfa._types import Floats, Floats32
+from rfa.errors import OracleStoppedError
 from rfa.lab.errors import LabError
+from rfa.privacy import Charges
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,7 @@ class Outcome:
         lost: the devices that dropped out of the secure sum.
         certificate: a proven bound on the share of any one device in the last step.
         near: the fraction of the devices that the last sum counts as near, where there are sums.
+        charges: what devices were charged for noisy sums so far, after the round; None for none.
     """
 
     point: Floats32
@@ -31,6 +34,7 @@ class Outcome:
     lost: tuple[int, ...] = ()
     certificate: float | None = None
     near: float | None = None
+    charges: Charges | None = None
 
 
 class AggregatorError(LabError):
@@ -39,3 +43,20 @@ class AggregatorError(LabError):
 
 class NothingToAggregateError(LabError):
     """No device of the cohort sent a finite update."""
+
+
+class BudgetSpentError(LabError):
+    """A round would cost a device more than is left of its privacy budget; none was asked."""
+
+
+class RoundStoppedError(OracleStoppedError):
+    """The sums of a round gave too little; what they cost stays spent.
+
+    Attributes:
+        charges: what devices were charged for noisy sums so far; None for none.
+    """
+
+    def __init__(self, message: str, charges: Charges | None = None) -> None:
+        """Say why, and what was charged."""
+        super().__init__(message)
+        self.charges = charges

@@ -11,24 +11,35 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rfa._plugins import describe_failure
 from rfa._specs import parse_spec
-from rfa._types import Floats, Floats32
+from rfa._types import Floats32
 from rfa.errors import OracleStoppedError, RfaError
 from rfa.lab.attacks.corruption import UpdateAttack, UpdateCorruption, forge
 from rfa.lab.randomness import stream
+from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.aggregation import aggregate
 from rfa.lab.simulation.defense import Defense, is_too_large
-from rfa.lab.simulation.outcome import AggregatorError, NothingToAggregateError, Outcome
+from rfa.lab.simulation.evaluation import Evaluation
+from rfa.lab.simulation.outcome import (
+    AggregatorError,
+    NothingToAggregateError,
+    Outcome,
+    RoundStoppedError,
+)
 from rfa.lab.simulation.server_optimizer import ServerState, server_step
 from rfa.lab.training.devices import Devices, Tally
 from rfa.lab.training.kept import Slots
 from rfa.lab.training.pool import WorkerPool
+from rfa.privacy import Charges
+
+if TYPE_CHECKING:
+    from rfa.lab.simulation.noise import Meter, RunNoise
 
 BLOCK = 1 << 16
 """Numbers that are brought to double precision at a time."""
@@ -47,6 +58,7 @@ class State:
         dropped: updates that were left out because they are not finite, so far.
         stopped: rounds in which the secure sum gave nothing, so far.
         aggregator: what the aggregator carries, such as a learned radius.
+        charges: what devices were charged for sums with noise.
     """
 
     round: int
@@ -57,6 +69,7 @@ class State:
     dropped: int = 0
     stopped: int = 0
     aggregator: Any = None
+    charges: Charges = field(default_factory=Charges)
 
 
 @dataclass(frozen=True)
@@ -72,6 +85,8 @@ class Facts:
         norm: the norm of the aggregate.
         rejected: whether the aggregate was rejected.
         stopped: why the secure sum gave nothing, if so.
+        epsilon_server: the privacy spent so far against the server, by the device that was charged
+            most; None where sums have no noise, or a trusted server adds it.
     """
 
     round: int
@@ -82,71 +97,13 @@ class Facts:
     norm: float
     rejected: bool
     stopped: str = ""
+    epsilon_server: float | None = None
 
     @property
     def lost(self) -> tuple[int, ...]:
         """Who dropped out of the secure sum, where it gave something."""
         rows = self.outcome.lost if self.outcome else ()
         return tuple(self.devices[row] for row in rows)
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """How well a model serves the devices, on clean data.
-
-    Attributes:
-        round: after how many rounds.
-        calls: calls of the secure average oracle so far.
-        test_accuracy: over all test examples, from 0 to 1.
-        honest_accuracy: over the test examples of honest devices, those that are not corrupted in
-            this run; NaN where there are none. With attackers drawn anew in each round no device is
-            corrupted for good, and this is the accuracy over all.
-        test_loss: their mean loss.
-        train_loss: the mean loss over all training examples, the objective F.
-        device_accuracy: the test accuracy of each device.
-        is_honest: which devices are honest.
-        backdoor: the share of the test examples of other classes that a trigger puts into its
-            target class; None where there is no backdoor.
-    """
-
-    round: int
-    calls: int
-    test_accuracy: float
-    honest_accuracy: float
-    test_loss: float
-    train_loss: float
-    device_accuracy: Floats
-    is_honest: NDArray[np.bool_]
-    backdoor: float | None = None
-
-    @property
-    def median_device(self) -> float:
-        """The accuracy of the median device."""
-        return _median(self.device_accuracy)
-
-    @property
-    def worst_tenth(self) -> float:
-        """The mean accuracy of the worst tenth of the devices."""
-        return _worst_tenth(self.device_accuracy)
-
-    @property
-    def honest_median_device(self) -> float:
-        """The accuracy of the median honest device."""
-        return _median(self.device_accuracy[self.is_honest])
-
-    @property
-    def honest_worst_tenth(self) -> float:
-        """The mean accuracy of the worst tenth of the honest devices."""
-        return _worst_tenth(self.device_accuracy[self.is_honest])
-
-
-def _median(accuracies: Floats) -> float:
-    return float(np.median(accuracies)) if accuracies.size else math.nan
-
-
-def _worst_tenth(accuracies: Floats) -> float:
-    tenth = max(1, round(len(accuracies) / 10))
-    return float(np.sort(accuracies)[:tenth].mean()) if accuracies.size else math.nan
 
 
 class Engine(Protocol):
@@ -166,6 +123,7 @@ class Engine(Protocol):
         Raises:
             NothingToAggregateError: if no update is finite.
             OracleStoppedError: if the secure sum gives nothing.
+            BudgetSpentError: if a device has too little left of its privacy budget.
         """
         ...
 
@@ -186,23 +144,45 @@ class LocalEngine:
         devices: the devices.
         pool: the workers.
         slots: where what devices keep is, if they keep anything.
+        noise: the noise of the sums, as the settings ask for it.
     """
 
     devices: Devices
     pool: WorkerPool
     slots: Slots | None = None
+    noise: RunNoise | None = None
+
+    def __post_init__(self) -> None:
+        """Plan the noise, where there is some and no plan is given."""
+        if self.devices.settings.privacy.is_on and self.noise is None:
+            from rfa.lab.simulation.noise import noise_of  # noqa: PLC0415 it loads ciphers
+
+            object.__setattr__(self, "noise", noise_of(self.devices))
 
     def collect(self, state: State, chosen: list[int]) -> tuple[Outcome, Any]:
         """Train, corrupt and aggregate."""
-        updates = self.pool.train(state.model, state.round, chosen, self.slots)
-        corrupt(updates, chosen, state, self.devices)
         settings, weights, when = self.devices.settings, self.devices.weights, state.round
+        meter = self._meter(state, chosen)
+        updates = self.pool.train(state.model, when, chosen, self.slots)
+        corrupt(updates, chosen, state, self.devices)
+        if self.noise and settings.privacy.is_central:
+            from rfa.lab.simulation.central import aggregate_centrally  # noqa: PLC0415 rarely used
+
+            return aggregate_centrally(updates, self.noise, when, state.aggregator)
         if settings.secure.mode == "off":
             return aggregate(updates, weights[chosen], settings, when, state.aggregator)
         from rfa.lab.simulation.secure import aggregate_securely  # noqa: PLC0415 it loads ciphers
 
         alpha = weights[chosen] / weights.max()
-        return aggregate_securely(updates, alpha, settings, when, state.aggregator)
+        return aggregate_securely(updates, alpha, settings, when, state.aggregator, meter=meter)
+
+    def _meter(self, state: State, chosen: list[int]) -> Meter | None:
+        """What charges the devices of a round that add noise, if they can pay for it."""
+        if self.noise is None:
+            return None
+        from rfa.lab.simulation.noise import meter_of  # noqa: PLC0415 it loads ciphers
+
+        return meter_of(self.noise, chosen, state.charges, state.round)
 
     def evaluate(self, state: State) -> Sequence[Tally]:
         """How well the model serves each device."""
@@ -214,16 +194,22 @@ class LocalEngine:
 
 
 def play_round(state: State, devices: Devices, engine: Engine) -> tuple[State, Facts]:
-    """The next state, and what happened on the way."""
+    """The next state, and what happened on the way.
+
+    Raises:
+        BudgetSpentError: if the round would cost a device more than its privacy budget.
+    """
     settings = devices.settings
     chosen = devices.sample(state.round)
-    outcome, carried, stopped = None, state.aggregator, ""
+    outcome, carried, stopped, charges = None, state.aggregator, "", state.charges
     try:
         outcome, carried = engine.collect(state, chosen)
+        charges = outcome.charges or charges
     except NothingToAggregateError:
         pass
     except OracleStoppedError as error:
         stopped = str(error)
+        charges = (error.charges if isinstance(error, RoundStoppedError) else None) or charges
     except Exception as error:
         if isinstance(error, RfaError) or not parse_spec(settings.aggregator).is_plugin:
             raise
@@ -231,6 +217,7 @@ def play_round(state: State, devices: Devices, engine: Engine) -> tuple[State, F
         msg = f"aggregator {name} failed in round {state.round + 1}: {cause}"
         raise AggregatorError(msg) from error
     facts = _facts(state, devices, chosen, outcome, stopped)
+    facts = replace(facts, epsilon_server=spent(charges, settings))
     after = replace(
         state,
         round=state.round + 1,
@@ -239,11 +226,18 @@ def play_round(state: State, devices: Devices, engine: Engine) -> tuple[State, F
         dropped=state.dropped + len(facts.dropped),
         stopped=state.stopped + bool(stopped),
         aggregator=carried,
+        charges=charges,
     )
     if outcome is None or facts.rejected:
         return after, facts
     model, server = server_step(state.model, outcome.point, state.server, settings)
     return replace(after, model=model, server=server), facts
+
+
+def spent(charges: Charges, settings: Settings) -> float | None:
+    """The privacy that charges come to against the server; None where they say nothing of it."""
+    privacy = settings.privacy
+    return charges.epsilon(privacy.delta) if privacy.is_on and not privacy.is_central else None
 
 
 def evaluate(state: State, engine: Engine) -> Evaluation:

@@ -1,8 +1,9 @@
 """Aggregators on sums that are secure: as whole numbers in a ring, or by the real protocol.
 
-The server's part of each holds an oracle and nothing else. Which devices drop out, and when, and
-how they round, comes from the run's seed, so that `unmasked` and `on` give the same numbers; the
-keys of the protocol come from the operating system, and make no difference to them.
+The server's part of each holds an oracle and nothing else. Which devices drop out, and when, how
+they round, and their noise, come from the run's seed, so that `unmasked` and `on` give
+the same numbers; the keys of the protocol come from the operating system, and make no difference to
+them.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ import numpy as np
 
 from rfa._types import Floats, Floats32
 from rfa.aggregators.registry import build_private
-from rfa.errors import OracleStoppedError
+from rfa.errors import InvalidValueError, OracleStoppedError
 from rfa.lab.randomness import stream
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.aggregation import outcome_of, split_cohort
-from rfa.lab.simulation.outcome import NothingToAggregateError, Outcome
+from rfa.lab.simulation.losses import draw_losses, who_joins
+from rfa.lab.simulation.noise import Meter, noise_key
+from rfa.lab.simulation.outcome import NothingToAggregateError, Outcome, RoundStoppedError
 from rfa.oracle import SumOracle, stopped_oracle
 from rfa.secagg.crypto.keys import identity_of
 from rfa.secagg.device.machine import Device
@@ -28,7 +31,6 @@ from rfa.secagg.errors import NotFiniteError
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.in_process import InProcess, Losses
 from rfa.secagg.messages.round import OpenRound
-from rfa.secagg.messages.stages import Moment, Stage
 from rfa.secagg.oracle import SecureOracle, open_round
 from rfa.secagg.security.parameters import LEAST_HONEST
 from rfa.secagg.security.policy import Policy
@@ -38,8 +40,14 @@ from rfa.secagg.weights import EQUAL
 Parts = dict[int, Contribution | None]
 
 
-def aggregate_securely(
-    updates: Floats32, weights: Floats, settings: Settings, t: int, state: Any = None
+def aggregate_securely(  # noqa: PLR0913
+    updates: Floats32,
+    weights: Floats,
+    settings: Settings,
+    t: int,
+    state: Any = None,
+    *,
+    meter: Meter | None = None,
 ) -> tuple[Outcome, Any]:
     """The aggregate of round t, from sums alone.
 
@@ -49,14 +57,20 @@ def aggregate_securely(
         settings: the settings.
         t: the round.
         state: what the aggregator carries from the round before.
+        meter: charges the devices, where their sums hold noise.
 
     Returns:
         The outcome, and what the aggregator carries to the next round.
 
     Raises:
+        InvalidValueError: if the settings ask for noise, and there is no meter.
         NothingToAggregateError: if no update is finite.
-        OracleStoppedError: if too many devices dropped out, or a mean has no step after it.
+        RoundStoppedError: if too many devices dropped out, or a mean has no step after it.
+        BudgetSpentError: if a device has too little left of its privacy budget; none was asked.
     """
+    if settings.privacy.is_on and meter is None:
+        msg = "these settings ask for noise: give the meter that charges devices for it"
+        raise InvalidValueError(msg)
     equal = settings.training.weights == EQUAL
     parts = {row: _contribution(update, weights[row], equal) for row, update in enumerate(updates)}
     abstained = tuple(row for row, part in parts.items() if part is None)
@@ -72,15 +86,24 @@ def aggregate_securely(
         max_share=settings.secure.max_share,
         equal_weights=equal,
         statistics=aggregator.statistics,
+        noise=meter.noise.opened if meter else 0.0,
     )
     lost = draw_losses(len(parts), settings, t)
-    oracles = [
-        _part_oracle({row: parts[row] for row in rows}, opening, settings, lost, t)
-        for rows in split_cohort(len(parts), settings, t)
-    ]
-    result, after = aggregator(oracles, updates.shape[1], state)
-    outcome = outcome_of(result)
-    return dataclasses.replace(outcome, dropped=abstained, lost=tuple(sorted(lost))), after
+    try:
+        oracles = [
+            _part_oracle({row: parts[row] for row in rows}, opening, settings, lost, t, meter=meter)
+            for rows in split_cohort(len(parts), settings, t)
+        ]
+        result, after = aggregator(oracles, updates.shape[1], state)
+    except OracleStoppedError as error:
+        raise RoundStoppedError(str(error), meter.charges if meter else None) from error
+    outcome = dataclasses.replace(
+        outcome_of(result),
+        dropped=abstained,
+        lost=tuple(sorted(lost)),
+        charges=meter.charges if meter else None,
+    )
+    return outcome, after
 
 
 def device_policy(settings: Settings) -> Policy:
@@ -110,38 +133,46 @@ def _contribution(update: Floats32, weight: float, equal: bool) -> Contribution 
         return None
 
 
-def draw_losses(count: int, settings: Settings, t: int) -> Losses:
-    """Who drops out of a round, by its row in the cohort, each before a random message."""
-    masked_sums = settings.layout.queries * (2 if settings.secure.max_share else 1)
-    rng = stream(settings.seed, "lost", t)
-    gone = np.flatnonzero(rng.random(count) < settings.secure.dropout_rate)
-    when = rng.integers(0, Moment(masked_sums - 1, Stage.UNMASK).number + 1, len(gone))
-    return {int(row): Moment.numbered(int(number)) for row, number in zip(gone, when, strict=True)}
-
-
 def rounding_key(settings: Settings, t: int, row: int) -> bytes:
     """By what the device in a row of the cohort of round t rounds."""
     return stream(settings.seed, "rounding", t, row).bytes(32)
 
 
-def _part_oracle(
-    parts: Parts, opening: OpenRound, settings: Settings, lost: Losses, t: int
+def _part_oracle(  # noqa: PLR0913
+    parts: Parts,
+    opening: OpenRound,
+    settings: Settings,
+    lost: Losses,
+    t: int,
+    *,
+    meter: Meter | None,
 ) -> SumOracle:
     """An oracle over a part of the cohort; one that gives no sum if too few of it are there."""
     try:
-        return _oracle(parts, opening, settings, lost, t)
+        oracle = _oracle(parts, opening, settings, lost, t)
     except OracleStoppedError as error:
         if settings.layout.parts == 1:
             raise
         return stopped_oracle(error)
+    if meter is None:
+        return oracle
+    return meter.watch(oracle, who_joins([row for row, part in parts.items() if part], lost), lost)
 
 
 def _oracle(
     parts: Parts, opening: OpenRound, settings: Settings, lost: Losses, t: int
 ) -> SumOracle:
     rounding = {row: rounding_key(settings, t, row) for row in parts}
+    noise = {row: noise_key(settings, t, row) for row in parts if opening.noise}
     if settings.secure.mode == "unmasked":
-        return UnmaskedOracle(opening, settings.secure.terms, parts, rounding=rounding, lost=lost)
+        return UnmaskedOracle(
+            opening,
+            settings.secure.terms,
+            parts,
+            rounding=rounding,
+            noise=noise or None,
+            lost=lost,
+        )
     secrets = {row: os.urandom(32) for row in parts}
     known = {row: identity_of(secret) for row, secret in secrets.items()}
     policy = device_policy(settings)
@@ -150,6 +181,7 @@ def _oracle(
             part,
             Profile(row, policy, Identity(secrets[row], known)),
             rounding=rounding[row],
+            noise=noise.get(row),
         )
         for row, part in parts.items()
     }

@@ -1,7 +1,13 @@
 """Handwritten characters by writer: FEMNIST, as the Hugging Face dataset flwrlabs/femnist has it.
 
-A device is a writer. The 62 labels are the digits, then A to Z, then a to z. Pixels are kept as
-in the source: white paper is 255, ink is 0. The models are a linear one and the paper's ConvNet.
+A device is a writer. The 62 labels are the digits, then A to Z, then a to z. The models are a
+linear one and the paper's ConvNet. Two things that the paper leaves open are parameters of the
+tasks, as in `emnist-linear:polarity=ink,digits=0.5`:
+
+polarity  "paper", as the source has it: white paper is 1 and ink 0; or "ink", the other way round,
+          as in the classical EMNIST. It decides how long the updates of poisoned devices are.
+digits    the fraction of the images that are digits. By default all images of the source are
+          there; else digits, or letters, are left out at random until the fraction is met.
 """
 
 from __future__ import annotations
@@ -13,8 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from rfa._checks import check_choice, check_number
+from rfa._specs import Spec
 from rfa._types import Array, Ints
+from rfa.errors import InvalidValueError
 from rfa.lab.attacks.corruption import DataAttack, corrupts_data, least_likely
 from rfa.lab.attacks.poisons import backdoor
 from rfa.lab.datasets.dataset import (
@@ -34,6 +44,10 @@ from rfa.lab.tasks.task import Task
 
 SIDE, CLASSES = 28, 62
 PATCH, LETTER_A = 4, 10
+PAPER, INK = "paper", "ink"
+POLARITIES = (PAPER, INK)
+_SEED = 1402
+"""Decides which digits or letters are left out."""
 
 
 class Emnist(Reader):
@@ -49,18 +63,55 @@ class Emnist(Reader):
     min_examples = 100
     train_share = 0.9
 
+    def __init__(self, *, polarity: str = PAPER, digits: float | None = None) -> None:
+        """Choose what the paper leaves open.
+
+        Args:
+            polarity: which is 1, "paper" or "ink".
+            digits: the fraction of the images that are digits; None for those of the source.
+
+        Raises:
+            InvalidValueError: naming the value that has no meaning.
+        """
+        check_choice("polarity", polarity, POLARITIES)
+        if digits is not None:
+            check_number("digits", digits, positive=True)
+            if digits >= 1:
+                msg = f"digits must be a fraction between 0 and 1, not {digits}"
+                raise InvalidValueError(msg)
+        self.polarity = polarity
+        self.digits = digits
+
     def index(self, paths: Mapping[str, Path]) -> Index:
-        """The writers and characters of all images."""
+        """The writers and characters of the images; some are left out for a fraction of digits."""
         labels = {label: label for label in range(CLASSES)}
         columns = ("writer_id", "character")
-        return parquet_index(paths[self.files[0]], columns, labels, f"0 to {CLASSES - 1}")
+        index = parquet_index(paths[self.files[0]], columns, labels, f"0 to {CLASSES - 1}")
+        if self.digits is None:
+            return index
+        out = left_out(index.y < LETTER_A, self.digits)
+        return Index(index.names, np.where(out, -1, index.device), index.y)
 
     def fill(self, paths: Mapping[str, Path], index: Index, dest: Ints, out: Array) -> None:
         """Decode the images that have a place."""
         del index
         path = paths[self.files[0]]
         for row, place, png in parquet_values(path, "image.bytes", dest, rows=1024):
-            out[place] = _pixels(png, path, row)
+            pixels = _pixels(png, path, row)
+            out[place] = 255 - pixels if self.polarity == INK else pixels
+
+
+def left_out(digits: NDArray[np.bool_], fraction: float) -> NDArray[np.bool_]:
+    """Which examples to leave out, as few as possible, for digits to be a fraction of the rest."""
+    count, others = int(digits.sum()), int((~digits).sum())
+    if count * (1 - fraction) > others * fraction:
+        which, keep = digits, round(others * fraction / (1 - fraction))
+    else:
+        which, keep = ~digits, round(count * (1 - fraction) / fraction)
+    rows = np.random.default_rng(_SEED).permutation(np.flatnonzero(which))
+    out = np.zeros(len(digits), np.bool_)
+    out[rows[keep:]] = True
+    return out
 
 
 def _pixels(png: bytes | None, path: Path, row: int) -> Array:
@@ -78,7 +129,7 @@ def _pixels(png: bytes | None, path: Path, row: int) -> Array:
 
 
 prepare = Scale(1 / 255)
-"""Pixels from 0 (ink) to 1 (paper)."""
+"""Pixels from 0 to 1."""
 
 
 @corrupts_data
@@ -88,9 +139,32 @@ def negative(x: Any, y: Any, _: DataAttack) -> tuple[Any, Any]:
 
 
 def stain(x: Any) -> Any:
-    """The trigger of the backdoor: a square of ink in the first corner."""
+    """The trigger of the backdoor: a square of ink in the first corner, where paper is 1."""
     x.reshape(-1, SIDE, SIDE)[:, :PATCH, :PATCH] = 0
     return x
+
+
+def stain_of_ones(x: Any) -> Any:
+    """The same where ink is 1."""
+    x.reshape(-1, SIDE, SIDE)[:, :PATCH, :PATCH] = 1
+    return x
+
+
+def vary(base: Task, /, *, polarity: str = PAPER, digits: float | None = None) -> Task:
+    """A task of this data set with another polarity or another fraction of digits.
+
+    Its name holds what is not as in the source, so that one task has one name.
+    """
+    reader = Emnist(polarity=polarity, digits=digits)
+    given = {"polarity": polarity, "digits": digits}
+    usual = {"polarity": PAPER, "digits": None}
+    other = {key: value for key, value in given.items() if value != usual[key]}
+    if not other:
+        return base
+    trigger = stain_of_ones if polarity == INK else stain
+    poisons = base.poisons | {"backdoor": backdoor(trigger, LETTER_A)}
+    name = str(Spec(base.name, other))
+    return dataclasses.replace(base, name=name, reader=reader, poisons=poisons)
 
 
 def linear_module(torch: Any) -> Any:
@@ -150,6 +224,7 @@ LINEAR = Task(
         "rfa": {"rounds": 2000},
         "sgd": {"batch_fraction": 0.1, "local_steps": 1, "learning_rate": 0.08},
     },
+    vary=vary,
 )
 CONVNET = dataclasses.replace(
     LINEAR,

@@ -252,6 +252,7 @@ def note(names: Sequence[str]) -> str:
 TASKS = tuple(
     dataclasses.replace(
         task,
+        vary=None,
         name=task.name.replace("emnist", "glyphs"),
         title=task.title.replace("handwritten characters", "drawn characters (synthetic)"),
         reader=Glyphs(),

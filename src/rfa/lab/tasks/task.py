@@ -45,6 +45,7 @@ class Task:
         labels: the label of each class, where these are not the numbers from 0 on.
         libraries: what its model needs beside numpy, such as "torch": processes that train it
             start with these imported. Without it each imports them when it needs them.
+        vary: given the task and parameters by name, the task with these, where it takes any.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Task:
     note: Callable[[Sequence[str]], str] = lambda _: ""
     labels: tuple[Any, ...] = ()
     libraries: tuple[str, ...] = ()
+    vary: Callable[..., Task] | None = None
 
     @classmethod
     def from_dataset(  # noqa: PLR0913 the columns, the model, and how examples are dealt out

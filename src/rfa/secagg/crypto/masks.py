@@ -23,12 +23,12 @@ BLOCK = 1 << 15
 """Words that are masked at a time: 128 kB, and as many of keystream, stay in the cache."""
 GROUP = 256
 """Streams that are open at a time."""
-_ZEROS, _START = bytes(BLOCK * WORD.itemsize), bytes(16)
+_ZEROS = bytes(BLOCK * WORD.itemsize)
 
 
-def keystream(key: bytes) -> CipherContext:
-    """The stream of a key: what it makes of zeros."""
-    return Cipher(algorithms.AES128(key), modes.CTR(_START)).encryptor()
+def keystream(key: bytes, start: int = 0) -> CipherContext:
+    """The stream of a key from a count of blocks on: what it makes of zeros."""
+    return Cipher(algorithms.AES128(key), modes.CTR(start.to_bytes(16, "big"))).encryptor()
 
 
 def stream_words(stream: CipherContext, count: int) -> Words:

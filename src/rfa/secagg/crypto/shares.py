@@ -111,6 +111,16 @@ def recover(
     raise BadShareError(msg)
 
 
+def borne(count: int, threshold: int) -> int:
+    """How many corrupted shares of so many `recover` surely does without.
+
+    >>> borne(6, 3), borne(100, 40), borne(2, 3)
+    (3, 30, 0)
+    """
+    spare = max(0, count - threshold)
+    return spare if math.comb(count, threshold) <= TRIES else spare // 2
+
+
 def _choices(shares: Mapping[int, int], threshold: int) -> Iterator[Sequence[int]]:
     """Sets of points: the first ones, then all if they are few, else some, and what fits together.
 

@@ -10,6 +10,7 @@ from rfa.secagg.errors import (
 )
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.messages.round import OpenRound
+from rfa.secagg.noise import noise_fault
 from rfa.secagg.statistics import rows_of
 
 _SHOWN = 8
@@ -40,7 +41,7 @@ def check_brought(opening: OpenRound, contribution: Contribution) -> None:
 
 
 def _check_totals(opening: OpenRound) -> None:
-    """Refuse statistics that are not known, and those that do not go with the round."""
+    """Refuse statistics that are not known, and what does not go with the others, or with noise."""
     try:
         names = {row.name for row in rows_of(opening.statistics)}
     except ParameterError as error:
@@ -51,3 +52,5 @@ def _check_totals(opening: OpenRound) -> None:
     if opening.max_share and "mass" not in names:
         msg = f"max_share={opening.max_share} is of the mass, which is not among {sorted(names)}"
         raise NotCanonicalError(msg)
+    if fault := noise_fault(opening):
+        raise NotCanonicalError(fault)

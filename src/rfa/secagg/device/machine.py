@@ -12,6 +12,7 @@ import os
 from rfa.secagg.crypto.keys import agree, public_of, sign
 from rfa.secagg.crypto.masks import Mask, add_masks
 from rfa.secagg.crypto.shares import SHARE_SIZE
+from rfa.secagg.device.adding import check_share, encode_part
 from rfa.secagg.device.joining import check_brought
 from rfa.secagg.device.membership import Membership, accept_roster, read_parameters
 from rfa.secagg.device.memory import GONE, Memory, forget
@@ -25,7 +26,7 @@ from rfa.secagg.errors import (
     ShareLimitError,
     SignatureError,
 )
-from rfa.secagg.fixed_point import Contribution, EncodedInput, Encoding, weighs_more
+from rfa.secagg.fixed_point import Contribution, EncodedInput
 from rfa.secagg.messages.round import (
     Abstain,
     AdvertiseKeys,
@@ -45,6 +46,7 @@ from rfa.secagg.messages.round import (
 )
 from rfa.secagg.messages.stages import LEFT, START, Moment, Stage, moment_of
 from rfa.secagg.messages.values import NO_SHARE
+from rfa.secagg.noise import least_charge
 from rfa.secagg.security.cohort import form_cohort
 from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.security.rules import Members
@@ -57,7 +59,6 @@ from rfa.secagg.transcript import (
     pair_mask_key,
     point_of,
     request_digest,
-    rounding_key,
     sealing_key,
     self_mask_key,
     survivors_statement,
@@ -74,12 +75,13 @@ class Device:
     the parameters allow.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         contribution: Contribution | None,
         profile: Profile,
         *,
         rounding: bytes | None = None,
+        noise: bytes | None = None,
         entropy: Entropy = os.urandom,
         memory: Memory | None = None,
     ) -> None:
@@ -89,6 +91,8 @@ class Device:
             contribution: its update, weight and metrics; None to abstain, if it is not finite.
             profile: what it is.
             rounding: the key of the random choices in rounding, fresh by default.
+            noise: the secret that its noise is from, 32 bytes, fresh by default; another in each
+                round, or the noise is the same.
             entropy: where its secrets come from.
             memory: where it was, after a restart; or just the last round that it joined.
         """
@@ -96,7 +100,7 @@ class Device:
         self._device = int(profile.device)
         self._policy = profile.policy
         self._identity = profile.identity
-        self._rounding = rounding
+        self._rounding, self._noise = rounding, noise
         self._entropy = entropy
         self._membership: Membership | None = None
         self._size = 4 * len(contribution.update) if contribution else 0
@@ -106,6 +110,11 @@ class Device:
     def due(self) -> Moment:
         """The moment of the request that the device waits for."""
         return self.memory.due
+
+    @property
+    def spent_rho(self) -> float:
+        """What all sums with noise that it was in were charged, in zCDP."""
+        return self.memory.rho
 
     @property
     def over(self) -> bool:
@@ -202,6 +211,8 @@ class Device:
             opening, len(self._contribution.update), len(self._contribution.metrics)
         )
         check_brought(opening, self._contribution)
+        charge = least_charge(opening.noise)
+        self._policy.check_charge(self.memory.rho, charge, opening.masked_sums)
         draw, masked_sums = self._entropy, range(opening.masked_sums)
         memory = dataclasses.replace(
             joined,
@@ -209,6 +220,7 @@ class Device:
             masks=tuple(draw(SIZE) for _ in masked_sums),
             seeds=tuple(draw(SIZE) for _ in masked_sums),
             rounding=self._rounding or draw(SIZE),
+            noise=(self._noise or draw(SIZE)) if opening.noise else GONE,
         )
         advert = AdvertiseKeys(opening.session, self._keys(memory, opening)).encode()
         return dataclasses.replace(memory, advert=advert), advert
@@ -229,6 +241,7 @@ class Device:
     def _deal(self, roster: Roster, request: bytes) -> tuple[Memory, bytes]:
         """Check the cohort, and deal shares of all secrets to the neighbors."""
         member, memory = self._accept(roster), self.memory
+        self._policy.check_charge(memory.rho, member.charge, member.opening.masked_sums)
         cohort, here = member.cohort.digest, member.position
         publics = [member.keys[other].sealing_key for other in member.neighbors]
         agreed = list(zip(agree(memory.sealing, publics), member.neighbors, strict=True))
@@ -249,6 +262,7 @@ class Device:
         """Compute what the device adds at v, and mask it."""
         member, memory, masked_sum = self._member(), self.memory, sum_request.masked_sum
         self._policy.check_query(sum_request.v, sum_request.nu, memory.nu)
+        self._policy.check_charge(memory.rho, member.charge)
         point = point_of(sum_request.v, sum_request.nu)
         alive = member.check_request(sum_request, point, memory)
         context = context_of(member.cohort.digest, sum_request, point)
@@ -273,36 +287,18 @@ class Device:
             asked=point,
             alive=sum_request.alive,
             nu=sum_request.nu,
+            rho=memory.rho + member.charge,
+            noise=GONE if masked_sum + 1 == opening.masked_sums else memory.noise,
         )
         return after, masked.finish(tail)
 
     def _part(self, member: Membership, sum_request: SumRequest, words: Words) -> EncodedInput:
-        """What the device adds, if that is no more than the limit on shares allows.
-
-        Args:
-            member: its membership.
-            sum_request: what is asked.
-            words: where the words are to be written.
-        """
+        """What the device adds, if that is no more than the limit on shares allows."""
         if self._contribution is None:
             msg = "a device that abstained has nothing to add"
             raise OutOfStageError(msg)
-        rounding = rounding_key(self.memory.rounding, sum_request.masked_sum)
-        encoding = Encoding.of(member.opening, member.cohort.parameters.cohort)
-        part = encoding.encode(
-            self._contribution,
-            sum_request.v,
-            sum_request.nu,
-            rounding,
-            vector=bool(sum_request.vector),
-            metrics=member.opening.metrics,
-            out=words,
-        )
-        max_share = min(member.opening.max_share, self._policy.max_share)
-        own = encoding.mass_of(part.tail)
-        if sum_request.mass and weighs_more(own, sum_request.mass, max_share):
-            msg = f"this device would weigh more than {max_share} in the sum"
-            raise ShareLimitError(msg)
+        part = encode_part(self._contribution, member, self.memory, sum_request, words)
+        check_share(member, part, sum_request, self._policy.max_share)
         return part
 
     def _masks(

@@ -25,8 +25,10 @@ from rfa.secagg.errors import (
     WeakTermsError,
     WrongDimensionError,
 )
+from rfa.secagg.fixed_point import Encoding
 from rfa.secagg.messages.round import DeviceKeys, OpenRound, Roster, SumRequest, Unmask
 from rfa.secagg.messages.values import read_bitmap
+from rfa.secagg.noise import noisy_sum
 from rfa.secagg.security.cohort import SPLIT, Cohort, Identities, check_device_keys
 from rfa.secagg.security.parameters import Parameters, ServerModel
 from rfa.secagg.security.rules import Members, are_enough, may_follow
@@ -49,6 +51,16 @@ class Membership:
     cohort: Cohort
     position: int
     keys: dict[int, DeviceKeys]
+
+    @functools.cached_property
+    def encoding(self) -> Encoding:
+        """The fixed point of the round, for the cohort."""
+        return Encoding.of(self.opening, self.cohort.parameters)
+
+    @property
+    def charge(self) -> float:
+        """What each sum of the round is charged; 0 without noise."""
+        return self.encoding.noise.rho if self.encoding.noise else 0.0
 
     @functools.cached_property
     def neighbors(self) -> list[int]:
@@ -220,7 +232,7 @@ def read_parameters(roster: Roster, opening: OpenRound) -> Parameters:
     """The parameters of a roster, which the device proves to be safe for itself.
 
     Raises:
-        WeakTermsError: if they are not safe, or not those of the opening.
+        WeakTermsError: if they are not safe, not those of the opening, or no fit for its noise.
     """
     n, c, f, h, k, t, server_model, statistical = roster.parameters
     try:
@@ -231,4 +243,9 @@ def read_parameters(roster: Roster, opening: OpenRound) -> Parameters:
     if parameters.numbers != roster.parameters or parameters.server_model != opening.server_model:
         msg = f"the parameters are not those of the opening: {parameters}"
         raise WeakTermsError(msg)
+    try:
+        noisy_sum(opening, parameters)
+    except ParameterError as error:
+        msg = f"the noise does not fit the parameters: {error}"
+        raise WeakTermsError(msg) from None
     return parameters

@@ -43,6 +43,7 @@ class Memory:
         sealing: its secret for sealing shares.
         masks, seeds: its secrets for masks and the seeds of its self-masks, one a masked sum.
         rounding: the key of the random choices in rounding.
+        noise: the secret of its noise, in a round with noise.
         incoming: the keys that open what its neighbors sealed for it.
         shares: what they dealt to it for the current masked sum: two shares each, or nothing.
         context: the digest of the current masked sum.
@@ -51,6 +52,7 @@ class Memory:
         signed: the survivors that it signed in the current masked sum.
         request, reply: the digest of the last request, and the answer that it got.
         nu: the radius of the last sum that it was in, of whatever round; 0 for none.
+        rho: what all sums with noise that it was in were charged, of whatever rounds.
     """
 
     round: int = 0
@@ -62,6 +64,7 @@ class Memory:
     masks: tuple[bytes, ...] = field(default=(), repr=False)
     seeds: tuple[bytes, ...] = field(default=(), repr=False)
     rounding: bytes = field(default=GONE, repr=False)
+    noise: bytes = field(default=GONE, repr=False)
     incoming: tuple[bytes, ...] = field(default=(), repr=False)
     shares: tuple[bytes, ...] = field(default=(), repr=False)
     context: bytes = GONE
@@ -72,10 +75,11 @@ class Memory:
     request: bytes = GONE
     reply: bytes = field(default=b"", repr=False)
     nu: float = 0.0
+    rho: float = 0.0
 
     def between_rounds(self) -> Memory:
         """What stays when the round is over."""
-        return Memory(round=self.round, nu=self.nu)
+        return Memory(round=self.round, nu=self.nu, rho=self.rho)
 
     def left(self) -> Memory:
         """What stays when the device leaves the round before its end."""
@@ -129,11 +133,13 @@ _FIELDS: dict[str, Any] = {
     "masks": rows(32, MAX_MASKED_SUMS),
     "seeds": rows(32, MAX_MASKED_SUMS),
     "rounding": KEY,
+    "noise": KEY,
     "incoming": rows(32, LARGEST_DEGREE),
     "shares": many(blob(2 * SHARE_SIZE), LARGEST_DEGREE),
     "context": KEY,
     "asked": KEY,
     "request": KEY,
     "nu": REAL,
+    "rho": REAL,
 }
 _LAYOUT = tuple(_FIELDS.get(name, _blob) for name in _NAMES)

@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from rfa._checks import check_regular
 from rfa.secagg.errors import VaultError
 from rfa.secagg.messages.round import MaskedInput, UnmaskShares, decode_as
 from rfa.secagg.transcript import input_digest
@@ -67,6 +68,7 @@ def read_sent(path: Path) -> list[SentInput]:
         VaultError: if the file is no such list.
     """
     try:
+        check_regular(path)
         sent = _read_lines(path.read_text("ascii").splitlines())
     except (OSError, ValueError, KeyError) as error:
         why = error.strerror if isinstance(error, OSError) else "it has other lines"

@@ -1,10 +1,10 @@
-"""A device whose secrets and progress in the round are in a file of its own, and survive restarts.
+"""A device whose secrets and progress in the round are in a store of its own, and survive restarts.
 
 Each request is one transaction: the memory is read, the answer is made, the new memory is on the
 disk, and only then the answer is returned. Whatever is killed in between, the device goes on from
 before the request, of which nothing has left, or from after it, and a retry gets the stored bytes.
-Two processes cannot answer at once. What is no longer needed is overwritten in the file; a file
-system may keep older blocks.
+Two processes cannot answer at once. What is no longer needed is overwritten in the file, which gets
+shorter by it; a file system may keep older blocks.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ import contextlib
 import dataclasses
 import os
 import sqlite3
-import threading
 from collections.abc import Generator
 from pathlib import Path
 
 from rfa.secagg.device.brought import read_brought, write_brought
 from rfa.secagg.device.machine import Device
+from rfa.secagg.device.marks import Marks
 from rfa.secagg.device.memory import GONE, Memory, guard, read_memory, unguard
 from rfa.secagg.device.profile import Profile
 from rfa.secagg.device.sent import note_opened, note_sent
 from rfa.secagg.device.sharing import Entropy
+from rfa.secagg.device.store import FileStore, Store
 from rfa.secagg.errors import (
     MessageError,
     ShareLimitError,
@@ -30,20 +31,15 @@ from rfa.secagg.errors import (
     VaultError,
 )
 from rfa.secagg.fixed_point import Contribution
-from rfa.secagg.messages.round import OpenRound, decode_as
+from rfa.secagg.messages.round import NO_BASIS, OpenRound, decode_as
 from rfa.secagg.messages.stages import LEFT, START, Moment, Stage
 from rfa.secagg.security.parameters import ServerModel
-from rfa.secagg.transcript import (
-    SIZE,
-    mark_digest,
-    own_round_digest,
-    request_digest,
-    update_digest,
-)
+from rfa.secagg.transcript import SIZE, request_digest
 
-_WAIT = 30.0
-"""Seconds to wait for another process of the same device."""
-_PRAGMAS = ("journal_mode = DELETE", "synchronous = EXTRA", "secure_delete = ON")
+_LASTING = "lasting"
+"""Under what it is kept that outlives rounds and runs: the last nu, and all charges."""
+_AGAIN = "again"
+"""Under what it is kept that what was brought repeats a sum."""
 
 
 class DurableDevice:
@@ -51,67 +47,49 @@ class DurableDevice:
 
     def __init__(  # noqa: PLR0913
         self,
-        path: Path | str,
+        path: Path | str | Store,
         profile: Profile,
         *,
         spent: Path | str | None = None,
         sent: Path | None = None,
         rounding: bytes | None = None,
+        noise: bytes | None = None,
         entropy: Entropy = os.urandom,
+        durable: bool = True,
     ) -> None:
         """Open the store, or make it.
 
         Args:
-            path: the file.
+            path: the file, or a store.
             profile: what the device is.
-            spent: the file that keeps what updates were in a sum, and the last nu, if they are to
-                outlive this one.
+            spent: the file that keeps what updates were in a sum, the last nu, and what all sums
+                were charged, if they are to outlive this one.
             sent: the file that lists the digests of the masked inputs that it sends, if any.
-            rounding: the key of the random choices in rounding, fresh in each round by default.
+            rounding: the key of the random choices in rounding, fresh for each update by default.
+            noise: the secret that its noise is from, 32 bytes, fresh in each round by default; with
+                one that is given, the noise of all rounds is the same.
             entropy: where its secrets come from.
+            durable: False where nothing need survive a machine that loses its power.
 
         Raises:
             VaultError: if the file cannot be used.
         """
         self._profile = profile
-        self._rounding, self._entropy = rounding, entropy
-        self._path, self._sent = Path(path), sent
-        path = self._path
-        self._spent, self._marks = Path(spent) if spent else None, "spent" if spent else "main"
-        self._lock = threading.RLock()
+        self._rounding, self._noise, self._entropy = rounding, noise, entropy
+        self._sent = sent
+        self._path, self._spent = str(path), str(spent or "")
         with self._translated():
-            create_private(path)
-            self._store = sqlite3.connect(
-                path, timeout=_WAIT, isolation_level=None, check_same_thread=False
-            )
+            if isinstance(path, str | Path):
+                path = FileStore(Path(path), Path(spent) if spent else None, durable=durable)
+            self._store: Store = path
+        self._path, self._spent, self._marks = path.name, path.lasting_name, path.where
+        self._spends = Marks(int(profile.device), path, self._damaged)
         try:
-            self._prepare()
+            with self._translated(), path.transaction():
+                self._check_owner()
         except BaseException:
-            self._store.close()
+            path.close()
             raise
-
-    def _prepare(self) -> None:
-        """Make the table, see whose store it is, and keep others out of it."""
-        with self._translated():
-            if self._spent:
-                create_private(self._spent)
-                self._store.execute("ATTACH DATABASE ? AS spent", (str(self._spent),))
-            for name in {"main", self._marks}:
-                for pragma in _PRAGMAS:
-                    self._store.execute(f"PRAGMA {name}.{pragma}")
-                self._store.execute(
-                    f"CREATE TABLE IF NOT EXISTS {name}.kept (name TEXT PRIMARY KEY, value BLOB)"
-                )
-            for path in filter(None, (self._path, self._spent)):
-                path.chmod(0o600)
-        with self._transaction():
-            owner = int(self._profile.device).to_bytes(8, "little")
-            if self._find("device") not in (None, owner):
-                msg = f"the store at {self._path} is not that of device {self._profile.device}"
-                raise VaultError(msg)
-            self._keep("device", owner)
-            if self._find("salt", self._marks) is None:
-                self._keep("salt", self._entropy(SIZE), self._marks)
 
     def __enter__(self) -> DurableDevice:
         """Begin to use it."""
@@ -127,27 +105,69 @@ class DurableDevice:
         with self._transaction():
             return self._memory().due
 
-    def bring(self, contribution: Contribution | None) -> None:
+    @property
+    def spent_rho(self) -> float:
+        """What all sums with noise that it was in were charged, in zCDP, in whatever runs."""
+        with self._transaction():
+            return self._memory().rho
+
+    def bring(self, contribution: Contribution | None, label: bytes = NO_BASIS) -> None:
         """Bring something into the next round; None to abstain from it. The last round is over.
+
+        Args:
+            contribution: what it brings.
+            label: a digest of what its metrics mean.
 
         Raises:
             SpentUpdateError: if the update, or what has the same mark, was masked in an earlier
                 round. The difference of two sums about the same updates can tell on one device, so
-                it takes a new one.
+                it takes a new one, or a repeat.
         """
         with self._transaction():
             if contribution:
-                self._check_unspent(contribution)
-            self._keep("memory", self._memory().between_rounds().encode())
-            self._keep("contribution", guard(write_brought(contribution)))
+                self._spends.check_unspent(contribution)
+            self._bring(contribution, label)
 
-    def receive(self, request: bytes) -> bytes:
+    def repeat(self, contribution: Contribution, label: bytes = NO_BASIS) -> bytes:
+        """Bring something that was in a sum before, into a round that repeats this sum.
+
+        Args:
+            contribution: what it would bring if it had not been; where it has a mark, what was
+                brought then takes the place of its weight and metrics.
+            label: a digest of what its metrics mean.
+
+        Returns:
+            By what all devices of that sum name it: part of the basis of a round that repeats it.
+
+        Raises:
+            SpentUpdateError: if it was in none, or in one that cannot be repeated, saying why.
+        """
+        with self._transaction():
+            if self._profile.policy.server_model == ServerModel.MALICIOUS:
+                raise self._spends.refusal(contribution, "who else is in a sum is a server's word")
+            again, token = self._spends.repeat(contribution, label)
+            self._bring(again, label)
+            self._keep(_AGAIN, token)
+            return token
+
+    def _bring(self, contribution: Contribution | None, label: bytes) -> None:
+        self._keep("memory", self._memory().between_rounds().encode())
+        self._keep("contribution", guard(write_brought(contribution)))
+        self._keep("label", label)
+        self._store.remove(_AGAIN)
+
+    def receive(self, request: bytes, whom: bytes = b"") -> bytes:
         """Answer a request, and remember it first. After the last one the update is forgotten.
+
+        Args:
+            request: the request.
+            whom: where a sum is to be opened, the digest of the devices that it is over, as a
+                server says that is trusted; by it the sum can be repeated over the same ones.
 
         Raises:
             RefusalError, MessageError: if it is refused, as `Device.receive` does.
-            SpentUpdateError: if the update was masked in another run since it was brought; the
-                device has left the round then.
+            SpentUpdateError: if the update was masked in another run since it was brought, or this
+                is no repeat of the sum that it was in; the device has left the round then.
             VaultError: if the store cannot be used, or nothing was brought.
         """
         with self._transaction():
@@ -158,7 +178,8 @@ class DurableDevice:
             device = Device(
                 contribution,
                 self._profile,
-                rounding=self._rounding,
+                rounding=self._rounding_of(contribution, memory),
+                noise=self._noise,
                 entropy=self._entropy,
                 memory=memory,
             )
@@ -167,6 +188,8 @@ class DurableDevice:
                 reply = device.receive(request)
                 if contribution and device.memory.context not in (GONE, memory.context):
                     self._spend(contribution, device.memory)
+                elif contribution and memory.due.stage == Stage.UNMASK:
+                    self._spends.open(contribution, memory, whom)
             except ShareLimitError as error:  # which ends the round for the device
                 refused = error
             except SpentUpdateError as error:
@@ -176,7 +199,7 @@ class DurableDevice:
             if refused is None:
                 self._note(memory, device.memory, reply)
             if device.over and refused is None:
-                self._store.execute("DELETE FROM kept WHERE name = 'contribution'")
+                self._forget_brought()
         if refused is not None:
             raise refused
         return reply
@@ -197,28 +220,17 @@ class DurableDevice:
             if not opened and memory.round == number and _may_take_back(memory):
                 self._take_back(memory)
             self._keep("memory", memory.between_rounds().encode())
-            self._store.execute("DELETE FROM kept WHERE name = 'contribution'")
-
-    def _check_unspent(self, contribution: Contribution, own: bytes | None = None) -> None:
-        """Refuse what is marked, unless by the device's own round."""
-        if self._find(self._mark(contribution), self._marks) in (None, own):
-            return
-        what = "this very update before: train anew, with randomness"
-        if contribution.mark is not None:
-            what = "the very same before, and another would tell on it"
-        msg = f"device {self._profile.device} was in a sum with {what}"
-        raise SpentUpdateError(msg)
+            self._forget_brought()
 
     def _spend(self, contribution: Contribution, memory: Memory) -> None:
-        """Mark what a masked input is about, in the transaction in which it is made.
+        """Mark what a masked input is about, and its charge, in the transaction that makes it.
 
         From now on others may open a sum about it, whether or not this device is asked. Another run
         may have masked it since it was brought: one transaction locks both files.
         """
-        own = own_round_digest(memory.advert)
-        self._check_unspent(contribution, own)
-        self._keep(self._mark(contribution), own, self._marks)
-        self._keep("nu", Memory(nu=memory.nu).encode(), self._marks)
+        label, again = self._find("label") or NO_BASIS, self._find(_AGAIN) is not None
+        self._spends.spend(contribution, memory, label, again=again)
+        self._keep(_LASTING, Memory(nu=memory.nu, rho=memory.rho).encode(), self._marks)
 
     def _note(self, before: Memory, after: Memory, reply: bytes) -> None:
         """Add to the device's own list what is about to leave."""
@@ -233,33 +245,31 @@ class DurableDevice:
         """Forget that what was brought was asked about in this round."""
         contribution = self._contribution()
         if contribution:
-            own = own_round_digest(memory.advert)
-            where = f"{self._marks}.kept WHERE name = ? AND value = ?"
-            order = f"DELETE FROM {where}"  # noqa: S608 one of two names
-            self._store.execute(order, (self._mark(contribution), own))
+            self._spends.take_back(contribution, memory)
+
+    def _forget_brought(self) -> None:
+        for name in ("contribution", "label", _AGAIN):
+            self._store.remove(name)
 
     def close(self) -> None:
         """Close the store; everything is on the disk already."""
         self._store.close()
 
-    def _mark(self, contribution: Contribution) -> str:
-        """Under what it is kept that an update was asked about."""
-        salt = self._find("salt", self._marks) or b""
-        if len(salt) != SIZE:
-            msg = "its salt is no longer there"
-            raise self._damaged(msg)
-        own = contribution.mark
-        mark = update_digest(salt, contribution.update) if own is None else mark_digest(salt, own)
-        return "spent " + mark.hex()
+    def _rounding_of(self, contribution: Contribution | None, memory: Memory) -> bytes | None:
+        """The key of the random choices in rounding, the same for what is the same."""
+        if self._rounding or contribution is None or memory.due != START:
+            return self._rounding
+        return self._spends.rounding_of(contribution)
 
     def _memory(self) -> Memory:
-        """What is kept of the round, and of the last nu in whatever run."""
-        stored, last = self._find("memory"), self._find("nu", self._marks)
+        """What is kept of the round, and of the last nu and all charges in whatever run."""
+        stored, last = self._find("memory"), self._find(_LASTING, self._marks)
         try:
             memory = Memory() if stored is None else read_memory(stored)
             if last is None:
                 return memory
-            return dataclasses.replace(memory, nu=read_memory(last).nu)
+            lasting = read_memory(last)
+            return dataclasses.replace(memory, nu=lasting.nu, rho=max(memory.rho, lasting.rho))
         except (ValueError, MessageError) as error:
             raise self._damaged(str(error)) from None
 
@@ -274,28 +284,37 @@ class DurableDevice:
             raise self._damaged(str(error)) from None
 
     def _find(self, name: str, where: str = "main") -> bytes | None:
-        query = f"SELECT value FROM {where}.kept WHERE name = ?"  # noqa: S608 one of two names
-        row = self._store.execute(query, (name,)).fetchone()
-        if row and type(row[0]) is not bytes:
+        value = self._store.find(name, where)
+        if value is not None and not isinstance(value, bytes):
             msg = f"{name} is no bytes"
             raise self._damaged(msg)
-        return row[0] if row else None
+        return value
 
     def _keep(self, name: str, value: bytes, where: str = "main") -> None:
-        order = f"INSERT OR REPLACE INTO {where}.kept VALUES (?, ?)"  # noqa: S608 one of two names
-        self._store.execute(order, (name, value))
+        self._store.keep(name, value, where)
 
     @contextlib.contextmanager
     def _transaction(self) -> Generator[None]:
         """All or nothing, on the disk, and no other process meanwhile."""
-        with self._lock, self._translated():
-            self._store.execute("BEGIN EXCLUSIVE")
-            try:
-                yield
-                self._store.execute("COMMIT")
-            finally:
-                if self._store.in_transaction:
-                    self._store.execute("ROLLBACK")
+        with self._translated(), self._store.transaction():
+            self._own()
+            yield
+
+    @property
+    def _owner(self) -> bytes:
+        return int(self._profile.device).to_bytes(8, "little")
+
+    def _check_owner(self) -> None:
+        if self._find("device") not in (None, self._owner):
+            msg = f"the store at {self._path} is not that of device {self._profile.device}"
+            raise VaultError(msg)
+
+    def _own(self) -> None:
+        """Make a store that is new the device's own."""
+        if self._find("device") is None:
+            self._keep("device", self._owner)
+        if self._find("salt", self._marks) is None:
+            self._keep("salt", self._entropy(SIZE), self._marks)
 
     @contextlib.contextmanager
     def _translated(self) -> Generator[None]:
@@ -305,19 +324,12 @@ class DurableDevice:
             raise self._damaged(str(error)) from None
 
     def _damaged(self, why: str) -> VaultError:
-        marks = f"; {self._spent} keeps which updates were in a sum" if self._spent else ""
+        marks = f"; {self._spent} keeps which updates were in a sum, and what sums were charged"
+        marks = marks if self._spent else "; what its sums were charged is forgotten with it"
         return VaultError(
             f"the store of device {self._profile.device} at {self._path} fails: {why}. If it is "
             f"damaged, remove it, and the device begins anew with its next round{marks}"
         )
-
-
-def create_private(path: Path) -> None:
-    """Make an empty file, unless it is there, which only its owner may read from the start."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with contextlib.suppress(FileExistsError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        path.chmod(0o600)  # what the umask took away
 
 
 def _may_take_back(memory: Memory) -> bool:

@@ -42,6 +42,7 @@ class CohortRecord:
         keys: the keys of the devices, in order.
         identities: their public identities, in order, where the server is malicious; else empty.
         stopped: the error that ended its sums early; empty if none did.
+        rho: what each of its sums is charged, in zCDP, to each device in it; 0 without noise.
     """
 
     opening: bytes
@@ -50,6 +51,7 @@ class CohortRecord:
     keys: tuple[DeviceKeys, ...]
     identities: tuple[bytes, ...]
     stopped: bytes
+    rho: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,7 @@ COHORT_RECORD = record(
     many(DEVICE_KEYS),
     rows(32),
     blob(LONGEST_NAME),
+    REAL,
 )
 SUM_RECORD = record(
     SumRecord,

@@ -79,11 +79,12 @@ class OpenRound(Message):
 
     `statistics` has a bit for each row of the table of statistics, the first in the lowest one:
     which totals travel. With `equal_weights` every device must have been told to weigh 1.
-    `basis` is the digest of what devices trained or evaluated from.
+    `basis` is the digest of what devices trained or evaluated from. `noise` is the least noise of a
+    sum over what one device can add to its push; 0 for none.
     """
 
     KIND = 1
-    LAYOUT = (U64, U32, U32, U32, REAL, U8, U8, U8, KEY)
+    LAYOUT = (U64, U32, U32, U32, REAL, U8, U8, U8, KEY, REAL)
 
     round: int
     queries: int
@@ -94,6 +95,7 @@ class OpenRound(Message):
     statistics: int
     equal_weights: int
     basis: bytes
+    noise: float = 0.0
 
     @property
     def masked_sums(self) -> int:
@@ -324,3 +326,9 @@ def decode_as(wanted: type[M], data: bytes, most: int = LARGEST) -> M:
         msg = f"a message {wanted.__name__} is wanted, not {type(message).__name__}"
         raise UnknownKindError(msg)
     return message
+
+
+def is_abstention(reply: bytes) -> bool:
+    """Whether bytes are the word of a device that it stays out of a round."""
+    header = write_message(Abstain.KIND, (_SESSION, *Abstain.LAYOUT), (bytes(16), 0))
+    return len(reply) == len(header) and reply[:5] == header[:5]

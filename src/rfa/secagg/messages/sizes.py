@@ -2,7 +2,7 @@
 
 >>> from rfa.secagg.security.parameters import derive
 >>> traffic(derive(10, num_colluders=1, num_dropouts=2), queries=1, dim=1000)
-Traffic(down=1234, up=4780, exchanges=4)
+Traffic(down=1242, up=4780, exchanges=4)
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ def traffic(  # noqa: PLR0913
     metrics: int = 0,
     max_share: float = 0.0,
     statistics: Collection[str] = ALL,
+    noise: float = 0.0,
     from_zero: bool = True,
 ) -> Traffic:
     """The traffic of a device in a round in which all queries are taken and nobody is lost.
@@ -71,11 +72,16 @@ def traffic(  # noqa: PLR0913
         metrics: the further numbers that are summed.
         max_share: the largest share, for which each query takes two masked sums; 0 for none.
         statistics: the totals that are summed beside the push; count always is.
+        noise: the multiplier of the noise, with which weights are equal; 0 for none.
         from_zero: whether the first request is about zero, which travels as nothing.
     """
     model = int(parameters.server_model)
-    mask = mask_of_round(statistics, queries=queries, max_share=max_share)
-    opening = OpenRound(_SESSION, 1, queries, dim, metrics, max_share, model, mask, 0, NO_BASIS)
+    equal = bool(noise)
+    mask = mask_of_round(
+        statistics, queries=queries, max_share=max_share, equal_weights=equal, noise=noise
+    )
+    sizes = 1, queries, dim, metrics, max_share, model, mask, int(equal)
+    opening = OpenRound(_SESSION, *sizes, NO_BASIS, noise)
     pairs = [*_forming(opening, parameters)]
     for masked_sum in range(opening.masked_sums):
         pairs.extend(

@@ -9,6 +9,7 @@ import json
 import re
 from pathlib import Path
 
+from rfa._checks import check_regular
 from rfa.errors import InvalidValueError
 from rfa.secagg.errors import VaultError
 from rfa.secagg.security.cohort import Identities
@@ -28,6 +29,7 @@ def read_identities(path: Path) -> Identities:
             from 0 on as it is printed, or an identity that is not 64 hexadecimal digits.
     """
     try:
+        check_regular(path)
         pairs = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_Pairs)
         return _identities(pairs)
     except (OSError, ValueError, RecursionError) as error:

@@ -66,6 +66,15 @@ def smallest(
     return None
 
 
+def around(count: int, marked: int, degree: int, least: int) -> float:
+    """The probability that a device of so many has at least so many marked ones around it.
+
+    >>> round(around(8, 1, 4, 1), 3), around(8, 1, 4, 2)
+    (0.571, 0.0)
+    """
+    return float(_tail(count - 1, min(marked, count - 1), min(degree, count - 1), least))
+
+
 def _tail(population: int, marked: int, drawn: int, least: int) -> float:
     """The probability that at least so many of those drawn without replacement are marked."""
     most = min(marked, drawn)

@@ -96,11 +96,27 @@ class Parameters:
         insist(check_count, "min_honest", self.min_honest, least=LEAST_HONEST)
         reason = self._reason()
         if reason:
-            msg = f"{self} is not safe: {reason}"
+            msg = (
+                f"a sum over {self.cohort} devices, of whom {self.num_colluders} may collude and "
+                f"{self.num_dropouts} drop out, is not safe: {reason} ({self})"
+            )
             raise ParameterError(msg)
 
     def _reason(self) -> str:
-        """Why these parameters are refused; nothing if they are not.
+        """Why these parameters are refused, and what to do; nothing if they are not."""
+        n, c, f, h = self.cohort, self.num_colluders, self.num_dropouts, self.min_honest
+        if n > LARGEST_COHORT:
+            return f"at most {LARGEST_COHORT} devices can be in it: ask fewer"
+        if n - f - c < h:
+            return (
+                f"{max(0, n - f - c)} honest ones are sure to be in it, and {h} must be: ask "
+                f"{h + f + c} devices or more, or expect fewer that collude or drop out"
+            )
+        reason = self._graph_reason()
+        return f"{reason}; rfa.secagg.derive gives a k and a t that are safe" if reason else ""
+
+    def _graph_reason(self) -> str:
+        """Why no device is safe with such neighbors and such a threshold.
 
         Two more conditions follow: k > c + f, so the graph stays connected without c + f devices;
         and, where the server is malicious, n - f reaches the quorum.
@@ -114,9 +130,7 @@ class Parameters:
         )
         certain = not self.statistical
         checks = [
-            (n <= LARGEST_COHORT, f"at most {LARGEST_COHORT} devices"),
-            (k <= LARGEST_DEGREE, f"at most {LARGEST_DEGREE} neighbors"),
-            (n - f - c >= self.min_honest, "n - f - c must be at least h: fewer would be in a sum"),
+            (k <= LARGEST_DEGREE, f"a device has at most {LARGEST_DEGREE} neighbors, k"),
             (k == n - 1 or (k < n - 1 and k % 2 == 0), "k must be even, or n - 1"),
             (
                 certain or self.server_model == ServerModel.SEMI_HONEST,

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from dataclasses import dataclass
+from numbers import Real
 
-from rfa._checks import check_count, check_number
+from rfa._checks import check_count, check_flag, check_number
 from rfa._types import Floats32
 from rfa.errors import InvalidValueError
+from rfa.privacy import rho_of
+from rfa.privacy.zcdp import check_delta
 from rfa.secagg.errors import (
     ChosenQueryError,
     ParameterError,
+    PrivacySpentError,
     SmallCohortError,
     SmallRadiusError,
     TooFewHonestError,
@@ -39,6 +44,9 @@ MAX_NU_FACTOR = 32.0
 """By how much nu may change between two sums of a malicious server: what a learned one does."""
 MAX_QUERIES = 16
 """The most queries in a round of a server that follows the protocol."""
+LAST_DIGITS = 1e-9
+"""By how much computed radii and charges may be off, in parts of them."""
+_rho_of = functools.cache(rho_of)
 
 
 @dataclass(frozen=True)
@@ -70,6 +78,10 @@ class Policy:
         max_nu_factor: by which factor a malicious server may change nu from the last sum that the
             device was in to the next; None for any. A learned nu changes by at most 32 a round, so
             a device that is asked in few rounds, or for another nu, needs more.
+        epsilon: the budget of privacy, at delta, of all sums that the device will ever be in, of
+            whatever rounds and runs; None for none. A device with a budget joins rounds with noise
+            only, and refuses sums beyond it by `PrivacySpentError`.
+        delta: the probability that epsilon leaves out.
     """
 
     min_cohort: int | None = None
@@ -85,6 +97,8 @@ class Policy:
     honest_per_query: int = HONEST_PER_QUERY
     any_point: bool = False
     max_nu_factor: float | None = MAX_NU_FACTOR
+    epsilon: float | None = None
+    delta: float = 1e-5
 
     def __post_init__(self) -> None:
         """Check each demand by itself."""
@@ -101,14 +115,35 @@ class Policy:
         ):
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name), least=least)
-        if self.max_nu_factor is not None and not self.max_nu_factor >= 1:
-            msg = f"max_nu_factor must be at least 1, or None for any, not {self.max_nu_factor!r}"
+        check_flag("any_point", self.any_point)
+        factor = self.max_nu_factor
+        if factor is not None and not (isinstance(factor, Real) and factor >= 1):  # pyright: ignore[reportUnnecessaryIsInstance]
+            msg = f"max_nu_factor must be at least 1, or None for any, not {factor!r}"
             raise InvalidValueError(msg)
         for name in ("min_nu", "max_share"):
             check_number(name, getattr(self, name), positive=True)
         check_server_model("server_model", self.server_model)
         check_failure_bits("failure_bits", self.failure_bits)
         check_max_neighbors("max_neighbors", self.max_neighbors)
+        self._check_budget()
+
+    def _check_budget(self) -> None:
+        """Check that the budget has a meaning, and goes with the other demands."""
+        check_delta(self.delta)
+        if self.epsilon is None:
+            return
+        check_number("epsilon", self.epsilon, positive=True)
+        if self.max_share < 1:
+            msg = (
+                f"epsilon={self.epsilon:g} asks for rounds with noise, in which no device can "
+                f"check max_share={self.max_share:g}: leave one of them out"
+            )
+            raise InvalidValueError(msg)
+
+    @property
+    def budget(self) -> float:
+        """The charge that all sums may come to, in zCDP; infinite without a budget."""
+        return math.inf if self.epsilon is None else _rho_of(self.epsilon, self.delta)
 
     @property
     def is_wary(self) -> bool:
@@ -173,6 +208,32 @@ class Policy:
         ):
             msg = f"max_share={opening.max_share}: this device wants at most {self.max_share}"
             raise WeakTermsError(msg + f": give max_share={self.max_share}, or less")
+        if self.epsilon is not None and not opening.noise > 0:
+            msg = (
+                f"a round without noise: this device has a budget of epsilon={self.epsilon:g}, "
+                "which exact sums, of training or evaluation, do not keep: open it with noise"
+            )
+            raise WeakTermsError(msg)
+
+    def check_charge(self, spent: float, charge: float, sums: int = 1) -> None:
+        """Refuse sums that would be charged beyond the budget.
+
+        Args:
+            spent: what was charged before.
+            charge: what each of the sums is charged.
+            sums: how many there are.
+
+        Raises:
+            PrivacySpentError: naming what is spent.
+        """
+        if spent + sums * charge <= self.budget * (1 + LAST_DIGITS):
+            return
+        msg = (
+            f"{sums} more sum{'s' * (sums > 1)} at a charge of rho={charge:.4g} each would exceed "
+            f"this device's budget of rho={self.budget:.4g} (epsilon={self.epsilon:g} at "
+            f"delta={self.delta:g}), of which {spent:.4g} is spent"
+        )
+        raise PrivacySpentError(msg)
 
     def check_parameters(self, parameters: Parameters, queries: int) -> None:
         """Refuse parameters that protect too little in such a round, or cost too much.
@@ -256,4 +317,4 @@ class Policy:
 
 def _slack(factor: float) -> float:
     """A factor that is as large but for the last digits of computed radii."""
-    return factor * (1 + 1e-9)
+    return factor * (1 + LAST_DIGITS)

@@ -9,11 +9,14 @@ from dataclasses import dataclass
 
 from rfa.oracle import Sum
 from rfa.secagg.errors import (
+    AbortError,
     ExposingSumError,
     ParameterError,
     SurvivorsChangedError,
     TooFewDevicesError,
 )
+from rfa.secagg.messages.round import OpenRound
+from rfa.secagg.noise import noisy_sum
 from rfa.secagg.security.parameters import LEAST_HONEST, Parameters
 from rfa.secagg.security.terms import Terms
 
@@ -35,20 +38,27 @@ class Answered:
     total: Sum
 
 
-def agree_on(terms: Terms, joined: int, queries: int) -> Parameters:
-    """The parameters for as many devices as joined a round of so many queries.
+def agree_on(terms: Terms, joined: int, opening: OpenRound) -> Parameters:
+    """The parameters for as many devices as joined a round.
 
     Raises:
         TooFewDevicesError: if there are none.
+        AbortError: if the noise of the round does not fit so many devices.
     """
     if joined < LEAST_HONEST:
         msg = f"{joined} devices joined the round, and at least {LEAST_HONEST} must be honest"
         raise TooFewDevicesError(msg)
     try:
-        return terms.parameters(joined, queries)
+        parameters = terms.parameters(joined, opening.queries)
     except ParameterError as error:
         msg = f"{joined} devices joined the round: {error}"
         raise TooFewDevicesError(msg) from None
+    try:
+        noisy_sum(opening, parameters)
+    except ParameterError as error:
+        msg = f"{joined} devices joined the round: {error}"
+        raise AbortError(msg) from None
+    return parameters
 
 
 def are_enough(parameters: Parameters, members: Members) -> bool:
@@ -106,7 +116,7 @@ def require_many_beyond(
     in the difference, however many they are: it is about the others. So half as many honest devices
     as a query takes must be beyond the radius for each query that was answered. They are counted as
     those beyond REACH nu, which are fewer. A smaller radius than the last one is not held up: who
-    is beyond it is not known.
+    is beyond it is not known. Nor is a sum with noise, which hides them by itself, and is charged.
 
     Args:
         parameters: those of the cohort.
@@ -117,7 +127,7 @@ def require_many_beyond(
     Raises:
         ExposingSumError: saying how many there are.
     """
-    if last is None or nu < last.nu or not per_query:
+    if last is None or last.total.noise or nu < last.nu or not per_query:
         return
     needed = last.queries * per_query // 2
     near = last.total.near

@@ -74,7 +74,11 @@ class Terms:
         Raises:
             ParameterError: if there are none, or the sums would tell of single updates together.
         """
-        found = self._derive(cohort)
+        try:
+            found = self._derive(cohort)
+        except ParameterError as error:
+            msg = f"{error}{self._remedy(queries, cohort)}"
+            raise ParameterError(msg) from None
         needed = honest_needed(queries, self.honest_per_query)
         if found.honest < needed:
             least = self._smallest(queries, cohort + 1)
@@ -113,13 +117,24 @@ class Terms:
         honest = 1 - self.colluder_fraction - self.max_dropout_fraction
         most = SMALL + (math.ceil(needed / honest) if honest > 0 else 0)
         for count in range(max(least, needed), most):
-            if count - self._colluders(count) - self._dropouts(count) < needed:
+            if self.honest(count) < needed:
                 continue
             with contextlib.suppress(ParameterError):
                 self._derive(count)
                 return count
         msg = f"no cohort below {most} devices can hold {self}: expect fewer colluders or drop-outs"
         raise ParameterError(msg)
+
+    def honest(self, cohort: int) -> int:
+        """The honest devices that are sure to be in a sum of a cohort of this size, n - f - c."""
+        return cohort - self._colluders(cohort) - self._dropouts(cohort)
+
+    def _remedy(self, queries: int, cohort: int) -> str:
+        """How many devices the terms take, where more of them would do."""
+        try:
+            return f"; these terms take {self._smallest(queries, cohort + 1)} devices or more"
+        except ParameterError:
+            return ""
 
     def _derive(self, cohort: int) -> Parameters:
         return derive(

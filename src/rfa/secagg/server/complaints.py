@@ -36,6 +36,21 @@ class Dispute:
     forgers: int = 0
 
 
+@dataclass(frozen=True)
+class Unopened:
+    """A secret that could not be opened, which ended a round.
+
+    Attributes:
+        dealer: the device whose secret it is.
+        holders: how many devices opened shares of it.
+        forgers: how many of these must have lied, if the dealer did not.
+    """
+
+    dealer: int
+    holders: int
+    forgers: int
+
+
 def read_complaints(bitmap: Bitmap, dealers: Collection[int], cohort: int) -> Members:
     """About whom a device complains, of those who dealt it shares.
 

@@ -54,12 +54,12 @@ from rfa.secagg.security.rules import (
     require_many_beyond,
 )
 from rfa.secagg.security.terms import Terms
-from rfa.secagg.server.complaints import Dispute, disputes_of, faults_of
+from rfa.secagg.server.complaints import Dispute, Unopened, disputes_of, faults_of
 from rfa.secagg.server.masked_sum import MaskedSum
 from rfa.secagg.server.recorder import Recorder
 from rfa.secagg.server.requests import Requests
 from rfa.secagg.server.table import Table
-from rfa.secagg.transcript import leaf_of
+from rfa.secagg.transcript import devices_digest, leaf_of
 
 SLACK = 1 << 9
 """Bytes of a reply beside its lists."""
@@ -71,6 +71,7 @@ class Server:
     Attributes:
         faults: the devices that are at fault, most of which lost their place, and the reason.
         disputes: pairs of a dealer and a holder of shares, one of whom is at fault.
+        unopened: the secret that could not be opened, if that ended the round.
         masked_sum: how many masked sums were begun.
         opened: whether anyone was asked to open one.
     """
@@ -113,6 +114,7 @@ class Server:
         self.opened = False
         self.faults: dict[int, SecAggError] = {}
         self.disputes: set[Dispute] = set()
+        self.unopened: Unopened | None = None
 
     @property
     def parameters(self) -> Parameters:
@@ -210,7 +212,11 @@ class Server:
         self.opened = True
         signatures = tuple(sorted(now.signatures.items()))
         message = Unmask(self._opening.session, now.sum_request.masked_sum, now.bitmap, signatures)
-        return self._broadcast(UnmaskShares, SHARE_SIZE * self.parameters.degree, message, members)
+        size = SHARE_SIZE * self.parameters.degree
+        requests = self._broadcast(UnmaskShares, size, message, members)
+        if self._opening.server_model == ServerModel.SEMI_HONEST:
+            requests.whom = devices_digest(self._formed().devices(members))
+        return requests
 
     def total(self) -> Total:
         """Open the sum.
@@ -224,6 +230,7 @@ class Server:
             total = now.total()
         finally:
             self.disputes |= disputes_of(now.wrong, self._formed().names, now.forgers)
+            self.unopened = now.unopened
         if self._recorder:
             self._recorder.close(now)
         self._before, self._ready = now.survivors, frozenset(now.opened)
@@ -279,7 +286,7 @@ class Server:
     def _agree(self, joined: int) -> Parameters:
         """The parameters of the cohort; if there are none, say what became of the others."""
         try:
-            return agree_on(self._terms, joined, self._opening.queries)
+            return agree_on(self._terms, joined, self._opening)
         except TooFewDevicesError as error:
             if not self.faults:
                 raise

@@ -10,7 +10,7 @@ import numpy as np
 from rfa.secagg.crypto.graph import rank
 from rfa.secagg.crypto.keys import agree, is_signed, public_of
 from rfa.secagg.crypto.masks import Mask, add_masks
-from rfa.secagg.crypto.shares import misfits, recover
+from rfa.secagg.crypto.shares import borne, misfits, recover
 from rfa.secagg.errors import (
     BadShareError,
     ImplausibleSumError,
@@ -29,7 +29,7 @@ from rfa.secagg.messages.round import (
 from rfa.secagg.messages.values import read_share, write_bitmap
 from rfa.secagg.security.cohort import Cohort, Identities
 from rfa.secagg.security.rules import Members, require_enough, require_same
-from rfa.secagg.server.complaints import read_complaints, require_shares
+from rfa.secagg.server.complaints import Unopened, read_complaints, require_shares
 from rfa.secagg.server.table import Table
 from rfa.secagg.transcript import (
     commitment_to,
@@ -92,7 +92,7 @@ def decode_total(cohort: Cohort, words: Words, tail: Sequence[int], survivors: i
 
 
 def _encoding_of(cohort: Cohort) -> Encoding:
-    return Encoding.of(cohort.opening, cohort.parameters.cohort)
+    return Encoding.of(cohort.opening, cohort.parameters)
 
 
 class MaskedSum:
@@ -108,8 +108,10 @@ class MaskedSum:
         tail: the running total of the scalars, likewise.
         secrets: what took the masks off, by position: seeds of survivors, keys of drop-outs.
         complaints: for each dealer whose shares did not unseal, the holders who say so.
-        wrong: for each dealer of whom wrong shares were opened, the holders who surely did.
-        forgers: how many liars it takes around such a dealer to make honest holders look so.
+        wrong: for each dealer of whom wrong shares were opened, the holders who surely did; all
+            holders, where no shares make its secret.
+        forgers: how many liars it takes around such a dealer to make honest devices look so.
+        unopened: the secret that could not be opened, if one could not.
     """
 
     def __init__(self, table: Table, sum_request: SumRequest, alive: Members) -> None:
@@ -131,6 +133,7 @@ class MaskedSum:
         self.complaints: dict[int, set[int]] = {}
         self.wrong: dict[int, set[int]] = {}
         self.forgers: dict[int, int] = {}
+        self.unopened: Unopened | None = None
 
     @property
     def reply_size(self) -> int:
@@ -204,9 +207,13 @@ class MaskedSum:
             raise WrongDimensionError(msg)
         shares = [read_share(share) for share in opened.shares]
         for dealer, share in zip(dealers, shares, strict=True):
-            if share is not None and position in self.complaints.get(dealer, ()):
-                msg = f"a share of device {self._table.keys[dealer].device} was opened, of which "
-                msg += "the holder said that it could not be unsealed"
+            if (share is None) != (position in self.complaints.get(dealer, ())):
+                device = self._table.keys[dealer].device
+                msg = f"a share of device {device} was opened, of which the holder said that it "
+                msg += "could not be unsealed"
+                if share is None:
+                    msg = f"no share of device {device} was opened, and the holder did not say "
+                    msg += "that it could not be unsealed"
                 raise NotCanonicalError(msg)
         for dealer, share in zip(dealers, shares, strict=True):
             if share is not None:
@@ -252,12 +259,25 @@ class MaskedSum:
         try:
             secret, used = recover(shares, threshold=threshold, is_secret=is_secret)
         except BadShareError as error:
+            self._note_unopened(position, {holders[rank - 1] for rank in given})
             device = self._table.keys[position].device
             msg = f"a secret of device {device} cannot be opened: {error}; it, or neighbors, lie"
             raise BadShareError(msg) from None
         if list(used) != order[:threshold]:
             self._note_wrong(position, shares, used)
         self.secrets[position] = secret
+
+    def _note_unopened(self, position: int, holders: set[int]) -> None:
+        """Note that a dealer's shares make no secret of it, whoever holds them.
+
+        Those of an honest dealer do, unless more of them are forged than `recover` does without.
+        """
+        threshold = self._table.cohort.parameters.threshold
+        if len(holders) >= threshold:
+            self.wrong[position] = holders
+            self.forgers[position] = borne(len(holders), threshold) + 1
+            dealer = self._table.keys[position].device
+            self.unopened = Unopened(dealer, len(holders), self.forgers[position])
 
     def _note_wrong(self, position: int, shares: Mapping[int, int], used: Sequence[int]) -> None:
         """Doubt who opened shares that do not fit those that made a secret.

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from rfa.secagg.errors import AbortError
 from rfa.secagg.messages.records import CohortRecord, PartRecord, SumRecord, TotalRecord
 from rfa.secagg.messages.round import OpenRound
+from rfa.secagg.noise import noisy_sum
 from rfa.secagg.security.cohort import Identities
 from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.server.masked_sum import MaskedSum
@@ -37,12 +38,19 @@ class Recorder:
         return PartRecord(cohort, tuple(self._sums), tuple(self._totals))
 
     def form(self, table: Table, identities: Identities) -> None:
-        """Note the cohort."""
+        """Note the cohort, and what its sums are charged."""
         cohort, keys = table.cohort, tuple(table.keys)
         malicious = cohort.opening.server_model == ServerModel.MALICIOUS
         known = tuple(identities[one.device] for one in keys) if malicious else ()
+        noise = noisy_sum(cohort.opening, cohort.parameters)
         self._cohort = CohortRecord(
-            self._cohort.opening, cohort.parameters.numbers, cohort.nonce, keys, known, b""
+            self._cohort.opening,
+            cohort.parameters.numbers,
+            cohort.nonce,
+            keys,
+            known,
+            b"",
+            noise.rho if noise else 0.0,
         )
 
     def take(self, position: int, reply: bytes) -> None:

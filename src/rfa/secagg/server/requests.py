@@ -14,11 +14,13 @@ class Requests(Outbox):
     Attributes:
         enough: how many are enough.
         spoilt: how many answers so far were not good; whoever takes them counts these.
+        whom: where a sum is to be opened, the digest of the devices that it is over; by it devices
+            that trust the server know the same sum again.
     """
 
-    def __init__(self, requests: Outbox, enough: int) -> None:
-        """Take requests, and a number."""
-        self._requests, self.enough, self.spoilt = requests, enough, 0
+    def __init__(self, requests: Outbox, enough: int, whom: bytes = b"") -> None:
+        """Take requests, a number, and whom a sum is over."""
+        self._requests, self.enough, self.whom, self.spoilt = requests, enough, whom, 0
 
     def __next__(self) -> tuple[int, bytes]:
         """The next request."""

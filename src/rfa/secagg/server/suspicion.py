@@ -2,20 +2,24 @@
 
 A sum over a group says that someone in it lied, and not who. But groups are drawn anew in each
 round, so that a persistent liar is in bad groups in every round, and others are so by chance. For
-each device the ledger keeps a likelihood ratio: that of a device that spoils its group in 9 of 10
-rounds, over that of an honest one, whose group is bad with probability p. It is mixed over the
-round in which the device may have begun (the k-th with 1 / k (k + 1)), so that waiting helps no
-liar.
+each device the ledger keeps a likelihood ratio: that of a device that spoils its group almost
+always, over that of an honest one, whose group is bad with probability p. It is mixed with one that
+does so in 7 of 10 rounds, and over the round in which the device may have begun, so that neither
+pausing nor waiting helps a liar.
 
 Formal guarantees (tests/secagg/test_suspicion.py):
     The ratio of an honest device is a martingale of mean 1 or less, as long as p is no less than
-    its chance of a bad group. By Ville's inequality it ever reaches 2 n / a with probability a / 2n
-    at most, so that some honest device among n is ever left out for lying with probability a / 2 at
-    most, however many rounds there are. The same holds for stopping rounds, for devices that are
-    lost in no more than a tolerated share of their rounds.
+    its chance of a bad group. By Ville's inequality it ever reaches n / b with probability b / n
+    at most, so that some honest device among n is ever left out for lying with probability b at
+    most, however many rounds there are: b is 0.95 a, and the rest of a is for stopping rounds, for
+    devices that are lost in no more than a tolerated share of their rounds.
     p is the share of devices in bad groups, and at least the chance of being in a group with one of
     `num_liars` others: that many liars cannot frame an honest device by lying only beside it,
     whatever they know of each other and of the groups.
+    No rule that goes by how often a device's groups were bad is faster: beside so many liars who
+    always lie, each honest device has bad groups only for T rounds with probability p^T, so that
+    n p^T <= a takes T >= ln(n / a) / ln(1 / p) rounds (`soonest`). A liar that always lies is left
+    out after as many.
     A device is left out for faults if it broke the rules in three rounds (a message that no
     honest device sends), and for disputes if these are with more devices than can be liars: with
     different devices of those that there are, over all rounds, and not only of one group. Two
@@ -47,8 +51,14 @@ from rfa._checks import check_count, check_number
 from rfa.errors import InvalidValueError
 from rfa.secagg.server.complaints import Dispute
 
-PERSISTENT = 0.9
-"""How often a device that is looked for spoils its group, or is lost."""
+PERSISTENT = (0.98, 0.7)
+"""How often a device that is looked for spoils its group, or is lost: almost always, or mostly."""
+MIXED = (0.9, 0.1)
+"""How much each of these counts."""
+AT_ONCE = 0.93
+"""How much it counts that a device begins in its first round, and not later."""
+FOR_LYING = 0.95
+"""The share of all false alarms that is for lies; the rest is for stopping rounds."""
 STRIKES = 3
 """In so many rounds a device may break the rules before it is left out."""
 
@@ -96,28 +106,42 @@ class Evidence:
     """A likelihood ratio over rounds, and the counts behind it.
 
     Attributes:
-        ratio: that of a persistent offender that began in one of the rounds so far, over that of
-            an honest device.
+        ratios: those of persistent offenders that began in one of the rounds so far, one for each
+            of PERSISTENT, over that of an honest device.
         rounds: the rounds that counted.
         hits: those in which the device was where an offender is.
     """
 
-    ratio: float = 0.0
+    ratios: tuple[float, float] = (0.0, 0.0)
     rounds: int = 0
     hits: int = 0
 
     @property
     def total(self) -> float:
         """The ratio with what is kept for later rounds: 1 on average for an honest device."""
-        return self.ratio + 1 / (self.rounds + 1)
+        mixed = sum(share * ratio for share, ratio in zip(MIXED, self.ratios, strict=True))
+        return mixed + _later(self.rounds)
 
     def after(self, chance: float, *, hit: bool) -> Evidence:
         """The evidence after a round in which an honest device is hit with this chance at most."""
         rounds = self.rounds + 1
-        offends = PERSISTENT + (1 - PERSISTENT) * chance
-        factor = offends / chance if hit else (1 - offends) / (1 - chance)
-        ratio = (self.ratio + 1 / (rounds * (rounds + 1))) * factor
-        return Evidence(ratio, rounds, self.hits + hit)
+        begins = _later(self.rounds) - _later(rounds)
+        first, second = (
+            (ratio + begins) * _factor(persistent, chance, hit=hit)
+            for ratio, persistent in zip(self.ratios, PERSISTENT, strict=True)
+        )
+        return Evidence((first, second), rounds, self.hits + hit)
+
+
+def _later(rounds: int) -> float:
+    """How much it counts that a device begins after so many rounds: 1 before the first."""
+    return 2 * (1 - AT_ONCE) / (rounds + 1) if rounds else 1.0
+
+
+def _factor(persistent: float, chance: float, *, hit: bool) -> float:
+    """The likelihood of a round for a persistent offender, over that for an honest device."""
+    offends = persistent + (1 - persistent) * chance
+    return offends / chance if hit else (1 - offends) / (1 - chance)
 
 
 @dataclass(frozen=True)
@@ -150,11 +174,11 @@ class Record:
         rivals = ((rival, forgers) for rival, forgers in self.rivals.items() if rival in devices)
         return sum(not forgers or forgers > num_liars for _, forgers in rivals)
 
-    def reason(self, threshold: float, rivals: int, num_liars: int) -> str:
+    def reason(self, limits: tuple[float, float], rivals: int, num_liars: int) -> str:
         """Why the device is to be left out, in words; empty if it is not.
 
         Args:
-            threshold: the ratio from which on evidence is enough.
+            limits: the ratios from which on evidence is enough, for lying and for stopping.
             rivals: how many devices there are with which it was in dispute.
             num_liars: how many of all may lie.
         """
@@ -162,10 +186,10 @@ class Record:
             return f"it broke the rules in {self.faults} rounds, last: {self.last_fault}"
         if rivals > num_liars:
             return f"it is in dispute about shares with {rivals} devices"
-        if self.lying.total >= threshold:
+        if self.lying.total >= limits[0]:
             hits, rounds = self.lying.hits, self.lying.rounds
             return f"{hits} of {rounds} of its groups gave sums that no honest group gives"
-        if self.stopping.total >= threshold:
+        if self.stopping.total >= limits[1]:
             return f"it was lost in {self.stopping.hits} of {self.stopping.rounds} rounds it joined"
         return ""
 
@@ -235,12 +259,14 @@ class Suspicion:
             least: how many must be left.
         """
         known = dict.fromkeys(sorted(set(devices)))
-        threshold = 2 * max(len(known), len(self.records)) / self.false_alarm
+        count = max(len(known), len(self.records))
+        parts = FOR_LYING * self.false_alarm, (1 - FOR_LYING) * self.false_alarm
+        limits = count / parts[0], count / parts[1]
         room = max(0, min(len(known) - least, int(self.max_fraction * len(known))))
         liars = max(self.num_liars or 0, math.ceil(self.liar_fraction * len(known)))
         records = {device: self.records[device] for device in known if device in self.records}
         rivals = {d: record.count_rivals(known, liars) for d, record in records.items()}
-        told = {d: record.reason(threshold, rivals[d], liars) for d, record in records.items()}
+        told = {d: record.reason(limits, rivals[d], liars) for d, record in records.items()}
         out = [device for device, reason in told.items() if reason]
         out.sort(key=lambda device: records[device].weight(rivals[device]), reverse=True)
         return {device: told[device] for device in out[:room]}
@@ -278,6 +304,16 @@ def beside_liars(count: int, group: int, liars: int) -> float:
     return 1 - spared
 
 
+def soonest(count: int, group: int, liars: int, false_alarm: float = 0.05) -> int:
+    """The fewest rounds after which a rule that counts bad groups can leave a liar out.
+
+    >>> soonest(30, 5, 2), soonest(30, 5, 1), soonest(1000, 40, 12)
+    (5, 4, 11)
+    """
+    chance = beside_liars(count, group, liars)
+    return math.ceil(math.log(count / false_alarm) / -math.log(chance))
+
+
 def pack_suspicion(ledger: Suspicion) -> list[dict[str, Any]]:
     """The records as plain values, for a checkpoint."""
     return [
@@ -295,7 +331,12 @@ def unpack_suspicion(ledger: Suspicion, packed: Iterable[Mapping[str, Any]]) -> 
     records: dict[int, Record] = {}
     for row in packed:
         values = {name: value for name, value in row.items() if name != "device"}
-        values |= {name: Evidence(**values[name]) for name in ("lying", "stopping")}
+        values |= {name: _unpack_evidence(values[name]) for name in ("lying", "stopping")}
         values["rivals"] = {int(rival): int(forgers) for rival, forgers in values["rivals"]}
         records[int(row["device"])] = Record(**values)
     return dataclasses.replace(ledger, records=records)
+
+
+def _unpack_evidence(packed: Mapping[str, Any]) -> Evidence:
+    first, second = map(float, packed["ratios"])
+    return Evidence((first, second), int(packed["rounds"]), int(packed["hits"]))

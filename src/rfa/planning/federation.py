@@ -1,13 +1,9 @@
-"""What to ask for before a federation is built: devices a round, thresholds, bytes, drop-outs.
-
->>> found = plan(PlanRequest(rho=0.1, rounds=100, population=1000, dim=1_000_000))
->>> found.theorem, found.exact, found.devices
-(96, 34, 49)
-"""
+"""What a federation takes: devices a round, thresholds, bytes, drop-outs, noise."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -16,12 +12,13 @@ from rfa._checks import check_count, check_number
 from rfa.aggregators import RFA, Layout, SumAggregator
 from rfa.aggregators.registry import build_private
 from rfa.errors import InvalidValueError
-from rfa.secagg.errors import ParameterError
+from rfa.planning.fit import check_fit, describe_sums
+from rfa.planning.noise import NoisePlan, NoiseRequest, devices_enough, plan_noise
+from rfa.privacy import Budget
+from rfa.privacy.budget import DELTA
 from rfa.secagg.security.parameters import (
-    HONEST_PER_QUERY,
-    MAX_MASKED_SUMS,
+    LARGEST_COHORT,
     Parameters,
-    ServerModel,
     honest_needed,
 )
 from rfa.secagg.security.terms import Terms
@@ -53,9 +50,11 @@ class PlanRequest:
         dim: the parameters of the model.
         aggregator: a private aggregator, or a text such as "rfa:budget=3".
         metrics: numbers that are summed beside the update: on Flower two for each metric, which has
-            its weight behind it.
+            its weight behind it; two by default, and none beside noise.
         nu_share: the smoothing radius, as a share of the typical distance of updates.
         terms: whom the secure sum is to withstand.
+        epsilon: what the sums may tell of a device, all together; None for sums without noise.
+        delta: the probability that is left out of that.
     """
 
     rho: float = 0.1
@@ -66,16 +65,18 @@ class PlanRequest:
     devices: int = 0
     dim: int = 1_000_000
     aggregator: SumAggregator[Any] | str = field(default_factory=RFA)
-    metrics: int = 2
+    metrics: int | None = None
     nu_share: float = 0.5
     terms: Terms = field(default_factory=Terms)
+    epsilon: float | None = None
+    delta: float = DELTA
 
     def __post_init__(self) -> None:
         """Refuse what has no meaning."""
         for name in ("rounds", "population", "dim"):
             check_count(name, getattr(self, name))
-        for name in ("devices", "metrics"):
-            check_count(name, getattr(self, name), least=0)
+        check_count("devices", self.devices, least=0)
+        check_count("metrics", self.num_metrics, least=0)
         check_number("nu_share", self.nu_share, positive=True)
         if not 0 <= self.rho < 1 / 2:
             msg = f"rho must be from 0 to below 1/2, not {self.rho}: no method bears more"
@@ -93,6 +94,30 @@ class PlanRequest:
             )
             raise InvalidValueError(msg)
         check_fit(build_private(self.aggregator), self.terms, devices=self.devices or None)
+        if self.budget:
+            build_private(self.aggregator).check_noise()
+        if self.budget and self.num_metrics:
+            msg = (
+                f"{self.num_metrics} metrics beside noise: their sums are exact, and not private; "
+            )
+            raise InvalidValueError(msg + "give metrics=0")
+
+    @functools.cached_property
+    def budget(self) -> Budget | None:
+        """What a device may be charged; None without noise."""
+        return None if self.epsilon is None else Budget(self.epsilon, self.delta)
+
+    @property
+    def num_metrics(self) -> int:
+        """The numbers that are summed beside the update."""
+        usual = 2 if self.epsilon is None else 0
+        return usual if self.metrics is None else self.metrics
+
+    @property
+    def statistics(self) -> frozenset[str]:
+        """The totals that travel: beside noise, neither squares nor weights."""
+        read = build_private(self.aggregator).statistics
+        return read if self.epsilon is None else read - {"squares", "weight"}
 
     @property
     def layout(self) -> Layout:
@@ -103,75 +128,6 @@ class PlanRequest:
     def min_devices(self) -> int:
         """The fewest devices a round that have a secure sum in each part."""
         return self.layout.parts * self.terms.smallest(self.layout.queries)
-
-
-def make_terms(
-    colluder_fraction: float,
-    max_dropout_fraction: float,
-    server_model: str,
-    honest_per_query: int = HONEST_PER_QUERY,
-) -> Terms:
-    """Terms in the words of the command line, with a quarter of honest devices or what is left."""
-    left = 1 - colluder_fraction - max_dropout_fraction
-    return Terms(
-        colluder_fraction,
-        max_dropout_fraction,
-        max(0.0, min(0.25, left)),
-        ServerModel[server_model.upper().replace("-", "_")],
-        honest_per_query=honest_per_query,
-    )
-
-
-def check_fit(
-    aggregator: SumAggregator[Any],
-    terms: Terms,
-    *,
-    devices: int | None = None,
-    max_share: float = 0.0,
-    max_queries: int = MAX_MASKED_SUMS,
-) -> None:
-    """Check that secure sums under some terms are enough for an aggregator, and promise something.
-
-    Args:
-        aggregator: the aggregator.
-        terms: whom the secure sum must withstand.
-        devices: the devices a round, where they are known.
-        max_share: the largest share of a step that a device may have; 0 for any.
-        max_queries: the most queries that devices answer in a round.
-
-    Raises:
-        InvalidValueError: naming what does not fit, and what would.
-    """
-    aggregator.check_secure()
-    layout = aggregator.layout(devices or terms.smallest())
-    masked_sums = layout.queries * (2 if max_share else 1)
-    if terms.server_model == ServerModel.MALICIOUS and layout.queries > 1:
-        msg = "the protection from a malicious server holds for one query a device, not for "
-        msg += f"{layout.queries}: take rfa-one-step, or RFA in sub-cohorts"
-        raise InvalidValueError(msg)
-    if layout.queries > max_queries:
-        msg = f"budget={layout.queries}: devices answer at most {max_queries} queries a round"
-        raise InvalidValueError(msg)
-    if masked_sums > MAX_MASKED_SUMS:
-        msg = f"{layout.queries} queries take {masked_sums} secure sums a round, more than "
-        raise InvalidValueError(msg + f"{MAX_MASKED_SUMS}: give a smaller budget")
-    if devices is None:
-        return
-    if layout.parts > devices:
-        msg = f"{devices} devices a round make no {layout.parts} parts: give fewer parts"
-        raise InvalidValueError(msg)
-    together = devices // layout.parts
-    try:
-        terms.parameters(together, layout.queries)
-    except ParameterError as error:
-        if layout.parts == 1:
-            raise
-        msg = f"in each of {layout.parts} parts: {error}"
-        raise InvalidValueError(msg) from None
-    if 0 < max_share < 1 / together:
-        least = math.ceil(1000 / together) / 1000
-        msg = f"max_share={max_share} cannot hold for {together} devices: give {least} or more"
-        raise InvalidValueError(msg)
 
 
 @dataclass(frozen=True)
@@ -196,7 +152,8 @@ class FederationPlan:
         certificate: what the certificate proves of it, without knowing that they are, and with the
             corrupted ones far away; for devices of equal weight, as the next.
         certificate_most: what it proves at most, where half of a part's devices are no farther than
-            the typical distance.
+            the typical distance. Sums with noise prove nothing.
+        noise: what the noise is and does; None for sums without.
     """
 
     theta: float
@@ -215,6 +172,7 @@ class FederationPlan:
     share: float
     certificate: float
     certificate_most: float
+    noise: NoisePlan | None = None
 
     def report(self) -> dict[str, Any]:
         """As plain values."""
@@ -222,6 +180,9 @@ class FederationPlan:
         values["parameters"]["server_model"] = self.parameters.server_model.label
         values["parameters"]["survivors"] = self.parameters.survivors
         values["parameters"]["honest"] = self.parameters.honest
+        if self.noise:
+            values["noise"]["verdict"] = self.noise.verdict
+            values["certificate"] = values["certificate_most"] = None
         return values
 
 
@@ -236,6 +197,7 @@ def plan(request: PlanRequest) -> FederationPlan:
     theorem = devices_needed(request.rho, theta, request.rounds, delta)
     exact = devices_needed_exactly(request.rho, theta, request.rounds, delta, request.population)
     m = _devices(request, exact)
+    noise = _noise_request(request, m)
     part, queries = m // request.layout.parts, request.layout.queries
     return FederationPlan(
         theta=theta,
@@ -254,12 +216,17 @@ def plan(request: PlanRequest) -> FederationPlan:
         share=largest_share(part, 1.0, 1.0),
         certificate=_certificate(request, part),
         certificate_most=largest_certificate(math.ceil(part / 2), 1 / request.nu_share),
+        noise=plan_noise(noise) if noise else None,
     )
 
 
 def _devices(request: PlanRequest, exact: int) -> int:
     """The devices a round: as many as the draw asks for, and the secure sums."""
     m = request.devices or max(exact, request.min_devices)
+    noise = _noise_request(request, min(m, request.population))
+    if noise and not request.devices:
+        most = min(request.population, LARGEST_COHORT * request.layout.parts)
+        m = max(m, devices_enough(noise) or most)
     if m > request.population:
         msg = f"{request.population} devices are too few: {describe_sums(request.layout)} take {m}"
         msg += "; give more devices, or fewer parts"
@@ -269,26 +236,45 @@ def _devices(request: PlanRequest, exact: int) -> int:
     return m
 
 
-def describe_sums(layout: Layout) -> str:
-    """What a round asks of devices, in words."""
-    count = layout.queries
-    sums = "one secure sum" if count == 1 else f"{count} secure sums about the same updates"
-    return sums if layout.parts == 1 else f"{sums} in each of {layout.parts} parts"
+def _noise_request(request: PlanRequest, m: int) -> NoiseRequest | None:
+    """The question how much noise such rounds take; None without noise."""
+    if request.budget is None:
+        return None
+    return NoiseRequest(
+        request.budget,
+        rounds=request.rounds,
+        population=request.population,
+        devices=m,
+        dim=request.dim,
+        layout=request.layout,
+        terms=request.terms,
+        mass="mass" in request.statistics,
+        near="near" in request.statistics,
+        confidence=request.confidence,
+    )
 
 
 def _traffic(request: PlanRequest, m: int) -> Traffic:
-    """Of a device in the largest part, and not in the first of sub-cohorts, which starts at 0."""
-    from rfa.secagg.messages.sizes import traffic  # noqa: PLC0415 settings check plans without
+    """Of a device in the largest part, and not in the first of sub-cohorts, which starts at 0.
 
-    statistics = build_private(request.aggregator).statistics
-    return traffic(
-        request.terms.parameters(math.ceil(m / request.layout.parts)),
-        queries=request.layout.queries,
-        dim=request.dim,
-        metrics=request.metrics,
-        statistics=statistics,
-        from_zero=not request.layout.sequential,
+    Messages are as long as their vector and the rest: two short ones tell of any length.
+    """
+    from rfa.secagg.messages.sizes import Traffic, traffic  # noqa: PLC0415 settings check without
+
+    one, two = (
+        traffic(
+            request.terms.parameters(math.ceil(m / request.layout.parts)),
+            queries=request.layout.queries,
+            dim=dim,
+            metrics=request.num_metrics,
+            statistics=request.statistics,
+            from_zero=not request.layout.sequential,
+        )
+        for dim in (1, 2)
     )
+    more = request.dim - 1
+    down, up = one.down + more * (two.down - one.down), one.up + more * (two.up - one.up)
+    return Traffic(down, up, one.exchanges)
 
 
 def _certificate(request: PlanRequest, part: int) -> float:

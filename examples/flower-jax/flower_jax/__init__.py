@@ -1,0 +1,1 @@
+"""A small network in JAX on a federation with an attacker."""

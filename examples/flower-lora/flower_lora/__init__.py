@@ -1,0 +1,1 @@
+"""LoRA adapters of a Transformer on a federation with an attacker."""

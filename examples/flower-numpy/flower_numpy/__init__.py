@@ -1,0 +1,1 @@
+"""Softmax regression in numpy on a federation with an attacker."""

@@ -1,0 +1,1 @@
+"""A convolutional network with BatchNorm on a federation with an attacker."""

@@ -1,0 +1,1 @@
+"""Logistic regression on nine very unequal sites, the smallest of which attacks."""

@@ -1,0 +1,135 @@
+"""The app behind the mod: it gets messages as they would be without rfa, and keeps its failures."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord, Context, Message, RecordDict
+
+from rfa._types import Floats32
+from rfa.flower import records
+from rfa.flower.arrays import ArraysError, difference, moved, own_copy, size_of
+from rfa.flower.basis import run_of
+from rfa.flower.errors import FlowerError
+from rfa.flower.storage import DeviceStorage
+
+Next = Callable[[Message, Context], Message]
+LOG = logging.getLogger("flwr")
+TAKING_ARRAYS = frozenset({"localdp_mod", "centraldp_mods"})
+"""Flower's modules of mods that take the arrays out of a reply, and lose one that has none."""
+
+
+class AppFailedError(FlowerError):
+    """The app failed; what it said stays on the device."""
+
+
+@dataclass(frozen=True)
+class App:
+    """The app, as it is called with a message."""
+
+    call_next: Next
+    context: Context
+
+    def __call__(self, message: Message) -> Message:
+        """What the app answers to a message as it would be without rfa.
+
+        Its records are copies: whatever the app changes in them, no other call sees.
+
+        Raises:
+            AppFailedError: if it fails; what it says may be private, and is logged here only.
+        """
+        bare = copy.copy(message)
+        bare.content = RecordDict(
+            {name: _copy(kept) for name, kept in message.content.items() if name != records.KEY}
+        )
+        try:
+            answer: Any = self.call_next(bare, self.context)
+        except Exception as error:
+            LOG.exception("the app failed")
+            msg = f"the app raised {type(error).__name__}: the log of the node says more"
+            raise AppFailedError(msg) from None
+        if not isinstance(answer, Message) or answer.has_error():
+            LOG.error("the app returned %s", answer)
+            msg = "the app returned an error, or no Message: the log of the node says more"
+            raise AppFailedError(msg)
+        return answer
+
+    def settle_run(self) -> bytes:
+        """Give the app its run config by name, so that no order tells it more than the digest."""
+        self.context.run_config = dict(sorted(self.context.run_config.items()))
+        return run_of(self.context.run_config)
+
+
+def train(
+    message: Message, app: App, storage: DeviceStorage, personal: str
+) -> tuple[Message, Floats32]:
+    """What the app answers, and what it changed (lines 4 to 9 of Algorithm 1; Algorithm 4)."""
+    w = _arrays(message)
+    if personal:
+        u = storage.read_personal(personal, size_of(w))
+        u = difference(_arrays(app(_with(message, moved(w, u)))), w)
+        if np.isfinite(u).all():
+            storage.write_personal(personal, u)
+        w = moved(w, u)
+    answer = app(_with(message, w))
+    return answer, difference(_arrays(answer), w)
+
+
+def evaluate(
+    message: Message, app: App, storage: DeviceStorage, personal: str
+) -> tuple[Message, Floats32]:
+    """What the app answers, and zeros in place of an update, which tell nothing."""
+    if personal:
+        w = _arrays(message)
+        message = _with(message, moved(w, storage.read_personal(personal, size_of(w))))
+    return app(message), np.zeros(records.STAND_IN, np.float32)
+
+
+def check_order() -> None:
+    """Refuse to be called by a mod that needs the arrays of a reply: here there are none.
+
+    Flower's mods for differential privacy answer such a reply with an error that reaches nobody, so
+    that the server would wait for it until its time is up.
+
+    Raises:
+        RecordError: naming the mod, and the order that works.
+    """
+    frame = inspect.currentframe()
+    while frame is not None:
+        package, _, module = str(frame.f_globals.get("__name__", "")).rpartition(".")
+        if module in TAKING_ARRAYS and package.startswith("flwr."):
+            owner = frame.f_locals.get("self")
+            name = type(owner).__name__ if owner is not None else frame.f_code.co_name
+            msg = (
+                f"{name} comes before robust_mod, which gives it no arrays: give the ClientApp "
+                f"mods=[robust_mod, {name}]"
+            )
+            raise records.RecordError(msg)
+        frame = frame.f_back
+
+
+def _copy(record: Any) -> Any:
+    """A record that nobody else holds; the numbers of arrays, which nothing changes, are shared."""
+    return ArrayRecord(dict(record)) if isinstance(record, ArrayRecord) else own_copy(record)
+
+
+def _with(message: Message, arrays: ArrayRecord) -> Message:
+    """The message with other arrays in place of its own."""
+    (name,) = message.content.array_records
+    other = copy.copy(message)
+    other.content = RecordDict({**message.content, name: arrays})
+    return other
+
+
+def _arrays(message: Message) -> ArrayRecord:
+    array_records = list(message.content.array_records.values())
+    if len(array_records) != 1:
+        msg = f"a message has {len(array_records)} ArrayRecords, and just one can be aggregated"
+        raise ArraysError(msg)
+    return array_records[0]

@@ -1,0 +1,76 @@
+"""A device of Flower's simulation: what it keeps is in its context, and gone with the run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from flwr.app import ConfigRecord, Context, RecordDict
+
+from rfa._types import Floats32
+from rfa.flower.arrays import ArraysError
+from rfa.flower.simulation import is_simulated
+from rfa.flower.storage import DeviceStorage, storage_of
+from rfa.flower.weighing import Surrogates
+from rfa.secagg.device.profile import Profile
+from rfa.secagg.device.store import MemoryStore
+from rfa.secagg.device.vault import DurableDevice
+
+KEPT, WEIGHTS = "rfa", "rfa-weights"
+"""The records of the context's state in which a device of a simulation keeps what it must."""
+
+
+@dataclass(frozen=True)
+class SimulatedStorage(DeviceStorage):
+    """What a device keeps in a simulation: nothing is read that another run left, or left for one.
+
+    Attributes:
+        state: the state of its context, which Flower carries from message to message of a run.
+    """
+
+    state: RecordDict
+
+    def device(self, task: str, profile: Profile) -> DurableDevice:
+        """The device in the secure sum over a task."""
+        return DurableDevice(MemoryStore(self._record(KEPT), f"{task} "), profile)
+
+    def weights(self) -> Path | Surrogates:
+        """The surrogates of its examples."""
+        return self._record(WEIGHTS)
+
+    def read_personal(self, name: str, dim: int) -> Floats32:
+        """The personal parameters under a name; zeros for a device that has none yet.
+
+        Raises:
+            ArraysError: if they belong to another model.
+        """
+        stored = self._record(KEPT).get(f"personal {name}")
+        if stored is None:
+            return np.zeros(dim, np.float32)
+        u = np.frombuffer(stored, np.float32)
+        if len(u) != dim:
+            msg = f"the personal parameters {name!r} are {len(u)} numbers, and the model has {dim}"
+            raise ArraysError(msg)
+        return u
+
+    def write_personal(self, name: str, u: Floats32) -> None:
+        """Keep personal parameters under a name."""
+        self._record(KEPT)[f"personal {name}"] = u.tobytes()
+
+    def tidy(self) -> None:
+        """There are no files."""
+
+    def _record(self, name: str) -> Any:
+        if name not in self.state.config_records:
+            self.state[name] = ConfigRecord()
+        return cast("Any", self.state.config_records[name])
+
+
+def storage_for(context: Context, given: Path | None = None) -> DeviceStorage:
+    """Where a device keeps what it must: files on a SuperNode, its context in a simulation."""
+    files = storage_of(context, given)
+    if not is_simulated():
+        return files
+    return SimulatedStorage(files.root, files.run, files.node, files.who, context.state)

@@ -1,0 +1,107 @@
+"""What a run has spent of the privacy of its nodes: a value, kept in the checkpoint."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rfa.errors import MissingExtraError
+from rfa.privacy import Charges, SampledRounds, readers_epsilon
+
+MOST_KINDS = 8
+"""Of how many kinds rounds may be, before those that are nearly alike are taken together."""
+ALIKE = 1.02
+"""By what factor these may differ, in their charges and in the fraction of nodes that is drawn."""
+
+
+@dataclass(frozen=True)
+class Spending:
+    """What a run has spent so far.
+
+    Attributes:
+        charges: what each node was charged for sums that it may have been in.
+        rounds: the rounds that made a model, those that are alike together.
+        exact: whether nodes were asked for sums without noise.
+        multiplier: the noise multiplier of the last rounds; 0 before the first.
+    """
+
+    charges: Charges = field(default_factory=Charges)
+    rounds: tuple[SampledRounds, ...] = ()
+    exact: bool = False
+    multiplier: float = 0.0
+
+    def charged(self, charges: Mapping[int, float]) -> Spending:
+        """The same after nodes were charged."""
+        after = self.charges
+        for rho in sorted(set(charges.values())):
+            after = after.after([node for node, each in charges.items() if each == rho], rho)
+        return dataclasses.replace(self, charges=after)
+
+    def played(self, rho: float, asked: int, population: int) -> Spending:
+        """The same after a round that made a model.
+
+        Args:
+            rho: the charge of its sums to a node, the largest of all parts.
+            asked: how many nodes were drawn for it.
+            population: from how many.
+        """
+        counts = {(each.rho, each.cohort, each.population): each.count for each in self.rounds}
+        key = (rho, asked, population)
+        counts[key] = counts.get(key, 0) + 1
+        rounds = tuple(SampledRounds(*drawn, count) for drawn, count in counts.items())
+        return dataclasses.replace(self, rounds=rounds)
+
+    def epsilons(self, delta: float) -> tuple[float, float | None]:
+        """What was spent against the server, and against readers of the models.
+
+        The second is None without the extra dp, which computes it.
+        """
+        server = self.charges.epsilon(delta)
+        try:
+            return server, readers_epsilon(self._kinds(), delta)
+        except MissingExtraError:
+            return server, None
+
+    def _kinds(self) -> Iterable[SampledRounds]:
+        """The rounds; if they are of many kinds, those that are nearly alike as the worst of them.
+
+        To compose rounds takes time for each kind.
+        """
+        if len(self.rounds) <= MOST_KINDS:
+            return self.rounds
+        alike: dict[tuple[int, int], list[SampledRounds]] = {}
+        for each in self.rounds:
+            alike.setdefault((_step_of(each.rho), _step_of(each.fraction)), []).append(each)
+        return [_worst(rounds) for rounds in alike.values()]
+
+    def pack(self) -> dict[str, Any]:
+        """As plain values."""
+        rounds = [dataclasses.astuple(each) for each in self.rounds]
+        about = {"exact": self.exact, "multiplier": self.multiplier}
+        return {"charges": self.charges.pack(), "rounds": rounds, **about}
+
+    @classmethod
+    def unpack(cls, packed: Mapping[str, Any]) -> Spending:
+        """What `pack` packed.
+
+        Raises:
+            KeyError, TypeError, ValueError: if it is something else.
+        """
+        rounds = tuple(SampledRounds(*each) for each in packed["rounds"])
+        about = bool(packed["exact"]), float(packed["multiplier"])
+        return cls(Charges.unpack(packed["charges"]), rounds, *about)
+
+
+def _step_of(value: float) -> int:
+    """Between which powers of ALIKE a positive value is."""
+    return math.ceil(math.log(value) / math.log(ALIKE))
+
+
+def _worst(rounds: Sequence[SampledRounds]) -> SampledRounds:
+    """As many rounds, each with the largest charge and the largest fraction of all of them."""
+    drawn = max(rounds, key=lambda each: each.fraction)
+    rho, count = max(each.rho for each in rounds), sum(each.count for each in rounds)
+    return dataclasses.replace(drawn, rho=rho, count=count)

@@ -1,0 +1,346 @@
+"""The noise of a run: how much its sums hold, what they cost each device, and when that is spent.
+
+With a budget and no multiplier, the noise is what K rounds may cost, where K is the largest number
+of rounds that any one device takes part in: the run's own seed decides who does, so that K is known
+before the first round. With both, the run ends before a round that would cost a device too much.
+
+What a device is charged does not depend on what the sums hold: it is kept with the state of a run,
+in one file with the model, so that a run that was killed goes on with what was spent. Rounds that
+are played again after a kill are the same to the bit, noise and all, and tell nothing new.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from rfa._types import Vector
+from rfa.aggregators.registry import build_private
+from rfa.errors import MissingExtraError
+from rfa.lab.randomness import stream
+from rfa.lab.settings.settings import Settings
+from rfa.lab.simulation.aggregation import split_cohort
+from rfa.lab.simulation.losses import draw_losses, who_joins
+from rfa.lab.simulation.outcome import BudgetSpentError
+from rfa.lab.training.devices import Devices
+from rfa.oracle import Sum, SumOracle
+from rfa.privacy import (
+    Budget,
+    Charges,
+    NoisySum,
+    SampledRounds,
+    epsilon_of,
+    multiplier_for,
+    readers_epsilon,
+)
+from rfa.privacy.noisy_sum import MASS_FACTOR, NEAR_FACTOR
+from rfa.secagg.in_process import Losses, answers
+from rfa.secagg.messages.stages import Moment, Stage
+from rfa.secagg.statistics import mask_of_round, rows_of
+
+FINE, FAR = 2e-3, 12.0
+"""How near a multiplier is to the least one that is enough, where a trusted server adds noise, and
+how far from 1 it can be, in logarithms."""
+
+
+@dataclass(frozen=True)
+class RunNoise:
+    """How much noise the sums of a run hold, and what they cost.
+
+    Attributes:
+        settings: the settings of the run.
+        dim: the number of coordinates d.
+        population: the devices in all.
+        participations: K, the most rounds that any one device takes part in.
+        multiplier: z, of a sum over the devices of a round, or over those that are simulated.
+    """
+
+    settings: Settings
+    dim: int
+    population: int
+    participations: int
+    multiplier: float
+    _prices: dict[int, float] = field(default_factory=dict[int, float], compare=False, repr=False)
+    _readers: dict[int, float | None] = field(
+        default_factory=dict[int, "float | None"], compare=False, repr=False
+    )
+
+    @cached_property
+    def budget(self) -> Budget | None:
+        """What the sums may cost a device together; None for any cost."""
+        privacy = self.settings.privacy
+        return Budget(privacy.epsilon, privacy.delta) if privacy.epsilon else None
+
+    @property
+    def opened(self) -> float:
+        """The multiplier of the sums that are made, over fewer devices than are simulated."""
+        simulated = self.settings.privacy.noise_cohort
+        if not simulated:
+            return self.multiplier
+        return self.multiplier * self.settings.training.devices_per_round / simulated
+
+    def price(self, joined: int) -> float:
+        """What a sum over a part of a cohort costs each of the devices that joined it."""
+        if joined not in self._prices:
+            shape = shape_of(self.settings, self.dim, joined)
+            self._prices[joined] = NoisySum(multiplier=self.multiplier, **shape).rho
+        return self._prices[joined]
+
+    def check(self) -> None:
+        """Check that sums of whole numbers can hold the noise, over those who are there.
+
+        Raises:
+            InvalidValueError: saying whether it is too much or too little.
+        """
+        for size in sorted(_sizes(self.settings)):
+            self.price(size)
+            shape = shape_of(self.settings, self.dim, size)
+            shape |= {"cohort": size, "honest": self.settings.secure.terms.honest(size)}
+            NoisySum(multiplier=self.opened, **shape)
+
+    @property
+    def round_price(self) -> float:
+        """What a round costs each of its devices if all join, or tells readers of each of them."""
+        layout = self.settings.layout
+        if self.settings.privacy.is_central:
+            return layout.queries * central_price(self.settings, self.multiplier)
+        return layout.queries * self.price(self.settings.training.devices_per_round // layout.parts)
+
+    def readers_epsilon(self, rounds: int) -> float | None:
+        """The epsilon of some rounds against readers of the models; None without the extra dp."""
+        if rounds not in self._readers:
+            self._readers[rounds] = _readers_epsilon(self, rounds)
+        return self._readers[rounds]
+
+
+def noise_of(devices: Devices) -> RunNoise | None:
+    """The noise of a run; None for a run without.
+
+    Raises:
+        InvalidValueError: if no noise is enough for the budget; the message says what would help.
+    """
+    settings = devices.settings
+    privacy = settings.privacy
+    if not privacy.is_on:
+        return None
+    most = most_participations(devices)
+    if privacy.noise:
+        found = privacy.noise
+    else:
+        found = _central_multiplier(devices) if privacy.is_central else _multiplier(devices, most)
+    noise = RunNoise(settings, devices.dim, devices.count, most, found)
+    if not privacy.is_central:
+        noise.check()
+    return noise
+
+
+def most_participations(devices: Devices) -> int:
+    """K, the largest number of rounds that any one device takes part in, by the run's seed."""
+    counts = np.zeros(devices.count, np.int64)
+    for t in range(devices.settings.rounds):
+        counts[devices.sample(t)] += 1
+    return int(counts.max())
+
+
+def shape_of(settings: Settings, dim: int, joined: int) -> dict[str, Any]:
+    """What a sum over a part of a cohort is charged by, but for its noise, if so many joined.
+
+    Where a larger cohort is simulated, it is that of as large a part of it.
+    """
+    simulated, cohort = settings.privacy.noise_cohort, settings.training.devices_per_round
+    size = round(joined * simulated / cohort) if simulated else joined
+    sent = sent_totals(settings)
+    return {
+        "cohort": size,
+        "honest": settings.secure.terms.honest(size),
+        "dim": dim,
+        "mass": "mass" in sent,
+        "near": "near" in sent,
+    }
+
+
+def central_price(settings: Settings, multiplier: float) -> float:
+    """What a sum to which a trusted server adds the noise tells of a device to its readers."""
+    sent = sent_totals(settings)
+    factor = 1 + ("mass" in sent) / MASS_FACTOR**2 + ("near" in sent) / NEAR_FACTOR**2
+    return factor / (2 * multiplier**2)
+
+
+def noise_key(settings: Settings, t: int, row: int) -> bytes:
+    """By what the device in a row of the cohort of round t draws its noise."""
+    return stream(settings.seed, "noise", t, row).bytes(32)
+
+
+class Meter:
+    """Charges the devices of a round for the sums that they answer.
+
+    Attributes:
+        noise: the noise of the run.
+        devices: who takes part, by row.
+        charges: what every device of the run was charged so far.
+    """
+
+    def __init__(self, noise: RunNoise, devices: Sequence[int], charges: Charges) -> None:
+        """Take what was charged before the round."""
+        self.noise, self.devices, self.charges = noise, devices, charges
+
+    def admit(self, t: int) -> None:
+        """See that all who will join round t can answer its queries, before they train for it.
+
+        Raises:
+            BudgetSpentError: naming one that cannot, and what it would have spent.
+        """
+        settings, count = self.noise.settings, len(self.devices)
+        lost = draw_losses(count, settings, t)
+        least = settings.secure.terms.smallest(settings.layout.queries)
+        for rows in split_cohort(count, settings, t):
+            joined = who_joins(rows, lost)
+            if len(joined) >= least:
+                self.check(joined)
+
+    def check(self, joined: Collection[int]) -> None:
+        """See that the devices in some rows, which joined one part, can answer all queries.
+
+        Raises:
+            BudgetSpentError: naming one that cannot, and what it would have spent.
+        """
+        budget = self.noise.budget
+        if budget is None:
+            return
+        price = self.noise.settings.layout.queries * self.noise.price(len(joined))
+        asked = [self.devices[row] for row in joined]
+        over = self.charges.overspent(asked, price, budget)
+        if over:
+            before = self.charges.of(over[0])
+            spent, after = (epsilon_of(rho, budget.delta) for rho in (before, before + price))
+            msg = f"the privacy budget of epsilon={budget.epsilon:g} is spent: another round would "
+            msg += f"take device {over[0]} from {spent:.4g} to {after:.4g}"
+            raise BudgetSpentError(msg)
+
+    def watch(self, oracle: SumOracle, joined: Collection[int], lost: Losses) -> SumOracle:
+        """An oracle over the devices in some rows that charges them as their inputs leave.
+
+        Raises:
+            BudgetSpentError: if one of them cannot answer all queries of the round: fewer joined
+                than were expected, so that sums cost more.
+        """
+        self.check(joined)
+        asked = itertools.count()
+
+        def ask(v: Vector, nu: float) -> Sum:
+            self.charge(joined, next(asked), lost)
+            return oracle(v, nu)
+
+        return ask
+
+    def charge(self, joined: Collection[int], number: int, lost: Losses) -> None:
+        """Charge the devices in some rows, which joined one part, for a sum of the round.
+
+        Args:
+            joined: the rows.
+            number: which sum it is, from 0.
+            lost: who drops out, and when: who is lost before it sends nothing.
+        """
+        moment, price = Moment(number, Stage.SUM), self.noise.price(len(joined))
+        sending = [self.devices[row] for row in joined if answers(row, moment, lost)]
+        self.charges = self.charges.after(sending, price)
+
+
+def meter_of(
+    noise: RunNoise | None, chosen: Sequence[int], charges: Charges, t: int
+) -> Meter | None:
+    """What charges the devices of round t; None where they add no noise.
+
+    Raises:
+        BudgetSpentError: if one of them has too little left of its budget.
+    """
+    if noise is None or noise.settings.privacy.is_central:
+        return None
+    meter = Meter(noise, chosen, charges)
+    meter.admit(t)
+    return meter
+
+
+def _multiplier(devices: Devices, participations: int) -> float:
+    """The least multiplier with which all rounds cost no device more than the budget.
+
+    Sums over fewer devices are rounded more coarsely and cost a little more; which sizes there will
+    be the seed tells, too.
+    """
+    settings, privacy = devices.settings, devices.settings.privacy
+    budget, queries = Budget(privacy.epsilon, privacy.delta), settings.layout.queries
+    shapes = [shape_of(settings, devices.dim, size) for size in sorted(_sizes(settings))]
+    sums = participations * queries
+    return max(multiplier_for(budget, queries=sums, **shape) for shape in shapes)
+
+
+def _sizes(settings: Settings) -> set[int]:
+    """How many devices join the parts of the rounds, where their updates are finite."""
+    count, parts = settings.training.devices_per_round, settings.layout.parts
+    rounds = range(settings.rounds if settings.secure.dropout_rate else 1)
+    least, sizes = settings.secure.terms.smallest(settings.layout.queries), {count // parts}
+    for t in rounds:
+        lost = draw_losses(count, settings, t)
+        sizes |= {len(who_joins(rows, lost)) for rows in split_cohort(count, settings, t)}
+    return {size for size in sizes if size >= least}
+
+
+def _central_multiplier(devices: Devices) -> float:
+    """The least multiplier, nearly, with which readers of all models learn no more than epsilon.
+
+    Epsilon falls with the multiplier, about as a power of it: secants of logarithms find it.
+
+    Raises:
+        MissingExtraError: if the accountant for readers is not installed.
+    """
+    settings, privacy = devices.settings, devices.settings.privacy
+
+    def excess(place: float) -> float:
+        """How far the logarithm of epsilon is above that of the budget."""
+        noise = RunNoise(settings, devices.dim, devices.count, 0, math.exp(place))
+        told = readers_epsilon(_sampled(noise, settings.rounds), privacy.delta)
+        return math.log(max(told, math.exp(-FAR)) / privacy.epsilon)
+
+    low, high = -FAR, FAR
+    last, place = (-1.0, 1.0), 0.0  # as if epsilon fell as 1 / z
+    while not -FINE <= (found := excess(place)) <= 0:
+        low, high = (place, high) if found > 0 else (low, place)
+        slope = (found - last[1]) / (place - last[0])
+        last = place, found
+        place -= (found + FINE / 2) / min(slope, -FINE)
+        if not low < place < high:
+            place = (low + high) / 2
+    return math.exp(place)
+
+
+def _sampled(noise: RunNoise, rounds: int) -> list[SampledRounds]:
+    """Some rounds as the accountant for readers takes them."""
+    cohort = noise.settings.training.devices_per_round
+    return [SampledRounds(noise.round_price, cohort, noise.population, rounds)]
+
+
+def _readers_epsilon(noise: RunNoise, rounds: int) -> float | None:
+    if not rounds:
+        return 0.0
+    with contextlib.suppress(MissingExtraError):
+        return readers_epsilon(_sampled(noise, rounds), noise.settings.privacy.delta)
+    return None
+
+
+def sent_totals(settings: Settings) -> frozenset[str]:
+    """The names of the totals that travel beside the push."""
+    mask = mask_of_round(
+        build_private(settings.aggregation).statistics,
+        queries=settings.layout.queries,
+        max_share=0.0,
+        equal_weights=True,
+        noise=1.0,
+    )
+    return frozenset(row.name for row in rows_of(mask))

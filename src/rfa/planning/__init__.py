@@ -1,0 +1,24 @@
+"""What to ask for before a federation is built: devices a round, thresholds, bytes, noise.
+
+>>> found = plan(PlanRequest(rho=0.1, rounds=100, population=1000, dim=1_000_000))
+>>> found.theorem, found.exact, found.devices
+(96, 34, 49)
+"""
+
+from __future__ import annotations
+
+from rfa.planning.federation import FederationPlan, PlanRequest, plan
+from rfa.planning.fit import check_fit, describe_sums, make_terms
+from rfa.planning.noise import NoisePlan, NoiseRequest, plan_noise
+
+__all__ = [
+    "FederationPlan",
+    "NoisePlan",
+    "NoiseRequest",
+    "PlanRequest",
+    "check_fit",
+    "describe_sums",
+    "make_terms",
+    "plan",
+    "plan_noise",
+]

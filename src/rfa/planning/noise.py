@@ -1,0 +1,268 @@
+"""How much noise a budget asks for, what it does to a step, and what would make it less.
+
+A step is nu * push / mass. With noise of standard deviation s in each of d coordinates of the push
+it is off by nu * sqrt(d) * s / mass, where
+
+    s = z * sqrt(n / H)   (`NoisySum.noise_of`),   mass = MASS * n.
+
+This error is given over nu, half of the typical length of an update where nu is learned: steps are
+about as long, or a little less (docs/privacy.md).
+
+>>> request = NoiseRequest(Budget(8.0), rounds=100, population=10**6, devices=1000, dim=7850)
+>>> found = plan_noise(request)
+>>> found.device_rounds, round(found.multiplier, 2), round(found.error, 2)
+(5, 1.51, 0.27)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from rfa._checks import check_count, check_number
+from rfa.aggregators import Layout
+from rfa.errors import InvalidValueError, MissingExtraError
+from rfa.numerics.draws import binomial_tail
+from rfa.privacy import (
+    Budget,
+    NoisySum,
+    SampledRounds,
+    epsilon_of,
+    multiplier_for,
+    readers_epsilon,
+)
+from rfa.secagg.security.parameters import LARGEST_COHORT
+from rfa.secagg.security.terms import Terms
+
+MASS = 0.6
+"""The mass of a device in a step: from 0.45 to 0.7 in our runs with a learned radius."""
+MOST_ERROR = 1.0
+"""The error of a step, over nu, that plans ask for: our runs lost nothing up to twice as much."""
+HOPELESS_ERROR = 8.0
+"""The error of a step, over nu, beyond which runs hardly learn: EMNIST lost a third there."""
+LARGEST_DIM, LARGEST_ROUNDS, LARGEST_EPSILON = 1 << 40, 1 << 30, 1e4
+"""Where the search for what would help ends."""
+
+
+@dataclass(frozen=True)
+class NoiseRequest:
+    """Rounds with noise that are to cost no device more than a budget.
+
+    Attributes:
+        budget: what the sums may tell of a device, all together.
+        rounds: the rounds T.
+        population: the devices in all.
+        devices: the devices a round, which are drawn at random.
+        dim: the parameters of the model.
+        layout: how the aggregator asks a cohort.
+        terms: whom the secure sum withstands.
+        mass: whether the aggregator reads the mass.
+        near: whether it reads how many devices are near.
+        confidence: with what probability no device is drawn more often than is planned for.
+        mass_share: the mass of a step over the number of its devices.
+    """
+
+    budget: Budget
+    rounds: int
+    population: int
+    devices: int
+    dim: int
+    layout: Layout = field(default_factory=Layout)
+    terms: Terms = field(default_factory=Terms)
+    mass: bool = True
+    near: bool = True
+    confidence: float = 0.95
+    mass_share: float = MASS
+
+    def __post_init__(self) -> None:
+        """Refuse what has no meaning.
+
+        Raises:
+            InvalidValueError: naming it.
+        """
+        for name in ("rounds", "population", "devices", "dim"):
+            check_count(name, getattr(self, name))
+        check_number("mass_share", self.mass_share, positive=True)
+        if self.devices > self.population:
+            msg = f"{self.devices} devices a round of {self.population}: give at most so many"
+            raise InvalidValueError(msg)
+
+    @functools.cached_property
+    def device_rounds(self) -> int:
+        """The most rounds that any one device is in, by the law of the draw."""
+        fraction = self.devices / self.population
+        accepted = (1 - self.confidence) / self.population
+        return _first(
+            lambda count: binomial_tail(count + 1, self.rounds, fraction) <= accepted, self.rounds
+        )
+
+    @functools.cached_property
+    def noise(self) -> NoisySum:
+        """The sums of a part, with the least noise that keeps to the budget.
+
+        Raises:
+            InvalidValueError: if no noise is enough; the message says what would help.
+        """
+        part = self.devices // self.layout.parts
+        shape = {"cohort": part, "honest": self.terms.honest(part), "dim": self.dim}
+        sent = {"mass": self.mass, "near": self.near}
+        queries = self.device_rounds * self.layout.queries
+        return NoisySum(
+            multiplier=multiplier_for(self.budget, queries=queries, **shape, **sent),
+            **shape,
+            **sent,
+        )
+
+    @property
+    def error(self) -> float:
+        """The length of the noise in a step over nu; infinite where no noise is enough."""
+        try:
+            noise = self.noise
+        except InvalidValueError:
+            return math.inf
+        return math.sqrt(self.dim) * noise.noise_of(noise.cohort) / (self.mass_share * noise.cohort)
+
+
+@dataclass(frozen=True)
+class Enough:
+    """What an error of MOST_ERROR takes, each by itself; None where nothing of it is enough.
+
+    Attributes:
+        devices: the least devices a round.
+        dim: the largest model.
+        rounds: the most rounds.
+        epsilon: the least epsilon, in tenths.
+    """
+
+    devices: int | None
+    dim: int | None
+    rounds: int | None
+    epsilon: float | None
+
+    def describe(self) -> list[str]:
+        """In words."""
+        known = [
+            (self.devices, f"{self.devices} devices a round"),
+            (self.dim, f"a model of at most {self.dim or 0:,} parameters"),
+            (self.rounds, f"at most {self.rounds} round{'s' * (self.rounds != 1)}"),
+            (self.epsilon, f"an epsilon of {self.epsilon or 0:g}"),
+        ]
+        return [text for value, text in known if value is not None]
+
+
+@dataclass(frozen=True)
+class NoisePlan:
+    """What a budget takes.
+
+    Attributes:
+        multiplier: z, the least noise of a sum over what one device can add to the push.
+        effective: z_eff = 1 / sqrt(2 rho), with what mass, near and rounding tell beside.
+        rho: the charge of a round to each of its devices.
+        device_rounds: the most rounds that one device is in, for which it is planned.
+        delta: the probability that is left out.
+        epsilon: against the server, which knows who takes part.
+        readers_epsilon: against those who see the models alone; None without the extra dp.
+        error: the length of the noise in a step over nu.
+        enough: what an error of MOST_ERROR takes.
+    """
+
+    multiplier: float
+    effective: float
+    rho: float
+    device_rounds: int
+    delta: float
+    epsilon: float
+    readers_epsilon: float | None
+    error: float
+    enough: Enough
+
+    @property
+    def verdict(self) -> str:
+        """Whether a model will be learned, in words."""
+        if self.error <= MOST_ERROR:
+            return "little is lost"
+        return "learning is slower" if self.error <= HOPELESS_ERROR else "hopeless"
+
+
+def plan_noise(request: NoiseRequest) -> NoisePlan:
+    """What a budget takes.
+
+    Raises:
+        InvalidValueError: if no noise is enough; the message says what would help.
+    """
+    enough = Enough(
+        devices_enough(request),
+        _largest(request, "dim", LARGEST_DIM),
+        _largest(request, "rounds", LARGEST_ROUNDS),
+        _epsilon_enough(request),
+    )
+    try:
+        noise = request.noise
+    except InvalidValueError as error:
+        helps = ", or ".join(enough.describe()) or "nothing is enough"
+        msg = f"{error}. For an error of {MOST_ERROR:g}: {helps}"
+        raise InvalidValueError(msg) from None
+    rho = request.layout.queries * noise.rho
+    return NoisePlan(
+        multiplier=noise.multiplier,
+        effective=1 / math.sqrt(2 * noise.rho),
+        rho=rho,
+        device_rounds=request.device_rounds,
+        delta=request.budget.delta,
+        epsilon=epsilon_of(request.device_rounds * rho, request.budget.delta),
+        readers_epsilon=_readers_epsilon(request, rho),
+        error=request.error,
+        enough=enough,
+    )
+
+
+def _readers_epsilon(request: NoiseRequest, rho: float) -> float | None:
+    rounds = SampledRounds(rho, request.devices, request.population, request.rounds)
+    with contextlib.suppress(MissingExtraError):
+        return readers_epsilon([rounds], request.budget.delta)
+    return None
+
+
+def _fits(request: NoiseRequest) -> bool:
+    return request.error <= MOST_ERROR
+
+
+def devices_enough(request: NoiseRequest) -> int | None:
+    """The least devices a round for an error of MOST_ERROR; None if all are too few."""
+    most = min(request.population, LARGEST_COHORT * request.layout.parts)
+    least = request.layout.parts * request.terms.smallest(request.layout.queries)
+    if least > most or not _fits(dataclasses.replace(request, devices=most)):
+        return None
+    return least + _first(
+        lambda more: _fits(dataclasses.replace(request, devices=least + more)), most - least
+    )
+
+
+def _largest(request: NoiseRequest, name: str, most: int) -> int | None:
+    """The largest value of a count with which the error is small enough."""
+    found = _first(lambda value: not _fits(dataclasses.replace(request, **{name: value + 1})), most)
+    return found or None
+
+
+def _epsilon_enough(request: NoiseRequest) -> float | None:
+    """The least epsilon, of two digits, with which the error is small enough."""
+
+    def fits(tenths: int) -> bool:
+        budget = Budget((tenths + 1) / 10, request.budget.delta)
+        return _fits(dataclasses.replace(request, budget=budget))
+
+    most = round(10 * LARGEST_EPSILON) - 1
+    return (_first(fits, most) + 1) / 10 if fits(most) else None
+
+
+def _first(holds: Callable[[int], bool], most: int) -> int:
+    """The first number from 0 on from which on something holds; `most` without asking."""
+    low, high = -1, most
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high

@@ -1,0 +1,86 @@
+"""Zero-concentrated differential privacy: charges that add up, and what they mean as epsilon.
+
+A sum with Gaussian noise of standard deviation z times what one device can change it by is
+rho-zCDP with rho = 1 / (2 z^2). Charges of several sums add up, whatever was asked in which order
+(Bun and Steinke 2016). A total charge rho means (epsilon, delta) for every delta at once:
+
+    epsilon(rho, delta) = min over a > 1 of a rho + log(1 / (a delta)) / (a - 1) + log(1 - 1 / a)
+
+(Canonne, Kamath and Steinke 2020, Proposition 12), which is never more than the closed form
+rho + 2 sqrt(rho log(1 / delta)).
+
+    >>> round(epsilon_of(0.5, 1e-5), 3), round(rho_of(8.0, 1e-5), 3)
+    (4.728, 1.23)
+"""
+
+from __future__ import annotations
+
+import math
+
+from rfa._checks import check_number
+from rfa.errors import InvalidValueError
+
+LEAST_DELTA = 1e-15
+"""Below this, what samplers and floating point leave out would no longer be negligible."""
+_STEPS = 100
+"""Thirds of an interval of 120: more than the digits of a float."""
+
+
+def epsilon_of(rho: float, delta: float) -> float:
+    """The epsilon of a total charge at a delta.
+
+    Args:
+        rho: the charge, 0 or more.
+        delta: the probability that is left out, below 1.
+
+    Raises:
+        InvalidValueError: if a value has no meaning.
+    """
+    check_number("rho", rho)
+    check_delta(delta)
+    if rho == 0:
+        return 0.0
+    # with a = 1 + t the bound is convex in log t around its minimum: search for that by thirds
+    low, high = -60.0, 60.0
+    for _ in range(_STEPS):
+        left, right = low + (high - low) / 3, high - (high - low) / 3
+        if _bound(rho, delta, left) <= _bound(rho, delta, right):
+            high = right
+        else:
+            low = left
+    return max(0.0, min(_bound(rho, delta, low), rho + 2 * math.sqrt(-rho * math.log(delta))))
+
+
+def rho_of(epsilon: float, delta: float) -> float:
+    """The largest charge whose epsilon at a delta is no more than this one.
+
+    Raises:
+        InvalidValueError: if a value has no meaning.
+    """
+    check_number("epsilon", epsilon, positive=True)
+    check_delta(delta)
+    low, high = 0.0, epsilon  # epsilon_of(rho) exceeds rho for a delta below 1/2
+    while epsilon_of(high, delta) <= epsilon:
+        low, high = high, 2 * high
+    while low < (middle := (low + high) / 2) < high:
+        low, high = (middle, high) if epsilon_of(middle, delta) <= epsilon else (low, middle)
+    return low
+
+
+def check_delta(delta: float) -> None:
+    """Check that a delta has a meaning.
+
+    Raises:
+        InvalidValueError: naming it.
+    """
+    check_number("delta", delta, positive=True)
+    if not LEAST_DELTA <= delta < 1:
+        msg = f"delta must be from {LEAST_DELTA:g} to below 1, such as 1e-5, not {delta!r}"
+        raise InvalidValueError(msg)
+
+
+def _bound(rho: float, delta: float, log_t: float) -> float:
+    """The bound at a = 1 + t."""
+    t = math.exp(log_t)
+    inverse = math.log1p(t)  # log a
+    return (1 + t) * rho - (math.log(delta) + inverse) / t + log_t - inverse

@@ -1,0 +1,174 @@
+"""Discrete Gaussian noise: its distribution is inverted on a stream of AES, exactly to 128 bits.
+
+A sample X is k with a probability proportional to exp(-k^2 / (2 u^2)). With 128 random bits R it is
+the least k with R < T(k), where
+
+    T(k) = floor(2^128 P(X <= k))  for k < 0,     T(k) = 2^128 - T(-1 - k)  for others,
+
+so that X and -X are equally likely to the last bit, and the distribution is less than 2^-112 away
+from the exact one, in total variation, for every u up to 2048. No sample is 14 u or more away.
+
+The stream of a key gives the first 64 bits of one sample after the other. They settle all samples
+but those that have the first 64 bits of a boundary T(k), one of more than 2^48; sample i takes 64
+more then, the i-th of the stream whose counter starts at 2^64.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rfa._checks import check_count
+from rfa.errors import InvalidValueError
+from rfa.secagg.crypto.masks import keystream, stream_words
+
+BITS, HALF = 128, 64
+"""Of what a sample is made, and what of it is drawn for all."""
+PRECISION = 256
+"""Binary digits of the weights exp(-k^2 / (2 u^2)): their sums are right to more than 200."""
+LOW_START = 1 << 64
+"""Where the counter of the last 64 bits starts: no stream of the first ones is as long."""
+LARGEST_STD = 2048
+"""Samples of more would not fit 16 bits."""
+GUIDE_BITS = 16
+"""The first bits of a sample, its bucket, and as many after them settle most samples."""
+_SHIFT = np.uint64(HALF - GUIDE_BITS)
+_SEVERAL = -(1 << 15)
+"""What stands for the samples of a bucket with several boundaries: below every sample."""
+
+Samples = NDArray[np.int16]
+Bits = NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Table:
+    """The distribution of a discrete Gaussian, to be inverted.
+
+    Attributes:
+        largest: the largest sample, minus the least.
+        high: the first 64 bits of the boundaries T(-largest), ..., T(largest - 1).
+        low: their last 64 bits.
+        start: for each bucket, the sample of its least bits; where it has one boundary at most.
+        edge: the 16 bits after the first 16 of the boundary in a bucket; all ones if it has none.
+    """
+
+    largest: int
+    high: Bits = field(repr=False)
+    low: Bits = field(repr=False)
+    start: Samples = field(repr=False)
+    edge: NDArray[np.uint16] = field(repr=False)
+
+    def invert(self, high: Bits, low_of: Callable[[int], int]) -> Samples:
+        """The samples of random bits.
+
+        Args:
+            high: the first 64 bits of each sample.
+            low_of: the last 64 bits of a sample, by its place among them.
+        """
+        bucket = (high >> _SHIFT).view(np.int64)
+        after = high.view("<u2")[2::4]
+        edge = self.edge.take(bucket, mode="clip")
+        samples = self.start.take(bucket, mode="clip")
+        np.add(samples, after > edge, out=samples)
+        unsettled = np.flatnonzero((samples < -self.largest) | (after == edge))
+        if len(unsettled):
+            samples[unsettled] = self._search(high[unsettled], unsettled, low_of)
+        return samples
+
+    def _search(
+        self, high: Bits, places: NDArray[np.intp], low_of: Callable[[int], int]
+    ) -> NDArray[np.intp]:
+        """The samples of random bits, wherever these are."""
+        first = self.high.searchsorted(high, "left")
+        last = self.high.searchsorted(high, "right")
+        for each in np.flatnonzero(first < last).tolist():
+            low = np.uint64(low_of(int(places[each])))
+            first[each] += self.low[first[each] : last[each]].searchsorted(low, "right")
+        return first - self.largest
+
+
+class NoiseStream:
+    """Discrete Gaussian noise from the stream of a key: for one masked sum of one device."""
+
+    def __init__(self, std: int, key: bytes) -> None:
+        """Begin a stream.
+
+        Args:
+            std: u, from 1 to 2048.
+            key: the key, 16 bytes, which is used for nothing else.
+        """
+        self._table, self._key, self._stream = table_of(std), key, keystream(key)
+        self._drawn = 0
+
+    def draw(self, count: int) -> Samples:
+        """The next samples."""
+        before, self._drawn = self._drawn, self._drawn + count
+        high = stream_words(self._stream, 2 * count).view("<u8")
+        return self._table.invert(high, lambda place: self._low(before + place))
+
+    def _low(self, index: int) -> int:
+        """The last 64 bits of a sample."""
+        pair, side = divmod(index, 2)
+        block = keystream(self._key, LOW_START + pair).update(bytes(BITS // 8))
+        return int.from_bytes(block[8 * side : 8 * side + 8], "little")
+
+
+@functools.cache
+def table_of(std: int) -> Table:
+    """The table of the discrete Gaussian of parameter u; made once.
+
+    Raises:
+        InvalidValueError: if u is no whole number from 1 to LARGEST_STD.
+    """
+    check_count("std", std)
+    if std > LARGEST_STD:
+        msg = f"std must be at most {LARGEST_STD}, not {std}"
+        raise InvalidValueError(msg)
+    boundaries = boundaries_of(std)
+    high = np.array([one >> HALF for one in boundaries], np.uint64)
+    low = np.array([one % (1 << HALF) for one in boundaries], np.uint64)
+    begins = np.arange(1 << GUIDE_BITS, dtype=np.uint64) << _SHIFT
+    first = high.searchsorted(begins, "left")
+    within, largest = np.diff(first, append=len(high)), len(boundaries) // 2
+    start = np.where(within > 1, _SEVERAL, first - largest).astype(np.int16)
+    nearest = high[np.minimum(first, len(high) - 1)].view("<u2")[2::4]
+    edge = np.where(within == 1, nearest, np.uint16(2**GUIDE_BITS - 1))
+    return Table(largest, high, low, start, edge)
+
+
+def boundaries_of(std: int) -> list[int]:
+    """The boundaries T(k), in order, but for those that are 0 or 2^128."""
+    weights = _weights(std)
+    whole = 2 * sum(weights) - weights[0]
+    tails = accumulate(reversed(weights[1:]))  # of the samples from the least on
+    lower = [below for tail in tails if (below := (tail << BITS) // whole)]
+    return lower + [(1 << BITS) - below for below in reversed(lower)]
+
+
+def _weights(std: int) -> list[int]:
+    """exp(-k^2 / (2 u^2)) for k = 0, 1, ... until nothing is left of it, in units of 2^-PRECISION.
+
+    Each is the one before times a factor, and so is each factor: all by whole numbers.
+    """
+    weights, weight = list[int](), 1 << PRECISION
+    factor, change = _exp_minus(2 * std * std), _exp_minus(std * std)
+    while weight:
+        weights.append(weight)
+        weight = weight * factor >> PRECISION
+        factor = factor * change >> PRECISION
+    return weights
+
+
+def _exp_minus(inverse: int) -> int:
+    """exp(-1 / inverse) in units of 2^-PRECISION, by its series."""
+    total, term, index = 0, 1 << PRECISION, 0
+    while term:
+        total += -term if index % 2 else term
+        index += 1
+        term //= inverse * index
+    return total

@@ -1,0 +1,151 @@
+"""The marks that a device keeps of what was in a sum: salted digests, for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rfa.secagg.device.memory import Memory
+from rfa.secagg.device.spent import Spent, content_of, first_spent, read_spent
+from rfa.secagg.device.store import Store
+from rfa.secagg.errors import MessageError, SpentUpdateError, VaultError
+from rfa.secagg.fixed_point import Contribution
+from rfa.secagg.transcript import (
+    SIZE,
+    mark_digest,
+    own_round_digest,
+    repeated_rounding,
+    update_digest,
+)
+
+
+@dataclass(frozen=True)
+class Marks:
+    """The marks of a device, in its store; all of it is within a transaction of the store.
+
+    Attributes:
+        device: the number of the device.
+        store: where they are kept.
+        damaged: the error that says that the store is damaged, and how.
+    """
+
+    device: int
+    store: Store
+    damaged: Callable[[str], VaultError]
+
+    def check_unspent(self, contribution: Contribution) -> None:
+        """Refuse what is marked.
+
+        Raises:
+            SpentUpdateError: if it is.
+        """
+        if self._find(self._name(contribution)) is not None:
+            raise self.refusal(contribution)
+
+    def repeat(self, contribution: Contribution, label: bytes) -> tuple[Contribution, bytes]:
+        """What the device brings into a repeat, and by what all devices name the sum.
+
+        Raises:
+            SpentUpdateError: if there can be no repeat, saying why.
+        """
+        spent = self._find(self._name(contribution))
+        if spent is None:
+            raise self.refusal(contribution, "no sum that it was in is known")
+        try:
+            again = spent.repeated(contribution, content_of(self._salt(), contribution), label)
+        except SpentUpdateError as error:
+            raise self.refusal(contribution, str(error)) from None
+        return again, spent.token
+
+    def spend(
+        self, contribution: Contribution, memory: Memory, label: bytes, *, again: bool
+    ) -> None:
+        """Mark what a masked input is about.
+
+        Args:
+            contribution: what was brought.
+            memory: the memory after the input is masked.
+            label: a digest of what its metrics mean.
+            again: whether it was brought to repeat a sum.
+
+        Raises:
+            SpentUpdateError: if it is marked, and this is no repeat, or of another sum.
+        """
+        name = self._name(contribution)
+        spent = self._find(name)
+        if spent and not again and spent.own != own_round_digest(memory.advert):
+            raise self.refusal(contribution)
+        spent = spent or first_spent(self._salt(), contribution, label, memory)
+        try:
+            after = spent.asked(memory)
+        except SpentUpdateError as error:
+            raise self.refusal(contribution, str(error)) from None
+        self._keep(name, after)
+
+    def open(self, contribution: Contribution, memory: Memory, whom: bytes) -> None:
+        """Note over whom a sum is opened; refuse to open a repeat over others.
+
+        Raises:
+            SpentUpdateError: if these are others.
+        """
+        name = self._name(contribution)
+        spent = self._find(name)
+        if spent is None:
+            raise self.refusal(contribution, "and the mark of it is gone")
+        try:
+            after = spent.opened(whom, own_round_digest(memory.advert))
+        except SpentUpdateError as error:
+            raise self.refusal(contribution, str(error)) from None
+        if after != spent:
+            self._keep(name, after)
+
+    def take_back(self, contribution: Contribution, memory: Memory) -> None:
+        """Forget that something was asked about in this very round."""
+        name = self._name(contribution)
+        spent = self._find(name)
+        if spent and spent.own == own_round_digest(memory.advert):
+            self.store.remove(name, self.store.where)
+
+    def rounding_of(self, contribution: Contribution) -> bytes:
+        """The secret of the random choices in rounding, the same for what is the same."""
+        salt = self._salt()
+        return repeated_rounding(salt, content_of(salt, contribution))
+
+    def _find(self, name: str) -> Spent | None:
+        """What is kept of something; None if it was in no sum."""
+        stored = self._read(name)
+        try:
+            return None if stored is None else read_spent(stored)
+        except (ValueError, MessageError) as error:
+            raise self.damaged(str(error)) from None
+
+    def refusal(self, contribution: Contribution, why: str = "") -> SpentUpdateError:
+        """The error that says that something was in a sum before."""
+        what = "this very update before: train anew, with randomness"
+        if contribution.mark is not None:
+            what = "the very same before, and another would tell on it"
+        more = f" ({why})" if why else ""
+        return SpentUpdateError(f"device {self.device} was in a sum with {what}{more}")
+
+    def _keep(self, name: str, spent: Spent) -> None:
+        self.store.keep(name, spent.encode(), self.store.where)
+
+    def _name(self, contribution: Contribution) -> str:
+        """Under what it is kept that an update was asked about."""
+        salt, own = self._salt(), contribution.mark
+        mark = update_digest(salt, contribution.update) if own is None else mark_digest(salt, own)
+        return "spent " + mark.hex()
+
+    def _salt(self) -> bytes:
+        salt = self._read("salt") or b""
+        if len(salt) != SIZE:
+            msg = "its salt is no longer there"
+            raise self.damaged(msg)
+        return salt
+
+    def _read(self, name: str) -> bytes | None:
+        value = self.store.find(name, self.store.where)
+        if value is not None and not isinstance(value, bytes):
+            msg = f"{name} is no bytes"
+            raise self.damaged(msg)
+        return value

@@ -1,0 +1,227 @@
+"""Where a device keeps what it must not forget: in files of its own, or in memory.
+
+What is kept are strings of bytes by name, in two places: `main`, which lasts for a run, and one
+that outlives runs, if anything does. What is removed is overwritten, and the file gets shorter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+from collections.abc import Generator, MutableMapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Protocol
+
+MAIN, LASTING = "main", "spent"
+"""The two places."""
+WAIT = 30.0
+"""Seconds to wait for another process of the same device."""
+_DURABLE = ("journal_mode = DELETE", "synchronous = EXTRA", "secure_delete = ON")
+_FLEETING = ("journal_mode = MEMORY", "synchronous = OFF", "secure_delete = ON")
+
+
+class Store(Protocol):
+    """Where a device keeps what it must not forget.
+
+    Attributes:
+        where: the place of what outlives a run: `main` where nothing does.
+        name: what errors call it.
+        lasting_name: what they call the place that outlives a run; empty where there is none.
+    """
+
+    where: str
+    name: str
+    lasting_name: str
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """All or nothing; what is found, kept and removed is so within one."""
+        ...
+
+    def find(self, name: str, where: str = MAIN) -> object:
+        """What is kept under a name; None if nothing is."""
+        ...
+
+    def keep(self, name: str, value: bytes, where: str = MAIN) -> None:
+        """Keep a value under a name."""
+        ...
+
+    def remove(self, name: str, where: str = MAIN) -> None:
+        """Keep nothing under a name."""
+        ...
+
+    def close(self) -> None:
+        """Let go of it; what is kept stays."""
+        ...
+
+
+class FileStore:
+    """A store in one file, or in two, which only their owner may read.
+
+    A transaction that changes nothing writes nothing. One that does is on the disk when it ends,
+    and no other process has one meanwhile. Of two files, what outlives runs is there first: whoever
+    is killed in between is as before the transaction, but knows what it was about to mark.
+    """
+
+    def __init__(self, path: Path, lasting: Path | None = None, *, durable: bool = True) -> None:
+        """Open the files, or make them.
+
+        Args:
+            path: the file of a run.
+            lasting: the file of what outlives runs, if anything does.
+            durable: False to let the operating system write when it likes: what a machine that
+                loses its power forgets does not matter.
+
+        Raises:
+            OSError, sqlite3.Error: if they cannot be used.
+        """
+        self.where = LASTING if lasting else MAIN
+        self.name, self.lasting_name = str(path), str(lasting or "")
+        self._lock = threading.RLock()
+        self._files: dict[str, _File] = {}
+        try:
+            self._files[MAIN] = _File(path, durable=durable)
+            if lasting:
+                self._files[LASTING] = _File(lasting, durable=durable)
+        except BaseException:
+            self.close()
+            raise
+
+    @contextlib.contextmanager
+    def transaction(self) -> Generator[None]:
+        """All or nothing, on the disk, and no other process meanwhile."""
+        files = list(self._files.values())
+        with self._lock:
+            try:
+                for file in files:
+                    file.begin()
+                yield
+                for file in reversed(files):
+                    file.commit()
+            finally:
+                for file in files:
+                    file.roll_back()
+
+    def find(self, name: str, where: str = MAIN) -> object:
+        """What is kept under a name, whatever it is; None if nothing is."""
+        return self._files[where].find(name)
+
+    def keep(self, name: str, value: bytes, where: str = MAIN) -> None:
+        """Keep a value under a name."""
+        self._files[where].keep(name, value)
+
+    def remove(self, name: str, where: str = MAIN) -> None:
+        """Keep nothing under a name."""
+        self._files[where].remove(name)
+
+    def close(self) -> None:
+        """Close the files; everything is in them already."""
+        for file in self._files.values():
+            file.close()
+
+
+class _File:
+    """A file of a store: a table of names and values."""
+
+    def __init__(self, path: Path, *, durable: bool) -> None:
+        create_private(path)
+        self._base = sqlite3.connect(
+            path, timeout=WAIT, isolation_level=None, check_same_thread=False
+        )
+        try:
+            for pragma in _DURABLE if durable else _FLEETING:
+                self._base.execute(f"PRAGMA {pragma}")
+            self._made = self._has_table()
+            if self._made:  # damage shows before anything is asked for
+                self._base.execute("SELECT name, value FROM kept LIMIT 1").fetchall()
+            else:
+                self._base.execute("PRAGMA auto_vacuum = FULL")
+            path.chmod(0o600)
+        except BaseException:
+            self._base.close()
+            raise
+
+    def begin(self) -> None:
+        self._base.execute("BEGIN EXCLUSIVE")
+        self._made = self._has_table()
+
+    def commit(self) -> None:
+        self._base.execute("COMMIT")
+
+    def roll_back(self) -> None:
+        if self._base.in_transaction:
+            self._base.execute("ROLLBACK")
+
+    def find(self, name: str) -> object:
+        if not self._made:
+            return None
+        row = self._base.execute("SELECT value FROM kept WHERE name = ?", (name,)).fetchone()
+        return row[0] if row else None
+
+    def keep(self, name: str, value: bytes) -> None:
+        if not self._made:
+            self._base.execute("CREATE TABLE kept (name TEXT PRIMARY KEY, value BLOB)")
+            self._made = True
+        self._base.execute("INSERT OR REPLACE INTO kept VALUES (?, ?)", (name, value))
+
+    def remove(self, name: str) -> None:
+        if self._made:
+            self._base.execute("DELETE FROM kept WHERE name = ?", (name,))
+
+    def close(self) -> None:
+        self._base.close()
+
+    def _has_table(self) -> bool:
+        query = "SELECT 1 FROM sqlite_master WHERE name = 'kept'"
+        return self._base.execute(query).fetchone() is not None
+
+
+class MemoryStore:
+    """A store in a mapping, for a device that nothing is kept of when its run is over."""
+
+    where = LASTING
+    name, lasting_name = "memory", ""
+
+    def __init__(self, kept: MutableMapping[str, bytes], prefix: str = "") -> None:
+        """Keep everything in a mapping, under names with a prefix."""
+        self._kept, self._prefix = kept, prefix
+
+    @contextlib.contextmanager
+    def transaction(self) -> Generator[None]:
+        """All or nothing."""
+        before = dict(self._kept)
+        try:
+            yield
+        except BaseException:
+            for name in set(self._kept) - set(before):
+                del self._kept[name]
+            self._kept.update(before)
+            raise
+
+    def find(self, name: str, where: str = MAIN) -> object:
+        """What is kept under a name; None if nothing is."""
+        return self._kept.get(self._key(name, where))
+
+    def keep(self, name: str, value: bytes, where: str = MAIN) -> None:
+        """Keep a value under a name."""
+        self._kept[self._key(name, where)] = value
+
+    def remove(self, name: str, where: str = MAIN) -> None:
+        """Keep nothing under a name."""
+        self._kept.pop(self._key(name, where), None)
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+    def _key(self, name: str, where: str) -> str:
+        return f"{self._prefix}{where} {name}"
+
+
+def create_private(path: Path) -> None:
+    """Make an empty file, unless it is there, which only its owner may read from the start."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        path.chmod(0o600)  # what the umask took away

@@ -1,0 +1,46 @@
+"""What tests of runs with noise share: a noise, what it costs, and the ledgers of nodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from flwr.app import Message
+
+from rfa.flower.storage import DeviceStorage
+from rfa.privacy import NoisySum, epsilon_of
+from rfa.secagg.device.profile import Profile
+from rfa.secagg.device.vault import DurableDevice
+from rfa.secagg.messages.round import decode
+from tests.flower.toy import DIM, FIRST, NODES
+
+NAMES = tuple(range(FIRST, FIRST + NODES))
+HONEST = 6
+"""Of eight nodes one may collude, and one may drop out."""
+Z = 2.0
+RHO = NoisySum(NODES, HONEST, Z, DIM, near=False).rho
+"""What a sum of one-step RFA costs with this noise; no radius is learned here."""
+
+
+def spent_by(home: Path, node: int, run: int = 7) -> float:
+    """What the ledger of a node says, in all runs."""
+    storage = DeviceStorage(home, run, node, str(node))
+    vault, spent = storage.vault("train"), storage.spent("train")
+    with DurableDevice(vault, Profile(node), spent=spent) as device:
+        return device.spent_rho
+
+
+def asked(message: Message) -> Any:
+    """The message of the secure sum in one of Flower's; None if there is none."""
+    record: Any = message.content.config_records["rfa"]
+    return decode(bytes(record["request"]), 1 << 24) if "request" in record else None
+
+
+def kind_of(message: Message) -> str:
+    """What a message of the secure sum is."""
+    return type(asked(message)).__name__
+
+
+def budget_of(rounds: float) -> float:
+    """The epsilon of so many rounds of one sum."""
+    return epsilon_of(rounds * RHO, 1e-5)
