@@ -11,7 +11,7 @@ from rfa.flower.storage import DeviceStorage
 from rfa.privacy import NoisySum, epsilon_of
 from rfa.secagg.device.profile import Profile
 from rfa.secagg.device.vault import DurableDevice
-from rfa.secagg.messages.round import decode
+from rfa.secagg.messages.decoding import decode
 from tests.flower.toy import DIM, FIRST, NODES
 
 NAMES = tuple(range(FIRST, FIRST + NODES))

@@ -37,7 +37,8 @@ from rfa.flower.histograms import (
     quantile,
 )
 from rfa.flower.metrics import layout_of
-from rfa.secagg.messages.round import MaskedInput, decode
+from rfa.secagg.messages.decoding import decode
+from rfa.secagg.messages.round import MaskedInput
 from rfa.secagg.weights import EXAMPLE_CAP
 from tests.flower.grid import LocalGrid
 from tests.flower.toy import FIRST, TARGET, app, attempt, model, options, signing, with_nu

@@ -15,7 +15,8 @@ from flwr.app import Message
 
 from rfa.flower import RFA, OneStepRFA, Policy, SecureFedAvg, SecureStrategy
 from rfa.flower.errors import TooFewNodesError
-from rfa.secagg.messages.round import SumRequest, decode
+from rfa.secagg.messages.decoding import decode
+from rfa.secagg.messages.round import SumRequest
 from tests.flower.grid import LocalGrid
 from tests.flower.toy import FIRST, NODES, TARGET, app, attempt, model, options, with_nu
 

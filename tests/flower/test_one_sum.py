@@ -13,7 +13,7 @@ pytest.importorskip("flwr", reason="needs Flower: pip install 'rfa[flower]'")
 from flwr.app import Message
 
 from rfa.flower import SecureFedAvg, records
-from rfa.secagg.messages.round import decode
+from rfa.secagg.messages.decoding import decode
 from tests.flower.grid import LocalGrid
 from tests.flower.toy import DIM, attempt, model, nodes, options
 

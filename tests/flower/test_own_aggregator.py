@@ -24,7 +24,8 @@ from rfa.flower import SecureStrategy
 from rfa.flower.checkpoint import load_checkpoint
 from rfa.numerics.plain_oracle import PlainOracle
 from rfa.oracle import RecordingOracle
-from rfa.secagg.messages.round import SumRequest, decode
+from rfa.secagg.messages.decoding import decode
+from rfa.secagg.messages.round import SumRequest
 from tests.flower.grid import LocalGrid, Spoil
 from tests.flower.toy import DIM, app, attempt, model, options, step_of
 

@@ -17,7 +17,8 @@ from rfa.errors import InvalidValueError
 from rfa.flower import OneStepRFA, Policy, RobustMod, SecureFedAvg, ServerModel, Terms, records
 from rfa.flower.errors import NodesRefusedError, NodesSpentError
 from rfa.privacy import NoisySum
-from rfa.secagg.messages.round import MaskedInput, OpenRound, SumRequest, decode
+from rfa.secagg.messages.decoding import decode
+from rfa.secagg.messages.round import MaskedInput, OpenRound, SumRequest
 from rfa.secagg.oracle import open_round
 from tests.flower import toy
 from tests.flower.grid import LocalGrid

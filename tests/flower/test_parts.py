@@ -25,7 +25,8 @@ from rfa.flower.oracles import split
 from rfa.median import geometric_median
 from rfa.numerics.plain_oracle import PlainOracle
 from rfa.secagg.fixed_point import Encoding
-from rfa.secagg.messages.round import MaskedInput, SumRequest, decode
+from rfa.secagg.messages.decoding import decode
+from rfa.secagg.messages.round import MaskedInput, SumRequest
 from tests.flower.grid import LocalGrid, Spoil
 from tests.flower.test_one_sum import stage_of
 from tests.flower.toy import DIM, TARGET, app, attempt, model, options, step_of, with_nu

@@ -17,7 +17,8 @@ from flwr.app import Message
 
 from rfa.flower import RFA, OneStepRFA
 from rfa.flower.transport import Closing, send
-from rfa.secagg.messages.round import MaskedInput, SumRequest, UnmaskShares, decode
+from rfa.secagg.messages.decoding import decode
+from rfa.secagg.messages.round import MaskedInput, SumRequest, UnmaskShares
 from rfa.secagg.security.terms import Terms
 from rfa.secagg.server.machine import Server
 from rfa.secagg.server.requests import Requests

@@ -25,14 +25,8 @@ from rfa.numerics.plain_oracle import PlainOracle
 from rfa.oracle import RecordingOracle
 from rfa.secagg.crypto.graph import neighbors
 from rfa.secagg.errors import BadShareError
-from rfa.secagg.messages.round import (
-    AdvertiseKeys,
-    DeviceKeys,
-    MaskedInput,
-    ShareKeys,
-    SumRequest,
-    decode,
-)
+from rfa.secagg.messages.decoding import decode
+from rfa.secagg.messages.round import AdvertiseKeys, DeviceKeys, MaskedInput, ShareKeys, SumRequest
 from rfa.secagg.security.terms import Terms
 from rfa.secagg.server.complaints import Unopened, disputes_of, faults_of
 from rfa.secagg.server.suspicion import STRIKES

@@ -10,7 +10,8 @@ import pytest
 pytest.importorskip("flwr", reason="needs Flower: pip install 'rfa[flower]'")
 
 from rfa.flower import OneStepRFA, SecureFedAvg, SecureStrategy
-from rfa.secagg.messages.round import OpenRound, decode
+from rfa.secagg.messages.decoding import decode
+from rfa.secagg.messages.round import OpenRound
 from rfa.secagg.statistics import rows_of
 from tests.flower.grid import LocalGrid
 from tests.flower.toy import model, nodes, options, with_nu

@@ -15,7 +15,7 @@ from rfa.secagg.device.profile import Profile
 from rfa.secagg.device.vault import DurableDevice
 from rfa.secagg.errors import DuplicateKeyError, MessageError, SecAggError, ShareLimitError
 from rfa.secagg.fixed_point import Total
-from rfa.secagg.messages.round import decode
+from rfa.secagg.messages.decoding import decode
 from rfa.secagg.server.machine import Server
 from tests.fuzz.engine import ACCEPTED, named
 from tests.fuzz.mutate import mutate_bytes, mutate_message

@@ -13,8 +13,9 @@ from rfa.aggregators import RFA, OneStepRFA
 from rfa.receipts import Receipt, ReceiptError, Verifier, check_total
 from rfa.receipts.parts import CheckedPart
 from rfa.secagg.in_process import Losses
+from rfa.secagg.messages.decoding import decode_as
 from rfa.secagg.messages.records import TotalRecord
-from rfa.secagg.messages.round import MaskedInput, decode_as
+from rfa.secagg.messages.round import MaskedInput
 from rfa.secagg.messages.stages import Moment, Stage
 from tests.receipts.rounds import Run
 from tests.secagg.party import MALICIOUS, SMALL, masked

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from rfa.secagg.device.machine import Device
+from rfa.secagg.messages.decoding import decode, decode_as
 from rfa.secagg.messages.round import (
     AdvertiseKeys,
     DeviceKeys,
@@ -19,8 +20,6 @@ from rfa.secagg.messages.round import (
     SumRequest,
     SurvivorList,
     Unmask,
-    decode,
-    decode_as,
 )
 from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.security.terms import Terms

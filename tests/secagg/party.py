@@ -14,7 +14,8 @@ from rfa.secagg.device.profile import Identity, Profile
 from rfa.secagg.errors import ParameterError
 from rfa.secagg.fixed_point import Contribution, Total
 from rfa.secagg.in_process import InProcess, Losses
-from rfa.secagg.messages.round import MaskedInput, OpenRound, decode
+from rfa.secagg.messages.decoding import decode
+from rfa.secagg.messages.round import MaskedInput, OpenRound
 from rfa.secagg.oracle import SecureOracle, open_round
 from rfa.secagg.security.parameters import Parameters, ServerModel
 from rfa.secagg.security.policy import Policy
@@ -146,6 +147,7 @@ def party(
     policy: Policy | None = None,
     number: int = 1,
     noise: float = 0.0,
+    fast: bool = False,
 ) -> Party:
     """A round that is about to begin."""
     if isinstance(parts, int):
@@ -161,6 +163,7 @@ def party(
         max_share=max_share,
         equal_weights=noise > 0,
         noise=noise,
+        fast=fast,
     )
     rounding = {device: hashlib.sha256(b"%d" % device).digest() for device in parts}
     noises = {

@@ -22,7 +22,7 @@ SIGNED = m.DeviceKeys(258, span(1, 32), (span(2, 32), span(3, 32)), span(4, 64))
 UNSIGNED = m.DeviceKeys(7, span(5, 32), (span(6, 32),))
 
 SAMPLES: list[m.Message] = [
-    m.OpenRound(SESSION, 3, 2, 1000, 1, 0.25, 2, 0b10011, 1, span(18, 32), 1.25),
+    m.OpenRound(SESSION, 3, 2, 1000, 1, 0.25, 2, 0b10011, 1, span(18, 32), 1.25, 1),
     m.AdvertiseKeys(SESSION, SIGNED),
     m.Roster(
         SESSION,
@@ -30,6 +30,7 @@ SAMPLES: list[m.Message] = [
         span(17, 16),
         (span(7, 32), span(8, 32)),
         (SIGNED, UNSIGNED),
+        1,
     ),
     m.ShareKeys(SESSION, (span(9, 32),), (span(10, 82), span(11, 82))),
     m.SumRequest(
@@ -45,9 +46,25 @@ SAMPLES: list[m.Message] = [
     m.MaskedInput(SESSION, 1, (0, 2**128 - 1, 5), np.array([0, 2**32 - 1, 77], "<u4"), b"\x02\x01"),
     m.SurvivorList(SESSION, 1, b"\xfe\x01"),
     m.SurvivorSignature(SESSION, 1, span(13, 64)),
-    m.Unmask(SESSION, 1, b"\xfe\x01", ((1, span(14, 64)), (8, span(15, 64)))),
-    m.UnmaskShares(SESSION, 1, (span(16, 33), NO_SHARE)),
+    m.Unmask(SESSION, 1, b"\xfe\x01", ((1, span(14, 64)), (8, span(15, 64))), (span(19, 82),)),
+    m.UnmaskShares(SESSION, 1, (span(16, 33), NO_SHARE), span(20, 64)),
     m.Abstain(SESSION, 2**64 - 1),
+    m.FirstSum(
+        SESSION,
+        (9, 1, 2, 3, 6, 3, 1, 0),
+        span(17, 16),
+        (span(7, 32), span(8, 32)),
+        (SIGNED, UNSIGNED),
+        0.5,
+        np.array([1.5, -2.0], "<f4"),
+    ),
+    m.FirstInput(
+        SESSION,
+        (span(9, 32),),
+        (span(10, 82), span(11, 82)),
+        (0, 2**128 - 1, 5),
+        np.array([0, 2**32 - 1, 77], "<u4"),
+    ),
 ]
 
 
@@ -85,17 +102,14 @@ sealed = exactly(m.SEALED_SIZE)
 floats = hnp.arrays("<f4", st.integers(0, 5))
 words = hnp.arrays("<u4", st.integers(0, 5))
 
+roster = (st.tuples(*[u32] * 6, u8, u8), exactly(16), several(key), several(device_keys, 2))
+
 KINDS: dict[type[m.Message], st.SearchStrategy[m.Message]] = {
-    m.OpenRound: st.builds(m.OpenRound, session, u64, u32, u32, u32, real, u8, u8, u8, key, real),
-    m.AdvertiseKeys: st.builds(m.AdvertiseKeys, session, device_keys),
-    m.Roster: st.builds(
-        m.Roster,
-        session,
-        st.tuples(*[u32] * 6, u8, u8),
-        exactly(16),
-        several(key),
-        several(device_keys, 2),
+    m.OpenRound: st.builds(
+        m.OpenRound, session, u64, u32, u32, u32, real, u8, u8, u8, key, real, u8
     ),
+    m.AdvertiseKeys: st.builds(m.AdvertiseKeys, session, device_keys),
+    m.Roster: st.builds(m.Roster, session, *roster, u32),
     m.ShareKeys: st.builds(m.ShareKeys, session, several(key), several(sealed, 2)),
     m.SumRequest: st.builds(
         m.SumRequest, session, u32, u8, real, u128, bitmap, several(sealed, 2), floats
@@ -103,8 +117,16 @@ KINDS: dict[type[m.Message], st.SearchStrategy[m.Message]] = {
     m.MaskedInput: st.builds(m.MaskedInput, session, u32, several(u128), words, bitmap),
     m.SurvivorList: st.builds(m.SurvivorList, session, u32, bitmap),
     m.SurvivorSignature: st.builds(m.SurvivorSignature, session, u32, exactly(64)),
-    m.Unmask: st.builds(m.Unmask, session, u32, bitmap, several(st.tuples(u32, exactly(64)), 2)),
-    m.UnmaskShares: st.builds(m.UnmaskShares, session, u32, several(exactly(33))),
+    m.Unmask: st.builds(
+        m.Unmask, session, u32, bitmap, several(st.tuples(u32, exactly(64)), 2), several(sealed, 2)
+    ),
+    m.UnmaskShares: st.builds(
+        m.UnmaskShares, session, u32, several(exactly(33)), st.binary(max_size=64)
+    ),
     m.Abstain: st.builds(m.Abstain, session, u64),
+    m.FirstSum: st.builds(m.FirstSum, session, *roster, real, floats),
+    m.FirstInput: st.builds(
+        m.FirstInput, session, several(key), several(sealed, 2), several(u128), words
+    ),
 }
 """Strategies for every kind of message."""

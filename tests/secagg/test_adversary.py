@@ -26,6 +26,7 @@ from hypothesis.stateful import (
 from rfa.secagg.crypto.graph import rank
 from rfa.secagg.crypto.keys import sign
 from rfa.secagg.errors import ParameterError, SecAggError
+from rfa.secagg.messages.decoding import decode_as
 from rfa.secagg.messages.round import (
     SEALED_SIZE,
     AdvertiseKeys,
@@ -38,7 +39,6 @@ from rfa.secagg.messages.round import (
     SurvivorList,
     SurvivorSignature,
     Unmask,
-    decode_as,
 )
 from rfa.secagg.messages.stages import Stage
 from rfa.secagg.messages.values import read_bitmap, write_bitmap

@@ -22,6 +22,7 @@ from rfa.secagg.errors import (
     TooFewDevicesError,
 )
 from rfa.secagg.fixed_point import Contribution
+from rfa.secagg.messages.decoding import decode_as
 from rfa.secagg.messages.round import (
     NO_BASIS,
     AdvertiseKeys,
@@ -31,7 +32,6 @@ from rfa.secagg.messages.round import (
     ShareKeys,
     SumRequest,
     Unmask,
-    decode_as,
 )
 from rfa.secagg.messages.values import write_bitmap
 from rfa.secagg.security.cohort import Cohort, form_cohort, in_order

@@ -61,6 +61,7 @@ OPENINGS: dict[str, Any] = {
     "equal_weights": 1,
     "basis": b"\1" + bytes(31),
     "noise": 1.5,
+    "fast": 1,
 }
 OTHER_PARAMETERS = {
     "cohort": Parameters(10, 1, 2, 3, 6, 3),
@@ -137,7 +138,7 @@ def test_the_variations_are_of_every_field() -> None:
 
 def test_the_context_of_a_masked_sum_is_bound_to_all_of_it() -> None:
     found = contexts()
-    assert len(found) == 1 + 11 + 7 + 1 + 9 + 6
+    assert len(found) == 1 + 12 + 7 + 1 + 9 + 6
     assert_all_differ(found)
     assert context(cohorts()["same"]) == found["same"]
 

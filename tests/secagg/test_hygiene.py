@@ -194,6 +194,9 @@ SECRET = {
     "ShareKeys": {"sealed"},
     "SumRequest": {"sealed", "v"},
     "MaskedInput": {"tail", "words"},
+    "Unmask": {"sealed"},
+    "FirstSum": {"v"},
+    "FirstInput": {"sealed", "tail", "words"},
     "UnmaskShares": {"shares"},
     "Memory": {"sealing", "masks", "seeds", "rounding", "noise", "incoming", "shares", "reply"},
 }
@@ -211,13 +214,14 @@ PUBLIC = {
         "equal_weights",
         "basis",
         "noise",
+        "fast",
         "keys",
         "parameters",
     ),
     *("nonce", "leaves", "commitments", "masked_sum", "vector", "nu", "mass", "alive"),
     *("survivors", "complaints"),
     *("signature", "signatures", "device", "due", "opening", "advert", "roster", "context"),
-    *("asked", "signed", "request", "rho"),
+    *("asked", "signed", "request", "rho", "charged"),
 }
 
 

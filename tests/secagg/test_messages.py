@@ -21,11 +21,13 @@ from rfa.secagg.errors import (
     UnknownVersionError,
 )
 from rfa.secagg.messages import round as m
+from rfa.secagg.messages.buffer import InputBuffer
+from rfa.secagg.messages.decoding import decode, decode_as
 from rfa.secagg.messages.stages import Moment, Stage
 from rfa.secagg.messages.values import NO_SHARE, read_bitmap, read_share, write_bitmap
 from tests.secagg.samples import KINDS, SAMPLES, SESSION, same
 
-HEAD = b"rfa\x03"
+HEAD = b"rfa\x04"
 any_message = st.one_of(*KINDS.values())
 names = [type(sample).__name__ for sample in SAMPLES]
 
@@ -33,16 +35,16 @@ names = [type(sample).__name__ for sample in SAMPLES]
 def test_the_samples_are_of_every_kind() -> None:
     kinds = m.Message.__subclasses__()
     assert [type(sample) for sample in SAMPLES] == kinds == list(KINDS)
-    assert [kind.KIND for kind in kinds] == list(range(1, 12))
+    assert [kind.KIND for kind in kinds] == list(range(1, 14))
 
 
 @given(any_message)
 def test_what_is_encoded_is_decoded(message: m.Message) -> None:
     data = message.encode()
-    found = m.decode(data)
+    found = decode(data)
     assert same(found, message)
     assert found.encode() == data
-    assert same(m.decode_as(type(message), data, len(data)), message)
+    assert same(decode_as(type(message), data, len(data)), message)
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=names)
@@ -50,13 +52,13 @@ def test_a_message_of_another_kind_is_refused(sample: m.Message) -> None:
     for kind in KINDS:
         if kind is not type(sample):
             with pytest.raises(UnknownKindError, match=f"{kind.__name__} is wanted, not"):
-                m.decode_as(kind, sample.encode())
+                decode_as(kind, sample.encode())
 
 
 def check_canonical(data: bytes) -> None:
     """Bytes are either the one encoding of a message, or refused by a named error."""
     try:
-        found = m.decode(data)
+        found = decode(data)
     except MessageError as error:
         assert type(error) is not MessageError  # noqa: PT017
     else:
@@ -68,7 +70,7 @@ def test_a_message_that_ends_too_soon_is_refused(sample: m.Message) -> None:
     data = sample.encode()
     for size in range(len(data)):
         with pytest.raises(TruncatedError, match="ends too soon"):
-            m.decode(data[:size])
+            decode(data[:size])
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=names)
@@ -76,10 +78,10 @@ def test_a_message_with_more_behind_it_is_refused(sample: m.Message) -> None:
     data = sample.encode()
     for extra in (b"\0", b"\xff" * 7, data):
         with pytest.raises(OversizedError, match="bytes too many"):
-            m.decode(data + extra)
+            decode(data + extra)
     with pytest.raises(OversizedError, match=f"is longer than {len(data) - 1}"):
-        m.decode(data, len(data) - 1)
-    assert same(m.decode(data, len(data)), sample)
+        decode(data, len(data) - 1)
+    assert same(decode(data, len(data)), sample)
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=names)
@@ -119,17 +121,17 @@ def test_random_bytes_raise_nothing_else(kind: int, body: bytes) -> None:
     check_canonical(HEAD + bytes([kind, 0, 0, 0]) + SESSION + body)
 
 
-@pytest.mark.parametrize("start", [b"RFA\x03", b"rfb\x03", b"rfa\x02", b"rfa\x04", b"rfa\xff"])
+@pytest.mark.parametrize("start", [b"RFA\x04", b"rfb\x04", b"rfa\x03", b"rfa\x05", b"rfa\xff"])
 def test_other_versions_are_refused(start: bytes) -> None:
     with pytest.raises(UnknownVersionError):
-        m.decode(start + SAMPLES[0].encode()[4:])
+        decode(start + SAMPLES[0].encode()[4:])
 
 
-@pytest.mark.parametrize("kind", [0, 12, 100, 200, 255])
+@pytest.mark.parametrize("kind", [0, 14, 100, 200, 255])
 def test_other_kinds_are_refused(kind: int) -> None:
     """That of a device's memory among them."""
     with pytest.raises(UnknownKindError, match=f"no message is of kind {kind}"):
-        m.decode(HEAD + bytes([kind]) + SAMPLES[0].encode()[5:])
+        decode(HEAD + bytes([kind]) + SAMPLES[0].encode()[5:])
 
 
 @pytest.mark.parametrize("place", [5, 6, 7])
@@ -137,20 +139,30 @@ def test_the_bytes_after_the_kind_are_zero(place: int) -> None:
     data = bytearray(SAMPLES[0].encode())
     data[place] = 1
     with pytest.raises(NotCanonicalError, match="three bytes after the kind"):
-        m.decode(bytes(data))
+        decode(bytes(data))
 
 
 def test_words_written_in_place_are_a_masked_input() -> None:
     message = SAMPLES[5]
     assert isinstance(message, m.MaskedInput)
     sizes = len(message.tail), len(message.words)
-    room = m.MaskedInputBuffer(SESSION, message.masked_sum, *sizes, message.complaints)
+    head = (SESSION, message.masked_sum)
+    room = InputBuffer(m.MaskedInput, head, sizes, message.complaints)
     room.words()[:] = message.words
     assert room.words().flags.aligned
     assert room.finish(message.tail) == dataclasses.replace(message, session=SESSION).encode()
-    empty = m.MaskedInputBuffer(SESSION, 1, 2, 0)
+    empty = InputBuffer(m.MaskedInput, (SESSION, 1), (2, 0))
     assert not len(empty.words())
     assert empty.finish((3, 4)) == m.MaskedInput(SESSION, 1, (3, 4), message.words[:0]).encode()
+
+
+def test_words_written_in_place_are_a_first_input() -> None:
+    message = SAMPLES[12]
+    assert isinstance(message, m.FirstInput)
+    head = (SESSION, message.commitments, message.sealed)
+    room = InputBuffer(m.FirstInput, head, (len(message.tail), len(message.words)))
+    room.words()[:] = message.words
+    assert room.finish(message.tail) == message.encode()
 
 
 NOT_REAL = ["000000000000f07f", "000000000000f0ff", "000000000000f87f", "0000000000000080"]
@@ -160,9 +172,9 @@ NOT_REAL = ["000000000000f07f", "000000000000f0ff", "000000000000f87f", "0000000
 def test_numbers_are_finite_and_zero_is_positive(real: str) -> None:
     data = SAMPLES[0].encode()
     with pytest.raises(NotCanonicalError, match="a number must be finite"):
-        m.decode(data[:44] + bytes.fromhex(real) + data[52:])
+        decode(data[:44] + bytes.fromhex(real) + data[52:])
     with pytest.raises(NotCanonicalError, match="a number must be finite"):
-        m.decode(data[:-8] + bytes.fromhex(real))
+        decode(data[:-9] + bytes.fromhex(real) + data[-1:])
     assert (
         m.OpenRound(SESSION, 1, 1, 1, 0, -0.0, 1, 31, 0, bytes(32)).encode()
         == m.OpenRound(SESSION, 1, 1, 1, 0, 0, 1, 31, 0, bytes(32)).encode()
@@ -205,7 +217,7 @@ def test_a_count_beyond_the_message_is_refused_before_anything_is_allocated(
     tracemalloc.start()
     try:
         with pytest.raises((OversizedError, TruncatedError), match=r"longer than|do not fit"):
-            m.decode(data)
+            decode(data)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -225,7 +237,7 @@ def test_a_vector_beyond_the_message_is_refused(kind: str, size: int) -> None:
         + bytes(96)
     )
     with pytest.raises(TruncatedError, match="4294967295 entries of 4 bytes do not fit"):
-        m.decode(data)
+        decode(data)
 
 
 def test_lists_have_their_caps() -> None:
@@ -240,7 +252,7 @@ def test_lists_have_their_caps() -> None:
         m.SurvivorList(SESSION, 1, bytes((1 << 17) + 1)),
     ):
         with pytest.raises(OversizedError, match="is longer than"):
-            m.decode(message.encode())
+            decode(message.encode())
 
 
 @given(st.integers(1, 70), st.data())

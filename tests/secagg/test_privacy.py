@@ -18,7 +18,8 @@ from rfa.secagg.device.machine import Device
 from rfa.secagg.device.profile import Profile
 from rfa.secagg.errors import ImplausibleSumError, SecAggError
 from rfa.secagg.fixed_point import Contribution
-from rfa.secagg.messages.round import AdvertiseKeys, MaskedInput, SumRequest, decode
+from rfa.secagg.messages.decoding import decode
+from rfa.secagg.messages.round import AdvertiseKeys, MaskedInput, SumRequest
 from rfa.secagg.security.parameters import derive
 from rfa.secagg.security.terms import Terms
 from rfa.secagg.server.machine import Server

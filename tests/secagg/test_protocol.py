@@ -16,7 +16,8 @@ from rfa.errors import OracleStoppedError
 from rfa.secagg.errors import ParameterError, SurvivorsChangedError, TooFewDevicesError
 from rfa.secagg.fixed_point import Contribution, Encoding, Total
 from rfa.secagg.in_process import Losses
-from rfa.secagg.messages.round import MaskedInput, decode, decode_as
+from rfa.secagg.messages.decoding import decode, decode_as
+from rfa.secagg.messages.round import MaskedInput
 from rfa.secagg.messages.stages import START, Moment, Stage
 from rfa.secagg.oracle import SecureOracle
 from rfa.secagg.security.terms import Terms

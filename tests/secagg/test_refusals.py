@@ -11,10 +11,11 @@ import pytest
 
 from rfa.secagg import errors
 from rfa.secagg.crypto.keys import LOW_ORDER, public_of
-from rfa.secagg.device import machine, membership
+from rfa.secagg.device import membership, sharing
 from rfa.secagg.device.machine import Device
 from rfa.secagg.device.profile import Identity, Profile
-from rfa.secagg.messages.round import OpenRound, Roster, decode_as
+from rfa.secagg.messages.decoding import decode_as
+from rfa.secagg.messages.round import OpenRound, Roster
 from rfa.secagg.messages.stages import START
 from rfa.secagg.security.cohort import in_order
 from rfa.secagg.security.parameters import Parameters, ServerModel, derive
@@ -162,7 +163,7 @@ def test_it_refuses_more_neighbors_than_its_cap_before_it_agrees_on_any_key(
 ) -> None:
     """What a neighbor costs is the server's to choose otherwise: 2,000 of them took 43 s."""
     table, device, request = at_stage(Roster, policy=Policy(max_neighbors=3))
-    monkeypatch.setattr(machine, "agree", None)
+    monkeypatch.setattr(sharing, "agree", None)
     monkeypatch.setattr(membership, "check_device_keys", None)
     count = table.terms.parameters(10).degree
     wanted = f"{count} neighbors: this device deals to at most 3"

@@ -9,6 +9,7 @@ import pytest
 
 from rfa.secagg import errors
 from rfa.secagg.crypto.keys import sign
+from rfa.secagg.messages.decoding import decode_as
 from rfa.secagg.messages.round import (
     Message,
     OpenRound,
@@ -16,7 +17,6 @@ from rfa.secagg.messages.round import (
     SurvivorList,
     Unmask,
     UnmaskShares,
-    decode_as,
 )
 from rfa.secagg.messages.values import read_bitmap, write_bitmap
 from rfa.secagg.security.policy import Policy

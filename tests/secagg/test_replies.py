@@ -20,7 +20,8 @@ from rfa.secagg.errors import (
     OutOfStageError,
     TooFewDevicesError,
 )
-from rfa.secagg.messages.round import MaskedInput, UnmaskShares, decode
+from rfa.secagg.messages.decoding import decode
+from rfa.secagg.messages.round import MaskedInput, UnmaskShares
 from rfa.secagg.oracle import SecureOracle, open_round
 from rfa.secagg.security.parameters import derive
 from rfa.secagg.security.policy import Policy

@@ -25,7 +25,8 @@ from rfa.secagg.errors import (
     UnequalWeightError,
 )
 from rfa.secagg.fixed_point import Contribution, Encoding
-from rfa.secagg.messages.round import MaskedInput, OpenRound, decode_as
+from rfa.secagg.messages.decoding import decode_as
+from rfa.secagg.messages.round import MaskedInput, OpenRound
 from rfa.secagg.oracle import open_round
 from rfa.secagg.statistics import ALL, mask_of, rows_of
 from rfa.secagg.unmasked import UnmaskedOracle

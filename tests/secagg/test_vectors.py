@@ -15,7 +15,7 @@ from rfa.secagg.crypto.shares import PRIME, combine
 from rfa.secagg.device.machine import Device
 from rfa.secagg.device.profile import Profile
 from rfa.secagg.fixed_point import Contribution
-from rfa.secagg.messages.round import decode
+from rfa.secagg.messages.decoding import decode
 from rfa.secagg.messages.values import read_share
 from rfa.secagg.transcript import PROTOCOL
 from tests.secagg.samples import SAMPLES

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from rfa.secagg.device.membership import accept_roster, read_parameters
+from rfa.secagg.messages.decoding import decode
 from rfa.secagg.messages.round import (
     AdvertiseKeys,
     MaskedInput,
@@ -23,7 +24,6 @@ from rfa.secagg.messages.round import (
     SumRequest,
     Unmask,
     UnmaskShares,
-    decode,
 )
 from rfa.secagg.messages.values import NO_SHARE, read_bitmap
 from rfa.secagg.security.cohort import Cohort, Identities, form_cohort

@@ -16,7 +16,7 @@ from flwr.serverapp import Grid
 from rfa.flower import records
 from rfa.flower.arrays import own_copy
 from rfa.flower.refusals import ABSTAINS, check_refusals
-from rfa.secagg.messages.round import is_abstention
+from rfa.secagg.messages.decoding import is_abstention
 from rfa.secagg.server.requests import Outbox, Requests
 
 FIRST_WAIT, LONGEST_WAIT = 0.02, 0.5

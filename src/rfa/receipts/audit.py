@@ -16,8 +16,9 @@ from rfa.receipts.parts import CheckedPart
 from rfa.receipts.receipt import sum_name, total_name
 from rfa.secagg.crypto.masks import add_masks
 from rfa.secagg.errors import SecAggError
+from rfa.secagg.messages.decoding import decode_as
 from rfa.secagg.messages.records import TotalRecord
-from rfa.secagg.messages.round import MaskedInput, decode_as
+from rfa.secagg.messages.round import MaskedInput
 from rfa.secagg.server.masked_sum import masks_left
 from rfa.secagg.transcript import input_digest
 from rfa.secagg.words import TAIL, WORD

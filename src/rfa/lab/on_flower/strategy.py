@@ -21,7 +21,7 @@ from rfa.lab.simulation.noise import Meter
 from rfa.lab.training.devices import Devices
 from rfa.privacy import Charges
 from rfa.secagg.in_process import Losses
-from rfa.secagg.messages.round import decode
+from rfa.secagg.messages.decoding import decode
 from rfa.secagg.messages.stages import LEFT, Moment, moment_of
 from rfa.secagg.security.parameters import MAX_MASKED_SUMS, ServerModel
 from rfa.secagg.server.requests import Outbox

@@ -1,13 +1,19 @@
-"""What a device adds to a masked sum, before it is masked."""
+"""What a device adds to a masked sum, the room for it, and the masks that go over it."""
 
 from __future__ import annotations
 
+from rfa.secagg.crypto.keys import agree
+from rfa.secagg.crypto.masks import Mask
 from rfa.secagg.device.membership import Membership
 from rfa.secagg.device.memory import Memory
 from rfa.secagg.errors import ShareLimitError
 from rfa.secagg.fixed_point import Contribution, EncodedInput, weighs_more
-from rfa.secagg.messages.round import SumRequest
-from rfa.secagg.transcript import noise_key, rounding_key
+from rfa.secagg.messages.buffer import InputBuffer
+from rfa.secagg.messages.round import FirstInput, MaskedInput, OpenRound, ShareKeys, SumRequest
+from rfa.secagg.messages.values import Bitmap
+from rfa.secagg.security.rules import Members
+from rfa.secagg.statistics import rows_of
+from rfa.secagg.transcript import noise_key, pair_mask_key, rounding_key, self_mask_key
 from rfa.secagg.words import Words
 
 
@@ -27,13 +33,13 @@ def encode_part(
         sum_request: what is asked.
         words: where the words are to be written.
     """
-    encoding, masked_sum = member.encoding, sum_request.masked_sum
+    encoding, stream = member.encoding, member.opening.stream_of(sum_request.masked_sum)
     return encoding.encode(
         contribution,
         sum_request.v,
         sum_request.nu,
-        rounding_key(memory.rounding, masked_sum),
-        noise=noise_key(memory.noise, masked_sum) if encoding.noise else None,
+        rounding_key(memory.rounding, stream),
+        noise=noise_key(memory.noise, stream) if encoding.noise else None,
         vector=bool(sum_request.vector),
         metrics=member.opening.metrics,
         out=words,
@@ -53,3 +59,28 @@ def check_share(
     if sum_request.mass and weighs_more(own, sum_request.mass, limit):
         msg = f"this device would weigh more than {limit} in the sum"
         raise ShareLimitError(msg)
+
+
+def room_for(
+    opening: OpenRound, sum_request: SumRequest, dealt: ShareKeys | None, complaints: Bitmap
+) -> InputBuffer:
+    """Room for a masked input, with what the device deals in the first sum of a fast round."""
+    tail_size = len(rows_of(opening.statistics)) + opening.metrics
+    sizes = tail_size, opening.dim if sum_request.vector else 0
+    if dealt:
+        return InputBuffer(FirstInput, (opening.session, dealt.commitments, dealt.sealed), sizes)
+    return InputBuffer(MaskedInput, (opening.session, sum_request.masked_sum), sizes, complaints)
+
+
+def masks_of(
+    member: Membership, memory: Memory, masked_sum: int, alive: Members, context: bytes
+) -> list[Mask]:
+    """The device's own mask, and one with each neighbor in the masked sum."""
+    others = member.among(alive)
+    publics = [member.keys[other].mask_keys[masked_sum] for other in others]
+    agreed = agree(memory.masks[masked_sum], publics)
+    masks: list[Mask] = [(self_mask_key(memory.seeds[masked_sum], context), True)]
+    for other, secret in zip(others, agreed, strict=True):
+        key = pair_mask_key(secret, context, member.position, other)
+        masks.append((key, member.position < other))
+    return masks

@@ -9,29 +9,31 @@ from __future__ import annotations
 import dataclasses
 import os
 
-from rfa.secagg.crypto.keys import agree, public_of, sign
-from rfa.secagg.crypto.masks import Mask, add_masks
+from rfa.secagg.crypto.keys import public_of, sign
+from rfa.secagg.crypto.masks import add_masks
 from rfa.secagg.crypto.shares import SHARE_SIZE
-from rfa.secagg.device.adding import check_share, encode_part
+from rfa.secagg.device.adding import check_share, encode_part, masks_of, room_for
 from rfa.secagg.device.joining import check_brought
 from rfa.secagg.device.membership import Membership, accept_roster, read_parameters
 from rfa.secagg.device.memory import GONE, Memory, forget
 from rfa.secagg.device.profile import Profile
-from rfa.secagg.device.sharing import Entropy, complain, seal_shares, unseal_shares
+from rfa.secagg.device.sharing import Entropy, complain, deal, unseal_shares
 from rfa.secagg.errors import (
     AskedTwiceError,
     OtherSessionError,
     OutOfStageError,
     ReplayedRoundError,
+    SecAggError,
     ShareLimitError,
     SignatureError,
 )
 from rfa.secagg.fixed_point import Contribution, EncodedInput
+from rfa.secagg.messages.decoding import decode, decode_as
 from rfa.secagg.messages.round import (
     Abstain,
     AdvertiseKeys,
     DeviceKeys,
-    MaskedInputBuffer,
+    FirstSum,
     Message,
     OpenRound,
     Roster,
@@ -41,26 +43,18 @@ from rfa.secagg.messages.round import (
     SurvivorSignature,
     Unmask,
     UnmaskShares,
-    decode,
-    decode_as,
 )
 from rfa.secagg.messages.stages import LEFT, START, Moment, Stage, moment_of
 from rfa.secagg.messages.values import NO_SHARE
 from rfa.secagg.noise import least_charge
 from rfa.secagg.security.cohort import form_cohort
 from rfa.secagg.security.parameters import ServerModel
-from rfa.secagg.security.rules import Members
-from rfa.secagg.statistics import rows_of
 from rfa.secagg.transcript import (
     SIZE,
-    commitment_to,
     context_of,
     leaf_of,
-    pair_mask_key,
     point_of,
     request_digest,
-    sealing_key,
-    self_mask_key,
     survivors_statement,
 )
 from rfa.secagg.words import Words
@@ -137,8 +131,10 @@ class Device:
         self._check_stage(message)
         try:
             after, reply = self._answer(message, request)
-        except ShareLimitError:
-            self.memory = self.memory.left()
+        except SecAggError as error:
+            self._membership = None  # perhaps of a roster that it did not take
+            if isinstance(error, ShareLimitError):
+                self.memory = self.memory.left()
             raise
         self.memory = dataclasses.replace(after, request=asked, reply=reply)
         return reply
@@ -148,9 +144,12 @@ class Device:
             case OpenRound():
                 return self._join(message, request)
             case Roster():
-                return self._deal(message, request)
+                memory, deal = self._deal(message, request)
+                return memory, deal.encode()
+            case FirstSum():
+                return self._begin(message)
             case SumRequest():
-                return self._mask(message)
+                return self._mask(message, self.memory)
             case SurvivorList():
                 return self._consent(message)
             case Unmask():
@@ -173,9 +172,20 @@ class Device:
         if asked < due:
             msg = f"{name} was asked before, with another request"
             raise AskedTwiceError(msg)
-        if asked > due or self.over or (due > START and self._contribution is None):
+        late = asked > due and not self._may_regroup(asked)
+        wrong = due > START and isinstance(message, FirstSum) != self._is_first(asked)
+        if late or wrong or self.over or (due > START and self._contribution is None):
             msg = f"{name} is asked out of order: it is at {asked}, and {due} is due"
             raise OutOfStageError(msg)
+
+    def _may_regroup(self, asked: Moment) -> bool:
+        """Whether a roster may take the place of that of a fast sum, which is then never opened."""
+        moments = Moment(0, Stage.UNMASK), Moment(1, Stage.ROSTER)
+        return (self.memory.due, asked) == moments and bool(self._opening().fast)
+
+    def _is_first(self, asked: Moment) -> bool:
+        """Whether a roster comes with the first sum, as in fast rounds."""
+        return asked == Moment(0, Stage.ROSTER) and bool(self._opening().fast)
 
     def _opening(self) -> OpenRound:
         return decode_as(OpenRound, self.memory.opening)
@@ -186,10 +196,17 @@ class Device:
             self._membership = self._accept(decode_as(Roster, self.memory.roster))
         return self._membership
 
-    def _accept(self, roster: Roster) -> Membership:
-        """The membership that a roster gives; its parameters are looked at before any key."""
+    def _accept(self, roster: Roster, before: Membership | None = None) -> Membership:
+        """The membership that a roster gives, perhaps in place of one before.
+
+        Its parameters are looked at before any key.
+        """
         opening, keys = self._opening(), decode_as(AdvertiseKeys, self.memory.advert).keys
         parameters = read_parameters(roster, opening)
+        if before:
+            before.check_regroup(roster, parameters)
+        else:
+            self._policy.check_cohort(parameters.cohort)
         self._policy.check_parameters(parameters, opening.queries)
         cohort = form_cohort(opening, parameters, roster.nonce, roster.leaves)
         return accept_roster(roster, cohort, keys, self._identity.known if self._identity else None)
@@ -212,7 +229,7 @@ class Device:
         )
         check_brought(opening, self._contribution)
         charge = least_charge(opening.noise)
-        self._policy.check_charge(self.memory.rho, charge, opening.masked_sums)
+        self._policy.check_charge(self.memory.rho, charge, opening.masked_sums - opening.fast)
         draw, masked_sums = self._entropy, range(opening.masked_sums)
         memory = dataclasses.replace(
             joined,
@@ -238,48 +255,51 @@ class Device:
             raise SignatureError(msg)
         return sign(self._identity.secret, statement)
 
-    def _deal(self, roster: Roster, request: bytes) -> tuple[Memory, bytes]:
+    def _deal(self, roster: Roster, request: bytes) -> tuple[Memory, ShareKeys]:
         """Check the cohort, and deal shares of all secrets to the neighbors."""
-        member, memory = self._accept(roster), self.memory
-        self._policy.check_charge(memory.rho, member.charge, member.opening.masked_sums)
-        cohort, here = member.cohort.digest, member.position
-        publics = [member.keys[other].sealing_key for other in member.neighbors]
-        agreed = list(zip(agree(memory.sealing, publics), member.neighbors, strict=True))
-        outgoing = [sealing_key(secret, cohort, here, other) for secret, other in agreed]
-        incoming = tuple(sealing_key(secret, cohort, other, here) for secret, other in agreed)
-        commitments = tuple(
-            commitment_to(seed, cohort, here, masked_sum)
-            for masked_sum, seed in enumerate(memory.seeds)
-        )
+        memory, first = self.memory, roster.masked_sum
+        member = self._accept(roster, self._member() if first else None)
+        opening, spent = member.opening, memory.rho - memory.charged
+        self._policy.check_charge(spent, member.charge, opening.masked_sums - opening.fast)
+        incoming, shares = deal(member, memory, first, self._entropy)
         after = dataclasses.replace(
-            memory, due=Moment(0, Stage.SUM), roster=request, sealing=GONE, incoming=incoming
+            memory,
+            due=Moment(first, Stage.SUM),
+            roster=request,
+            sealing=memory.sealing if opening.is_first(first) else GONE,
+            incoming=incoming,
         )
         self._membership = member
-        sealed = seal_shares(member, memory, outgoing, self._entropy)
-        return after, ShareKeys(roster.session, commitments, sealed).encode()
+        return after, shares
 
-    def _mask(self, sum_request: SumRequest) -> tuple[Memory, bytes]:
-        """Compute what the device adds at v, and mask it."""
-        member, memory, masked_sum = self._member(), self.memory, sum_request.masked_sum
+    def _begin(self, message: FirstSum) -> tuple[Memory, bytes]:
+        """Deal shares, and mask the first input, before anyone has the shares of others."""
+        roster = message.roster
+        memory, dealt = self._deal(roster, roster.encode())
+        return self._mask(message.sum_request, memory, dealt)
+
+    def _mask(
+        self, sum_request: SumRequest, memory: Memory, dealt: ShareKeys | None = None
+    ) -> tuple[Memory, bytes]:
+        """Compute what the device adds at v, and mask it; with what it deals in a fast sum."""
+        member, masked_sum, opening = self._member(), sum_request.masked_sum, self._opening()
         self._policy.check_query(sum_request.v, sum_request.nu, memory.nu)
-        self._policy.check_charge(memory.rho, member.charge)
+        charge = max(0.0, member.charge - memory.charged)
+        self._policy.check_charge(memory.rho, charge)
         point = point_of(sum_request.v, sum_request.nu)
         alive = member.check_request(sum_request, point, memory)
         context = context_of(member.cohort.digest, sum_request, point)
-        opening = member.opening
-        shares = unseal_shares(member, memory, sum_request, alive)
-        tail_size = len(rows_of(opening.statistics)) + opening.metrics
-        sizes = tail_size, opening.dim if sum_request.vector else 0
-        complaints = complain(member, alive, shares)
-        masked = MaskedInputBuffer(sum_request.session, masked_sum, *sizes, complaints)
+        shares = () if dealt else unseal_shares(member, memory, sum_request, alive)
+        complaints = b"" if dealt else complain(member, alive, shares)
+        masked = room_for(opening, sum_request, dealt, complaints)
         part = self._part(member, sum_request, masked.words())
-        add_masks(part.words, part.tail, self._masks(member, masked_sum, alive, context))
+        add_masks(part.words, part.tail, masks_of(member, memory, masked_sum, alive, context))
         tail = part.tail
         del part  # which holds the words
-        malicious = opening.server_model == ServerModel.MALICIOUS
+        to_sign = opening.server_model == ServerModel.MALICIOUS and not dealt
         after = dataclasses.replace(
             memory,
-            due=Moment(masked_sum, Stage.SURVIVORS if malicious else Stage.UNMASK),
+            due=Moment(masked_sum, Stage.SURVIVORS if to_sign else Stage.UNMASK),
             masks=forget(memory.masks, masked_sum),
             seeds=forget(memory.seeds, masked_sum),
             shares=shares,
@@ -287,7 +307,8 @@ class Device:
             asked=point,
             alive=sum_request.alive,
             nu=sum_request.nu,
-            rho=memory.rho + member.charge,
+            rho=memory.rho + charge,
+            charged=charge if dealt else 0.0,
             noise=GONE if masked_sum + 1 == opening.masked_sums else memory.noise,
         )
         return after, masked.finish(tail)
@@ -301,19 +322,6 @@ class Device:
         check_share(member, part, sum_request, self._policy.max_share)
         return part
 
-    def _masks(
-        self, member: Membership, masked_sum: int, alive: Members, context: bytes
-    ) -> list[Mask]:
-        """The device's own mask, and one with each neighbor in the masked sum."""
-        others = member.among(alive)
-        publics = [member.keys[other].mask_keys[masked_sum] for other in others]
-        agreed = agree(self.memory.masks[masked_sum], publics)
-        masks: list[Mask] = [(self_mask_key(self.memory.seeds[masked_sum], context), True)]
-        for other, secret in zip(others, agreed, strict=True):
-            key = pair_mask_key(secret, context, member.position, other)
-            masks.append((key, member.position < other))
-        return masks
-
     def _consent(self, message: SurvivorList) -> tuple[Memory, bytes]:
         """Sign the survivors, once."""
         self._member().check_survivors(message.survivors, message.masked_sum, self.memory)
@@ -325,18 +333,29 @@ class Device:
     def _open(self, unmask: Unmask) -> tuple[Memory, bytes]:
         """Release one share for each neighbor: of its self-mask if it survived, else its key."""
         member, memory = self._member(), self.memory
-        survivors = member.check_survivors(unmask.survivors, unmask.masked_sum, memory)
-        if member.opening.server_model == ServerModel.MALICIOUS:
+        opening, masked_sum = member.opening, unmask.masked_sum
+        survivors = member.check_survivors(unmask.survivors, masked_sum, memory)
+        first, signature = opening.is_first(masked_sum), b""
+        member.check_sealed(unmask.sealed, survivors if first else frozenset())
+        if opening.server_model == ServerModel.MALICIOUS and first:
+            signature = self._sign(survivors_statement(memory.context, unmask.survivors))
+        elif opening.server_model == ServerModel.MALICIOUS:
             member.check_quorum(unmask, memory, self._identity.known if self._identity else {})
+        shares = unseal_shares(member, memory, unmask, survivors) if first else memory.shares
         others = member.among(member.members(memory.alive))
         released = tuple(
             (share[:SHARE_SIZE] if other in survivors else share[SHARE_SIZE:]) or NO_SHARE
-            for other, share in zip(others, memory.shares, strict=True)
+            for other, share in zip(others, shares, strict=True)
         )
-        due = Moment(unmask.masked_sum + 1, Stage.SUM)
         after = dataclasses.replace(
-            memory, due=due, shares=(), survivors=unmask.survivors, signed=b""
+            memory,
+            due=Moment(masked_sum + 1 + first, Stage.SUM),
+            shares=(),
+            survivors=unmask.survivors,
+            signed=b"",
         )
-        if unmask.masked_sum + 1 == member.opening.masked_sums:
-            after = dataclasses.replace(after, incoming=(), rounding=GONE)
-        return after, UnmaskShares(unmask.session, unmask.masked_sum, released).encode()
+        if first:
+            after = after.without_spare()
+        if after.due.masked_sum == opening.masked_sums:
+            after = dataclasses.replace(after, incoming=(), rounding=GONE, noise=GONE)
+        return after, UnmaskShares(unmask.session, masked_sum, released, signature).encode()

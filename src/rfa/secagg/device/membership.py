@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -99,12 +99,48 @@ class Membership:
             msg = f"those who are said to be alive in masked sum {sum_request.masked_sum} cannot be"
             raise SurvivorsError(msg)
         self._check_enough(alive)
-        if len(sum_request.sealed) != len(self.among(alive)):
-            msg = (
-                f"{len(sum_request.sealed)} sealed shares do not match the neighbors who are alive"
-            )
-            raise NotCanonicalError(msg)
+        later = self.opening.is_first(sum_request.masked_sum)
+        self.check_sealed(sum_request.sealed, frozenset() if later else alive)
         return alive
+
+    def check_sealed(self, sealed: Sequence[bytes], dealers: Members) -> None:
+        """Refuse sealed shares that are not one of each neighbor among these.
+
+        Raises:
+            NotCanonicalError: if they are more, or fewer.
+        """
+        if len(sealed) != len(self.among(dealers)):
+            msg = f"{len(sealed)} sealed shares do not match the neighbors who are alive"
+            raise NotCanonicalError(msg)
+
+    def check_regroup(self, roster: Roster, parameters: Parameters) -> None:
+        """Refuse a roster in place of this one, after a fast sum, that tells more than this one.
+
+        The masked input of the fast sum has left, and others can open that sum, over all of this
+        roster, with t shares of each secret. Those who open a sum over the second roster are at
+        least n - f of the first: at most f others are left to open the first, and they and c
+        colluders are fewer than t where the server is malicious.
+
+        Raises:
+            CohortError: if there is anyone else in it.
+            TooManyDropoutsError: if fewer could survive in it than in the first.
+            WeakTermsError: if it withstands less.
+        """
+        first = self.cohort.parameters
+        if not set(roster.leaves) <= set(self.cohort.leaves):
+            msg = "a roster that takes the place of another has devices that the first had not"
+            raise CohortError(msg)
+        if parameters.survivors < first.survivors:
+            msg = (
+                f"{parameters.survivors} devices may be left in a sum over a second roster, and at "
+                f"least {first.survivors} must be, as in the first: {first} and {parameters}"
+            )
+            raise TooManyDropoutsError(msg)
+        promised = (first.num_colluders, first.min_honest, -first.statistical)
+        offered = (parameters.num_colluders, parameters.min_honest, -parameters.statistical)
+        if any(now < before for now, before in zip(offered, promised, strict=True)):
+            msg = f"a second roster withstands less than the first: {parameters}, not {first}"
+            raise WeakTermsError(msg)
 
     def check_survivors(self, bitmap: bytes, masked_sum: int, memory: Memory) -> Members:
         """Who survived a masked sum.
@@ -112,9 +148,15 @@ class Membership:
         Raises:
             RefusalError: if they cannot have, are too few, or would tell on those who left.
         """
-        survivors = self.members(bitmap)
-        if self.position not in survivors or not survivors <= self.members(memory.alive):
+        survivors, alive = self.members(bitmap), self.members(memory.alive)
+        if self.position not in survivors or not survivors <= alive:
             msg = "those who are said to have survived the masked sum cannot have"
+            raise SurvivorsError(msg)
+        if self.opening.is_first(masked_sum) and survivors != alive:
+            msg = (
+                f"{len(alive - survivors)} of the roster are said to be lost, and the first sum of "
+            )
+            msg += "a fast round is over all of it or not opened"
             raise SurvivorsError(msg)
         self._check_enough(survivors)
         before = self._before(memory)

@@ -51,6 +51,7 @@ class Memory:
         alive, survivors: who is in the current masked sum, and who was in the last one opened.
         signed: the survivors that it signed in the current masked sum.
         request, reply: the digest of the last request, and the answer that it got.
+        charged: what was charged for masked sum 0 of a fast round that was not opened.
         nu: the radius of the last sum that it was in, of whatever round; 0 for none.
         rho: what all sums with noise that it was in were charged, of whatever rounds.
     """
@@ -74,6 +75,7 @@ class Memory:
     signed: bytes = b""
     request: bytes = GONE
     reply: bytes = field(default=b"", repr=False)
+    charged: float = 0.0
     nu: float = 0.0
     rho: float = 0.0
 
@@ -84,6 +86,11 @@ class Memory:
     def left(self) -> Memory:
         """What stays when the device leaves the round before its end."""
         return dataclasses.replace(self.between_rounds(), due=LEFT, opening=self.opening)
+
+    def without_spare(self) -> Memory:
+        """The same after masked sum 0 of a fast round is opened: no roster takes its place."""
+        masks, seeds = forget(self.masks, 1), forget(self.seeds, 1)
+        return dataclasses.replace(self, sealing=GONE, charged=0.0, masks=masks, seeds=seeds)
 
     def encode(self) -> bytes:
         """Its bytes, with a digest of them."""
@@ -139,6 +146,7 @@ _FIELDS: dict[str, Any] = {
     "context": KEY,
     "asked": KEY,
     "request": KEY,
+    "charged": REAL,
     "nu": REAL,
     "rho": REAL,
 }

@@ -21,7 +21,8 @@ from pathlib import Path
 
 from rfa._checks import check_regular
 from rfa.secagg.errors import VaultError
-from rfa.secagg.messages.round import MaskedInput, UnmaskShares, decode_as
+from rfa.secagg.messages.decoding import decode, decode_as
+from rfa.secagg.messages.round import MaskedInput, UnmaskShares
 from rfa.secagg.transcript import input_digest
 
 OPENED = "opened"
@@ -50,9 +51,10 @@ class SentInput:
 
 def note_sent(path: Path, device: int, context: bytes, reply: bytes) -> None:
     """Add a masked input to the list, before it leaves."""
-    message = decode_as(MaskedInput, reply)
+    message = decode(reply)
+    number = message.masked_sum if isinstance(message, MaskedInput) else 0  # with the roster
     hexed = (message.session.hex(), context.hex(), input_digest(reply).hex())
-    _add(path, f"{device} {message.masked_sum} {' '.join(hexed)}\n")
+    _add(path, f"{device} {number} {' '.join(hexed)}\n")
 
 
 def note_opened(path: Path, device: int, reply: bytes) -> None:

@@ -4,31 +4,56 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from rfa.secagg.crypto.keys import seal, unseal
+from rfa.secagg.crypto.keys import agree, seal, unseal
 from rfa.secagg.crypto.shares import SHARE_SIZE, are_shares, split
 from rfa.secagg.device.membership import Membership
-from rfa.secagg.device.memory import Memory
-from rfa.secagg.messages.round import SumRequest
+from rfa.secagg.device.memory import GONE, Memory
+from rfa.secagg.messages.round import ShareKeys, SumRequest, Unmask
 from rfa.secagg.messages.values import Bitmap, write_bitmap
 from rfa.secagg.security.rules import Members
-from rfa.secagg.transcript import share_binding
+from rfa.secagg.transcript import commitment_to, sealing_key, share_binding
 
 Entropy = Callable[[int], bytes]
 
 
-def seal_shares(
-    member: Membership, memory: Memory, keys: Sequence[bytes], entropy: Entropy
-) -> tuple[bytes, ...]:
-    """For each neighbor, its shares of the secrets of each masked sum, under the key for it."""
+def deal(
+    member: Membership, memory: Memory, first: int, entropy: Entropy
+) -> tuple[tuple[bytes, ...], ShareKeys]:
+    """Shares of a device's secrets, sealed for its neighbors.
+
+    Args:
+        member: its membership.
+        memory: where its secrets are.
+        first: the first masked sum whose secrets are dealt.
+        entropy: what makes shares.
+
+    Returns:
+        The keys that unseal what its neighbors deal to it, and what it deals.
+    """
     cohort, here = member.cohort.digest, member.position
-    dealt = [
-        _split(member, secrets, entropy) for secrets in zip(memory.seeds, memory.masks, strict=True)
-    ]
-    return tuple(
-        seal(key, masked_sum, plain[index], share_binding(cohort, here, other, masked_sum))
-        for index, (other, key) in enumerate(zip(member.neighbors, keys, strict=True))
-        for masked_sum, plain in enumerate(dealt)
+    publics = [member.keys[other].sealing_key for other in member.neighbors]
+    agreed = list(zip(agree(memory.sealing, publics), member.neighbors, strict=True))
+    masked_sums = range(first, member.opening.masked_sums)
+    dealt = {
+        number: _split(member, _secrets(member, memory, number), entropy) for number in masked_sums
+    }
+    sealed = tuple(
+        seal(key, number, plain[index], share_binding(cohort, here, other, number))
+        for index, (secret, other) in enumerate(agreed)
+        for key in (sealing_key(secret, cohort, here, other),)
+        for number, plain in dealt.items()
     )
+    incoming = tuple(sealing_key(secret, cohort, other, here) for secret, other in agreed)
+    commitments = tuple(
+        commitment_to(memory.seeds[number], cohort, here, number) for number in masked_sums
+    )
+    return incoming, ShareKeys(member.opening.session, commitments, sealed)
+
+
+def _secrets(member: Membership, memory: Memory, masked_sum: int) -> tuple[bytes, bytes]:
+    """The secrets of a masked sum: where nobody may be lost, nobody can open a mask's secret."""
+    mask = GONE if member.opening.is_first(masked_sum) else memory.masks[masked_sum]
+    return memory.seeds[masked_sum], mask
 
 
 def _split(member: Membership, secrets: tuple[bytes, bytes], entropy: Entropy) -> list[bytes]:
@@ -44,10 +69,17 @@ def _split(member: Membership, secrets: tuple[bytes, bytes], entropy: Entropy) -
 
 
 def unseal_shares(
-    member: Membership, memory: Memory, sum_request: SumRequest, alive: Members
+    member: Membership, memory: Memory, request: SumRequest | Unmask, alive: Members
 ) -> tuple[bytes, ...]:
-    """What the neighbors in the masked sum dealt; nothing where it was not sealed by them."""
-    sealed, masked_sum = iter(sum_request.sealed), sum_request.masked_sum
+    """What the neighbors in the masked sum dealt; nothing where it was not sealed by them.
+
+    Args:
+        member: the membership of the device.
+        memory: where the keys are that unseal.
+        request: what brings sealed shares.
+        alive: who is in the masked sum.
+    """
+    sealed, masked_sum = iter(request.sealed), request.masked_sum
     shares: list[bytes] = []
     for other, key in zip(member.neighbors, memory.incoming, strict=True):
         if other in alive:

@@ -24,7 +24,8 @@ from rfa.secagg.device.memory import GONE, Memory, guard, unguard
 from rfa.secagg.errors import SpentUpdateError
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.messages.codec import KEY, REAL, fixed, many, read_message, rows, write_message
-from rfa.secagg.messages.round import MAX_METRICS, NO_BASIS, OpenRound, Roster, decode_as
+from rfa.secagg.messages.decoding import decode_as
+from rfa.secagg.messages.round import MAX_METRICS, NO_BASIS, OpenRound, Roster
 from rfa.secagg.security.parameters import MAX_MASKED_SUMS
 from rfa.secagg.transcript import content_digest, own_round_digest, question_digest, repeated_basis
 
@@ -110,7 +111,10 @@ class Spent:
         Raises:
             SpentUpdateError: if it is asked something else than before.
         """
-        question, at = question_of(memory), memory.due.masked_sum
+        question = question_of(memory)
+        at = decode_as(OpenRound, memory.opening).query_of(memory.due.masked_sum)
+        if self.own == own_round_digest(memory.advert):
+            return dataclasses.replace(self, questions=(*self.questions[:at], question))
         if at < len(self.questions) and self.questions[at] != question:
             msg = (
                 "the sum that it was in was at another point, or of another kind: a sum can be "
@@ -167,11 +171,11 @@ def question_of(memory: Memory) -> bytes:
     have the same digits, and so the same scale.
     """
     opening = decode_as(OpenRound, memory.opening)
-    same = dataclasses.replace(opening, session=bytes(16), round=1, basis=NO_BASIS)
-    joined = 0
-    if opening.masked_sums > 1:
+    same = dataclasses.replace(opening, session=bytes(16), round=1, basis=NO_BASIS, fast=0)
+    query, joined = opening.query_of(memory.due.masked_sum), 0
+    if opening.masked_sums - opening.fast > 1:
         joined = decode_as(Roster, memory.roster).parameters[0]
-    return question_digest(same.encode(), joined, memory.due.masked_sum, memory.asked)
+    return question_digest(same.encode(), joined, query, memory.asked)
 
 
 def read_spent(data: bytes) -> Spent:

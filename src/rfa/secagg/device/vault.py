@@ -31,7 +31,8 @@ from rfa.secagg.errors import (
     VaultError,
 )
 from rfa.secagg.fixed_point import Contribution
-from rfa.secagg.messages.round import NO_BASIS, OpenRound, decode_as
+from rfa.secagg.messages.decoding import decode_as
+from rfa.secagg.messages.round import NO_BASIS, OpenRound
 from rfa.secagg.messages.stages import LEFT, START, Moment, Stage
 from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.transcript import SIZE, request_digest
@@ -188,7 +189,7 @@ class DurableDevice:
                 reply = device.receive(request)
                 if contribution and device.memory.context not in (GONE, memory.context):
                     self._spend(contribution, device.memory)
-                elif contribution and memory.due.stage == Stage.UNMASK:
+                elif contribution and _opens(memory, device.memory):
                     self._spends.open(contribution, memory, whom)
             except ShareLimitError as error:  # which ends the round for the device
                 refused = error
@@ -238,7 +239,7 @@ class DurableDevice:
             return
         if after.context not in {before.context, GONE}:
             note_sent(self._sent, self._profile.device, after.context, reply)
-        elif before.due.stage == Stage.UNMASK:
+        elif _opens(before, after):
             note_opened(self._sent, self._profile.device, reply)
 
     def _take_back(self, memory: Memory) -> None:
@@ -330,6 +331,11 @@ class DurableDevice:
             f"the store of device {self._profile.device} at {self._path} fails: {why}. If it is "
             f"damaged, remove it, and the device begins anew with its next round{marks}"
         )
+
+
+def _opens(before: Memory, after: Memory) -> bool:
+    """Whether the device released shares between two memories."""
+    return before.due.stage == Stage.UNMASK and after.roster == before.roster
 
 
 def _may_take_back(memory: Memory) -> bool:

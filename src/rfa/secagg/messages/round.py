@@ -12,21 +12,26 @@ SurvivorList   ->                      only if the server is malicious
                <-   SurvivorSignature  its signature under the survivors
 Unmask         ->
                <-   UnmaskShares       its shares of the secrets that open the sum
+
+A fast round takes the roster and the first masked sum in one exchange:
+FirstSum       ->                      the roster, v and nu
+               <-   FirstInput         sealed shares, and what it adds at v, masked
+Unmask         ->                      with the shares that were sealed for the device
+               <-   UnmaskShares
+If anyone does not answer FirstSum, its sum is never opened: a Roster without those, for the masked
+sum after it, goes on with the longer way.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 from rfa._types import Floats32
 from rfa.secagg.crypto.shares import SHARE_SIZE
-from rfa.secagg.errors import NotCanonicalError, UnknownKindError
 from rfa.secagg.messages.codec import (
     KEY,
-    LARGEST,
     MANY,
     REAL,
     U8,
@@ -34,18 +39,16 @@ from rfa.secagg.messages.codec import (
     U64,
     U128,
     Field,
-    ReservedMessage,
     array,
     blob,
     fixed,
     group,
     many,
-    read_message,
     record,
     rows,
     write_message,
 )
-from rfa.secagg.messages.values import Bitmap
+from rfa.secagg.messages.values import Bitmap, write_bitmap
 from rfa.secagg.security.parameters import LARGEST_DEGREE, MAX_MASKED_SUMS
 from rfa.secagg.words import Words
 
@@ -53,7 +56,7 @@ MAX_METRICS = 256
 TAG = 16
 SEALED_SIZE = 2 * SHARE_SIZE + TAG
 SIGNATURE_SIZE = 64
-_SESSION = fixed(16)
+SESSION = fixed(16)
 NO_BASIS = bytes(32)
 """The basis of a round whose devices were told nothing to start from."""
 
@@ -70,7 +73,7 @@ class Message:
     def encode(self) -> bytes:
         """Its bytes."""
         values = tuple(getattr(self, item.name) for item in dataclasses.fields(self))
-        return write_message(self.KIND, (_SESSION, *self.LAYOUT), values)
+        return write_message(self.KIND, (SESSION, *self.LAYOUT), values)
 
 
 @dataclass(frozen=True)
@@ -80,11 +83,12 @@ class OpenRound(Message):
     `statistics` has a bit for each row of the table of statistics, the first in the lowest one:
     which totals travel. With `equal_weights` every device must have been told to weigh 1.
     `basis` is the digest of what devices trained or evaluated from. `noise` is the least noise of a
-    sum over what one device can add to its push; 0 for none.
+    sum over what one device can add to its push; 0 for none. In a `fast` round masked sum 0 is
+    taken with the roster, over all of it or not at all.
     """
 
     KIND = 1
-    LAYOUT = (U64, U32, U32, U32, REAL, U8, U8, U8, KEY, REAL)
+    LAYOUT = (U64, U32, U32, U32, REAL, U8, U8, U8, KEY, REAL, U8)
 
     round: int
     queries: int
@@ -96,11 +100,33 @@ class OpenRound(Message):
     equal_weights: int
     basis: bytes
     noise: float = 0.0
+    fast: int = 0
 
     @property
     def masked_sums(self) -> int:
-        """How many masked sums there may be: two a query if there is a limit."""
-        return self.queries * (2 if self.max_share else 1)
+        """How many masked sums there may be: two a query if there is a limit.
+
+        A fast round has one more: masked sum 1 is about the first query again, if not all of the
+        roster are in masked sum 0, and else is left out.
+        """
+        return self.queries * (2 if self.max_share else 1) + self.fast
+
+    def query_of(self, masked_sum: int) -> int:
+        """Which query a masked sum is about, from 0."""
+        return max(0, masked_sum - self.fast) // (2 if self.max_share else 1)
+
+    def stream_of(self, masked_sum: int) -> int:
+        """By which number keys of rounding and noise are derived: another for each masked sum.
+
+        Where nobody is lost it does not depend on whether the round is fast.
+        """
+        if not self.fast or not masked_sum:
+            return masked_sum
+        return self.queries if masked_sum == self.fast else masked_sum - self.fast
+
+    def is_first(self, masked_sum: int) -> bool:
+        """Whether a masked sum is the one that a fast round takes with the roster."""
+        return bool(self.fast) and not masked_sum
 
     def is_second(self, masked_sum: int) -> bool:
         """Whether a masked sum asks for the vectors of a query whose scalars are known."""
@@ -142,22 +168,27 @@ class AdvertiseKeys(Message):
     keys: DeviceKeys
 
 
+_ROSTER = (group(U32, U32, U32, U32, U32, U32, U8, U8), fixed(16), rows(32), many(DEVICE_KEYS))
+
+
 @dataclass(frozen=True)
 class Roster(Message):
     """The cohort: parameters, the digests of all devices' keys in order, and keys themselves.
 
     The order is that of a nonce, drawn when all keys are there, so that nobody chooses a position.
     A semi-honest server sends each device the keys of its neighbors; one that is not
-    trusted must send all.
+    trusted must send all. `masked_sum` is the first that it is for: 0, or 1 in a fast round, whose
+    masked sum 0 came to nothing.
     """
 
     KIND = 3
-    LAYOUT = (group(U32, U32, U32, U32, U32, U32, U8, U8), fixed(16), rows(32), many(DEVICE_KEYS))
+    LAYOUT = (*_ROSTER, U32)
 
     parameters: tuple[int, int, int, int, int, int, int, int]
     nonce: bytes
     leaves: tuple[bytes, ...]
     keys: tuple[DeviceKeys, ...]
+    masked_sum: int = 0
 
 
 @dataclass(frozen=True)
@@ -220,28 +251,6 @@ class MaskedInput(Message):
     complaints: Bitmap = b""
 
 
-class MaskedInputBuffer:
-    """The bytes of a `MaskedInput` whose words are written in place, so that nothing is copied."""
-
-    def __init__(
-        self, session: bytes, masked_sum: int, tail: int, count: int, complaints: Bitmap = b""
-    ) -> None:
-        """Make room for a tail of some numbers, and for a count of words, before complaints."""
-        self._head = (session, masked_sum)
-        *before, _, last = MaskedInput.LAYOUT
-        values, rest = (*self._head, (0,) * tail), last.write(complaints)
-        fields = (_SESSION, *before)
-        self._message = ReservedMessage(MaskedInput.KIND, fields, values, count, rest=rest)
-
-    def words(self) -> Words:
-        """The words; whoever holds them lets go of them before `finish`."""
-        return self._message.words()
-
-    def finish(self, tail: Sequence[int]) -> bytes:
-        """The bytes of the message, with its tail."""
-        return self._message.finish((*self._head, tuple(tail)))
-
-
 @dataclass(frozen=True)
 class SurvivorList(Message):
     """Whose masked vectors came."""
@@ -266,25 +275,40 @@ class SurvivorSignature(Message):
 
 @dataclass(frozen=True)
 class Unmask(Message):
-    """Whose sum is to be opened, with the signatures under it where the server is malicious."""
+    """Whose sum is to be opened, with the signatures under it where the server is malicious.
+
+    In a fast round that of masked sum 0 is opened over the whole roster, so that there is nothing
+    to sign; `sealed` holds what the device's neighbors dealt, in the order of its neighbors.
+    """
 
     KIND = 9
-    LAYOUT = (U32, blob(MANY // 8), many(group(U32, fixed(SIGNATURE_SIZE))))
+    LAYOUT = (
+        U32,
+        blob(MANY // 8),
+        many(group(U32, fixed(SIGNATURE_SIZE))),
+        rows(SEALED_SIZE, LARGEST_DEGREE),
+    )
 
     masked_sum: int
     survivors: Bitmap
     signatures: tuple[tuple[int, bytes], ...]
+    sealed: tuple[bytes, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)
 class UnmaskShares(Message):
-    """For each neighbor in the sum a share of its self-mask if it survived, else of its key."""
+    """For each neighbor in the sum a share of its self-mask if it survived, else of its key.
+
+    With the first sum of a fast round comes a signature under it, where the server is malicious:
+    it is for receipts.
+    """
 
     KIND = 10
-    LAYOUT = (U32, rows(SHARE_SIZE, LARGEST_DEGREE))
+    LAYOUT = (U32, rows(SHARE_SIZE, LARGEST_DEGREE), blob(SIGNATURE_SIZE))
 
     masked_sum: int
     shares: tuple[bytes, ...] = field(repr=False)
+    signature: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -297,38 +321,50 @@ class Abstain(Message):
     device: int
 
 
-_KINDS: dict[int, type[Message]] = {kind.KIND: kind for kind in Message.__subclasses__()}
-_LAYOUTS = {kind: (_SESSION, *message.LAYOUT) for kind, message in _KINDS.items()}
-M = TypeVar("M", bound=Message)
+@dataclass(frozen=True)
+class FirstSum(Message):
+    """The roster of a fast round together with its first masked sum, over all of the roster."""
+
+    KIND = 12
+    LAYOUT = (*_ROSTER, REAL, array("<f4"))
+
+    parameters: tuple[int, int, int, int, int, int, int, int]
+    nonce: bytes
+    leaves: tuple[bytes, ...]
+    keys: tuple[DeviceKeys, ...]
+    nu: float
+    v: Floats32 = field(repr=False)
+
+    @property
+    def roster(self) -> Roster:
+        """The roster alone."""
+        return Roster(self.session, self.parameters, self.nonce, self.leaves, self.keys)
+
+    @property
+    def sum_request(self) -> SumRequest:
+        """What is asked, of all; the shares come with the request to open the sum."""
+        everyone = write_bitmap(range(len(self.leaves)), len(self.leaves))
+        return SumRequest(self.session, 0, 1, self.nu, 0, everyone, (), self.v)
 
 
-def decode(data: bytes, most: int = LARGEST) -> Message:
-    """The message that bytes are.
+@dataclass(frozen=True)
+class FirstInput(Message):
+    """What a device deals, as in `ShareKeys`, and what it adds, masked."""
 
-    Raises:
-        MessageError: if they are none.
-    """
-    if type(data) is not bytes:
-        msg = f"a message is bytes, not {type(data).__name__}"
-        raise NotCanonicalError(msg)
-    kind, values = read_message(data, _LAYOUTS, most)
-    return _KINDS[kind](*values)
+    KIND = 13
+    LAYOUT = (*ShareKeys.LAYOUT, many(U128, MAX_METRICS + 8), array("<u4"))
 
+    commitments: tuple[bytes, ...]
+    sealed: tuple[bytes, ...] = field(repr=False)
+    tail: tuple[int, ...] = field(repr=False)
+    words: Words = field(repr=False)
 
-def decode_as(wanted: type[M], data: bytes, most: int = LARGEST) -> M:
-    """The message of a kind that bytes are.
+    @property
+    def deal(self) -> ShareKeys:
+        """What it deals."""
+        return ShareKeys(self.session, self.commitments, self.sealed)
 
-    Raises:
-        MessageError: if they are none.
-    """
-    message = decode(data, most)
-    if not isinstance(message, wanted):
-        msg = f"a message {wanted.__name__} is wanted, not {type(message).__name__}"
-        raise UnknownKindError(msg)
-    return message
-
-
-def is_abstention(reply: bytes) -> bool:
-    """Whether bytes are the word of a device that it stays out of a round."""
-    header = write_message(Abstain.KIND, (_SESSION, *Abstain.LAYOUT), (bytes(16), 0))
-    return len(reply) == len(header) and reply[:5] == header[:5]
+    @property
+    def masked(self) -> MaskedInput:
+        """What it adds."""
+        return MaskedInput(self.session, 0, self.tail, self.words)

@@ -6,7 +6,15 @@ import enum
 from dataclasses import dataclass
 
 from rfa.secagg.messages.codec import U32, Field
-from rfa.secagg.messages.round import Message, OpenRound, Roster, SumRequest, SurvivorList, Unmask
+from rfa.secagg.messages.round import (
+    FirstSum,
+    Message,
+    OpenRound,
+    Roster,
+    SumRequest,
+    SurvivorList,
+    Unmask,
+)
 from rfa.secagg.security.parameters import MAX_MASKED_SUMS
 
 
@@ -70,6 +78,7 @@ MOMENT = Field(
 _STAGES: dict[type[Message], Stage] = {
     OpenRound: Stage.OPEN,
     Roster: Stage.ROSTER,
+    FirstSum: Stage.ROSTER,
     SumRequest: Stage.SUM,
     SurvivorList: Stage.SURVIVORS,
     Unmask: Stage.UNMASK,

@@ -235,6 +235,22 @@ class Policy:
         )
         raise PrivacySpentError(msg)
 
+    def check_cohort(self, cohort: int) -> None:
+        """Refuse a cohort that is too small.
+
+        Raises:
+            SmallCohortError: naming its size.
+            ParameterError: if the policy is not settled.
+        """
+        if self.min_cohort is None:
+            raise self._not_settled()
+        if cohort < self.min_cohort:
+            msg = f"a cohort of {cohort}: this device wants at least {self.min_cohort}"
+            raise SmallCohortError(msg)
+
+    def _not_settled(self) -> ParameterError:
+        return ParameterError(f"{self} is not settled: let the device's Profile do it")
+
     def check_parameters(self, parameters: Parameters, queries: int) -> None:
         """Refuse parameters that protect too little in such a round, or cost too much.
 
@@ -250,12 +266,8 @@ class Policy:
             count, most = parameters.degree, self.max_neighbors
             msg = f"{count} neighbors: this device deals to at most {most} (max_neighbors)"
             raise TooManyNeighborsError(msg)
-        if self.min_cohort is None or self.num_colluders is None:
-            msg = f"{self} is not settled: let the device's Profile do it"
-            raise ParameterError(msg)
-        if parameters.cohort < self.min_cohort:
-            msg = f"a cohort of {parameters.cohort}: this device wants at least {self.min_cohort}"
-            raise SmallCohortError(msg)
+        if self.num_colluders is None:
+            raise self._not_settled()
         if parameters.min_honest < self.min_honest:
             msg = f"h={parameters.min_honest} honest devices: this device wants {self.min_honest}"
             raise WeakTermsError(msg)

@@ -8,7 +8,6 @@ total when they arrive, so the server holds none of them.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -16,22 +15,19 @@ from rfa._checks import check_number
 from rfa.secagg.crypto.shares import SHARE_SIZE
 from rfa.secagg.errors import (
     AbortError,
-    DuplicateKeyError,
-    NotCanonicalError,
     OtherSessionError,
     OutOfStageError,
     ParameterError,
     RefusalError,
     SecAggError,
-    TooFewDevicesError,
 )
 from rfa.secagg.fixed_point import Total, as_sent
+from rfa.secagg.messages.decoding import decode
 from rfa.secagg.messages.round import (
-    SEALED_SIZE,
     SIGNATURE_SIZE,
     Abstain,
     AdvertiseKeys,
-    DeviceKeys,
+    FirstInput,
     MaskedInput,
     Message,
     OpenRound,
@@ -39,27 +35,25 @@ from rfa.secagg.messages.round import (
     SumRequest,
     SurvivorList,
     SurvivorSignature,
-    Unmask,
     UnmaskShares,
-    decode,
 )
 from rfa.secagg.messages.values import write_bitmap
-from rfa.secagg.security.cohort import Identities, check_device_keys, form_cohort, in_order
+from rfa.secagg.security.cohort import Identities
 from rfa.secagg.security.parameters import Parameters, ServerModel
 from rfa.secagg.security.rules import (
     Answered,
     Members,
-    agree_on,
     require_enough,
     require_many_beyond,
 )
 from rfa.secagg.security.terms import Terms
+from rfa.secagg.server.admission import Admission
 from rfa.secagg.server.complaints import Dispute, Unopened, disputes_of, faults_of
 from rfa.secagg.server.masked_sum import MaskedSum
 from rfa.secagg.server.recorder import Recorder
 from rfa.secagg.server.requests import Requests
 from rfa.secagg.server.table import Table
-from rfa.secagg.transcript import devices_digest, leaf_of
+from rfa.secagg.transcript import devices_digest
 
 SLACK = 1 << 9
 """Bytes of a reply beside its lists."""
@@ -72,7 +66,7 @@ class Server:
         faults: the devices that are at fault, most of which lost their place, and the reason.
         disputes: pairs of a dealer and a holder of shares, one of whom is at fault.
         unopened: the secret that could not be opened, if that ended the round.
-        masked_sum: how many masked sums were begun.
+        masked_sum: the number of the next masked sum.
         opened: whether anyone was asked to open one.
     """
 
@@ -96,10 +90,9 @@ class Server:
             raise ParameterError(msg)
         self._opening = opening
         self._terms = terms
+        self._admission = Admission(opening, terms, identities or {})
         self._identities = identities or {}
         self._recorder = recorder
-        self._joined: dict[int, DeviceKeys] = {}
-        self._taken: set[bytes] = set()
         self._table: Table | None = None
         self._positions: dict[int, int] = {}
         self._before: Members | None = None
@@ -121,6 +114,11 @@ class Server:
         """The parameters, once the cohort is formed."""
         return self._formed().cohort.parameters
 
+    @property
+    def begun(self) -> int:
+        """For how many queries masked inputs were asked, whatever came of it."""
+        return self._opening.query_of(self.masked_sum - 1) + 1 if self.masked_sum else 0
+
     def open(self, devices: Iterable[int]) -> Requests:
         """Begin the round: ask devices for their keys."""
         asked = sorted(set(devices))
@@ -132,23 +130,66 @@ class Server:
         )
 
     def roster(self) -> Requests:
-        """Close the cohort: send it to its members.
+        """Send the cohort to its members, who deal shares.
 
         Raises:
             AbortError: if too few devices joined.
         """
-        leaves = {leaf_of(self._opening, keys): keys for keys in self._joined.values()}
-        parameters = self._agree(len(leaves))
-        nonce = os.urandom(16)
-        order = in_order(nonce, list(leaves))
-        cohort = form_cohort(self._opening, parameters, nonce, order)
-        self._table = Table(cohort, [leaves[leaf] for leaf in order], {})
-        self._positions = {keys.device: position for position, keys in enumerate(self._table.keys)}
+        self.form()
+        table = self._formed()
+        self._expect(ShareKeys, SLACK + table.deal_size, self._positions)
+        return Requests(table.rosters(), self.parameters.survivors)
+
+    def form(self) -> None:
+        """Close the cohort, once: those who joined are in it.
+
+        Raises:
+            AbortError: if too few devices joined.
+        """
+        if self._table is None:
+            self._seat(self._admission.close(self.faults))
+
+    def first(self, v: Any, nu: float) -> Requests:
+        """Send the cohort, and ask for what everyone adds at v at once, in a fast round.
+
+        Raises:
+            AbortError: if too few devices joined.
+            ValueError: if v or nu has no meaning.
+        """
+        self.form()
+        table = self._formed()
+        now = self._begin(table.everyone, v, nu)
+        self._expect(FirstInput, SLACK + table.deal_size + now.reply_size, self._positions)
+        return Requests(table.rosters(now.sum_request), self.parameters.survivors)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everyone who was asked in the current masked sum has answered."""
+        return self._masked_sum().is_complete
+
+    def regroup(self) -> Requests:
+        """Send a cohort without those who did not answer the first sum of a fast round.
+
+        That sum is never opened; the masked sum after it is about the same query.
+
+        Raises:
+            AbortError: if too few devices are left.
+        """
+        now, table = self._masked_sum(), self._formed()
+        if self.opened or not now.is_first:
+            msg = "a cohort is formed anew in place of one of whose first sum nothing was opened"
+            raise OutOfStageError(msg)
+        left = table.without(table.everyone - now.arrived, self.masked_sum)
+        self._now = None
+        self._seat(left)
+        return self.roster()
+
+    def _seat(self, table: Table) -> None:
+        """Go on with the devices of a table."""
+        self._table = table
+        self._positions = {keys.device: position for position, keys in enumerate(table.keys)}
         if self._recorder:
-            self._recorder.form(self._table, self._identities)
-        size = self._opening.masked_sums * (32 + SEALED_SIZE * parameters.degree)
-        self._expect(ShareKeys, SLACK + size, self._positions)
-        return Requests(self._table.rosters(), parameters.survivors)
+            self._recorder.form(table, self._identities)
 
     def ask(self, v: Any, nu: float) -> Requests:
         """Begin a masked sum: ask for what everyone adds at v.
@@ -160,9 +201,17 @@ class Server:
             AbortError: if too few devices are left, or no masked sum is.
             ValueError: if v or nu has no meaning.
         """
-        table, opening = self._formed(), self._opening
+        table = self._formed()
         alive = frozenset(table.deals) if self._before is None else self._ready
         require_enough(self.parameters, alive, "are left")
+        now = self._begin(alive, v, nu)
+        self._expect(MaskedInput, SLACK + now.reply_size, table.devices(alive))
+        requests = ((table.keys[at].device, each) for at, each in now.sum_requests())
+        return Requests(requests, self._enough(alive, free=self._before is None))
+
+    def _begin(self, alive: Members, v: Any, nu: float) -> MaskedSum:
+        """The next masked sum, over some of the cohort."""
+        table, opening = self._formed(), self._opening
         if self.masked_sum >= opening.masked_sums:
             msg = f"all {opening.masked_sums} masked sums of the round are used up"
             raise AbortError(msg)
@@ -182,9 +231,7 @@ class Server:
         )
         self._now = MaskedSum(table, sum_request, alive)
         self.masked_sum += 1
-        self._expect(MaskedInput, SLACK + self._now.reply_size, table.devices(alive))
-        requests = ((table.keys[at].device, each) for at, each in self._now.sum_requests())
-        return Requests(requests, self._enough(alive, free=self._before is None))
+        return self._now
 
     def survivors(self) -> Requests:
         """Say whose inputs came, to be signed; only where the server is malicious.
@@ -194,7 +241,10 @@ class Server:
         """
         now = self._closed()
         message = SurvivorList(self._opening.session, now.sum_request.masked_sum, now.bitmap)
-        return self._broadcast(SurvivorSignature, SIGNATURE_SIZE, message, now.survivors)
+        encoded, devices = message.encode(), self._formed().devices(now.survivors)
+        self._expect(SurvivorSignature, SLACK + SIGNATURE_SIZE, devices)
+        requests = ((device, encoded) for device in devices)
+        return Requests(requests, self._enough(now.survivors, free=self._is_last))
 
     def unmask(self) -> Requests:
         """Ask for the shares that open the sum.
@@ -202,21 +252,18 @@ class Server:
         Raises:
             AbortError: if the sum may not be opened.
         """
-        if self._opening.server_model == ServerModel.MALICIOUS:
-            now = self._masked_sum()
+        now, trusted = self._masked_sum(), self._opening.server_model == ServerModel.SEMI_HONEST
+        if trusted or now.is_first:
+            members = self._closed().survivors
+        else:
             members = frozenset(now.signatures)
             require_enough(self.parameters, members, "signed the survivors")
-        else:
-            now = self._closed()
-            members = now.survivors
         self.opened = True
-        signatures = tuple(sorted(now.signatures.items()))
-        message = Unmask(self._opening.session, now.sum_request.masked_sum, now.bitmap, signatures)
-        size = SHARE_SIZE * self.parameters.degree
-        requests = self._broadcast(UnmaskShares, size, message, members)
-        if self._opening.server_model == ServerModel.SEMI_HONEST:
-            requests.whom = devices_digest(self._formed().devices(members))
-        return requests
+        table, size = self._formed(), SIGNATURE_SIZE + SHARE_SIZE * self.parameters.degree
+        self._expect(UnmaskShares, SLACK + size, table.devices(members))
+        requests = ((table.keys[at].device, each) for at, each in now.unmask_requests(members))
+        whom = devices_digest(table.devices(members)) if trusted else b""
+        return Requests(requests, self._enough(members, free=self._is_last), whom)
 
     def total(self) -> Total:
         """Open the sum.
@@ -226,11 +273,13 @@ class Server:
         """
         now = self._masked_sum()
         require_enough(self.parameters, frozenset(now.opened), "opened the sum")
+        self._hear(now)
         try:
             total = now.total()
         finally:
             self.disputes |= disputes_of(now.wrong, self._formed().names, now.forgers)
             self.unopened = now.unopened
+        self.masked_sum += now.is_first
         if self._recorder:
             self._recorder.close(now)
         self._before, self._ready = now.survivors, frozenset(now.opened)
@@ -255,7 +304,7 @@ class Server:
         except SecAggError as error:
             self.faults[device] = error
             return False
-        if self._recorder and self._wanted is MaskedInput:
+        if self._recorder and self._wanted in (MaskedInput, FirstInput):
             self._recorder.take(self._positions[device], reply)
         return True
 
@@ -271,52 +320,28 @@ class Server:
             raise OutOfStageError(msg)
         match message:
             case AdvertiseKeys():
-                self._take_keys(device, message.keys)
+                self._admission.take(device, message.keys)
             case ShareKeys():
                 self._formed().take_deal(self._positions[device], message)
+            case FirstInput():
+                self._formed().take_deal(self._positions[device], message.deal)
+                self._masked_sum().take_masked(self._positions[device], message.masked)
             case MaskedInput():
                 self._masked_sum().take_masked(self._positions[device], message)
             case SurvivorSignature():
                 self._masked_sum().take_consent(self._positions[device], message, self._identities)
             case UnmaskShares():
-                self._masked_sum().take_opened(self._positions[device], message)
+                self._masked_sum().take_opened(self._positions[device], message, self._identities)
             case _:  # never wanted
                 raise AssertionError
-
-    def _agree(self, joined: int) -> Parameters:
-        """The parameters of the cohort; if there are none, say what became of the others."""
-        try:
-            return agree_on(self._terms, joined, self._opening)
-        except TooFewDevicesError as error:
-            if not self.faults:
-                raise
-            first = next(iter(self.faults.values()))
-            msg = f"{error}; {len(self.faults)} did not, the first because {first}"
-            raise TooFewDevicesError(msg) from None
-
-    def _take_keys(self, device: int, keys: DeviceKeys) -> None:
-        if keys.device != device:
-            msg = f"device {device} calls itself {keys.device}"
-            raise NotCanonicalError(msg)
-        check_device_keys(keys, self._opening, self._identities)
-        offered = set(keys.all_keys)
-        if len(offered) <= self._opening.masked_sums or offered & self._taken:
-            msg = f"device {device} has a key that is taken"
-            raise DuplicateKeyError(msg)
-        self._taken |= offered
-        self._joined[device] = keys
 
     def _expect(self, wanted: type[Message], largest: int, devices: Iterable[int]) -> None:
         self._wanted, self._largest, self._asked = wanted, largest, set(devices)
 
-    def _broadcast(
-        self, wanted: type[Message], size: int, message: Message, members: Members
-    ) -> Requests:
-        devices = self._formed().devices(members)
-        self._expect(wanted, SLACK + size, devices)
-        encoded, last = message.encode(), self.masked_sum == self._opening.masked_sums
-        requests = ((device, encoded) for device in devices)
-        return Requests(requests, self._enough(members, free=last))
+    @property
+    def _is_last(self) -> bool:
+        """Whether no query comes after the current one."""
+        return self.begun == self._opening.queries and not self._opening.is_second(self.masked_sum)
 
     def _enough(self, members: Members, *, free: bool) -> int:
         """How many of those asked must answer: all, unless a loss here is free of consequences.
@@ -337,11 +362,16 @@ class Server:
         Raises:
             AbortError: if the sum over them may not, or cannot, be opened.
         """
-        now, names = self._masked_sum(), self._formed().names
-        self.faults |= faults_of(now.complaints, self.parameters.num_colluders, names)
-        self.disputes |= disputes_of(now.complaints, names)
+        now = self._masked_sum()
+        self._hear(now)
         now.close(self._before)
         return now
+
+    def _hear(self, now: MaskedSum) -> None:
+        """Hear what devices say of shares that they could not unseal."""
+        names = self._formed().names
+        self.faults |= faults_of(now.complaints, self.parameters.num_colluders, names)
+        self.disputes |= disputes_of(now.complaints, names)
 
     def _masked_sum(self) -> MaskedSum:
         if self._now is None:

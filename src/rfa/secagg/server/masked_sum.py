@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from rfa.secagg.errors import (
     NotCanonicalError,
     OutOfStageError,
     SignatureError,
+    TooFewDevicesError,
     WrongDimensionError,
 )
 from rfa.secagg.fixed_point import Encoding, Total
@@ -24,10 +25,12 @@ from rfa.secagg.messages.round import (
     MaskedInput,
     SumRequest,
     SurvivorSignature,
+    Unmask,
     UnmaskShares,
 )
 from rfa.secagg.messages.values import read_share, write_bitmap
 from rfa.secagg.security.cohort import Cohort, Identities
+from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.security.rules import Members, require_enough, require_same
 from rfa.secagg.server.complaints import Unopened, read_complaints, require_shares
 from rfa.secagg.server.table import Table
@@ -141,24 +144,43 @@ class MaskedSum:
         return self.words.nbytes + 16 * len(self.tail) + len(self.sum_request.alive)
 
     @property
+    def is_first(self) -> bool:
+        """Whether it is the first sum of a fast round, over all of the roster or not opened."""
+        return self._table.cohort.opening.is_first(self.sum_request.masked_sum)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the input of everyone who was asked came."""
+        return self.alive <= self.arrived
+
+    @property
     def bitmap(self) -> bytes:
         """The survivors as they travel."""
         return write_bitmap(self.survivors, self._table.cohort.parameters.cohort)
 
     def sum_requests(self) -> Iterator[tuple[int, bytes]]:
         """For each device that is asked, the request with what its neighbors dealt to it."""
-        masked_sums, masked_sum = (
-            self._table.cohort.opening.masked_sums,
-            self.sum_request.masked_sum,
-        )
         for position in sorted(self.alive):
-            sealed = tuple(
-                self._table.deals[dealer].sealed[
-                    masked_sums * (self._rank(position, dealer) - 1) + masked_sum
-                ]
-                for dealer in self._dealers(position)
-            )
+            sealed = self._sealed_for(position)
             yield position, dataclasses.replace(self.sum_request, sealed=sealed).encode()
+
+    def unmask_requests(self, members: Members) -> Iterator[tuple[int, bytes]]:
+        """For each of some devices, the request to open the sum over the survivors.
+
+        With that of the first sum of a fast round come the shares that it holds.
+        """
+        signatures = tuple(sorted(self.signatures.items()))
+        head = self.sum_request.session, self.sum_request.masked_sum, self.bitmap, signatures
+        message = Unmask(*head)
+        common = message.encode()
+        for position in sorted(members):
+            if self.is_first:
+                common = dataclasses.replace(message, sealed=self._sealed_for(position)).encode()
+            yield position, common
+
+    def _sealed_for(self, position: int) -> tuple[bytes, ...]:
+        dealers = self._dealers(position)
+        return self._table.sealed_for(position, dealers, self.sum_request.masked_sum)
 
     def take_masked(self, position: int, masked: MaskedInput) -> None:
         """Add a device's masked input to the total."""
@@ -167,11 +189,15 @@ class MaskedSum:
             msg = f"a part of {len(masked.words)} coordinates instead of {len(self.words)}"
             raise WrongDimensionError(msg)
         cohort = self._table.cohort.parameters.cohort
-        for dealer in read_complaints(masked.complaints, self._dealers(position), cohort):
-            self.complaints.setdefault(dealer, set()).add(position)
+        accused = read_complaints(masked.complaints, self._dealers(position), cohort)
+        self._note_complaints(position, accused)
         self.words += masked.words
         self.tail = [(a + b) % TAIL for a, b in zip(self.tail, masked.tail, strict=True)]
         self.arrived.add(position)
+
+    def _note_complaints(self, holder: int, dealers: Iterable[int]) -> None:
+        for dealer in dealers:
+            self.complaints.setdefault(dealer, set()).add(holder)
 
     def close(self, before: Members | None) -> None:
         """Fix the survivors.
@@ -181,6 +207,9 @@ class MaskedSum:
         """
         self.survivors = frozenset(self.arrived)
         cohort = self._table.cohort
+        if self.is_first and not self.is_complete:
+            msg = "the first sum of a fast round is over all devices, and not all of them answered"
+            raise TooFewDevicesError(msg)
         require_enough(cohort.parameters, self.survivors, "sent their inputs")
         same = cohort.opening.is_second(self.sum_request.masked_sum)
         require_same(cohort.parameters, before, self.survivors, same_query=same)
@@ -198,27 +227,42 @@ class MaskedSum:
             raise SignatureError(msg)
         self.signatures[position] = consent.signature
 
-    def take_opened(self, position: int, opened: UnmaskShares) -> None:
-        """Take the shares that a device opens."""
+    def take_opened(self, position: int, opened: UnmaskShares, identities: Identities) -> None:
+        """Take the shares that a device opens; its signature with those of a first sum."""
         self._check_masked_sum(opened.masked_sum)
+        model = self._table.cohort.opening.server_model
+        if self.is_first and model == ServerModel.MALICIOUS:
+            consent = SurvivorSignature(b"", opened.masked_sum, opened.signature)
+            self.take_consent(position, consent, identities)
         dealers = self._dealers(position)
         if len(opened.shares) != len(dealers):
             msg = f"{len(opened.shares)} shares were opened instead of {len(dealers)}"
             raise WrongDimensionError(msg)
-        shares = [read_share(share) for share in opened.shares]
-        for dealer, share in zip(dealers, shares, strict=True):
-            if (share is None) != (position in self.complaints.get(dealer, ())):
-                device = self._table.keys[dealer].device
-                msg = f"a share of device {device} was opened, of which the holder said that it "
-                msg += "could not be unsealed"
-                if share is None:
-                    msg = f"no share of device {device} was opened, and the holder did not say "
-                    msg += "that it could not be unsealed"
-                raise NotCanonicalError(msg)
-        for dealer, share in zip(dealers, shares, strict=True):
+        shares = dict(zip(dealers, map(read_share, opened.shares), strict=True))
+        missing = {dealer for dealer, share in shares.items() if share is None}
+        if self.is_first:  # only now the device has shares to complain of
+            self._note_complaints(position, missing)
+        self._check_missing(position, shares, missing)
+        for dealer, share in shares.items():
             if share is not None:
                 self._shares.setdefault(dealer, {})[self._rank(position, dealer)] = share
         self.opened.add(position)
+
+    def _check_missing(self, position: int, dealers: Iterable[int], missing: set[int]) -> None:
+        """Refuse shares, or missing ones, that contradict the holder's complaints.
+
+        Raises:
+            NotCanonicalError: naming the dealer.
+        """
+        for dealer in dealers:
+            if (dealer in missing) != (position in self.complaints.get(dealer, ())):
+                device = self._table.keys[dealer].device
+                msg = f"a share of device {device} was opened, of which the holder said that it "
+                msg += "could not be unsealed"
+                if dealer in missing:
+                    msg = f"no share of device {device} was opened, and the holder did not say "
+                    msg += "that it could not be unsealed"
+                raise NotCanonicalError(msg)
 
     def total(self) -> Total:
         """Take the masks off, and decode the sum.
@@ -226,6 +270,9 @@ class MaskedSum:
         Raises:
             AbortError: if that cannot be done.
         """
+        if self.is_first:
+            cohort, names = self._table.cohort, self._table.names
+            require_shares(cohort, frozenset(self.opened), self.complaints, names)
         add_masks(self.words, self.tail, self._masks())
         return decode_total(self._table.cohort, self.words, self.tail, len(self.survivors))
 
@@ -244,7 +291,7 @@ class MaskedSum:
     def _recover_seed(self, position: int) -> None:
         """The seed of a survivor's self-mask, which is what it committed to."""
         masked_sum, cohort = self.sum_request.masked_sum, self._table.cohort.digest
-        promised = self._table.deals[position].commitments[masked_sum]
+        promised = self._table.commitment(position, masked_sum)
         self._recover(
             position, lambda seed: commitment_to(seed, cohort, position, masked_sum) == promised
         )

@@ -38,7 +38,8 @@ class Recorder:
         return PartRecord(cohort, tuple(self._sums), tuple(self._totals))
 
     def form(self, table: Table, identities: Identities) -> None:
-        """Note the cohort, and what its sums are charged."""
+        """Note the cohort, and what its sums are charged; inputs to one before are of no sum."""
+        self._inputs = {}
         cohort, keys = table.cohort, tuple(table.keys)
         malicious = cohort.opening.server_model == ServerModel.MALICIOUS
         known = tuple(identities[one.device] for one in keys) if malicious else ()

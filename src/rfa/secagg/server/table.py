@@ -2,14 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
-from rfa.secagg.errors import WrongDimensionError
-from rfa.secagg.messages.round import DeviceKeys, Roster, ShareKeys
-from rfa.secagg.security.cohort import Cohort
-from rfa.secagg.security.parameters import ServerModel
+from rfa.secagg.crypto.graph import rank
+from rfa.secagg.errors import ParameterError, TooFewDevicesError, WrongDimensionError
+from rfa.secagg.messages.round import (
+    SEALED_SIZE,
+    DeviceKeys,
+    FirstSum,
+    OpenRound,
+    Roster,
+    ShareKeys,
+    SumRequest,
+)
+from rfa.secagg.security.cohort import Cohort, form_cohort, in_order
+from rfa.secagg.security.parameters import Parameters, ServerModel
 from rfa.secagg.security.rules import Members
+from rfa.secagg.transcript import leaf_of
+
+
+def form_table(
+    opening: OpenRound, keys: Iterable[DeviceKeys], parameters: Parameters, first: int = 0
+) -> Table:
+    """The table of the devices with these keys, in an order that nobody could choose.
+
+    Args:
+        opening: the round.
+        keys: the keys of the devices.
+        parameters: those of a cohort of as many.
+        first: the first masked sum that they deal for.
+    """
+    leaves = {leaf_of(opening, listed): listed for listed in keys}
+    nonce = os.urandom(16)
+    order = in_order(nonce, list(leaves))
+    cohort = form_cohort(opening, parameters, nonce, order)
+    return Table(cohort, [leaves[leaf] for leaf in order], first=first)
 
 
 @dataclass(frozen=True)
@@ -20,11 +49,13 @@ class Table:
         cohort: the cohort.
         keys: the public keys of its members.
         deals: the sealed shares and commitments of those who dealt.
+        first: the first masked sum that they are for.
     """
 
     cohort: Cohort
     keys: list[DeviceKeys]
-    deals: dict[int, ShareKeys]
+    deals: dict[int, ShareKeys] = field(default_factory=dict[int, ShareKeys])
+    first: int = 0
 
     @property
     def names(self) -> list[int]:
@@ -35,16 +66,67 @@ class Table:
         """The devices at some positions, in the order of these."""
         return [self.keys[position].device for position in sorted(members)]
 
-    def rosters(self) -> Iterator[tuple[int, bytes]]:
-        """The roster for each device: keys of its neighbors, or of all if it trusts nobody."""
+    @property
+    def everyone(self) -> Members:
+        """All positions."""
+        return frozenset(range(len(self.keys)))
+
+    def rosters(self, first: SumRequest | None = None) -> Iterator[tuple[int, bytes]]:
+        """The roster for each device: keys of its neighbors, or of all if it trusts nobody.
+
+        Args:
+            first: what is asked with it, in a fast round.
+        """
         cohort, opening = self.cohort, self.cohort.opening
         everyone = opening.server_model == ServerModel.MALICIOUS
         numbers = cohort.parameters.numbers
         for position, addressee in enumerate(self.keys):
             wanted = range(len(self.keys)) if everyone else sorted(cohort.neighbors(position))
             keys = tuple(self.keys[other] for other in wanted)
-            roster = Roster(opening.session, numbers, cohort.nonce, cohort.leaves, keys)
+            told = opening.session, numbers, cohort.nonce, cohort.leaves, keys
+            roster = FirstSum(*told, first.nu, first.v) if first else Roster(*told, self.first)
             yield addressee.device, roster.encode()
+
+    def without(self, lost: Members, first: int) -> Table:
+        """The table of those who are left, in an order of its own, who deal anew.
+
+        Args:
+            lost: the positions of the others.
+            first: the first masked sum that they deal for.
+
+        Raises:
+            TooFewDevicesError: if too few are left.
+        """
+        keys = [listed for at, listed in enumerate(self.keys) if at not in lost]
+        try:
+            parameters = self.cohort.parameters.without(len(lost))
+        except ParameterError as error:
+            msg = f"{len(keys)} of {len(self.keys)} devices answered the first sum: {error}"
+            raise TooFewDevicesError(msg) from None
+        return form_table(self.cohort.opening, keys, parameters, first)
+
+    def sealed_for(
+        self, position: int, dealers: Iterable[int], masked_sum: int
+    ) -> tuple[bytes, ...]:
+        """What some of its neighbors dealt to a device for a masked sum."""
+        n, k = self.cohort.parameters.cohort, self.cohort.parameters.degree
+        ranks = ((dealer, rank(position, dealer, n, k) - 1) for dealer in dealers)
+        at = masked_sum - self.first
+        return tuple(self.deals[dealer].sealed[self._dealt * place + at] for dealer, place in ranks)
+
+    def commitment(self, position: int, masked_sum: int) -> bytes:
+        """What a device committed to of the seed of a masked sum."""
+        return self.deals[position].commitments[masked_sum - self.first]
+
+    @property
+    def deal_size(self) -> int:
+        """The bytes of what a device deals."""
+        return self._dealt * (32 + SEALED_SIZE * self.cohort.parameters.degree)
+
+    @property
+    def _dealt(self) -> int:
+        """For how many masked sums shares are dealt."""
+        return self.cohort.opening.masked_sums - self.first
 
     def take_deal(self, position: int, deal: ShareKeys) -> None:
         """Take what a device deals.
@@ -53,7 +135,7 @@ class Table:
             WrongDimensionError: if it is not a commitment a masked sum, and for each neighbor a
                 sealed pair of shares a masked sum.
         """
-        masked_sums, degree = self.cohort.opening.masked_sums, self.cohort.parameters.degree
+        masked_sums, degree = self._dealt, self.cohort.parameters.degree
         if len(deal.commitments) != masked_sums or len(deal.sealed) != masked_sums * degree:
             wanted = f"{masked_sums} commitments and {masked_sums * degree} shares"
             dealt = f"{len(deal.commitments)} and {len(deal.sealed)}"

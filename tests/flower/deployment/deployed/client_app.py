@@ -13,7 +13,7 @@ from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordD
 from flwr.clientapp import ClientApp
 
 from rfa.flower import Policy, RobustMod
-from rfa.secagg.messages.round import decode
+from rfa.secagg.messages.decoding import decode
 
 from . import numbers
 

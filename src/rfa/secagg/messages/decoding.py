@@ -1,0 +1,45 @@
+"""Messages from their bytes."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from rfa.secagg.errors import NotCanonicalError, UnknownKindError
+from rfa.secagg.messages.codec import LARGEST, read_message, write_message
+from rfa.secagg.messages.round import SESSION, Abstain, Message
+
+_KINDS: dict[int, type[Message]] = {kind.KIND: kind for kind in Message.__subclasses__()}
+_LAYOUTS = {kind: (SESSION, *message.LAYOUT) for kind, message in _KINDS.items()}
+M = TypeVar("M", bound=Message)
+
+
+def decode(data: bytes, most: int = LARGEST) -> Message:
+    """The message that bytes are.
+
+    Raises:
+        MessageError: if they are none.
+    """
+    if type(data) is not bytes:
+        msg = f"a message is bytes, not {type(data).__name__}"
+        raise NotCanonicalError(msg)
+    kind, values = read_message(data, _LAYOUTS, most)
+    return _KINDS[kind](*values)
+
+
+def decode_as(wanted: type[M], data: bytes, most: int = LARGEST) -> M:
+    """The message of a kind that bytes are.
+
+    Raises:
+        MessageError: if they are none.
+    """
+    message = decode(data, most)
+    if not isinstance(message, wanted):
+        msg = f"a message {wanted.__name__} is wanted, not {type(message).__name__}"
+        raise UnknownKindError(msg)
+    return message
+
+
+def is_abstention(reply: bytes) -> bool:
+    """Whether bytes are the word of a device that it stays out of a round."""
+    header = write_message(Abstain.KIND, (SESSION, *Abstain.LAYOUT), (bytes(16), 0))
+    return len(reply) == len(header) and reply[:5] == header[:5]
