@@ -31,6 +31,8 @@ from rfa.secagg.device.profile import Profile
 from rfa.secagg.device.vault import DurableDevice
 from rfa.secagg.errors import SecAggError, SpentUpdateError, WeakTermsError
 from rfa.secagg.fixed_point import Contribution
+from rfa.secagg.messages.decoding import decode_as
+from rfa.secagg.messages.round import OpenRound
 from rfa.secagg.noise import least_charge
 from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.security.policy import Policy
@@ -167,8 +169,8 @@ class RobustMod:
         answer, update = play(message, app, storage, work.personal)
         layout, brought = prepare(work, update, metrics_of(answer), storage.weights(), start)
         with self.vault(work.task, message, storage) as vault:
-            again = _bring(vault, brought, label_of(work, layout), repeat=_may_repeat(work))
-        return records.ready(message, records.Ready(layout, len(update), run, again))
+            again, advert = _bring(vault, brought, label_of(work, layout), work)
+        return records.ready(message, records.Ready(layout, len(update), run, again), advert)
 
     def _check_budget(self, work: records.Work, message: Message, storage: DeviceStorage) -> None:
         """Refuse work for sums that the budget does not bear, before the app does any.
@@ -223,27 +225,25 @@ robust_mod = RobustMod()
 
 
 def _bring(
-    vault: DurableDevice, contribution: Contribution | None, label: bytes, *, repeat: bool
-) -> bytes:
-    """Bring what the device has, and say which sum it repeats; else nothing.
+    vault: DurableDevice, contribution: Contribution | None, label: bytes, work: records.Work
+) -> tuple[bytes, bytes]:
+    """Bring what the device has: which sum it repeats, else nothing; and its keys, if asked for.
 
     It abstains if what it has was in a sum that is not to be repeated, as it does if it has
     nothing: nobody learns which.
     """
+    opening = decode_as(OpenRound, work.opening) if work.opening else None
     try:
-        vault.bring(contribution, label)
+        return b"", vault.bring(contribution, label, opening)
     except SpentUpdateError as error:
         LOG.warning("%s", error)
-    else:
-        return b""
     try:
-        if contribution and repeat:
-            return vault.repeat(contribution, label)
+        if contribution and _may_repeat(work):
+            return vault.repeat(contribution, label, opening)
     except SpentUpdateError as error:
         LOG.warning("%s", error)
     LOG.warning("this device abstains")
-    vault.bring(None)
-    return b""
+    return b"", vault.bring(None, opening=opening)
 
 
 def _may_repeat(work: records.Work) -> bool:

@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from flwr.serverapp import Grid
 
@@ -29,7 +30,7 @@ from rfa.flower.refusals import (
 )
 from rfa.flower.transport import Addressed, GridExchange, send
 from rfa.secagg.errors import ParameterError, TooFewDevicesError
-from rfa.secagg.messages.round import MAX_METRICS
+from rfa.secagg.messages.round import MAX_METRICS, OpenRound
 from rfa.secagg.oracle import SecureOracle, open_round
 from rfa.secagg.security.cohort import Identities
 from rfa.secagg.security.terms import Terms
@@ -47,12 +48,45 @@ def split(devices: Sequence[int], parts: int) -> list[list[int]]:
 
 
 @dataclass(frozen=True)
+class SumPlan:
+    """What a round asks of each part of its nodes.
+
+    Attributes:
+        queries: how many sums.
+        statistics: the names of the totals that are summed beside the updates.
+        max_share: the largest share of a node in a sum; 0 for no limit.
+        fast: whether nodes send their keys with what they trained, and the first masked input with
+            their shares, which takes fewer exchanges.
+    """
+
+    queries: int
+    statistics: Collection[str] = ()
+    max_share: float = 0.0
+    fast: bool = True
+
+    def open(self, terms: Terms, *, dim: int, metrics: int = 0, **how: Any) -> OpenRound:
+        """A round of the secure sum, as `open_round` opens it."""
+        return open_round(
+            time.time_ns() // 1000,
+            terms,
+            queries=self.queries,
+            dim=dim,
+            metrics=metrics,
+            max_share=self.max_share,
+            statistics=self.statistics,
+            fast=self.fast and not self.max_share,
+            **how,
+        )
+
+
+@dataclass(frozen=True)
 class GridSums:
     """How sums are taken over a grid.
 
     Attributes:
         grid: Flower's grid.
         terms: what the secure sum must withstand.
+        plan: what is asked in a round.
         identities: the public identities of devices, where they do not trust the server.
         told: what of a message's content all devices are told.
         recorders: gets what a receipt tells of each part, in order; None if no receipt is wanted.
@@ -61,10 +95,15 @@ class GridSums:
 
     grid: Grid
     terms: Terms
+    plan: SumPlan
     identities: Identities | None = None
     told: Told = lambda content: content
     recorders: list[Recorder] | None = None
     hear: Callable[[Mapping[int, str]], None] = lambda _: None
+
+    def asking(self, queries: int) -> GridSums:
+        """The same with another number of sums a round."""
+        return dataclasses.replace(self, plan=dataclasses.replace(self.plan, queries=queries))
 
     def gather(
         self, work: records.Work, messages: list[Addressed], t: int, timeout: float, dim: int
@@ -82,7 +121,10 @@ class GridSums:
             RoundSkippedError: if nobody is.
             UnequalMessagesError: if devices are to be sent different things.
         """
-        sent, ready = self._ask(work, messages, t, timeout, dim)
+        opening = self._template(work, dim)
+        work = dataclasses.replace(work, opening=opening.encode() if opening else b"")
+        adverts: dict[int, bytes] = {}
+        sent, ready = self._ask(work, messages, t, timeout, dim, adverts)
         like = _most(ready)
         cohort = tuple(sorted(ready[like]))
         odd = tuple(name for other, names in ready.items() if other != like for name in names)
@@ -90,7 +132,7 @@ class GridSums:
         if like.again:
             _check_repeat(work.task, cohort, like.again)
             basis = repeated_basis(basis, like.again)
-        return Cohort(
+        gathered = Cohort(
             work.task,
             t,
             cohort,
@@ -102,12 +144,31 @@ class GridSums:
             equal_weights=work.weights == EQUAL,
             cap=work.cap,
             noise=work.noise,
+            adverts={name: adverts[name] for name in cohort if name in adverts},
+        )
+        if opening:
+            row = gathered.plain + gathered.histograms.count
+            opening = dataclasses.replace(opening, metrics=row, basis=basis)
+        return dataclasses.replace(gathered, opening=opening)
+
+    def _template(self, work: records.Work, dim: int) -> OpenRound | None:
+        """How the round of the secure sum begins, where devices are told with their work."""
+        if not self.plan.fast:
+            return None
+        return self.plan.open(
+            self.terms, dim=dim, equal_weights=work.weights == EQUAL, noise=work.noise
         )
 
-    def _ask(
-        self, work: records.Work, messages: list[Addressed], t: int, timeout: float, dim: int
+    def _ask(  # noqa: PLR0913, PLR0917
+        self,
+        work: records.Work,
+        messages: list[Addressed],
+        t: int,
+        timeout: float,
+        dim: int,
+        adverts: dict[int, bytes],
     ) -> tuple[bytes, dict[records.Ready, list[int]]]:
-        """The digest of what devices are sent, and who has what."""
+        """The digest of what devices are sent, and who has what; their keys go to `adverts`."""
         ready: dict[records.Ready, list[int]] = {}
         refused: dict[int, str] = {}
         for _, message in messages:
@@ -116,7 +177,10 @@ class GridSums:
         sent = common_sent(messages, self.told)
         for name, reply in send(self.grid, messages, timeout):
             try:
-                ready.setdefault(records.read_ready(reply, dim), []).append(name)
+                found = records.read_ready(reply, dim)
+                if work.opening:
+                    adverts[name] = records.read_reply(reply)
+                ready.setdefault(found, []).append(name)
             except records.RecordError as error:
                 refused[name] = str(error)
                 LOG.info("\t> node %s is not ready: %s", name, error)
@@ -131,15 +195,8 @@ class GridSums:
         return sent, ready
 
     @contextlib.contextmanager
-    def over_parts(  # noqa: PLR0913
-        self,
-        cohort: Cohort,
-        exchange: GridExchange,
-        parts: Sequence[Sequence[int]],
-        *,
-        queries: int,
-        statistics: Collection[str],
-        max_share: float = 0.0,
+    def over_parts(
+        self, cohort: Cohort, exchange: GridExchange, parts: Sequence[Sequence[int]]
     ) -> Generator[list[PartOracle]]:
         """An oracle over each of some parts of a cohort; one without a sum if too few are there.
 
@@ -151,11 +208,8 @@ class GridSums:
             for number, devices in enumerate(parts):
                 odd = () if number else cohort.odd
                 part = dataclasses.replace(cohort, devices=tuple(devices), odd=odd)
-                over = self.over(
-                    part, exchange, queries=queries, statistics=statistics, max_share=max_share
-                )
                 try:
-                    oracles.append(stack.enter_context(over))
+                    oracles.append(stack.enter_context(self.over(part, exchange)))
                 except OracleStoppedError as error:
                     if len(parts) == 1:
                         raise
@@ -164,34 +218,14 @@ class GridSums:
             yield oracles
 
     @contextlib.contextmanager
-    def over(
-        self,
-        cohort: Cohort,
-        exchange: GridExchange,
-        *,
-        queries: int,
-        statistics: Collection[str],
-        max_share: float = 0.0,
-    ) -> Generator[PartOracle]:
+    def over(self, cohort: Cohort, exchange: GridExchange) -> Generator[PartOracle]:
         """An oracle over a cohort; devices are told if it ends before all sums are taken.
 
         Raises:
             OracleStoppedError: if there are too few devices, or none that can be asked.
         """
-        metrics = self._count_metrics(cohort, queries)
-        number = time.time_ns() // 1000
-        opening = open_round(
-            number,
-            self.terms,
-            queries=queries,
-            dim=cohort.dim,
-            metrics=metrics,
-            max_share=max_share,
-            equal_weights=cohort.equal_weights,
-            statistics=statistics,
-            basis=cohort.basis,
-            noise=cohort.noise,
-        )
+        metrics = self._count_metrics(cohort)
+        opening, adverts = self._open(cohort, metrics)
         part: PartOracle | None = None
         recorder = Recorder(opening) if self.recorders is not None else None
         if self.recorders is not None and recorder:
@@ -204,17 +238,36 @@ class GridSums:
                 exchange,
                 self.identities,
                 recorder=recorder,
+                adverts=adverts,
             )
             if metrics > cohort.plain:
                 _require_many(oracle, recorder)
             part = PartOracle(oracle, cohort)
             yield part
         finally:
-            short = part is None or part.answers < queries
+            short = part is None or part.answers < self.plan.queries
             if gone := (*cohort.odd, *(cohort.devices if short else ())):
-                exchange.tell_over(number, gone, opened=part is not None and part.opened)
+                opened = part is not None and part.opened
+                exchange.tell_over(opening.round, gone, opened=opened)
 
-    def _count_metrics(self, cohort: Cohort, queries: int) -> int:
+    def _open(self, cohort: Cohort, metrics: int) -> tuple[OpenRound, Mapping[int, bytes] | None]:
+        """The round of the secure sum, and who has joined it: None if it is to be opened first."""
+        joined, how = cohort.opening, {"noise": cohort.noise, "basis": cohort.basis}
+        new = self.plan.open(
+            self.terms,
+            dim=cohort.dim,
+            metrics=metrics,
+            equal_weights=cohort.equal_weights,
+            **how,
+        )
+        if joined and joined == dataclasses.replace(
+            new, session=joined.session, round=joined.round
+        ):
+            there = (device for device in cohort.devices if device in cohort.adverts)
+            return joined, {device: cohort.adverts[device] for device in there}
+        return new, None
+
+    def _count_metrics(self, cohort: Cohort) -> int:
         """How many numbers are summed beside the update: bins come last, of enough devices.
 
         Raises:
@@ -223,7 +276,7 @@ class GridSums:
         count, metrics = len(cohort.devices), cohort.plain
         if cohort.histograms.count:
             try:
-                least = self.terms.parameters(count, queries).survivors
+                least = self.terms.parameters(count, self.plan.queries).survivors
             except ParameterError:  # as the server says to those who join
                 least = 0
             if least >= LEAST_NODES:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from flwr.app import MetricRecord
@@ -15,6 +15,7 @@ from rfa.flower.histograms import Histograms
 from rfa.flower.metrics import MetricLayout
 from rfa.oracle import REACH, RecordingOracle, Sum, stopped_oracle
 from rfa.secagg.errors import RefusalError, SecAggError
+from rfa.secagg.messages.round import OpenRound
 from rfa.secagg.noise import noisy_sum
 from rfa.secagg.oracle import SecureOracle
 from rfa.secagg.server.complaints import Dispute, Unopened
@@ -39,6 +40,8 @@ class Cohort:
         equal_weights: whether each must weigh 1.
         cap: the most examples of each that count.
         noise: the multiplier of the noise of the sums; 0 for none.
+        opening: the round of the secure sum that they have joined already; None if they have not.
+        adverts: their keys in that round.
     """
 
     task: str
@@ -52,6 +55,8 @@ class Cohort:
     equal_weights: bool = False
     cap: float = EXAMPLE_CAP
     noise: float = 0.0
+    opening: OpenRound | None = None
+    adverts: Mapping[int, bytes] = field(default_factory=dict[int, bytes], repr=False)
 
     @property
     def plain(self) -> int:
@@ -114,12 +119,12 @@ class PartOracle(RecordingOracle):
     @property
     def begun(self) -> int:
         """For how many sums devices were asked, whatever came of it."""
-        return self._secure.server.masked_sum if self._secure else 0
+        return self._secure.server.begun if self._secure else 0
 
     @property
     def queries(self) -> int:
         """For how many sums they may be asked."""
-        return self._secure.opening.masked_sums if self._secure else 0
+        return self._secure.opening.queries if self._secure else 0
 
     @property
     def rho(self) -> float:

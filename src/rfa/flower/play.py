@@ -198,10 +198,10 @@ def _evaluate(run: Run, t: int, state: Checkpoint, progress: Progress) -> Metric
     try:
         grid = strategy.steady(run.grid, strategy.fraction_evaluate, strategy.min_evaluate_nodes)
         messages = by_node(strategy.configure_evaluate(t, state.arrays, run.evaluate, grid))
-        sums, work = strategy.sums(run.grid), strategy.work(records.EVALUATE)
+        sums, work = strategy.sums(run.grid, strategy.plan()), strategy.work(records.EVALUATE)
         cohort = sums.gather(work, messages, t, run.timeout, records.STAND_IN)
         strategy.missing.note(records.EVALUATE, cohort.layout)
-        with strategy.over(sums, cohort, [cohort.devices], 1, ()) as oracles:
+        with strategy.over(sums, cohort, [cohort.devices]) as oracles:
             oracles[0](np.zeros(cohort.dim), EVALUATION_RADIUS)
     except OracleStoppedError as error:
         LOG.warning("the evaluation of round %s is skipped: %s", t, error)

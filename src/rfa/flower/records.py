@@ -5,9 +5,10 @@ as messages of the type of their task, too: their content is one ConfigRecord, a
 them without the app. The request for training or evaluation carries one as well, beside the arrays.
 
     Work   {task, cap, weight, weights[, personal][, robust, bounds, bins][, clipped, limits]
-            [, again][, noise]}            -> {dim, run[, names, sizes][, again]}: what is ready,
-                                              not its values, the digest of the run config, and
-                                              which sum it was in before
+            [, again][, noise][, opening]} -> {dim, run[, names, sizes][, again][, reply]}: what is
+                                              ready, not its values, the digest of the run config,
+                                              which sum it was in before, and its keys for the round
+                                              of the secure sum that the opening is of
     Stage  {task, request: bytes[, whom]}  -> {reply: bytes}
     Over   {task, over: the round, opened} -> {reply: b""}
 
@@ -74,6 +75,8 @@ class Work:
         bounds: within which metrics count.
         again: whether a sum about this may be lost, so that it is to be repeated.
         noise: the multiplier of the noise of the sums to come, in which no metric is; 0 for none.
+        opening: how the round of the secure sum begins, but for what only the device knows: what it
+            started from, and how many metrics it has; empty where that is asked later.
     """
 
     task: str
@@ -85,6 +88,7 @@ class Work:
     bounds: MetricBounds = field(default_factory=MetricBounds)
     again: bool = False
     noise: float = 0.0
+    opening: bytes = b""
 
     def record(self) -> ConfigRecord:
         """As it travels."""
@@ -103,6 +107,8 @@ class Work:
             record["again"] = True
         if self.noise:
             record["noise"] = self.noise
+        if self.opening:
+            record["opening"] = self.opening
         return record
 
 
@@ -193,7 +199,7 @@ def _order(task: str, rest: dict[str, Any]) -> Work | Stage | Over:
             if fault := personal_fault(personal) or cap_fault(cap, mode):
                 raise RecordError(fault)
             asked = _histograms(more), _bounds(more), more.get("again") is True, _noise(more)
-            work = Work(task, cap, weight, personal, mode, *asked)
+            work = Work(task, cap, weight, personal, mode, *asked, _opening(more))
             if work.noise and (task != TRAIN or mode != EQUAL or work.histograms.names):
                 msg = "noise goes with training, equal weights and no histograms alone"
                 raise RecordError(msg)
@@ -203,6 +209,19 @@ def _order(task: str, rest: dict[str, Any]) -> Work | Stage | Over:
         case _:
             msg = f"the record {KEY!r} asks for nothing that is known: {sorted(rest)}"
             raise RecordError(msg)
+
+
+def _opening(more: Mapping[str, Any]) -> bytes:
+    """How a round of the secure sum begins; empty if it does not yet.
+
+    Raises:
+        RecordError: if it is no bytes.
+    """
+    opening = more.get("opening", b"")
+    if not isinstance(opening, bytes):
+        msg = f"the record {KEY!r} has no bytes where the opening of a round is wanted"
+        raise RecordError(msg)
+    return opening
 
 
 def _noise(more: Mapping[str, Any]) -> float:
@@ -250,13 +269,15 @@ def _bounds(more: Mapping[str, Any]) -> MetricBounds:
         raise RecordError(msg) from None
 
 
-def ready(message: Message, result: Ready) -> Message:
-    """The reply that a result is there."""
+def ready(message: Message, result: Ready, advert: bytes = b"") -> Message:
+    """The reply that a result is there, with the device's keys where they were asked for."""
     record = ConfigRecord({"dim": result.dim, "run": result.run})
     if result.layout.names:  # mods of Flower cannot tell the size of an empty list
         record["names"], record["sizes"] = list(result.layout.names), list(result.layout.sizes)
     if result.again:
         record["again"] = result.again
+    if advert:
+        record["reply"] = advert
     return Message(RecordDict({KEY: record}), reply_to=message)
 
 

@@ -1,8 +1,8 @@
 """The server's side: strategies that aggregate by secure sums, in place of FedAvg.
 
-A round is one exchange for training, two that form the cohort and, for each sum, two more (three
-where the server is not trusted). At no time does the server hold an update, an example count or a
-metric of a single node.
+A round is one exchange for training, one that forms the cohort and masks, and one that opens the
+first sum; for each further sum two more. At no time does the server hold an update, an example
+count or a metric of a single node.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from rfa.flower.options import (
     remedy_of,
     split_options,
 )
-from rfa.flower.oracles import Cohort, GridSums, split
+from rfa.flower.oracles import Cohort, GridSums, SumPlan, split
 from rfa.flower.parts import PartOracle, summarize
 from rfa.flower.play import Evaluate, Run, play_rounds
 from rfa.flower.privacy import PrivacyMeter
@@ -59,6 +59,8 @@ class SecureStrategy(FedAvg):
 
     max_queries = MAX_QUERIES
     """The most queries a round that devices answer by default."""
+    fast = True
+    """Whether rounds take as few exchanges as they can."""
 
     def __init__(
         self, aggregator: SumAggregator[Any] | str, **options: Unpack[StrategyOptions]
@@ -209,13 +211,14 @@ class SecureStrategy(FedAvg):
             OracleStoppedError: if there is no aggregate; the text says why.
         """
         recorders: list[Recorder] | None = [] if self.options.receipts else None
-        sums = self.sums(grid, recorders)
+        queries = self.aggregator.layout(len(messages)).queries
+        sums = self.sums(grid, self.plan(queries, self.aggregator.statistics), recorders)
         cohort = sums.gather(self.work(records.TRAIN), messages, t, timeout, dim)
         self.missing.note(records.TRAIN, cohort.layout)
         layout = self.aggregator.layout(len(cohort.devices))
         parts = self.partition(cohort.devices, layout.parts, t)
-        statistics = self.aggregator.statistics
-        with self.over(sums, cohort, parts, layout.queries, statistics) as oracles:
+        sums = sums.asking(layout.queries)  # fewer nodes may take another number of sums
+        with self.over(sums, cohort, parts) as oracles:
             result, after = self.aggregator(oracles, cohort.dim, state)
         self._again = False
         abstained = frozenset[int]().union(*(oracle.abstained for oracle in oracles))
@@ -251,10 +254,14 @@ class SecureStrategy(FedAvg):
         """There are no metrics to aggregate here."""
         _refuse_replies(server_round, replies)
 
-    def sums(self, grid: Grid, recorders: list[Recorder] | None = None) -> GridSums:
+    def sums(self, grid: Grid, plan: SumPlan, recorders: list[Recorder] | None = None) -> GridSums:
         """How sums are taken over a grid."""
         terms, identities = self.options.terms, self.options.identities
-        return GridSums(grid, terms, identities, self.told, recorders, self.privacy.hear)
+        return GridSums(grid, terms, plan, identities, self.told, recorders, self.privacy.hear)
+
+    def plan(self, queries: int = 1, statistics: Collection[str] = ()) -> SumPlan:
+        """What a round asks of its nodes."""
+        return SumPlan(queries, statistics, self.options.max_share, self.fast)
 
     @contextlib.contextmanager
     def over(
@@ -262,8 +269,6 @@ class SecureStrategy(FedAvg):
         sums: GridSums,
         cohort: Cohort,
         parts: Sequence[Sequence[int]],
-        queries: int,
-        statistics: Collection[str],
     ) -> Generator[list[PartOracle]]:
         """An oracle over each part of a cohort; what they tell of nodes is noted in the end.
 
@@ -271,10 +276,9 @@ class SecureStrategy(FedAvg):
             OracleStoppedError: if there is only one part, and no sum.
         """
         exchange, oracles = self.exchange(sums.grid, cohort.task, cohort.round), list[PartOracle]()
-        how: dict[str, Any] = {"queries": queries, "statistics": statistics}
-        how["max_share"] = self.options.max_share
+        exchange.hear_adverts(cohort.adverts)
         try:
-            with sums.over_parts(cohort, exchange, parts, **how) as oracles:
+            with sums.over_parts(cohort, exchange, parts) as oracles:
                 self.privacy.charge(oracles, exchange)
                 yield oracles
         except OracleStoppedError:

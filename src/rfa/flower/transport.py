@@ -6,7 +6,7 @@ import itertools
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -96,6 +96,11 @@ class GridExchange:
         slow = lost - self.refused.keys() if closing.early else set[int]()
         self.late |= slow
         self.silent |= lost - slow
+
+    def hear_adverts(self, adverts: Mapping[int, bytes]) -> None:
+        """Note who has joined with its keys in the reply to another message."""
+        self.joined |= adverts.keys()
+        self.abstained |= {node for node, reply in adverts.items() if is_abstention(reply)}
 
     def _messages(self, outbox: Outbox, asked: set[int]) -> Iterator[Addressed]:
         """Requests as messages; who is asked is noted."""

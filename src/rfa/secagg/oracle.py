@@ -184,6 +184,7 @@ class SecureOracle:
         identities: Identities | None = None,
         *,
         recorder: Recorder | None = None,
+        adverts: Mapping[int, bytes] | None = None,
     ) -> None:
         """Open a round with these devices, and form the cohort.
 
@@ -194,6 +195,7 @@ class SecureOracle:
             exchange: carries the messages.
             identities: the public identities of the devices, where the server is malicious.
             recorder: keeps what a receipt tells of the round, if one is wanted.
+            adverts: what devices answered to the opening, if they know it already.
 
         Raises:
             AbortError: if too few devices join.
@@ -205,7 +207,12 @@ class SecureOracle:
         self.server = Server(opening, terms, identities, recorder)
         self.last: Total | None = None
         with self._watched():
-            self._carry(self.server.open(devices))
+            requests = self.server.open(devices)
+            if adverts is None:
+                self._carry(requests)
+            else:
+                for device, reply in adverts.items():
+                    self.server.take(device, reply)
             self.server.form()
             if not opening.fast:
                 self._carry(self.server.roster())

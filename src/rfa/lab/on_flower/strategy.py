@@ -125,6 +125,7 @@ class LabStrategy(SecureStrategy):
             noise_multiplier=meter.noise.opened if meter else None,
         )
         self.settings, self.nodes, self.order = settings, nodes, order
+        self.fast = not settings.secure.dropout_rate  # the lab's drop-outs are of the longer way
         drawn = draw_losses(len(order.others), settings, order.round)
         self.lost = {order.others[row]: moment for row, moment in drawn.items()}
         self._rows = {device: row for row, device in enumerate(order.others)}

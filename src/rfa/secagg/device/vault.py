@@ -112,14 +112,25 @@ class DurableDevice:
         with self._transaction():
             return self._memory().rho
 
-    def bring(self, contribution: Contribution | None, label: bytes = NO_BASIS) -> None:
+    def bring(
+        self,
+        contribution: Contribution | None,
+        label: bytes = NO_BASIS,
+        opening: OpenRound | None = None,
+    ) -> bytes:
         """Bring something into the next round; None to abstain from it. The last round is over.
 
         Args:
             contribution: what it brings.
             label: a digest of what its metrics mean.
+            opening: how the round begins, if it does so at once; what it is about, and how many
+                metrics it has, is taken from what is brought.
+
+        Returns:
+            What the device answers to the opening; nothing without one.
 
         Raises:
+            RefusalError, MessageError: if it refuses the opening; nothing was brought then.
             SpentUpdateError: if the update, or what has the same mark, was masked in an earlier
                 round. The difference of two sums about the same updates can tell on one device, so
                 it takes a new one, or a repeat.
@@ -128,17 +139,25 @@ class DurableDevice:
             if contribution:
                 self._spends.check_unspent(contribution)
             self._bring(contribution, label)
+            return self._join(contribution, opening)
 
-    def repeat(self, contribution: Contribution, label: bytes = NO_BASIS) -> bytes:
+    def repeat(
+        self,
+        contribution: Contribution,
+        label: bytes = NO_BASIS,
+        opening: OpenRound | None = None,
+    ) -> tuple[bytes, bytes]:
         """Bring something that was in a sum before, into a round that repeats this sum.
 
         Args:
             contribution: what it would bring if it had not been; where it has a mark, what was
                 brought then takes the place of its weight and metrics.
             label: a digest of what its metrics mean.
+            opening: how the round begins, as in `bring`.
 
         Returns:
-            By what all devices of that sum name it: part of the basis of a round that repeats it.
+            By what all devices of that sum name it: part of the basis of a round that repeats it;
+            and what the device answers to the opening.
 
         Raises:
             SpentUpdateError: if it was in none, or in one that cannot be repeated, saying why.
@@ -149,13 +168,36 @@ class DurableDevice:
             again, token = self._spends.repeat(contribution, label)
             self._bring(again, label)
             self._keep(_AGAIN, token)
-            return token
+            return token, self._join(again, opening)
 
     def _bring(self, contribution: Contribution | None, label: bytes) -> None:
         self._keep("memory", self._memory().between_rounds().encode())
         self._keep("contribution", guard(write_brought(contribution)))
         self._keep("label", label)
         self._store.remove(_AGAIN)
+
+    def _join(self, contribution: Contribution | None, opening: OpenRound | None) -> bytes:
+        """The answer to an opening that comes before what it is about."""
+        if opening is None:
+            return b""
+        if contribution:
+            metrics, basis = len(contribution.metrics), contribution.basis
+            opening = dataclasses.replace(opening, metrics=metrics, basis=basis)
+        device = self._device(contribution, self._memory())
+        reply = device.receive(opening.encode())
+        self._keep("memory", device.memory.encode())
+        return reply
+
+    def _device(self, contribution: Contribution | None, memory: Memory) -> Device:
+        """The device where it is."""
+        return Device(
+            contribution,
+            self._profile,
+            rounding=self._rounding_of(contribution, memory),
+            noise=self._noise,
+            entropy=self._entropy,
+            memory=memory,
+        )
 
     def receive(self, request: bytes, whom: bytes = b"") -> bytes:
         """Answer a request, and remember it first. After the last one the update is forgotten.
@@ -176,14 +218,7 @@ class DurableDevice:
             if memory.request == request_digest(request):
                 return memory.reply
             contribution = self._contribution()
-            device = Device(
-                contribution,
-                self._profile,
-                rounding=self._rounding_of(contribution, memory),
-                noise=self._noise,
-                entropy=self._entropy,
-                memory=memory,
-            )
+            device = self._device(contribution, memory)
             refused, reply = None, b""
             try:
                 reply = device.receive(request)
