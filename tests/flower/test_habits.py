@@ -108,6 +108,28 @@ def test_a_class_of_ones_own_overrides_the_hook(tmp_path: Path) -> None:
     assert strategy.rounds == (1,)
 
 
+def test_a_comparison_of_numpys_ends_the_run_too(tmp_path: Path) -> None:
+    """It is no bool of Python's, and was taken for nothing."""
+
+    def mean_is_large(t: int, arrays: ArrayRecord, *_: Any) -> Any:
+        return np.mean(arrays["w"].numpy()) > -1
+
+    strategy = OneStepRFA(on_round=mean_is_large, fraction_evaluate=0.0, **with_nu())
+    result = strategy.start(LocalGrid(nodes(tmp_path)), model(), 3)
+    assert list(result.train_metrics_clientapp) == [1]
+
+
+@pytest.mark.parametrize("answer", [1, "stop", 0.5, MetricRecord({"loss": 1.0})])
+def test_a_hook_that_answers_something_else_is_told_what_ends_a_run(
+    tmp_path: Path, heard: pytest.LogCaptureFixture, answer: Any
+) -> None:
+    strategy = OneStepRFA(on_round=lambda *_: answer, fraction_evaluate=0.0, **with_nu())
+    result = strategy.start(LocalGrid(nodes(tmp_path)), model(), 2)
+    assert list(result.train_metrics_clientapp) == [1, 2]
+    told = f"on_round returned {answer!r}, and the run goes on: True ends it"
+    assert heard.text.count(told) == 1
+
+
 def test_a_hook_is_told_of_a_round_that_is_skipped(tmp_path: Path) -> None:
     def spoil(node: int, request: Message, reply: Message) -> Message | None:
         return None if request.metadata.group_id == "2" else reply
