@@ -14,6 +14,7 @@ import importlib
 import io
 import json
 import logging
+import os
 import random
 import re
 import shutil
@@ -24,9 +25,14 @@ import tomllib
 import uuid
 from pathlib import Path
 
-from flwr.app import Context, Error, Message, RecordDict
-from flwr.serverapp import Grid
-from flwr.supercore.task_identity import TaskIdentity
+# Nodes take turns in this process, and their batches are small: one thread is fastest. Libraries
+# read this when they are loaded, so it comes before Flower, which brings numpy.
+for library in ("OMP", "OPENBLAS", "MKL"):
+    os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+
+from flwr.app import Context, Error, Message, RecordDict  # noqa: E402
+from flwr.serverapp import Grid  # noqa: E402
+from flwr.supercore.task_identity import TaskIdentity  # noqa: E402
 
 BEFORE = re.compile(r"^( *)(?! |#).*  # before: (.+)$", re.MULTILINE)
 ACCURACY = re.compile(r"^round (\d+): .*?accuracy (\S+) %", re.MULTILINE)

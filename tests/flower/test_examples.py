@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +70,9 @@ def need(name: str) -> None:
         pytest.skip(f"{name} needs {', '.join(missing)}: make examples")
 
 
-def call(*command: str | Path) -> subprocess.CompletedProcess[str]:
+def call(
+    *command: str | Path, env: Mapping[str, str] = os.environ
+) -> subprocess.CompletedProcess[str]:
     """A Python of its own: apps and their frameworks leave nothing behind."""
     return subprocess.run(  # noqa: S603
         [sys.executable, *map(str, command)],
@@ -78,7 +80,7 @@ def call(*command: str | Path) -> subprocess.CompletedProcess[str]:
         text=True,
         timeout=300,
         check=False,
-        env={**os.environ, "FLWR_TELEMETRY_ENABLED": "0"},
+        env={**env, "FLWR_TELEMETRY_ENABLED": "0"},
     )
 
 
@@ -139,12 +141,12 @@ def test_two_lines_and_their_imports_are_all_that_changes(name: str, tmp_path: P
     assert not [text for text in sources if re.search(r"^ *(import|from) rfa", text, re.MULTILINE)]
 
 
-@pytest.mark.parametrize("name", APPS)
+@pytest.mark.parametrize("name", [*APPS, "flower-emnist"])
 def test_a_node_loads_no_framework_before_it_trains(name: str) -> None:
     code = (
         f"import sys; sys.path.insert(0, {str(EXAMPLES / name)!r});"
         f"import {package_of(name).name}.client_app;"
-        f"print([module for module in {HEAVY!r} if module in sys.modules])"
+        f"print([module for module in {[*HEAVY, 'rfa.lab']!r} if module in sys.modules])"
     )
     done = call("-c", code)
     assert done.stdout.strip() == "[]", done.stderr
@@ -218,6 +220,18 @@ def test_only_adapters_travel(monkeypatch: pytest.MonkeyPatch) -> None:
     sent = sum(weights.numel() for weights in model.parameters() if weights.requires_grad)
     told = f"{sent:,} of {sum(weights.numel() for weights in model.parameters()):,}"
     assert told in readme_of("flower-lora")
+
+
+def test_nodes_that_take_turns_do_not_wait_for_threads() -> None:
+    """With one thread a core, steps over 32 images took fifty times as long on a busy machine."""
+    pytest.importorskip("threadpoolctl", reason="counts threads: pip install 'rfa[lab]'")
+    code = f"import sys; sys.path.insert(0, {str(EXAMPLES)!r}); import compare, threadpoolctl;"
+    code += "print({pool['num_threads'] for pool in threadpoolctl.threadpool_info()})"
+    plain = {name: text for name, text in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    asked = call("-c", code, env=plain)
+    assert asked.stdout.strip() == "{1}", asked.stderr
+    given = call("-c", code, env={**plain, "OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "2"})
+    assert given.stdout.strip() == "{2}", given.stderr  # what the user says stays
 
 
 def test_what_cannot_be_compared_is_said_in_one_line(tmp_path: Path) -> None:
