@@ -152,7 +152,9 @@ def test_an_override_that_nobody_calls_is_an_error(name: str) -> None:
 
 def test_a_hook_that_cannot_be_called_is_refused() -> None:
     wrong: Any = "print"
-    with pytest.raises(InvalidValueError, match="on_round is called after each round, and 'print'"):
+    with pytest.raises(
+        InvalidValueError, match="on_round is called with t, .* and 'print' cannot be"
+    ):
         RFA(on_round=wrong)
 
 
@@ -420,6 +422,20 @@ def test_metrics_have_bounds_by_name(tmp_path: Path) -> None:
     second = [0 if node == 104 else -1 for node in NAMES]
     wanted = [weights @ first / weights.sum(), weights @ second / weights.sum()]
     assert metrics["parts"] == pytest.approx(wanted)
+
+
+def test_bounds_of_a_metric_that_no_node_has_are_told_once(
+    tmp_path: Path, heard: pytest.LogCaptureFixture
+) -> None:
+    """A misspelled name bounded nothing, and nobody knew."""
+    bounds = {"los": (0.0, 1.0), "loss": (0.0, 1.0), "accuracy": (0.0, 1.0), "parts": (0.0, 1.0)}
+    strategy = OneStepRFA(metric_bounds=bounds, **with_nu())
+    strategy.start(LocalGrid(nodes(tmp_path, parts=[5.0, 9.0])), model(), 2)
+    told = [line for line in heard.messages if line.startswith("metric_bounds")]
+    assert told == [
+        "metric_bounds: 'los' is had by no node, so nothing is bounded; nodes have loss, parts "
+        "(train); accuracy, seen (evaluate)"
+    ]
 
 
 @pytest.mark.parametrize("wrong", [{"loss": (1, 0)}, {"loss": (0, float("inf"))}, {"loss": 3}, [1]])
