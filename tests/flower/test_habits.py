@@ -123,7 +123,10 @@ def test_a_comparison_of_numpys_ends_the_run_too(tmp_path: Path) -> None:
 def test_a_hook_that_answers_something_else_is_told_what_ends_a_run(
     tmp_path: Path, heard: pytest.LogCaptureFixture, answer: Any
 ) -> None:
-    strategy = OneStepRFA(on_round=lambda *_: answer, fraction_evaluate=0.0, **with_nu())
+    def odd(*_: Any) -> Any:
+        return answer
+
+    strategy = OneStepRFA(on_round=odd, fraction_evaluate=0.0, **with_nu())
     result = strategy.start(LocalGrid(nodes(tmp_path)), model(), 2)
     assert list(result.train_metrics_clientapp) == [1, 2]
     told = f"on_round returned {answer!r}, and the run goes on: True ends it"
@@ -153,7 +156,7 @@ def test_an_override_that_nobody_calls_is_an_error(name: str) -> None:
 def test_a_hook_that_cannot_be_called_is_refused() -> None:
     wrong: Any = "print"
     with pytest.raises(
-        InvalidValueError, match="on_round is called with t, .* and 'print' cannot be"
+        InvalidValueError, match=r"on_round is called with t, .* and 'print' cannot be"
     ):
         RFA(on_round=wrong)
 

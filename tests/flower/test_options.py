@@ -31,6 +31,10 @@ from tests.flower.toy import model, nodes, with_nu
 LYING = Terms(server_model=ServerModel.MALICIOUS)
 
 
+def one_argument(t: int) -> None:
+    """A hook that takes too little."""
+
+
 @pytest.mark.parametrize(
     ("wrong", "what"),
     [
@@ -98,7 +102,7 @@ LYING = Terms(server_model=ServerModel.MALICIOUS)
         ({"arrayrecord_key": ""}, "arrayrecord_key must be a name, not ''"),
         ({"configrecord_key": None}, "configrecord_key must be a name, not None"),
         (
-            {"on_round": lambda t, arrays: None},  # pyright: ignore[reportUnknownLambdaType]
+            {"on_round": one_argument},
             "on_round is called with t, arrays, train_metrics and evaluate_metrics, and .* cannot "
             "be: too many positional arguments",
         ),
@@ -130,15 +134,16 @@ def test_a_hook_of_a_class_takes_what_it_is_called_with() -> None:
         ({"train_config": {"lr": 0.1}}, r"train_config must be a ConfigRecord, .*, not dict"),
         ({"evaluate_config": 3}, r"evaluate_config must be a ConfigRecord, .*, not int"),
         ({"evaluate_fn": "f"}, "evaluate_fn is called with t and arrays, and 'f' cannot be"),
-        ({"evaluate_fn": lambda t: None}, "evaluate_fn is called with t and arrays"),  # pyright: ignore[reportUnknownLambdaType]
+        ({"evaluate_fn": one_argument}, "evaluate_fn is called with t and arrays"),
     ],
 )
 def test_what_a_run_cannot_start_with_is_refused_before_anything_is_sent(
     tmp_path: Path, wrong: dict[str, Any], what: str
 ) -> None:
     grid = LocalGrid(nodes(tmp_path))
+    given: dict[str, Any] = {"initial_arrays": model(), **wrong}
     with pytest.raises((InvalidValueError, InvalidTypeError), match=what):
-        RFA(**with_nu()).start(grid, **{"initial_arrays": model(), **wrong})
+        RFA(**with_nu()).start(grid, **given)
     assert not grid.seen
 
 
