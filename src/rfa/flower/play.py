@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, MetricRecord
@@ -137,7 +137,7 @@ def play_rounds(run: Run, state: Checkpoint, num_rounds: int) -> Checkpoint:
 def _ends_run(answer: object, *, tell: bool) -> bool:
     """Whether what `on_round` returned ends the run: True does, numpy's as well as Python's."""
     if isinstance(answer, bool | np.bool_):
-        return bool(answer)
+        return bool(cast("Any", answer))
     if tell and answer is not None:
         LOG.warning("on_round returned %r, and the run goes on: True ends it", answer)
     return False
