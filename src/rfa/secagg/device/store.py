@@ -64,8 +64,8 @@ class FileStore:
     and no other process has one meanwhile. Of two files, what outlives runs is there first: whoever
     is killed in between is as before the transaction, but knows what it was about to mark.
 
-    There are two, though one would be one commit less where both change: the file of a run is large,
-    is written with each message and can be removed, if it is damaged or old, and what must never be
+    There are two, though one would be a commit less where both change: the file of a run is large,
+    is written with each message, and may be removed when it is damaged or old. What must never be
     forgotten is not at stake then.
     """
 
