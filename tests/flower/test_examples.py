@@ -235,28 +235,35 @@ def test_nodes_that_take_turns_do_not_wait_for_threads() -> None:
 
 
 def test_what_cannot_be_compared_is_said_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
     (tmp_path / "pyproject.toml").write_text("[tool.other]\n")
-    for folder, words in ((tmp_path, "has no [tool.compare]"), (tmp_path / "no", "no Flower app")):
+    (tmp_path / "other" / "pyproject.toml").write_text("[project]\n")
+    lacking, no_app = "has no [tool.compare]", "no Flower app"
+    for name, words in ((".", lacking), ("other", lacking), ("no", no_app)):
+        folder = tmp_path / name
         done = call(COMPARE, folder)
         assert done.returncode == 1
         assert words in done.stderr
         assert "Traceback" not in done.stderr
 
 
-def test_a_missing_framework_is_named_with_the_remedy(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fedavg", ["fedavg-config = {strategy = 'fedavg'}", ""])
+def test_a_missing_framework_is_named_with_the_remedy(tmp_path: Path, fedavg: str) -> None:
+    """Also where it is missing from the copy of the app with FedAvg, which is gone by then."""
     folder = tmp_path / "flower-odd"
     package = folder / "flower_odd"
     package.mkdir(parents=True)
     components = 'components = {serverapp = "flower_odd:app", clientapp = "flower_odd:app"}'
     (folder / "pyproject.toml").write_text(
+        '[project]\ndependencies = ["rfa[flower]", "odd-framework>=1.5", "torch>=2"]\n'
         f"[tool.flwr.app]\n{components}\nconfig = {{num-server-rounds = 1}}\n"
-        '[tool.compare]\nnodes = 4\nattack = "x"\nattack-config = {}\n'
-        "fedavg-config = {strategy = 'fedavg'}\n"
+        f'[tool.compare]\nnodes = 4\nattack = "x"\nattack-config = {{}}\n{fedavg}\n'
     )
-    (package / "__init__.py").write_text("import no_such_framework\n")
+    (package / "__init__.py").write_text("import no_such_framework  # before: import odd_one\n")
     done = call(COMPARE, folder)
     assert done.returncode == 1
-    assert "needs no_such_framework: pip install" in done.stderr
+    name = "no_such_framework" if fedavg else "odd_one"
+    assert f'flower-odd needs {name}: pip install "odd-framework>=1.5" "torch>=2"' in done.stderr
     assert "Traceback" not in done.stderr
 
 
