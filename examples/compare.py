@@ -14,6 +14,7 @@ import importlib
 import io
 import json
 import logging
+import os
 import random
 import re
 import shutil
@@ -24,9 +25,14 @@ import tomllib
 import uuid
 from pathlib import Path
 
-from flwr.app import Context, Error, Message, RecordDict
-from flwr.serverapp import Grid
-from flwr.supercore.task_identity import TaskIdentity
+# Nodes take turns in this process, and their batches are small: one thread is fastest. Libraries
+# read this when they are loaded, so it comes before Flower, which brings numpy.
+for library in ("OMP", "OPENBLAS", "MKL"):
+    os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+
+from flwr.app import Context, Error, Message, RecordDict  # noqa: E402
+from flwr.serverapp import Grid  # noqa: E402
+from flwr.supercore.task_identity import TaskIdentity  # noqa: E402
 
 BEFORE = re.compile(r"^( *)(?! |#).*  # before: (.+)$", re.MULTILINE)
 ACCURACY = re.compile(r"^round (\d+): .*?accuracy (\S+) %", re.MULTILINE)
@@ -110,9 +116,6 @@ def imported(folder, components):
     sys.path.insert(0, str(folder))
     try:
         yield [_component(components[name]) for name in ("serverapp", "clientapp")]
-    except ModuleNotFoundError as error:
-        msg = f"this app needs {error.name}: pip install {folder}"
-        raise CompareError(msg) from None
     finally:
         sys.path.remove(str(folder))
         packages = {text.partition(".")[0] for text in components.values()}
@@ -163,11 +166,20 @@ def compare(folder, rounds=None):
         msg = f"{folder} is no Flower app: it has no pyproject.toml"
         raise CompareError(msg)
     about = tomllib.loads(path.read_text(encoding="utf-8"))
-    settings = about["tool"].get("compare")
-    if settings is None:
+    if "compare" not in about.get("tool", {}):
         msg = f"{path} has no [tool.compare]: it says how many nodes there are, and what attacks"
         raise CompareError(msg)
     changes = {} if rounds is None else {"num-server-rounds": rounds}
+    try:
+        return _rows(folder, about, changes)
+    except ModuleNotFoundError as error:
+        needs = [f'"{name}"' for name in about["project"]["dependencies"] if name[:4] != "rfa["]
+        msg = f"{folder.name} needs {error.name}: pip install {' '.join(needs)}"
+        raise CompareError(msg) from None
+
+
+def _rows(folder, about, changes):
+    settings = about["tool"]["compare"]
     with tempfile.TemporaryDirectory() as work:
         fedavg = settings.get("fedavg-config", {})
         before = folder if fedavg else undo(folder, Path(work) / folder.name)

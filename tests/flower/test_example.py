@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -118,6 +120,26 @@ def test_a_budget_brings_noise(
     assert generous[-1] < generous[0] - 0.5
     private = run(monkeypatch, capsys, cache, tmp_path / "b", strategy="secure-fedavg", epsilon=8.0)
     assert private[-1] > generous[-1] + 1
+
+
+def test_the_command_prints_the_accuracies_of_the_readme(cache: Path) -> None:
+    """All ten rounds of ten nodes: with a thread a core they took half an hour when it was busy."""
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, str(EXAMPLE.parent / "compare.py"), str(EXAMPLE)],
+        env={**os.environ, "RFA_CACHE": str(cache), "FLWR_TELEMETRY_ENABLED": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    printed = re.findall(r"^\| .+ \| ([\d.]+) % \| ([\d.]+) % \|$", done.stdout, re.MULTILINE)
+    readme = (EXAMPLE / "README.md").read_text(encoding="utf-8")
+    written = [
+        re.findall(rf"^\| `{row}`.+\| ([\d.]+) \| ([\d.]+) \|$", readme, re.MULTILINE)
+        for row in ("none", "omniscient")
+    ]
+    for found, (said,) in zip(printed, written, strict=True):
+        assert list(map(float, found)) == pytest.approx(list(map(float, said)), abs=5.0)
 
 
 def test_the_texts_of_the_readme_are_aggregators(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +70,9 @@ def need(name: str) -> None:
         pytest.skip(f"{name} needs {', '.join(missing)}: make examples")
 
 
-def call(*command: str | Path) -> subprocess.CompletedProcess[str]:
+def call(
+    *command: str | Path, env: Mapping[str, str] = os.environ
+) -> subprocess.CompletedProcess[str]:
     """A Python of its own: apps and their frameworks leave nothing behind."""
     return subprocess.run(  # noqa: S603
         [sys.executable, *map(str, command)],
@@ -78,7 +80,7 @@ def call(*command: str | Path) -> subprocess.CompletedProcess[str]:
         text=True,
         timeout=300,
         check=False,
-        env={**os.environ, "FLWR_TELEMETRY_ENABLED": "0"},
+        env={**env, "FLWR_TELEMETRY_ENABLED": "0"},
     )
 
 
@@ -139,12 +141,12 @@ def test_two_lines_and_their_imports_are_all_that_changes(name: str, tmp_path: P
     assert not [text for text in sources if re.search(r"^ *(import|from) rfa", text, re.MULTILINE)]
 
 
-@pytest.mark.parametrize("name", APPS)
+@pytest.mark.parametrize("name", [*APPS, "flower-emnist"])
 def test_a_node_loads_no_framework_before_it_trains(name: str) -> None:
     code = (
         f"import sys; sys.path.insert(0, {str(EXAMPLES / name)!r});"
         f"import {package_of(name).name}.client_app;"
-        f"print([module for module in {HEAVY!r} if module in sys.modules])"
+        f"print([module for module in {[*HEAVY, 'rfa.lab']!r} if module in sys.modules])"
     )
     done = call("-c", code)
     assert done.stdout.strip() == "[]", done.stderr
@@ -220,29 +222,48 @@ def test_only_adapters_travel(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told in readme_of("flower-lora")
 
 
+def test_nodes_that_take_turns_do_not_wait_for_threads() -> None:
+    """With one thread a core, steps over 32 images took fifty times as long on a busy machine."""
+    pytest.importorskip("threadpoolctl", reason="counts threads: pip install 'rfa[lab]'")
+    code = f"import sys; sys.path.insert(0, {str(EXAMPLES)!r}); import compare, threadpoolctl;"
+    code += "print({pool['num_threads'] for pool in threadpoolctl.threadpool_info()})"
+    plain = {name: text for name, text in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    asked = call("-c", code, env=plain)
+    assert asked.stdout.strip() == "{1}", asked.stderr
+    given = call("-c", code, env={**plain, "OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "2"})
+    assert given.stdout.strip() == "{2}", given.stderr  # what the user says stays
+
+
 def test_what_cannot_be_compared_is_said_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
     (tmp_path / "pyproject.toml").write_text("[tool.other]\n")
-    for folder, words in ((tmp_path, "has no [tool.compare]"), (tmp_path / "no", "no Flower app")):
+    (tmp_path / "other" / "pyproject.toml").write_text("[project]\n")
+    lacking, no_app = "has no [tool.compare]", "no Flower app"
+    for name, words in ((".", lacking), ("other", lacking), ("no", no_app)):
+        folder = tmp_path / name
         done = call(COMPARE, folder)
         assert done.returncode == 1
         assert words in done.stderr
         assert "Traceback" not in done.stderr
 
 
-def test_a_missing_framework_is_named_with_the_remedy(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fedavg", ["fedavg-config = {strategy = 'fedavg'}", ""])
+def test_a_missing_framework_is_named_with_the_remedy(tmp_path: Path, fedavg: str) -> None:
+    """Also where it is missing from the copy of the app with FedAvg, which is gone by then."""
     folder = tmp_path / "flower-odd"
     package = folder / "flower_odd"
     package.mkdir(parents=True)
     components = 'components = {serverapp = "flower_odd:app", clientapp = "flower_odd:app"}'
     (folder / "pyproject.toml").write_text(
+        '[project]\ndependencies = ["rfa[flower]", "odd-framework>=1.5", "torch>=2"]\n'
         f"[tool.flwr.app]\n{components}\nconfig = {{num-server-rounds = 1}}\n"
-        '[tool.compare]\nnodes = 4\nattack = "x"\nattack-config = {}\n'
-        "fedavg-config = {strategy = 'fedavg'}\n"
+        f'[tool.compare]\nnodes = 4\nattack = "x"\nattack-config = {{}}\n{fedavg}\n'
     )
-    (package / "__init__.py").write_text("import no_such_framework\n")
+    (package / "__init__.py").write_text("import no_such_framework  # before: import odd_one\n")
     done = call(COMPARE, folder)
     assert done.returncode == 1
-    assert "needs no_such_framework: pip install" in done.stderr
+    name = "no_such_framework" if fedavg else "odd_one"
+    assert f'flower-odd needs {name}: pip install "odd-framework>=1.5" "torch>=2"' in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -108,6 +108,31 @@ def test_a_class_of_ones_own_overrides_the_hook(tmp_path: Path) -> None:
     assert strategy.rounds == (1,)
 
 
+def test_a_comparison_of_numpys_ends_the_run_too(tmp_path: Path) -> None:
+    """It is no bool of Python's, and was taken for nothing."""
+
+    def mean_is_large(t: int, arrays: ArrayRecord, *_: Any) -> Any:
+        return np.mean(arrays["w"].numpy()) > -1
+
+    strategy = OneStepRFA(on_round=mean_is_large, fraction_evaluate=0.0, **with_nu())
+    result = strategy.start(LocalGrid(nodes(tmp_path)), model(), 3)
+    assert list(result.train_metrics_clientapp) == [1]
+
+
+@pytest.mark.parametrize("answer", [1, "stop", 0.5, MetricRecord({"loss": 1.0})])
+def test_a_hook_that_answers_something_else_is_told_what_ends_a_run(
+    tmp_path: Path, heard: pytest.LogCaptureFixture, answer: Any
+) -> None:
+    def odd(*_: Any) -> Any:
+        return answer
+
+    strategy = OneStepRFA(on_round=odd, fraction_evaluate=0.0, **with_nu())
+    result = strategy.start(LocalGrid(nodes(tmp_path)), model(), 2)
+    assert list(result.train_metrics_clientapp) == [1, 2]
+    told = f"on_round returned {answer!r}, and the run goes on: True ends it"
+    assert heard.text.count(told) == 1
+
+
 def test_a_hook_is_told_of_a_round_that_is_skipped(tmp_path: Path) -> None:
     def spoil(node: int, request: Message, reply: Message) -> Message | None:
         return None if request.metadata.group_id == "2" else reply
@@ -130,7 +155,9 @@ def test_an_override_that_nobody_calls_is_an_error(name: str) -> None:
 
 def test_a_hook_that_cannot_be_called_is_refused() -> None:
     wrong: Any = "print"
-    with pytest.raises(InvalidValueError, match="on_round is called after each round, and 'print'"):
+    with pytest.raises(
+        InvalidValueError, match=r"on_round is called with t, .* and 'print' cannot be"
+    ):
         RFA(on_round=wrong)
 
 
@@ -398,6 +425,20 @@ def test_metrics_have_bounds_by_name(tmp_path: Path) -> None:
     second = [0 if node == 104 else -1 for node in NAMES]
     wanted = [weights @ first / weights.sum(), weights @ second / weights.sum()]
     assert metrics["parts"] == pytest.approx(wanted)
+
+
+def test_bounds_of_a_metric_that_no_node_has_are_told_once(
+    tmp_path: Path, heard: pytest.LogCaptureFixture
+) -> None:
+    """A misspelled name bounded nothing, and nobody knew."""
+    bounds = {"los": (0.0, 1.0), "loss": (0.0, 1.0), "accuracy": (0.0, 1.0), "parts": (0.0, 1.0)}
+    strategy = OneStepRFA(metric_bounds=bounds, **with_nu())
+    strategy.start(LocalGrid(nodes(tmp_path, parts=[5.0, 9.0])), model(), 2)
+    told = [line for line in heard.messages if line.startswith("metric_bounds")]
+    assert told == [
+        "metric_bounds: 'los' is had by no node, so nothing is bounded; nodes have loss, parts "
+        "(train); accuracy, seen (evaluate)"
+    ]
 
 
 @pytest.mark.parametrize("wrong", [{"loss": (1, 0)}, {"loss": (0, float("inf"))}, {"loss": 3}, [1]])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytest.importorskip("flwr", reason="needs Flower: pip install 'rfa[flower]'")
+
+from flwr.app import ArrayRecord
 
 from rfa import RfaError, aggregators
 from rfa.aggregators import CenteredClipping, Groups, Mean, SubCohorts
@@ -22,8 +25,14 @@ from rfa.flower import (
     ServerModel,
     Terms,
 )
+from tests.flower.grid import LocalGrid
+from tests.flower.toy import model, nodes, with_nu
 
 LYING = Terms(server_model=ServerModel.MALICIOUS)
+
+
+def one_argument(t: int) -> None:
+    """A hook that takes too little."""
 
 
 @pytest.mark.parametrize(
@@ -89,11 +98,53 @@ LYING = Terms(server_model=ServerModel.MALICIOUS)
         ({"checkpoint": ""}, "checkpoint must be the path of a file, or None for none, not ''"),
         ({"receipts_identity": ""}, "receipts_identity must be the path of a folder"),
         ({"receipts_identity": "keys"}, "receipts_identity signs receipts: give a folder"),
+        ({"weighted_by_key": 3}, "weighted_by_key must be a name, not 3"),
+        ({"arrayrecord_key": ""}, "arrayrecord_key must be a name, not ''"),
+        ({"configrecord_key": None}, "configrecord_key must be a name, not None"),
+        (
+            {"on_round": one_argument},
+            "on_round is called with t, arrays, train_metrics and evaluate_metrics, and .* cannot "
+            "be: too many positional arguments",
+        ),
     ],
 )
 def test_values_without_a_meaning_are_refused(wrong: dict[str, Any], what: str) -> None:
     with pytest.raises(InvalidValueError, match=what):
         RFA(**wrong)
+
+
+def test_a_hook_of_a_class_takes_what_it_is_called_with() -> None:
+    class Mine(OneStepRFA):
+        def on_round(self, t: int) -> bool:  # type: ignore[override]
+            return t > 3
+
+    with pytest.raises(InvalidValueError, match="on_round is called with t, arrays, train_metrics"):
+        Mine()
+    assert RFA(on_round=print).options.on_round is print
+
+
+@pytest.mark.parametrize(
+    ("wrong", "what"),
+    [
+        ({"initial_arrays": [1.0]}, r"initial_arrays must be an ArrayRecord, .*, not list"),
+        ({"initial_arrays": ArrayRecord()}, "the model has no floating-point numbers"),
+        ({"num_rounds": "3"}, "num_rounds must be a whole number from 0 on, not '3'"),
+        ({"num_rounds": -1}, "num_rounds must be a whole number from 0 on, not -1"),
+        ({"timeout": "1"}, "timeout must be a positive number, not '1'"),
+        ({"train_config": {"lr": 0.1}}, r"train_config must be a ConfigRecord, .*, not dict"),
+        ({"evaluate_config": 3}, r"evaluate_config must be a ConfigRecord, .*, not int"),
+        ({"evaluate_fn": "f"}, "evaluate_fn is called with t and arrays, and 'f' cannot be"),
+        ({"evaluate_fn": one_argument}, "evaluate_fn is called with t and arrays"),
+    ],
+)
+def test_what_a_run_cannot_start_with_is_refused_before_anything_is_sent(
+    tmp_path: Path, wrong: dict[str, Any], what: str
+) -> None:
+    grid = LocalGrid(nodes(tmp_path))
+    given: dict[str, Any] = {"initial_arrays": model(), **wrong}
+    with pytest.raises((InvalidValueError, InvalidTypeError), match=what):
+        RFA(**with_nu()).start(grid, **given)
+    assert not grid.seen
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,13 @@ def test_too_few_nodes_end_a_run_at_once(environment: Environment, tmp_path: Pat
     assert '--federation-config "num-supernodes=4"' in said
     assert not (tmp_path / "result.json").exists()
     assert time.monotonic() - began < 120
+    # flwr run ends with exit code 0 all the same: docs/flower.md says how to ask
+    (run,) = re.findall(r"started run (\d+)", said)
+    listed = json.loads(
+        call(environment, "flwr", "list", "local", "--run-id", run, "--format", "json")
+    )
+    assert listed["runs"][0]["status"] == "finished:failed"
+    assert "4 are needed for 2 secure sums" in listed["runs"][0]["status-details"]
 
 
 def test_the_example_stands_where_fedavg_breaks(environment: Environment) -> None:

@@ -22,6 +22,7 @@ from rfa.secagg.device.vault import DurableDevice
 from rfa.secagg.errors import SpentUpdateError
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.messages.round import SumRequest, Unmask
+from rfa.secagg.messages.stages import Stage
 from tests.secagg.attack import reach
 from tests.secagg.party import contributions, party
 
@@ -92,7 +93,11 @@ class Watched(sqlite3.Connection):
 
 
 def test_a_message_is_one_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And one of what outlives runs, before it, where that changes; a retry is none."""
+    """And one of what outlives runs, before it, where that changes; a retry is none.
+
+    It changes where an update is masked, and where a sum is opened of which the device is told who
+    is in it, by which it can be repeated.
+    """
     connect = sqlite3.connect
 
     def watched(*given: Any, **named: Any) -> Any:
@@ -113,7 +118,8 @@ def test_a_message_is_one_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         def receive(self, request: bytes) -> bytes:
             commits()
             with DurableDevice(tmp_path / "run", Profile(5), spent=tmp_path / "marks") as device:
-                reply = device.receive(request)
+                whom = bytes(31) + b"1" if device.due.stage == Stage.UNMASK else b""
+                reply = device.receive(request, whom)
                 written.append(commits())
                 assert device.receive(request) == reply
                 assert not commits(), "a retry writes nothing"
@@ -130,7 +136,7 @@ def test_a_message_is_one_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert commits() == ["marks", "run"]
     table.devices[5] = Anew()  # type: ignore[assignment]
     assert table.oracle()(np.zeros(3), 1.5).count == 6
-    assert written == [["run"], ["run"], ["marks", "run"], ["run"]]
+    assert written == [["run"], ["run"], ["marks", "run"], ["marks", "run"]]
 
 
 def test_when_a_round_is_over_the_file_is_small(tmp_path: Path) -> None:

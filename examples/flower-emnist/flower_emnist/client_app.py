@@ -1,10 +1,12 @@
-"""The app of a node. What makes it robust and private is one line: mods=[robust_mod]."""
+"""The app of a node. What makes it robust and private is one line: mods=[robust_mod].
+
+Each message starts a process, and most do not reach the app: what these need not load is imported
+inside of functions.
+"""
 
 from flwr.app import Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from flower_emnist.corruption import corrupt
-from flower_emnist.task import from_record, load_part, test_model, to_record, train_model
 from rfa.flower import Policy, RobustMod, ServerModel, robust_mod
 
 # The cap is the example_cap of the server.
@@ -27,6 +29,9 @@ app = ClientApp(mods=[mod])  # in an app of yours: ClientApp(mods=[robust_mod])
 @app.train()
 def train(message, context):
     """Train the model on the node's own writers."""
+    from flower_emnist.corruption import corrupt
+    from flower_emnist.task import from_record, load_part, test_model, to_record, train_model
+
     part, parts = context.node_config["partition-id"], context.node_config["num-partitions"]
     config, t = context.run_config, message.content["config"]["server-round"]
     model = from_record(message.content["arrays"])
@@ -43,6 +48,8 @@ def train(message, context):
 @app.evaluate()
 def evaluate(message, context):
     """Test the model on the node's own writers."""
+    from flower_emnist.task import from_record, load_part, test_model
+
     part, parts = context.node_config["partition-id"], context.node_config["num-partitions"]
     x, y = load_part(context.run_config, part, parts, test=True)
     metrics = test_model(from_record(message.content["arrays"]), x, y)

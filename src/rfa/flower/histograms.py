@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,14 +121,15 @@ class Histograms:
 
 
 class MissingMetrics:
-    """Says of each metric that is asked for, once, that no node has it.
+    """Says of each metric that an option names, once, that no node has it.
 
     Training and evaluation may have different metrics: it is missing where neither has it.
     """
 
-    def __init__(self, asked: Histograms) -> None:
-        """Watch for the metrics of histograms."""
-        self._asked, self._seen = set(asked.names), dict[str, MetricLayout]()
+    def __init__(self, robust: Iterable[str] | None, bounded: Iterable[str] | None) -> None:
+        """Watch for the metrics of robust_metrics, and for those of metric_bounds."""
+        self._robust, self._bounded = set(robust or ()), set(bounded or ())
+        self._seen = dict[str, MetricLayout]()
 
     def note(self, task: str, layout: MetricLayout) -> None:
         """Note what nodes have after they trained or evaluated."""
@@ -136,15 +137,19 @@ class MissingMetrics:
 
     def warn(self) -> None:
         """Warn of what no node has had so far, if any node had anything to say."""
-        there = {name for layout in self._seen.values() for name in layout.scalars}
-        lists = {name for layout in self._seen.values() for name in layout.names} - there
-        had = (f"{', '.join(each.names) or 'none'} ({t})" for t, each in self._seen.items())
-        known = "; ".join(had)
-        for name in sorted(self._asked - there) if self._seen else ():
-            what = "is a list on all nodes" if name in lists else "is had by no node"
+        if not self._seen:
+            return
+        numbers = {name for layout in self._seen.values() for name in layout.scalars}
+        there = {name for layout in self._seen.values() for name in layout.names}
+        known = "; ".join(f"{', '.join(at.names) or 'none'} ({t})" for t, at in self._seen.items())
+        for name in sorted(self._robust - numbers):
+            what = "is a list on all nodes" if name in there else "is had by no node"
             text = "robust_metrics: %r %s, so there are no quantiles of it; nodes have %s"
             LOG.warning(text, name, what, known)
-            self._asked.discard(name)
+        for name in sorted(self._bounded - there):
+            text = "metric_bounds: %r is had by no node, so nothing is bounded; nodes have %s"
+            LOG.warning(text, name, known)
+        self._robust, self._bounded = self._robust & numbers, self._bounded & there
 
 
 def histograms_of(robust_metrics: Mapping[str, Bounds] | None, bins: int = BINS) -> Histograms:

@@ -19,6 +19,7 @@ from rfa.aggregators.partition import LEAST_GROUPS
 from rfa.aggregators.server_optimizer import ServerOptimizer, build_optimizer
 from rfa.errors import InvalidTypeError, InvalidValueError
 from rfa.flower import records
+from rfa.flower.checks import ON_ROUND, check_hook, check_keys
 from rfa.flower.histograms import BINS, Histograms, histograms_of
 from rfa.flower.metric_bounds import metric_bounds_of
 from rfa.planning import check_fit, describe_sums
@@ -153,6 +154,8 @@ class SecureOptions:
         if self.num_liars is not None:
             check_count("num_liars", self.num_liars)
         check_choice("weights", self.weights, MODES)
+        if self.on_round is not None:
+            check_hook("on_round", self.on_round, ON_ROUND)
         if self.metric_bins != BINS and not self.robust_metrics:
             msg = f"metric_bins={self.metric_bins} is for robust_metrics: give these, too"
             raise InvalidValueError(msg)
@@ -205,8 +208,6 @@ class SecureOptions:
     def _reasons(self) -> Iterator[str]:
         if fault := cap_fault(float(self.example_cap), self.weights):
             yield fault
-        if self.on_round is not None and not callable(self.on_round):
-            yield f"on_round is called after each round, and {self.on_round!r} cannot be"
         if self.server_optimizer is not None and self.receipts is not None:
             yield (
                 "a receipt tells that the model follows from a step, and a server_optimizer makes "
@@ -283,6 +284,7 @@ def check_strategy(
         msg = f"num_liars={secure.num_liars}: who lies inside of sums is told by random groups, "
         msg += f"{LEAST_GROUPS} or more: give groups={LEAST_GROUPS} or more, or no num_liars"
         raise InvalidValueError(msg)
+    check_keys(fedavg)
     weight = fedavg.get("weighted_by_key", records.WEIGHTED_BY)
     if weight in secure.histograms.names:
         msg = f"robust_metrics[{weight!r}]: it counts the examples (weighted_by_key), and no sum "
@@ -299,9 +301,6 @@ def check_strategy(
         if fedavg.get(name, 1.0) > 1:
             msg = f"{name} must be at most 1, not {fedavg[name]}"
             raise InvalidValueError(msg)
-    if records.KEY in (fedavg.get("arrayrecord_key"), fedavg.get("configrecord_key")):
-        msg = f"{records.KEY!r} is the key of rfa's own record: give another"
-        raise InvalidValueError(msg)
     _fill_in_nodes(aggregator, secure, fedavg)
 
 

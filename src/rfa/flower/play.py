@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, MetricRecord
@@ -123,7 +123,8 @@ def play_rounds(run: Run, state: Checkpoint, num_rounds: int) -> Checkpoint:
             found = run.evaluate_fn(t, state.arrays)
             note_metrics(state.result.evaluate_metrics_serverapp, t, found)
         save_checkpoint(strategy.options.checkpoint, state)
-        if strategy.on_round(t, state.arrays, trained, evaluated) is True:
+        answer = strategy.on_round(t, state.arrays, trained, evaluated)
+        if _ends_run(answer, tell=t == first):
             LOG.info("on_round ends the run after round %s", t)
             break
     if not progress.done and _is_spent(run, num_rounds + 1, state, progress, began=first):
@@ -131,6 +132,15 @@ def play_rounds(run: Run, state: Checkpoint, num_rounds: int) -> Checkpoint:
     if strategy.fraction_train or strategy.fraction_evaluate:
         progress.finish(max(0, num_rounds + 1 - first), state.result)
     return state
+
+
+def _ends_run(answer: object, *, tell: bool) -> bool:
+    """Whether what `on_round` returned ends the run: True does, numpy's as well as Python's."""
+    if isinstance(answer, bool | np.bool_):
+        return bool(cast("Any", answer))
+    if tell and answer is not None:
+        LOG.warning("on_round returned %r, and the run goes on: True ends it", answer)
+    return False
 
 
 def _is_spent(run: Run, t: int, state: Checkpoint, progress: Progress, *, began: int) -> bool:

@@ -20,10 +20,11 @@ from flwr.serverapp.strategy import FedAvg, Result
 
 from rfa.aggregators import Layout, SumAggregator
 from rfa.aggregators.registry import build_private
-from rfa.errors import InvalidTypeError, InvalidValueError, OracleStoppedError
+from rfa.errors import InvalidTypeError, OracleStoppedError
 from rfa.flower import records
 from rfa.flower.arrays import size_of
 from rfa.flower.checkpoint import Checkpoint, fits, load_checkpoint, save_checkpoint
+from rfa.flower.checks import ON_ROUND, check_hook, check_start
 from rfa.flower.errors import TooFewNodesError
 from rfa.flower.histograms import MissingMetrics
 from rfa.flower.history import log_result, note_metrics
@@ -79,13 +80,14 @@ class SecureStrategy(FedAvg):
             InvalidTypeError: if there is no such option, or the class overrides what is not called.
         """
         _check_overrides(type(self))
+        check_hook("on_round", self.on_round, ON_ROUND)
         self.aggregator = build_private(aggregator)
         self.options, fedavg = split_options(type(self), options)
         check_strategy(self.aggregator, self.options, fedavg, self.max_queries)
         super().__init__(**fedavg)
         self._watch = Watch(self.options.terms, self.options.num_liars)
         self.privacy = PrivacyMeter(self.aggregator, self.options)
-        self.missing = MissingMetrics(self.options.histograms)
+        self.missing = MissingMetrics(self.options.robust_metrics, self.options.metric_bounds)
         self._last: Checkpoint | None = None
         self._again = False
 
@@ -132,17 +134,17 @@ class SecureStrategy(FedAvg):
             evaluate_fn: evaluates a model on the server, before the first round and after each.
 
         Raises:
+            InvalidTypeError, InvalidValueError: if an argument is wrong; the message says which.
             TooFewNodesError: if there are too few for any round; nothing was trained then.
             NodesRefusedError: if all nodes refuse, or too few have a privacy budget left
                 (`NodesSpentError`); the text says why, and what to do.
             NothingDoneError: if no round came to anything.
         """
         began = time.monotonic()
+        configs = {"train_config": train_config, "evaluate_config": evaluate_config}
+        check_start(initial_arrays, configs, num_rounds, timeout, evaluate_fn)
         LOG.info("Starting %s strategy: %s rounds", type(self).__name__, num_rounds)
         self.summary()
-        if not size_of(initial_arrays):
-            msg = "the model has no floating-point numbers: there is nothing to aggregate"
-            raise InvalidValueError(msg)
         state = self._begin(grid, initial_arrays, num_rounds)
         if evaluate_fn and not state.resumed:
             note_metrics(state.result.evaluate_metrics_serverapp, 0, evaluate_fn(0, state.arrays))

@@ -63,6 +63,10 @@ class FileStore:
     A transaction that changes nothing writes nothing. One that does is on the disk when it ends,
     and no other process has one meanwhile. Of two files, what outlives runs is there first: whoever
     is killed in between is as before the transaction, but knows what it was about to mark.
+
+    There are two, though one would be a commit less where both change: the file of a run is large,
+    is written with each message, and may be removed when it is damaged or old. What must never be
+    forgotten is not at stake then.
     """
 
     def __init__(self, path: Path, lasting: Path | None = None, *, durable: bool = True) -> None:
