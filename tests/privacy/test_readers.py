@@ -199,7 +199,7 @@ def test_a_tiny_delta_is_not_lost_in_rounding_errors(rho: float, count: int, del
 
 
 def test_a_delta_below_what_floats_resolve_counts_as_no_draw() -> None:
-    """Composed distributions are right to 10^-12 or so: no draw is counted below a hundred times."""
+    """Composed distributions are right to some 10^-12, and a delta must be far above that."""
     rounds = SampledRounds(0.02, 100, 1000, 100)
     fine, coarse = (readers_epsilon([rounds], delta) for delta in (1e-10, 1e-15))
     assert fine < gaussian_epsilon(2.0, 1e-10) / 3

@@ -107,11 +107,21 @@ class RunNoise:
 
     @property
     def round_price(self) -> float:
-        """What a round costs each of its devices if all join, or tells readers of each of them."""
+        """What a round costs each of its devices if all join; with central noise, tells of it."""
         layout = self.settings.layout
         if self.settings.privacy.is_central:
             return layout.queries * central_price(self.settings, self.multiplier)
         return layout.queries * self.price(self.settings.training.devices_per_round // layout.parts)
+
+    @cached_property
+    def told_price(self) -> float:
+        """What a round tells readers of each of its devices, at the most.
+
+        Sums over fewer devices, where some are lost before a round, cost a little more.
+        """
+        if self.settings.privacy.is_central:
+            return self.round_price
+        return self.settings.layout.queries * max(map(self.price, _sizes(self.settings)))
 
     def readers_epsilon(self, rounds: int) -> float | None:
         """The epsilon of some rounds against readers of the models; None without the extra dp."""
@@ -323,7 +333,7 @@ def _central_multiplier(devices: Devices) -> float:
 def _sampled(noise: RunNoise, rounds: int) -> list[SampledRounds]:
     """Some rounds as the accountant for readers takes them."""
     cohort = noise.settings.training.devices_per_round
-    return [SampledRounds(noise.round_price, cohort, noise.population, rounds)]
+    return [SampledRounds(noise.told_price, cohort, noise.population, rounds)]
 
 
 def _readers_epsilon(noise: RunNoise, rounds: int) -> float | None:
