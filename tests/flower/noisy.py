@@ -24,7 +24,7 @@ RHO = NoisySum(NODES, HONEST, Z, DIM, near=False).rho
 
 def spent_by(home: Path, node: int, run: int = 7) -> float:
     """What the ledger of a node says, in all runs."""
-    storage = DeviceStorage(home, run, node, str(node))
+    storage = DeviceStorage(home, run, node, str(node), named=True)
     vault, spent = storage.vault("train"), storage.spent("train")
     with DurableDevice(vault, Profile(node), spent=spent) as device:
         return device.spent_rho

@@ -101,7 +101,7 @@ def test_the_noise_that_epsilon_takes_lets_all_rounds_be_played(
 ) -> None:
     """Also where nodes have the same budget of their own, to the last digit."""
     policy = dataclasses.replace(RobustMod().policy, epsilon=3.0, honest_per_query=0)
-    apps = {node: app(node, tmp_path, policy=policy) for node in NAMES}
+    apps = {node: app(node, tmp_path / str(node), policy=policy) for node in NAMES}
     strategy = OneStepRFA(epsilon=3.0, **with_nu())
     result = strategy.start(LocalGrid(apps), model(), num_rounds=rounds)
     assert sorted(result.train_metrics_clientapp) == list(range(1, rounds + 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,11 @@ from rfa.errors import InvalidValueError, MissingExtraError
 from rfa.flower import RFA, OneStepRFA, SecureStrategy
 from rfa.flower.privacy import READERS, SERVER
 from rfa.flower.spending import MOST_KINDS, Spending
-from rfa.privacy import epsilon_of, readers_epsilon
+from rfa.privacy import NoisySum, SampledRounds, epsilon_of, readers_epsilon
 from tests.flower.grid import LocalGrid
-from tests.flower.noisy import Z
-from tests.flower.toy import model, nodes, with_nu
+from tests.flower.noisy import NAMES, Z
+from tests.flower.toy import DIM, model, nodes, with_nu
+from tests.privacy.exact import gaussian_epsilon
 
 
 @pytest.mark.parametrize(
@@ -111,6 +113,31 @@ def test_readers_of_the_models_learn_less_where_nodes_are_drawn(tmp_path: Path) 
     readers = float(str(result.train_metrics_clientapp[3][READERS]))
     assert readers == readers_epsilon([rounds], 1e-5)
     assert readers < epsilon_of(3 * rounds.rho, 1e-5)
+
+
+def test_where_budgets_say_who_is_drawn_no_draw_is_counted(tmp_path: Path) -> None:
+    """Who was drawn before is left out: draws that depend on each other hide nobody for sure."""
+    pytest.importorskip("dp_accounting", reason="needs pip install 'rfa[dp]'")
+    how = with_nu(fraction_train=0.5, min_train_nodes=4)
+    four = NoisySum(4, 3, Z, DIM, near=False).rho
+    strategy = OneStepRFA(epsilon=epsilon_of(1.5 * four, 1e-5), noise_multiplier=Z, **how)
+    result = strategy.start(LocalGrid(nodes(tmp_path)), model(), 2)
+    told = [float(str(result.train_metrics_clientapp[t][READERS])) for t in (1, 2)]
+    exact = gaussian_epsilon(math.sqrt(2 * four), 1e-5)
+    drawn = readers_epsilon([SampledRounds(four, 4, 8)], 1e-5)
+    assert told == pytest.approx([drawn, exact], rel=1e-6)
+    assert told[0] < exact
+    spending = strategy.privacy.spending
+    assert Spending.unpack(spending.pack()).epsilons(1e-5) == spending.epsilons(1e-5)
+
+
+def test_where_nodes_refuse_for_their_budgets_no_draw_is_counted(tmp_path: Path) -> None:
+    how = with_nu(fraction_train=0.75, min_train_nodes=4)
+    strategy = OneStepRFA(noise_multiplier=Z, **how)
+    strategy.start(LocalGrid(nodes(tmp_path)), model(), 1)
+    assert not strategy.privacy.spending.linked
+    strategy.privacy.hear({NAMES[0]: "PrivacySpentError: nothing is left"})
+    assert strategy.privacy.spending.linked
 
 
 class Chosen(OneStepRFA):

@@ -32,8 +32,12 @@ def own(rounds: float) -> Policy:
 
 
 def grid_of(home: Path, policies: dict[int, Policy] | Policy, run: int = 7) -> LocalGrid:
+    """Nodes that share a folder, and that their owners tell apart."""
     given = dict.fromkeys(NAMES, policies) if isinstance(policies, Policy) else policies
-    return LocalGrid({node: app(node, home, policy=given.get(node)) for node in NAMES}, run=run)
+    grid = LocalGrid({node: app(node, home, policy=given.get(node)) for node in NAMES}, run=run)
+    for node, context in grid.contexts.items():
+        context.node_config["partition-id"] = node
+    return grid
 
 
 def strategy(**more: Any) -> OneStepRFA:
@@ -86,6 +90,28 @@ def test_a_budget_is_spent_over_all_runs_and_restarts(
     assert "8 nodes refuse because their own privacy budgets are spent" in said.text
     assert "Policy(epsilon=...)" in said.text
     assert spent_by(tmp_path, NAMES[0]) == pytest.approx(3 * RHO)
+
+
+def test_a_node_that_comes_back_under_another_number_has_no_new_budget(tmp_path: Path) -> None:
+    """Flower gives a SuperNode that starts anew another number, which is the server's to choose."""
+    for first, run in ((0, 7), (50, 8)):
+        apps = {node + first: app(node, tmp_path / str(node), policy=own(1.001)) for node in NAMES}
+        grid = LocalGrid(apps, run=run)
+        if run == 7:
+            strategy().start(grid, model(), 1)
+            continue
+        with pytest.raises(NodesSpentError, match=r"8 of 8 nodes have no privacy budget left"):
+            strategy().start(grid, model(), 1)
+        assert not masked_inputs(grid)
+
+
+def test_nodes_in_one_folder_that_nothing_tells_apart_share_a_budget(tmp_path: Path) -> None:
+    """They may be one that has come back: what is spent is counted too much, never too little."""
+    apps = {node: app(node, tmp_path, policy=own(NODES + 0.01)) for node in NAMES}
+    grid = LocalGrid(apps)
+    done = strategy().start(grid, model(), 3)
+    assert sorted(done.train_metrics_clientapp) == [1, 2], "in the second they refuse"
+    assert len(masked_inputs(grid)) == NODES
 
 
 def test_a_run_goes_on_with_those_who_have_a_budget_left(

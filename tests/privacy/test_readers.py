@@ -180,6 +180,32 @@ def test_readers_learn_less_than_the_server_and_more_from_more(
     assert poisson <= slack * usual + 1e-3
 
 
+@pytest.mark.parametrize(
+    ("rho", "count", "delta"),
+    [
+        (1e-3, 1000, 1e-12),
+        (1e-3, 1000, 1e-15),
+        (2.0, 30, 1e-12),
+        (2.0, 30, 1e-15),
+        (0.01, 300, 0.1),
+    ],
+)
+def test_a_tiny_delta_is_not_lost_in_rounding_errors(rho: float, count: int, delta: float) -> None:
+    """All but one of 10^12 devices are drawn, so that epsilon is that of Gaussian noise."""
+    most = 10**12
+    told = readers_epsilon([SampledRounds(rho, most - 1, most, count)], delta)
+    exact = gaussian_epsilon(math.sqrt(2 * rho * count), delta)
+    assert exact * (1 - 1e-6) <= told <= exact * (1 + 1e-6)
+
+
+def test_a_delta_below_what_floats_resolve_counts_as_no_draw() -> None:
+    """Composed distributions are right to some 10^-12, and a delta must be far above that."""
+    rounds = SampledRounds(0.02, 100, 1000, 100)
+    fine, coarse = (readers_epsilon([rounds], delta) for delta in (1e-10, 1e-15))
+    assert fine < gaussian_epsilon(2.0, 1e-10) / 3
+    assert coarse == pytest.approx(gaussian_epsilon(2.0, 1e-15), rel=1e-9)
+
+
 def test_where_all_take_part_it_is_gaussian_noise_and_needs_no_package(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -4,14 +4,17 @@ The server knows everything but the honest noise: the updates of all others, who
 noise of the promised colluders; and as many devices drop out as may. The sum has a canary in it, or
 a bystander in its place, whose part is known as well. What is left of the sum without the known
 parts is noise, with the canary or without it, and the best test of which (Neyman and Pearson) adds
-up push, mass and near by what the canary adds to each. From how often it is right follows a lower
-bound on epsilon, by the intervals of Clopper and Pearson. Keys are given: each run is the same.
+up push, mass and near by what the canary adds to each. So it is if all three have the noise that
+they should; each of them is looked at by itself, too. From how often a test is right follows a
+lower bound on epsilon, by the intervals of Clopper and Pearson. Keys are given: each run is the
+same.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import math
 from collections.abc import Callable
 
@@ -21,7 +24,7 @@ import pytest
 from rfa._types import Floats, Floats32
 from rfa.privacy import NoisySum, epsilon_of
 from rfa.secagg import fixed_point
-from rfa.secagg.crypto.gaussian import NoiseStream
+from rfa.secagg.crypto.gaussian import NoiseStream, Samples
 from rfa.secagg.device.machine import Device
 from rfa.secagg.device.profile import Profile
 from rfa.secagg.fixed_point import Contribution
@@ -66,8 +69,8 @@ def keys_of(what: str) -> dict[int, bytes]:
     return {device: hashlib.sha256(f"{what} {device}".encode()).digest() for device in PARTS}
 
 
-def evidence(trial: int, *, there: bool) -> float:
-    """How much a sum looks as if the canary were in it."""
+def evidence(trial: int, *, there: bool) -> Floats:
+    """How much a sum looks as if the canary were in it: all of it, and each number by itself."""
     lost = dict.fromkeys((*GONE, BYSTANDER if there else CANARY), Moment(0, Stage.SUM))
     rounding, noise = (keys_of(f"{what} {trial} {there}") for what in ("rounding", "noise"))
     ask: UnmaskedOracle | SecureOracle
@@ -89,7 +92,7 @@ def evidence(trial: int, *, there: bool) -> float:
     for colluder in COLLUDERS:
         key = noise_key(noise[colluder], 0)
         left -= fixed_point.NoiseStream(scales.std, key).draw(3)
-    return float(left @ adds / (adds @ adds))
+    return np.array([left @ adds / (adds @ adds), *(left / adds)])
 
 
 def at_least(successes: int, trials: int, failure: float) -> float:
@@ -109,19 +112,20 @@ def at_least(successes: int, trials: int, failure: float) -> float:
 
 def epsilon_at_least(without: Floats, present: Floats, delta: float) -> float:
     """A lower bound on the epsilon of a mechanism, from evidence in both worlds."""
-    failure, trials, best = FAILURE / (2 * len(THRESHOLDS)), len(present), 0.0
-    for threshold in THRESHOLDS:
-        right = at_least(int((present > threshold).sum()), trials, failure)
-        wrong = 1 - at_least(int((without <= threshold).sum()), trials, failure)
+    (trials, tests), best = present.shape, 0.0
+    failure = FAILURE / (2 * tests * len(THRESHOLDS))
+    for test, threshold in itertools.product(range(tests), THRESHOLDS):
+        right = at_least(int((present[:, test] > threshold).sum()), trials, failure)
+        wrong = 1 - at_least(int((without[:, test] <= threshold).sum()), trials, failure)
         if right > delta:
             best = max(best, math.log((right - delta) / wrong))
     return best
 
 
-def audit() -> dict[float, float]:
+def audit(trials: int = TRIALS) -> dict[float, float]:
     """A lower bound on epsilon for each delta."""
     without, present = (
-        np.array([evidence(trial, there=there) for trial in range(TRIALS)])
+        np.array([evidence(trial, there=there) for trial in range(trials)])
         for there in (False, True)
     )
     return {delta: epsilon_at_least(without, present, delta) for delta in DELTAS}
@@ -149,23 +153,47 @@ class HalfAsWide(NoiseStream):
         super().__init__(std // 2, key)
 
 
+class Forgetful(NoiseStream):
+    """A sampler that leaves one number of a sum without noise: the mass, by default."""
+
+    place = 0
+
+    def draw(self, count: int) -> Samples:
+        """The next samples."""
+        first = not self._drawn
+        samples = super().draw(count)
+        if first and count > self.place:
+            samples[self.place] = 0
+        return samples
+
+
+class NearForgotten(Forgetful):
+    """One that leaves the count of those near without noise."""
+
+    place = 1
+
+
 def as_if_nobody_were_lost(opening: OpenRound, parameters: Parameters) -> NoisySum | None:
     """Scales that count on the noise of drop-outs and colluders."""
     scales = noisy_sum(opening, parameters)
     return scales and dataclasses.replace(scales, honest=parameters.cohort)
 
 
-BROKEN: dict[str, tuple[str, Callable[..., object]]] = {
-    "half the noise": ("NoiseStream", HalfAsWide),
-    "drop-outs forgotten": ("noisy_sum", as_if_nobody_were_lost),
+BROKEN: dict[str, tuple[int, str, Callable[..., object]]] = {
+    "half the noise": (TRIALS, "NoiseStream", HalfAsWide),
+    "no noise in the mass": (200, "NoiseStream", Forgetful),
+    "no noise in the count of those near": (200, "NoiseStream", NearForgotten),
+    "drop-outs forgotten": (TRIALS, "noisy_sum", as_if_nobody_were_lost),
 }
+"""What may go wrong, and the sums in each world in which an audit finds it."""
 
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_the_audit_finds_what_is_broken(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     claimed = claims()
-    monkeypatch.setattr(fixed_point, *BROKEN[name])
-    found = audit()
+    trials, where, what = BROKEN[name]
+    monkeypatch.setattr(fixed_point, where, what)
+    found = audit(trials)
     assert any(found[delta] > claim for delta, claim in claimed.items()), (found, claimed)
 
 

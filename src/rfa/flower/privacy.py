@@ -120,7 +120,20 @@ class PrivacyMeter:
 
     def within_budget(self, grid: Grid) -> Grid:
         """A grid that lists those nodes alone that may be in a further round."""
-        return cast("Grid", SolventGrid(grid, self.solvent)) if self._options.has_noise else grid
+        return cast("Grid", SolventGrid(grid, self._drawable)) if self._options.has_noise else grid
+
+    def _drawable(self, nodes: Iterable[int]) -> list[int]:
+        """The nodes from which a round is drawn; if budgets leave some out, that is noted."""
+        there = list(nodes)
+        left = self.solvent(there)
+        if len(left) < len(there):
+            self._link()
+        return left
+
+    def _link(self) -> None:
+        """Note that who is drawn depends on who was drawn before."""
+        self.spending = dataclasses.replace(self.spending, linked=True)
+        self._before = self._before and dataclasses.replace(self._before, linked=True)
 
     def solvent(self, nodes: Iterable[int]) -> list[int]:
         """The nodes that a further round leaves within their budgets, and that do not refuse it."""
@@ -164,6 +177,7 @@ class PrivacyMeter:
         if not spent:
             return
         self._refused |= spent
+        self._link()
         text = "\t> %s nodes refuse because their own privacy budgets are spent, and are asked no "
         text += "more (%s so far): whoever owns them can raise Policy(epsilon=...); or take others"
         LOG.warning(text, len(spent), len(self._refused))

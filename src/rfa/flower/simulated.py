@@ -73,4 +73,6 @@ def storage_for(context: Context, given: Path | None = None) -> DeviceStorage:
     files = storage_of(context, given)
     if not is_simulated():
         return files
-    return SimulatedStorage(files.root, files.run, files.node, files.who, context.state)
+    return SimulatedStorage(
+        files.root, files.run, files.node, files.who, files.named, context.state
+    )

@@ -26,12 +26,15 @@ class Spending:
         rounds: the rounds that made a model, those that are alike together.
         exact: whether nodes were asked for sums without noise.
         multiplier: the noise multiplier of the last rounds; 0 before the first.
+        linked: whether who was drawn for a round depended on who was drawn before, as it does where
+            budgets leave nodes out; the draw is then not counted.
     """
 
     charges: Charges = field(default_factory=Charges)
     rounds: tuple[SampledRounds, ...] = ()
     exact: bool = False
     multiplier: float = 0.0
+    linked: bool = False
 
     def charged(self, charges: Mapping[int, float]) -> Spending:
         """The same after nodes were charged."""
@@ -57,11 +60,14 @@ class Spending:
     def epsilons(self, delta: float) -> tuple[float, float | None]:
         """What was spent against the server, and against readers of the models.
 
-        The second is None without the extra dp, which computes it.
+        The second is None without the extra dp, which computes it. Readers of models whose nodes
+        were not drawn independently learn at most what all sums of the most charged node tell.
         """
-        server = self.charges.epsilon(delta)
+        server, kinds = self.charges.epsilon(delta), self._kinds()
+        if self.linked:
+            kinds = [SampledRounds(self.charges.largest, 1, 1)]
         try:
-            return server, readers_epsilon(self._kinds(), delta)
+            return server, readers_epsilon(kinds, delta)
         except MissingExtraError:
             return server, None
 
@@ -80,7 +86,7 @@ class Spending:
     def pack(self) -> dict[str, Any]:
         """As plain values."""
         rounds = [dataclasses.astuple(each) for each in self.rounds]
-        about = {"exact": self.exact, "multiplier": self.multiplier}
+        about = {"exact": self.exact, "multiplier": self.multiplier, "linked": self.linked}
         return {"charges": self.charges.pack(), "rounds": rounds, **about}
 
     @classmethod
@@ -91,7 +97,8 @@ class Spending:
             KeyError, TypeError, ValueError: if it is something else.
         """
         rounds = tuple(SampledRounds(*each) for each in packed["rounds"])
-        about = bool(packed["exact"]), float(packed["multiplier"])
+        linked = bool(packed.get("linked"))
+        about = bool(packed["exact"]), float(packed["multiplier"]), linked
         return cls(Charges.unpack(packed["charges"]), rounds, *about)
 
 

@@ -5,7 +5,8 @@
 <folder>/flower/<run>/<node>.<task>      the secure sum: written before each reply leaves
 <folder>/flower/spent/<who>.<task>       salted digests of updates that were in a sum, for ever;
                                          of models that were evaluated, also what it answered; and
-                                         what sums with noise have cost
+                                         what sums with noise have cost; of a node with a budget and
+                                         no partition in `own.<task>`, whatever its number
 <folder>/flower/sent/<who>.<task>        masked inputs that it sent, sums that it opened
 <folder>/flower/weights/<who>            the power of 1/2 as which its examples count, kept for ever
 <folder>/flower/personal/<name>/<who>    its personal parameters u_i (Algorithm 4)
@@ -37,6 +38,8 @@ VARIABLE, NODE_CONFIG = "RFA_HOME", "rfa-home"
 FORGOTTEN = 24 * 3600
 """Seconds after which nothing more is expected of a run."""
 SECRET_SIZE = 32
+OWN = "own"
+"""What names the device to which a folder belongs."""
 
 
 @dataclass(frozen=True)
@@ -48,20 +51,27 @@ class DeviceStorage:
         run: the run.
         node: the node's number.
         who: what names the device in all runs: its partition, or else its number.
+        named: whether its owner has named it, by a partition: its number is the server's to give.
     """
 
     root: Path
     run: int
     node: int
     who: str
+    named: bool
 
     def vault(self, task: str) -> Path:
         """The file of the secure sum over a task."""
         return self.root / "flower" / str(self.run) / f"{self.node}.{task}"
 
-    def spent(self, task: str) -> Path:
-        """The file that keeps which updates were in a sum, in all runs."""
-        return self.root / "flower" / "spent" / f"{self.who}.{task}"
+    def spent(self, task: str, *, budget: bool = False) -> Path:
+        """The file that keeps which updates were in a sum, and what sums have cost, in all runs.
+
+        A number is new when a node starts anew. So a budget goes by a name that the owner gave, and
+        without one by the folder: nodes that share one without names share a budget.
+        """
+        who = OWN if budget and not self.named else self.who
+        return self.root / "flower" / "spent" / f"{who}.{task}"
 
     def sent(self, task: str) -> Path:
         """The file that lists the masked inputs that the device sent, to compare with receipts."""
@@ -92,8 +102,8 @@ class DeviceStorage:
         Raises:
             VaultError: if its files cannot be used.
         """
-        files = self.vault(task), self.spent(task), self.sent(task)
-        return DurableDevice(files[0], profile, spent=files[1], sent=files[2])
+        spent = self.spent(task, budget=profile.policy.epsilon is not None)
+        return DurableDevice(self.vault(task), profile, spent=spent, sent=self.sent(task))
 
     def tidy(self) -> None:
         """Remove what runs left long ago, also under other numbers that the node had then."""
@@ -118,9 +128,10 @@ def storage_of(context: Context, given: Path | None = None) -> DeviceStorage:
     """The folder that is given, or that the node's config or RFA_HOME names, or ~/.rfa."""
     named = context.node_config.get(NODE_CONFIG) or os.environ.get(VARIABLE)
     root = given or (Path(str(named)).expanduser() if named else Path.home() / ".rfa")
-    partition = context.node_config.get("partition-id", context.node_id)
-    who = f"{partition}" if isinstance(partition, int) else f"{context.node_id}"
-    return DeviceStorage(root, context.run_id, context.node_id, who)
+    partition = context.node_config.get("partition-id")
+    named = isinstance(partition, int)
+    who = f"{partition if named else context.node_id}"
+    return DeviceStorage(root, context.run_id, context.node_id, who, named=named)
 
 
 def server_home() -> Path:

@@ -47,6 +47,9 @@ _LARGEST_RHO = 50.0
 """Rounds with less noise than a tenth of what a device adds tell all of those who are drawn."""
 _STEP, _LEAST_POINTS, _MOST_POINTS = 1e-3, 200, 10_000
 """Losses are rounded up to this, or to as much as leaves so many of them."""
+_ERROR, _FEW_ROUNDS, _LEAST_ERRORS = 1e-16, 1000, 100
+"""Transforms of composed losses are off by a few parts in 10^17 a round, some rounds at the least:
+by less than this. A delta must be so many times larger."""
 
 
 @dataclass(frozen=True)
@@ -97,8 +100,9 @@ def readers_epsilon(
 
     The noise counts as Gaussian; that it is of whole numbers makes no difference in any digit that
     is shown, with hundreds of units and more in it. Cohorts must be drawn at random, whatever the
-    data, and stay secret. Where all devices are in each round nothing is uncertain, and the result
-    is that of Gaussian noise.
+    data are and whoever was drawn before, and stay secret. Where all devices are in each round,
+    nothing is uncertain, and the result is that of Gaussian noise; so it is where floats do not
+    resolve the delta, or there is hardly any noise.
 
     Args:
         rounds: the rounds, in any order.
@@ -115,14 +119,16 @@ def readers_epsilon(
     if not kinds:
         return 0.0
     without = gaussian_epsilon(math.sqrt(sum(kind.count * 2 * kind.rho for kind in kinds)), delta)
-    if all(kind.fraction == 1 for kind in kinds) or max(kind.rho for kind in kinds) > _LARGEST_RHO:
+    error = _ERROR * (_FEW_ROUNDS + sum(kind.count for kind in kinds))
+    lost = max(kind.rho for kind in kinds) > _LARGEST_RHO or delta < _LEAST_ERRORS * error
+    if lost or all(kind.fraction == 1 for kind in kinds):
         return without
     reach = [_largest_loss(kind.shift, kind.fraction) for kind in kinds]
     step = max(min(_STEP, min(reach) / _LEAST_POINTS), max(reach) / _MOST_POINTS)
     make = {"fixed": _fixed, "poisson": _poisson}[sampling]
     losses = [make(kind.shift, kind.fraction, step).self_compose(kind.count) for kind in kinds]
     told = functools.reduce(lambda one, other: one.compose(other), losses)
-    return min(without, float(told.get_epsilon_for_delta(delta)))
+    return min(without, float(told.get_epsilon_for_delta(delta - error)))
 
 
 def gaussian_epsilon(shift: float, delta: float) -> float:

@@ -23,7 +23,8 @@ from rfa.lab.runs.progress import Bar
 from rfa.lab.runs.screens import Screen, Shown
 from rfa.lab.runs.store import Store
 from rfa.lab.settings.settings import Settings
-from rfa.privacy import epsilon_of
+from rfa.privacy import NoisySum, epsilon_of
+from rfa.secagg.security.terms import Terms
 from tests.lab.runs.test_run import COMMAND, Notes, do, results
 
 ONE: dict[str, Any] = {"aggregator": "rfa-one-step"}
@@ -91,10 +92,11 @@ def test_a_run_whose_budget_is_spent_keeps_the_model_and_says_so(tmp_path: Path)
     assert row["epsilon_server"] <= 8
     assert row["noise_multiplier"] == 3
     counted = participations(tmp_path, row["run"])
-    price = saved(tmp_path, row | {"settings": json.dumps(row["settings"])}).state.charges
-    most = max(counted.values())
-    assert price.largest == pytest.approx(most * price.largest / most)
-    assert row["epsilon_server"] == pytest.approx(epsilon_of(price.largest, 1e-5))
+    kept = saved(tmp_path, row | {"settings": json.dumps(row["settings"])}).state
+    cohort, terms = row["settings"]["training"]["devices_per_round"], Terms()
+    each = NoisySum(cohort, terms.honest(cohort), 3.0, len(kept.model)).rho
+    assert kept.charges.largest == pytest.approx(max(counted.values()) * each)
+    assert row["epsilon_server"] == pytest.approx(epsilon_of(kept.charges.largest, 1e-5))
     with Store(tmp_path) as store:
         last = store.table("evaluations", run=row["run"])[-1]
     assert last["round"] == row["rounds"], "the last model is evaluated"

@@ -13,6 +13,7 @@ from rfa.errors import OracleStoppedError
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation import secure
 from rfa.lab.simulation.defense import Defense
+from rfa.lab.simulation.losses import draw_losses, who_joins
 from rfa.lab.simulation.noise import Meter, RunNoise, most_participations, noise_of
 from rfa.lab.simulation.outcome import BudgetSpentError, Outcome, RoundStoppedError
 from rfa.lab.simulation.rounds import LocalEngine, State, play_round
@@ -90,6 +91,18 @@ def test_epsilon_alone_is_spent_by_all_rounds_and_no_more(values: dict[str, Any]
     less = dataclasses.replace(noise, multiplier=0.97 * noise.multiplier, _prices={})
     longest = noise.participations * less.round_price
     assert epsilon_of(longest, privacy.delta) > privacy.epsilon
+
+
+def test_readers_are_told_as_much_as_the_dearest_of_the_rounds_tells() -> None:
+    """Where devices drop out before a round, its sums are over fewer, and cost a little more."""
+    devices = tiny_devices(**ONE, noise=3.0, rounds=9, dropout_rate=0.1, devices_per_round=20)
+    noise = noise_of(devices)
+    assert noise is not None
+    terms, dim = devices.settings.secure.terms, devices.dim
+    joined = {len(who_joins(range(20), draw_losses(20, devices.settings, t))) for t in range(9)}
+    prices = [NoisySum(n, terms.honest(n), 3.0, dim).rho for n in joined]
+    assert min(joined) < 20
+    assert noise.told_price == max(prices) > noise.round_price
 
 
 def test_the_noise_of_a_mean_is_what_was_asked_for() -> None:

@@ -53,7 +53,7 @@ class LabMod(RobustMod):
         """Where the files of the device are."""
         folder = as_path("folder", self.folder, "a folder")
         storage, device = storage_of(context, folder), lab_records.order_of(message).device
-        return DeviceStorage(storage.root, storage.run, device, str(device))
+        return DeviceStorage(storage.root, storage.run, device, str(device), named=True)
 
     def check_work(self, work: records.Work) -> None:
         """The lab's devices weigh as its settings say."""

@@ -46,8 +46,7 @@ from rfa.secagg.messages.stages import Moment, Stage
 from rfa.secagg.statistics import mask_of_round, rows_of
 
 FINE, FAR = 2e-3, 12.0
-"""How near a multiplier is to the least one that is enough, where a trusted server adds noise, and
-how far from 1 it can be, in logarithms."""
+"""How near central noise is to the least that is enough, and how far from 1, in logarithms."""
 
 
 @dataclass(frozen=True)
@@ -107,11 +106,18 @@ class RunNoise:
 
     @property
     def round_price(self) -> float:
-        """What a round costs each of its devices if all join, or tells readers of each of them."""
+        """What a round costs each of its devices if all join; with central noise, tells of it."""
         layout = self.settings.layout
         if self.settings.privacy.is_central:
             return layout.queries * central_price(self.settings, self.multiplier)
         return layout.queries * self.price(self.settings.training.devices_per_round // layout.parts)
+
+    @cached_property
+    def told_price(self) -> float:
+        """What a round tells readers of a device at the most: sums over fewer devices cost more."""
+        if self.settings.privacy.is_central:
+            return self.round_price
+        return self.settings.layout.queries * max(map(self.price, _sizes(self.settings)))
 
     def readers_epsilon(self, rounds: int) -> float | None:
         """The epsilon of some rounds against readers of the models; None without the extra dp."""
@@ -131,9 +137,8 @@ def noise_of(devices: Devices) -> RunNoise | None:
     if not privacy.is_on:
         return None
     most = most_participations(devices)
-    if privacy.noise:
-        found = privacy.noise
-    else:
+    found = privacy.noise
+    if not found:
         found = _central_multiplier(devices) if privacy.is_central else _multiplier(devices, most)
     noise = RunNoise(settings, devices.dim, devices.count, most, found)
     if not privacy.is_central:
@@ -302,8 +307,7 @@ def _central_multiplier(devices: Devices) -> float:
     """
     settings, privacy = devices.settings, devices.settings.privacy
 
-    def excess(place: float) -> float:
-        """How far the logarithm of epsilon is above that of the budget."""
+    def excess(place: float) -> float:  # of the logarithm of epsilon
         noise = RunNoise(settings, devices.dim, devices.count, 0, math.exp(place))
         told = readers_epsilon(_sampled(noise, settings.rounds), privacy.delta)
         return math.log(max(told, math.exp(-FAR)) / privacy.epsilon)
@@ -322,8 +326,8 @@ def _central_multiplier(devices: Devices) -> float:
 
 def _sampled(noise: RunNoise, rounds: int) -> list[SampledRounds]:
     """Some rounds as the accountant for readers takes them."""
-    cohort = noise.settings.training.devices_per_round
-    return [SampledRounds(noise.round_price, cohort, noise.population, rounds)]
+    drawn = noise.settings.training.devices_per_round
+    return [SampledRounds(noise.told_price, drawn, noise.population, rounds)]
 
 
 def _readers_epsilon(noise: RunNoise, rounds: int) -> float | None:
