@@ -114,12 +114,12 @@ class PartOracle(RecordingOracle):
     @property
     def begun(self) -> int:
         """For how many sums devices were asked, whatever came of it."""
-        return self._secure.server.masked_sum if self._secure else 0
+        return self._secure.server.begun if self._secure else 0
 
     @property
     def queries(self) -> int:
         """For how many sums they may be asked."""
-        return self._secure.opening.masked_sums if self._secure else 0
+        return self._secure.opening.each_roster if self._secure else 0
 
     @property
     def rho(self) -> float:
