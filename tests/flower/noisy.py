@@ -13,6 +13,7 @@ from rfa.secagg.device.profile import Profile
 from rfa.secagg.device.vault import DurableDevice
 from rfa.secagg.messages.decoding import decode
 from rfa.secagg.messages.round import OpenRound
+from tests.flower.grid import LocalGrid
 from tests.flower.toy import DIM, FIRST, NODES
 
 NAMES = tuple(range(FIRST, FIRST + NODES))
@@ -42,6 +43,12 @@ def opening_in(message: Message) -> OpenRound | None:
     record: Any = message.content.config_records["rfa"]
     found = decode(bytes(record["opening"])) if "opening" in record else asked(message)
     return found if isinstance(found, OpenRound) else None
+
+
+def openings(grid: LocalGrid) -> list[OpenRound]:
+    """How the server opened its rounds, once a node."""
+    found = [opening_in(request) for _, request, _ in grid.seen]
+    return [opening for opening in found if opening]
 
 
 def kind_of(message: Message) -> str:

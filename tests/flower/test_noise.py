@@ -22,16 +22,9 @@ from rfa.flower.errors import NodesSpentError, RunFailedError
 from rfa.flower.noise import Draw, RoundCost
 from rfa.flower.privacy import READERS, SERVER
 from rfa.privacy import Budget, NoisySum, epsilon_of, rho_of
-from rfa.secagg.messages.round import OpenRound
 from tests.flower.grid import LocalGrid
-from tests.flower.noisy import HONEST, NAMES, RHO, Z, budget_of, kind_of, opening_in, spent_by
+from tests.flower.noisy import HONEST, NAMES, RHO, Z, budget_of, kind_of, opening_in, openings, spent_by
 from tests.flower.toy import DIM, FIRST, NODES, TARGET, app, model, nodes, options, with_nu
-
-
-def openings(grid: LocalGrid) -> list[OpenRound]:
-    """All messages that opened a round."""
-    found = [opening_in(request) for _, request, _ in grid.seen]
-    return [opening for opening in found if opening]
 
 
 def along(result: Result) -> float:
