@@ -23,7 +23,17 @@ from rfa.flower.noise import Draw, RoundCost
 from rfa.flower.privacy import READERS, SERVER
 from rfa.privacy import Budget, NoisySum, epsilon_of, rho_of
 from tests.flower.grid import LocalGrid
-from tests.flower.noisy import HONEST, NAMES, RHO, Z, budget_of, kind_of, opening_in, openings, spent_by
+from tests.flower.noisy import (
+    HONEST,
+    NAMES,
+    RHO,
+    Z,
+    budget_of,
+    kind_of,
+    opening_in,
+    openings,
+    spent_by,
+)
 from tests.flower.toy import DIM, FIRST, NODES, TARGET, app, model, nodes, options, with_nu
 
 
