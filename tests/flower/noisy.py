@@ -12,6 +12,8 @@ from rfa.privacy import NoisySum, epsilon_of
 from rfa.secagg.device.profile import Profile
 from rfa.secagg.device.vault import DurableDevice
 from rfa.secagg.messages.decoding import decode
+from rfa.secagg.messages.round import OpenRound
+from tests.flower.grid import LocalGrid
 from tests.flower.toy import DIM, FIRST, NODES
 
 NAMES = tuple(range(FIRST, FIRST + NODES))
@@ -34,6 +36,19 @@ def asked(message: Message) -> Any:
     """The message of the secure sum in one of Flower's; None if there is none."""
     record: Any = message.content.config_records["rfa"]
     return decode(bytes(record["request"]), 1 << 24) if "request" in record else None
+
+
+def opening_in(message: Message) -> OpenRound | None:
+    """How a round of the secure sum begins, from what a node is sent; None if that says nothing."""
+    record: Any = message.content.config_records["rfa"]
+    found = decode(bytes(record["opening"])) if "opening" in record else asked(message)
+    return found if isinstance(found, OpenRound) else None
+
+
+def openings(grid: LocalGrid) -> list[OpenRound]:
+    """How the server opened its rounds, once a node."""
+    found = [opening_in(request) for _, request, _ in grid.seen]
+    return [opening for opening in found if opening]
 
 
 def kind_of(message: Message) -> str:

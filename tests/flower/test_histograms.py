@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import math
 from collections.abc import Callable, Sequence
@@ -38,7 +39,7 @@ from rfa.flower.histograms import (
 )
 from rfa.flower.metrics import layout_of
 from rfa.secagg.messages.decoding import decode
-from rfa.secagg.messages.round import MaskedInput
+from rfa.secagg.messages.round import FirstInput
 from rfa.secagg.weights import EXAMPLE_CAP
 from tests.flower.grid import LocalGrid
 from tests.flower.toy import FIRST, TARGET, app, attempt, model, options, signing, with_nu
@@ -145,11 +146,11 @@ def test_of_few_nodes_there_is_no_histogram(
     }  # mass, squares, count; the mean; the cap
 
 
-def masked(grid: LocalGrid) -> list[MaskedInput]:
+def masked(grid: LocalGrid) -> list[FirstInput]:
     """The masked inputs that nodes sent."""
     replies = [bytes(_record(reply).get("reply", b"")) for _, _, reply in grid.seen]
     found = [decode(reply, 1 << 20) for reply in replies if reply]
-    return [message for message in found if isinstance(message, MaskedInput)]
+    return [message for message in found if isinstance(message, FirstInput)]
 
 
 def _record(message: Message) -> Any:
@@ -176,13 +177,13 @@ def lie_in_the_ring(shift: dict[int, int]) -> Any:
             return reply
         answer = bytes(_record(reply).get("reply", b""))
         message = decode(answer, 1 << 20) if answer else None
-        if isinstance(message, MaskedInput):
+        if isinstance(message, FirstInput):
             tail = list(message.tail)
             for place, votes in shift.items():
                 tail[len(tail) - BINS + place] = (
                     tail[len(tail) - BINS + place] + votes * (1 << 64)
                 ) % (1 << 128)
-            changed = MaskedInput(message.session, message.masked_sum, tuple(tail), message.words)
+            changed = dataclasses.replace(message, tail=tuple(tail))
             _record(reply)["reply"] = changed.encode()
         return reply
 

@@ -22,16 +22,19 @@ from rfa.flower.errors import NodesSpentError, RunFailedError
 from rfa.flower.noise import Draw, RoundCost
 from rfa.flower.privacy import READERS, SERVER
 from rfa.privacy import Budget, NoisySum, epsilon_of, rho_of
-from rfa.secagg.messages.round import OpenRound
 from tests.flower.grid import LocalGrid
-from tests.flower.noisy import HONEST, NAMES, RHO, Z, asked, budget_of, kind_of, spent_by
+from tests.flower.noisy import (
+    HONEST,
+    NAMES,
+    RHO,
+    Z,
+    budget_of,
+    kind_of,
+    opening_in,
+    openings,
+    spent_by,
+)
 from tests.flower.toy import DIM, FIRST, NODES, TARGET, app, model, nodes, options, with_nu
-
-
-def openings(grid: LocalGrid) -> list[OpenRound]:
-    """All messages that opened a round."""
-    found = [asked(request) for _, request, _ in grid.seen]
-    return [message for message in found if isinstance(message, OpenRound)]
 
 
 def along(result: Result) -> float:
@@ -116,7 +119,7 @@ def test_fewer_nodes_than_there_were_do_not_overspend(
     """Sums over fewer nodes cost more. The noise is found for as many as the terms let drop out."""
 
     def lose(node: int, message: Message) -> bool:
-        return node - FIRST < lost and kind_of(message) == "OpenRound"
+        return node - FIRST < lost and opening_in(message) is not None
 
     strategy = OneStepRFA(epsilon=3.0, **with_nu())
     grid = LocalGrid(nodes(tmp_path), lose=lose)
@@ -189,18 +192,41 @@ def budget_of_four(rounds: float) -> float:
     return epsilon_of(rounds * four(), 1e-5)
 
 
-def test_a_round_that_fails_is_charged_for_what_was_asked(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stage", ["FirstSum", "Unmask"])
+def test_a_round_that_fails_is_charged_for_what_was_asked(tmp_path: Path, stage: str) -> None:
     """Masked inputs left, so that the server could know their sum, though it says it has none."""
 
-    def lose(node: int, message: Message) -> bool:
-        return kind_of(message) == "Unmask"
+    def lose(node: int, request: Message, reply: Message) -> Message | None:
+        return None if kind_of(request) == stage else reply
 
     strategy = OneStepRFA(noise_multiplier=Z, **with_nu())
     with pytest.raises(RunFailedError):
-        strategy.start(LocalGrid(nodes(tmp_path), lose=lose), model(), num_rounds=1)
-    assert strategy.privacy.spending.charges.of(NAMES[0]) == pytest.approx(RHO)
-    assert spent_by(tmp_path, NAMES[0]) == pytest.approx(RHO)
+        strategy.start(LocalGrid(nodes(tmp_path), lose), model(), num_rounds=1)
+    for node in NAMES:
+        assert strategy.privacy.spending.charges.of(node) == pytest.approx(RHO)
+        assert spent_by(tmp_path, node) == pytest.approx(RHO)
     assert not strategy.privacy.spending.rounds
+
+
+@pytest.mark.parametrize("sums", [1, 3])
+def test_a_node_that_is_lost_in_the_first_sum_costs_nobody_a_sum_more(
+    tmp_path: Path, sums: int
+) -> None:
+    """All mask that sum twice, and one of the two is opened. Who is lost has masked it once."""
+
+    def lose(node: int, request: Message, reply: Message) -> Message | None:
+        return None if node == NAMES[3] and kind_of(request) == "FirstSum" else reply
+
+    strategy = RFA(budget=sums, noise_multiplier=Z, **with_nu())
+    grid = LocalGrid(nodes(tmp_path), lose)
+    strategy.start(grid, model(), num_rounds=1)
+    assert "Roster" in {kind_of(request) for _, request, _ in grid.seen}
+    for node in NAMES:
+        own, charged = spent_by(tmp_path, node), strategy.privacy.spending.charges.of(node)
+        assert own == pytest.approx(RHO if node == NAMES[3] else sums * RHO)
+        assert charged == pytest.approx(sums * RHO)
+    (played,) = strategy.privacy.spending.rounds
+    assert played.rho == pytest.approx(sums * RHO)
 
 
 def test_a_round_that_asks_for_no_sum_is_not_charged(tmp_path: Path) -> None:
@@ -208,10 +234,26 @@ def test_a_round_that_asks_for_no_sum_is_not_charged(tmp_path: Path) -> None:
         return kind_of(message) == "Roster"
 
     strategy = OneStepRFA(noise_multiplier=Z, **with_nu())
+    strategy.fast = False
     with pytest.raises(RunFailedError):
         strategy.start(LocalGrid(nodes(tmp_path), lose=lose), model(), num_rounds=1)
     assert strategy.privacy.spending.charges.largest == 0
     assert spent_by(tmp_path, NAMES[0]) == 0
+
+
+def test_a_round_that_too_few_join_is_not_charged(tmp_path: Path) -> None:
+    """They trained, and sent keys that are none."""
+
+    def spoil(node: int, request: Message, reply: Message) -> Message:
+        if node > NAMES[2] and opening_in(request):
+            reply.content.config_records["rfa"]["reply"] = bytes(50)
+        return reply
+
+    strategy = OneStepRFA(noise_multiplier=Z, **with_nu())
+    with pytest.raises(RunFailedError):
+        strategy.start(LocalGrid(nodes(tmp_path), spoil), model(), num_rounds=1)
+    assert strategy.privacy.spending.charges.largest == 0
+    assert {spent_by(tmp_path, node) for node in NAMES} == {0}
 
 
 def test_a_budget_is_that_of_the_accounting(tmp_path: Path) -> None:

@@ -64,8 +64,8 @@ def test_a_run_with_noise_that_went_on_without_has_no_epsilon(tmp_path: Path) ->
         OneStepRFA(noise_multiplier=Z, **how).start(LocalGrid(nodes(tmp_path)), model(), 3)
 
 
-def serve(home: Path, file: Path, requests: int) -> None:
-    """A server that is killed when so many replies of nodes have come."""
+def serve(home: Path, file: Path, requests: int, lost: int = 0) -> None:
+    """A server that is killed when so many replies of nodes have come; one may be lost."""
     seen: list[int] = []
 
     def spoil(node: int, request: Message, reply: Message) -> Message:
@@ -74,29 +74,37 @@ def serve(home: Path, file: Path, requests: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return reply
 
+    def lose(node: int, message: Message) -> bool:
+        return node == lost and kind_of(message) == "FirstSum"
+
     strategy = OneStepRFA(noise_multiplier=Z, checkpoint=file, **with_nu())
-    strategy.start(LocalGrid(nodes(home), spoil), model(), num_rounds=2)
+    strategy.start(LocalGrid(nodes(home), spoil, lose=lose), model(), num_rounds=2)
 
 
+LEFT = NODES - 1
 KILLS = {
-    "before a sum is asked for": 2 * NODES + 3,
-    "while inputs come": 3 * NODES + 4,
-    "when all are there": 4 * NODES,
-    "while the sum is opened": 4 * NODES + 6,
-    "in the next training": 5 * NODES + 4,
-    "while the next inputs come": 8 * NODES + 1,
-    "before the last checkpoint": 10 * NODES,
+    "before a sum is asked for": (NODES - 2, 0),
+    "when all keys are there": (NODES, 0),
+    "while inputs come": (NODES + 4, 0),
+    "when all are there": (2 * NODES, 0),
+    "while the sum is opened": (2 * NODES + 6, 0),
+    "in the next training": (3 * NODES + 4, 0),
+    "while the next inputs come": (4 * NODES + 1, 0),
+    "before the last checkpoint": (6 * NODES, 0),
+    "while a second roster is dealt for": (NODES + LEFT + 3, NAMES[2]),
+    "while the inputs come anew": (NODES + 2 * LEFT + 3, NAMES[2]),
+    "while their sum is opened": (NODES + 3 * LEFT + 3, NAMES[2]),
 }
-"""After how many replies of eight nodes, whose round is five stages."""
+"""After how many replies of eight nodes, whose round is three stages, or five with a loss."""
 
 
-@pytest.mark.parametrize("requests", KILLS.values(), ids=KILLS)
+@pytest.mark.parametrize(("requests", "lost"), KILLS.values(), ids=KILLS)
 def test_a_server_that_is_killed_has_never_charged_too_little(
-    tmp_path: Path, requests: int
+    tmp_path: Path, requests: int, lost: int
 ) -> None:
     file = tmp_path / "server.npz"
     server = multiprocessing.get_context("spawn").Process(
-        target=serve, args=(tmp_path, file, requests)
+        target=serve, args=(tmp_path, file, requests, lost)
     )
     server.start()
     server.join()
@@ -119,7 +127,7 @@ def test_after_a_crash_the_rounds_that_are_left_have_more_noise(tmp_path: Path) 
     strategy = OneStepRFA(epsilon=4.0, checkpoint=file, **with_nu())
 
     def die(node: int, request: Message, reply: Message) -> Message:
-        if request.metadata.group_id == "2" and kind_of(request) == "SumRequest":
+        if request.metadata.group_id == "2" and kind_of(request) == "FirstSum":
             raise KeyboardInterrupt
         return reply
 

@@ -18,11 +18,11 @@ from rfa.flower import OneStepRFA, Policy, RobustMod, SecureFedAvg, ServerModel,
 from rfa.flower.errors import NodesRefusedError, NodesSpentError
 from rfa.privacy import NoisySum
 from rfa.secagg.messages.decoding import decode
-from rfa.secagg.messages.round import MaskedInput, OpenRound, SumRequest
+from rfa.secagg.messages.round import FirstInput, FirstSum, OpenRound
 from rfa.secagg.oracle import open_round
 from tests.flower import toy
 from tests.flower.grid import LocalGrid
-from tests.flower.noisy import HONEST, NAMES, RHO, Z, asked, budget_of, spent_by
+from tests.flower.noisy import HONEST, NAMES, RHO, Z, asked, budget_of, opening_in, spent_by
 from tests.flower.toy import DIM, NODES, app, model, options, with_nu
 
 
@@ -48,14 +48,14 @@ def reasons(grid: LocalGrid) -> list[str]:
     return [str(reply.error.reason) for _, _, reply in grid.seen if reply.has_error()]
 
 
-def masked_inputs(grid: LocalGrid) -> list[MaskedInput]:
+def masked_inputs(grid: LocalGrid) -> list[FirstInput]:
     """All masked inputs that left a node."""
-    found: list[MaskedInput] = []
+    found: list[FirstInput] = []
     for _, request, reply in grid.seen:
         record: Any = {} if reply.has_error() else reply.content.config_records["rfa"]
-        if isinstance(asked(request), SumRequest) and "reply" in record:
+        if isinstance(asked(request), FirstSum) and "reply" in record:
             message = decode(bytes(record["reply"]), 1 << 24)
-            found += [message] if isinstance(message, MaskedInput) else []
+            found += [message] if isinstance(message, FirstInput) else []
     return found
 
 
@@ -229,11 +229,10 @@ class SplitNoise(LocalGrid):
     victim, noise = NAMES[3], 100 * Z
 
     def _push(self, message: Message) -> str:
-        opening = asked(message)
-        if message.metadata.dst_node_id == self.victim and isinstance(opening, OpenRound):
+        opening = opening_in(message)
+        if message.metadata.dst_node_id == self.victim and opening:
             other = dataclasses.replace(opening, noise=self.noise)
-            record = ConfigRecord({"task": "train", "request": other.encode()})
-            message.content = RecordDict({"rfa": record})
+            message.content.config_records["rfa"]["opening"] = other.encode()
         return super()._push(message)
 
 
@@ -248,7 +247,7 @@ def test_nodes_that_were_told_other_noise_are_in_no_sum(tmp_path: Path, noise: f
     inputs = {
         node
         for node, request, reply in grid.seen
-        if isinstance(asked(request), SumRequest) and not reply.has_error()
+        if isinstance(asked(request), FirstSum) and not reply.has_error()
     }
     assert inputs == set(NAMES) - {grid.victim}
     assert any(reason.startswith("MissingKeysError") for reason in reasons(grid))

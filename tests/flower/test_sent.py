@@ -15,7 +15,7 @@ from rfa.flower import RFA, OneStepRFA
 from rfa.receipts import Expected, ReceiptError, Verifier, read_receipt
 from rfa.secagg.device.sent import read_sent
 from rfa.secagg.errors import VaultError
-from rfa.secagg.messages.round import MaskedInput, UnmaskShares
+from rfa.secagg.messages.round import FirstInput, MaskedInput, UnmaskShares
 from tests.flower.grid import LocalGrid
 from tests.flower.test_receipts import grid_of, options, receipts_in, verify, with_nu
 from tests.flower.toy import FIRST, attempt, model
@@ -69,17 +69,60 @@ def test_a_server_that_claims_another_input_of_a_node_is_found_by_it(
     assert reason(lie, log) == wanted
 
 
-def test_a_server_that_leaves_a_node_out_is_found_by_it(tmp_path: Path) -> None:
-    """It takes the node's masked input, and says that the node dropped out."""
-    folder, grid = tmp_path / "receipts", grid_of(tmp_path, 6)
+def leave_out(grid: LocalGrid, kind: type[FirstInput | MaskedInput]) -> None:
+    """A server that takes the masked input of a node, and says that the node dropped out."""
 
     def spoil(node: int, _request: Message, reply: Message) -> Message | None:
         answer = b"" if reply.has_error() else reply.content.config_records["rfa"].get("reply")
-        masked = isinstance(answer, bytes) and answer[4:5] == bytes([MaskedInput.KIND])
+        masked = isinstance(answer, bytes) and answer[4:5] == bytes([kind.KIND])
         return None if node == FIRST and masked else reply
 
     grid.spoil = spoil
-    OneStepRFA(receipts=folder, **with_nu()).start(grid, model(), 1)
+
+
+def test_a_server_that_leaves_a_node_out_of_a_fast_round_is_found_by_it(tmp_path: Path) -> None:
+    """The others are in a second roster: their first inputs are in no sum, and that is fine."""
+    folder, grid = tmp_path / "receipts", grid_of(tmp_path, 6)
+    leave_out(grid, FirstInput)
+    RFA(budget=2, receipts=folder, **with_nu()).start(grid, model(), 1)
+    (path,) = receipts_in(folder)
+    lists = [tmp_path / str(node) / "flower" / "sent" / f"{node}.train" for node in (FIRST, 104)]
+    assert reason(path, lists[0]) == (
+        f"no part has device {FIRST}, which sent an input for masked sum 0: it came late, or was "
+        "left out"
+    )
+    assert [(entry.masked_sum, entry.opened) for entry in read_sent(lists[1])] == [
+        (0, False),
+        (2, True),
+        (3, True),
+    ]
+    assert Verifier(Expected(sent=read_sent(lists[1]))).check(path).sent == 2
+    text = lists[1].read_text().splitlines()
+    session = text[0].split()[2]
+    lists[1].write_text("\n".join([*text, f"104 0 {session} opened"]) + "\n")
+    assert reason(path, lists[1]) == (
+        "masked sum 0 of part 0 was opened by device 104, and is not recorded"
+    )
+
+
+def test_a_node_of_a_part_finds_what_it_sent_though_parts_share_a_session(tmp_path: Path) -> None:
+    folder = tmp_path / "receipts"
+    OneStepRFA(groups=3, receipts=folder, **with_nu()).start(grid_of(tmp_path), model(), 1)
+    (path,) = receipts_in(folder)
+    sessions = {part.opening.session for part in Verifier().check(path).parts}
+    assert len(sessions) == 1
+    for node in range(FIRST, FIRST + 12):
+        log = tmp_path / str(node) / "flower" / "sent" / f"{node}.train"
+        assert Verifier(Expected(sent=read_sent(log))).check(path).sent == 1
+
+
+def test_a_server_that_leaves_a_node_out_is_found_by_it(tmp_path: Path) -> None:
+    """It takes the node's masked input, and says that the node dropped out."""
+    folder, grid = tmp_path / "receipts", grid_of(tmp_path, 6)
+    leave_out(grid, MaskedInput)
+    strategy = OneStepRFA(receipts=folder, **with_nu())
+    strategy.fast = False
+    strategy.start(grid, model(), 1)
     (path,) = receipts_in(folder)
     assert f"5 of 6 in the last sums, without {FIRST}" in verify(path).output
     assert reason(path, tmp_path / str(FIRST) / "flower" / "sent" / f"{FIRST}.train") == (
@@ -206,7 +249,7 @@ def test_a_node_that_never_answered_an_unmask_has_opened_nothing(tmp_path: Path)
 
     def spoil(_node: int, _request: Message, reply: Message) -> Message | None:
         answer = b"" if reply.has_error() else reply.content.config_records["rfa"].get("reply")
-        masked = isinstance(answer, bytes) and answer[4:5] == bytes([MaskedInput.KIND])
+        masked = isinstance(answer, bytes) and answer[4:5] == bytes([FirstInput.KIND])
         assert not (isinstance(answer, bytes) and answer[4:5] == bytes([UnmaskShares.KIND]))
         return None if masked else reply
 

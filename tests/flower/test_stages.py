@@ -18,7 +18,7 @@ from flwr.app import Message
 from rfa.flower import RFA, OneStepRFA
 from rfa.flower.transport import Closing, send
 from rfa.secagg.messages.decoding import decode
-from rfa.secagg.messages.round import MaskedInput, SumRequest, UnmaskShares
+from rfa.secagg.messages.round import FirstInput, FirstSum, MaskedInput, SumRequest, UnmaskShares
 from rfa.secagg.security.terms import Terms
 from rfa.secagg.server.machine import Server
 from rfa.secagg.server.requests import Requests
@@ -164,10 +164,14 @@ def silent_in(kind: type[Any], *gone: int) -> Spoil:
     return spoil
 
 
-def test_a_round_with_a_slow_node_takes_its_grace_and_not_the_whole_time(tmp_path: Path) -> None:
-    grid = LocalGrid(nodes(tmp_path), silent_in(SumRequest, 104))
+@pytest.mark.parametrize(("fast", "kind"), [(True, FirstSum), (False, SumRequest)])
+def test_a_round_with_a_slow_node_takes_its_grace_and_not_the_whole_time(
+    tmp_path: Path, fast: bool, kind: type[Any]
+) -> None:
+    grid = LocalGrid(nodes(tmp_path), silent_in(kind, 104))
     given = with_nu(stage_timeout=60.0, stage_grace=0.3, fraction_evaluate=0.0)
     strategy = OneStepRFA(**given)
+    strategy.fast = fast
     began = time.monotonic()
     result = strategy.start(grid, model(), num_rounds=1)
     assert time.monotonic() - began < 30
@@ -177,20 +181,22 @@ def test_a_round_with_a_slow_node_takes_its_grace_and_not_the_whole_time(tmp_pat
     assert len(strategy.suspicion.records) == NODES
 
 
-def test_between_two_sums_nobody_is_given_up_early(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fast", [True, False])
+def test_between_two_sums_nobody_is_given_up_early(tmp_path: Path, fast: bool) -> None:
     """The stage waits its whole time for a node whose loss ends the round, and then it is lost."""
-    seen = {"sums": 0}
+    seen, inputs = {"sums": 0}, (FirstInput, MaskedInput)
 
     def spoil(node: int, request: Message, reply: Message) -> Message | None:
         answer = bytes_in(reply, "reply")
-        if node != 104 or not answer or not isinstance(decode(answer), MaskedInput | UnmaskShares):
+        if node != 104 or not answer or not isinstance(decode(answer), (*inputs, UnmaskShares)):
             return reply
-        seen["sums"] += isinstance(decode(answer), MaskedInput)
+        seen["sums"] += isinstance(decode(answer), inputs)
         return None if seen["sums"] == 2 else reply
 
     grid = LocalGrid(nodes(tmp_path), spoil)
     given = with_nu(stage_timeout=1.5, stage_grace=0.0, fraction_evaluate=0.0)
     strategy = RFA(budget=2, **given)
+    strategy.fast = fast
     began = time.monotonic()
     strategy.start(grid, model(), num_rounds=1)
     assert time.monotonic() - began > 1.5

@@ -23,6 +23,7 @@ from rfa.flower.basis import run_of
 from rfa.flower.errors import TooFewNodesError
 from rfa.numerics.plain_oracle import PlainOracle
 from tests.flower.grid import LocalGrid
+from tests.flower.test_one_sum import stage_of
 from tests.flower.toy import (
     DIM,
     FIRST,
@@ -93,17 +94,66 @@ def test_nothing_of_a_single_node_is_in_the_clear(tmp_path: Path) -> None:
             assert not reply.content.array_records
             assert not reply.content.metric_records
             (record,) = reply.content.config_records.values()
-            assert set(record) in ({"names", "sizes", "dim", "run"}, {"reply"})
+            assert set(record) in ({"names", "sizes", "dim", "run", "reply"}, {"reply"})
             assert record.get("run", run_of({})) == run_of({})
             sizes.append(len(bytes(record.get("reply", b""))))  # type: ignore[arg-type]
         lengths.append(sizes)
     assert lengths[0] == lengths[1]
 
 
-def test_a_round_takes_as_many_exchanges_as_it_says(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("budget", "more", "exchanges"),
+    [
+        (1, {}, 3),  # training with the keys, the first sum, and its opening
+        (3, {}, 3 + 2 * 2),
+        (1, {"fraction_evaluate": 1.0}, 3 + 3),
+        (1, {"max_share": 0.2}, 1 + 1 + 2 * 2),  # training with the keys, the shares, two sums
+        (2, {"max_share": 0.2}, 1 + 1 + 2 * 2 * 2),
+    ],
+)
+def test_a_round_takes_as_many_exchanges_as_it_says(
+    tmp_path: Path, budget: int, more: dict[str, Any], exchanges: int
+) -> None:
     grid = LocalGrid(nodes(tmp_path))
-    RFA(budget=3, fraction_evaluate=0.0, **with_nu()).start(grid, model(), num_rounds=1)
-    assert len(grid.seen) == NODES * (1 + 2 + 2 * 3)
+    strategy = RFA(budget=budget, **with_nu(**{"fraction_evaluate": 0.0, **more}))
+    strategy.start(grid, model(), num_rounds=1)
+    assert len(grid.seen) == NODES * exchanges
+
+
+@pytest.mark.parametrize("budget", [1, 3])
+def test_the_longer_way_takes_two_exchanges_more(tmp_path: Path, budget: int) -> None:
+    grid = LocalGrid(nodes(tmp_path))
+    strategy = RFA(budget=budget, **with_nu(fraction_evaluate=0.0))
+    strategy.fast = False
+    strategy.start(grid, model(), num_rounds=1)
+    assert len(grid.seen) == NODES * (1 + 2 + 2 * budget)
+
+
+def test_a_node_lost_in_the_first_sum_costs_itself_and_two_exchanges(tmp_path: Path) -> None:
+    """All others deal shares anew, mask anew, and are in every sum of the round."""
+
+    def lose(node: int, request: Message) -> bool:
+        return node == 104 and stage_of(request) == "FirstSum"
+
+    grid = LocalGrid(nodes(tmp_path), lose=lose)
+    strategy = RFA(budget=3, fraction_evaluate=0.0, **with_nu())
+    result = strategy.start(grid, model(), num_rounds=1)
+    others = [node for node in NAMES if node != 104]
+    assert np.linalg.norm(w_of(result) - plain(1, 3, others)) < 1e-5
+    asked = [stage_of(request) for node, request, _ in grid.seen if node == NAMES[0]]
+    again = ["FirstSum", "Roster", "SumRequest", "Unmask"]
+    assert asked == ["", *again, "SumRequest", "Unmask", "SumRequest", "Unmask"]
+    assert [stage_of(request) for node, request, _ in grid.seen if node == 104] == [""]
+
+
+def test_a_node_lost_when_the_last_sum_is_opened_is_in_it(tmp_path: Path) -> None:
+    def lose(node: int, request: Message) -> bool:
+        return node == 104 and stage_of(request) == "Unmask"
+
+    grid = LocalGrid(nodes(tmp_path), lose=lose)
+    result = OneStepRFA(fraction_evaluate=0.0, **with_nu()).start(grid, model(), num_rounds=1)
+    assert np.linalg.norm(w_of(result) - plain(1, 1)) < 1e-5
+    assert len(grid.seen) == 3 * NODES - 1
 
 
 def nan(step: Any) -> Any:
@@ -132,10 +182,17 @@ def test_a_corrupted_node_is_withstood(tmp_path: Path, lie: Lie) -> None:
 FAULTS = ["lost", "empty", "error", "garbage", "replayed"]
 
 
-@pytest.mark.parametrize("when", range(5))
+@pytest.mark.parametrize(
+    ("fast", "when"), [*((True, when) for when in range(3)), *((False, when) for when in range(5))]
+)
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_node_that_fails_at_any_stage_costs_itself(tmp_path: Path, fault: str, when: int) -> None:
-    """Stage 0 is training; then come the keys, the shares, the masked vectors, the opening."""
+def test_a_node_that_fails_at_any_stage_costs_itself(
+    tmp_path: Path, fault: str, when: int, fast: bool
+) -> None:
+    """Stage 0 is training, with the keys; then come the first sum, and its opening.
+
+    The longer way: training, the keys, the shares, the masked vectors, the opening.
+    """
     asked = {"times": 0}
 
     def spoil(node: int, request: Message, reply: Message) -> Message | None:
@@ -154,6 +211,7 @@ def test_a_node_that_fails_at_any_stage_costs_itself(tmp_path: Path, fault: str,
 
     grid = LocalGrid(nodes(tmp_path), spoil)
     strategy = OneStepRFA(fraction_evaluate=0.0, **with_nu())
+    strategy.fast = fast
     result = strategy.start(grid, model(), num_rounds=1, timeout=0.4)
     assert 1 in result.train_metrics_clientapp
     assert np.linalg.norm(w_of(result) - TARGET) < 0.5
@@ -173,7 +231,7 @@ def test_a_node_that_is_lost_between_sums_keeps_the_step_before(tmp_path: Path) 
         record: Any = request.content.config_records.get("rfa") or {}
         if node == 104 and "request" in record:
             stages.append(1)
-        return None if node == 104 and len(stages) >= 5 else reply
+        return None if node == 104 and len(stages) >= 3 else reply  # from the second sum on
 
     stages: list[int] = []
     grid = LocalGrid(nodes(tmp_path), spoil)
@@ -261,12 +319,9 @@ def test_training_without_randomness_goes_on_after_a_round_without_a_sum(
         return step_of(node, 0)
 
     def spoil(node: int, request: Message, reply: Message) -> Message | None:
-        if "request" not in request.content.config_records["rfa"]:
-            return reply
-        asked["times"] += 1
-        return None if 2 * NODES < asked["times"] <= 3 * NODES else reply
+        first = stage_of(request) == "FirstSum" and request.metadata.group_id == "1"
+        return None if first else reply
 
-    asked = {"times": 0}
     monkeypatch.setattr("tests.flower.toy.step_of", same)
     grid = LocalGrid(nodes(tmp_path), spoil)
     strategy = OneStepRFA(fraction_evaluate=0.0, **with_nu())

@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("flwr", reason="needs Flower: pip install 'rfa[flower]'")
 
-from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.app import Message
 from numpy.typing import NDArray
 
 from rfa.aggregators.partition import FAR, outlying
@@ -26,7 +26,7 @@ from rfa.oracle import RecordingOracle
 from rfa.secagg.crypto.graph import neighbors
 from rfa.secagg.errors import BadShareError
 from rfa.secagg.messages.decoding import decode
-from rfa.secagg.messages.round import AdvertiseKeys, DeviceKeys, MaskedInput, ShareKeys, SumRequest
+from rfa.secagg.messages.round import AdvertiseKeys, DeviceKeys, FirstInput, FirstSum
 from rfa.secagg.security.terms import Terms
 from rfa.secagg.server.complaints import Unopened, disputes_of, faults_of
 from rfa.secagg.server.suspicion import STRIKES
@@ -51,8 +51,10 @@ def trained_in_last_round(grid: LocalGrid) -> set[int]:
     return {node for node, m in asked if int(m.metadata.group_id) == last}
 
 
-def replying(request: Message, reply: bytes) -> Message:
-    return Message(RecordDict({"rfa": ConfigRecord({"reply": reply})}), reply_to=request)
+def replying(reply: Message, answer: bytes) -> Message:
+    """The reply with another answer in the secure sum."""
+    reply.content.config_records["rfa"]["reply"] = answer
+    return reply
 
 
 def w_of(result: Any) -> NDArray[Any]:
@@ -103,7 +105,7 @@ def stopping(*nodes: int) -> Spoil:
 
     def spoil(node: int, request: Message, reply: Message) -> Message | None:
         asked = bytes_in(request, "request")
-        gone = node in nodes and asked and isinstance(decode(asked), SumRequest)
+        gone = node in nodes and asked and isinstance(decode(asked), FirstSum)
         return None if gone else reply
 
     return spoil
@@ -143,10 +145,10 @@ def test_a_node_whose_secret_cannot_be_opened_is_left_out_without_groups_too(
     def spoil(node: int, request: Message, reply: Message) -> Message:
         answer = bytes_in(reply, "reply")
         said = decode(answer) if answer and node == 102 else None
-        if not isinstance(said, ShareKeys):
+        if not isinstance(said, FirstInput):
             return reply
         wrong = tuple(bytes(len(promised)) for promised in said.commitments)
-        return replying(request, dataclasses.replace(said, commitments=wrong).encode())
+        return replying(reply, dataclasses.replace(said, commitments=wrong).encode())
 
     grid = grid_of(tmp_path, spoil, names=NAMES[:8])
     result = strategy_of(groups=1).start(grid, model(), num_rounds=2)
@@ -159,9 +161,9 @@ def test_nodes_that_talk_nonsense_are_left_out_after_three_rounds(tmp_path: Path
     def spoil(node: int, request: Message, reply: Message) -> Message:
         answer = bytes_in(reply, "reply")
         said = decode(answer) if answer and node == 102 else None
-        if not isinstance(said, MaskedInput):
+        if not isinstance(said, FirstInput):
             return reply
-        return replying(request, answer + b"\0")
+        return replying(reply, answer + b"\0")
 
     grid = grid_of(tmp_path, spoil, names=NAMES[:6])
     strategy = strategy_of(groups=1)
@@ -184,7 +186,7 @@ def test_who_offers_a_key_that_another_has_offered_is_not_left_out_for_it(tmp_pa
         first = offered.setdefault(request.metadata.group_id, said.keys)
         copied = dataclasses.replace(said.keys, sealing_key=first.sealing_key)
         copied = said.keys if node != 104 else copied
-        return replying(request, AdvertiseKeys(said.session, copied).encode())
+        return replying(reply, AdvertiseKeys(said.session, copied).encode())
 
     grid = grid_of(tmp_path, spoil, names=NAMES[:6])
     strategy = strategy_of(groups=1)

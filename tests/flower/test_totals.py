@@ -10,10 +10,9 @@ import pytest
 pytest.importorskip("flwr", reason="needs Flower: pip install 'rfa[flower]'")
 
 from rfa.flower import OneStepRFA, SecureFedAvg, SecureStrategy
-from rfa.secagg.messages.decoding import decode
-from rfa.secagg.messages.round import OpenRound
 from rfa.secagg.statistics import rows_of
 from tests.flower.grid import LocalGrid
+from tests.flower.noisy import opening_in
 from tests.flower.toy import model, nodes, options, with_nu
 
 
@@ -22,8 +21,7 @@ def sent(grid: LocalGrid, task: str) -> set[frozenset[str]]:
     found: set[frozenset[str]] = set()
     for _, request, _ in grid.seen:
         record: Any = request.content.config_records["rfa"]
-        opening = decode(record["request"]) if "request" in record else None
-        if record["task"] == task and isinstance(opening, OpenRound):
+        if record["task"] == task and (opening := opening_in(request)):
             found.add(frozenset(row.name for row in rows_of(opening.statistics)) - {"count"})
     return found
 

@@ -35,11 +35,11 @@ from rfa.flower import (
 from rfa.flower.weighing import keep_surrogate, weigh
 from rfa.secagg.errors import VaultError
 from rfa.secagg.fixed_point import Total
-from rfa.secagg.messages.decoding import decode
 from rfa.secagg.messages.round import OpenRound
 from rfa.secagg.oracle import open_round
 from rfa.secagg.weights import DIGITS, LEAST, MODES, TELLS, bucket, lower, surrogate
 from tests.flower.grid import LocalGrid
+from tests.flower.noisy import openings
 from tests.flower.toy import FIRST, NODES, app, attempt, model, nodes, options, with_nu
 
 CAP = 256.0
@@ -103,13 +103,6 @@ def test_with_equal_weights_they_tell_nothing(tmp_path: Path, opened: list[Total
     for count in (1, COUNT):
         home = tmp_path / str(count)
         assert without_the_victim(home, opened, weights="equal", count=count) == {CAP}
-
-
-def openings(grid: LocalGrid) -> list[OpenRound]:
-    """How the server opened its rounds."""
-    asked = [request.content.config_records["rfa"].get("request") for _, request, _ in grid.seen]
-    messages = [decode(bytes(each), 1 << 20) for each in asked if each]  # type: ignore[arg-type]
-    return [message for message in messages if isinstance(message, OpenRound)]
 
 
 @pytest.mark.parametrize("weights", MODES)

@@ -179,7 +179,7 @@ def test_a_group_that_is_left_out_is_found(tmp_path: Path) -> None:
         return dataclasses.replace(receipt, parts=(*receipt.parts[:2], receipt.parts[0]))
 
     assert "2 parts are recorded, and the aggregator asks 3" in lie(tmp_path, path, fewer)
-    assert "part 2 is of a session that was there before" in lie(tmp_path, path, twice)
+    assert "a device is in two parts" in lie(tmp_path, path, twice)
 
 
 def test_parameters_that_are_not_safe_are_found(files: list[Path], tmp_path: Path) -> None:

@@ -56,6 +56,10 @@ def exactly(parameters: Parameters) -> Exactly:
     return Exactly(server_model=parameters.server_model, honest_per_query=0, fixed=parameters)
 
 
+def is_opening(request: bytes) -> bool:
+    return isinstance(decode(request), OpenRound)
+
+
 def drawn(seed: str) -> Callable[[int], bytes]:
     """Entropy that is the same in each run."""
     stream = hashlib.shake_256(seed.encode())
@@ -92,6 +96,12 @@ class Party:
     @property
     def known(self) -> dict[int, bytes]:
         return {device: identity_of(secret) for device, secret in self.identities.items()}
+
+    @property
+    def joined(self) -> int:
+        """How many devices joined the round."""
+        openings = [reply for _, request, reply in self.said if is_opening(request)]
+        return sum(reply is not None for reply in openings)
 
     def carry(self, outbox: Outbox) -> Iterable[tuple[int, bytes]]:
         """The exchange, written down."""

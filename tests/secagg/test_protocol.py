@@ -59,20 +59,23 @@ def play(at_table: Party, queries: int) -> list[tuple[Total | None, Total | None
     return made
 
 
-def check_round(count: int, terms: Terms, lost: Losses, queries: int = 1) -> int:
+def check_round(
+    count: int, terms: Terms, lost: Losses, queries: int = 1, *, fast: bool = False
+) -> int:
     """Play a round with drop-outs; how many sums came of it."""
-    table = party(count, terms, queries=queries, lost=lost)
+    table = party(count, terms, queries=queries, lost=lost, fast=fast)
     totals = play(table, queries)
     assert all(same(*pair) for pair in totals)
     known = sorted(determined(table.said, table.known), key=lambda one: one.masked_sum)
     assert not broken(known, 3)
     for one in known[len(totals) :]:  # too few opened it, but enough shares: the very sum, no more
-        assert one.masked_sum == len(totals)
-        assert len(one.members) >= table.terms.parameters(one.cohort).survivors
+        assert table.opening.query_of(one.masked_sum) == len(totals)
+        assert len(one.members) >= table.terms.parameters(table.joined).survivors
     for one, (total, _) in zip(known, totals, strict=False):
         assert total is not None
         assert len(one.members) == total.sum.count
-        check_sum(table.parts, one.members, total, one.masked_sum)
+        step = table.opening.query_of(one.masked_sum)
+        check_sum(table.parts, one.members, total, step)
     return len(totals)
 
 

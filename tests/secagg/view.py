@@ -6,6 +6,9 @@ uniform and independent of everything else, so a linear combination of parts tel
 if all unknown masks in it cancel. Unknown self-masks never cancel; an unknown pair mask cancels
 only between the two parts that hold it, made for the same masked sum. So what is determined are the
 sums over connected components, where no mask leads out of the component.
+
+In a fast round a device has a seat in each roster that it accepted, two at the most. The secrets of
+a masked sum are dealt over one of them. The mask's secret of the first sum is dealt to nobody.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ from rfa.secagg.device.membership import accept_roster, read_parameters
 from rfa.secagg.messages.decoding import decode
 from rfa.secagg.messages.round import (
     AdvertiseKeys,
+    FirstInput,
+    FirstSum,
     MaskedInput,
     OpenRound,
     Roster,
@@ -35,10 +40,13 @@ Said = Iterable[tuple[int, bytes, bytes | None]]
 
 @dataclass
 class Seat:
-    """A device as the transcript shows it."""
+    """A device in a cohort, as the transcript shows it."""
 
+    device: int
     cohort: Cohort
     position: int
+    first: int = 0
+    """The first masked sum that its roster is for."""
     asked: dict[int, tuple[bytes, frozenset[int]]] = field(
         default_factory=dict[int, tuple[bytes, frozenset[int]]]
     )
@@ -51,17 +59,22 @@ class Seat:
 
 @dataclass(frozen=True)
 class Known:
-    """A sum that is determined: which, the honest devices in it, and the size of the cohort."""
+    """A sum that is determined: which, the honest devices in it, the size and name of its cohort.
+
+    The name is that of the roster: its digest, and the first masked sum that it is for.
+    """
 
     masked_sum: int
     members: frozenset[int]
     cohort: int
+    roster: tuple[bytes, int] = (b"", 0)
 
 
-def seats(said: Said, identities: Identities) -> dict[int, Seat]:
-    """The devices that accepted a cohort, by number."""
+def seats(said: Said, identities: Identities) -> list[Seat]:
+    """The devices that accepted a cohort, once for each cohort."""
     openings: dict[int, OpenRound] = {}
     adverts: dict[int, AdvertiseKeys] = {}
+    every: list[Seat] = []
     found: dict[int, Seat] = {}
     for device, request, reply in said:
         if reply is None:
@@ -71,11 +84,16 @@ def seats(said: Said, identities: Identities) -> dict[int, Seat]:
             openings[device], adverts[device] = asked, answer
         elif isinstance(asked, Roster) and isinstance(answer, ShareKeys):
             found[device] = _seat(asked, openings[device], adverts[device], identities)
+            every.append(found[device])
+        elif isinstance(asked, FirstSum) and isinstance(answer, FirstInput):
+            found[device] = _seat(asked.roster, openings[device], adverts[device], identities)
+            every.append(found[device])
+            _note_part(found[device], asked.sum_request)
         elif isinstance(asked, SumRequest) and isinstance(answer, MaskedInput):
             _note_part(found[device], asked)
         elif isinstance(asked, Unmask) and isinstance(answer, UnmaskShares):
             _note_shares(found[device], asked, answer)
-    return found
+    return every
 
 
 def _seat(
@@ -84,7 +102,7 @@ def _seat(
     parameters = read_parameters(roster, opening)
     cohort = form_cohort(opening, parameters, roster.nonce, roster.leaves)
     member = accept_roster(roster, cohort, advert.keys, identities)
-    return Seat(member.cohort, member.position)
+    return Seat(advert.keys.device, member.cohort, member.position, roster.masked_sum)
 
 
 def _note_part(seat: Seat, sum_request: SumRequest) -> None:
@@ -108,21 +126,24 @@ def determined(
 ) -> list[Known]:
     """All sums that the view of a server that colludes with some devices determines."""
     listed = list(said)
-    found = {one: seat for one, seat in seats(listed, identities).items() if one not in colluders}
+    every = [seat for seat in seats(listed, identities) if seat.device not in colluders]
     leaves = _leaves(listed)
     groups: dict[tuple[bytes, int], dict[int, Seat]] = {}
-    for device, seat in found.items():
+    for seat in every:
         for masked_sum, (context, _) in seat.asked.items():
-            groups.setdefault((context, masked_sum), {})[device] = seat
+            groups.setdefault((context, masked_sum), {})[seat.device] = seat
     known: list[Known] = []
     for (_, masked_sum), members in groups.items():
         cohort = next(iter(members.values())).cohort
         there = [one for one in colluders if leaves[one] in cohort.leaves]
         bad = {cohort.leaves.index(leaves[one]): one for one in there}
-        table = _table(found, cohort.digest) | bad
+        found = _seated(every, cohort, masked_sum)
+        table = {seat.position: one for one, seat in found.items()} | bad
         opened = {
             kind: _opened(found, table, masked_sum, kind) | colluders for kind in (True, False)
         }
+        if cohort.opening.is_first(masked_sum):
+            opened[False] = colluders  # nobody is dealt shares of these secrets
         known += _components(members, table, masked_sum, opened)
     return known
 
@@ -137,9 +158,19 @@ def _leaves(said: Said) -> dict[int, bytes]:
     return found
 
 
-def _table(found: dict[int, Seat], cohort: bytes) -> dict[int, int]:
-    """The honest devices that accepted a cohort, by position."""
-    return {seat.position: one for one, seat in found.items() if seat.cohort.digest == cohort}
+def _seated(every: list[Seat], cohort: Cohort, masked_sum: int) -> dict[int, Seat]:
+    """The honest devices that accepted a cohort for a masked sum."""
+    first = _first_of(cohort.opening, masked_sum)
+    return {
+        seat.device: seat
+        for seat in every
+        if seat.cohort.digest == cohort.digest and seat.first == first
+    }
+
+
+def _first_of(opening: OpenRound, masked_sum: int) -> int:
+    """The first masked sum of the roster that a masked sum is over."""
+    return masked_sum - masked_sum % opening.each_roster
 
 
 def _opened(
@@ -183,9 +214,12 @@ def _components(
                 edges[device].add(other)
             else:
                 closed.add(device)  # nobody has sent the other part that holds this mask
-    size = next(iter(members.values())).cohort.parameters.cohort
+    some = next(iter(members.values()))
+    size, roster = some.cohort.parameters.cohort, (some.cohort.digest, some.first)
     return [
-        Known(masked_sum, frozenset(part), size) for part in _connected(edges) if not part & closed
+        Known(masked_sum, frozenset(part), size, roster)
+        for part in _connected(edges)
+        if not part & closed
     ]
 
 
@@ -204,7 +238,10 @@ def _connected(edges: dict[int, set[int]]) -> list[set[int]]:
 
 
 def broken(known: list[Known], honest: int) -> list[str]:
-    """The promises that a view breaks: sums, and differences of sums, over too few."""
+    """The promises that a view breaks: sums, and differences of sums, over too few.
+
+    A device is in the sums of one roster: of two, they would be more sums than it was asked for.
+    """
     said = [f"a sum over {set(one.members)}" for one in known if len(one.members) < honest]
     for one in known:
         for other in known:
@@ -215,4 +252,7 @@ def broken(known: list[Known], honest: int) -> list[str]:
                 and 0 < len(apart) < honest
             ):
                 said.append(f"sums that differ by {set(apart)}")
+            both = one.members & other.members
+            if one.roster < other.roster and both:
+                said.append(f"sums of two rosters over {set(both)}")
     return said

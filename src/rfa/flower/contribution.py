@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from rfa._types import Floats32
+from rfa.flower.fields import RecordError
 from rfa.flower.metrics import MetricLayout, layout_of
-from rfa.flower.records import RecordError, Work
+from rfa.flower.records import Work
 from rfa.flower.weighing import Surrogates, is_capped, weigh
 from rfa.secagg.errors import NotFiniteError
 from rfa.secagg.fixed_point import Contribution

@@ -124,7 +124,7 @@ class PartOracle(RecordingOracle):
     @property
     def queries(self) -> int:
         """For how many sums they may be asked."""
-        return self._secure.opening.queries if self._secure else 0
+        return self._secure.opening.each_roster if self._secure else 0
 
     @property
     def rho(self) -> float:

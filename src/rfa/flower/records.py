@@ -22,12 +22,20 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 from flwr.app import ConfigRecord, Error, Message, MessageType, RecordDict
 
-from rfa.errors import InvalidValueError
-from rfa.flower.errors import FlowerError
+from rfa.flower.fields import (
+    KEY,
+    RecordError,
+    flat,
+    read_bounds,
+    read_bytes,
+    read_histograms,
+    read_noise,
+    read_opening,
+)
 from rfa.flower.histograms import Histograms
 from rfa.flower.metric_bounds import MetricBounds
 from rfa.flower.metrics import MetricLayout
@@ -35,7 +43,6 @@ from rfa.secagg.device.spent import TOKEN_SIZE
 from rfa.secagg.messages.round import NO_BASIS
 from rfa.secagg.weights import EQUAL, EXAMPLES, MODES, cap_fault
 
-KEY = "rfa"
 WEIGHTED_BY = "num-examples"
 """The metric that counts examples, unless another is named."""
 TRAIN, EVALUATE = MessageType.TRAIN, MessageType.EVALUATE
@@ -48,10 +55,6 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 """What may name a folder of personal parameters: the server chooses it, so it must be harmless."""
 LONGEST = 300
 """Letters of a reason that are worth logging."""
-
-
-class RecordError(FlowerError):
-    """A message is not what it should be, or a node does not do what it was asked."""
 
 
 def personal_fault(personal: object) -> str:
@@ -191,15 +194,16 @@ def read_order(message: Message) -> Work | Stage | Over | None:
 def _order(task: str, rest: dict[str, Any]) -> Work | Stage | Over:
     match rest:
         case {"request": bytes(request), **more}:
-            return Stage(task, request, _bytes(more.get("whom", b""), len(NO_BASIS)))
+            return Stage(task, request, read_bytes(more.get("whom", b""), len(NO_BASIS)))
         case {"cap": float(cap), "weight": str(weight), "weights": str(mode), **more} if (
             0 < cap < math.inf and mode in MODES
         ):
             personal = str(more.get("personal", ""))
             if fault := personal_fault(personal) or cap_fault(cap, mode):
                 raise RecordError(fault)
-            asked = _histograms(more), _bounds(more), more.get("again") is True, _noise(more)
-            work = Work(task, cap, weight, personal, mode, *asked, _opening(more))
+            asked = read_histograms(more), read_bounds(more), more.get("again") is True
+            how = (*asked, read_noise(more), read_opening(more))
+            work = Work(task, cap, weight, personal, mode, *how)
             if work.noise and (task != TRAIN or mode != EQUAL or work.histograms.names):
                 msg = "noise goes with training, equal weights and no histograms alone"
                 raise RecordError(msg)
@@ -209,64 +213,6 @@ def _order(task: str, rest: dict[str, Any]) -> Work | Stage | Over:
         case _:
             msg = f"the record {KEY!r} asks for nothing that is known: {sorted(rest)}"
             raise RecordError(msg)
-
-
-def _opening(more: Mapping[str, Any]) -> bytes:
-    """How a round of the secure sum begins; empty if it does not yet.
-
-    Raises:
-        RecordError: if it is no bytes.
-    """
-    opening = more.get("opening", b"")
-    if not isinstance(opening, bytes):
-        msg = f"the record {KEY!r} has no bytes where the opening of a round is wanted"
-        raise RecordError(msg)
-    return opening
-
-
-def _noise(more: Mapping[str, Any]) -> float:
-    """The multiplier of the noise of the sums to come; 0 for none.
-
-    Raises:
-        RecordError: if there can be no such.
-    """
-    noise = more.get("noise", 0.0)
-    if not isinstance(noise, float) or not 0 <= noise < math.inf:
-        msg = f"noise={noise!r} is no multiplier"
-        raise RecordError(msg)
-    return noise
-
-
-def _histograms(more: Mapping[str, Any]) -> Histograms:
-    """The histograms that a request for work asks for.
-
-    Raises:
-        RecordError: if there can be no such.
-    """
-    names, bounds = _flat(more.get("robust", [])), _flat(more.get("bounds", []))
-    if not names and not bounds:
-        return Histograms()
-    try:
-        pairs = tuple(zip(bounds[::2], bounds[1::2], strict=True))
-        return Histograms(tuple(map(str, names)), pairs, more.get("bins", 0))
-    except (InvalidValueError, TypeError, ValueError) as error:
-        msg = f"these histograms cannot be summed: {error}"
-        raise RecordError(msg) from None
-
-
-def _bounds(more: Mapping[str, Any]) -> MetricBounds:
-    """The bounds of metrics that a request for work gives.
-
-    Raises:
-        RecordError: if there can be no such.
-    """
-    names, limits = _flat(more.get("clipped", [])), _flat(more.get("limits", []))
-    try:
-        pairs = tuple(zip(limits[::2], limits[1::2], strict=True))
-        return MetricBounds(tuple(map(str, names)), pairs)
-    except (InvalidValueError, TypeError, ValueError) as error:
-        msg = f"these are no bounds of metrics: {error}"
-        raise RecordError(msg) from None
 
 
 def ready(message: Message, result: Ready, advert: bytes = b"") -> Message:
@@ -299,8 +245,8 @@ def read_ready(message: Message, wanted: int) -> Ready:
             the text holds the reason.
     """
     record = _record(message)
-    names, sizes = (_flat(record.get(name, [])) for name in ("names", "sizes"))
-    dim = _flat(record.get("dim"))
+    names, sizes = (flat(record.get(name, [])) for name in ("names", "sizes"))
+    dim = flat(record.get("dim"))
     run = record.get("run")
     good = (
         len(names) == len(sizes)
@@ -317,7 +263,7 @@ def read_ready(message: Message, wanted: int) -> Ready:
     layout = MetricLayout(names, sizes)
     if layout.fault:
         raise RecordError(layout.fault)
-    return Ready(layout, dim[0], run, _bytes(record.get("again", b""), TOKEN_SIZE))
+    return Ready(layout, dim[0], run, read_bytes(record.get("again", b""), TOKEN_SIZE))
 
 
 def read_reply(message: Message) -> bytes:
@@ -331,23 +277,6 @@ def read_reply(message: Message) -> bytes:
         msg = "it has no answer"
         raise RecordError(msg)
     return answer
-
-
-def _bytes(value: Any, size: int) -> bytes:
-    """A value of a record that is so many bytes, or none.
-
-    Raises:
-        RecordError: if it is something else.
-    """
-    if not isinstance(value, bytes) or len(value) not in (0, size):
-        msg = f"the record {KEY!r} has something else where {size} bytes are wanted"
-        raise RecordError(msg)
-    return value
-
-
-def _flat(value: Any) -> tuple[Any, ...]:
-    """A value of a record as a tuple, whether it is a list or not."""
-    return tuple(cast("list[Any]", value)) if isinstance(value, list) else (value,)
 
 
 def _record(message: Message) -> Mapping[str, Any]:

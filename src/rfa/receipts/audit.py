@@ -16,9 +16,9 @@ from rfa.receipts.parts import CheckedPart
 from rfa.receipts.receipt import sum_name, total_name
 from rfa.secagg.crypto.masks import add_masks
 from rfa.secagg.errors import SecAggError
-from rfa.secagg.messages.decoding import decode_as
+from rfa.secagg.messages.decoding import decode, decode_as
 from rfa.secagg.messages.records import TotalRecord
-from rfa.secagg.messages.round import MaskedInput
+from rfa.secagg.messages.round import FirstInput, MaskedInput
 from rfa.secagg.server.masked_sum import masks_left
 from rfa.secagg.transcript import input_digest
 from rfa.secagg.words import TAIL, WORD
@@ -50,13 +50,15 @@ def check_total(
             msg = f"the masked input of device {device} in {name} {what}"
             raise ReceiptError(msg)
         try:
-            masked = decode_as(MaskedInput, message)
+            masked = decode(message)
+            if not isinstance(masked, FirstInput):
+                masked = decode_as(MaskedInput, message)
             words += masked.words
             tail = [(a + b) % TAIL for a, b in zip(tail, masked.tail, strict=True)]
         except (SecAggError, ValueError) as error:
             msg = f"the masked input of device {device} in {name} cannot be added: {error}"
             raise ReceiptError(msg) from None
-    publics = [keys.mask_keys[index] for keys in part.keys]
+    publics = [keys.mask_keys[opened.record.masked_sum] for keys in part.keys]
     secrets = dict(zip(sorted(opened.alive), opened.record.secrets, strict=True))
     masks = masks_left(part.cohort, publics, secrets, opened.survivors, opened.context)
     add_masks(words, tail, masks)

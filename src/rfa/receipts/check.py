@@ -155,7 +155,7 @@ class Verifier:
             if opening.session in self._sessions:
                 msg = f"part {part.number} is of a session that was there before"
                 raise ReceiptError(msg)
-            self._sessions.add(opening.session)
+        self._sessions |= {part.opening.session for part in parts}  # parts may share one
         devices = [keys.device for part in parts for keys in part.keys]
         if len(set(devices)) < len(devices) or len(devices) > receipt.devices:
             msg = f"a device is in two parts, or {len(devices)} are in the sums of "

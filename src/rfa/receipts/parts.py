@@ -142,6 +142,9 @@ def _check_cohort(
         msg = "its round was opened for a semi-honest server, in which no device signs: identities "
         msg += "prove nothing of it"
         raise ReceiptError(msg)
+    if opening.fast not in (0, 1) or (opening.fast and opening.max_share):
+        msg = f"fast={opening.fast} must be 0 or 1, and 0 with max_share={opening.max_share}"
+        raise ReceiptError(msg)
     if not record.parameters:
         return None
     try:
@@ -188,10 +191,8 @@ def _check_noise(record: CohortRecord, opening: OpenRound, cohort: Cohort | None
 
 def _check_asked(cohort: Cohort, asked: SumRecord, before: Sequence[OpenedSum]) -> Members:
     """The survivors of a masked sum, which follow by the rules on those before."""
-    parameters, opening, number = cohort.parameters, cohort.opening, len(before)
-    if asked.masked_sum != number or number >= opening.masked_sums:
-        msg = f"it is called masked sum {asked.masked_sum} of {opening.masked_sums}"
-        raise ReceiptError(msg)
+    parameters, opening = cohort.parameters, cohort.opening
+    _check_number(opening, asked.masked_sum, [opened.record.masked_sum for opened in before])
     alive = read_bitmap(asked.alive, parameters.cohort)
     survivors = read_bitmap(asked.survivors, parameters.cohort)
     last = before[-1] if before else None
@@ -199,7 +200,11 @@ def _check_asked(cohort: Cohort, asked: SumRecord, before: Sequence[OpenedSum]) 
         msg = "devices answered that were not asked, or came back after they dropped out"
         raise ReceiptError(msg)
     require_enough(parameters, survivors, "answered")
-    second = opening.is_second(number)
+    if opening.is_first(asked.masked_sum) and len(survivors) < parameters.cohort:
+        msg = f"{len(survivors)} of {parameters.cohort} devices answered, and the first sum of a "
+        msg += "fast round is over all of them or not opened"
+        raise ReceiptError(msg)
+    second = opening.is_second(asked.masked_sum)
     require_same(parameters, last.survivors if last else None, survivors, same_query=second)
     if len(asked.inputs) != len(survivors):
         msg = f"{len(asked.inputs)} masked inputs of {len(survivors)} survivors are listed"
@@ -210,6 +215,16 @@ def _check_asked(cohort: Cohort, asked: SumRecord, before: Sequence[OpenedSum]) 
         msg = "the limit on shares was asked about with another total mass than the one found"
         raise ReceiptError(msg)
     return survivors
+
+
+def _check_number(opening: OpenRound, number: int, before: Sequence[int]) -> None:
+    """The masked sums of one roster follow each other; a fast round has those of one of two."""
+    starts = {0, opening.each_roster * opening.fast}
+    first = before[0] if before else number
+    if first not in starts or number not in opening.sums_from(first)[len(before) :][:1]:
+        sums = opening.each_roster
+        msg = f"it is called masked sum {number} of {sums}, after {list(before) or 'none'}"
+        raise ReceiptError(msg)
 
 
 def _context(cohort: Cohort, asked: SumRecord) -> bytes:

@@ -53,7 +53,7 @@ class RecordedOracle:
             ReceiptError: naming one that the aggregator did not ask for.
         """
         if self._left:
-            name = sum_name(self._part.number, self._left[0].record.masked_sum)
+            name = sum_name(self._part.number, len(self._part.sums) - len(self._left))
             msg = f"the aggregator does not ask for {name}"
             raise ReceiptError(msg)
 

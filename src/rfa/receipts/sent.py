@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from rfa.receipts.errors import ReceiptError
 from rfa.receipts.parts import CheckedPart
@@ -10,46 +10,83 @@ from rfa.receipts.receipt import sum_name
 from rfa.secagg.device.sent import SentInput
 
 
-def check_sent(parts: Iterable[CheckedPart], sent: Sequence[SentInput]) -> int:
-    """Check what receipts say of a device, and count its masked inputs in the sums.
+def check_sent(parts: Sequence[CheckedPart], sent: Sequence[SentInput]) -> int:
+    """Check what a receipt says of a device, and count its masked inputs in the sums.
 
     Raises:
         ReceiptError: if an input of the device is missing, is another one, or was never sent.
     """
+    _check_listed(parts, sent)
     devices = {entry.device for entry in sent}
     return sum(_check_part(part, sent, devices) for part in parts)
 
 
+def _check_listed(parts: Sequence[CheckedPart], sent: Sequence[SentInput]) -> None:
+    """Check that a device that sent an input is in a part.
+
+    In a fast round a second roster is without those whose first input did not come in time.
+
+    Raises:
+        ReceiptError: naming the first that is in none.
+    """
+    sessions = {part.opening.session for part in parts}
+    there = {keys.device for part in parts for keys in part.keys}
+    for entry in sent:
+        if entry.session in sessions and entry.device not in there:
+            which = f"masked sum {entry.masked_sum}"
+            msg = f"no part has device {entry.device}, which sent an input for {which}: it came "
+            msg += "late, or was left out"
+            if entry.opened:
+                msg = f"no part has device {entry.device}, which opened {which}"
+            raise ReceiptError(msg)
+
+
 def _check_part(part: CheckedPart, sent: Sequence[SentInput], devices: set[int]) -> int:
-    session = part.opening.session
-    known = {(entry.device, entry.masked_sum): entry for entry in sent if entry.session == session}
+    session, listed = part.opening.session, {keys.device for keys in part.keys}
+    known = {
+        (entry.device, entry.masked_sum): entry
+        for entry in sent
+        if entry.session == session and entry.device in listed
+    }
     found = 0
     for index, opened in enumerate(part.sums):
-        name = sum_name(part.number, index)
+        name, number = sum_name(part.number, index), opened.record.masked_sum
         inputs = part.inputs(opened)
-        for device in devices & set(inputs) | {who for who, which in known if which == index}:
-            entry, digest = known.get((device, index)), inputs.get(device)
+        for device in devices & set(inputs) | {who for who, which in known if which == number}:
+            entry, digest = known.get((device, number)), inputs.get(device)
             if entry is None:
                 msg = f"{name} has an input of device {device}, which did not send one"
                 raise ReceiptError(msg)
-            if digest is None:
-                msg = f"{name} is without the input that device {device} sent: it came late, or "
-                msg += "was left out"
-                raise ReceiptError(msg)
-            if digest != entry.digest:
-                msg = f"{name} has another input of device {device} than the one it sent"
-                raise ReceiptError(msg)
-            if opened.context != entry.context:
-                msg = f"{name} is recorded with another cohort, v or nu than device {device} was "
-                msg += "asked with"
-                raise ReceiptError(msg)
+            _check_input(name, entry, digest, opened.context)
             found += 1
-    _check_hidden(part, [entry for (_, which), entry in known.items() if which >= len(part.sums)])
+    recorded = {opened.record.masked_sum for opened in part.sums}
+    _check_hidden(part, [entry for (_, which), entry in known.items() if which not in recorded])
     return found
+
+
+def _check_input(name: str, entry: SentInput, digest: bytes | None, context: bytes) -> None:
+    """Check that a sum has the input that a device sent, to what it was asked.
+
+    Raises:
+        ReceiptError: if it has not.
+    """
+    if digest is None:
+        msg = f"{name} is without the input that device {entry.device} sent: it came late, or "
+        msg += "was left out"
+        raise ReceiptError(msg)
+    if digest != entry.digest:
+        msg = f"{name} has another input of device {entry.device} than the one it sent"
+        raise ReceiptError(msg)
+    if context != entry.context:
+        msg = f"{name} is recorded with another cohort, v or nu than device {entry.device} was "
+        msg += "asked with"
+        raise ReceiptError(msg)
 
 
 def _check_hidden(part: CheckedPart, hidden: Sequence[SentInput]) -> None:
     """Check that no sum that is not recorded was opened, or asked for in a part that did not stop.
+
+    The first sum of a fast round is not opened if a second roster takes its place.
 
     Raises:
         ReceiptError: naming the first.
@@ -59,6 +96,7 @@ def _check_hidden(part: CheckedPart, hidden: Sequence[SentInput]) -> None:
         if entry.opened:
             msg = f"{name} was opened by device {entry.device}, and is not recorded"
             raise ReceiptError(msg)
-        if not part.stopped:
+        replaced = part.opening.is_first(entry.masked_sum) and bool(part.sums)
+        if not part.stopped and not replaced:
             msg = f"{name} was asked for, and is not recorded"
             raise ReceiptError(msg)

@@ -25,7 +25,13 @@ from rfa._checks import check_number
 from rfa._types import Vector
 from rfa.oracle import Sum
 from rfa.secagg.device.joining import check_brought
-from rfa.secagg.errors import AbortError, MessageError, RefusalError
+from rfa.secagg.errors import (
+    AbortError,
+    MessageError,
+    ParameterError,
+    RefusalError,
+    TooFewDevicesError,
+)
 from rfa.secagg.fixed_point import (
     Contribution,
     Encoding,
@@ -92,13 +98,11 @@ class UnmaskedOracle:
         self._contributions = joined
         self._rounding = rounding or {device: os.urandom(32) for device in joined}
         self._noise = noise or {device: os.urandom(32) for device in joined}
-        self._alive = frozenset(
-            device for device in joined if self._answers(device, Moment(0, Stage.ROSTER))
-        )
+        self._alive = self._still(frozenset(joined), Moment(0, Stage.ROSTER))
         self._before: Members | None = None
         self._answered: Answered | None = None
         self._per_query = terms.honest_per_query
-        self._masked_sums = 0
+        self._first = self._masked_sums = 0
         self._ended = Ended()
         self.parameters = agree_on(terms, len(joined), opening)
         self.last: Total | None = None
@@ -121,19 +125,22 @@ class UnmaskedOracle:
 
     def _masked_sum(self, v: Vector, nu: float, mass: int = 0, *, vector: bool = True) -> Total:
         """One sum, over those who survive it."""
+        sent = as_sent(v, self._opening.dim)
+        if self._opening.fast and not self._masked_sums:
+            self._regroup()
         require_enough(self.parameters, self._alive, "are left")
-        masked_sum, sent = self._masked_sums, as_sent(v, self._opening.dim)
-        if masked_sum >= self._opening.masked_sums:
-            msg = f"all {self._opening.masked_sums} masked sums of the round are used up"
+        masked_sum = self._masked_sums
+        if masked_sum not in self._opening.sums_from(self._first):
+            msg = f"all {self._opening.each_roster} masked sums of the round are used up"
             raise AbortError(msg)
         self._masked_sums += 1
         words = np.zeros(self._opening.dim if vector else 0, WORD)
         encoding = Encoding.of(self._opening, self.parameters)
         tail = [0] * (len(encoding.rows) + self._opening.metrics)
         survivors = set[int]()
-        for device in sorted(self._alive):
-            if not self._answers(device, Moment(masked_sum, Stage.SUM)):
-                continue
+        with_roster = self._opening.is_first(masked_sum)
+        sent_at = Moment(masked_sum, Stage.ROSTER if with_roster else Stage.SUM)
+        for device in sorted(self._still(self._alive, sent_at)):
             key = rounding_key(self._rounding[device], masked_sum)
             part = encoding.encode(
                 self._contributions[device],
@@ -153,6 +160,18 @@ class UnmaskedOracle:
         self._close(frozenset(survivors), masked_sum)
         return encoding.decode(words, tail)
 
+    def _regroup(self) -> None:
+        """Where a device of a fast round does not answer with the roster, form the cohort anew."""
+        lost = self.parameters.cohort - len(self._alive)
+        if not lost:
+            return
+        try:
+            self.parameters = self.parameters.without(lost)
+        except ParameterError as error:
+            raise TooFewDevicesError(str(error)) from None
+        self._first = self._masked_sums = self._opening.each_roster
+        self._alive = self._still(self._alive, Moment(0, Stage.UNMASK))
+
     def _close(self, survivors: Members, masked_sum: int) -> None:
         """Keep the rules on those who survive a masked sum, and on those who open it."""
         require_enough(self.parameters, survivors, "sent their inputs")
@@ -160,8 +179,12 @@ class UnmaskedOracle:
         require_same(self.parameters, self._before, survivors, same_query=same)
         self._before = survivors
         opened = Moment(masked_sum, Stage.UNMASK)
-        self._alive = frozenset(device for device in survivors if self._answers(device, opened))
+        self._alive = self._still(survivors, opened)
         require_enough(self.parameters, self._alive, "opened the sum")
+
+    def _still(self, members: Members, moment: Moment) -> Members:
+        """Those who still answer at a moment."""
+        return frozenset(device for device in members if self._answers(device, moment))
 
     def _answers(self, device: int, moment: Moment) -> bool:
         return answers(device, moment, self._lost)

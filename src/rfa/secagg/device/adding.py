@@ -33,7 +33,7 @@ def encode_part(
         sum_request: what is asked.
         words: where the words are to be written.
     """
-    encoding, stream = member.encoding, member.opening.stream_of(sum_request.masked_sum)
+    encoding, stream = member.encoding, sum_request.masked_sum
     return encoding.encode(
         contribution,
         sum_request.v,

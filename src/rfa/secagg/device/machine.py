@@ -182,8 +182,10 @@ class Device:
 
     def _may_regroup(self, asked: Moment) -> bool:
         """Whether a roster may take the place of that of a fast sum, which is then never opened."""
-        moments = Moment(0, Stage.UNMASK), Moment(1, Stage.ROSTER)
-        return (self.memory.due, asked) == moments and bool(self._opening().fast)
+        if self.memory.due != Moment(0, Stage.UNMASK):
+            return False
+        opening = self._opening()
+        return bool(opening.fast) and asked == Moment(opening.each_roster, Stage.ROSTER)
 
     def _is_first(self, asked: Moment) -> bool:
         """Whether a roster comes with the first sum, as in fast rounds."""
@@ -231,7 +233,7 @@ class Device:
         )
         check_brought(opening, self._contribution)
         charge = least_charge(opening.noise)
-        self._policy.check_charge(self.memory.rho, charge, opening.masked_sums - opening.fast)
+        self._policy.check_charge(self.memory.rho, charge, opening.each_roster)
         draw, masked_sums = self._entropy, range(opening.masked_sums)
         memory = dataclasses.replace(
             joined,
@@ -262,15 +264,16 @@ class Device:
         memory, first = self.memory, roster.masked_sum
         member = self._accept(roster, self._member() if first else None)
         opening, spent = member.opening, memory.rho - memory.charged
-        self._policy.check_charge(spent, member.charge, opening.masked_sums - opening.fast)
+        self._policy.check_charge(spent, member.charge, opening.each_roster)
         incoming, shares = deal(member, memory, first, self._entropy)
         after = dataclasses.replace(
             memory,
             due=Moment(first, Stage.SUM),
             roster=request,
-            sealing=memory.sealing if opening.is_first(first) else GONE,
             incoming=incoming,
         )
+        if not opening.is_first(first):
+            after = after.only_for(opening.sums_from(first))
         self._membership = member
         return after, shares
 
@@ -311,7 +314,7 @@ class Device:
             nu=sum_request.nu,
             rho=memory.rho + charge,
             charged=charge if dealt else 0.0,
-            noise=GONE if masked_sum + 1 == opening.masked_sums else memory.noise,
+            noise=GONE if opening.is_last(masked_sum) and not dealt else memory.noise,
         )
         return after, masked.finish(tail)
 
@@ -351,13 +354,14 @@ class Device:
         )
         after = dataclasses.replace(
             memory,
-            due=Moment(masked_sum + 1 + first, Stage.SUM),
+            due=Moment(masked_sum + 1, Stage.SUM),
             shares=(),
             survivors=unmask.survivors,
             signed=b"",
         )
         if first:
-            after = after.without_spare()
-        if after.due.masked_sum == opening.masked_sums:
-            after = dataclasses.replace(after, incoming=(), rounding=GONE, noise=GONE)
+            after = dataclasses.replace(after.only_for(opening.sums_from(0)), charged=0.0)
+        if opening.is_last(masked_sum):
+            due = Moment(opening.masked_sums, Stage.SUM)
+            after = dataclasses.replace(after, due=due, incoming=(), rounding=GONE, noise=GONE)
         return after, UnmaskShares(unmask.session, masked_sum, released, signature).encode()

@@ -87,10 +87,13 @@ class Memory:
         """What stays when the device leaves the round before its end."""
         return dataclasses.replace(self.between_rounds(), due=LEFT, opening=self.opening)
 
-    def without_spare(self) -> Memory:
-        """The same after masked sum 0 of a fast round is opened: no roster takes its place."""
-        masks, seeds = forget(self.masks, 1), forget(self.seeds, 1)
-        return dataclasses.replace(self, sealing=GONE, charged=0.0, masks=masks, seeds=seeds)
+    def only_for(self, masked_sums: range) -> Memory:
+        """The same without secrets of other masked sums: no roster will be dealt shares of them."""
+        masks, seeds = (
+            tuple(secret if at in masked_sums else GONE for at, secret in enumerate(secrets))
+            for secrets in (self.masks, self.seeds)
+        )
+        return dataclasses.replace(self, sealing=GONE, masks=masks, seeds=seeds)
 
     def encode(self) -> bytes:
         """Its bytes, with a digest of them."""

@@ -33,7 +33,7 @@ def deal(
     cohort, here = member.cohort.digest, member.position
     publics = [member.keys[other].sealing_key for other in member.neighbors]
     agreed = list(zip(agree(memory.sealing, publics), member.neighbors, strict=True))
-    masked_sums = range(first, member.opening.masked_sums)
+    masked_sums = member.opening.sums_from(first)
     dealt = {
         number: _split(member, _secrets(member, memory, number), entropy) for number in masked_sums
     }

@@ -173,7 +173,7 @@ def question_of(memory: Memory) -> bytes:
     opening = decode_as(OpenRound, memory.opening)
     same = dataclasses.replace(opening, session=bytes(16), round=1, basis=NO_BASIS, fast=0)
     query, joined = opening.query_of(memory.due.masked_sum), 0
-    if opening.masked_sums - opening.fast > 1:
+    if opening.each_roster > 1:
         joined = decode_as(Roster, memory.roster).parameters[0]
     return question_digest(same.encode(), joined, query, memory.asked)
 

@@ -18,8 +18,8 @@ FirstSum       ->                      the roster, v and nu
                <-   FirstInput         sealed shares, and what it adds at v, masked
 Unmask         ->                      with the shares that were sealed for the device
                <-   UnmaskShares
-If anyone does not answer FirstSum, its sum is never opened: a Roster without those, for the masked
-sum after it, goes on with the longer way.
+If anyone does not answer FirstSum, its sum is never opened: a second Roster without those, for
+masked sums with keys of their own, goes on with the longer way.
 """
 
 from __future__ import annotations
@@ -104,25 +104,29 @@ class OpenRound(Message):
 
     @property
     def masked_sums(self) -> int:
-        """How many masked sums there may be: two a query if there is a limit.
+        """For how many masked sums devices have keys: those of a roster, twice in a fast round.
 
-        A fast round has one more: masked sum 1 is about the first query again, if not all of the
-        roster are in masked sum 0, and else is left out.
+        Those of a second roster are about the same queries, with keys of their own: a device that
+        is in one roster must not lose by what is opened of it in the other.
         """
-        return self.queries * (2 if self.max_share else 1) + self.fast
+        return self.each_roster * (1 + self.fast)
+
+    @property
+    def each_roster(self) -> int:
+        """How many masked sums there may be over one roster: two a query if there is a limit."""
+        return self.queries * (2 if self.max_share else 1)
+
+    def sums_from(self, first: int) -> range:
+        """The masked sums of the roster whose first one it is."""
+        return range(first, first + self.each_roster)
 
     def query_of(self, masked_sum: int) -> int:
         """Which query a masked sum is about, from 0."""
-        return max(0, masked_sum - self.fast) // (2 if self.max_share else 1)
+        return masked_sum % self.each_roster // (2 if self.max_share else 1)
 
-    def stream_of(self, masked_sum: int) -> int:
-        """By which number keys of rounding and noise are derived: another for each masked sum.
-
-        Where nobody is lost it does not depend on whether the round is fast.
-        """
-        if not self.fast or not masked_sum:
-            return masked_sum
-        return self.queries if masked_sum == self.fast else masked_sum - self.fast
+    def is_last(self, masked_sum: int) -> bool:
+        """Whether a masked sum is the last one of its roster."""
+        return (masked_sum + 1) % self.each_roster == 0
 
     def is_first(self, masked_sum: int) -> bool:
         """Whether a masked sum is the one that a fast round takes with the roster."""
@@ -177,8 +181,8 @@ class Roster(Message):
 
     The order is that of a nonce, drawn when all keys are there, so that nobody chooses a position.
     A semi-honest server sends each device the keys of its neighbors; one that is not
-    trusted must send all. `masked_sum` is the first that it is for: 0, or 1 in a fast round, whose
-    masked sum 0 came to nothing.
+    trusted must send all. `masked_sum` is the first that it is for: 0, or in a fast round, whose
+    masked sum 0 came to nothing, the first of the second half of all.
     """
 
     KIND = 3

@@ -67,6 +67,8 @@ class Server:
         disputes: pairs of a dealer and a holder of shares, one of whom is at fault.
         unopened: the secret that could not be opened, if that ended the round.
         masked_sum: the number of the next masked sum.
+        begun: for how many sums over its cohort masked inputs were asked, whatever came of it; a
+            sum that is asked for again, after a cohort was formed anew, counts once.
         opened: whether anyone was asked to open one.
     """
 
@@ -104,6 +106,7 @@ class Server:
         self._largest = 0
         self._asked: set[int] = set()
         self.masked_sum = 0
+        self.begun = 0
         self.opened = False
         self.faults: dict[int, SecAggError] = {}
         self.disputes: set[Dispute] = set()
@@ -113,11 +116,6 @@ class Server:
     def parameters(self) -> Parameters:
         """The parameters, once the cohort is formed."""
         return self._formed().cohort.parameters
-
-    @property
-    def begun(self) -> int:
-        """For how many queries masked inputs were asked, whatever came of it."""
-        return self._opening.query_of(self.masked_sum - 1) + 1 if self.masked_sum else 0
 
     def open(self, devices: Iterable[int]) -> Requests:
         """Begin the round: ask devices for their keys."""
@@ -170,7 +168,7 @@ class Server:
     def regroup(self) -> Requests:
         """Send a cohort without those who did not answer the first sum of a fast round.
 
-        That sum is never opened; the masked sum after it is about the same query.
+        That sum is never opened; the first masked sum over them is about the same query.
 
         Raises:
             AbortError: if too few devices are left.
@@ -179,6 +177,7 @@ class Server:
         if self.opened or not now.is_first:
             msg = "a cohort is formed anew in place of one of whose first sum nothing was opened"
             raise OutOfStageError(msg)
+        self.masked_sum = self._opening.each_roster
         left = table.without(table.everyone - now.arrived, self.masked_sum)
         self._now = None
         self._seat(left)
@@ -212,8 +211,8 @@ class Server:
     def _begin(self, alive: Members, v: Any, nu: float) -> MaskedSum:
         """The next masked sum, over some of the cohort."""
         table, opening = self._formed(), self._opening
-        if self.masked_sum >= opening.masked_sums:
-            msg = f"all {opening.masked_sums} masked sums of the round are used up"
+        if self.masked_sum not in opening.sums_from(table.first):
+            msg = f"all {opening.each_roster} masked sums of the round are used up"
             raise AbortError(msg)
         check_number("nu", nu, positive=True)
         second = opening.is_second(self.masked_sum)
@@ -231,6 +230,7 @@ class Server:
         )
         self._now = MaskedSum(table, sum_request, alive)
         self.masked_sum += 1
+        self.begun = self.masked_sum - table.first
         return self._now
 
     def survivors(self) -> Requests:
@@ -279,7 +279,6 @@ class Server:
         finally:
             self.disputes |= disputes_of(now.wrong, self._formed().names, now.forgers)
             self.unopened = now.unopened
-        self.masked_sum += now.is_first
         if self._recorder:
             self._recorder.close(now)
         self._before, self._ready = now.survivors, frozenset(now.opened)
@@ -341,7 +340,7 @@ class Server:
     @property
     def _is_last(self) -> bool:
         """Whether no query comes after the current one."""
-        return self.begun == self._opening.queries and not self._opening.is_second(self.masked_sum)
+        return self._opening.is_last(self.masked_sum - 1)
 
     def _enough(self, members: Members, *, free: bool) -> int:
         """How many of those asked must answer: all, unless a loss here is free of consequences.

@@ -126,7 +126,7 @@ class Table:
     @property
     def _dealt(self) -> int:
         """For how many masked sums shares are dealt."""
-        return self.cohort.opening.masked_sums - self.first
+        return self.cohort.opening.each_roster
 
     def take_deal(self, position: int, deal: ShareKeys) -> None:
         """Take what a device deals.

@@ -1,0 +1,94 @@
+"""Values in the records of messages, as they are read: each is what it should be, or refused."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, cast
+
+from rfa.errors import InvalidValueError
+from rfa.flower.errors import FlowerError
+from rfa.flower.histograms import Histograms
+from rfa.flower.metric_bounds import MetricBounds
+
+KEY = "rfa"
+"""The record with what strategy and mod tell each other."""
+
+
+class RecordError(FlowerError):
+    """A message is not what it should be, or a node does not do what it was asked."""
+
+
+def read_opening(more: Mapping[str, Any]) -> bytes:
+    """How a round of the secure sum begins; empty if it does not yet.
+
+    Raises:
+        RecordError: if it is no bytes.
+    """
+    opening = more.get("opening", b"")
+    if not isinstance(opening, bytes):
+        msg = f"the record {KEY!r} has no bytes where the opening of a round is wanted"
+        raise RecordError(msg)
+    return opening
+
+
+def read_noise(more: Mapping[str, Any]) -> float:
+    """The multiplier of the noise of the sums to come; 0 for none.
+
+    Raises:
+        RecordError: if there can be no such.
+    """
+    noise = more.get("noise", 0.0)
+    if not isinstance(noise, float) or not 0 <= noise < math.inf:
+        msg = f"noise={noise!r} is no multiplier"
+        raise RecordError(msg)
+    return noise
+
+
+def read_histograms(more: Mapping[str, Any]) -> Histograms:
+    """The histograms that a request for work asks for.
+
+    Raises:
+        RecordError: if there can be no such.
+    """
+    names, bounds = flat(more.get("robust", [])), flat(more.get("bounds", []))
+    if not names and not bounds:
+        return Histograms()
+    try:
+        pairs = tuple(zip(bounds[::2], bounds[1::2], strict=True))
+        return Histograms(tuple(map(str, names)), pairs, more.get("bins", 0))
+    except (InvalidValueError, TypeError, ValueError) as error:
+        msg = f"these histograms cannot be summed: {error}"
+        raise RecordError(msg) from None
+
+
+def read_bounds(more: Mapping[str, Any]) -> MetricBounds:
+    """The bounds of metrics that a request for work gives.
+
+    Raises:
+        RecordError: if there can be no such.
+    """
+    names, limits = flat(more.get("clipped", [])), flat(more.get("limits", []))
+    try:
+        pairs = tuple(zip(limits[::2], limits[1::2], strict=True))
+        return MetricBounds(tuple(map(str, names)), pairs)
+    except (InvalidValueError, TypeError, ValueError) as error:
+        msg = f"these are no bounds of metrics: {error}"
+        raise RecordError(msg) from None
+
+
+def read_bytes(value: Any, size: int) -> bytes:
+    """A value of a record that is so many bytes, or none.
+
+    Raises:
+        RecordError: if it is something else.
+    """
+    if not isinstance(value, bytes) or len(value) not in (0, size):
+        msg = f"the record {KEY!r} has something else where {size} bytes are wanted"
+        raise RecordError(msg)
+    return value
+
+
+def flat(value: Any) -> tuple[Any, ...]:
+    """A value of a record as a tuple, whether it is a list or not."""
+    return tuple(cast("list[Any]", value)) if isinstance(value, list) else (value,)
