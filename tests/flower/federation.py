@@ -16,17 +16,15 @@ import re
 import secrets
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from tests.flower.certificates import NodeKey, ServerFiles, write_node_key, write_server_files
-from tests.flower.processes import HOST, MARK, free_ports, kill_marked
+from tests.flower.processes import HOST, MARK, PROGRAMS, free_ports, kill_marked
 
 CONNECTION = "loopback"
-PROGRAMS = Path(sys.executable).parent
 PAUSE = 0.05
 RESTART_PAUSE = 3.0
 LISTENING = re.compile(r"Uvicorn running on")

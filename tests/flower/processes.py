@@ -1,14 +1,18 @@
-"""Ports that are free, and processes that must be gone at the end of a test."""
+"""Ports that are free, and processes that must be gone in the end."""
 
 from __future__ import annotations
 
 import os
 import signal
 import socket
-from contextlib import ExitStack, suppress
+import sys
+import time
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 HOST = "127.0.0.1"
+PROGRAMS = Path(sys.executable).parent
 MARK = "RFA_FEDERATION"
 """The variable by whose value the processes of a test are known."""
 
@@ -31,3 +35,23 @@ def kill_marked(mark: str) -> list[int]:
                 found.append(int(entry.name))
                 os.kill(found[-1], signal.SIGKILL)
     return found
+
+
+@contextmanager
+def simulation_environment(folder: Path) -> Generator[dict[str, str]]:
+    """An environment of its own for Flower's simulation, whose processes are gone at the end."""
+    (port,), mark = free_ports(1), str(folder)
+    try:
+        yield {
+            **os.environ,
+            MARK: mark,
+            "PATH": f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}",
+            "FLWR_HOME": str(folder / "flwr"),
+            "FLWR_TELEMETRY_ENABLED": "0",
+            "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+            "FLWR_LOCAL_SUPERLINK_HTTP_API_PORT": str(port),
+            "RFA_HOME": str(folder / "home"),
+        }
+    finally:
+        while kill_marked(mark):
+            time.sleep(0.05)

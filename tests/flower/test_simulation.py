@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,36 +16,24 @@ import pytest
 pytest.importorskip("flwr", reason="needs Flower: pip install 'rfa[flower]'")
 pytest.importorskip("ray", reason="needs Ray: make simulation")
 
-from tests.flower.processes import MARK, free_ports, kill_marked
+from tests.flower.processes import PROGRAMS, simulation_environment
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flower-emnist"
 SEEDED = Path(__file__).parent / "deployment"
-BIN = Path(sys.executable).parent
 pytestmark = pytest.mark.simulation
 Environment = dict[str, str]
 
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Iterator[Environment]:
-    """An environment of its own for Flower, whose processes are gone at the end."""
-    (port,) = free_ports(1)
-    yield {
-        **os.environ,
-        MARK: str(tmp_path),
-        "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
-        "FLWR_HOME": str(tmp_path / "flwr"),
-        "FLWR_TELEMETRY_ENABLED": "0",
-        "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
-        "FLWR_LOCAL_SUPERLINK_HTTP_API_PORT": str(port),
-        "RFA_HOME": str(tmp_path / "home"),
-    }
-    kill_marked(str(tmp_path))
+    with simulation_environment(tmp_path) as environment:
+        yield environment
 
 
 def call(environment: Environment, *command: str) -> str:
     """What a command prints."""
     done = subprocess.run(  # noqa: S603
-        [str(BIN / command[0]), *command[1:]],
+        [str(PROGRAMS / command[0]), *command[1:]],
         env=environment,
         stdout=subprocess.PIPE,
         text=True,

@@ -1,0 +1,1 @@
+"""Random numbers in place of training, and strategies that take turns."""
