@@ -13,14 +13,15 @@ from benchmarks.flower_app.timed import client_app, server_app
 from benchmarks.flower_rounds import Timing, config_of, parse, read_timings, rows
 from flwr.app import Context, Message, RecordDict
 
+from rfa.flower import RFA, Terms
 from tests.flower.grid import LocalGrid
 
 NODES = 5
 FIRST = 1000
 
 
-def grid_of(config: dict[str, Any], lose: Any = None) -> LocalGrid:
-    apps = dict.fromkeys(range(FIRST, FIRST + NODES), client_app.app)
+def grid_of(config: dict[str, Any], lose: Any = None, nodes: int = NODES) -> LocalGrid:
+    apps = dict.fromkeys(range(FIRST, FIRST + nodes), client_app.app)
     return LocalGrid(apps, run_config=config, lose=lose)
 
 
@@ -66,8 +67,21 @@ def test_a_round_that_loses_a_node_is_no_measurement(
         asked.append(node)
         return node == FIRST and asked.count(node) > 2  # in the round of OneStepRFA
 
-    with pytest.raises(server_app.LostNodesError, match="OneStepRFA"):
+    with pytest.raises(server_app.NotPlayedError, match="OneStepRFA"):
         play(grid_of(config, lose), config)
+
+
+def test_three_sums_under_the_rule_are_taken_or_it_is_no_measurement(
+    config: dict[str, Any],
+) -> None:
+    """Where updates are near, the second sum would tell on others, and the server takes none."""
+    config["rule-off"], nodes = False, Terms().smallest(3)
+    case = server_app.cases(nodes, dim=10)[2]
+    case.play(grid_of(config, nodes=nodes), nodes)
+    assert case.messages == [7]
+    case.strategy = RFA(nu=100.0, budget=3, fraction_evaluate=0.0)
+    with pytest.raises(server_app.NotPlayedError, match="1 sums"):
+        case.play(grid_of(config, nodes=nodes), nodes)
 
 
 def test_rows_leave_the_warm_up_out_and_compare_with_fedavg() -> None:

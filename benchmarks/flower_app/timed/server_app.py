@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,8 @@ from flwr.app import Array, ArrayRecord, Context, Message
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 
-from rfa.flower import RFA, OneStepRFA, StrategyOptions, Terms
+from rfa.flower import RFA, OneStepRFA, SecureStrategy, StrategyOptions, Terms
+from rfa.flower.parts import PartOracle
 
 PATIENCE = 900.0
 """Seconds to wait for a node: one that is slow is waited for, and never left out."""
@@ -26,8 +29,8 @@ FEWEST = Terms(honest_per_query=0, max_dropout_fraction=0.0)
 """For three sums over fewer nodes than the rule allows, and over so few that none may drop out."""
 
 
-class LostNodesError(RuntimeError):
-    """A round was not over all nodes, so its time means nothing."""
+class NotPlayedError(RuntimeError):
+    """A round lost nodes or left out sums, so its time means nothing."""
 
 
 @dataclass
@@ -36,6 +39,7 @@ class Case:
 
     Attributes:
         name: the strategy.
+        sums: how many each round takes, with its evaluation; FedAvg has none.
         evaluates: whether nodes evaluate the model of each round.
         strategy: the strategy itself.
         model: the model after its last round.
@@ -44,6 +48,7 @@ class Case:
     """
 
     name: str
+    sums: int
     evaluates: bool
     strategy: FedAvg
     model: ArrayRecord
@@ -54,18 +59,10 @@ class Case:
         """Play one round; what comes before it, such as waiting for nodes to join, is not timed.
 
         Raises:
-            LostNodesError: if some nodes did not take part to the end.
+            NotPlayedError: if some nodes did not take part to the end, or sums are missing.
         """
         clock: list[float] = []
-        sent: list[int] = []
-        push = grid.push_messages
-
-        def count(messages: Iterable[Message]) -> Iterable[str]:
-            given = [*messages]
-            sent.extend(message.metadata.dst_node_id for message in given)
-            return push(given)
-
-        with mock.patch.object(grid, "push_messages", count):
+        with counted_messages(grid) as sent, watched_oracles(self.strategy) as oracles:
             result = self.strategy.start(
                 grid,
                 self.model,
@@ -73,16 +70,51 @@ class Case:
                 timeout=PATIENCE,
                 evaluate_fn=lambda _t, _model: clock.append(time.perf_counter()),
             )
-        done = 1 in result.train_metrics_clientapp
-        if self.evaluates:
-            done &= 1 in result.evaluate_metrics_clientapp
-        counts = {sent.count(node) for node in set(sent)}
-        if not done or len(set(sent)) != nodes or len(counts) != 1:
-            msg = f"{self.name} lost nodes in a round of {nodes}: it sent {sorted(counts)} messages"
-            raise LostNodesError(msg)
+        evaluated = 1 in result.evaluate_metrics_clientapp
+        whole = 1 in result.train_metrics_clientapp and evaluated == self.evaluates
+        counts, sums = {*sent.values()}, sum(oracle.answers for oracle in oracles)
+        if not whole or sums != self.sums or len(sent) != nodes or len(counts) != 1:
+            msg = (
+                f"a round of {self.name} over {nodes} nodes was not played to its end: "
+                f"{sums} sums, {sorted(counts)} messages to each of {len(sent)} nodes"
+            )
+            raise NotPlayedError(msg)
         self.model = result.arrays
         self.seconds.append(clock[1] - clock[0])
         self.messages.append(counts.pop())
+
+
+@contextmanager
+def counted_messages(grid: Grid) -> Generator[Counter[int]]:
+    """How many messages go to each node."""
+    sent, push = Counter[int](), grid.push_messages
+
+    def push_messages(messages: Iterable[Message]) -> Iterable[str]:
+        given = [*messages]
+        sent.update(message.metadata.dst_node_id for message in given)
+        return push(given)
+
+    with mock.patch.object(grid, "push_messages", push_messages):
+        yield sent
+
+
+@contextmanager
+def watched_oracles(strategy: FedAvg) -> Generator[list[PartOracle]]:
+    """The oracles of all rounds and evaluations, where a strategy has them."""
+    seen: list[PartOracle] = []
+    if not isinstance(strategy, SecureStrategy):
+        yield seen
+        return
+    take = strategy.over
+
+    @contextmanager
+    def over(*given: Any) -> Generator[list[PartOracle]]:
+        with take(*given) as oracles:
+            seen.extend(oracles)
+            yield oracles
+
+    with mock.patch.object(strategy, "over", over):
+        yield seen
 
 
 def terms_of(nodes: int) -> Terms:
@@ -92,7 +124,7 @@ def terms_of(nodes: int) -> Terms:
 
 def cases(nodes: int, dim: int) -> list[Case]:
     """FedAvg, one sum and three sums, each without and with evaluation."""
-    nu = float(np.sqrt(dim))
+    nu = float(np.sqrt(dim)) / 4  # updates are four times as long: none is near, which ends a round
     secure: StrategyOptions = {
         "stage_timeout": PATIENCE,
         "stage_grace": PATIENCE,
@@ -104,13 +136,13 @@ def cases(nodes: int, dim: int) -> list[Case]:
     for evaluates in (False, True):
         given: Any = {**everyone, "fraction_evaluate": float(evaluates)}
         strategies = {
-            "FedAvg": FedAvg(**given),
-            "OneStepRFA, one sum": OneStepRFA(nu=nu, **secure, **given),
-            "RFA, three sums": RFA(nu=nu, budget=3, **several, **given),
+            "FedAvg": (0, FedAvg(**given)),
+            "OneStepRFA, one sum": (1 + evaluates, OneStepRFA(nu=nu, **secure, **given)),
+            "RFA, three sums": (3 + evaluates, RFA(nu=nu, budget=3, **several, **given)),
         }
-        for name, strategy in strategies.items():
+        for name, (sums, strategy) in strategies.items():
             model = ArrayRecord({"w": Array(np.zeros(dim, np.float32))})
-            found.append(Case(name, evaluates, strategy, model))
+            found.append(Case(name, sums, evaluates, strategy, model))
     return found
 
 
