@@ -80,16 +80,19 @@ class Server(RuleBasedStateMachine):
     """A server without scruples."""
 
     TRUST = ServerModel.MALICIOUS
+    FAST = False
 
     def __init__(self) -> None:
         super().__init__()
-        self.table: Party = party(contributions(COUNT, 1), TERMS[self.TRUST], queries=2)
+        self.table: Party = party(
+            contributions(COUNT, 1), TERMS[self.TRUST], queries=2, fast=self.FAST
+        )
         self.names = sorted(self.table.devices)
         self.colluder = self.names[0]
         self.keys: dict[int, DeviceKeys] = {}
         self.cohorts: list[Cohort] = []
         self.told: dict[int, Cohort] = {}
-        self.deals: dict[int, ShareKeys] = {}
+        self.deals: dict[tuple[int, bytes, int], ShareKeys] = {}
         self.parts: dict[int, tuple[bytes, int]] = {}
         self.signed: dict[bytes, dict[int, bytes]] = {}
 
@@ -170,19 +173,25 @@ class Server(RuleBasedStateMachine):
 
     def _send_roster(self, device: int, choice: int) -> None:
         cohort = self.cohorts[choice]
+        roster = self._roster(cohort, device)
+        reply = self.send(device, roster) if roster else None
+        if reply is not None:
+            self._note_deal(device, cohort, decode_as(ShareKeys, reply))
+
+    def _note_deal(self, device: int, cohort: Cohort, deal: ShareKeys, first: int = 0) -> None:
+        self.deals[device, cohort.digest, first], self.told[device] = deal, cohort
+
+    def _roster(self, cohort: Cohort, device: int, first: int = 0) -> Roster | None:
+        """The roster for a member of a cohort; None for others."""
         leaf = leaf_of(self.table.opening, self.keys[device])
         if leaf not in cohort.leaves:
-            return
+            return None
         wanted = cohort.neighbors(cohort.leaves.index(leaf))
         places = range(len(cohort.leaves)) if self.TRUST == ServerModel.MALICIOUS else wanted
         keys = tuple(self.keys[self._member(cohort, place)] for place in sorted(places))
         numbers = cohort.parameters.numbers
-        reply = self.send(
-            device,
-            Roster(self.table.opening.session, numbers, cohort.nonce, cohort.leaves, keys),
-        )
-        if reply is not None:
-            self.deals[device], self.told[device] = decode_as(ShareKeys, reply), cohort
+        session = self.table.opening.session
+        return Roster(session, numbers, cohort.nonce, cohort.leaves, keys, first)
 
     def _masked_sum(self, device: int) -> int:
         return self.table.devices[device].memory.due.masked_sum
@@ -200,35 +209,47 @@ class Server(RuleBasedStateMachine):
 
     def _dealt(self, device: int, place: int) -> bool:
         other = self._member(self.told[device], place)
-        honest = other in self.deals and self.told[other] == self.told[device]
-        return honest or other == self.colluder
+        return self._deal_for(device, other) is not None or other == self.colluder
+
+    def _deal_for(self, device: int, dealer: int) -> ShareKeys | None:
+        """What a dealer dealt over the roster that a device is in."""
+        each = self.table.opening.each_roster
+        first = min(self._masked_sum(device) // each, self.FAST) * each
+        return self.deals.get((dealer, self.told[device].digest, first))
 
     def _ask(self, device: int, alive: frozenset[int], at: int) -> None:
-        cohort, masked_sum = self.told[device], self._masked_sum(device)
-        here, sizes = self._position(device), cohort.parameters
-        sealed = tuple(
-            self._sealed(self._member(cohort, other), rank(here, other, sizes.cohort, sizes.degree))
-            for other in cohort.neighbors(here)
-            if other in alive
-        )
         sum_request = SumRequest(
             session=self.table.opening.session,
-            masked_sum=masked_sum,
+            masked_sum=self._masked_sum(device),
             vector=1,
             nu=1.0,
             mass=0,
-            alive=write_bitmap(alive, sizes.cohort),
-            sealed=sealed,
+            alive=write_bitmap(alive, self.told[device].parameters.cohort),
+            sealed=self._sealed_for(device, alive),
             v=np.full(1, at + 1, "<f4"),
         )
         self.send(device, sum_request)
 
-    def _sealed(self, dealer: int, place: int) -> bytes:
-        """What a dealer dealt to its neighbor at a place; of the colluder, nothing."""
-        if dealer not in self.deals:
+    def _sealed_for(self, device: int, alive: frozenset[int]) -> tuple[bytes, ...]:
+        """What its neighbors among those alive dealt to a device."""
+        cohort, here = self.told[device], self._position(device)
+        sizes = cohort.parameters
+        return tuple(
+            self._sealed(
+                device,
+                self._member(cohort, other),
+                rank(here, other, sizes.cohort, sizes.degree),
+            )
+            for other in cohort.neighbors(here)
+            if other in alive
+        )
+
+    def _sealed(self, device: int, dealer: int, place: int) -> bytes:
+        """What a dealer dealt to a device, its neighbor at a place; of the colluder, nothing."""
+        deal, each = self._deal_for(device, dealer), self.table.opening.each_roster
+        if deal is None:
             return bytes(SEALED_SIZE)
-        masked_sum = min(self._masked_sum(dealer), 1)
-        return self.deals[dealer].sealed[2 * (place - 1) + masked_sum]
+        return deal.sealed[each * (place - 1) + self._masked_sum(device) % each]
 
     def _bitmap(self, device: int, choice: int) -> bytes:
         """Those who were said to be alive, but for one."""

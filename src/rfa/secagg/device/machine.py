@@ -271,6 +271,7 @@ class Device:
             due=Moment(first, Stage.SUM),
             roster=request,
             incoming=incoming,
+            alive=b"",
         )
         if not opening.is_first(first):
             after = after.only_for(opening.sums_from(first))
