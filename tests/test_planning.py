@@ -59,10 +59,13 @@ class Scale:
 
 
 @pytest.mark.parametrize("trust", ServerModel)
-@pytest.mark.parametrize(("count", "steps", "limit"), [(6, 2, 0.0), (11, 1, 0.9)])
+@pytest.mark.parametrize(
+    ("count", "steps", "limit", "fast"),
+    [(6, 2, 0.0, False), (11, 1, 0.9, False), (6, 3, 0.0, True), (11, 1, 0.0, True)],
+)
 @pytest.mark.parametrize("from_zero", [True, False])
 def test_the_traffic_is_that_of_the_protocol(
-    trust: ServerModel, count: int, steps: int, limit: float, from_zero: bool
+    trust: ServerModel, *, count: int, steps: int, limit: float, fast: bool, from_zero: bool
 ) -> None:
     rng = np.random.default_rng(5)
     secrets = {name: bytes([name]) * 32 for name in range(count)}
@@ -78,7 +81,7 @@ def test_the_traffic_is_that_of_the_protocol(
     }
     sent = {"mass", "near"} if from_zero else ALL
     opening = open_round(
-        1, terms, queries=steps, dim=7, metrics=1, max_share=limit, statistics=sent
+        1, terms, queries=steps, dim=7, metrics=1, max_share=limit, statistics=sent, fast=fast
     )
     scale = Scale(devices)
     ask = SecureOracle(opening, terms, devices, scale, known)
@@ -94,6 +97,7 @@ def test_the_traffic_is_that_of_the_protocol(
         max_share=limit,
         statistics=sent,
         from_zero=from_zero,
+        fast=fast,
     )
     assert set(scale.down.values()) == {wanted.down}
     assert set(scale.up.values()) == {wanted.up}

@@ -49,6 +49,7 @@ class Run:
     dim: int = DIM
     lost: Callable[[Sequence[int]], Losses] | None = None
     noise: float = 0.0
+    fast: bool = False
 
     def __post_init__(self) -> None:
         self.model: Model = first_model(self.dim)
@@ -81,6 +82,7 @@ class Run:
                 lost=lost,
                 number=100 * self.round + part,
                 noise=self.noise,
+                fast=self.fast,
             )
             recorder = Recorder(table.opening)
             self.parties.append(table)

@@ -2,7 +2,9 @@
 
 >>> from rfa.secagg.security.parameters import derive
 >>> traffic(derive(10, num_colluders=1, num_dropouts=2), queries=1, dim=1000)
-Traffic(down=1242, up=4780, exchanges=4)
+Traffic(down=1251, up=4784, exchanges=4)
+>>> traffic(derive(10, num_colluders=1, num_dropouts=2), queries=1, dim=1000, fast=True)
+Traffic(down=1320, up=4784, exchanges=3)
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from rfa.secagg.messages.round import (
     SIGNATURE_SIZE,
     AdvertiseKeys,
     DeviceKeys,
+    FirstInput,
+    FirstSum,
     MaskedInput,
     Message,
     OpenRound,
@@ -62,6 +66,7 @@ def traffic(  # noqa: PLR0913
     statistics: Collection[str] = ALL,
     noise: float = 0.0,
     from_zero: bool = True,
+    fast: bool = False,
 ) -> Traffic:
     """The traffic of a device in a round in which all queries are taken and nobody is lost.
 
@@ -74,6 +79,7 @@ def traffic(  # noqa: PLR0913
         statistics: the totals that are summed beside the push; count always is.
         noise: the multiplier of the noise, with which weights are equal; 0 for none.
         from_zero: whether the first request is about zero, which travels as nothing.
+        fast: whether the first sum is taken with the roster.
     """
     model = int(parameters.server_model)
     equal = bool(noise)
@@ -81,51 +87,81 @@ def traffic(  # noqa: PLR0913
         statistics, queries=queries, max_share=max_share, equal_weights=equal, noise=noise
     )
     sizes = 1, queries, dim, metrics, max_share, model, mask, int(equal)
-    opening = OpenRound(_SESSION, *sizes, NO_BASIS, noise)
-    pairs = [*_forming(opening, parameters)]
-    for masked_sum in range(opening.masked_sums):
-        pairs.extend(
-            _masked_sum(
-                opening,
-                parameters,
-                masked_sum,
-                zero=from_zero and masked_sum < opening.masked_sums // queries,
-            )
-        )
+    opening = OpenRound(_SESSION, *sizes, NO_BASIS, noise, int(fast))
+    keys = _keys(opening)
+    forming = _forming(opening, parameters, keys)
+    pairs: list[tuple[Message, Message]] = [(opening, AdvertiseKeys(_SESSION, keys))]
+    if not fast:
+        pairs.append(forming)
+    for masked_sum in opening.sums_from(0):
+        zero = from_zero and not opening.query_of(masked_sum)
+        asking = _asking(opening, parameters, masked_sum, zero=zero)
+        if opening.is_first(masked_sum):
+            pairs.extend(_first_sum(parameters, *forming, *asking))
+        else:
+            pairs.extend([asking, *_opening(parameters, masked_sum)])
     down = sum(len(request.encode()) for request, _ in pairs)
     return Traffic(down, sum(len(reply.encode()) for _, reply in pairs), len(pairs))
 
 
-Pair = tuple[Message, Message]
-
-
-def _forming(opening: OpenRound, parameters: Parameters) -> Iterator[Pair]:
-    """Keys, and shares."""
-    malicious = parameters.server_model == ServerModel.MALICIOUS
+def _keys(opening: OpenRound) -> DeviceKeys:
+    malicious = opening.server_model == ServerModel.MALICIOUS
     signature = bytes(SIGNATURE_SIZE) if malicious else b""
-    keys = DeviceKeys(1, _KEY, (_KEY,) * opening.masked_sums, signature)
-    yield opening, AdvertiseKeys(_SESSION, keys)
+    return DeviceKeys(1, _KEY, (_KEY,) * opening.masked_sums, signature)
+
+
+def _forming(
+    opening: OpenRound, parameters: Parameters, keys: DeviceKeys
+) -> tuple[Roster, ShareKeys]:
+    """The roster, and shares."""
+    malicious = parameters.server_model == ServerModel.MALICIOUS
     shown = parameters.cohort if malicious else parameters.degree
     leaves = (_KEY,) * parameters.cohort
     roster = Roster(_SESSION, (0, 0, 0, 0, 0, 0, 0, 0), bytes(16), leaves, (keys,) * shown)
-    shares = (bytes(SEALED_SIZE),) * (parameters.degree * opening.masked_sums)
-    yield roster, ShareKeys(_SESSION, (_KEY,) * opening.masked_sums, shares)
+    shares = (bytes(SEALED_SIZE),) * (parameters.degree * opening.each_roster)
+    return roster, ShareKeys(_SESSION, (_KEY,) * opening.each_roster, shares)
 
 
-def _masked_sum(
+def _asking(
     opening: OpenRound, parameters: Parameters, masked_sum: int, *, zero: bool
-) -> Iterator[Pair]:
-    """A request, the survivors' consent where the server is malicious, and the opening."""
+) -> tuple[SumRequest, MaskedInput]:
+    """A request, and the masked input."""
     bitmap, degree = bytes((parameters.cohort + 7) // 8), parameters.degree
     vector = not opening.max_share or opening.is_second(masked_sum)
     v = np.zeros(0 if zero else opening.dim, "<f4")
     sealed = (bytes(SEALED_SIZE),) * degree
     tail = (0,) * (len(rows_of(opening.statistics)) + opening.metrics)
     words = np.zeros(opening.dim if vector else 0, WORD)
-    yield (
+    return (
         SumRequest(_SESSION, masked_sum, int(vector), 1.0, 0, bitmap, sealed, v),
         MaskedInput(_SESSION, masked_sum, tail, words),
     )
+
+
+def _first_sum(
+    parameters: Parameters,
+    roster: Roster,
+    dealt: ShareKeys,
+    asked: SumRequest,
+    masked: MaskedInput,
+) -> Iterator[tuple[Message, Message]]:
+    """The first sum of a fast round with the roster, and its opening with the shares."""
+    told = roster.session, roster.parameters, roster.nonce, roster.leaves, roster.keys
+    yield (
+        FirstSum(*told, asked.nu, asked.v),
+        FirstInput(_SESSION, dealt.commitments, dealt.sealed, masked.tail, masked.words),
+    )
+    malicious = parameters.server_model == ServerModel.MALICIOUS
+    shares = (bytes(SHARE_SIZE),) * parameters.degree
+    yield (
+        Unmask(_SESSION, 0, asked.alive, (), asked.sealed),
+        UnmaskShares(_SESSION, 0, shares, bytes(SIGNATURE_SIZE) if malicious else b""),
+    )
+
+
+def _opening(parameters: Parameters, masked_sum: int) -> Iterator[tuple[Message, Message]]:
+    """The survivors' consent where the server is malicious, and the opening."""
+    bitmap = bytes((parameters.cohort + 7) // 8)
     signatures: tuple[tuple[int, bytes], ...] = ()
     if parameters.server_model == ServerModel.MALICIOUS:
         yield (
@@ -135,8 +171,7 @@ def _masked_sum(
         signatures = tuple(
             (position, bytes(SIGNATURE_SIZE)) for position in range(parameters.cohort)
         )
-    shares = (bytes(SHARE_SIZE),) * degree
     yield (
         Unmask(_SESSION, masked_sum, bitmap, signatures),
-        UnmaskShares(_SESSION, masked_sum, shares),
+        UnmaskShares(_SESSION, masked_sum, (bytes(SHARE_SIZE),) * parameters.degree),
     )
