@@ -98,7 +98,7 @@ def test_the_sum_of_a_second_roster_is_not_that_of_the_first(tmp_path: Path, ter
         assert "is not under these survivors and this request" in refused(tmp_path, lied)
         return
     (part,) = Verifier().check(forge(tmp_path / "lie.rfa", lied)).parts  # nobody signs in it
-    with pytest.raises(ReceiptError, match="a message FirstInput is wanted, not MaskedInput"):
+    with pytest.raises(ReceiptError, match="is not the sum of the masked inputs"):
         check_total(part, 0, lied.parts[0].totals[0], inputs_of(run.parties[0], 1))
 
 
