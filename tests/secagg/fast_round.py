@@ -110,9 +110,9 @@ class FastRound:
         return adverts(self.table)
 
 
-def first_sum(terms: Terms = TERMS, *, count: int = 10, **how: Any) -> FastRound:
+def first_sum(terms: Terms = TERMS, *, table: Party | None = None, **how: Any) -> FastRound:
     """A fast round at the requests for the first sum."""
-    table = party(contributions(count, 3), terms, fast=True, **how)
+    table = table or party(contributions(10, 3), terms, fast=True, **how)
     server = Server(table.opening, table.terms, table.known)
     begun = FastRound(table, server, dict(server.open(table.devices)))
     begun.deliver()

@@ -162,7 +162,7 @@ def test_replays_get_the_same_bytes_in_a_fast_round(terms: Terms) -> None:
 
 @EACH_MODEL
 def test_a_second_roster_has_nobody_that_the_first_had_not(terms: Terms) -> None:
-    at = first_sum(terms, count=10)
+    at = first_sum(terms)
     at.deliver()
     members = set(at.table.devices) - {SILENT}
     good = decode_as(Roster, at.second(members))

@@ -141,7 +141,8 @@ class UnmaskedOracle:
         with_roster = self._opening.is_first(masked_sum)
         sent_at = Moment(masked_sum, Stage.ROSTER if with_roster else Stage.SUM)
         for device in sorted(self._still(self._alive, sent_at)):
-            key = rounding_key(self._rounding[device], masked_sum)
+            place = self._opening.place_of(masked_sum)
+            key = rounding_key(self._rounding[device], place)
             part = encoding.encode(
                 self._contributions[device],
                 sent,

@@ -33,13 +33,13 @@ def encode_part(
         sum_request: what is asked.
         words: where the words are to be written.
     """
-    encoding, stream = member.encoding, sum_request.masked_sum
+    encoding, masked_sum = member.encoding, sum_request.masked_sum
     return encoding.encode(
         contribution,
         sum_request.v,
         sum_request.nu,
-        rounding_key(memory.rounding, stream),
-        noise=noise_key(memory.noise, stream) if encoding.noise else None,
+        rounding_key(memory.rounding, member.opening.place_of(masked_sum)),
+        noise=noise_key(memory.noise, masked_sum) if encoding.noise else None,
         vector=bool(sum_request.vector),
         metrics=member.opening.metrics,
         out=words,

@@ -120,9 +120,17 @@ class OpenRound(Message):
         """The masked sums of the roster whose first one it is."""
         return range(first, first + self.each_roster)
 
+    def place_of(self, masked_sum: int) -> int:
+        """Which masked sum of its roster it is, from 0.
+
+        By it the random choices in rounding are made: the same in either roster, of which one is
+        opened, so that a sum can be repeated whatever was lost on the way.
+        """
+        return masked_sum % self.each_roster
+
     def query_of(self, masked_sum: int) -> int:
         """Which query a masked sum is about, from 0."""
-        return masked_sum % self.each_roster // (2 if self.max_share else 1)
+        return self.place_of(masked_sum) // (2 if self.max_share else 1)
 
     def is_last(self, masked_sum: int) -> bool:
         """Whether a masked sum is the last one of its roster."""
