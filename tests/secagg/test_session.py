@@ -31,7 +31,7 @@ from rfa.secagg.oracle import SecureOracle
 from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.security.policy import Policy
 from rfa.secagg.security.terms import Terms
-from rfa.secagg.server import machine
+from rfa.secagg.server import table
 from rfa.secagg.server.requests import Outbox
 from rfa.secagg.statistics import mask_of
 from rfa.secagg.transcript import PROTOCOL
@@ -41,13 +41,22 @@ FILE = Path(__file__).with_name("sessions.json")
 SESSIONS: dict[str, Any] = json.loads(FILE.read_text("utf-8")) if FILE.exists() else {}
 COUNT, DIM, NU = 6, 3, 1.5
 BASIS = hashlib.sha256(b"model and config").digest()
-LOST = {13: Moment(0, Stage.SUM)}
+GONE = 13
+"""The device that drops out."""
 MODELS = {
     "semi-honest": ServerModel.SEMI_HONEST,
     "malicious": ServerModel.MALICIOUS,
     "noise": ServerModel.SEMI_HONEST,
+    "fast": ServerModel.SEMI_HONEST,
+    "fast-malicious": ServerModel.MALICIOUS,
+    "regrouped": ServerModel.SEMI_HONEST,
+    "regrouped-malicious": ServerModel.MALICIOUS,
 }
-"""The sessions, with the server of each; one has noise."""
+"""The sessions, with the server of each: one has noise, two are fast, and in two of those that began
+so a device is lost at the first sum."""
+REGROUPED = Moment(0, Stage.ROSTER)
+LOST = {name: REGROUPED if "regrouped" in name else Moment(0, Stage.SUM) for name in MODELS}
+"""When the device drops out: in the fast ones after its input."""
 NOISE = 1.25
 Said = list[dict[str, Any]]
 
@@ -68,8 +77,12 @@ def opening_of(name: str) -> OpenRound:
     if name == "noise":
         names = mask_of(("mass", "near"))
         return OpenRound(session, 7, 1, DIM, 0, 0.0, model, names, 1, BASIS, NOISE)
-    names = mask_of(("mass", "squares", "near"))
-    return OpenRound(session, 7, 1, DIM, 1, 0.0, model, names, 0, BASIS)
+    names, fast = mask_of(("mass", "squares", "near")), int(is_fast(name))
+    return OpenRound(session, 7, 1, DIM, 1, 0.0, model, names, 0, BASIS, 0.0, fast)
+
+
+def is_fast(name: str) -> bool:
+    return name.startswith(("fast", "regrouped"))
 
 
 def devices_of(name: str) -> dict[int, Device]:
@@ -94,7 +107,7 @@ def play(name: str) -> tuple[Said, dict[str, Any]]:
     known = {
         number: identity_of(hashlib.sha256(b"identity %d" % number).digest()) for number in devices
     }
-    exchange = InProcess(devices, LOST)
+    exchange = InProcess(devices, {GONE: LOST[name]})
 
     def carry(outbox: Outbox) -> Iterable[tuple[int, bytes]]:
         for number, request in outbox:
@@ -103,7 +116,7 @@ def play(name: str) -> tuple[Said, dict[str, Any]]:
             said.append({"device": number, "request": request.hex(), "reply": reply})
             yield from ((number, answer) for answer in answers)
 
-    with mock.patch.object(machine.os, "urandom", drawn("server")):
+    with mock.patch.object(table.os, "urandom", drawn("server")):
         ask = SecureOracle(opening_of(name), terms, devices, carry, known)
         total = ask(np.zeros(DIM), NU)
     assert ask.last is not None
@@ -130,10 +143,13 @@ def test_the_library_says_what_was_recorded(name: str) -> None:
 def test_a_session_has_every_stage_and_a_device_that_drops_out(name: str) -> None:
     said = SESSIONS["sessions"][name]["said"]
     kinds = {type(decode(bytes.fromhex(one["request"]))).__name__ for one in said}
-    wanted = {"OpenRound", "Roster", "SumRequest", "Unmask"}
-    assert kinds == wanted | ({"SurvivorList"} if name == "malicious" else set())
-    assert {one["device"] for one in said if one["reply"] is None} == set(LOST)
-    assert SESSIONS["sessions"][name]["total"]["statistics"]["count"] == COUNT - 1
+    wanted = {"OpenRound", "Unmask"} | ({"FirstSum"} if is_fast(name) else set())
+    if not name.startswith("fast"):
+        wanted |= {"Roster", "SumRequest"} | ({"SurvivorList"} if "malicious" in name else set())
+    assert kinds == wanted
+    assert {one["device"] for one in said if one["reply"] is None} == {GONE}
+    there = COUNT if name.startswith("fast") else COUNT - 1
+    assert SESSIONS["sessions"][name]["total"]["statistics"]["count"] == there
 
 
 def refused(name: str) -> Said:

@@ -270,7 +270,7 @@ def refused() -> list[Vector]:
         ("another magic", "UnknownVersionError", b"rfb" + first[3:]),
         ("another version", "UnknownVersionError", b"rfa\1" + first[4:]),
         ("no kind 0", "UnknownKindError", head + b"\0" + first[5:]),
-        ("no kind 12", "UnknownKindError", head + b"\x0c" + first[5:]),
+        ("no kind 14", "UnknownKindError", head + b"\x0e" + first[5:]),
         ("minus zero", "NotCanonicalError", first[:44] + minus_zero + first[52:]),
         (
             "a header that is not padded with zeros",
@@ -278,15 +278,16 @@ def refused() -> list[Vector]:
             first[:7] + b"\1" + first[8:],
         ),
         ("infinity", "NotCanonicalError", first[:44] + infinite + first[52:]),
-        ("noise of minus zero", "NotCanonicalError", first[:-8] + minus_zero),
-        ("infinite noise", "NotCanonicalError", first[:-8] + infinite),
-        ("no noise at all", "TruncatedError", first[:-8]),
+        ("noise of minus zero", "NotCanonicalError", first[:-9] + minus_zero + first[-1:]),
+        ("infinite noise", "NotCanonicalError", first[:-9] + infinite + first[-1:]),
+        ("no noise at all", "TruncatedError", first[:-9]),
+        ("not said whether it is fast", "TruncatedError", first[:-1]),
     ]
     return [{"why": why, "error": error, "bytes": data.hex()} for why, error, data in wrong]
 
 
 def refused_openings() -> list[Vector]:
-    """Openings whose noise does not go with the rest, with the error of the device."""
+    """Openings of which parts do not go with each other, with the error of the device."""
     fine = OpenRound(SESSION, 3, 1, 4, 0, 0.0, 1, 0b11001, 1, bytes(32), 1.25)
     wrong: list[tuple[str, dict[str, Any]]] = [
         ("noise below zero", {"noise": -1.25}),
@@ -294,6 +295,8 @@ def refused_openings() -> list[Vector]:
         ("metrics without noise", {"metrics": 1}),
         ("a limit on shares", {"max_share": 0.5}),
         ("squares without noise", {"statistics": 0b11011}),
+        ("fast in a way that there is not", {"fast": 2}),
+        ("fast with a limit on shares", {"fast": 1, "noise": 0.0, "max_share": 0.5}),
     ]
     return [
         {
