@@ -34,18 +34,7 @@ from rfa.flower.arrays import difference, moved, size_of
 from rfa.flower.storage import storage_of
 from rfa.secagg.errors import VaultError
 from tests.flower.grid import LocalGrid
-from tests.flower.toy import (
-    DIM,
-    FEW_HONEST,
-    TARGET,
-    app,
-    attempt,
-    model,
-    nodes,
-    options,
-    signing,
-    with_nu,
-)
+from tests.flower.toy import DIM, TARGET, app, attempt, model, nodes, options, signing, with_nu
 
 
 def kept(path: Path) -> set[str]:
