@@ -46,7 +46,10 @@ def test_a_node_that_refuses_how_a_round_begins_says_so_where_it_trained(tmp_pat
     assert result.arrays["w"].numpy().any()
     ((node, request, reply),) = [each for each in grid.seen if each[2].has_error()]
     assert (node, "cap" in request.content.config_records["rfa"]) == (104, True)
-    assert "contribution" not in kept(tmp_path / "a" / "flower" / "7" / "104.train")
+    path = tmp_path / "a" / "flower" / "7" / "104.train"
+    with DurableDevice(path, Profile(104)) as device:
+        assert device.due == START
+    assert "contribution" not in kept(path)
     everyone = {node: app(node, tmp_path / "b", policy=strict) for node in range(101, 109)}
     with pytest.raises(NodesRefusedError, match="all 8 nodes refuse") as caught:
         RFA(budget=2, fraction_evaluate=0.0, **with_nu()).start(LocalGrid(everyone), model(), 1)
