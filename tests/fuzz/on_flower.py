@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -31,6 +32,8 @@ from rfa.secagg.device.memory import Memory
 from rfa.secagg.device.profile import Profile
 from rfa.secagg.errors import SecAggError
 from rfa.secagg.fixed_point import Contribution
+from rfa.secagg.messages.round import OpenRound
+from rfa.secagg.oracle import open_round
 from rfa.secagg.weights import MODES
 from tests.flower.grid import LocalGrid
 from tests.flower.toy import attempt
@@ -83,6 +86,10 @@ def _below(kind: type[Any]) -> list[type[Any]]:
     return [kind, *(each for one in kind.__subclasses__() for each in _below(one))]
 
 
+OPENING = open_round(1, Terms(), queries=1, dim=DIM, fast=True).encode()
+"""How a round begins, as nodes are told with their work."""
+
+
 class Records:
     """Records of another kind, with other values, or none."""
 
@@ -91,6 +98,7 @@ class Records:
         self.last: Any = None
         self._orders = [
             records.Work("train", 200.0, "num-examples", "mine").record(),
+            records.Work("train", 200.0, "num-examples", opening=OPENING).record(),
             records.Work("evaluate", 256.0, "n", weights="buckets", histograms=VOTES).record(),
             records.Stage("train", b"rfa").content()[records.KEY],
             records.Over("evaluate", 7, opened=True).content()[records.KEY],
@@ -132,8 +140,19 @@ class Kept:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def bring(self, contribution: Contribution | None, label: bytes = b"") -> None:
+    def bring(
+        self,
+        contribution: Contribution | None,
+        label: bytes = b"",
+        opening: OpenRound | None = None,
+    ) -> bytes:
         self.contribution, self.memory = contribution, Memory(round=self.memory.round)
+        if opening is None:
+            return b""
+        if contribution:
+            metrics, basis = len(contribution.metrics), contribution.basis
+            opening = dataclasses.replace(opening, metrics=metrics, basis=basis)
+        return self.receive(opening.encode())
 
     def receive(self, request: bytes, whom: bytes = b"") -> bytes:
         device = Device(self.contribution, Profile(self.node), memory=self.memory)
@@ -194,6 +213,7 @@ class Mods:
             (
                 records.Work("train", 200.0, "n", rng.choice(("", "mine"))).record(),
                 records.Work("evaluate", 200.0, "n").record(),
+                records.Work("train", 200.0, "n", opening=OPENING).record(),
                 records.Work("train", 256.0, "n", "", rng.choice(MODES), VOTES).record(),
                 records.Stage("train", rng.choice(self._requests)).content()[records.KEY],
                 records.Over("train", 1, opened=False).content()[records.KEY],

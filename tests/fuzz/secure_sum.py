@@ -155,7 +155,8 @@ def _state(server: Any) -> tuple[Any, ...]:
         else ()
     )
     dealt = set[int](table.deals if table else ())
-    return set(server._joined), set(server._taken), dealt, running
+    admission = server._admission
+    return set(admission._joined), set(admission._taken), dealt, running
 
 
 class Vaults:

@@ -16,7 +16,7 @@ from rfa.receipts.parts import CheckedPart
 from rfa.receipts.receipt import sum_name, total_name
 from rfa.secagg.crypto.masks import add_masks
 from rfa.secagg.errors import SecAggError
-from rfa.secagg.messages.decoding import decode, decode_as
+from rfa.secagg.messages.decoding import decode_as
 from rfa.secagg.messages.records import TotalRecord
 from rfa.secagg.messages.round import FirstInput, MaskedInput
 from rfa.secagg.server.masked_sum import masks_left
@@ -50,9 +50,7 @@ def check_total(
             msg = f"the masked input of device {device} in {name} {what}"
             raise ReceiptError(msg)
         try:
-            masked = decode(message)
-            if not isinstance(masked, FirstInput):
-                masked = decode_as(MaskedInput, message)
+            masked = _masked(part, opened.record.masked_sum, message)
             words += masked.words
             tail = [(a + b) % TAIL for a, b in zip(tail, masked.tail, strict=True)]
         except (SecAggError, ValueError) as error:
@@ -65,3 +63,14 @@ def check_total(
     if tuple(tail) != total.tail or words.tobytes() != total.words.tobytes():
         msg = f"{total_name(part.number, index)} is not the sum of the masked inputs"
         raise ReceiptError(msg)
+
+
+def _masked(part: CheckedPart, masked_sum: int, message: bytes) -> MaskedInput:
+    """A masked input from its message, which also brings shares in the first sum of a fast round.
+
+    Raises:
+        MessageError: if it is none.
+    """
+    if part.opening.is_first(masked_sum):
+        return decode_as(FirstInput, message).masked
+    return decode_as(MaskedInput, message)

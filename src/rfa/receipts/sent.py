@@ -49,8 +49,9 @@ def _check_part(part: CheckedPart, sent: Sequence[SentInput], devices: set[int])
         if entry.session == session and entry.device in listed
     }
     found = 0
-    for index, opened in enumerate(part.sums):
-        name, number = sum_name(part.number, index), opened.record.masked_sum
+    for opened in part.sums:
+        number = opened.record.masked_sum
+        name = sum_name(part.number, number)
         inputs = part.inputs(opened)
         for device in devices & set(inputs) | {who for who, which in known if which == number}:
             entry, digest = known.get((device, number)), inputs.get(device)
@@ -96,7 +97,13 @@ def _check_hidden(part: CheckedPart, hidden: Sequence[SentInput]) -> None:
         if entry.opened:
             msg = f"{name} was opened by device {entry.device}, and is not recorded"
             raise ReceiptError(msg)
-        replaced = part.opening.is_first(entry.masked_sum) and bool(part.sums)
-        if not part.stopped and not replaced:
+        if not part.stopped and not _was_replaced(part, entry):
             msg = f"{name} was asked for, and is not recorded"
             raise ReceiptError(msg)
+
+
+def _was_replaced(part: CheckedPart, entry: SentInput) -> bool:
+    """Whether an input is to the first sum of a fast round that a second roster replaces."""
+    opening = part.opening
+    first = part.sums[0].record.masked_sum if part.sums else 0
+    return opening.is_first(entry.masked_sum) and first == opening.each_roster
