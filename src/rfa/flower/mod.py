@@ -167,7 +167,8 @@ class RobustMod:
         answer, update = play(message, app, storage, work.personal)
         layout, brought = prepare(work, update, metrics_of(answer), storage.weights(), start)
         with self.vault(work.task, message, storage) as vault:
-            again = _bring(vault, brought, label_of(work, layout), repeat=_may_repeat(work))
+            label, noisy = label_of(work, layout), work.noise > 0
+            again = _bring(vault, brought, label, repeat=_may_repeat(work), noisy=noisy)
         return records.ready(message, records.Ready(layout, len(update), run, again))
 
     def _check_budget(self, work: records.Work, message: Message, storage: DeviceStorage) -> None:
@@ -223,7 +224,12 @@ robust_mod = RobustMod()
 
 
 def _bring(
-    vault: DurableDevice, contribution: Contribution | None, label: bytes, *, repeat: bool
+    vault: DurableDevice,
+    contribution: Contribution | None,
+    label: bytes,
+    *,
+    repeat: bool,
+    noisy: bool,
 ) -> bytes:
     """Bring what the device has, and say which sum it repeats; else nothing.
 
@@ -231,7 +237,7 @@ def _bring(
     nothing: nobody learns which.
     """
     try:
-        vault.bring(contribution, label)
+        vault.bring(contribution, label, noisy=noisy)
     except SpentUpdateError as error:
         LOG.warning("%s", error)
     else:

@@ -83,7 +83,9 @@ class DurableDevice:
                 path = FileStore(Path(path), Path(spent) if spent else None, durable=durable)
             self._store: Store = path
         self._path, self._spent, self._marks = path.name, path.lasting_name, path.where
-        self._spends = Marks(int(profile.device), path, self._damaged)
+        wary = profile.policy.server_model == ServerModel.MALICIOUS
+        charged = profile.policy.epsilon is not None or not wary
+        self._spends = Marks(int(profile.device), path, self._damaged, charged)
         try:
             with self._translated(), path.transaction():
                 self._check_owner()
@@ -111,21 +113,24 @@ class DurableDevice:
         with self._transaction():
             return self._memory().rho
 
-    def bring(self, contribution: Contribution | None, label: bytes = NO_BASIS) -> None:
+    def bring(
+        self, contribution: Contribution | None, label: bytes = NO_BASIS, *, noisy: bool = False
+    ) -> None:
         """Bring something into the next round; None to abstain from it. The last round is over.
 
         Args:
             contribution: what it brings.
             label: a digest of what its metrics mean.
+            noisy: whether the round is said to have noise, and so to be charged.
 
         Raises:
             SpentUpdateError: if the update, or what has the same mark, was masked in an earlier
-                round. The difference of two sums about the same updates can tell on one device, so
-                it takes a new one, or a repeat.
+                round, and one of both is exact. The difference of two sums about the same updates
+                can tell on one device, so it takes a new one, or a repeat.
         """
         with self._transaction():
             if contribution:
-                self._spends.check_unspent(contribution)
+                self._spends.check_unspent(contribution, noisy=noisy)
             self._bring(contribution, label)
 
     def repeat(self, contribution: Contribution, label: bytes = NO_BASIS) -> bytes:
