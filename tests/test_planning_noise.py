@@ -169,6 +169,13 @@ def test_a_plan_with_noise_in_words() -> None:
     assert "who takes part in which round" in text
 
 
+def test_a_plan_says_when_delta_is_too_large_for_so_many_devices() -> None:
+    large = said("--epsilon", "8", "--devices", "1000000", *FEDERATION[2:])
+    assert "of 1000000 devices 10 may be told all about: give a delta of 1e-07 or less" in large
+    for fine in (["--devices", "1000000", "--delta", "1e-7"], ["--devices", "20000"]):
+        assert "told all about" not in said("--epsilon", "8", *fine, *FEDERATION[2:])
+
+
 def test_a_plan_that_is_hopeless_says_what_would_help() -> None:
     text = said("--epsilon", "8")
     assert "hopeless" in text
@@ -212,6 +219,7 @@ def test_a_plan_with_noise_as_json() -> None:
     [
         (["--epsilon", "0"], "epsilon must be a positive number"),
         (["--epsilon", "8", "--delta", "2"], "delta must be"),
+        (["--delta", "1e-6"], "delta=1e-06 is of epsilon: give epsilon, too"),
         (["--epsilon", "8", "--metrics", "2"], "2 metrics beside noise.* give metrics=0"),
         (
             ["--epsilon", "1", "--dim", "10000000000"],

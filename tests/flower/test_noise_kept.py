@@ -142,6 +142,33 @@ def test_after_a_crash_the_rounds_that_are_left_have_more_noise(tmp_path: Path) 
     assert 3.9 < float(str(result.train_metrics_clientapp[4][SERVER])) <= 4.0
 
 
+@pytest.mark.parametrize("how", [{"noise_multiplier": Z}, {"epsilon": 4.0}])
+def test_after_a_crash_nodes_that_find_the_same_updates_go_on(
+    tmp_path: Path, how: dict[str, Any], said: pytest.LogCaptureFixture
+) -> None:
+    """Sums with noise are no repeats, and nobody is told that updates are those from before."""
+    file, second = tmp_path / "server.npz", "2"
+
+    def die(node: int, request: Message, reply: Message) -> Message:
+        if request.metadata.group_id == second and kind_of(request) == "Unmask":
+            raise KeyboardInterrupt  # when all inputs have left
+        return reply
+
+    strategy = OneStepRFA(checkpoint=file, **how, **with_nu())
+    with pytest.raises(KeyboardInterrupt):
+        strategy.start(LocalGrid(nodes(tmp_path), die), model(), num_rounds=4)
+    before = spent_by(tmp_path, NAMES[0])
+    again = OneStepRFA(checkpoint=file, **how, **with_nu())
+    grid = LocalGrid(nodes(tmp_path), run=8)
+    result = again.start(grid, model(), num_rounds=4)
+    assert sorted(result.train_metrics_clientapp) == [1, 2, 3, 4]
+    assert "abstains" not in said.text
+    assert all("again" not in reply.content["rfa"] for _, _, reply in grid.seen)
+    own, kept = spent_by(tmp_path, NAMES[0]), again.privacy.spending.charges.of(NAMES[0])
+    assert own > 1.8 * before, "two rounds were charged, one for nothing; three come to that"
+    assert kept == pytest.approx(own)
+
+
 def test_spending_survives_its_file() -> None:
     spending = Spending(multiplier=1.5).charged({2**63 + 5: 0.1, 7: 1 / 3}).played(0.1, 4, 8)
     spending = spending.played(0.1, 4, 8).played(0.2, 4, 8)

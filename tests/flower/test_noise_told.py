@@ -103,6 +103,16 @@ def test_receipts_say_what_a_run_with_noise_has_told(
     assert f"epsilon {second:.3g} at delta 1e-05 for the most charged node" in said
 
 
+def test_a_delta_that_is_large_for_so_many_nodes_is_a_warning(
+    tmp_path: Path, said: pytest.LogCaptureFixture
+) -> None:
+    grid = LocalGrid(nodes(tmp_path))
+    OneStepRFA(noise_multiplier=Z, delta=0.01, **with_nu()).start(grid, model(), 1)
+    assert "is large" not in said.text
+    OneStepRFA(noise_multiplier=Z, delta=0.2, **with_nu()).start(grid, model(), 1)
+    assert "delta=0.2 is large: of 8 devices 2 may be told all about" in said.text
+
+
 def test_readers_of_the_models_learn_less_where_nodes_are_drawn(tmp_path: Path) -> None:
     pytest.importorskip("dp_accounting", reason="needs pip install 'rfa[dp]'")
     how = with_nu(fraction_train=0.5, min_train_nodes=4)

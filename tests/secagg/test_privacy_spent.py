@@ -31,6 +31,7 @@ from rfa.secagg.errors import (
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.messages.round import Roster, SumRequest
 from rfa.secagg.noise import noisy_sum
+from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.security.policy import Policy
 from tests.secagg.attack import NU, altered, reach, refuses
 from tests.secagg.party import MALICIOUS, SMALL, Party, equals, party
@@ -271,18 +272,77 @@ def test_what_does_not_leave_is_not_charged(
         assert device.spent_rho == CHARGE
 
 
-def test_an_update_that_is_refused_as_spent_is_not_charged(tmp_path: Path) -> None:
-    first, second = durable(tmp_path, "a"), durable(tmp_path, "b")
-    requests: list[bytes] = []
-    for device in (first, second):
+def masked_again(device: DurableDevice, terms: Any = SMALL, **how: Any) -> bytes:
+    """Bring the same update as always, and mask it in another round."""
+    table = party(equals(6, 3), terms, **how)
+    device.bring(table.parts[5], noisy=bool(how.get("noise")))
+    table.devices[5] = device  # type: ignore[assignment]
+    return device.receive(reach(table, SumRequest)[5])
+
+
+def test_the_same_update_is_charged_in_every_sum_with_noise(tmp_path: Path) -> None:
+    """To refuse it would tell that it did not change: an exact word, which no noise covers."""
+    for number, run in enumerate(("a", "a", "b"), 1):
+        with durable(tmp_path, run) as device:
+            masked_again(device, noise=number * Z, number=number)
+            device.end()
+    with durable(tmp_path) as device:
+        charges = [charge_of(party(6, noise=number * Z)) for number in (1, 2, 3)]
+        assert device.spent_rho == pytest.approx(sum(charges))
+
+
+def test_of_two_runs_at_once_both_get_an_update_into_sums_with_noise(tmp_path: Path) -> None:
+    stores, requests = [durable(tmp_path, "a"), durable(tmp_path, "b")], list[bytes]()
+    for device in stores:
         table = party(equals(6, 3), noise=Z)
-        device.bring(table.parts[5])
+        device.bring(table.parts[5], noisy=True)
         table.devices[5] = device  # type: ignore[assignment]
         requests.append(reach(table, SumRequest)[5])
-    first.receive(requests[0])
-    with pytest.raises(SpentUpdateError):
-        second.receive(requests[1])
-    assert second.spent_rho == first.spent_rho == CHARGE
+    for device, request in zip(stores, requests, strict=True):
+        device.receive(request)
+    assert stores[0].spent_rho == stores[1].spent_rho == 2 * CHARGE
+
+
+@pytest.mark.parametrize("noise", [(Z, 0.0), (0.0, Z)])
+def test_an_update_of_an_exact_sum_is_in_no_other(
+    tmp_path: Path, noise: tuple[float, float]
+) -> None:
+    """Whichever of the two is exact: their difference would be charged to nobody."""
+    with DurableDevice(tmp_path / "one", Profile(5, Policy(honest_per_query=0))) as device:
+        masked_again(device, noise=noise[0])
+        with pytest.raises(SpentUpdateError):
+            masked_again(device, noise=noise[1], number=2)
+        assert device.spent_rho == (CHARGE if noise[0] else 0)
+
+
+def test_noise_that_is_claimed_and_not_there_frees_no_update(tmp_path: Path) -> None:
+    """What counts when it is masked is the opening of the round."""
+    profile = Profile(5, Policy(honest_per_query=0))
+    with DurableDevice(tmp_path / "a", profile) as device:
+        masked_again(device, noise=Z)
+        table = party(equals(6, 3), number=2)
+        device.bring(table.parts[5], noisy=True)
+        table.devices[5] = device  # type: ignore[assignment]
+        with pytest.raises(SpentUpdateError):
+            device.receive(reach(table, SumRequest)[5])
+        assert device.spent_rho == CHARGE
+
+
+@pytest.mark.parametrize("epsilon", [None, 100.0])
+def test_a_malicious_server_gets_an_update_again_as_far_as_a_budget_goes(
+    tmp_path: Path, epsilon: float | None
+) -> None:
+    """Without one it could ask for the same sum until nothing is left of the noise."""
+    few: dict[str, Any] = {"min_cohort": 3, "num_colluders": 0, "any_point": True}
+    policy = Policy(server_model=ServerModel.MALICIOUS, epsilon=epsilon, **few)
+    identity = party(6, MALICIOUS).devices[5]._identity  # pyright: ignore[reportPrivateUsage]
+    refused = contextlib.nullcontext() if epsilon else pytest.raises(SpentUpdateError)
+    with DurableDevice(tmp_path / "one", Profile(5, policy, identity)) as device:
+        masked_again(device, MALICIOUS, noise=Z)
+        with refused:
+            masked_again(device, MALICIOUS, noise=Z, number=2)
+        sums = 2 if epsilon else 1
+        assert device.spent_rho == pytest.approx(sums * charge_of(party(6, MALICIOUS, noise=Z)))
 
 
 def test_a_damaged_store_says_what_becomes_of_charges(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from rfa.planning import FederationPlan, NoisePlan, PlanRequest
 from rfa.planning.noise import MOST_ERROR
+from rfa.privacy.zcdp import large_delta
 
 Line = tuple[str, str]
 
@@ -38,11 +39,18 @@ def noise_lines(request: PlanRequest, found: FederationPlan) -> list[Line]:
             "epsilon, server",
             f"{noise.epsilon:.2f} at delta {noise.delta:g}: it knows who takes part",
         ),
+        *_delta_lines(request, noise),
         ("epsilon, readers", _readers(noise)),
         ("error of a step", f"{_number(noise.error)} times nu: {noise.verdict}"),
         *_help_lines(request, noise),
         ("not hidden", "who takes part in which round"),
     ]
+
+
+def _delta_lines(request: PlanRequest, noise: NoisePlan) -> list[Line]:
+    """That delta is too large, where it is."""
+    fault = large_delta(noise.delta, request.population)
+    return [("", fault)] if fault else []
 
 
 def _readers(noise: NoisePlan) -> str:

@@ -37,7 +37,7 @@ def show_run(row: dict[str, Any]) -> None:
         lines["backdoor"] = f"{percent(row['backdoor'])} of other classes fall for the trigger"
     if settings["secure"]["mode"] != "off":
         lines |= _secure_lines(row, settings)
-    lines |= privacy_lines(row, settings["privacy"])
+    lines |= privacy_lines(row, settings)
     for name, value in lines.items():
         console.print(f"  {name:<16} {value}")
 

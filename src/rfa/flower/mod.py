@@ -234,7 +234,7 @@ def _bring(
     """
     opening = decode_as(OpenRound, work.opening) if work.opening else None
     try:
-        return b"", vault.bring(contribution, label, opening)
+        return b"", vault.bring(contribution, label, opening, noisy=work.noise > 0)
     except SpentUpdateError as error:
         LOG.warning("%s", error)
     try:

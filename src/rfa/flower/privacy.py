@@ -25,6 +25,7 @@ from rfa.flower.refusals import RoundSkippedError
 from rfa.flower.spending import Spending
 from rfa.flower.transport import GridExchange
 from rfa.privacy import Budget
+from rfa.privacy.zcdp import large_delta
 from rfa.secagg.errors import PrivacySpentError
 
 LOG = logging.getLogger("flwr")
@@ -107,6 +108,8 @@ class PrivacyMeter:
             self.multiplier = before if before and found > MOST_GROWTH * before else found
         self.spending = dataclasses.replace(self.spending, multiplier=self.multiplier)
         LOG.info("noise: each sum has %.4g times what one node can add to it", self.multiplier)
+        if fault := large_delta(self._options.delta, there):
+            LOG.warning("delta=%g is large: %s", self._options.delta, fault)
 
     def __str__(self) -> str:
         """What noise there is, in words."""

@@ -96,6 +96,9 @@ class PlanRequest:
         check_fit(build_private(self.aggregator), self.terms, devices=self.devices or None)
         if self.budget:
             build_private(self.aggregator).check_noise()
+        elif self.delta != DELTA:
+            msg = f"delta={self.delta:g} is of epsilon: give epsilon, too"
+            raise InvalidValueError(msg)
         if self.budget and self.num_metrics:
             msg = (
                 f"{self.num_metrics} metrics beside noise: their sums are exact, and not private; "

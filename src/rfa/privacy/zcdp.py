@@ -79,6 +79,22 @@ def check_delta(delta: float) -> None:
         raise InvalidValueError(msg)
 
 
+def large_delta(delta: float, devices: float) -> str:
+    """What is wrong with a delta for so many devices, and the remedy; nothing if it is small.
+
+    A mechanism that tells everything of each device with probability delta keeps to every epsilon.
+
+    >>> large_delta(1e-5, 1000), large_delta(1e-5, 2_000_000)
+    ('', 'of 2000000 devices 20 may be told all about: give a delta of 1e-07 or less')
+    """
+    told = delta * devices
+    if told < 1:
+        return ""
+    fine = 10.0 ** -math.ceil(math.log10(devices) + 1e-9)
+    msg = f"of {devices:.0f} devices {told:.0f} may be told all about: give a delta of {fine:g} or "
+    return msg + "less"
+
+
 def _bound(rho: float, delta: float, log_t: float) -> float:
     """The bound at a = 1 + t."""
     t = math.exp(log_t)

@@ -14,6 +14,7 @@ from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.rounds import State, spent
 from rfa.lab.tasks.registry import find_task
 from rfa.lab.training.devices import Devices
+from rfa.privacy.zcdp import large_delta
 
 if TYPE_CHECKING:
     from rfa.lab.simulation.noise import RunNoise
@@ -71,10 +72,11 @@ def _aside(words: str) -> str:
     return f" ({words})" if words else ""
 
 
-def privacy_lines(row: Mapping[str, Any], privacy: Mapping[str, Any]) -> dict[str, str]:
-    """What a summary says of privacy, from a run's row and its settings of that group."""
+def privacy_lines(row: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, str]:
+    """What a summary says of privacy, from a run's row and its settings."""
     if not row["privacy"]:
         return {}
+    privacy, drawn = settings["privacy"], settings["training"]["devices_per_round"]
     delta, readers = privacy["delta"], row["epsilon_readers"]
     cohort = simulated([privacy["noise_cohort"]])
     lines = {
@@ -85,4 +87,7 @@ def privacy_lines(row: Mapping[str, Any], privacy: Mapping[str, Any]) -> dict[st
     if privacy["noise_model"] == "central":
         lines["epsilon"] = "none against the server, which sees every update and must be trusted"
     lines["  readers"] = lines["  readers"] or MISSING
+    population = row["devices"] * max(1.0, privacy["noise_cohort"] / drawn)
+    if fault := large_delta(delta, population):
+        lines["  delta"] = fault
     return lines

@@ -27,20 +27,28 @@ class Marks:
         device: the number of the device.
         store: where they are kept.
         damaged: the error that says that the store is damaged, and how.
+        charged: whether sums with noise are limited by their charges alone: not where the server
+            may lie and there is no budget, so that it could ask for one until the noise is gone.
     """
 
     device: int
     store: Store
     damaged: Callable[[str], VaultError]
+    charged: bool = True
 
-    def check_unspent(self, contribution: Contribution) -> None:
-        """Refuse what is marked.
+    def check_unspent(self, contribution: Contribution, *, noisy: bool) -> None:
+        """Refuse what is marked, unless this is about sums with noise, as all before were.
 
         Raises:
             SpentUpdateError: if it is.
         """
-        if self._find(self._name(contribution)) is not None:
+        spent = self._find(self._name(contribution))
+        if spent and not (noisy and self._recurs(spent)):
             raise self.refusal(contribution)
+
+    def _recurs(self, spent: Spent) -> bool:
+        """Whether what was in sums with noise may be in more of them."""
+        return spent.noisy and self.charged
 
     def repeat(self, contribution: Contribution, label: bytes) -> tuple[Contribution, bytes]:
         """What the device brings into a repeat, and by what all devices name the sum.
@@ -71,11 +79,17 @@ class Marks:
         Raises:
             SpentUpdateError: if it is marked, and this is no repeat, or of another sum.
         """
-        name = self._name(contribution)
+        name, first = (
+            self._name(contribution),
+            first_spent(self._salt(), contribution, label, memory),
+        )
         spent = self._find(name)
-        if spent and not again and spent.own != own_round_digest(memory.advert):
+        if first.noisy and (spent is None or self._recurs(spent)):
+            self._keep(name, first)
+            return
+        if spent and not again and spent.own != first.own:
             raise self.refusal(contribution)
-        spent = spent or first_spent(self._salt(), contribution, label, memory)
+        spent = spent or first
         try:
             after = spent.asked(memory)
         except SpentUpdateError as error:
@@ -92,6 +106,8 @@ class Marks:
         spent = self._find(name)
         if spent is None:
             raise self.refusal(contribution, "and the mark of it is gone")
+        if self._recurs(spent):
+            return
         try:
             after = spent.opened(whom, own_round_digest(memory.advert))
         except SpentUpdateError as error:

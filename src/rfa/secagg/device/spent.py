@@ -13,6 +13,9 @@ once more, and nothing else. What makes it one is checked by each device:
     the point        it masks at the same v and nu, with the same random choices in rounding.
 
 Who the devices are is the server's word, so a malicious one gets no repeats.
+
+Sums with noise need none of this: each has noise of its own and is charged, so that an update may
+be in several of them, whoever else is. The mark of it keeps it out of exact sums.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ CHANGED = b"\xff" * 32
 """What stands for the devices of sums that were not over the same ones."""
 TOKEN_SIZE = 16 + 32
 """The bytes by which all devices of a sum name it."""
-_KIND = 202
+_KIND, _NOISY = 202, 203
 _LAYOUT = (
     KEY,
     fixed(16),
@@ -58,6 +61,7 @@ class Spent:
             CHANGED where several sums were over different ones.
         row: the weight and the metrics, where a mark stands for what it brought; else empty.
         questions: the digests of what it was asked, one a masked sum.
+        noisy: whether it was in sums with noise alone.
     """
 
     own: bytes
@@ -67,11 +71,12 @@ class Spent:
     whom: bytes = GONE
     row: tuple[float, ...] = field(default=(), repr=False)
     questions: tuple[bytes, ...] = ()
+    noisy: bool = False
 
     def encode(self) -> bytes:
         """Its bytes, with a digest of them."""
-        values = tuple(getattr(self, item.name) for item in dataclasses.fields(self))
-        return guard(write_message(_KIND, _LAYOUT, values))
+        *values, noisy = (getattr(self, item.name) for item in dataclasses.fields(self))
+        return guard(write_message(_NOISY if noisy else _KIND, _LAYOUT, tuple(values)))
 
     @property
     def token(self) -> bytes:
@@ -147,13 +152,15 @@ class Spent:
 
 def first_spent(salt: bytes, contribution: Contribution, label: bytes, memory: Memory) -> Spent:
     """What a device keeps of what it masks for the first time."""
+    opening = decode_as(OpenRound, memory.opening)
     row = () if contribution.mark is None else (contribution.weight, *contribution.metrics)
     return Spent(
         own_round_digest(memory.advert),
-        decode_as(OpenRound, memory.opening).session,
+        opening.session,
         content_of(salt, contribution),
         label,
         row=row,
+        noisy=opening.noise > 0,
     )
 
 
@@ -184,5 +191,5 @@ def read_spent(data: bytes) -> Spent:
     Raises:
         MessageError, ValueError: if they are damaged.
     """
-    _, values = read_message(unguard(data), {_KIND: _LAYOUT})
-    return Spent(*values)
+    kind, values = read_message(unguard(data), {_KIND: _LAYOUT, _NOISY: _LAYOUT})
+    return Spent(*values, noisy=kind == _NOISY)

@@ -84,7 +84,9 @@ class DurableDevice:
                 path = FileStore(Path(path), Path(spent) if spent else None, durable=durable)
             self._store: Store = path
         self._path, self._spent, self._marks = path.name, path.lasting_name, path.where
-        self._spends = Marks(int(profile.device), path, self._damaged)
+        wary = profile.policy.server_model == ServerModel.MALICIOUS
+        charged = profile.policy.epsilon is not None or not wary
+        self._spends = Marks(int(profile.device), path, self._damaged, charged)
         try:
             with self._translated(), path.transaction():
                 self._check_owner()
@@ -117,6 +119,8 @@ class DurableDevice:
         contribution: Contribution | None,
         label: bytes = NO_BASIS,
         opening: OpenRound | None = None,
+        *,
+        noisy: bool = False,
     ) -> bytes:
         """Bring something into the next round; None to abstain from it. The last round is over.
 
@@ -125,6 +129,7 @@ class DurableDevice:
             label: a digest of what its metrics mean.
             opening: how the round begins, if it does so at once; what it is about, and how many
                 metrics it has, is taken from what is brought.
+            noisy: whether the round is said to have noise, and so to be charged.
 
         Returns:
             What the device answers to the opening; nothing without one.
@@ -132,12 +137,12 @@ class DurableDevice:
         Raises:
             RefusalError, MessageError: if it refuses the opening; nothing was brought then.
             SpentUpdateError: if the update, or what has the same mark, was masked in an earlier
-                round. The difference of two sums about the same updates can tell on one device, so
-                it takes a new one, or a repeat.
+                round, and one of both is exact. The difference of two sums about the same updates
+                can tell on one device, so it takes a new one, or a repeat.
         """
         with self._transaction():
             if contribution:
-                self._spends.check_unspent(contribution)
+                self._spends.check_unspent(contribution, noisy=noisy)
             self._bring(contribution, label)
             return self._join(contribution, opening)
 

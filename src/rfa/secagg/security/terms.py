@@ -85,8 +85,8 @@ class Terms:
             msg = (
                 f"{queries} sums about the same updates tell of single ones together: of {cohort} "
                 f"devices {found.honest} honest ones are sure to be in a sum, and {needed} must "
-                f"be. Ask {least} devices or more, or each device once: one-step RFA does, and RFA "
-                "in sub-cohorts"
+                f"be. Ask {least} devices or more, or each device once: one-step RFA "
+                "(rfa-one-step) does, and RFA in sub-cohorts"
             )
             raise ParameterError(msg)
         return found
