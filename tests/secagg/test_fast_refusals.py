@@ -254,12 +254,13 @@ def test_a_wary_device_refuses_chosen_points_in_a_first_sum() -> None:
 
 @EACH_MODEL
 def test_policies_are_asked_about_the_first_roster_and_the_second(terms: Terms) -> None:
-    for demand, error in (
-        ({"min_cohort": 11}, errors.SmallCohortError),
-        ({"num_colluders": 2}, errors.WeakTermsError),
-        ({"max_neighbors": 2}, errors.TooManyNeighborsError),
+    lax = Policy(honest_per_query=0)
+    for policy, error in (
+        (dataclasses.replace(lax, min_cohort=11), errors.SmallCohortError),
+        (dataclasses.replace(lax, num_colluders=2), errors.WeakTermsError),
+        (dataclasses.replace(lax, max_neighbors=2), errors.TooManyNeighborsError),
     ):
-        at = first_sum(terms, policy=Policy(honest_per_query=0, **demand))
+        at = first_sum(terms, policy=policy)
         refuses(at.victim, at.request, error)
     at = first_sum(terms, policy=Policy(min_cohort=10, honest_per_query=0))
     at.regroup()
