@@ -136,7 +136,7 @@ def attack() -> tuple[Roll, Roll]:
     for device, roster in small.rosters():
         if device in moved:
             reply = table.devices[device].receive(roster)
-            place = small.devices(range(6)).index(device)
+            place = small.devices(small.everyone).index(device)
             small.deals[place] = decode_as(ShareKeys, reply)
     for masked_sum in table.opening.sums_from(start)[:2]:
         second.query(masked_sum, range(6))
