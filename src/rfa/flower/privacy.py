@@ -3,6 +3,13 @@
 A node is charged before it is asked. What a round may cost is in the checkpoint before the first
 request for a sum leaves; what was not asked for after all is taken off when the round is over. A
 server that is killed in between has charged a round too much, and never one too little.
+
+*Formal guarantees*, over all rounds that the checkpoint knows of:
+    nodes are charged no less than they charge themselves, whenever the server is killed
+    (test_noise_kept.py::test_a_server_that_is_killed_has_never_charged_too_little);
+    no node is asked for sums that would take it over the budget
+    (flower/test_noise.py::test_fewer_nodes_than_there_were_do_not_overspend,
+    flower/test_noise.py::test_the_budget_stops_the_run_and_keeps_the_model).
 """
 
 from __future__ import annotations

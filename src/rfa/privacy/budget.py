@@ -63,6 +63,12 @@ class Budget:
 class Charges:
     """What each device was charged so far; adding to it makes another one.
 
+    *Formal guarantees*:
+        a device is charged for the sums that it was in, and for no others
+        (test_budget.py::test_each_device_is_charged_for_its_rounds_alone);
+        charges that add up cover all sums together
+        (test_exact_costs.py::test_charges_of_rounds_add_up).
+
     Attributes:
         charges: devices and their charges in zCDP, by the device.
     """
@@ -153,7 +159,10 @@ def multiplier_for(  # noqa: PLR0913
 ) -> float:
     """The least noise multiplier z with which so many sums cost a device at most the budget.
 
-    Exact for `NoisySum`: with the rounding of d coordinates, and with what mass and near cost.
+    *Formal guarantees*:
+        sums with this noise stay within the budget, those with less do not, and the last of them is
+        not refused for a rounding error
+        (test_budget.py::test_the_noise_of_a_budget_is_the_least_and_is_never_refused).
 
     Args:
         budget: what they may cost together.

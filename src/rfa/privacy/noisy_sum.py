@@ -44,9 +44,17 @@ HALF = 1 << 31
 class NoisySum:
     """The fixed point of a sum with noise, and its charge.
 
-    *Formal guarantee* (tests/privacy/test_noisy_sum.py): no total of at most `cohort` devices that
-    follow the protocol wraps around; one device's part has a length of at most `scale + sqrt(dim)`
-    units.
+    *Formal guarantees*:
+        no total of at most `cohort` devices that follow the protocol wraps around
+        (test_noise_encoding.py::test_no_total_wraps_around,
+        test_noisy_sum.py::test_the_largest_and_the_smallest_total_come_back_as_they_are);
+        one device adds at most `scale + sqrt(dim)` units to the push, `mass_scale` to the mass and
+        `near_scale` to those near
+        (test_noise_encoding.py::test_no_device_adds_more_than_it_is_charged_for);
+        a sum with the noise of `honest` devices, or more, tells no more than it is charged
+        (test_exact_costs.py::test_a_number_of_a_sum,
+        test_exact_costs.py::test_several_numbers_of_a_sum,
+        test_exact_costs.py::test_more_noise_than_promised_costs_less).
 
     Attributes:
         cohort: n, the devices that may be in the sum.

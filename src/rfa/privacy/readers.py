@@ -98,6 +98,14 @@ def readers_epsilon(
 ) -> float:
     """The epsilon of any one device, against those who see the models alone.
 
+    *Formal guarantees*:
+        no data set is told more about in a round of fixed size
+        (privacy/test_readers.py::test_no_data_set_is_told_more_about_in_one_round,
+        privacy/test_readers.py::test_no_other_device_makes_it_worse);
+        nor in several (privacy/test_readers.py::test_no_data_set_is_told_more_about_in_two_rounds);
+        rounding errors do not make it smaller
+        (privacy/test_readers.py::test_a_tiny_delta_is_not_lost_in_rounding_errors).
+
     The noise counts as Gaussian; that it is of whole numbers makes no difference in any digit that
     is shown, with hundreds of units and more in it. Cohorts must be drawn at random, whatever the
     data are and whoever was drawn before, and stay secret. Where all devices are in each round,

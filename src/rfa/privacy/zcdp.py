@@ -29,6 +29,9 @@ _STEPS = 100
 def epsilon_of(rho: float, delta: float) -> float:
     """The epsilon of a total charge at a delta.
 
+    *Formal guarantee*: it is never below what Gaussian noise of this charge costs exactly
+    (test_zcdp.py::test_it_is_above_what_gaussian_noise_exactly_costs_and_not_by_much).
+
     Args:
         rho: the charge, 0 or more.
         delta: the probability that is left out, below 1.
@@ -53,6 +56,9 @@ def epsilon_of(rho: float, delta: float) -> float:
 
 def rho_of(epsilon: float, delta: float) -> float:
     """The largest charge whose epsilon at a delta is no more than this one.
+
+    *Formal guarantee*: its epsilon is not above this one, and that of a larger charge is
+    (test_zcdp.py::test_rho_is_the_largest_charge_of_an_epsilon).
 
     Raises:
         InvalidValueError: if a value has no meaning.

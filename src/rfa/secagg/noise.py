@@ -3,6 +3,17 @@
 Every whole number that a device adds, but for the count, gets a sample of discrete Gaussian noise
 (`crypto.gaussian`), on the scales of `rfa.privacy.NoisySum`. Who takes part the server knows: the
 count is exact.
+
+*Formal guarantees*, for at most c colluders and f drop-outs:
+    an opened sum holds noise of at least z times what a device can add to it, without theirs
+    (secagg/test_noise.py::test_without_drop_outs_and_colluders_the_promised_noise_is_left);
+    noise is fresh in every masked sum, from a key that is used for nothing else
+    (secagg/test_noise.py::test_noise_is_fresh_in_every_masked_sum_round_and_device,
+    secagg/test_noise.py::test_the_key_of_the_noise_is_not_that_of_the_rounding);
+    nothing else travels in the round that depends on data
+    (secagg/test_noise.py::test_devices_refuse_contradictions_by_name);
+    whoever knows all but the honest noise tells a device no better than it is charged
+    (test_noise_audit.py::test_the_server_tells_a_device_no_better_than_its_charge_says).
 """
 
 from __future__ import annotations

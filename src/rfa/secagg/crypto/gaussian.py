@@ -5,8 +5,13 @@ the least k with R < T(k), where
 
     T(k) = floor(2^128 P(X <= k))  for k < 0,     T(k) = 2^128 - T(-1 - k)  for others,
 
-so that X and -X are equally likely to the last bit, and the distribution is less than 2^-112 away
-from the exact one, in total variation, for every u up to 2048. No sample is 14 u or more away.
+*Formal guarantees*, for every u up to 2048:
+    the distribution is less than 2^-112 away from the exact one, in total variation
+    (test_gaussian.py::test_the_table_is_the_distribution_to_128_bits);
+    X and -X are equally likely to the last bit, and no sample is 14 u or more away
+    (test_gaussian.py::test_the_table_is_symmetric_and_ends_before_the_reach);
+    samples are those of the table (test_gaussian.py::test_samples_have_the_exact_probabilities,
+    test_gaussian.py::test_samples_are_found_where_they_are_in_the_table).
 
 The stream of a key gives the first 64 bits of one sample after the other. They settle all samples
 but those that have the first 64 bits of a boundary T(k), one of more than 2^48; sample i takes 64

@@ -44,7 +44,11 @@ _AGAIN = "again"
 
 
 class DurableDevice:
-    """A device that keeps what it must not forget in a file, which only its owner may read."""
+    """A device that keeps what it must not forget in a file, which only its owner may read.
+
+    *Formal guarantee*: killed whenever it is, it has charged itself for each sum with noise that it
+    was in (test_privacy_spent.py::test_a_device_that_is_killed_is_never_charged_too_little).
+    """
 
     def __init__(  # noqa: PLR0913
         self,
@@ -84,8 +88,7 @@ class DurableDevice:
                 path = FileStore(Path(path), Path(spent) if spent else None, durable=durable)
             self._store: Store = path
         self._path, self._spent, self._marks = path.name, path.lasting_name, path.where
-        wary = profile.policy.server_model == ServerModel.MALICIOUS
-        charged = profile.policy.epsilon is not None or not wary
+        charged = profile.policy.epsilon is not None or not profile.policy.is_wary
         self._spends = Marks(int(profile.device), path, self._damaged, charged)
         try:
             with self._translated(), path.transaction():
