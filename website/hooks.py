@@ -9,13 +9,16 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from website import formulas, links, offline
+from website import formulas, links, offline, pictures
+from website.generated import GENERATED
 
 ROOT = Path(__file__).parents[1]
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
-    """Add the files of the repository that pages link to."""
+    """Add the pages that are made from the code, and files of the repository that pages link to."""
+    for path, make in GENERATED.items():
+        files.append(File.generated(config, path, content=make()))
     pages = {f"docs/{file.src_uri}" for file in files.documentation_pages()}
     for path in sorted(links.linked_outside(ROOT, pages)):
         files.append(File.generated(config, path, abs_src_path=str(ROOT / path)))
@@ -24,14 +27,15 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
     """Let links between docs/ and the rest of the repository lead to the pages of the site."""
-    generated = page.file.generated_by is not None
-    home = page.file.src_uri if generated else f"docs/{page.file.src_uri}"
+    path = page.file.src_uri
+    elsewhere = page.file.generated_by is not None and path not in GENERATED
+    home = path if elsewhere else f"docs/{path}"
     return links.rewrite(ROOT, markdown, home)
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Turn formulas into MathML, which browsers show without a script."""
-    return formulas.to_mathml(html)
+    """Turn formulas into MathML, which needs no script, and put pictures into the page."""
+    return pictures.inline(formulas.to_mathml(html))
 
 
 def on_post_build(*, config: MkDocsConfig) -> None:
