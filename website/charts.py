@@ -49,7 +49,7 @@ def bars(  # noqa: PLR0913
     x = width - 16.0
     for name, color in reversed([*legend.items()]):
         picture.text(x, 21, name, anchor="end", size=13)
-        x -= 7.3 * len(name) + 14
+        x -= 6.9 * len(name) + 24
         picture.bar(x, 10, 12, 12, color)
         x -= 18
     return picture
