@@ -52,7 +52,12 @@ def _section(command: click.Command, names: tuple[str, ...]) -> str:
     parts = [f"\n## {name}\n", f"```text\n{name} {usage}\n```\n", prose(command.help or "")]
     own, settings = _options(command, context)
     if own:
-        parts.append(table(("option", "meaning"), [(code(flags), text) for flags, text in own]))
+        parts.append(
+            table(
+                ("option", "meaning"),
+                [(code(flags.removesuffix(" RANGE")), text) for flags, text in own],
+            )
+        )
     if settings:
         parts.append(
             f"All {settings} settings of a run are options, too: [Settings](settings.md).\n"

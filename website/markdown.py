@@ -24,9 +24,10 @@ def first_sentence(text: str | None) -> str:
 
 
 def _cell(text: str) -> str:
-    return (
-        " ".join(text.split())
-        .replace("|", "\\|")
-        .replace("[default", "\\[default")
-        .replace("[x", "\\[x")
-    )
+    """A text on one line, in which nothing but code may look like a border or a link."""
+    parts = re.split(r"(`[^`]*`)", " ".join(text.split()))
+    return "".join(part if part.startswith("`") else _plain(part) for part in parts)
+
+
+def _plain(text: str) -> str:
+    return text.replace("|", "\\|").replace("[default", "\\[default").replace("[x", "\\[x")

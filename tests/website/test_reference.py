@@ -111,6 +111,7 @@ def test_every_variable_is_listed() -> None:
 
 def test_cells_of_a_table_cannot_break_it() -> None:
     assert table(("a",), [("x | y\nz",)]) == "| a |\n| --- |\n| x \\| y z |\n"
+    assert table(("a",), [("`x|y` [default: 1]",)]).endswith("| `x|y` \\[default: 1] |\n")
 
 
 @pytest.mark.parametrize("name", PICTURES)
