@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-import ast
+import dataclasses
+import importlib.util
 import inspect
-from pathlib import Path
+import re
+import sys
+import types
 from typing import Any
+from unittest import mock
 
 from rfa.secagg.messages import codec
 from rfa.secagg.messages import round as messages
@@ -28,87 +32,80 @@ holds test vectors and `tests/secagg/sessions.json` recorded sessions.
 Messages travel in the order of this page. Steps from `SumRequest` on repeat for each masked
 sum: one for each query, or two where a limit on shares is set.
 """
-FROM_SERVER = {"OpenRound", "Roster", "SumRequest", "SurvivorList", "Unmask"}
-PLAIN = {
-    "U8": "1 byte",
-    "U32": "4 bytes",
-    "U64": "8 bytes",
-    "U128": "16 bytes",
-    "REAL": "float64, 8 bytes",
-    "KEY": "32 bytes",
-    "DEVICE_KEYS": "the number of a device (8 bytes), its sealing key (32 bytes), a list of mask "
-    "keys of 32 bytes each, and its signature (a list of at most 64 bytes; empty for a semi-honest "
-    "server)",
-}
+FROM_SERVER = set(re.findall(r"^(\w+) +->", messages.__doc__ or "", re.MULTILINE))
+"""Messages that the drawing of a round shows on the server's side."""
+DESCRIBED = "website.described_messages"
 KINDS = {"<f4": "float32", "<u4": "32-bit words"}
 
 
 def messages_page() -> str:
     """The page, as Markdown."""
     parts = [INTRO]
-    for kind, layout in layouts().items():
-        sender = "server to device" if kind.__name__ in FROM_SERVER else "device to server"
-        parts.append(
-            f"\n## {kind.__name__}\n\nKind {kind.KIND}, {sender}. {inspect.getdoc(kind)}\n"
-        )
-        names = list(kind.__annotations__)
-        parts.append(table(("field", "bytes"), zip(map(code, names), layout, strict=True)))
+    for kind in described_messages():
+        name, layout, number = kind.__name__, kind.LAYOUT, kind.KIND
+        sender = "server to device" if name in FROM_SERVER else "device to server"
+        parts.append(f"\n## {name}\n\nKind {number}, {sender}. {inspect.getdoc(kind)}\n")
+        names = [code(field.name) for field in dataclasses.fields(kind)[1:]]
+        parts.append(table(("field", "bytes"), zip(names, layout, strict=True)))
     stages = ", ".join(code(stage.name) for stage in Stage)
     return "\n".join(parts) + f"\nStages of a round, for `Moment` and in logs: {stages}.\n"
 
 
-def layouts() -> dict[type[messages.Message], list[str]]:
-    """How the fields of each message are encoded, in words, in the order of the protocol."""
-    tree = ast.parse(Path(inspect.getfile(messages)).read_text(encoding="utf-8"))
-    found: dict[type[messages.Message], list[str]] = {}
-    for node in tree.body:
-        kind = getattr(messages, node.name, None) if isinstance(node, ast.ClassDef) else None
-        if not isinstance(node, ast.ClassDef) or kind not in messages.Message.__subclasses__():
-            continue
-        for line in node.body:
-            if isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == "LAYOUT":
-                assert isinstance(line.value, ast.Tuple)  # noqa: S101
-                found[kind] = [_words(field) for field in line.value.elts]
-    return found
+def described_messages() -> list[Any]:
+    """The classes of messages, in the order of the protocol, with layouts that are words.
+
+    The module of messages is loaded once more, with a codec whose fields are texts.
+    """
+    codec_in_words = types.ModuleType(codec.__name__)
+    vars(codec_in_words).update({**vars(codec), **_WORDS})
+    spec = importlib.util.spec_from_file_location(DESCRIBED, inspect.getfile(messages))
+    if spec is None or spec.loader is None:
+        msg = "the messages of the protocol have no file: install rfa from a clone"
+        raise ImportError(msg)
+    module = importlib.util.module_from_spec(spec)
+    with mock.patch.dict(sys.modules, {DESCRIBED: module, codec.__name__: codec_in_words}):
+        spec.loader.exec_module(module)
+    return [kind for kind in module.Message.__subclasses__() if kind.__module__ == DESCRIBED]
 
 
-def _words(field: ast.expr) -> str:
-    """What a field is, from the expression that makes it."""
-    if isinstance(field, ast.Name):
-        return PLAIN[field.id]
-    assert isinstance(field, ast.Call)  # noqa: S101
-    maker = ast.unparse(field.func)
-    if maker == "group":
-        return ", ".join(map(_words, field.args))
-    if maker == "many":
-        most = f", at most {_value(field.args[1]):,}" if len(field.args) > 1 else ""
-        return f"a list{most}, each entry: {_words(field.args[0])}"
-    return _simple(maker, [_value(argument) for argument in field.args])
+def _many(entry: str, most: int | None = None) -> str:
+    return f"a list{_limit(most)}, each entry: {entry}"
 
 
-def _simple(maker: str, values: list[Any]) -> str:
-    """What a field is that is made of bytes."""
-    match maker, values:
-        case "fixed", [size]:
-            return f"{size} bytes"
-        case "blob", [most]:
-            return f"a list of at most {most:,} bytes"
-        case "array", [kind]:
-            return f"a list of {KINDS[kind]}"
-        case "rows", [size, *most]:
-            limit = f", at most {most[0]:,}" if most else ""
-            return f"a list of entries of {size} bytes each{limit}"
-        case _:
-            msg = f"a layout made by {maker} has no words: add them to website/messages.py"
-            raise ValueError(msg)
+def _rows(size: int, most: int | None = None) -> str:
+    return f"a list of entries of {size} bytes each{_limit(most)}"
 
 
-def _value(expression: ast.expr) -> Any:
-    """A constant of the module of messages, or simple arithmetic with them."""
-    if isinstance(expression, ast.Constant):
-        return expression.value
-    if isinstance(expression, ast.Name):
-        return getattr(messages, expression.id)
-    assert isinstance(expression, ast.BinOp)  # noqa: S101
-    left, right = _value(expression.left), _value(expression.right)
-    return left * right if isinstance(expression.op, ast.Mult) else left // right
+def _record(kind: type[Any], *fields: str) -> str:
+    named = zip(dataclasses.fields(kind), fields, strict=True)
+    return "; ".join(f"{field.name} ({text})" for field, text in named)
+
+
+def _group(*fields: str) -> str:
+    return ", ".join(fields)
+
+
+def _array(kind: str) -> str:
+    return f"a list of {KINDS[kind]}"
+
+
+def _limit(most: int | None) -> str:
+    return "" if most is None else f", at most {most:,}"
+
+
+_WORDS: dict[str, object] = {
+    "U8": "1 byte",
+    "U32": "4 bytes",
+    "U64": "8 bytes",
+    "U128": "16 bytes",
+    "REAL": "float64, 8 bytes",
+    "KEY": "32 bytes",
+    "fixed": "{} bytes".format,
+    "blob": "a list of at most {:,} bytes".format,
+    "array": _array,
+    "group": _group,
+    "many": _many,
+    "rows": _rows,
+    "record": _record,
+}
+"""The fields of the codec in words, and what makes others of them."""

@@ -25,7 +25,7 @@ from website.commands import all_commands, commands_page, prose
 from website.errors import errors_page, find_errors
 from website.lab_pages import names_page, settings_page
 from website.markdown import table
-from website.messages import layouts, messages_page
+from website.messages import described_messages, messages_page
 from website.pictures import FOLDER, PICTURES, inline
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -96,10 +96,18 @@ def test_every_error_is_listed_below_its_parent() -> None:
 
 def test_every_message_is_listed_with_every_field() -> None:
     page = messages_page()
-    assert set(layouts()) == set(Message.__subclasses__())
-    for kind, layout in layouts().items():
-        assert len(layout) == len(kind.LAYOUT)
+    described = described_messages()
+    assert [kind.KIND for kind in described] == [kind.KIND for kind in Message.__subclasses__()]
+    for words, kind in zip(described, Message.__subclasses__(), strict=True):
+        assert words.__name__ == kind.__name__
+        assert len(words.LAYOUT) == len(kind.LAYOUT)
+        assert all(
+            (isinstance(text, str) and "byte" in text) or "list" in text for text in words.LAYOUT
+        )
         assert f"## {kind.__name__}\n\nKind {kind.KIND}, " in page
+    assert "Kind 1, server to device" in page
+    assert "Kind 2, device to server" in page
+    assert "| `queries` | 4 bytes |" in page
 
 
 def test_every_variable_is_listed() -> None:
