@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from website.svg import BLUE, GREEN, ORANGE, Picture
+from website.svg import BLUE, GRAY, GREEN, ORANGE, Picture
 
 ROOT = Path(__file__).parents[1]
-LEFT, TOP, BOTTOM = 56, 52, 66
+LEFT, RIGHT, TOP, BOTTOM, HEIGHT = 56, 744, 52, 66, 330
 
 
 def read(path: str) -> str:
@@ -27,15 +27,9 @@ def bars(  # noqa: PLR0913
     digits: int = 1,
 ) -> Picture:
     """Groups of bars; the label of a group may have two lines, with a stroke between."""
-    width, height = 760, 330
-    picture = Picture(width, height, title)
-    plot = height - TOP - BOTTOM
-    for share in (0, 0.25, 0.5, 0.75, 1):
-        y = TOP + plot * (1 - share)
-        picture.rule(LEFT, y, width - 16, y)
-        picture.text(LEFT - 8, y + 5, f"{top * share:g}", anchor="end", size=12, soft=True)
-    picture.text(12, 20, unit, anchor="start", size=13, soft=True)
-    step = (width - 16 - LEFT) / len(groups)
+    picture = _grid(title, unit, 0, top)
+    plot = HEIGHT - TOP - BOTTOM
+    step = (RIGHT - LEFT) / len(groups)
     each = min(58.0, step * 0.8 / len(legend))
     for number, (name, values) in enumerate(groups.items()):
         middle = LEFT + step * (number + 0.5)
@@ -45,14 +39,57 @@ def bars(  # noqa: PLR0913
             picture.bar(x + 2, TOP + plot - tall, each - 4, tall, color)
             picture.text(x + each / 2, TOP + plot - tall - 6, f"{value:.{digits}f}", size=12)
         for line, text in enumerate(name.split("/")):
-            picture.text(middle, height - BOTTOM + 22 + 17 * line, text, size=13)
-    x = width - 16.0
+            picture.text(middle, HEIGHT - BOTTOM + 22 + 17 * line, text, size=13)
+    _write_legend(picture, legend)
+    return picture
+
+
+def curves(
+    title: str,
+    unit: str,
+    labels: Sequence[str],
+    lines: Mapping[str, tuple[str, Sequence[float]]],
+    *,
+    span: tuple[float, float],
+) -> Picture:
+    """Lines, each with a color, over labels at equal distances."""
+    low, high = span
+    picture = _grid(title, unit, low, high)
+    step = (RIGHT - LEFT) / len(labels)
+    xs = [LEFT + step * (number + 0.5) for number in range(len(labels))]
+    for x, label in zip(xs, labels, strict=True):
+        picture.text(x, HEIGHT - BOTTOM + 22, label, size=13)
+    for color, values in lines.values():
+        plot = HEIGHT - TOP - BOTTOM
+        ys = [TOP + plot * (1 - (value - low) / (high - low)) for value in values]
+        points = list(zip(xs, ys, strict=True))
+        picture.line(points, color)
+        for point in points:
+            picture.dot(*point, color, radius=4)
+    _write_legend(picture, {name: color for name, (color, _) in lines.items()})
+    return picture
+
+
+def _grid(title: str, unit: str, low: float, high: float) -> Picture:
+    """An empty chart with five lines for its values."""
+    picture = Picture(RIGHT + 16, HEIGHT, title)
+    for share in (0, 0.25, 0.5, 0.75, 1):
+        y = TOP + (HEIGHT - TOP - BOTTOM) * (1 - share)
+        picture.rule(LEFT, y, RIGHT, y)
+        text = f"{low + (high - low) * share:g}"
+        picture.text(LEFT - 8, y + 5, text, anchor="end", size=12, soft=True)
+    picture.text(12, 20, unit, anchor="start", size=13, soft=True)
+    return picture
+
+
+def _write_legend(picture: Picture, legend: Mapping[str, str]) -> None:
+    """Write the names of the colors into the upper right corner."""
+    x = float(RIGHT)
     for name, color in reversed([*legend.items()]):
         picture.text(x, 21, name, anchor="end", size=13)
         x -= 6.9 * len(name) + 24
         picture.bar(x, 10, 12, 12, color)
         x -= 18
-    return picture
 
 
 def draw_attacks() -> Picture:
@@ -140,3 +177,24 @@ def draw_arena() -> Picture:
         {"no corruption": GREEN, "worst of 13 attacks": ORANGE},
         top=60,
     )
+
+
+def draw_epsilon() -> Picture:
+    """Accuracy on Sent140 against epsilon, with few and with many devices in a round."""
+    text = read("docs/privacy-results.md")
+    lines: dict[str, tuple[str, Sequence[float]]] = {}
+    for devices, dim, bright in ((50, GRAY, ORANGE), (500, GREEN, BLUE)):
+        rows = re.search(
+            rf"^\| {devices}, none \| FedAvg, clipped \| (.+) \|\n\| \| one-step RFA \| (.+) \|$",
+            text,
+            re.M,
+        )
+        if rows is None:
+            msg = f"docs/privacy-results.md has no rows for {devices} devices: adapt draw_epsilon"
+            raise ValueError(msg)
+        for name, color, row in (("FedAvg", dim, rows[1]), ("one-step RFA", bright, rows[2])):
+            values = [float(value) for value in row.split(" | ")]
+            lines[f"{name}, {devices}"] = (color, values)
+    labels = ("epsilon 1", "2", "4", "8", "16", "no noise")
+    title = "Sent140: accuracy against epsilon, with 50 and with 500 devices in a round"
+    return curves(title, "accuracy, %", labels, lines, span=(58, 68))

@@ -17,6 +17,7 @@ PICTURES: dict[str, Callable[[], Picture]] = {
     "attacks": charts.draw_attacks,
     "cost": charts.draw_cost,
     "arena": charts.draw_arena,
+    "epsilon": charts.draw_epsilon,
     "tutorial-study": charts.draw_study,
 }
 _IMAGE = re.compile(r'<img alt="[^"]*" src="[^"]*assets/pictures/([\w-]+)\.svg"\s*/?>')
