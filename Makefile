@@ -6,13 +6,14 @@ READY := $(VENV)/.ready
 BENCH_READY := $(VENV)-bench/.ready
 PIP := -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
 MINUTES ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fuzz simulation newest examples wheel peers check format bench beyond privacy results clean
+.PHONY: help setup demo test fuzz simulation newest examples wheel peers check docs docs-serve format bench beyond privacy results clean
 
 help: ## show this list
-	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY) ## create .venv and install rfa with everything the tests need
 
@@ -55,12 +56,20 @@ peers: $(BENCH_READY) ## compare the numbers of the aggregators with byzfl's
 	@$(VENV)-bench/bin/python $(PIP) pytest hypothesis
 	@$(VENV)-bench/bin/python -m pytest tests/peers
 
-check: $(READY) ## check format, lint, types and the direction of imports
+check: $(READY) ## check format, lint, types, the direction of imports, and the documentation
 	@echo "== checking format, lint, types and imports"
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/pyright
 	@$(BIN)/lint-imports --no-cache
+	@$(MAKE) --no-print-directory docs
+
+docs: $(READY) ## build the documentation site into build/site; broken links and warnings fail
+	@echo "== building the documentation"
+	@$(MKDOCS) build --strict --quiet
+
+docs-serve: $(READY) ## show the documentation at http://127.0.0.1:8000 while you write
+	@$(MKDOCS) serve --strict
 
 format: $(READY) ## format the code and apply the safe lint fixes
 	@$(BIN)/ruff format .
@@ -87,7 +96,7 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rfa needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + ": call make with PYTHON=python3.11")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python $(PIP) torch
-	@$(BIN)/python $(PIP) --editable '.[lab,flower,datasets,dp,tensorboard,wandb,mlflow,dev]'
+	@$(BIN)/python $(PIP) --editable '.[lab,flower,datasets,dp,tensorboard,wandb,mlflow,docs,dev]'
 	@touch $@
 
 # The peers live in an environment of their own. byzfl comes without its dependencies: it would

@@ -1,0 +1,33 @@
+"""Pages are in plain English: some phrases have a plainer one."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.website.pages import ROOT, own_pages
+
+BANNED = {
+    r"\bso many\b": "name the number, or 'that many'",
+    r"\bamid\b": "among, between",
+    r"\btells? on\b": "reveals",
+    r"\btold on\b": "revealed",
+    r"\bfor ever\b": "permanently",
+    r"\b[Ww]hat is (?![^.!?]*\?)": "name the thing: 'values that are not finite'",
+    r"\bspells? (?:\w+ )+off\b": "turns off",
+    r"\blest\b": "so that ... not",
+    r"\bby another way\b": "through another channel",
+    r"\bin earnest\b": "real",
+    r"\bcome to nothing\b": "give no result",
+}
+PAGES = [page for page in own_pages() if not page.startswith("docs/decisions/0")]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_is_in_plain_english(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    prose = re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.DOTALL)
+    for phrase, remedy in BANNED.items():
+        found = re.search(phrase, prose)
+        assert not found, f"{page}: {prose[found.start() - 40 : found.end() + 30]!r}: {remedy}"

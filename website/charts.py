@@ -1,0 +1,200 @@
+"""Charts, from numbers that are committed on the pages themselves."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from website.svg import BLUE, GRAY, GREEN, ORANGE, Picture
+
+ROOT = Path(__file__).parents[1]
+LEFT, RIGHT, TOP, BOTTOM, HEIGHT = 56, 744, 52, 66, 330
+
+
+def read(path: str) -> str:
+    """The text of a file of the repository."""
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+def bars(  # noqa: PLR0913
+    title: str,
+    unit: str,
+    groups: Mapping[str, Sequence[float]],
+    legend: Mapping[str, str],
+    *,
+    top: float,
+    digits: int = 1,
+) -> Picture:
+    """Groups of bars; the label of a group may have two lines, with a stroke between."""
+    picture = _grid(title, unit, 0, top)
+    plot = HEIGHT - TOP - BOTTOM
+    step = (RIGHT - LEFT) / len(groups)
+    each = min(58.0, step * 0.8 / len(legend))
+    for number, (name, values) in enumerate(groups.items()):
+        middle = LEFT + step * (number + 0.5)
+        for place, (value, color) in enumerate(zip(values, legend.values(), strict=True)):
+            x = middle + each * (place - len(legend) / 2)
+            tall = max(plot * min(value, top) / top, 1.5)
+            picture.bar(x + 2, TOP + plot - tall, each - 4, tall, color)
+            picture.text(x + each / 2, TOP + plot - tall - 6, f"{value:.{digits}f}", size=12)
+        for line, text in enumerate(name.split("/")):
+            picture.text(middle, HEIGHT - BOTTOM + 22 + 17 * line, text, size=13)
+    _write_legend(picture, legend)
+    return picture
+
+
+def curves(
+    title: str,
+    unit: str,
+    labels: Sequence[str],
+    lines: Mapping[str, tuple[str, Sequence[float]]],
+    *,
+    span: tuple[float, float],
+) -> Picture:
+    """Lines, each with a color, over labels at equal distances."""
+    low, high = span
+    picture = _grid(title, unit, low, high)
+    step = (RIGHT - LEFT) / len(labels)
+    xs = [LEFT + step * (number + 0.5) for number in range(len(labels))]
+    for x, label in zip(xs, labels, strict=True):
+        picture.text(x, HEIGHT - BOTTOM + 22, label, size=13)
+    for color, values in lines.values():
+        plot = HEIGHT - TOP - BOTTOM
+        ys = [TOP + plot * (1 - (value - low) / (high - low)) for value in values]
+        points = list(zip(xs, ys, strict=True))
+        picture.line(points, color)
+        for point in points:
+            picture.dot(*point, color, radius=4)
+    _write_legend(picture, {name: color for name, (color, _) in lines.items()})
+    return picture
+
+
+def _grid(title: str, unit: str, low: float, high: float) -> Picture:
+    """An empty chart with five lines for its values."""
+    picture = Picture(RIGHT + 16, HEIGHT, title)
+    for share in (0, 0.25, 0.5, 0.75, 1):
+        y = TOP + (HEIGHT - TOP - BOTTOM) * (1 - share)
+        picture.rule(LEFT, y, RIGHT, y)
+        text = f"{low + (high - low) * share:g}"
+        picture.text(LEFT - 8, y + 5, text, anchor="end", size=12, soft=True)
+    picture.text(12, 20, unit, anchor="start", size=13, soft=True)
+    return picture
+
+
+def _write_legend(picture: Picture, legend: Mapping[str, str]) -> None:
+    """Write the names of the colors into the upper right corner."""
+    x = float(RIGHT)
+    for name, color in reversed([*legend.items()]):
+        picture.text(x, 21, name, anchor="end", size=13)
+        x -= 6.9 * len(name) + 24
+        picture.bar(x, 10, 12, 12, color)
+        x -= 18
+
+
+def draw_attacks() -> Picture:
+    """Accuracy of FedAvg and RFA on Flower, by what three of ten nodes send."""
+    rows = re.findall(
+        r"^\| `(\w+)`: [^|]*\| ([\d.]+) \| ([\d.]+) \|$",
+        read("examples/flower-emnist/README.md"),
+        re.M,
+    )
+    labels = {
+        "none": "honest/updates",
+        "nan": "NaN",
+        "huge": "1e8 times/their update",
+        "omniscient": "what turns/the mean around",
+    }
+    groups = {labels[name]: (float(fedavg), float(rfa)) for name, fedavg, rfa in rows}
+    legend = {"FedAvg": ORANGE, "RFA": BLUE}
+    title = "Accuracy after ten rounds when three of ten Flower nodes send wrong updates"
+    return bars(title, "accuracy, %", groups, legend, top=80)
+
+
+def draw_cost() -> Picture:
+    """What a device sends, over what it sends under FedAvg in the clear."""
+    rows = re.findall(
+        r"^\| (\d+) \| (\d+) \| (\w+), R = \d \| \d+ \| [^|]+ \| [^|]+ \| ([\d.]+) \|$",
+        read("docs/flower.md"),
+        re.M,
+    )
+    sizes = {("100", "7850"): BLUE, ("10", "1000000"): GREEN}
+    found = {(name, (nodes, dim)): float(cost) for nodes, dim, name, cost in rows}
+    labels = {
+        "SecureFedAvg": "SecureFedAvg/one sum",
+        "OneStepRFA": "OneStepRFA/one sum",
+        "RFA": "RFA/three sums",
+    }
+    groups: dict[str, Sequence[float]] = {"FedAvg/in the clear": (1.0, 1.0)}
+    groups |= {text: [found[name, size] for size in sizes] for name, text in labels.items()}
+    legend = {"100 nodes, 7,850 parameters": BLUE, "10 nodes, 1,000,000 parameters": GREEN}
+    title = "Upload of a device in a round, relative to FedAvg in the clear"
+    return bars(title, "upload, times FedAvg's", groups, legend, top=4, digits=2)
+
+
+def draw_study() -> Picture:
+    """The result of the tutorial: accuracy by aggregator and rho."""
+    rows = re.findall(
+        r"^(fedavg|rfa) +rho ([\d.]+): ([\d.]+)$", read("docs/tutorials/first-experiment.md"), re.M
+    )
+    found = {(name, float(rho)): 100 * float(value) for name, rho, value in rows}
+    groups = {
+        label: [found[name, rho] for name in ("fedavg", "rfa")]
+        for label, rho in (("no corruption", 0.0), ("a quarter of the data/corrupted", 0.25))
+    }
+    title = "Test accuracy of FedAvg and RFA, without and with corrupted data"
+    return bars(
+        title, "test accuracy, %", groups, {"FedAvg": ORANGE, "RFA": BLUE}, top=100, digits=0
+    )
+
+
+def draw_arena() -> Picture:
+    """The worst case of each defense on EMNIST, a tenth of the data corrupted."""
+    text = read("docs/beyond-results.md")
+    part = text.partition("<summary>EMNIST linear, level 0.1: test accuracy (%)</summary>")[2]
+    lines = [line for line in part.partition("</details>")[0].splitlines() if line.startswith("|")]
+    rows = {
+        line.split(" | ")[0].strip("| "): line.strip("| ").split(" | ")[1:] for line in lines[2:]
+    }
+    names = [name.strip() for name in lines[0].strip("| ").split(" | ")]
+    shown = {
+        "fedavg": "FedAvg",
+        "rfa": "RFA",
+        "rfa-one-step": "one-step/RFA",
+        "centered-clipping": "centered/clipping",
+        "coordinate-median": "coordinate/median",
+        "trimmed-mean": "trimmed/mean",
+        "multi-krum": "multi-/Krum",
+    }
+    worst = dict(zip(names, map(float, rows["worst case"]), strict=True))
+    clean = dict(zip(names, map(float, rows["no corruption"]), strict=True))
+    groups = {label: (clean[name], worst[name]) for name, label in shown.items()}
+    title = "EMNIST linear: accuracy without corruption and under each defense's worst attack"
+    return bars(
+        title,
+        "accuracy, %",
+        groups,
+        {"no corruption": GREEN, "worst of 13 attacks": ORANGE},
+        top=60,
+    )
+
+
+def draw_epsilon() -> Picture:
+    """Accuracy on Sent140 against epsilon, with few and with many devices in a round."""
+    text = read("docs/privacy-results.md")
+    lines: dict[str, tuple[str, Sequence[float]]] = {}
+    for devices, dim, bright in ((50, GRAY, ORANGE), (500, GREEN, BLUE)):
+        rows = re.search(
+            rf"^\| {devices}, none \| FedAvg, clipped \| (.+) \|\n\| \| one-step RFA \| (.+) \|$",
+            text,
+            re.M,
+        )
+        if rows is None:
+            msg = f"docs/privacy-results.md has no rows for {devices} devices: adapt draw_epsilon"
+            raise ValueError(msg)
+        for name, color, row in (("FedAvg", dim, rows[1]), ("one-step RFA", bright, rows[2])):
+            values = [float(value) for value in row.split(" | ")]
+            lines[f"{name}, {devices}"] = (color, values)
+    labels = ("epsilon 1", "2", "4", "8", "16", "no noise")
+    title = "Sent140: accuracy against epsilon, with 50 and with 500 devices in a round"
+    return curves(title, "accuracy, %", labels, lines, span=(58, 68))

@@ -1,0 +1,33 @@
+"""Pieces of Markdown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table; what would end a cell is escaped."""
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "".join(f"| {' | '.join(map(_cell, line))} |\n" for line in lines)
+
+
+def code(text: str) -> str:
+    """A text as code."""
+    return f"`{text}`"
+
+
+def first_sentence(text: str | None) -> str:
+    """The first sentence of a docstring, on one line."""
+    paragraph = " ".join((text or "").strip().split("\n\n")[0].split())
+    return re.split(r"(?<=\.) (?=[A-Z`])", paragraph)[0]
+
+
+def _cell(text: str) -> str:
+    """A text on one line, in which nothing but code may look like a border or a link."""
+    parts = re.split(r"(`[^`]*`)", " ".join(text.split()))
+    return "".join(part if part.startswith("`") else _plain(part) for part in parts)
+
+
+def _plain(text: str) -> str:
+    return text.replace("|", "\\|").replace("[default", "\\[default").replace("[x", "\\[x")

@@ -1,0 +1,44 @@
+"""The pictures in docs/assets/pictures: `python -m website.pictures` draws them again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from website import charts, diagrams
+from website.svg import STYLE, Picture
+
+FOLDER = Path(__file__).parents[1] / "docs" / "assets" / "pictures"
+PICTURES: dict[str, Callable[[], Picture]] = {
+    "round": diagrams.draw_round,
+    "seam": diagrams.draw_seam,
+    "house": diagrams.draw_house,
+    "attacks": charts.draw_attacks,
+    "cost": charts.draw_cost,
+    "arena": charts.draw_arena,
+    "epsilon": charts.draw_epsilon,
+    "tutorial-study": charts.draw_study,
+}
+_IMAGE = re.compile(r'<img alt="[^"]*" src="[^"]*assets/pictures/([\w-]+)\.svg"\s*/?>')
+
+
+def inline(html: str) -> str:
+    """A page with its pictures as part of it, so that they have the colors of the page."""
+
+    def load(match: re.Match[str]) -> str:
+        text = (FOLDER / f"{match[1]}.svg").read_text(encoding="utf-8")
+        return f'<span class="picture">{text.replace(STYLE, "").strip()}</span>'
+
+    return _IMAGE.sub(load, html)
+
+
+def main() -> None:
+    """Draw all pictures."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name, draw in PICTURES.items():
+        (FOLDER / f"{name}.svg").write_text(draw().finish(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
