@@ -35,6 +35,10 @@ from rfa.lab.report.report import find_exhibits, keep, known_exhibits, write_rep
     type=FILE,
     help="Write a Markdown page with all results, too, and its pictures beside it.",
 )
+@click.option("--task", "tasks", multiple=True, help="Do the runs of this task only; repeatable.")
+@click.option(
+    "--seed", "seeds", multiple=True, type=int, help="Do the runs of this seed only; repeatable."
+)
 @click.option("--list", "listing", is_flag=True, help="List the experiments.")
 def reproduce(names: tuple[str, ...], scale: str, **options: Any) -> None:
     """Reproduce the paper: all of its figures and tables, or those NAMED.
@@ -57,7 +61,8 @@ def reproduce(names: tuple[str, ...], scale: str, **options: Any) -> None:
     out = options["out"] or Path("out") / scale
     waiting = [each for each in chosen if each.seconds and not _done(each, out, options["fresh"])]
     more = sum(each.seconds for each in waiting)
-    problems = do_runs(all_runs(chosen), out, options, more=more)
+    runs = all_runs(chosen, options["tasks"], options["seeds"])
+    problems = do_runs(runs, out, options, more=more)
     if not options["dry_run"]:
         shown = _show(chosen, out, scale, fresh=options["fresh"])
         _conclude(known, shown, out, options["page"])

@@ -158,7 +158,12 @@ def find_experiments(
     _check_known("experiment", names, known)
     _check_known("scale", [scale], scales)
     experiments = [_read(known[name], scales[scale], data) for name in names or known]
-    chosen = [each for each in experiments if names or beyond or not each.beyond]
+    left_out = () if names else scales[scale].without
+    chosen = [
+        each
+        for each in experiments
+        if each.name not in left_out and (names or beyond or not each.beyond)
+    ]
     return sorted(chosen, key=lambda experiment: experiment.order)
 
 
@@ -190,21 +195,28 @@ def _panels(sweep: Sweep, scale: Scale, data: Path | None) -> tuple[list[Part], 
     if any("task" not in panel.settings for panel in sweep.panels):
         msg = f"{sweep.name}: a panel, or [settings], must name the task"
         raise ConfigError(msg)
-    problems = {panel.name: _problem(str(panel.settings["task"]), data) for panel in sweep.panels}
+    wanted = [panel for panel in sweep.panels if panel.settings["task"] not in scale.without]
+    problems = {panel.name: _problem(str(panel.settings["task"]), data) for panel in wanted}
     panels: dict[str, Part] = {}
-    for panel in sweep.panels:
+    for panel in wanted:
         if not problems[panel.name]:
             panels[panel.name] = panel
         elif scale.stand_in:
             settings = {**panel.settings, "task": scale.stand_in}
             key = json.dumps(settings, sort_keys=True)
             panels.setdefault(key, Part(f"{scale.stand_in} for {panel.name}", settings))
-    return list(panels.values()), _missing(problems, scale)
+    return list(panels.values()), _missing(problems, scale) + _left_out(sweep, scale)
+
+
+def _left_out(sweep: Sweep, scale: Scale) -> list[str]:
+    """What the scale leaves out of a sweep."""
+    names = [panel.name for panel in sweep.panels if panel.settings["task"] in scale.without]
+    return [f"{'; '.join(names)}: not done at the scale {scale.name}"] if names else []
 
 
 def _tasks(names: Iterable[str], scale: Scale, data: Path | None) -> tuple[list[str], list[str]]:
     """The tasks whose data is there, or the scale's stand-in."""
-    problems = {task: _problem(task, data) for task in names}
+    problems = {task: _problem(task, data) for task in names if task not in scale.without}
     ready = [scale.stand_in if problem else task for task, problem in problems.items()]
     return list(dict.fromkeys(filter(None, ready))), _missing(problems, scale)
 
@@ -232,7 +244,14 @@ def _notes(out: Path, runs: Sequence[Settings]) -> list[str]:
     return list(dict.fromkeys(data_note(row) for row in rows if row["task"] in tasks))
 
 
-def all_runs(experiments: Sequence[Experiment]) -> list[Settings]:
-    """The runs of all experiments, those of the first seeds first."""
+def all_runs(
+    experiments: Sequence[Experiment], tasks: Sequence[str] = (), seeds: Sequence[int] = ()
+) -> list[Settings]:
+    """The runs of all experiments, those of the first seeds first; of some tasks and seeds only."""
     runs = [settings for experiment in experiments for settings in experiment.runs()]
-    return sorted(runs, key=lambda settings: settings.seed)
+    wanted = [
+        settings
+        for settings in runs
+        if (not tasks or settings.task in tasks) and (not seeds or settings.seed in seeds)
+    ]
+    return sorted(wanted, key=lambda settings: settings.seed)

@@ -39,7 +39,7 @@ CREATE TABLE runs (
     stopped TEXT, data TEXT, backdoor REAL, honest_accuracy REAL, honest_median_device REAL,
     honest_worst_tenth REAL, corrupted TEXT, parameters TEXT, personalized INTEGER,
     stop_reason TEXT, epsilon_server REAL, epsilon_readers REAL, privacy TEXT,
-    noise_multiplier REAL
+    noise_multiplier REAL, origin TEXT
 );
 CREATE TABLE populations (data TEXT PRIMARY KEY, names TEXT);
 CREATE TABLE evaluations (
@@ -56,7 +56,7 @@ CREATE TABLE rounds (
     PRIMARY KEY (run, round)
 );
 """
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """What changes when the tables do: stores of other versions are refused."""
 MEASURES = (
     "test_accuracy",
@@ -78,7 +78,7 @@ DONE = ("finished", "diverged", SPENT)
 STOPPED = "stopped"
 """How a run ends that a callback stopped: it can go on."""
 TABLES = ("runs", "evaluations", "rounds")
-JSON_COLUMNS = ("settings", "corrupted")
+JSON_COLUMNS = ("settings", "corrupted", "origin")
 """Columns of runs that hold JSON."""
 SHOWN = ("task", "aggregator", "corruption", "rho", "seed")
 """Settings with a column of their own."""
