@@ -13,7 +13,7 @@ import json
 import math
 import sqlite3
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +179,21 @@ class Store:
             for evaluation, seconds in evaluations:
                 self._insert("evaluations", _evaluation_row(run, evaluation, seconds))
             self._set(run, update)
+
+    def adopt(
+        self,
+        run: str,
+        settings: Settings,
+        facts: dict[str, Any],
+        evaluations: Sequence[Mapping[str, Any]],
+    ) -> None:
+        """Keep a run that was done elsewhere: what is known of it, and its evaluations."""
+        self.begin(run, settings, {"data": facts["data"]})
+        with self._writing():
+            for evaluation in evaluations:
+                row = {**evaluation, "run": run, "seconds": 0.0, "device_accuracy": "[]"}
+                self._insert("evaluations", row)
+            self._set(run, facts)
 
     def runs(self, **where: Any) -> list[dict[str, Any]]:
         """The runs, the oldest first, filtered by columns."""
