@@ -160,8 +160,7 @@ def _conclude(
     page: Path | None,
 ) -> None:
     """Judge the paper's statements by all that there is, and write the pages."""
-    scale = known[0].scale.words
-    verdicts = statements(collect(known, find_exhibits(out), out), scale)
+    verdicts = statements(collect(known, find_exhibits(out), out), known[0].scale)
     keep(verdicts, out)
     if page:
         write_page(page, shown, verdicts)

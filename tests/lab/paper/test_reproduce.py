@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from rfa.cli.main import main
-from rfa.lab.paper.claims import JUDGES
 from rfa.lab.paper.reproduce import PLACES, SWEEPS, all_runs, find_experiments
 from rfa.lab.paper.scale import read_scales
+from rfa.lab.paper.statements import STATEMENTS
 from rfa.lab.report.exhibit import load
 from rfa.lab.settings.fields import ConfigError
 from rfa.lab.settings.files import read_toml
@@ -103,7 +103,7 @@ def test_the_page_shows_every_experiment(done: tuple[Path, Any]) -> None:
     assert "results/numbers.csv" not in page or (out / "results/numbers.csv").exists()
     numbers = (out / "results/numbers.csv").read_text().splitlines()
     assert len(numbers) > 500
-    assert all(judge.__doc__ in page for judge in JUDGES if judge.__doc__)
+    assert all(each.quote in page and each.tested in page for each in STATEMENTS)
 
 
 def test_a_second_time_nothing_is_left_to_do(done: tuple[Path, Any], folder: Path) -> None:

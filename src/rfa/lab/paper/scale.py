@@ -44,6 +44,7 @@ class Scale:
     stand_in: str = ""  # the task that stands in for one whose data is missing, if any
     frozen: Mapping[str, Any] = field(default_factory=dict[str, Any])  # `rounds` before the freeze
     theorem: str = "quick"  # how much the check of the theorem does
+    verdicts: bool = True  # whether the paper's statements are judged by it
     without: Sequence[str] = ()  # experiments and tasks that are left out
 
     @property
