@@ -90,11 +90,11 @@ def reproduce(names: tuple[str, ...], scale: str, **options: Any) -> None:
     if options["numbers_from"]:
         _adopt(chosen, out, options["numbers_from"])
     problems = {} if options["show"] else do_runs(runs, out, options, more=more)
-    if options["numbers_to"] and not options["dry_run"]:
-        count = write_numbers(chosen, out, options["numbers_to"])
-        say(f"Numbers: {options['numbers_to']}, {count} runs")
     if not options["dry_run"]:
         shown = _show(chosen, out, scale, fresh=options["fresh"])
+        if options["numbers_to"]:
+            count = write_numbers(chosen, out, options["numbers_to"])
+            say(f"Numbers: {options['numbers_to']}, {count} runs")
         _conclude(known, shown, out, options["page"])
     if problems:
         sys.exit(1)
@@ -102,10 +102,9 @@ def reproduce(names: tuple[str, ...], scale: str, **options: Any) -> None:
 
 def _adopt(experiments: list[Experiment], out: Path, folder: Path) -> None:
     """Put the runs of a folder of numbers into the store, and say which code made them."""
-    kept = read_numbers(folder)
     wanted = {settings.run_name: settings for settings in all_runs(experiments)}
-    adopted = set(adopt(kept, wanted, out))
-    rows = [run.row for run in kept if run.name in adopted]
+    adopted = adopt(folder, wanted, out)
+    rows = [run.row for run in adopted]
     others = sorted({code_of(row) for row in rows} - {code_fingerprint()})
     say(f"{len(adopted)} runs are taken from {folder}")
     if others:

@@ -17,13 +17,16 @@ from rfa.lab.runs.origin import code_fingerprint
 from rfa.lab.runs.store import Store
 
 SWEEP = """
+kind = "decides"
 title = "Mine"
-x = "rho"
-values = [0.0, 0.25]
 [[panels]]
-title = "tiny"
+title = "clean"
+task = "tests.tiny:TASK"
+[[panels]]
+title = "poisoned"
 task = "tests.tiny:TASK"
 corruption = "data"
+rho = 0.25
 [[lines]]
 label = "FedAvg"
 aggregator = "fedavg"
@@ -107,7 +110,7 @@ def test_adopted_runs_are_not_done_again_and_show_the_same(
     assert shown[0]["panels"] == shown[1]["panels"]
     again = reproduce(files, tmp_path / "out", "--show", "--numbers-to", str(tmp_path / "numbers"))
     assert again.exit_code == 0, again.output
-    for name in ("numbers.csv", "runs.csv", "evaluations.csv"):
+    for name in ("numbers.csv", "runs.csv", "evaluations.csv", "facts.csv"):
         assert (tmp_path / "numbers" / name).read_bytes() == (numbers / name).read_bytes()
 
 
@@ -171,12 +174,12 @@ def test_what_another_machine_wrote_stays(made: tuple[Path, ...], tmp_path: Path
     numbers = made[2]
     both = copy(numbers, tmp_path / "numbers")
     (tmp_path / "files").mkdir()
-    (tmp_path / "files/other.toml").write_text(SWEEP.replace("[0.0, 0.25]", "[0.1]"))
+    (tmp_path / "files/other.toml").write_text(SWEEP.replace("0.25", "0.1"))
     (tmp_path / "files/scales.toml").write_text(SCALES)
     result = reproduce(tmp_path / "files", tmp_path / "out", "--numbers-to", str(both))
     assert result.exit_code == 0, result.output
     assert {row["experiment"] for row in rows(both / "numbers.csv")} == {"mine", "other"}
-    assert len(read_numbers(both)) == 8 + 4
+    assert len(read_numbers(both)) == 8 + 4  # runs without corruption are the same
 
 
 def test_long_runs_keep_their_end_and_the_rounds_at_which_others_end() -> None:
@@ -190,3 +193,28 @@ def copy(numbers: Path, to: Path) -> Path:
     for path in numbers.iterdir():
         (to / path.name).write_bytes(path.read_bytes())
     return to
+
+
+def test_weights_and_lengths_go_with_the_numbers(made: tuple[Path, ...]) -> None:
+    _, out, numbers = made
+    shown = json.loads((out / "exhibits/mine.json").read_text())
+    (table,) = [each for each in shown["tables"] if each["title"] == "Weights and lengths"]
+    told = [dict(zip(table["head"], row, strict=True)) for row in table["rows"]]
+    (rfa,) = [row for row in told if (row["setting"], row["line"]) == ("poisoned", "RFA")]
+    assert 0 < rfa["weight of the poisoned in the median (%)"] < 100
+    ratio = rfa["length of poisoned updates"] / rfa["length of honest updates"]
+    assert rfa["poisoned over honest"] == pytest.approx(ratio)
+    (fedavg,) = [row for row in told if (row["setting"], row["line"]) == ("poisoned", "FedAvg")]
+    assert fedavg["weight of the poisoned in the median (%)"] is None
+    assert fedavg["weight of the poisoned in the mean (%)"] == pytest.approx(
+        rfa["weight of the poisoned in the mean (%)"]
+    )
+    assert {row["measure"] for row in rows(numbers / "facts.csv")} == {
+        f"{what} of {whose}"
+        for what, whose in (
+            ("weight", "the poisoned in the mean"),
+            ("weight", "the poisoned in the median"),
+            ("length", "honest updates"),
+            ("length", "poisoned updates"),
+        )
+    }

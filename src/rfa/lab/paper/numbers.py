@@ -3,6 +3,7 @@
 numbers.csv      one row for each experiment, run and measure: what the run came to at its end
 runs.csv         one row a run: how it ended, and the code, the libraries and the machine behind it
 evaluations.csv  its evaluations: all of the last tenth, and of long runs some of those before
+facts.csv        what else was measured of it, such as the weights in its rounds
 
 Floats are written so that they are read to the bit. A run that is read goes into the store like one
 that was done here, with the origin that its row says; `stale` tells which were made by other code.
@@ -19,6 +20,7 @@ from typing import Any
 
 from rfa._files import replace_file
 from rfa.lab.errors import LabError
+from rfa.lab.paper.facts import Facts, add_facts, read_facts
 from rfa.lab.paper.reproduce import SWEEPS, Experiment
 from rfa.lab.report.exhibit import group
 from rfa.lab.report.gather import LAST, Result, find_results
@@ -96,9 +98,11 @@ def write_numbers(experiments: Sequence[Experiment], out: Path, folder: Path) ->
     _write(folder / RUNS, [*ABOUT, *TEXTS, *COUNTS, *REALS], (run.row for run in runs))
     points = ({"run": run.name, **each} for run in runs for each in run.evaluations)
     _write(folder / EVALUATIONS, ["run", *ALONG, *MEASURED], points)
+    facts = {name: values for name, values in read_facts(out).items() if name in unique}
+    add_facts(folder, facts)
     rows = _old_rows(folder / NUMBERS, set(results)) if before else []
     for name, some in results.items():
-        rows += [row for result in some for row in _ends(name, result)]
+        rows += [row for result in some for row in _ends(name, result, facts)]
     _write(folder / NUMBERS, HEAD, sorted(rows, key=_place))
     return len(unique)
 
@@ -113,25 +117,27 @@ def read_numbers(folder: Path) -> list[Kept]:
     return [Kept(row, points.get(row["run"], ())) for row in _read(folder / RUNS, _row)]
 
 
-def adopt(kept: Iterable[Kept], settings: Mapping[str, Settings], out: Path) -> list[str]:
-    """Put runs into the store that it has not done itself, and return the names of those.
+def adopt(folder: Path, settings: Mapping[str, Settings], out: Path) -> list[Kept]:
+    """Put the runs of a folder into the store that it has not done itself, and return those.
 
     Args:
-        kept: the runs.
+        folder: the folder of numbers.
         settings: the settings of the runs that are wanted, by name; others are left out.
         out: the folder of results.
     """
-    adopted: list[str] = []
+    adopted: list[Kept] = []
     with Store(out) as store:
         known = {row["run"] for row in store.runs() if row["status"] in DONE}
-        for run in kept:
+        for run in read_numbers(folder):
             if run.name in known or run.name not in settings:
                 continue
             facts = {name: run.row[name] for name in (*TEXTS, *COUNTS, *REALS)}
             last = dict(run.evaluations[-1])
             facts |= {name: last[name] for name in MEASURED if name != "test_loss"}
             store.adopt(run.name, settings[run.name], facts, run.evaluations)
-            adopted.append(run.name)
+            adopted.append(run)
+    facts = read_facts(folder)
+    add_facts(out, {run.name: facts[run.name] for run in adopted if run.name in facts})
     return adopted
 
 
@@ -162,7 +168,7 @@ def thinned(evaluations: Sequence[Mapping[str, Any]], rounds: int) -> list[Mappi
     ]
 
 
-def _ends(experiment: str, result: Result) -> list[dict[str, Any]]:
+def _ends(experiment: str, result: Result, facts: Facts) -> list[dict[str, Any]]:
     """What a run came to, a row for each measure."""
     settings, row = result.cell.settings, result.row
     about = {
@@ -176,6 +182,7 @@ def _ends(experiment: str, result: Result) -> list[dict[str, Any]]:
     }
     values = {f"{name} at the end": result.at_end(name) for name in MEASURED}
     values |= {name: row[name] for name in ("oracle_calls", "model_sha256")}
+    values |= facts.get(row["run"], {})
     return [{**about, "measure": name, "value": value} for name, value in values.items()]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from rfa.lab.datasets.cache import data_dir, locate
 from rfa.lab.datasets.dataset import DataError
-from rfa.lab.paper import calls, datatable, frozen, theorem, weights
+from rfa.lab.paper import calls, datatable, decides, frozen, theorem, weights
 from rfa.lab.paper.byzantine import byzantine_table
 from rfa.lab.paper.scale import Scale, read_scales, scaled_cells
 from rfa.lab.report.arena import gather_arena
@@ -27,10 +27,11 @@ from rfa.lab.settings.settings import Settings
 from rfa.lab.tasks.registry import find_task
 
 SCALES = "scales.toml"
-SWEEPS = ("sweep", "weights", "corruptions", "arena")
+SWEEPS = ("sweep", "weights", "decides", "corruptions", "arena")
 KINDS = (*SWEEPS, "frozen", "calls", "data", "theorem")
-"""Runs of a sweep, with what else they show (the weights in their rounds, a table of corruptions,
-attacks and defenses); frozen cohorts, what calls are worth on them, the data table, the theorem."""
+"""Runs of a sweep, with what else they show (the weights in their rounds, these with the lengths of
+updates, a table of corruptions, attacks and defenses); frozen cohorts, what calls are worth on
+them, the data table, the theorem."""
 NEEDED = {
     "frozen": ("title", "claim", "paper", "tasks", "corruptions", "rho", "rounds", "steps"),
     "calls": ("title", "claim", "tasks", "cases", "rounds"),
@@ -114,6 +115,8 @@ class Experiment:
             results = find_results(store, ready.cells)
             if self.kind == "weights":
                 made = weights.exhibit(ready.sweep, results, store, self.data)
+            elif self.kind == "decides":
+                made = decides.exhibit(ready.sweep, results, store, out, self.data)
             else:
                 show = gather_arena if self.kind == "arena" else gather
                 made = show(ready.sweep, results)
