@@ -324,7 +324,8 @@ def judge(evidence: Evidence, *, verdicts: bool = True) -> Table:
         for setting in each.settings:
             verdict, numbers = judge_one(each, evidence, setting)
             shown = verdict if verdicts else "not judged"
-            rows.append([each.quote, each.tested, setting, shown, numbers])
+            again = setting != each.settings[0]
+            rows.append(["" if again else each.quote, each.tested, setting, shown, numbers])
     head = ["the paper", "tested", "setting", "verdict", "numbers (accuracy in %, 95 % interval)"]
     return Table("Statements of the paper", head, rows)
 

@@ -16,7 +16,7 @@ from rfa.lab.paper.evidence import Evidence
 from rfa.lab.paper.reproduce import Experiment
 from rfa.lab.paper.scale import Scale
 from rfa.lab.report.exhibit import Exhibit, Table, Value
-from rfa.lab.report.gather import LABELS, find_results
+from rfa.lab.report.gather import INTERVAL, LABELS, find_results
 from rfa.lab.report.markdown import rows, section
 from rfa.lab.runs.store import Store
 from rfa.lab.settings.fields import ConfigError
@@ -24,6 +24,7 @@ from rfa.lab.settings.fields import ConfigError
 MARK = "<!-- made by `rfa reproduce --page`: what follows is replaced -->"
 NUMBERS = "numbers.csv"
 PAPER = "paper (%)"
+TOLD = ("lowest", "highest", *INTERVAL, "rounds", "seeds")
 CLAIM = (
     "What the paper says in its own words, what is tested of it, and what comes out. Differences "
     "are paired by seed. Confirmed: the 95 % interval lies beyond the bound; for equality, two "
@@ -62,7 +63,7 @@ def statements(evidence: Evidence, scale: Scale) -> Exhibit:
 
 def paper_numbers(exhibits: Sequence[Exhibit]) -> Table:
     """All numbers that the paper states, beside ours."""
-    head = ["experiment", "place", "paper (%)", "here (%)", "lowest", "highest", "rounds"]
+    head = ["experiment", "place", "paper (%)", "here (%)", *TOLD]
     rows: list[list[Value]] = []
     for exhibit in exhibits:
         for table in exhibit.tables:
@@ -72,7 +73,7 @@ def paper_numbers(exhibits: Sequence[Exhibit]) -> Table:
                 if cells[PAPER] is not None:
                     place = f"{cells['panel']}, {cells.get(LABELS['rho'])}: {cells['line']}"
                     first = table.head[table.head.index("lowest") - 1]  # the accuracy that is drawn
-                    ours = [cells[name] for name in (first, "lowest", "highest", "rounds")]
+                    ours = [cells.get(name) for name in (first, *TOLD)]
                     rows.append([exhibit.title, place, cells[PAPER], *ours])
     return Table("Numbers of the paper", head, rows)
 

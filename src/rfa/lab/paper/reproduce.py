@@ -14,7 +14,7 @@ from rfa.lab.datasets.cache import data_dir, locate
 from rfa.lab.datasets.dataset import DataError
 from rfa.lab.paper import calls, datatable, decides, frozen, theorem, weights
 from rfa.lab.paper.byzantine import byzantine_table
-from rfa.lab.paper.scale import Scale, read_scales, scaled_cells
+from rfa.lab.paper.scale import Scale, read_scales, scale_text, scaled_cells
 from rfa.lab.report.arena import gather_arena
 from rfa.lab.report.exhibit import Exhibit, group
 from rfa.lab.report.gather import data_note, find_results, gather
@@ -58,6 +58,7 @@ class Experiment:
     data: Path | None = None  # the folder of data sets, if there is one
     order: int = 0  # its place among the others
     beyond: bool = False  # whether it goes beyond the paper
+    text: str = ""  # what its file says, and what the scale does
 
     def runs(self) -> list[Settings]:
         """The runs that it needs."""
@@ -95,7 +96,8 @@ class Experiment:
             made = datatable.exhibit(plan, self.data)
         else:
             made = self._show_sweep(out) if self.kind in SWEEPS else self._show_frozen(out, plan)
-        return dataclasses.replace(made, command=command, scale=self.scale.words, order=self.order)
+        told = {"command": command, "scale": self.scale.words, "settings": self.text}
+        return dataclasses.replace(made, **told, order=self.order)
 
     def _show_frozen(self, out: Path, plan: Mapping[str, Any]) -> Exhibit:
         ready, runs = self.with_data, self.runs()
@@ -179,6 +181,8 @@ def _check_known(what: str, names: Sequence[str], known: Mapping[str, Any]) -> N
 
 def _read(path: Path, scale: Scale, data: Path | None) -> Experiment:
     plan = read_toml(path)
+    text = f"# {path.name}\n{path.read_text(encoding='utf-8').strip()}\n"
+    text += f"\n# {SCALES}\n{scale_text(path.with_name(SCALES), scale.name)}"
     kind = plan.pop("kind", "sweep")
     if kind not in KINDS:
         msg = f"{path}: kind must be one of {', '.join(KINDS)}, not {kind!r}"
@@ -190,7 +194,7 @@ def _read(path: Path, scale: Scale, data: Path | None) -> Experiment:
     order, beyond = plan.pop("order", len(KINDS)), bool(plan.pop("beyond", False))
     if kind == "arena":
         plan = arena_plan(path.stem, plan)
-    return Experiment(path.stem, kind, plan, scale, data_dir(data), order, beyond)
+    return Experiment(path.stem, kind, plan, scale, data_dir(data), order, beyond, text)
 
 
 def _panels(sweep: Sweep, scale: Scale, data: Path | None) -> tuple[list[Part], list[str]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -86,6 +87,13 @@ def read_scales(path: Path) -> dict[str, Scale]:
     for scale in scales.values():
         _check(scale, path)
     return scales
+
+
+def scale_text(path: Path, name: str) -> str:
+    """The tables of one scale, as its file has them."""
+    tables = re.split(r"(?m)^(?=\[)", path.read_text(encoding="utf-8"))
+    own = [table for table in tables if table.startswith((f"[{name}]", f"[{name}."))]
+    return "".join(own).strip() + "\n"
 
 
 def _check(scale: Scale, path: Path) -> None:

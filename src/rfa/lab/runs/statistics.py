@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from rfa._types import Floats
 
 USUAL = 0.975
 """The quantile behind a two-sided 95 % interval."""
+MANY = 200
+"""With more degrees of freedom a series around the normal law is as good to six digits."""
 
 
 @dataclass(frozen=True)
@@ -51,11 +54,14 @@ def mean_interval(values: Any, quantile: float = USUAL) -> Interval:
 
 @functools.cache
 def student(freedom: int, quantile: float = USUAL) -> float:
-    """A quantile above one half of Student's law with so many degrees of freedom, by bisection.
+    """A quantile above one half of Student's law with so many degrees of freedom.
 
     >>> round(student(1), 3), round(student(4, 0.95), 3), round(student(30), 3)
     (12.706, 2.132, 2.042)
     """
+    if freedom > MANY:
+        z = NormalDist().inv_cdf(quantile)
+        return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
     low, high = 0.0, math.pi / 2
     for _ in range(60):
         middle = (low + high) / 2
