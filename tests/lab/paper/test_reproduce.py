@@ -171,7 +171,7 @@ def test_mistakes_are_named(tmp_path: Path, folder: Path) -> None:
     (tmp_path / "scales.toml").write_text(SCALES)
     (tmp_path / "odd.toml").write_text('kind = "poem"\n')
     with pytest.raises(
-        ConfigError, match="kind must be one of sweep, weights, corruptions, arena, frozen, calls"
+        ConfigError, match="kind must be one of sweep, weights, decides, corruptions, arena"
     ):
         find_experiments(["odd"], "tiny", None, [tmp_path])
 
