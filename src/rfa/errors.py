@@ -42,6 +42,7 @@
         ├── SweepError              some runs of a sweep failed; the others are kept
         ├── LaunchError             a run on Flower could not be started, or failed
         ├── AbsentError             results that a statement of the paper needs
+        ├── NumbersError            files of numbers that cannot be read
         └── ExhibitError            results that cannot be shown
 
 Each message names the value that was wrong and what would be right.

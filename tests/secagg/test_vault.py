@@ -139,14 +139,24 @@ def test_a_round_that_was_joined_is_not_joined_again_after_it_ended(tmp_path: Pa
 
 
 def test_one_update_serves_one_round(tmp_path: Path) -> None:
-    """A server cannot ask more about an update by opening another round."""
+    """A server cannot ask more about an update by opening another round.
+
+    It can as long as nothing but keys has left; and each round has keys of its own.
+    """
     table = party(contributions(6, 3), number=4)
     name = min(table.devices)
     device = durable(table, tmp_path)[name]
     request = reach(table, OpenRound)[name]
-    device.receive(request)
+    first = device.receive(request)
+    with pytest.raises(ReplayedRoundError):
+        device.receive(altered(request, session=os.urandom(16)))
+    later = device.receive(altered(request, round=5))
+    assert later != first
+    other = DurableDevice(tmp_path / "other", profile(table, name))
+    other.bring(table.parts[name])
+    question_for(table, other, name)  # it has dealt shares
     with pytest.raises(AskedTwiceError):
-        device.receive(altered(request, round=5))
+        other.receive(altered(request, round=5))
 
 
 def test_a_device_can_abstain(tmp_path: Path) -> None:

@@ -11,10 +11,15 @@ import click
 from rfa.cli.options import FILE, FOLDER, many_runs_options
 from rfa.cli.running import do_runs
 from rfa.cli.show import say
+from rfa.lab.paper.check import compare, sample
+from rfa.lab.paper.numbers import adopt, code_of, read_numbers, stale, write_numbers
 from rfa.lab.paper.page import check_page, collect, statements, write_page
 from rfa.lab.paper.reproduce import PLACES, Experiment, all_runs, find_experiments
 from rfa.lab.report.exhibit import Exhibit, ExhibitError
 from rfa.lab.report.report import find_exhibits, keep, known_exhibits, write_report
+from rfa.lab.runs.origin import code_fingerprint
+from rfa.lab.settings.fields import ConfigError
+from rfa.lab.settings.settings import Settings
 
 
 @click.command()
@@ -34,6 +39,27 @@ from rfa.lab.report.report import find_exhibits, keep, known_exhibits, write_rep
     "--page",
     type=FILE,
     help="Write a Markdown page with all results, too, and its pictures beside it.",
+)
+@click.option("--task", "tasks", multiple=True, help="Do the runs of this task only; repeatable.")
+@click.option(
+    "--seed", "seeds", multiple=True, type=int, help="Do the runs of this seed only; repeatable."
+)
+@click.option("--show", is_flag=True, help="Do no runs: show what there is.")
+@click.option(
+    "--numbers-from",
+    type=FOLDER,
+    help="Take runs that were done elsewhere from the numbers in this folder.",
+)
+@click.option(
+    "--numbers-to",
+    type=FOLDER,
+    help="Write the numbers of all runs that are done to this folder.",
+)
+@click.option(
+    "--check",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Do N of the runs of --numbers-from again, and compare to the bit.",
 )
 @click.option("--list", "listing", is_flag=True, help="List the experiments.")
 def reproduce(names: tuple[str, ...], scale: str, **options: Any) -> None:
@@ -57,11 +83,54 @@ def reproduce(names: tuple[str, ...], scale: str, **options: Any) -> None:
     out = options["out"] or Path("out") / scale
     waiting = [each for each in chosen if each.seconds and not _done(each, out, options["fresh"])]
     more = sum(each.seconds for each in waiting)
-    problems = do_runs(all_runs(chosen), out, options, more=more)
+    runs = all_runs(chosen, options["tasks"], options["seeds"])
+    if options["check"]:
+        _check(runs, out, options)
+        return
+    if options["numbers_from"]:
+        _adopt(chosen, out, options["numbers_from"])
+    problems = {} if options["show"] else do_runs(runs, out, options, more=more)
     if not options["dry_run"]:
         shown = _show(chosen, out, scale, fresh=options["fresh"])
+        if options["numbers_to"]:
+            count = write_numbers(chosen, out, options["numbers_to"])
+            say(f"Numbers: {options['numbers_to']}, {count} runs")
         _conclude(known, shown, out, options["page"])
     if problems:
+        sys.exit(1)
+
+
+def _adopt(experiments: list[Experiment], out: Path, folder: Path) -> None:
+    """Put the runs of a folder of numbers into the store, and say which code made them."""
+    wanted = {settings.run_name: settings for settings in all_runs(experiments)}
+    adopted = adopt(folder, wanted, out)
+    rows = [run.row for run in adopted]
+    others = sorted({code_of(row) for row in rows} - {code_fingerprint()})
+    say(f"{len(adopted)} runs are taken from {folder}")
+    if others:
+        text = f"{len(stale(rows))} of them were made by other code ({', '.join(others)}) than this"
+        say(f"{text} ({code_fingerprint()}): --check N does some again")
+
+
+def _check(runs: list[Settings], out: Path, options: dict[str, Any]) -> None:
+    """Do some runs of a folder of numbers again, and end with 1 if any number is another."""
+    if not options["numbers_from"]:
+        msg = "--check needs --numbers-from FOLDER: the numbers to check"
+        raise ConfigError(msg)
+    kept = read_numbers(options["numbers_from"])
+    by_name = {settings.run_name: settings for settings in runs}
+    chosen = sample(kept, by_name, options["check"])
+    if not chosen:
+        msg = f"{options['numbers_from']} has no run of these experiments, tasks and seeds"
+        raise ConfigError(msg)
+    out = out / "check"
+    do_runs(chosen, out, {**options, "fresh": True})
+    if options["dry_run"]:
+        return
+    comparisons = compare(kept, chosen, out)
+    for comparison in comparisons:
+        say(comparison.words)
+    if any(comparison.differences for comparison in comparisons):
         sys.exit(1)
 
 
@@ -90,8 +159,7 @@ def _conclude(
     page: Path | None,
 ) -> None:
     """Judge the paper's statements by all that there is, and write the pages."""
-    scale = known[0].scale.words
-    verdicts = statements(collect(known, find_exhibits(out), out), scale)
+    verdicts = statements(collect(known, find_exhibits(out), out), known[0].scale)
     keep(verdicts, out)
     if page:
         write_page(page, shown, verdicts)

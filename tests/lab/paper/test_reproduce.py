@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from rfa.cli.main import main
-from rfa.lab.paper.claims import JUDGES
 from rfa.lab.paper.reproduce import PLACES, SWEEPS, all_runs, find_experiments
 from rfa.lab.paper.scale import read_scales
+from rfa.lab.paper.statements import STATEMENTS
 from rfa.lab.report.exhibit import load
 from rfa.lab.settings.fields import ConfigError
 from rfa.lab.settings.files import read_toml
@@ -44,6 +44,7 @@ robustness = { values = [0.0, 0.25], seeds = [1, 2] }
 study-content = { rounds = 2 }
 study-devices = { rounds = 2, values = [4] }
 study-long = { rounds = 2 }
+study-polarity = { rounds = 2 }
 study-rate = { rounds = 2 }
 study-weight = { rounds = 2 }
 """
@@ -102,7 +103,7 @@ def test_the_page_shows_every_experiment(done: tuple[Path, Any]) -> None:
     assert "results/numbers.csv" not in page or (out / "results/numbers.csv").exists()
     numbers = (out / "results/numbers.csv").read_text().splitlines()
     assert len(numbers) > 500
-    assert all(judge.__doc__ in page for judge in JUDGES if judge.__doc__)
+    assert all(each.quote in page and each.tested in page for each in STATEMENTS)
 
 
 def test_a_second_time_nothing_is_left_to_do(done: tuple[Path, Any], folder: Path) -> None:
@@ -116,13 +117,21 @@ def test_a_second_time_nothing_is_left_to_do(done: tuple[Path, Any], folder: Pat
     assert json.loads((out / "out/exhibits/budget.json").read_text()) == before
 
 
-@pytest.mark.parametrize("scale", ["full", "short", "quick"])
-def test_every_run_of_every_scale_makes_sense(scale: str, tmp_path: Path) -> None:
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A folder where all data seems to be."""
     for name in ("femnist.parquet", "shakespeare.zip", "sent140.parquet", "glove.6B.50d.txt"):
         (tmp_path / name).touch()
-    experiments = find_experiments([], scale, tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("scale", ["full", "horizon", "short", "quick"])
+def test_every_run_of_every_scale_makes_sense(scale: str, data: Path) -> None:
+    experiments = find_experiments([], scale, data)
     assert len(experiments) >= 14
-    assert not any(e.with_data.missing for e in experiments if e.kind in SWEEPS)
+    missing = [text for e in experiments if e.kind in SWEEPS for text in e.with_data.missing]
+    assert all(text.endswith(f"not done at the scale {scale}") for text in missing)
+    assert not (missing and scale == "full")
     runs = list(all_runs(experiments))
     assert len({settings.task for settings in runs}) >= 5
     if scale == "full":
@@ -149,7 +158,7 @@ def test_paper_numbers_name_places_that_there_are() -> None:
 def test_mistakes_are_named(tmp_path: Path, folder: Path) -> None:
     for arguments, text in (
         (["nonsense"], "no experiment is called 'nonsense': there are arena, budget,"),
-        (["--scale", "huge"], "no scale is called 'huge': there are full, short, quick"),
+        (["--scale", "huge"], "no scale is called 'huge': there are full, horizon, short, quick"),
         (["--from", str(tmp_path)], "no scales.toml is found in"),
     ):
         result = rfa("reproduce", *arguments)
@@ -162,7 +171,7 @@ def test_mistakes_are_named(tmp_path: Path, folder: Path) -> None:
     (tmp_path / "scales.toml").write_text(SCALES)
     (tmp_path / "odd.toml").write_text('kind = "poem"\n')
     with pytest.raises(
-        ConfigError, match="kind must be one of sweep, weights, corruptions, arena, frozen, calls"
+        ConfigError, match="kind must be one of sweep, weights, decides, corruptions, arena"
     ):
         find_experiments(["odd"], "tiny", None, [tmp_path])
 
@@ -204,3 +213,34 @@ def test_files_that_say_too_little_are_named(tmp_path: Path) -> None:
         (tmp_path / "scales.toml").write_text(f"[odd]\ntitle = 't'\n{line}{text}\n")
         with pytest.raises(ConfigError, match=r"the scale odd in .* needs a list of seeds"):
             read_scales(tmp_path / "scales.toml")
+
+
+@pytest.mark.parametrize("polarity", ["emnist-linear", "emnist-linear:polarity=ink"])
+def test_the_horizon_is_the_papers_own(polarity: str, data: Path) -> None:
+    runs = {
+        (run.aggregator.partition(":")[0], run.rounds)
+        for run in all_runs(find_experiments(["one-step"], "horizon", data), [polarity])
+    }
+    assert runs == {("fedavg", 6000), ("rfa", 2000), ("rfa-one-step", 6000)}
+
+
+def test_a_scale_leaves_out_experiments_and_tasks(tmp_path: Path) -> None:
+    shutil.copy(HERE / "robustness.toml", tmp_path)
+    shutil.copy(HERE / "seeds.toml", tmp_path)
+    (tmp_path / "scales.toml").write_text(
+        '[one]\ntitle = "one"\nseeds = [1, 2]\nwithout = ["seeds", "emnist-linear"]\n'
+        'stand_in = "glyphs-linear"\n'
+    )
+    (only,) = find_experiments([], "one", None, [tmp_path])
+    assert only.name == "robustness"
+    assert "EMNIST linear, data; EMNIST linear, omniscient: not done at the scale one" in str(
+        only.with_data.missing
+    )
+    assert "EMNIST linear, data" not in {cell.panel for cell in only.with_data.cells}
+
+
+def test_runs_of_some_tasks_and_seeds_alone(data: Path) -> None:
+    (robustness,) = find_experiments(["robustness"], "horizon", data)
+    runs = all_runs([robustness], ["sent140-linear"], [2, 3])
+    assert {(run.task, run.seed) for run in runs} == {("sent140-linear", 2), ("sent140-linear", 3)}
+    assert len({run.run_name for run in runs}) == 2 * 14

@@ -80,3 +80,15 @@ def test_minibatch_sgd_keeps_its_one_step() -> None:
 )
 def test_rounds_and_calls_replace_each_other(layers: Any, merged: Any) -> None:
     assert merge(*layers) == merged
+
+
+def test_what_is_said_of_a_task_holds_for_its_variants_unless_they_are_named() -> None:
+    ink = "emnist-linear:polarity=ink"
+    lines = [{"label": "RFA", "aggregator": "rfa"}]
+    sweep = make_sweep("mine", {"settings": {"task": ink}, "lines": lines})
+    tables = {"emnist-linear": {"calls": 12, "seeds": [7]}, ink: {"rounds": 5}}
+    (cell,) = scaled_cells(sweep, Scale("s", "s", [1, 2], tasks=tables))
+    assert (cell.settings.task, cell.settings.rounds, cell.settings.seed) == (ink, 5, 7)
+    del tables[ink]
+    (cell,) = scaled_cells(sweep, Scale("s", "s", [1, 2], tasks=tables))
+    assert cell.settings.rounds == 4

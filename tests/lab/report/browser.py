@@ -37,12 +37,16 @@ class BrowserError(Exception):
     """The browser could not do what it was told."""
 
 
+def browser() -> str | None:
+    """The browser, if one is installed."""
+    names = ("chromium", "google-chrome", "chromium-browser")
+    return next(filter(None, map(shutil.which, names)), None)
+
+
 def programs() -> tuple[str, str] | None:
     """The browser and its driver, if both are installed."""
-    names = ("chromium", "google-chrome", "chromium-browser")
-    browser = next(filter(None, map(shutil.which, names)), None)
-    driver = shutil.which("chromedriver")
-    return (browser, driver) if browser and driver else None
+    found, driver = browser(), shutil.which("chromedriver")
+    return (found, driver) if found and driver else None
 
 
 class Browser:

@@ -22,7 +22,7 @@ from rfa.lab.report.exhibit import (
     save,
     to_json,
 )
-from rfa.lab.report.gather import Result, gather
+from rfa.lab.report.gather import Result, gather, origins
 from rfa.lab.report.markdown import section
 from rfa.lab.report.style import COLORS, looks
 from rfa.lab.runs.sweep import Cell, Sweep, cells, make_sweep, settle
@@ -99,8 +99,24 @@ def test_levels_are_means_with_bands_over_seeds() -> None:
     assert mean.high == pytest.approx([20, 40])
     assert median.mean == pytest.approx([45, 65])
     assert mean.seeds == 2
+    assert mean.points[0] == pytest.approx([10, 20])
+    assert mean.points[1] == pytest.approx([30, 40])
     assert panel.note == "20 rounds; 8 devices a round; seeds 1, 2"
     assert exhibit.data == ["tests.tiny:TASK, 24 devices: synthetic: points"]
+
+
+def test_a_mean_over_seeds_has_its_interval_in_the_table() -> None:
+    exhibit = gather(LEVELS, by_seed(LEVELS, lambda cell: {20: 0.1 * cell.settings.seed}))
+    (table,) = exhibit.tables
+    row = dict(zip(table.head, table.rows[0], strict=True))
+    assert row["accuracy (%)"] == pytest.approx(15)
+    reach = 12.7062 * 5  # Student's law with one degree of freedom, deviation 7.07, two seeds
+    assert [row["95 % from"], row["to"]] == pytest.approx([15 - reach, 15 + reach], abs=1e-3)
+
+
+def test_what_made_the_runs_is_told() -> None:
+    rows = [{"origin": '{"rfa": "1", "code": "ab"}'}] * 2 + [{"origin": None}]
+    assert origins(rows) == ["2 runs: rfa 1, code ab", "1 run: unknown"]
 
 
 def test_the_papers_number_stands_beside_ours() -> None:
@@ -117,14 +133,16 @@ def test_the_papers_number_stands_beside_ours() -> None:
 
 def test_tables_have_the_accuracy_over_honest_devices_beside_that_over_all() -> None:
     head, row = _head_and_row(LEVELS)
-    assert head[3:8] == [
+    assert head[3:10] == [
         "accuracy (%)",
         "lowest",
         "highest",
+        "95 % from",
+        "to",
         "honest devices (%)",
         "worst tenth (%)",
     ]
-    assert row[3:8] == pytest.approx([50, 50, 50, 60, 25])
+    assert row[3:10] == pytest.approx([50, 50, 50, 50, 50, 60, 25])
 
 
 def test_personalized_runs_show_honest_devices_unless_told() -> None:
@@ -141,8 +159,9 @@ def test_personalized_runs_show_honest_devices_unless_told() -> None:
     assert panel.lines[0].mean == pytest.approx([60, 60])
     head, row = _head_and_row(sweep)
     assert "honest devices" in head[3]
-    assert head[6] == "all devices (%)"
-    assert row[3:8] == pytest.approx([60, 60, 60, 50, 12.5])
+    assert head[8] == "all devices (%)"
+    assert row[3:6] + row[8:10] == pytest.approx([60, 60, 60, 50, 12.5])
+    assert row[6:8] == [None, None]  # one seed has no interval
     told = make_sweep("s", values | {"measures": ["test_accuracy"]})
     assert list(told.measures) == ["test_accuracy"]
     assert list(LEVELS.measures) == ["test_accuracy"]

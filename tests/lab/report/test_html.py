@@ -122,7 +122,7 @@ def test_badges() -> None:
 )  # fmt: skip
 def test_digits(values: list[float | None], shown: list[str]) -> None:
     text = page([Exhibit("a", "a", tables=[Table("t", ["n"], [[value] for value in values])])])
-    assert re.findall(r'<td class="number">(.*?)</td>', text) == shown
+    assert re.findall(r'<td data-label="n" class="number">(.*?)</td>', text) == shown
 
 
 def test_names_are_addresses() -> None:

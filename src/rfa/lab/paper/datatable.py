@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,16 @@ def exhibit(plan: Mapping[str, Any], data: Path | None) -> Exhibit:
     head += ["train per device, median", "max", "min", "largest class (%)"]
     tables = [Table("Data sets", head, rows)]
     return Exhibit(**about(plan), tables=tables, data=notes, missing=missing)
+
+
+def largest_classes(names: Iterable[str], data: Path | None) -> dict[str, float]:
+    """The share of the largest class among the test examples of tasks, in per cent, where known."""
+    shares: dict[str, float] = {}
+    for name in names:
+        with contextlib.suppress(DataError):
+            row, _ = _row(find_task(name), data)
+            shares[name] = float(row[-1] or 0.0)
+    return shares
 
 
 def _row(task: Task, data: Path | None) -> tuple[list[Value], str]:

@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rfa.lab.paper.claims import judge
+from rfa.lab.paper.datatable import largest_classes
 from rfa.lab.paper.evidence import Evidence
 from rfa.lab.paper.reproduce import Experiment
+from rfa.lab.paper.scale import Scale
 from rfa.lab.report.exhibit import Exhibit, Table, Value
-from rfa.lab.report.gather import LABELS, find_results
+from rfa.lab.report.gather import INTERVAL, LABELS, find_results
 from rfa.lab.report.markdown import rows, section
 from rfa.lab.runs.store import Store
 from rfa.lab.settings.fields import ConfigError
@@ -22,29 +24,46 @@ from rfa.lab.settings.fields import ConfigError
 MARK = "<!-- made by `rfa reproduce --page`: what follows is replaced -->"
 NUMBERS = "numbers.csv"
 PAPER = "paper (%)"
+TOLD = ("lowest", "highest", *INTERVAL, "rounds", "seeds")
+CLAIM = (
+    "What the paper says in its own words, what is tested of it, and what comes out. Differences "
+    "are paired by seed. Confirmed: the 95 % interval lies beyond the bound; for equality, two "
+    "one-sided tests at 5 % put the difference within the margin. Refuted: the interval lies on "
+    "the other side. Inconclusive: neither. Open: fewer than three seeds, fewer rounds than the "
+    "paper, or a model that has not learned without corruption."
+)
+NO_VERDICTS = (
+    "What the paper says, and the numbers at hand. This scale is too short to conclude from, and "
+    "all methods have the same number of rounds: there are no verdicts."
+)
 
 
 def collect(experiments: Sequence[Experiment], exhibits: Sequence[Exhibit], out: Path) -> Evidence:
     """The runs of the experiments, and what they show."""
     with Store(out) as store:
         results = {each.name: find_results(store, each.with_data.cells) for each in experiments}
-    return Evidence(results, {exhibit.name: exhibit for exhibit in exhibits})
+    tasks = {result.cell.settings.task for some in results.values() for result in some}
+    data = experiments[0].data if experiments else None
+    return Evidence(results, {each.name: each for each in exhibits}, largest_classes(tasks, data))
 
 
-def statements(evidence: Evidence, scale: str) -> Exhibit:
+def statements(evidence: Evidence, scale: Scale) -> Exhibit:
     """The verdicts on the paper's statements, as an exhibit of their own."""
     return Exhibit(
         name="statements",
         title="The paper's statements, one by one",
-        claim="What the paper says, whether the runs at hand confirm it, and the numbers.",
-        tables=[judge(evidence), paper_numbers(list(evidence.exhibits.values()))],
-        scale=scale,
+        claim=CLAIM if scale.verdicts else NO_VERDICTS,
+        tables=[
+            judge(evidence, verdicts=scale.verdicts),
+            paper_numbers(list(evidence.exhibits.values())),
+        ],
+        scale=scale.words,
     )
 
 
 def paper_numbers(exhibits: Sequence[Exhibit]) -> Table:
     """All numbers that the paper states, beside ours."""
-    head = ["experiment", "place", "paper (%)", "here (%)", "lowest", "highest", "rounds"]
+    head = ["experiment", "place", "paper (%)", "here (%)", *TOLD]
     rows: list[list[Value]] = []
     for exhibit in exhibits:
         for table in exhibit.tables:
@@ -54,7 +73,7 @@ def paper_numbers(exhibits: Sequence[Exhibit]) -> Table:
                 if cells[PAPER] is not None:
                     place = f"{cells['panel']}, {cells.get(LABELS['rho'])}: {cells['line']}"
                     first = table.head[table.head.index("lowest") - 1]  # the accuracy that is drawn
-                    ours = [cells[name] for name in (first, "lowest", "highest", "rounds")]
+                    ours = [cells.get(name) for name in (first, *TOLD)]
                     rows.append([exhibit.title, place, cells[PAPER], *ours])
     return Table("Numbers of the paper", head, rows)
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from rfa.lab.datasets.cache import data_dir, locate
 from rfa.lab.datasets.dataset import DataError
-from rfa.lab.paper import calls, datatable, frozen, theorem, weights
+from rfa.lab.paper import calls, datatable, decides, frozen, theorem, weights
 from rfa.lab.paper.byzantine import byzantine_table
-from rfa.lab.paper.scale import Scale, read_scales, scaled_cells
+from rfa.lab.paper.scale import Scale, read_scales, scale_text, scaled_cells
 from rfa.lab.report.arena import gather_arena
 from rfa.lab.report.exhibit import Exhibit, group
 from rfa.lab.report.gather import data_note, find_results, gather
@@ -27,10 +27,11 @@ from rfa.lab.settings.settings import Settings
 from rfa.lab.tasks.registry import find_task
 
 SCALES = "scales.toml"
-SWEEPS = ("sweep", "weights", "corruptions", "arena")
+SWEEPS = ("sweep", "weights", "decides", "corruptions", "arena")
 KINDS = (*SWEEPS, "frozen", "calls", "data", "theorem")
-"""Runs of a sweep, with what else they show (the weights in their rounds, a table of corruptions,
-attacks and defenses); frozen cohorts, what calls are worth on them, the data table, the theorem."""
+"""Runs of a sweep, with what else they show (the weights in their rounds, these with the lengths of
+updates, a table of corruptions, attacks and defenses); frozen cohorts, what calls are worth on
+them, the data table, the theorem."""
 NEEDED = {
     "frozen": ("title", "claim", "paper", "tasks", "corruptions", "rho", "rounds", "steps"),
     "calls": ("title", "claim", "tasks", "cases", "rounds"),
@@ -57,6 +58,7 @@ class Experiment:
     data: Path | None = None  # the folder of data sets, if there is one
     order: int = 0  # its place among the others
     beyond: bool = False  # whether it goes beyond the paper
+    text: str = ""  # what its file says, and what the scale does
 
     def runs(self) -> list[Settings]:
         """The runs that it needs."""
@@ -94,7 +96,8 @@ class Experiment:
             made = datatable.exhibit(plan, self.data)
         else:
             made = self._show_sweep(out) if self.kind in SWEEPS else self._show_frozen(out, plan)
-        return dataclasses.replace(made, command=command, scale=self.scale.words, order=self.order)
+        told = {"command": command, "scale": self.scale.words, "settings": self.text}
+        return dataclasses.replace(made, **told, order=self.order)
 
     def _show_frozen(self, out: Path, plan: Mapping[str, Any]) -> Exhibit:
         ready, runs = self.with_data, self.runs()
@@ -114,6 +117,8 @@ class Experiment:
             results = find_results(store, ready.cells)
             if self.kind == "weights":
                 made = weights.exhibit(ready.sweep, results, store, self.data)
+            elif self.kind == "decides":
+                made = decides.exhibit(ready.sweep, results, store, out, self.data)
             else:
                 show = gather_arena if self.kind == "arena" else gather
                 made = show(ready.sweep, results)
@@ -158,7 +163,12 @@ def find_experiments(
     _check_known("experiment", names, known)
     _check_known("scale", [scale], scales)
     experiments = [_read(known[name], scales[scale], data) for name in names or known]
-    chosen = [each for each in experiments if names or beyond or not each.beyond]
+    left_out = () if names else scales[scale].without
+    chosen = [
+        each
+        for each in experiments
+        if each.name not in left_out and (names or beyond or not each.beyond)
+    ]
     return sorted(chosen, key=lambda experiment: experiment.order)
 
 
@@ -171,6 +181,8 @@ def _check_known(what: str, names: Sequence[str], known: Mapping[str, Any]) -> N
 
 def _read(path: Path, scale: Scale, data: Path | None) -> Experiment:
     plan = read_toml(path)
+    text = f"# {path.name}\n{path.read_text(encoding='utf-8').strip()}\n"
+    text += f"\n# {SCALES}\n{scale_text(path.with_name(SCALES), scale.name)}"
     kind = plan.pop("kind", "sweep")
     if kind not in KINDS:
         msg = f"{path}: kind must be one of {', '.join(KINDS)}, not {kind!r}"
@@ -182,7 +194,7 @@ def _read(path: Path, scale: Scale, data: Path | None) -> Experiment:
     order, beyond = plan.pop("order", len(KINDS)), bool(plan.pop("beyond", False))
     if kind == "arena":
         plan = arena_plan(path.stem, plan)
-    return Experiment(path.stem, kind, plan, scale, data_dir(data), order, beyond)
+    return Experiment(path.stem, kind, plan, scale, data_dir(data), order, beyond, text)
 
 
 def _panels(sweep: Sweep, scale: Scale, data: Path | None) -> tuple[list[Part], list[str]]:
@@ -190,21 +202,28 @@ def _panels(sweep: Sweep, scale: Scale, data: Path | None) -> tuple[list[Part], 
     if any("task" not in panel.settings for panel in sweep.panels):
         msg = f"{sweep.name}: a panel, or [settings], must name the task"
         raise ConfigError(msg)
-    problems = {panel.name: _problem(str(panel.settings["task"]), data) for panel in sweep.panels}
+    wanted = [panel for panel in sweep.panels if panel.settings["task"] not in scale.without]
+    problems = {panel.name: _problem(str(panel.settings["task"]), data) for panel in wanted}
     panels: dict[str, Part] = {}
-    for panel in sweep.panels:
+    for panel in wanted:
         if not problems[panel.name]:
             panels[panel.name] = panel
         elif scale.stand_in:
             settings = {**panel.settings, "task": scale.stand_in}
             key = json.dumps(settings, sort_keys=True)
             panels.setdefault(key, Part(f"{scale.stand_in} for {panel.name}", settings))
-    return list(panels.values()), _missing(problems, scale)
+    return list(panels.values()), _missing(problems, scale) + _left_out(sweep, scale)
+
+
+def _left_out(sweep: Sweep, scale: Scale) -> list[str]:
+    """What the scale leaves out of a sweep."""
+    names = [panel.name for panel in sweep.panels if panel.settings["task"] in scale.without]
+    return [f"{'; '.join(names)}: not done at the scale {scale.name}"] if names else []
 
 
 def _tasks(names: Iterable[str], scale: Scale, data: Path | None) -> tuple[list[str], list[str]]:
     """The tasks whose data is there, or the scale's stand-in."""
-    problems = {task: _problem(task, data) for task in names}
+    problems = {task: _problem(task, data) for task in names if task not in scale.without}
     ready = [scale.stand_in if problem else task for task, problem in problems.items()]
     return list(dict.fromkeys(filter(None, ready))), _missing(problems, scale)
 
@@ -232,7 +251,14 @@ def _notes(out: Path, runs: Sequence[Settings]) -> list[str]:
     return list(dict.fromkeys(data_note(row) for row in rows if row["task"] in tasks))
 
 
-def all_runs(experiments: Sequence[Experiment]) -> list[Settings]:
-    """The runs of all experiments, those of the first seeds first."""
+def all_runs(
+    experiments: Sequence[Experiment], tasks: Sequence[str] = (), seeds: Sequence[int] = ()
+) -> list[Settings]:
+    """The runs of all experiments, those of the first seeds first; of some tasks and seeds only."""
     runs = [settings for experiment in experiments for settings in experiment.runs()]
-    return sorted(runs, key=lambda settings: settings.seed)
+    wanted = [
+        settings
+        for settings in runs
+        if (not tasks or settings.task in tasks) and (not seeds or settings.seed in seeds)
+    ]
+    return sorted(wanted, key=lambda settings: settings.seed)

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rfa._specs import parse_spec
 from rfa.aggregators.registry import find
 from rfa.lab.runs.sweep import Cell, Part, Sweep, cells, merge
 from rfa.lab.settings.fields import ConfigError
@@ -31,7 +33,8 @@ class Scale:
 
     Among the settings by task, `seeds`, `levels` (of rho) and `without` (aggregators that are left
     out) are none. Those by experiment win over all others; there `seeds` and `values` are no
-    settings, and `tasks` has settings by task, which win over these.
+    settings, and `tasks` has settings by task, which win over these. What is said of a task holds
+    for it with parameters, too (`emnist-linear:polarity=ink`), unless that is named itself.
     """
 
     name: str
@@ -42,6 +45,8 @@ class Scale:
     stand_in: str = ""  # the task that stands in for one whose data is missing, if any
     frozen: Mapping[str, Any] = field(default_factory=dict[str, Any])  # `rounds` before the freeze
     theorem: str = "quick"  # how much the check of the theorem does
+    verdicts: bool = True  # whether the paper's statements are judged by it
+    without: Sequence[str] = ()  # experiments and tasks that are left out
 
     @property
     def words(self) -> str:
@@ -50,13 +55,22 @@ class Scale:
 
     def settings_of(self, task: str, aggregator: str) -> dict[str, Any]:
         """What the scale says of the settings of a run, and the authors."""
-        settings = {**AUTHORS, **self.tasks.get(task, {})}
+        settings = {**AUTHORS, **of_task(self.tasks, task)}
         left_out = {"seeds", "levels", "without", *(LOCAL if find(aggregator).local_steps else ())}
         return {name: value for name, value in settings.items() if name not in left_out}
 
     def values_of(self, experiment: str, values: Sequence[Any]) -> Sequence[Any]:
         """The values on the horizontal axis of an experiment."""
         return self.experiments.get(experiment, {}).get("values", values)
+
+
+def of_task(tables: Mapping[str, Mapping[str, Any]], task: str) -> dict[str, Any]:
+    """What tables by task say of one: those of its name alone, and over them those of it whole.
+
+    >>> of_task({"a": {"rounds": 1, "seeds": [1]}, "a:b=2": {"rounds": 3}}, "a:b=2")
+    {'rounds': 3, 'seeds': [1]}
+    """
+    return merge(tables.get(parse_spec(task).name, {}), tables.get(task, {}))
 
 
 def read_scales(path: Path) -> dict[str, Scale]:
@@ -75,6 +89,13 @@ def read_scales(path: Path) -> dict[str, Scale]:
     return scales
 
 
+def scale_text(path: Path, name: str) -> str:
+    """The tables of one scale, as its file has them."""
+    tables = re.split(r"(?m)^(?=\[)", path.read_text(encoding="utf-8"))
+    own = [table for table in tables if table.startswith((f"[{name}]", f"[{name}."))]
+    return "".join(own).strip() + "\n"
+
+
 def _check(scale: Scale, path: Path) -> None:
     """Refuse what the types promise but a file need not keep."""
     seeds: Any = scale.seeds
@@ -90,8 +111,8 @@ def scaled_cells(sweep: Sweep, scale: Scale) -> Iterator[Cell]:
     given = scale.experiments.get(sweep.name, {})
     seeds: dict[str, Sequence[int]] = {}
     for panel in sweep.panels:
-        of_task = scale.tasks.get(_task(panel), {}).get("seeds", scale.seeds)
-        seeds[panel.name] = given.get("seeds", of_task)
+        usual = of_task(scale.tasks, _task(panel)).get("seeds", scale.seeds)
+        seeds[panel.name] = given.get("seeds", usual)
     for seed in sorted(set(itertools.chain(*seeds.values()))):
         for panel in sweep.panels:
             if seed in seeds[panel.name]:
@@ -100,16 +121,16 @@ def scaled_cells(sweep: Sweep, scale: Scale) -> Iterator[Cell]:
 
 def _panel_cells(sweep: Sweep, scale: Scale, panel: Part, seed: int) -> Iterator[Cell]:
     task, given = _task(panel), scale.experiments.get(sweep.name, {})
-    of_task = scale.tasks.get(task, {})
+    said = of_task(scale.tasks, task)
     plain = {key: value for key, value in given.items() if key not in ("seeds", "values", "tasks")}
-    wins = merge(plain, given.get("tasks", {}).get(task, {}))
+    wins = merge(plain, of_task(given.get("tasks", {}), task))
     values = scale.values_of(sweep.name, sweep.values)
     if sweep.x == "rho":
-        values = [value for value in values if value in of_task.get("levels", values)]
+        values = [value for value in values if value in said.get("levels", values)]
     for line in sweep.lines:
         usual = FIELDS["aggregator"].default
         aggregator = {**panel.settings, **line.settings}.get("aggregator", usual)
-        if aggregator in of_task.get("without", ()):
+        if aggregator in said.get("without", ()):
             continue
         layers = (scale.settings_of(task, aggregator), panel.settings, line.settings, wins)
         single_line = dataclasses.replace(

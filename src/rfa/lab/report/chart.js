@@ -2,6 +2,8 @@
 
 const at = (x, y) => `${x.toFixed(1)},${clamp(y, -1e6, 1e6).toFixed(1)}`;
 const trace = (points) => points.map(([x, y], i) => `${i ? "L" : "M"}${at(x, y)}`).join("");
+const SINGLE = 30; // places of a line whose seeds are shown one by one
+const DOT = "m-1.8,0a1.8,1.8 0 1,0 3.6,0a1.8,1.8 0 1,0 -3.6,0z";
 const cut = (text, length) => (text.length > length ? `${text.slice(0, length - 1)}…` : text);
 
 class Chart {
@@ -20,6 +22,12 @@ class Chart {
 
   get lines() {
     return this.panel.lines.filter((line) => !this.exhibit.hidden.has(line.label));
+  }
+
+  // The band of a line: from the lowest seed to the highest, or the interval of the mean.
+  band(line) {
+    const interval = this.exhibit.interval && line.from.length;
+    return interval ? [line.from, line.to] : [line.low, line.high];
   }
 
   resize(width) {
@@ -54,9 +62,12 @@ class Chart {
   // The heights of what is seen, with the neighbors to which its lines lead.
   heights(from, to) {
     const log = this.panel.logY;
-    const values = this.lines.flatMap(({ x, mean, low, high }) => {
+    const values = this.lines.flatMap((line) => {
+      const { x, mean, points } = line;
+      const [low, high] = this.band(line);
+      const single = (i) => (this.exhibit.points && points[i]) || [];
       const seen = (i) => (x[i - 1] ?? x[i]) <= to && (x[i + 1] ?? x[i]) >= from;
-      return x.flatMap((_, i) => (seen(i) ? [mean[i], low[i], high[i]] : []));
+      return x.flatMap((_, i) => (seen(i) ? [mean[i], low[i], high[i], ...single(i)] : []));
     });
     const [low, high] = extent(values, log);
     const [below, above] = stretch([low, high], log, 1.1);
@@ -113,7 +124,9 @@ class Chart {
   }
 
   // Stretches of points without a gap; what is missing, or not on a logarithmic axis, is a gap.
-  pieces({ x, mean, low, high }) {
+  pieces(line) {
+    const { x, mean } = line;
+    const [low, high] = this.band(line);
     const { logX, logY } = this.panel;
     const pieces = [[]];
     const deep = (value) => logY && Number.isFinite(value) && value <= 0; // below any power of ten
@@ -146,7 +159,19 @@ class Chart {
     };
     const marks = marked.map(([x, y]) => `M${at(x, y)}${line.mark}`);
     const dash = { "stroke-dasharray": line.dash || "none" };
-    return [path("band", band), path("line", pieces.map(trace), dash), path("mark", marks)];
+    const dots = path("dot", this.exhibit.points ? this.dots(line) : []);
+    return [path("band", band), path("line", pieces.map(trace), dash), path("mark", marks), dots];
+  }
+
+  // Single seeds, where places are far enough apart to tell them from the line.
+  dots({ x, points }) {
+    const { logX, logY } = this.panel;
+    if (x.length > SINGLE) return [];
+    const there = (i) => points[i] && usable(x[i], logX);
+    const heights = (i) => points[i].filter((value) => usable(value, logY));
+    return x.flatMap((place, i) =>
+      there(i) ? heights(i).map((value) => `M${at(this.x(place), this.y(value))}${DOT}`) : [],
+    );
   }
 
   // ---- reading values ----
@@ -173,7 +198,7 @@ class Chart {
     this.cross.append(shape("line", { x1: place, x2: place, y1: box.top, y2: box.bottom }));
     const rows = this.lines.filter((line) => line.x.length).map((line) => {
       const i = this.nearest(line.x, place);
-      const [mean, low, high] = [line.mean[i], line.low[i], line.high[i]];
+      const [mean, low, high] = [line.mean[i], ...this.band(line).map((ends) => ends[i])];
       const spread = Number.isFinite(mean) && low !== high;
       const range = spread ? `(${short(low)} – ${short(high)})` : "";
       const apart = line.x[i] === x ? "" : ` at ${words(line.x[i])}`;

@@ -98,12 +98,23 @@ def _line(axes: Any, line: Line, look: int, panel: Panel) -> None:
         color=color,
         label=line.label,
     )
+    _seeds(axes, line, color)
     if line.seeds > 1 and not panel.ticks:
         axes.fill_between(line.x, line.low, line.high, color=color, alpha=0.18, linewidth=0)
     elif line.seeds > 1:
         ends = [[m - a for m, a in zip(line.mean, line.low, strict=True)]]
         ends.append([b - m for m, b in zip(line.mean, line.high, strict=True)])
         axes.errorbar(line.x, line.mean, ends, fmt="none", color=color, alpha=0.6, capsize=3)
+
+
+def _seeds(axes: Any, line: Line, color: str) -> None:
+    """Single seeds, where places are far enough apart to tell them from the line."""
+    if not line.points or len(line.x) > CROWDED:
+        return
+    spots = [(x, y) for x, values in zip(line.x, line.points, strict=True) for y in values]
+    axes.plot(
+        *zip(*spots, strict=True), "o", markersize=2.2, color=color, fillstyle="none", mew=0.6
+    )
 
 
 def _save(figure: Any, path: Path) -> None:

@@ -17,6 +17,8 @@ from rfa._files import replace_file
 from rfa.errors import InvalidTypeError, InvalidValueError
 from rfa.lab.errors import LabError
 
+FEW = 10
+"""So many seeds can be shown one by one."""
 Value: TypeAlias = str | float | int | None
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
@@ -56,6 +58,7 @@ class Line:
     seeds: int = 1
     note: str = ""  # what a reader should know of it, such as runs that diverged
     dashed: bool = False  # whether it is a bound or a reference and not a measurement
+    points: Sequence[Sequence[float]] = ()  # what single seeds have at each place, if that is shown
 
     @classmethod
     def over_seeds(
@@ -65,7 +68,9 @@ class Line:
         mean = [spread.mean for spread in spreads]
         low, high = [spread.low for spread in spreads], [spread.high for spread in spreads]
         seeds = max((len(spread.values) for spread in spreads), default=1)
-        return cls(label, x, mean, low, high, seeds, note)
+        few = 1 < seeds <= FEW
+        points = [list(spread.values) for spread in spreads] if few else []
+        return cls(label, x, mean, low, high, seeds, note, points=points)
 
     @classmethod
     def flat(
@@ -149,6 +154,8 @@ class Exhibit:
     data: Sequence[str] = ()  # the data used, one sentence for each data set
     missing: Sequence[str] = ()  # what could not be shown, and what to do about it
     order: int = 0  # its place among others
+    settings: str = ""  # the files that describe it, as text
+    origins: Sequence[str] = ()  # the code, libraries and machines behind its runs
 
     @property
     def views(self) -> list[str]:
@@ -209,6 +216,7 @@ def from_json(values: Mapping[str, Any]) -> Exhibit:
     exhibit: Exhibit = _read(Exhibit, {"matrices": [], **values})
     lines = [line for panel in exhibit.panels for line in panel.lines]
     sizes = [{len(line.x), len(line.mean), len(line.low), len(line.high)} for line in lines]
+    sizes += [{len(line.points), len(line.x)} for line in lines if line.points]
     sizes += [{len(table.head), *map(len, table.rows)} for table in exhibit.tables]
     for matrix in exhibit.matrices:
         width = len(matrix.columns)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from rfa.lab.report.exhibit import Exhibit, Line, Panel, group
 from rfa.lab.report.style import COLORS, looks
+from rfa.lab.runs.statistics import mean_interval
 
 MARKS = (
     "m-3.5,0a3.5,3.5 0 1,0 7,0a3.5,3.5 0 1,0 -7,0z",  # disc
@@ -26,6 +27,8 @@ TOOLS = {
     "reset": ("Reset the zoom", "M3.5 8a4.5 4.5 0 1 0 1.6-3.4M3 2.5v3.2h3.2"),
     "in": ("Zoom in", "M8 3v10M3 8h10"),
     "out": ("Zoom out", "M3 8h10"),
+    "svg": ("Save the picture (SVG)", "M8 2v8M4.5 6.5L8 10l3.5-3.5M3 13h10"),
+    "csv": ("Save the numbers (CSV)", "M3 3h10v10H3zM3 7h10M7 3v10"),
     "expand": ("Show large", "M9.5 3H13v3.5M6.5 13H3V9.5M13 3L9 7M3 13l4-4"),
 }
 """What can be done with a panel, and its sign."""
@@ -46,10 +49,11 @@ def pictures(exhibit: Exhibit, name: str) -> str:
     for view, numbered in views.items():
         panels = [panel for _, panel in numbered]
         kind = "view" if len(parts) == 1 else "view other"
-        figures = "\n".join(_figure(panel, number) for number, panel in numbered)
+        figures = "\n".join(_figure(panel, number, name) for number, panel in numbered)
         parts.append(
             f'<div class="{kind}">{paragraph("view-title", view)}{_legend(panels, styles)}'
-            f'{_reading(panels)}<div class="grid">{figures}</div></div>'
+            f'{_switches(panels)}{_reading(panels)}<div class="grid">{figures}</div>'
+            f"{paragraph('caption', caption(exhibit, panels))}</div>"
         )
     large = (
         '<dialog aria-label="One panel"><button type="button" class="shut">Close</button></dialog>'
@@ -87,22 +91,57 @@ def _swatch(style: _Style, *, dashed: bool) -> str:
     )
 
 
-def _reading(panels: Iterable[Panel]) -> str:
+def _switches(panels: Sequence[Panel]) -> str:
+    """What can be shown otherwise: the interval for the band, single seeds, a logarithmic axis."""
+    entries = {"log": "logarithmic"}
+    if any(line.points for panel in panels for line in panel.lines):
+        entries = {"interval": "95 % interval", "points": "single seeds"} | entries
+    logs = all(panel.log_y for panel in panels)
+    boxes = "".join(
+        f'<label><input type="checkbox" class="{kind}"{_checked(kind, logs=logs)}>{words}</label>'
+        for kind, words in entries.items()
+    )
+    return f'<div class="switches" role="group" aria-label="How to show it">{boxes}</div>'
+
+
+def _checked(kind: str, *, logs: bool) -> str:
+    return " checked" if kind == "points" or (kind == "log" and logs) else ""
+
+
+def caption(exhibit: Exhibit, panels: Sequence[Panel]) -> str:
+    """What stands below a figure: enough to quote it by itself."""
+    where = f" (after the paper's {exhibit.paper})" if exhibit.paper else ""
+    axes = "; ".join(dict.fromkeys(f"{each.y_label} by {each.x_label}" for each in panels))
+    notes = group([panel for panel in panels if panel.note], lambda panel: panel.note)
+    parts = [f"{exhibit.title}{where}: {axes}", _bands(panels).rstrip(".")]
+    for note, same in notes.items():
+        titles = ", ".join(panel.title for panel in same)
+        parts.append(f"{titles}: {note}" if len(notes) > 1 else note)
+    parts += [f"Data: {'; '.join(exhibit.data)}"] if exhibit.data else []
+    return ". ".join(filter(None, parts)) + "."
+
+
+def _bands(panels: Iterable[Panel]) -> str:
+    """How many seeds a line is the mean of, and what its band is."""
+    lines = [line for panel in panels for line in panel.lines]
+    seeds = max((line.seeds for line in lines), default=1)
+    if seeds == 1:
+        return ""
+    up_to = "" if all(line.seeds == seeds for line in lines) else "up to "
+    return f"Lines are means of {up_to}{seeds} seeds; bands reach from the lowest to the highest."
+
+
+def _reading(panels: Sequence[Panel]) -> str:
     """How lines and bands are to be read."""
     lines = [line for panel in panels for line in panel.lines]
-    words: list[str] = []
-    if (seeds := max((line.seeds for line in lines), default=1)) > 1:
-        up_to = "" if all(line.seeds == seeds for line in lines) else "up to "
-        words.append(
-            f"Lines are means of {up_to}{seeds} seeds; bands reach from the lowest to the highest."
-        )
+    words = [_bands(panels)] if _bands(panels) else []
     if any(line.dashed for line in lines):
         words.append("Broken lines are bounds or references.")
     return paragraph("reading", " ".join(words))
 
 
-def _figure(panel: Panel, number: int) -> str:
-    """The frame of a panel, with its notes."""
+def _figure(panel: Panel, number: int, name: str) -> str:
+    """The frame of a panel, with its notes, and an address of its own."""
     notes = [panel.note, *(f"{line.label}: {line.note}" for line in panel.lines if line.note)]
     tools = "".join(
         f'<button type="button" class="{kind}" aria-label="{words}" title="{words}">'
@@ -111,7 +150,8 @@ def _figure(panel: Panel, number: int) -> str:
     )
     keys = f"{panel.title}: arrow keys read values, plus and minus zoom, 0 resets"
     return (
-        f'<figure class="panel"><figcaption><h3>{escape(panel.title)}</h3>'
+        f'<figure class="panel" id="{name}-{number + 1}"><figcaption>'
+        f'<h3><a href="#{name}-{number + 1}">{escape(panel.title)}</a></h3>'
         f'<div class="tools">{tools}</div></figcaption>'
         f'<div><div class="chart" tabindex="0" role="group" aria-label="{escape(keys)}"'
         f' data-panel="{number}"><svg role="img" aria-label="{escape(_summary(panel))}"></svg>'
@@ -143,6 +183,7 @@ def panel_data(exhibits: Iterable[Exhibit]) -> str:
 
 def _panel(panel: Panel, styles: Mapping[str, _Style]) -> dict[str, Any]:
     return {
+        "title": panel.title,
         "xLabel": panel.x_label,
         "yLabel": panel.y_label,
         "ticks": list(panel.ticks),
@@ -154,6 +195,8 @@ def _panel(panel: Panel, styles: Mapping[str, _Style]) -> dict[str, Any]:
 
 def _line(line: Line, style: _Style) -> dict[str, Any]:
     heights = {"mean": line.mean, "low": line.low, "high": line.high}
+    ends = [mean_interval(values) for values in line.points]
+    heights |= {"from": [end.low for end in ends], "to": [end.high for end in ends]}
     return {
         "label": line.label,
         "color": style.color,
@@ -161,8 +204,13 @@ def _line(line: Line, style: _Style) -> dict[str, Any]:
         "dash": style.dash if line.dashed else "",
         "x": [_finite(x) for x in line.x],
         # six digits are more than can be seen
-        **{key: [_finite(float(f"{y:.6g}")) for y in ys] for key, ys in heights.items()},
+        **{key: _heights(ys) for key, ys in heights.items()},
+        "points": [_heights(values) for values in line.points],
     }
+
+
+def _heights(values: Sequence[float]) -> list[float | None]:
+    return [_finite(float(f"{value:.6g}")) for value in values]
 
 
 def _finite(value: float) -> float | None:

@@ -16,6 +16,7 @@ from typing import Any
 from rfa.lab.report.exhibit import Exhibit, Line, Panel, Spread, Table, Value, group
 from rfa.lab.runs.headline import ALL, HONEST
 from rfa.lab.runs.spent import simulated
+from rfa.lab.runs.statistics import mean_interval
 from rfa.lab.runs.store import DONE, Store
 from rfa.lab.runs.sweep import Cell, Sweep
 
@@ -60,6 +61,8 @@ SPENT = {
     "noise multiplier": "noise_multiplier",
 }
 """What a table tells of the privacy of runs, where their sums hold noise."""
+INTERVAL = ("95 % from", "to")
+"""The interval of a mean over seeds."""
 BY_DEVICE = "device"
 LAST = 0.1
 """The share of a run's rounds that count as its end."""
@@ -122,6 +125,7 @@ def gather(sweep: Sweep, results: Sequence[Result], **about: Any) -> Exhibit:
         panels=panels,
         tables=[_table(sweep, results)],
         data=_data(results),
+        origins=origins(result.row for result in results),
         **about,
     )
 
@@ -212,7 +216,7 @@ def _table(sweep: Sweep, results: Sequence[Result]) -> Table:
     }
     head = ["panel", "line", *([LABELS.get(sweep.x, sweep.x)] if sweep.x else [])]
     told = TOLD[told_first(sweep)]
-    head += [*list(told.values())[:1], "lowest", "highest", *list(told.values())[1:]]
+    head += [*list(told.values())[:1], "lowest", "highest", *INTERVAL, *list(told.values())[1:]]
     noisy = any(result.row.get("privacy") for result in results)
     head += ["seeds", "diverged", "rounds", "calls"] + (list(SPENT) if noisy else [])
     head += ["paper (%)"] if paper else []
@@ -237,10 +241,13 @@ def _numbers(results: Sequence[Result], measures: Sequence[str]) -> list[Value]:
     accuracy, *others = (
         Spread([result.at_end(measure) for result in results]) for measure in measures
     )
+    interval = mean_interval(accuracy.values)
+    ends = (interval.low, interval.high)
     return [
         accuracy.mean,
         accuracy.low,
         accuracy.high,
+        *(end if math.isfinite(end) else None for end in ends),
         *(spread.mean for spread in others),
         len(results),
         sum(result.diverged for result in results),
@@ -284,6 +291,17 @@ def _data(results: Sequence[Result]) -> list[str]:
     """The data used, a sentence for each task."""
     rows = [result.row for result in results]
     return list(dict.fromkeys(data_note(row, _partition(row)) for row in rows))
+
+
+def origins(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """What made runs, in words: one line for each version and machine."""
+    by_origin = group(rows, lambda row: row.get("origin") or "{}")
+    return [_origin_words(json.loads(text), len(some)) for text, some in by_origin.items()]
+
+
+def _origin_words(made: Mapping[str, str], runs: int) -> str:
+    count = f"{runs} run{'s' if runs > 1 else ''}"
+    return f"{count}: {', '.join(f'{name} {value}' for name, value in made.items()) or 'unknown'}"
 
 
 def _partition(row: Mapping[str, Any]) -> str:

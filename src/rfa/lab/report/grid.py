@@ -14,6 +14,8 @@ SHORT = 12
 DIGITS = 4
 LONG = 10_000
 """From here on thousands are set apart."""
+PROSE = 60
+"""A table with longer texts than this is read row by row on a narrow screen."""
 WIDE = 1e4
 """Columns that span more than this factor show each number to its own digits."""
 
@@ -25,15 +27,18 @@ def grid(table: Table, *, shown: bool) -> str:
     numeric = [any(isinstance(value, int | float) for value in column) for column in columns]
     head = "".join(map(_cell, itertools.repeat('th scope="col"'), table.head, numeric))
     rows = "\n".join(
-        f"<tr>{''.join(map(_cell, itertools.repeat('td'), cells, numeric))}</tr>"
+        f"<tr>{''.join(map(_cell, _tags(table.head), cells, numeric))}</tr>"
         for cells in zip(*map(_column, columns), strict=True)
     )
     opened = " open" if shown or len(table.rows) <= SHORT else ""
     count = f"{len(table.rows)} {'row' if len(table.rows) == 1 else 'rows'}"
+    texts = [cell for row in table.rows for cell in row if isinstance(cell, str)]
+    kind = ' class="prose"' if any(len(text) > PROSE for text in texts) else ""
     return f"""<details class="table"{opened}>
 <summary><h3>{title}</h3> <small>{count}</small></summary>
+<button type="button" class="save">Save as CSV</button>
 <div class="scroll" role="region" aria-label="{title}" tabindex="0">
-<table>
+<table{kind}>
 <thead><tr>{head}</tr></thead>
 <tbody>
 {rows}
@@ -41,6 +46,11 @@ def grid(table: Table, *, shown: bool) -> str:
 </table>
 </div>
 </details>"""
+
+
+def _tags(head: Sequence[str]) -> list[str]:
+    """Cells that name their column, which narrow screens show beside them."""
+    return [f'td data-label="{escape(name)}"' for name in head]
 
 
 def _cell(tag: str, text: str, number: bool) -> str:

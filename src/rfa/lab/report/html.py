@@ -18,7 +18,7 @@ from rfa.lab.report.grid import grid
 from rfa.lab.report.html_matrix import html_matrices
 
 TITLE = "rfa: the paper, reproduced"
-SCRIPTS = ("numbers.js", "chart.js", "page.js")
+SCRIPTS = ("numbers.js", "chart.js", "save.js", "page.js")
 """The script of the page, in order."""
 IDS = ("page-data", "contents", "main")
 """Identifiers of the page itself, which no exhibit can take."""
@@ -134,16 +134,27 @@ def _missing(exhibit: Exhibit) -> str:
 
 
 def _origin(exhibit: Exhibit) -> str:
-    """How the exhibit was made: the command, how much of it was done, the data."""
+    """How the exhibit was made: the command, how much of it was done, the data, the settings."""
     code = f'<pre tabindex="0"><code>{escape(exhibit.command)}</code></pre>{COPY}'
     data = "".join(f"<li>{_badge(text)}{escape(text)}</li>" for text in exhibit.data)
+    made = "".join(f"<li>{escape(text)}</li>" for text in exhibit.origins)
     rows = {
         "Command": f'<div class="command">{code}</div>' if exhibit.command else "",
         "Scale": escape(exhibit.scale),
         "Data": f"<ul>{data}</ul>" if data else "",
+        "Made by": f"<ul>{made}</ul>" if made else "",
+        "Settings": _settings(exhibit.settings),
     }
     parts = "".join(f"<dt>{name}</dt><dd>{text}</dd>" for name, text in rows.items() if text)
     return f'<h3>How it was made</h3>\n<dl class="origin">{parts}</dl>' if parts else ""
+
+
+def _settings(text: str) -> str:
+    """The files behind an exhibit, to open and to copy from."""
+    if not text:
+        return ""
+    code = f'<pre tabindex="0"><code>{escape(text)}</code></pre>'
+    return f"<details><summary>TOML</summary>{code}</details>"
 
 
 def _badge(sentence: str) -> str:

@@ -5,11 +5,24 @@ const present = (section, panels) => {
   const hidden = new Set();
   const entries = () => [...section.querySelectorAll(".legend button")];
   const views = [...section.querySelectorAll(".view")];
-  const swatch = (label) =>
-    entries().find((entry) => entry.dataset.label === label).firstElementChild.cloneNode(true);
+  const swatch = (label, itself) => {
+    const drawn = entries().find((entry) => entry.dataset.label === label).firstElementChild;
+    return itself ? drawn : drawn.cloneNode(true);
+  };
+  const exhibit = { hidden, swatch, interval: false, points: true };
   const charts = [...section.querySelectorAll(".chart")].map(
-    (node) => new Chart(node, panels[node.dataset.panel], { hidden, swatch }),
+    (node) => new Chart(node, panels[node.dataset.panel], exhibit),
   );
+  const chartOf = (target) =>
+    charts.find((chart) => chart.node === target.closest("figure").querySelector(".chart"));
+  const named = (chart, end) => fileName(`${section.id} ${chart.panel.title}`, end);
+  // A switch is the same in all pictures of the exhibit.
+  const turn = (kind, on) => {
+    section.querySelectorAll(`.switches .${kind}`).forEach((box) => (box.checked = on));
+    if (kind === "log") charts.forEach((chart) => Object.assign(chart.panel, { logY: on }));
+    else exhibit[kind] = on;
+    charts.forEach((chart) => chart.zoom(null));
+  };
   const toggle = (label) => {
     if (!hidden.delete(label)) hidden.add(label);
     const shown = (entry) => !hidden.has(entry.dataset.label);
@@ -19,13 +32,27 @@ const present = (section, panels) => {
   section.addEventListener("click", ({ target }) => {
     const entry = target.closest(".legend button");
     if (entry) toggle(entry.dataset.label);
+    if (target.closest(".save")) {
+      const table = target.closest("details").querySelector("table");
+      const title = target.closest("details").querySelector("h3").textContent;
+      save(fileName(`${section.id} ${title}`, "csv"), "text/csv", tableCsv(table));
+    }
+    if (target.closest(".csv")) {
+      const chart = chartOf(target);
+      save(named(chart, "csv"), "text/csv", panelCsv(chart.panel));
+    }
+    if (target.closest(".svg")) {
+      const chart = chartOf(target);
+      save(named(chart, "svg"), "image/svg+xml", pictureSvg(chart));
+    }
     if (target.closest(".expand")) enlarge(target.closest("figure"));
     if (target.closest(".copy")) copy(target, section.querySelector(".command code"));
     if (target.matches(".shut")) target.closest("dialog").close();
   });
-  section.addEventListener("change", ({ target }) =>
-    views.forEach((view, i) => view.classList.toggle("other", i !== Number(target.value))),
-  );
+  section.addEventListener("change", ({ target }) => {
+    if (target.closest(".switches")) turn(target.className, target.checked);
+    else views.forEach((view, i) => view.classList.toggle("other", i !== Number(target.value)));
+  });
   addEventListener("beforeprint", () => {
     charts.forEach((chart) => chart.width || chart.resize(360));
     section.querySelectorAll("details").forEach((details) => (details.open = true));

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime
-import importlib.metadata
+import shutil
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from rfa._files import replace_file
 from rfa.lab.report.draw import draw
 from rfa.lab.report.exhibit import Exhibit, ExhibitError, load, save
 from rfa.lab.report.html import page
+from rfa.lab.runs.origin import PACKAGE, origin
 
 EXHIBITS, PICTURES, PAGE = "exhibits", "pictures", "report.html"
 
@@ -49,9 +51,20 @@ def write_report(
     shown = find_exhibits(out) if exhibits is None else exhibits
     path = to or out / PAGE
     path.parent.mkdir(parents=True, exist_ok=True)
-    made = f"Made on {datetime.date.today():%d %B %Y} with rfa {importlib.metadata.version('rfa')}."
+    versions = ", ".join(f"{name} {value}" for name, value in origin().items())
+    made = f"Made on {datetime.date.today():%d %B %Y} with {versions}{_commit()}."
     paper = any(exhibit.paper for exhibit in shown)
     title = "rfa: the paper, reproduced" if paper else "rfa: results"
     with replace_file(path) as file:
         file.write(page(shown, title=title, made=made).encode())
     return path
+
+
+def _commit() -> str:
+    """The commit of the repository that the package is used from, where there is one."""
+    git = shutil.which("git")
+    if git is None:
+        return ""
+    call = [git, "-C", str(PACKAGE), "log", "-1", "--format=%h", "--", "."]
+    asked = subprocess.run(call, capture_output=True, text=True, check=False)  # noqa: S603 git itself
+    return f", commit {asked.stdout.strip()}" if asked.stdout.strip() else ""

@@ -27,6 +27,7 @@ from rfa.lab.runs import checkpoint as checkpoints
 from rfa.lab.runs.callback import Callback, Callbacks, RunView
 from rfa.lab.runs.checkpoint import ANEW, Checkpoint, CheckpointError
 from rfa.lab.runs.digest import begin_digest, finish_digest
+from rfa.lab.runs.origin import origin
 from rfa.lab.runs.spent import epsilons, plan_of
 from rfa.lab.runs.store import DONE, LOCK, MEASURES, SPENT, STOPPED, Store
 from rfa.lab.settings.settings import Settings
@@ -197,6 +198,7 @@ class RunLoop:
         return {
             "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
             "version": VERSION,
+            "origin": json.dumps(origin()),
             "devices": self.devices.count,
             "corrupted_devices": int(self.devices.corrupted_in(0).sum()),
             "personalized": self.devices.settings.training.personalize,

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
 from rfa._types import Floats
 
-NORMAL = 1.959964
-"""The 97.5 % quantile of the normal law."""
-STUDENT = (
-    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
-    *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
-    *(2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
-)
-"""The same of Student's law with 1 to 30 degrees of freedom."""
+USUAL = 0.975
+"""The quantile behind a two-sided 95 % interval."""
+MANY = 200
+"""With more degrees of freedom a series around the normal law is as good to six digits."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean, and its 95 % interval by Student's law.
+    """A mean, and its interval by Student's law.
 
     Attributes:
         mean: the mean.
@@ -37,8 +35,10 @@ class Interval:
     count: int
 
 
-def mean_interval(values: Any) -> Interval:
-    """The mean of independent numbers and its 95 % interval; numbers that are NaN make it NaN.
+def mean_interval(values: Any, quantile: float = USUAL) -> Interval:
+    """The mean of independent numbers and its interval, of 95 % where no other quantile is given.
+
+    Numbers that are NaN make it NaN.
 
     >>> mean_interval([1.0, 2.0, 3.0]).high
     4.484...
@@ -48,13 +48,38 @@ def mean_interval(values: Any) -> Interval:
     mean = float(numbers.mean()) if count else math.nan
     if count < 2:  # noqa: PLR2004
         return Interval(mean, math.nan, math.nan, count)
-    reach = student(count - 1) * float(numbers.std(ddof=1)) / math.sqrt(count)
+    reach = student(count - 1, quantile) * float(numbers.std(ddof=1)) / math.sqrt(count)
     return Interval(mean, mean - reach, mean + reach, count)
 
 
-def student(freedom: int) -> float:
-    """The 97.5 % quantile of Student's law with so many degrees of freedom."""
-    if freedom <= len(STUDENT):
-        return STUDENT[freedom - 1]
-    z = NORMAL
-    return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+@functools.cache
+def student(freedom: int, quantile: float = USUAL) -> float:
+    """A quantile above one half of Student's law with so many degrees of freedom.
+
+    >>> round(student(1), 3), round(student(4, 0.95), 3), round(student(30), 3)
+    (12.706, 2.132, 2.042)
+    """
+    if freedom > MANY:
+        z = NormalDist().inv_cdf(quantile)
+        return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+    low, high = 0.0, math.pi / 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _below(middle, freedom) < quantile else (low, middle)
+    return math.sqrt(freedom) * math.tan((low + high) / 2)
+
+
+def _below(angle: float, freedom: int) -> float:
+    """The mass of Student's law below t = sqrt(freedom) tan(angle), as a finite sum.
+
+    With n degrees of freedom that is a polynomial in the sine and cosine of the angle.
+    """
+    sine, square = math.sin(angle), math.cos(angle) ** 2
+    even = freedom % 2 == 0
+    term = 1.0 if even else math.cos(angle)
+    total = 0.0
+    for power in range(0 if even else 1, freedom - 1, 2):
+        total += term
+        term *= square * (power + 1) / (power + 2)
+    both = sine * total if even else (angle + sine * total) * 2 / math.pi
+    return (1 + both) / 2

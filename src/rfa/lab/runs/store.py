@@ -13,7 +13,7 @@ import json
 import math
 import sqlite3
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ CREATE TABLE runs (
     stopped TEXT, data TEXT, backdoor REAL, honest_accuracy REAL, honest_median_device REAL,
     honest_worst_tenth REAL, corrupted TEXT, parameters TEXT, personalized INTEGER,
     stop_reason TEXT, epsilon_server REAL, epsilon_readers REAL, privacy TEXT,
-    noise_multiplier REAL
+    noise_multiplier REAL, origin TEXT
 );
 CREATE TABLE populations (data TEXT PRIMARY KEY, names TEXT);
 CREATE TABLE evaluations (
@@ -56,7 +56,7 @@ CREATE TABLE rounds (
     PRIMARY KEY (run, round)
 );
 """
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """What changes when the tables do: stores of other versions are refused."""
 MEASURES = (
     "test_accuracy",
@@ -78,7 +78,7 @@ DONE = ("finished", "diverged", SPENT)
 STOPPED = "stopped"
 """How a run ends that a callback stopped: it can go on."""
 TABLES = ("runs", "evaluations", "rounds")
-JSON_COLUMNS = ("settings", "corrupted")
+JSON_COLUMNS = ("settings", "corrupted", "origin")
 """Columns of runs that hold JSON."""
 SHOWN = ("task", "aggregator", "corruption", "rho", "seed")
 """Settings with a column of their own."""
@@ -179,6 +179,21 @@ class Store:
             for evaluation, seconds in evaluations:
                 self._insert("evaluations", _evaluation_row(run, evaluation, seconds))
             self._set(run, update)
+
+    def adopt(
+        self,
+        run: str,
+        settings: Settings,
+        facts: dict[str, Any],
+        evaluations: Sequence[Mapping[str, Any]],
+    ) -> None:
+        """Keep a run that was done elsewhere: what is known of it, and its evaluations."""
+        self.begin(run, settings, {"data": facts["data"]})
+        with self._writing():
+            for evaluation in evaluations:
+                row = {**evaluation, "run": run, "seconds": 0.0, "device_accuracy": "[]"}
+                self._insert("evaluations", row)
+            self._set(run, facts)
 
     def runs(self, **where: Any) -> list[dict[str, Any]]:
         """The runs, the oldest first, filtered by columns."""

@@ -1,0 +1,55 @@
+"""What the paper says, and what is tested of it: how a statement of `claims.py` is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from rfa.lab.paper.evidence import Evidence, Place
+from rfa.lab.paper.verdicts import Fact, Finding
+
+Judge: TypeAlias = Callable[[Evidence, str], Iterable[Finding | Fact]]
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What the paper says, and what is tested of it.
+
+    Attributes:
+        name: a short name.
+        tested: what is tested, in our words.
+        quote: the paper's words.
+        settings: the data and models that it is judged for, each by itself.
+        judge: the findings, of evidence and a setting.
+        gated: whether a model must have learned without corruption.
+    """
+
+    name: str
+    tested: str
+    quote: str
+    settings: tuple[str, ...]
+    judge: Judge
+    gated: bool = True
+
+
+STATEMENTS: list[Statement] = []
+"""The statements, in the paper's order."""
+
+
+def statement(
+    quote: str, settings: tuple[str, ...], *, gated: bool = True
+) -> Callable[[Judge], Judge]:
+    """Note a statement: its docstring says what is tested."""
+
+    def note(judge: Judge) -> Judge:
+        name, text = getattr(judge, "__name__", ""), (judge.__doc__ or "").strip()
+        STATEMENTS.append(Statement(name, text, quote, settings, judge, gated))
+        return judge
+
+    return note
+
+
+def clean(setting: str) -> Place:
+    """Where runs without corruption are."""
+    return Place("robustness", f"{setting}, data", 0.0)

@@ -1,0 +1,220 @@
+"""Numbers that are kept in files: read to the bit, adopted as runs, and checked by fresh ones."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from rfa.cli.main import main
+from rfa.lab.paper.numbers import MEASURED, read_numbers, thinned
+from rfa.lab.runs.origin import code_fingerprint
+from rfa.lab.runs.store import Store
+
+SWEEP = """
+kind = "decides"
+title = "Mine"
+[[panels]]
+title = "clean"
+task = "tests.tiny:TASK"
+[[panels]]
+title = "poisoned"
+task = "tests.tiny:TASK"
+corruption = "data"
+rho = 0.25
+[[lines]]
+label = "FedAvg"
+aggregator = "fedavg"
+[[lines]]
+label = "RFA"
+aggregator = "rfa"
+"""
+SCALES = '[short]\ntitle = "short"\nseeds = [1, 2]\n'
+
+
+def reproduce(folder: Path, out: Path, *arguments: str) -> Any:
+    where = ["--from", str(folder), "--out", str(out), "-j", "1"]
+    return CliRunner().invoke(main, ["reproduce", *where, *arguments])
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
+    """Experiments, the results of their runs, and the numbers of these."""
+    base = tmp_path_factory.mktemp("numbers")
+    (base / "files").mkdir()
+    (base / "files/mine.toml").write_text(SWEEP)
+    (base / "files/scales.toml").write_text(SCALES)
+    numbers = ["--numbers-to", str(base / "numbers")]
+    result = reproduce(base / "files", base / "out", *numbers)
+    assert result.exit_code == 0, result.output
+    assert "8 runs" in result.output
+    return base / "files", base / "out", base / "numbers"
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_every_number_says_its_run_its_horizon_and_its_code(made: tuple[Path, ...]) -> None:
+    _, out, numbers = made
+    found = rows(numbers / "numbers.csv")
+    assert {row["experiment"] for row in found} == {"mine"}
+    assert {(row["aggregator"], row["rho"], row["seed"]) for row in found} == {
+        (aggregator, rho, seed)
+        for aggregator in ("fedavg", "rfa:nu=1e-06,start=mean")
+        for rho in ("0.0", "0.25")
+        for seed in ("1", "2")
+    }
+    assert {row["code"] for row in found} == {code_fingerprint()}
+    assert {row["horizon"] for row in found} == {"12"}
+    with Store(out) as store:
+        stored = {row["run"]: row for row in store.runs()}
+    hashes = {row["run"]: row["value"] for row in found if row["measure"] == "model_sha256"}
+    assert hashes == {name: row["model_sha256"] for name, row in stored.items()}
+    assert "rho=0.25" in {part for row in found for part in row["settings"].split(",")}
+
+
+def test_numbers_are_read_to_the_bit(made: tuple[Path, ...]) -> None:
+    _, out, numbers = made
+    with Store(out) as store:
+        for run in read_numbers(numbers):
+            (row,) = store.runs(run=run.name)
+            assert {name: run.row[name] for name in run.row} == {
+                name: row[name] for name in run.row
+            }
+            stored = store.table("evaluations", run=run.name)
+            assert [[e[name] for name in MEASURED] for e in run.evaluations] == [
+                [e[name] for name in MEASURED] for e in stored
+            ]
+
+
+def test_adopted_runs_are_not_done_again_and_show_the_same(
+    made: tuple[Path, ...], tmp_path: Path
+) -> None:
+    files, out, numbers = made
+    result = reproduce(files, tmp_path / "out", "--numbers-from", str(numbers))
+    assert result.exit_code == 0, result.output
+    assert "8 runs are taken from" in result.output
+    assert "other code" not in result.output
+    assert not list((tmp_path / "out").glob("*/checkpoint.npz"))
+    shown = [
+        json.loads((where / "exhibits/mine.json").read_text()) for where in (out, tmp_path / "out")
+    ]
+    assert shown[0]["tables"] == shown[1]["tables"]
+    assert shown[0]["panels"] == shown[1]["panels"]
+    again = reproduce(files, tmp_path / "out", "--show", "--numbers-to", str(tmp_path / "numbers"))
+    assert again.exit_code == 0, again.output
+    for name in ("numbers.csv", "runs.csv", "evaluations.csv", "facts.csv"):
+        assert (tmp_path / "numbers" / name).read_bytes() == (numbers / name).read_bytes()
+
+
+def test_old_numbers_do_not_pass_for_new_ones(made: tuple[Path, ...], tmp_path: Path) -> None:
+    files, _, numbers = made
+    old = copy(numbers, tmp_path / "numbers")
+    text = (old / "runs.csv").read_text().replace(code_fingerprint(), "0123456789ab")
+    (old / "runs.csv").write_text(text)
+    result = reproduce(files, tmp_path / "out", "--numbers-from", str(old))
+    assert "8 of them were made by other code (0123456789ab) than this" in result.output
+
+
+def test_fresh_runs_confirm_frozen_numbers_to_the_bit(
+    made: tuple[Path, ...], tmp_path: Path
+) -> None:
+    files, _, numbers = made
+    result = reproduce(files, tmp_path, "--numbers-from", str(numbers), "--check", "2")
+    assert result.exit_code == 0, result.output
+    assert result.output.count("the same to the bit") == 2
+
+
+@pytest.mark.parametrize("file", ["evaluations.csv", "runs.csv"])
+def test_a_number_that_differs_in_its_last_bit_is_found(
+    made: tuple[Path, ...], tmp_path: Path, file: str
+) -> None:
+    files, _, numbers = made
+    changed = copy(numbers, tmp_path / "numbers")
+    table = rows(changed / file)
+    for row in table:
+        if file == "runs.csv":
+            row["model_sha256"] = row["model_sha256"][::-1]
+        elif row["round"] == "8":
+            row["train_loss"] = repr(math.nextafter(float(row["train_loss"]), math.inf))
+    with (changed / file).open("w", newline="") as stream:
+        writer = csv.DictWriter(stream, table[0].keys())
+        writer.writeheader()
+        writer.writerows(table)
+    result = reproduce(files, tmp_path, "--numbers-from", str(changed), "--check", "1")
+    assert result.exit_code == 1
+    assert "1 of" in result.output
+    assert ("train_loss after round 8" if file != "runs.csv" else "model_sha256") in result.output
+
+
+def test_mistakes_are_named(made: tuple[Path, ...], tmp_path: Path) -> None:
+    files, _, numbers = made
+    broken = copy(numbers, tmp_path / "broken")
+    (broken / "runs.csv").write_text("run,task\na,b\n")
+    for arguments, code, text in (
+        (["--check", "1"], 2, "--check needs --numbers-from FOLDER"),
+        (["--numbers-from", str(tmp_path / "none")], 1, "there are no numbers to read in"),
+        (["--numbers-from", str(broken)], 1, "cannot be read as numbers"),
+        (["--numbers-from", str(numbers), "--check", "1", "--seed", "7"], 2, "has no run of these"),
+    ):
+        result = reproduce(files, tmp_path / "out", *arguments)
+        assert result.exit_code == code, result.output
+        assert text in result.stderr
+        assert "Traceback" not in result.output
+
+
+def test_what_another_machine_wrote_stays(made: tuple[Path, ...], tmp_path: Path) -> None:
+    numbers = made[2]
+    both = copy(numbers, tmp_path / "numbers")
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files/other.toml").write_text(SWEEP.replace("0.25", "0.1"))
+    (tmp_path / "files/scales.toml").write_text(SCALES)
+    result = reproduce(tmp_path / "files", tmp_path / "out", "--numbers-to", str(both))
+    assert result.exit_code == 0, result.output
+    assert {row["experiment"] for row in rows(both / "numbers.csv")} == {"mine", "other"}
+    assert len(read_numbers(both)) == 8 + 4  # runs without corruption are the same
+
+
+def test_long_runs_keep_their_end_and_the_rounds_at_which_others_end() -> None:
+    rounds = [row["round"] for row in thinned([{"round": t} for t in range(0, 6001, 25)], 6000)]
+    assert {0, 2000, 5400, *range(5425, 6001, 25)} <= set(rounds)
+    assert len(rounds) < 60
+
+
+def copy(numbers: Path, to: Path) -> Path:
+    to.mkdir()
+    for path in numbers.iterdir():
+        (to / path.name).write_bytes(path.read_bytes())
+    return to
+
+
+def test_weights_and_lengths_go_with_the_numbers(made: tuple[Path, ...]) -> None:
+    _, out, numbers = made
+    shown = json.loads((out / "exhibits/mine.json").read_text())
+    (table,) = [each for each in shown["tables"] if each["title"] == "Weights and lengths"]
+    told = [dict(zip(table["head"], row, strict=True)) for row in table["rows"]]
+    (rfa,) = [row for row in told if (row["setting"], row["line"]) == ("poisoned", "RFA")]
+    assert 0 < rfa["weight of the poisoned in the median (%)"] < 100
+    ratio = rfa["length of poisoned updates"] / rfa["length of honest updates"]
+    assert rfa["poisoned over honest"] == pytest.approx(ratio)
+    (fedavg,) = [row for row in told if (row["setting"], row["line"]) == ("poisoned", "FedAvg")]
+    assert fedavg["weight of the poisoned in the median (%)"] is None
+    assert fedavg["weight of the poisoned in the mean (%)"] == pytest.approx(
+        rfa["weight of the poisoned in the mean (%)"]
+    )
+    assert {row["measure"] for row in rows(numbers / "facts.csv")} == {
+        f"{what} of {whose}"
+        for what, whose in (
+            ("weight", "the poisoned in the mean"),
+            ("weight", "the poisoned in the median"),
+            ("length", "honest updates"),
+            ("length", "poisoned updates"),
+        )
+    }
