@@ -58,7 +58,7 @@ def test_a_receipt_of_a_fast_round_holds_and_its_totals_are_computed_again(
         inputs = inputs_of(run.parties[0], sums[index])
         check_total(part, index, total, inputs)
         wrong = dataclasses.replace(total, words=total.words + np.uint32(1))
-        with pytest.raises(ReceiptError, match="a message FirstInput is wanted"):
+        with pytest.raises(ReceiptError, match="is not the sum of the masked inputs"):
             check_total(part, index, wrong, inputs)
 
 

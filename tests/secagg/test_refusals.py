@@ -15,7 +15,7 @@ from rfa.secagg.device import membership, sharing
 from rfa.secagg.device.machine import Device
 from rfa.secagg.device.profile import Identity, Profile
 from rfa.secagg.messages.decoding import decode_as
-from rfa.secagg.messages.round import OpenRound, Roster
+from rfa.secagg.messages.round import AdvertiseKeys, OpenRound, Roster
 from rfa.secagg.messages.stages import START
 from rfa.secagg.security.cohort import in_order
 from rfa.secagg.security.parameters import Parameters, ServerModel, derive
@@ -77,13 +77,28 @@ def test_it_refuses_weaker_terms_than_its_own() -> None:
 def test_it_joins_no_round_twice_and_none_that_is_not_newer() -> None:
     table, device, request = at_stage(OpenRound, number=7)
     device.receive(request)
-    refuses(device, altered(request, queries=1), errors.AskedTwiceError)
-    refuses(device, altered(request, session=os.urandom(16)), errors.OtherSessionError)
+    refuses(device, altered(request, queries=1), errors.ReplayedRoundError, "round 7")
+    refuses(device, altered(request, session=os.urandom(16)), errors.ReplayedRoundError)
     after = dataclasses.replace(device.memory, due=START, opening=b"", request=bytes(32))
     part = table.parts[victim_of(table)]
     again = Device(part, Profile(victim_of(table)), memory=after)
     refuses(again, altered(request, session=os.urandom(16)), errors.ReplayedRoundError, "round 7")
     again.receive(altered(request, session=os.urandom(16), round=8))
+
+
+def test_a_later_round_takes_the_place_of_one_in_which_only_keys_have_left() -> None:
+    """With keys of its own; once shares are dealt, there is no other round."""
+    _, device, request = at_stage(OpenRound, number=7)
+    first = device.receive(request)
+    later = altered(request, session=os.urandom(16), round=8)
+    assert decode_as(AdvertiseKeys, device.receive(later)).keys.sealing_key not in first
+    refuses(device, request, errors.ReplayedRoundError)
+    _, device, request = at_stage(Roster, number=7)
+    device.receive(request)
+    opening = device.memory.opening
+    refuses(device, altered(opening, round=8), errors.AskedTwiceError)
+    other = altered(opening, round=8, session=os.urandom(16))
+    refuses(device, other, errors.OtherSessionError)
 
 
 def test_it_signs_nothing_without_an_identity() -> None:

@@ -13,6 +13,7 @@ from rfa.secagg.messages.decoding import decode_as
 from rfa.secagg.messages.round import (
     Message,
     OpenRound,
+    Roster,
     SumRequest,
     SurvivorList,
     Unmask,
@@ -200,7 +201,10 @@ def test_messages_out_of_stage_of_another_session_or_no_messages(now: type[Messa
         moved = altered(foreign, session=table.opening.session)
         if stage is SurvivorList:  # all survived there too: the same bytes would be a retry
             moved = altered(moved, survivors=b"\xff\x01")
-        if STAGES.index(stage) < STAGES.index(now):
+        if (stage, now) == (OpenRound, Roster):  # only keys have left: a later round may begin
+            earlier = altered(moved, round=1, queries=1)
+            refuses(device, earlier, errors.ReplayedRoundError)
+        elif STAGES.index(stage) < STAGES.index(now):
             refuses(device, moved, errors.AskedTwiceError)
         else:
             refuses(device, moved, errors.OutOfStageError)
