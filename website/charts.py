@@ -197,4 +197,4 @@ def draw_epsilon() -> Picture:
             lines[f"{name}, {devices}"] = (color, values)
     labels = ("epsilon 1", "2", "4", "8", "16", "no noise")
     title = "Sent140: accuracy against epsilon, with 50 and with 500 devices in a round"
-    return curves(title, "accuracy, %", labels, lines, span=(58, 68))
+    return curves(title, "accuracy, %", labels, lines, span=(56, 68))
