@@ -272,6 +272,20 @@ def test_a_malicious_server_gets_certain_parameters_only() -> None:
     ).parameters(1000)
 
 
+@pytest.mark.parametrize("bits", [40, 60])
+def test_a_second_roster_holds_with_the_odds_of_its_terms(bits: int) -> None:
+    terms = Terms(failure_bits=bits)
+    first = terms.parameters(400)
+    assert first.statistical
+    for lost in (1, first.num_dropouts // 2, first.num_dropouts):
+        second = terms.without(first, lost)
+        assert second.holds_with(bits)
+        assert second.survivors == first.survivors
+        assert second.honest == first.honest
+    with pytest.raises(ParameterError, match="81 of 400 devices are lost"):
+        terms.without(first, first.num_dropouts + 1)
+
+
 @pytest.mark.parametrize("bits", [39, 0, -1, 40.5, "40", True])
 def test_failures_more_probable_than_2_to_the_minus_40_are_not_offered(bits: Any) -> None:
     for make in (Terms, Policy):

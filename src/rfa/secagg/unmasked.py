@@ -101,7 +101,7 @@ class UnmaskedOracle:
         self._alive = self._still(frozenset(joined), Moment(0, Stage.ROSTER))
         self._before: Members | None = None
         self._answered: Answered | None = None
-        self._per_query = terms.honest_per_query
+        self._terms = terms
         self._first = self._masked_sums = 0
         self._ended = Ended()
         self.parameters = agree_on(terms, len(joined), opening)
@@ -116,7 +116,7 @@ class UnmaskedOracle:
         self._ended.check()
         check_number("nu", nu, positive=True)
         with self._ended.watch():
-            require_many_beyond(self.parameters, self._answered, nu, self._per_query)
+            require_many_beyond(self.parameters, self._answered, nu, self._terms.honest_per_query)
             mass = self._masked_sum(v, nu, vector=False).mass if self._opening.max_share else 0
             self.last = self._masked_sum(v, nu, mass)
             queries = self._answered.queries + 1 if self._answered else 1
@@ -167,7 +167,7 @@ class UnmaskedOracle:
         if not lost:
             return
         try:
-            self.parameters = self.parameters.without(lost)
+            self.parameters = self._terms.without(self.parameters, lost)
         except ParameterError as error:
             raise TooFewDevicesError(str(error)) from None
         self._first = self._masked_sums = self._opening.each_roster

@@ -195,27 +195,6 @@ class Parameters:
             int(self.statistical),
         )
 
-    def without(self, lost: int) -> Parameters:
-        """The parameters of the same sums without devices that are lost already.
-
-        A sum has as many devices at the least, and as many honest ones, as it had before.
-
-        Raises:
-            ParameterError: if more are lost than may be, or none are safe.
-        """
-        if lost > self.num_dropouts:
-            msg = f"{lost} of {self.cohort} devices are lost, and at most {self.num_dropouts} may"
-            raise ParameterError(msg)
-        return derive(
-            self.cohort - lost,
-            num_colluders=self.num_colluders,
-            num_dropouts=self.num_dropouts - lost,
-            min_honest=self.min_honest,
-            server_model=self.server_model,
-            failure_bits=odds.FAILURE_BITS if self.statistical else None,
-            max_neighbors=LARGEST_DEGREE,
-        )
-
     def __str__(self) -> str:
         """The parameters by their letters."""
         return (

@@ -91,6 +91,33 @@ class Terms:
             raise ParameterError(msg)
         return found
 
+    def without(self, parameters: Parameters, lost: int) -> Parameters:
+        """The parameters of the same sums without devices that are lost already.
+
+        A sum has as many devices at the least, and as many honest ones, as it had before, and is as
+        safe: parameters that were certain are, and others hold with the same odds.
+
+        Args:
+            parameters: those of the cohort before.
+            lost: how many of it are lost.
+
+        Raises:
+            ParameterError: if more are lost than may be, or none are safe.
+        """
+        cohort, dropouts = parameters.cohort, parameters.num_dropouts
+        if lost > dropouts:
+            msg = f"{lost} of {cohort} devices are lost, and at most {dropouts} may"
+            raise ParameterError(msg)
+        return derive(
+            cohort - lost,
+            num_colluders=parameters.num_colluders,
+            num_dropouts=dropouts - lost,
+            min_honest=parameters.min_honest,
+            server_model=parameters.server_model,
+            failure_bits=self.failure_bits if parameters.statistical else None,
+            max_neighbors=self.max_neighbors,
+        )
+
     def enough(self, asked: int, queries: int = 1) -> int:
         """How many of the devices that are asked to join are enough to form a cohort.
 

@@ -178,7 +178,7 @@ class Server:
             msg = "a cohort is formed anew in place of one of whose first sum nothing was opened"
             raise OutOfStageError(msg)
         self.masked_sum = self._opening.each_roster
-        left = table.without(table.everyone - now.arrived, self.masked_sum)
+        left = table.without(table.everyone - now.arrived, self.masked_sum, self._terms)
         self._now = None
         self._seat(left)
         return self.roster()

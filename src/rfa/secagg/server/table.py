@@ -20,6 +20,7 @@ from rfa.secagg.messages.round import (
 from rfa.secagg.security.cohort import Cohort, form_cohort, in_order
 from rfa.secagg.security.parameters import Parameters, ServerModel
 from rfa.secagg.security.rules import Members
+from rfa.secagg.security.terms import Terms
 from rfa.secagg.transcript import leaf_of
 
 
@@ -87,19 +88,20 @@ class Table:
             roster = FirstSum(*told, first.nu, first.v) if first else Roster(*told, self.first)
             yield addressee.device, roster.encode()
 
-    def without(self, lost: Members, first: int) -> Table:
+    def without(self, lost: Members, first: int, terms: Terms) -> Table:
         """The table of those who are left, in an order of its own, who deal anew.
 
         Args:
             lost: the positions of the others.
             first: the first masked sum that they deal for.
+            terms: what the first cohort was offered.
 
         Raises:
             TooFewDevicesError: if too few are left.
         """
         keys = [listed for at, listed in enumerate(self.keys) if at not in lost]
         try:
-            parameters = self.cohort.parameters.without(len(lost))
+            parameters = terms.without(self.cohort.parameters, len(lost))
         except ParameterError as error:
             msg = f"{len(keys)} of {len(self.keys)} devices answered the first sum: {error}"
             raise TooFewDevicesError(msg) from None
