@@ -315,6 +315,30 @@ def test_an_update_of_an_exact_sum_is_in_no_other(
         assert device.spent_rho == (CHARGE if noise[0] else 0)
 
 
+def test_who_says_that_one_sum_was_not_opened_takes_no_other_back(tmp_path: Path) -> None:
+    """An update of a sum with noise that was opened is in no exact one, whatever became of more."""
+    with DurableDevice(tmp_path / "one", Profile(5, Policy(honest_per_query=0))) as device:
+        masked_again(device, noise=Z)
+        device.end(1, opened=True)
+        masked_again(device, noise=Z, number=2)
+        device.end(2, opened=False)
+        with pytest.raises(SpentUpdateError):
+            masked_again(device, number=3)
+        masked_again(device, noise=Z, number=4)
+
+
+def test_of_two_runs_at_once_none_takes_the_mark_of_the_other_back(tmp_path: Path) -> None:
+    profile = Profile(5, Policy(honest_per_query=0))
+    runs = [DurableDevice(tmp_path / run, profile, spent=tmp_path / "spent") for run in "ab"]
+    for device in runs:
+        masked_again(device, noise=Z)
+    runs[0].end(1, opened=False)
+    for device in runs:
+        with pytest.raises(SpentUpdateError):
+            masked_again(device, number=2)
+        device.close()
+
+
 def test_noise_that_is_claimed_and_not_there_frees_no_update(tmp_path: Path) -> None:
     """What counts when it is masked is the opening of the round."""
     profile = Profile(5, Policy(honest_per_query=0))

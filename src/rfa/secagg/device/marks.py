@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rfa.secagg.device.memory import Memory
+from rfa.secagg.device.memory import GONE, Memory
 from rfa.secagg.device.spent import Spent, content_of, first_spent, read_spent
 from rfa.secagg.device.store import Store
 from rfa.secagg.errors import MessageError, SpentUpdateError, VaultError
@@ -85,7 +86,8 @@ class Marks:
         )
         spent = self._find(name)
         if first.noisy and (spent is None or self._recurs(spent)):
-            self._keep(name, first)
+            several = spent is not None and spent.own != first.own
+            self._keep(name, dataclasses.replace(first, own=GONE) if several else first)
             return
         if spent and not again and spent.own != first.own:
             raise self.refusal(contribution)
@@ -116,7 +118,7 @@ class Marks:
             self._keep(name, after)
 
     def take_back(self, contribution: Contribution, memory: Memory) -> None:
-        """Forget that something was asked about in this very round."""
+        """Forget that something was asked about in this very round, and in no other."""
         name = self._name(contribution)
         spent = self._find(name)
         if spent and spent.own == own_round_digest(memory.advert):

@@ -53,7 +53,8 @@ class Spent:
     """An update that was masked, as a device keeps it. Its repr holds no secret.
 
     Attributes:
-        own: by what the device knows its round.
+        own: by what the device knows its round; GONE for several rounds with noise, of which a word
+            about one of them takes nothing back.
         session: the session of that round.
         content: the salted digest of what it brought.
         label: what it said of the meaning of its metrics.
