@@ -22,6 +22,8 @@ from tests.secagg.attack import NU, TERMS, adverts, victim_leaf, victim_of
 from tests.secagg.party import MALICIOUS, Party, contributions, party
 
 MODELS = {"semi_honest": TERMS, "malicious": MALICIOUS}
+POINT = np.ones(3)
+"""Where the first sum is asked for."""
 SILENT = 5
 """The device that does not answer where a second roster is wanted."""
 
@@ -81,7 +83,7 @@ class FastRound:
         leaves = {leaf_of(opening, one): one for one in self.keys if one.device in members}
         nonce = bytes(16)
         order = in_order(nonce, list(leaves))
-        numbers = self.first.without(self.first.cohort - len(members)).numbers
+        numbers = self.table.terms.without(self.first, len(self.keys) - len(members)).numbers
         roster = Roster(
             opening.session,
             numbers,
@@ -110,10 +112,12 @@ class FastRound:
         return adverts(self.table)
 
 
-def first_sum(terms: Terms = TERMS, *, table: Party | None = None, **how: Any) -> FastRound:
+def first_sum(
+    terms: Terms = TERMS, *, table: Party | None = None, point: Any = POINT, **how: Any
+) -> FastRound:
     """A fast round at the requests for the first sum."""
     table = table or party(contributions(10, 3), terms, fast=True, **how)
     server = Server(table.opening, table.terms, table.known)
     begun = FastRound(table, server, dict(server.open(table.devices)))
     begun.deliver()
-    return begun.ask(server.first(np.ones(3), NU))
+    return begun.ask(server.first(point, NU))

@@ -37,6 +37,10 @@ class FastServer(Server):
 
     FAST = True
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.points: dict[int, int] = {}
+
     def _ask_for(self, stage: Stage, device: int, choice: int, at: int) -> None:
         begun = self.table.devices[device].memory.due.masked_sum or device in self.told
         if stage == Stage.ROSTER and not begun:
@@ -57,6 +61,7 @@ class FastServer(Server):
         told = roster.session, roster.parameters, roster.nonce, roster.leaves, roster.keys
         reply = self.send(device, FirstSum(*told, 1.0, np.full(1, at + 1, "<f4")))
         if reply is not None:
+            self.points[device] = at
             self._note_deal(device, cohort, decode_as(FirstInput, reply).deal)
 
     def _send_second(self, device: int, choice: int) -> None:
@@ -74,10 +79,17 @@ class FastServer(Server):
         """A cohort with the parameters that an honest server would give it after a loss."""
         whole, some = self.cohorts[0], self.cohorts[choice]
         try:
-            parameters = whole.parameters.without(len(whole.leaves) - len(some.leaves))
+            parameters = self.table.terms.without(
+                whole.parameters, len(whole.leaves) - len(some.leaves)
+            )
         except ParameterError:
             return some
         return form_cohort(self.table.opening, parameters, some.nonce, some.leaves)
+
+    def _ask(self, device: int, alive: frozenset[int], at: int) -> None:
+        """A second roster is asked what the device was asked first, or it refuses."""
+        anew = self._masked_sum(device) == self.table.opening.each_roster
+        super()._ask(device, alive, self.points.get(device, at) if anew else at)
 
     def _open_first(self, device: int, choice: int) -> None:
         """Open the first sum, of which a device has no shares before."""

@@ -17,8 +17,8 @@ from rfa.secagg.oracle import open_round
 from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.security.policy import Policy
 from rfa.secagg.security.terms import Terms
-from tests.secagg.attack import TERMS, altered, at_stage, refuses, victim_leaf, victim_of
-from tests.secagg.fast_round import MODELS, SILENT, first_sum
+from tests.secagg.attack import NU, TERMS, altered, at_stage, refuses, victim_leaf, victim_of
+from tests.secagg.fast_round import MODELS, POINT, SILENT, first_sum
 from tests.secagg.party import MALICIOUS, SMALL, party
 
 EACH_MODEL = pytest.mark.parametrize("terms", MODELS.values(), ids=list(MODELS))
@@ -135,7 +135,7 @@ def test_sealed_shares_come_with_the_opening_of_the_first_sum_and_with_no_other(
         )
     at.deliver()
     at.server.total()
-    at.ask(at.server.ask(np.zeros(3), 1.5))
+    at.ask(at.server.ask(POINT, 1.5))
     if terms.server_model == ServerModel.MALICIOUS:
         at.deliver()
         at.ask(at.server.survivors())
@@ -251,6 +251,26 @@ def test_a_wary_device_refuses_chosen_points_in_a_first_sum() -> None:
 
 
 @EACH_MODEL
+def test_a_second_roster_is_asked_what_the_first_was(terms: Terms) -> None:
+    """Else its radius could be as far from the first as that is from the last one opened."""
+    at = first_sum(terms, queries=2).regroup()
+    at.deliver()
+    at.ask(at.server.ask(POINT, NU))
+    for changes in ({"nu": 2 * NU}, {"v": np.zeros(0, "<f4")}):
+        other = altered(at.request, **changes)
+        refuses(at.victim, other, errors.AskedTwiceError, "with another roster")
+    at.victim.receive(at.request)
+
+
+def test_a_wary_device_goes_along_with_one_change_of_the_radius_a_round() -> None:
+    wary = Policy(3, 3, 1, server_model=ServerModel.MALICIOUS, honest_per_query=0)
+    at = first_sum(MALICIOUS, policy=wary, point=np.zeros(3)).regroup()
+    at.deliver()
+    at.ask(at.server.ask(np.zeros(3), NU * 32))
+    refuses(at.victim, at.request, errors.AskedTwiceError, "with another roster")
+
+
+@EACH_MODEL
 def test_policies_are_asked_about_the_first_roster_and_the_second(terms: Terms) -> None:
     lax = Policy(honest_per_query=0)
     for policy, error in (
@@ -273,7 +293,7 @@ def test_a_server_forms_a_cohort_anew_once_and_before_it_opens() -> None:
     with pytest.raises(errors.OutOfStageError):
         at.server.regroup()
     at.deliver()
-    at.ask(at.server.ask(np.zeros(3), 1.5))
+    at.ask(at.server.ask(POINT, 1.5))
     with pytest.raises(errors.OutOfStageError, match="nothing was opened"):
         at.server.regroup()
 

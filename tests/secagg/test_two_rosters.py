@@ -123,7 +123,7 @@ class Roll:
 def attack() -> tuple[Roll, Roll]:
     """The two rosters after their sums of the second query."""
     table = party(contributions(10, 3), exactly(FIRST), queries=2, fast=True)
-    at = first_sum(exactly(FIRST), table=table)
+    at = first_sum(exactly(FIRST), table=table, point=np.zeros(3))
     at.unmask()
     whole = at.server._formed()  # pyright: ignore[reportPrivateUsage]
     start = table.opening.sums_from(0)[-1] + 1

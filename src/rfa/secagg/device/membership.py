@@ -193,7 +193,10 @@ class Membership:
             raise DisagreementError(msg)
 
     def _check_phase(self, sum_request: SumRequest, point: bytes, memory: Memory) -> None:
-        """With a limit, a query is a masked sum for the scalars and then one for the vectors."""
+        """With a limit, a query is a masked sum for the scalars and then one for the vectors.
+
+        A second roster is asked what the first was asked.
+        """
         second = self.opening.is_second(sum_request.masked_sum)
         vector = second or not self.opening.max_share
         if sum_request.vector != vector or bool(sum_request.mass) != second:
@@ -201,6 +204,10 @@ class Membership:
             raise OutOfStageError(msg)
         if second and point != memory.asked:
             msg = f"v or nu changed within a query, at masked sum {sum_request.masked_sum}"
+            raise AskedTwiceError(msg)
+        anew = self.opening.fast and sum_request.masked_sum == self.opening.each_roster
+        if anew and point != memory.asked:
+            msg = "v or nu changed with another roster, which is about the same query"
             raise AskedTwiceError(msg)
 
     def _before(self, memory: Memory) -> Members | None:
