@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rfa.secagg.device.memory import read_memory
 from rfa.secagg.device.profile import Identity, Profile
 from rfa.secagg.device.sent import read_sent
 from rfa.secagg.device.vault import DurableDevice
@@ -21,10 +22,11 @@ from rfa.secagg.messages.stages import Moment, Stage
 from rfa.secagg.noise import noisy_sum
 from rfa.secagg.oracle import SecureOracle
 from rfa.secagg.security.parameters import ServerModel
+from rfa.secagg.security.policy import Policy
 from rfa.secagg.security.terms import Terms
 from rfa.secagg.server.requests import Outbox, Requests
 from rfa.secagg.transcript import repeated_basis
-from tests.secagg.fast_round import MODELS, SILENT, FastRound, first_sum
+from tests.secagg.fast_round import MODELS, POINT, SILENT, FastRound, first_sum
 from tests.secagg.party import LAX, SMALL, Party, contributions, equals, party, same
 from tests.secagg.test_privacy_spent import with_budget
 
@@ -40,15 +42,17 @@ def profile(table: Party, device: int, policy: Any = LAX) -> Profile:
 class Restarting:
     """An exchange with devices that begin anew for each request, which comes twice."""
 
-    def __init__(self, table: Party, folder: Path, lost: int | None = None) -> None:
-        self.table, self.folder, self.lost = table, folder, lost
+    def __init__(
+        self, table: Party, folder: Path, lost: int | None = None, policy: Policy = LAX
+    ) -> None:
+        self.table, self.folder, self.lost, self.policy = table, folder, lost, policy
         self.whom = b""
 
     def device(self, name: int, **how: Any) -> DurableDevice:
         """A device as it is after a restart."""
         return DurableDevice(
             self.folder / f"{name}",
-            profile(self.table, name),
+            profile(self.table, name, self.policy),
             spent=self.folder / f"{name}.spent",
             sent=self.folder / f"{name}.sent",
             **how,
@@ -154,7 +158,7 @@ def test_a_second_roster_spends_nothing_anew(tmp_path: Path, terms: Terms) -> No
     at, device, name = durable_first(tmp_path, terms)
     at.regroup()
     at.deliver()
-    at.ask(at.server.ask(np.zeros(3), NU))
+    at.ask(at.server.ask(POINT, NU))
     at.deliver()
     if terms.server_model == ServerModel.MALICIOUS:
         at.ask(at.server.survivors())
@@ -208,11 +212,39 @@ def test_a_sum_is_repeated_to_the_bit_whatever_was_lost_on_the_way(
     assert same(twice.last, ask.last)
 
 
+@pytest.mark.parametrize("fast", [False, True], ids=["long", "fast"])
+def test_a_round_that_is_opened_anew_rounds_as_the_one_before(
+    tmp_path: Path, *, fast: bool
+) -> None:
+    """Where only keys have left, a later opening takes its place: a repeat has its numbers too."""
+    tables = [party(contributions(6, 3), SMALL, fast=fast, number=number) for number in (1, 2)]
+    with Restarting(tables[0], tmp_path).device(5) as device:
+        device.bring(tables[0].parts[5])
+        kept: list[bytes] = []
+        for table in tables:
+            device.receive(table.opening.encode())
+            stored = device._store.find("memory")
+            assert isinstance(stored, bytes)
+            kept.append(read_memory(stored).rounding)
+    assert kept[0] == kept[1]
+
+
+@EACH_MODEL
+def test_who_accepted_a_second_roster_goes_on_with_it_after_a_restart(
+    tmp_path: Path, terms: Terms
+) -> None:
+    """Nine are left of the ten that its policy asks for, as the first roster allowed."""
+    table = party(contributions(10, 3), terms, fast=True)
+    exchange = Restarting(table, tmp_path, SILENT, dataclasses.replace(LAX, min_cohort=10))
+    exchange.bring()
+    assert exchange.oracle()(np.zeros(3), NU).count == 9
+
+
 def charges(terms: Terms, lost: int) -> tuple[float, float]:
     """What a sum over ten devices is charged, and one after a loss."""
     table = party(equals(10, 3), terms, fast=True, noise=2.0)
     whole = terms.parameters(10)
-    sums = [noisy_sum(table.opening, each) for each in (whole, whole.without(lost))]
+    sums = [noisy_sum(table.opening, each) for each in (whole, terms.without(whole, lost))]
     first, second = (0.0 if each is None else each.rho for each in sums)
     return first, second
 
@@ -253,6 +285,6 @@ def test_a_second_roster_is_within_the_budget_of_the_first(terms: Terms) -> None
             continue
         at.regroup()
         at.deliver()
-        at.ask(at.server.ask(np.zeros(3), NU))
+        at.ask(at.server.ask(POINT, NU))
         at.deliver()
         assert at.victim.spent_rho == pytest.approx(max(first, second), rel=1e-12)

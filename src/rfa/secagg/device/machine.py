@@ -209,7 +209,7 @@ class Device:
         parameters = read_parameters(roster, opening)
         if before:
             before.check_regroup(roster, parameters)
-        else:
+        elif not roster.masked_sum:  # a second roster is as the first allowed, after a restart too
             self._policy.check_cohort(parameters.cohort)
         self._policy.check_parameters(parameters, opening.queries)
         cohort = form_cohort(opening, parameters, roster.nonce, roster.leaves)

@@ -300,8 +300,11 @@ class DurableDevice:
         self._store.close()
 
     def _rounding_of(self, contribution: Contribution | None, memory: Memory) -> bytes | None:
-        """The key of the random choices in rounding, the same for what is the same."""
-        if self._rounding or contribution is None or memory.due != START:
+        """The key of the random choices in rounding, the same for what is the same.
+
+        It is needed where a round may be joined: also in place of one of which only keys have left.
+        """
+        if self._rounding or contribution is None or memory.due > Moment(0, Stage.ROSTER):
             return self._rounding
         return self._spends.rounding_of(contribution)
 
