@@ -21,11 +21,31 @@ from rfa.errors import InvalidValueError
 from rfa.flower import OneStepRFA
 from rfa.flower.checkpoint import load_checkpoint
 from rfa.flower.errors import RunFailedError
+from rfa.flower.metrics import MetricLayout
+from rfa.flower.parts import Cohort, PartOracle
 from rfa.flower.privacy import MOST_GROWTH, SERVER
 from rfa.flower.spending import Spending
+from rfa.secagg.messages.stages import Moment, Stage
+from rfa.secagg.noise import noisy_sum
 from tests.flower.grid import LocalGrid
 from tests.flower.noisy import NAMES, RHO, Z, kind_of, spent_by
 from tests.flower.toy import NODES, model, nodes, with_nu
+from tests.secagg.party import SMALL, party
+
+
+def test_a_second_roster_is_charged_no_less_than_nodes_charge_themselves() -> None:
+    """With so little noise its sum costs less than the first, which nodes were charged before."""
+    table = party(10, noise=2.3e-5, fast=True, lost={5: Moment(0, Stage.ROSTER)})
+    cohort = Cohort("train", 1, tuple(table.devices), MetricLayout((), ()), 3, bytes(32))
+    oracle = PartOracle(table.oracle(), cohort)
+    planned = oracle.rho
+    assert oracle(np.zeros(3), 1.5).count == 9
+    second = noisy_sum(table.opening, SMALL.without(SMALL.parameters(10), 1))
+    assert second is not None
+    assert second.rho < planned
+    own = {table.devices[name].spent_rho for name in table.devices if name != 5}
+    assert own == {planned}
+    assert oracle.rho == planned
 
 
 def test_a_run_that_has_spent_its_budget_goes_on_to_nothing(

@@ -72,6 +72,9 @@ class PartOracle(RecordingOracle):
 
     Attributes:
         devices: the devices of the part.
+        rho: the charge of each sum to each device, in zCDP; 0 without noise. It is that of the
+            cohort that was formed first: over a second roster a sum costs no more, and devices
+            have charged themselves for the first.
         stopped: why it gave no sum, the first time it did not.
     """
 
@@ -82,6 +85,7 @@ class PartOracle(RecordingOracle):
         )
         self._secure = None if isinstance(oracle, OracleStoppedError) else oracle
         self.devices = cohort.devices
+        self.rho = self._charge()
         self.stopped = oracle if isinstance(oracle, OracleStoppedError) else None
         self._level = logging.INFO if cohort.task == records.TRAIN else logging.DEBUG
 
@@ -126,9 +130,8 @@ class PartOracle(RecordingOracle):
         """For how many sums they may be asked."""
         return self._secure.opening.each_roster if self._secure else 0
 
-    @property
-    def rho(self) -> float:
-        """The charge of each sum to each device, in zCDP; 0 without noise."""
+    def _charge(self) -> float:
+        """What each sum over the cohort as it is formed is charged."""
         if self._secure is None:
             return 0.0
         noise = noisy_sum(self._secure.opening, self._secure.server.parameters)
