@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from flwr.serverapp.strategy import Result
 
 from rfa import aggregators
 from rfa.aggregators import SumAggregator
+from rfa.errors import InvalidValueError
 from rfa.flower import RFA, OneStepRFA, RobustMod, SecureFedAvg, SecureStrategy, Terms
 from rfa.flower.errors import NodesSpentError, RunFailedError
 from rfa.flower.noise import Draw, RoundCost
@@ -90,8 +92,29 @@ def test_the_server_charges_what_nodes_charge_themselves(
         assert strategy.privacy.spending.charges.of(node) == pytest.approx(rho, rel=1e-12)
 
 
+def test_a_mean_with_noise_learns_its_clip_norm_unless_it_is_given() -> None:
+    """Noise is as large as what updates are clipped to: the usual length would drown them."""
+    assert SecureFedAvg(epsilon=8.0).aggregator == aggregators.Mean(clip_norm=None)
+    assert SecureFedAvg(noise_multiplier=2.0).aggregator == aggregators.Mean(clip_norm=None)
+    assert SecureFedAvg(epsilon=8.0, clip_norm=100.0).aggregator == aggregators.Mean(clip_norm=100)
+    assert SecureFedAvg().aggregator == aggregators.Mean(clip_norm=100.0)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: SecureStrategy("fedavg", epsilon=8.0),
+        lambda: SecureStrategy("rfa:start=mean,budget=2", noise_multiplier=1.0),
+        lambda: RFA(start="mean", budget=2, epsilon=8.0),
+    ],
+)
+def test_a_clip_norm_that_nobody_gave_is_refused_with_noise(make: Callable[[], object]) -> None:
+    with pytest.raises(InvalidValueError, match=r"noise is as large .* give clip_norm"):
+        make()
+
+
 def test_a_mean_is_charged_for_what_it_sends(tmp_path: Path) -> None:
-    strategy = SecureFedAvg(noise_multiplier=Z, **options())
+    strategy = SecureFedAvg(clip_norm=10.0, noise_multiplier=Z, **options())
     strategy.start(LocalGrid(nodes(tmp_path)), model(), num_rounds=1)
     rho = NoisySum(NODES, HONEST, Z, DIM, mass=False, near=False).rho
     assert spent_by(tmp_path, NAMES[0]) == pytest.approx(rho, rel=1e-12)

@@ -226,11 +226,15 @@ def _own_entry(name: str) -> Entry:
 
 
 def _fedavg(context: Context, clip_norm: float = 0) -> Mean:
-    return Mean(clip_norm=_clip_norm(clip_norm, context))
+    return Mean(clip_norm=clip_norm_of(clip_norm, context))
 
 
-def _clip_norm(clip_norm: float, context: Context, *, used: bool = True) -> float:
-    """The length to which a mean clips updates: the usual one would drown them in noise."""
+def clip_norm_of(clip_norm: float, context: Context, *, used: bool = True) -> float:
+    """The length to which a mean clips updates; 0 for the usual one, which noise would drown.
+
+    Raises:
+        InvalidValueError: if there is noise, and none is given.
+    """
     if context.noise and used and not clip_norm:
         msg = "noise is as large as what a mean clips updates to: give clip_norm, about the length "
         msg += "of an update, or take adaptive-clipping, which learns it, or rfa-one-step"
@@ -255,7 +259,7 @@ def _rfa(  # noqa: PLR0913
         nu=nu or None,
         start=start,
         schedule=schedule,
-        clip_norm=_clip_norm(clip_norm, context, used=start == "mean"),
+        clip_norm=clip_norm_of(clip_norm, context, used=start == "mean"),
         early_stop=early_stop or None,
     )
 

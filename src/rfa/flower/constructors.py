@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Final, Literal, Unpack
 
 from rfa import aggregators
 from rfa.aggregators.partition import SUB_COHORTS, compose_rfa, grouped
+from rfa.aggregators.registry import Context, clip_norm_of
 from rfa.errors import InvalidValueError
+from rfa.flower.noise import wants_noise
 from rfa.flower.options import StrategyOptions
 from rfa.flower.strategy import SecureStrategy
 
 DEFAULT_PARTS = 3
 """Into how many sub-cohorts nodes are dealt out where no budget is given."""
+USUAL: Final = "usual"
+"""The clip norm of a mean where none is given."""
 
 
 class RFA(SecureStrategy):
@@ -42,12 +46,14 @@ class RFA(SecureStrategy):
                 "sub-cohorts", each step another part of the nodes, so that a node answers once.
             groups: random groups of nodes, each with sums of its own, whose geometric median is
                 taken: nodes that lie inside of the sums spoil their group and no other.
-            clip_norm: the length to which a start at the mean clips updates; 100 by default.
+            clip_norm: the length to which a start at the mean clips updates; 100 by default, but
+                to be given where there is noise, which is as large.
             options: see `SecureStrategy`.
         """
         if clip_norm is not None and start != "mean":
             msg = f"clip_norm={clip_norm} is for a start at the mean: give start='mean', or no "
             raise InvalidValueError(msg + "clip_norm")
+        usual = clip_norm_of(0, Context(noise=wants_noise(options)), used=start == "mean")
         if budget is None:
             budget = DEFAULT_PARTS if schedule == SUB_COHORTS else 1
         aggregator = compose_rfa(
@@ -56,7 +62,7 @@ class RFA(SecureStrategy):
             start=start,
             schedule=schedule,
             groups=groups,
-            clip_norm=100.0 if clip_norm is None else clip_norm,
+            clip_norm=usual if clip_norm is None else clip_norm,
         )
         super().__init__(aggregator, **options)
 
@@ -77,12 +83,15 @@ class SecureFedAvg(SecureStrategy):
     def __init__(
         self,
         *,
-        clip_norm: float | None = 100.0,
+        clip_norm: float | Literal["usual"] | None = USUAL,
         groups: int = 1,
         **options: Unpack[StrategyOptions],
     ) -> None:
         """Take the length to which updates are clipped, a number of groups, and options.
 
-        With clip_norm=None the length is half the median of the updates', learned from the sums.
+        With clip_norm=None the length is half the median of the updates', learned from the sums;
+        so it is by default where there is noise, which is as large as that length. Else it is 100.
         """
+        if clip_norm == USUAL:
+            clip_norm = None if wants_noise(options) else Context().clip_norm
         super().__init__(grouped(aggregators.Mean(clip_norm=clip_norm), groups), **options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,11 @@ MOST_SIZES = 1024
 """Of how many sizes of a cohort the charges are looked at."""
 GROWTH = 2
 """By what factor nodes may become more while a run goes on for which the noise was found."""
+
+
+def wants_noise(options: Mapping[str, Any]) -> bool:
+    """Whether the options of a strategy ask for noise."""
+    return options.get("epsilon") is not None or options.get("noise_multiplier") is not None
 
 
 @dataclass(frozen=True)

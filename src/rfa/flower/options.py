@@ -22,6 +22,7 @@ from rfa.flower import records
 from rfa.flower.checks import ON_ROUND, check_hook, check_keys
 from rfa.flower.histograms import BINS, Histograms, histograms_of
 from rfa.flower.metric_bounds import metric_bounds_of
+from rfa.flower.noise import wants_noise
 from rfa.planning import check_fit, describe_sums
 from rfa.privacy.budget import DELTA
 from rfa.privacy.zcdp import check_delta
@@ -182,14 +183,15 @@ class SecureOptions:
         for name in ("epsilon", "noise_multiplier"):
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name), positive=True)
-        if self.delta != DELTA and not self.has_noise:
-            msg = f"delta={self.delta} is for epsilon or noise_multiplier: give one of them, too"
-            raise InvalidValueError(msg)
-        for reason in self._exact() if self.has_noise else ():
+        for reason in self._exact():
             raise InvalidValueError(reason)
 
     def _exact(self) -> Iterator[str]:
-        """What does not go with noise."""
+        """What does not go with noise, or without."""
+        if not self.has_noise:
+            if self.delta != DELTA:
+                yield f"delta={self.delta} is for epsilon or noise_multiplier: give one, too"
+            return
         if self.weights != EQUAL:
             yield (
                 f"weights={self.weights!r} would let one node count more than another, and noise "
@@ -259,9 +261,8 @@ def split_options(
 
 def _with_implied(options: Mapping[str, Any]) -> Mapping[str, Any]:
     """Options with those that noise implies, unless they are spelled out."""
-    if options.get("epsilon") is None and options.get("noise_multiplier") is None:
-        return options
-    return {"weights": EQUAL, "fraction_evaluate": 0.0, **options}
+    implied = {"weights": EQUAL, "fraction_evaluate": 0.0} if wants_noise(options) else {}
+    return {**implied, **options}
 
 
 def check_strategy(

@@ -19,7 +19,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result
 
 from rfa.aggregators import Layout, SumAggregator
-from rfa.aggregators.registry import build_private
+from rfa.aggregators.registry import Context, build_private
 from rfa.errors import InvalidTypeError, OracleStoppedError
 from rfa.flower import records
 from rfa.flower.arrays import size_of
@@ -29,7 +29,7 @@ from rfa.flower.errors import TooFewNodesError
 from rfa.flower.histograms import MissingMetrics
 from rfa.flower.history import log_result, note_metrics
 from rfa.flower.metric_bounds import metric_bounds_of
-from rfa.flower.noise import draw_of
+from rfa.flower.noise import draw_of, wants_noise
 from rfa.flower.options import (
     StrategyOptions,
     check_strategy,
@@ -81,7 +81,7 @@ class SecureStrategy(FedAvg):
         """
         _check_overrides(type(self))
         check_hook("on_round", self.on_round, ON_ROUND)
-        self.aggregator = build_private(aggregator)
+        self.aggregator = build_private(aggregator, context=Context(noise=wants_noise(options)))
         self.options, fedavg = split_options(type(self), options)
         check_strategy(self.aggregator, self.options, fedavg, self.max_queries)
         super().__init__(**fedavg)
