@@ -113,13 +113,16 @@ def test_a_budget_brings_noise(
     cache: Path,
     tmp_path: Path,
 ) -> None:
-    """A generous one leaves a model; one that is worth something drowns that of so few nodes."""
+    """A generous one leaves a model; one that is worth something hardly moves that of so few nodes.
+
+    The clip norm is learned under noise, from a small one on, so that two rounds do not learn much.
+    """
     generous = run(
         monkeypatch, capsys, cache, tmp_path / "a", strategy="secure-fedavg", epsilon=1e6
     )
-    assert generous[-1] < generous[0] - 0.5
     private = run(monkeypatch, capsys, cache, tmp_path / "b", strategy="secure-fedavg", epsilon=8.0)
-    assert private[-1] > generous[-1] + 1
+    assert generous[-1] < generous[0] - 0.15
+    assert private[-1] > generous[0] - 0.05
 
 
 def test_the_command_prints_the_accuracies_of_the_readme(cache: Path) -> None:

@@ -145,7 +145,10 @@ class Kept:
         contribution: Contribution | None,
         label: bytes = b"",
         opening: OpenRound | None = None,
+        *,
+        noisy: bool = False,
     ) -> bytes:
+        del label, noisy  # nothing is marked here
         self.contribution, self.memory = contribution, Memory(round=self.memory.round)
         if opening is None:
             return b""

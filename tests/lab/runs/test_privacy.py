@@ -254,7 +254,7 @@ def test_without_the_accountant_readers_are_not_known(
     row = do(tmp_path, **ONE, epsilon=7.25, rounds=4)  # as no other test, whose losses are kept
     assert row["epsilon_readers"] is None
     assert row["epsilon_server"] == pytest.approx(7.25, rel=0.01)
-    lines = spent.privacy_lines(row, json.loads(row["settings"])["privacy"])
+    lines = spent.privacy_lines(row, json.loads(row["settings"]))
     assert lines["  readers"] == spent.MISSING
     with pytest.raises(Exception, match=r"rfa\[dp\]"):
         do(tmp_path, aggregator="adaptive-clipping", epsilon=8.0, noise_model="central")
