@@ -142,9 +142,8 @@ def _check_cohort(
         msg = "its round was opened for a semi-honest server, in which no device signs: identities "
         msg += "prove nothing of it"
         raise ReceiptError(msg)
-    if opening.fast not in (0, 1) or (opening.fast and opening.max_share):
-        msg = f"fast={opening.fast} must be 0 or 1, and 0 with max_share={opening.max_share}"
-        raise ReceiptError(msg)
+    if opening.fast_fault:
+        raise ReceiptError(opening.fast_fault)
     if not record.parameters:
         return None
     try:

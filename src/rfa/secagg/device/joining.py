@@ -52,8 +52,7 @@ def _check_totals(opening: OpenRound) -> None:
     if opening.max_share and "mass" not in names:
         msg = f"max_share={opening.max_share} is of the mass, which is not among {sorted(names)}"
         raise NotCanonicalError(msg)
-    if opening.fast not in (0, 1) or (opening.fast and opening.max_share):
-        msg = f"fast={opening.fast} must be 0 or 1, and 0 with max_share={opening.max_share}"
-        raise NotCanonicalError(msg)
+    if opening.fast_fault:
+        raise NotCanonicalError(opening.fast_fault)
     if fault := noise_fault(opening):
         raise NotCanonicalError(fault)

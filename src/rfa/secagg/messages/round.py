@@ -116,6 +116,13 @@ class OpenRound(Message):
         """How many masked sums there may be over one roster: two a query if there is a limit."""
         return self.queries * (2 if self.max_share else 1)
 
+    @property
+    def fast_fault(self) -> str:
+        """What is wrong with how fast the round is to be; empty if nothing is."""
+        if self.fast in (0, 1) and not (self.fast and self.max_share):
+            return ""
+        return f"fast={self.fast} must be 0 or 1, and 0 with max_share={self.max_share:g}"
+
     def sums_from(self, first: int) -> range:
         """The masked sums of the roster whose first one it is."""
         return range(first, first + self.each_roster)
