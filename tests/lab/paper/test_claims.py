@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rfa.lab.paper.claims import EMNIST, judge, judge_one
+from rfa.lab.paper.claims import CONVNET, EMNIST, judge, judge_one
 from rfa.lab.paper.evidence import Evidence
 from rfa.lab.paper.page import paper_numbers
 from rfa.lab.paper.statements import STATEMENTS
@@ -22,6 +22,7 @@ TASKS = {
     "EMNIST linear (ink 1)": "emnist-linear:polarity=ink",
     "Sent140 linear": "sent140-linear",
     "EMNIST ConvNet": "emnist-convnet",
+    "EMNIST ConvNet (ink 1)": "emnist-convnet:polarity=ink",
     "Shakespeare LSTM": "shakespeare-lstm",
 }
 NOISE = (-0.2, 0.0, 0.2)
@@ -100,6 +101,19 @@ def test_no_verdict_at_another_horizon_or_with_two_seeds() -> None:
     assert verdict("separates_linear", EMNIST[0], short) == OPEN
     two = {"robustness": cleanly(EMNIST[0]) + poisoned(EMNIST[0], 52.8, 41.2, noise=[0.0, 0.1])}
     assert verdict("separates_linear", EMNIST[0], two) == OPEN
+
+
+@pytest.mark.parametrize(("clean", "word"), [(65.0, CONFIRMED), (50.0, OPEN)])
+def test_deep_nets_are_judged_at_a_reduced_horizon_if_they_have_learned(
+    clean: float, word: str
+) -> None:
+    setting = CONVNET[1]
+    found = runs(setting, f"{setting}, data", "FedAvg", 0.0, clean, rounds=100)
+    found += poisoned(setting, 60.0, 60.5, rounds=100)
+    evidence = Evidence({"robustness": found}, {})
+    verdict, numbers = judge_one(BY_NAME["nets_alike"], evidence, setting)
+    assert verdict == word
+    assert "a reduced horizon (100 rounds, the paper has 2000; 100 devices a round)" in numbers
 
 
 def test_differences_are_paired_by_seed() -> None:

@@ -27,8 +27,14 @@ from rfa.lab.runs.headline import HONEST
 POINT, HIGH = 1.0, 0.25
 LINES = ("RFA", "FedAvg")
 EMNIST = ("EMNIST linear", "EMNIST linear (ink 1)")
-TASKS = {"EMNIST linear": "emnist-linear", "EMNIST linear (ink 1)": "emnist-linear:polarity=ink"}
-SENT, CONVNET, LSTM = ("Sent140 linear",), ("EMNIST ConvNet",), ("Shakespeare LSTM",)
+TASKS = {
+    "EMNIST linear": "emnist-linear",
+    "EMNIST linear (ink 1)": "emnist-linear:polarity=ink",
+    "EMNIST ConvNet": "emnist-convnet",
+    "EMNIST ConvNet (ink 1)": "emnist-convnet:polarity=ink",
+}
+SENT, LSTM = ("Sent140 linear",), ("Shakespeare LSTM",)
+CONVNET = ("EMNIST ConvNet", "EMNIST ConvNet (ink 1)")
 DEEP = (*CONVNET, *LSTM)
 LOST = 5.0
 """A model whose accuracy is at most so many points above the largest class is lost."""
@@ -71,8 +77,8 @@ def omniscient(evidence: Evidence, setting: str) -> Iterator[Finding]:
         yield evidence.difference(place, LINES, bound=LOST)
         return
     yield evidence.level(place, "RFA", above=60.0 if setting in CONVNET else 40.0)
-    task = TASKS.get(setting, "emnist-convnet")
-    yield evidence.level(place, "FedAvg", below=evidence.floor(task) + LOST)
+    floor = evidence.floor(TASKS[setting])
+    yield evidence.level(place, "FedAvg", below=floor + LOST)
 
 
 @statement(
@@ -335,9 +341,10 @@ def judge_one(each: Statement, evidence: Evidence, setting: str) -> tuple[str, s
     try:
         findings = list(each.judge(evidence, setting))
         why = evidence.has_learned(clean(setting)) if each.gated else ""
+        reduced = evidence.reduced(clean(setting)) if each.gated else ""
     except AbsentError as error:
         return OPEN, f"there are no such runs: {error}"
-    numbers = "; ".join(map(told, findings))
+    numbers = "; ".join([reduced] * bool(reduced) + list(map(told, findings)))
     if why:
         return OPEN, f"{why}; {numbers}"
     return conclude(findings), numbers
