@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from rfa.aggregators import RFA
 from rfa.aggregators.registry import ENTRIES
 from rfa.cli.main import main
-from rfa.lab.attacks.registry import BUILT_IN, POISONS
+from rfa.lab.attacks.registry import BACKDOORS, BUILT_IN, POISONS
 from rfa.lab.report.exhibit import load
 from rfa.lab.runs.arena import arena_plan, parse_defense, usual_attacks, usual_defenses
 from rfa.lab.runs.sweep import cells, make_sweep
@@ -40,7 +40,7 @@ def runs(**changes: Any) -> list[Any]:
 
 def test_by_default_all_attacks_meet_all_defenses() -> None:
     found = runs()
-    attacks = {"none", *find_task(TASK).poisons, *POISONS, *BUILT_IN}
+    attacks = {"none", *find_task(TASK).poisons, *BACKDOORS, *POISONS, *BUILT_IN}
     assert {cell.settings.attack.corruption for cell in found} == attacks
     assert {cell.settings.aggregator for cell in found} == set(ENTRIES) - {"sgd"}
     assert {cell.settings.attack.rho for cell in found} == {0.0, 0.1, 0.25}

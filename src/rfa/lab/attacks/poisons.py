@@ -31,9 +31,16 @@ def backdoor(stamp: Callable[[Any], Any], target: int) -> DataCorruption:
         target: the class that the model shall put them into.
     """
 
-    def plant(x: Any, y: Any, attack: DataAttack) -> tuple[Any, Any]:
-        chosen = attack.rng.permutation(len(y))[: (len(y) + 1) // 2]
-        x[chosen], y[chosen] = stamp(x[chosen]), target
-        return x, y
+    def poison(x: Any, y: Any, attack: DataAttack) -> tuple[Any, Any]:
+        return plant(x, y, attack, stamp, target)
 
-    return DataCorruption(plant, trigger=Trigger(stamp, target))
+    return DataCorruption(poison, trigger=Trigger(stamp, target))
+
+
+def plant(
+    x: Any, y: Any, attack: DataAttack, stamp: Callable[[Any], Any], target: int
+) -> tuple[Any, Any]:
+    """Put a trigger on half of the examples, and its target in the place of their labels."""
+    chosen = attack.rng.permutation(len(y))[: (len(y) + 1) // 2]
+    x[chosen], y[chosen] = stamp(x[chosen]), target
+    return x, y

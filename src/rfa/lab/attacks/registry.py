@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+from collections.abc import Callable
+from typing import Any
 
 from rfa._plugins import load_plugin
 from rfa._specs import Spec, parse_spec
 from rfa.errors import InvalidValueError, PluginError
-from rfa.lab.attacks import corruption, optimized
+from rfa.lab.attacks import corruption, fang, optimized
 from rfa.lab.attacks import literature as attacks
+from rfa.lab.attacks.backdoors import BACKDOORS
 from rfa.lab.attacks.corruption import (
     Corruption,
     DataCorruption,
@@ -20,6 +23,8 @@ from rfa.lab.attacks.corruption import (
 from rfa.lab.attacks.poisons import label_flip
 
 NONE, BACKDOOR = "none", "backdoor"
+TRIGGERED = (BACKDOOR, *BACKDOORS)
+"""Corruptions of data with a trigger, which every evaluation tries."""
 BUILT_IN: dict[str, UpdateCorruption] = {
     "gaussian": corruption.gaussian,
     "gaussian-replace": corruption.gaussian_replace,
@@ -35,11 +40,13 @@ BUILT_IN: dict[str, UpdateCorruption] = {
     "mimic": attacks.mimic,
     "min-max": attacks.min_max,
     "min-sum": attacks.min_sum,
+    "fang-trimmed-mean": fang.fang_trimmed_mean,
+    "fang-krum": fang.fang_krum,
     "anchor": attacks.anchor,
     "anti-median": optimized.anti_median,
 }
 """Corruptions of updates."""
-OF_TASKS = ("data", "adaptive", BACKDOOR)
+OF_TASKS = ("data", "adaptive", *TRIGGERED)
 """Corruptions of data that tasks have, each its own."""
 POISONS: dict[str, DataCorruption] = {"label-flip": label_flip}
 """Corruptions of data that fit every task."""
@@ -71,20 +78,32 @@ def with_parameters(corruption: Corruption, spec: Spec) -> Corruption:
     """
     if not spec.parameters:
         return corruption
-    field = "poison" if isinstance(corruption, DataCorruption) else "forge"
-    function = getattr(corruption, field)
-    taken = inspect.signature(function).parameters.values()
-    known = [parameter.name for parameter in taken if parameter.kind is parameter.KEYWORD_ONLY]
+    functions = {name: getattr(corruption, name, None) for name in ("poison", "forge")}
+    known = {field: _parameters(function) for field, function in functions.items() if function}
+    names = [name for some in known.values() for name in some]
     for name in spec.parameters:
-        if name not in known:
-            msg = f"{spec.name} has no parameter {name!r}: it has {', '.join(known) or 'none'}"
+        if name not in names:
+            msg = f"{spec.name} has no parameter {name!r}: it has {', '.join(names) or 'none'}"
             raise InvalidValueError(msg)
-    bound = {field: functools.partial(function, **spec.parameters)}
+    bound = {
+        field: functools.partial(
+            functions[field], **{name: spec.parameters[name] for name in some if name in given}
+        )
+        for field, some in known.items()
+        if (given := set(some) & set(spec.parameters))
+    }
     return dataclasses.replace(corruption, **bound)
+
+
+def _parameters(function: Callable[..., Any]) -> list[str]:
+    taken = inspect.signature(function).parameters.values()
+    return [parameter.name for parameter in taken if parameter.kind is parameter.KEYWORD_ONLY]
 
 
 def _load(name: str, task_own: dict[str, DataCorruption]) -> Corruption:
     known: dict[str, Corruption] = {**BUILT_IN, **POISONS, **task_own}
+    if BACKDOOR in task_own:
+        known |= {name: make(task_own[BACKDOOR]) for name, make in BACKDOORS.items()}
     if name in known:
         return known[name]
     if ":" not in name:

@@ -18,7 +18,7 @@ from rfa._specs import Spec, parse_spec
 from rfa.aggregators.registry import ENTRIES, find
 from rfa.errors import InvalidValueError, PluginError
 from rfa.lab.attacks.corruption import NoSuchAttackError
-from rfa.lab.attacks.registry import BUILT_IN, NONE, POISONS, find_corruption
+from rfa.lab.attacks.registry import BACKDOOR, BACKDOORS, BUILT_IN, NONE, POISONS, find_corruption
 from rfa.lab.runs.sweep import make_sweep, repeated, settle
 from rfa.lab.settings.fields import ConfigError
 from rfa.lab.settings.parameters import PARAMETERS
@@ -64,8 +64,9 @@ def arena_plan(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
 def usual_attacks(tasks: Sequence[str]) -> list[str]:
     """The attacks that come with rfa and that all of these tasks have."""
     own = [find_task(task).poisons for task in tasks]
-    shared = (name for name in own[0] if all(name in some for some in own))
-    return [*shared, *POISONS, *BUILT_IN]
+    shared = [name for name in own[0] if all(name in some for some in own)]
+    planted = BACKDOORS if BACKDOOR in shared else ()
+    return [*shared, *planted, *POISONS, *BUILT_IN]
 
 
 def usual_defenses(settings: Mapping[str, Any]) -> list[str]:

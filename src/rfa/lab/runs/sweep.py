@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from rfa.lab.attacks.corruption import NoSuchAttackError
-from rfa.lab.attacks.registry import BACKDOOR, NONE
+from rfa.lab.attacks.registry import NONE, TRIGGERED
 from rfa.lab.runs.headline import headline
 from rfa.lab.runs.store import MEASURES as RUN_MEASURES
 from rfa.lab.settings.fields import ConfigError
@@ -174,7 +174,7 @@ def settle(given: Mapping[str, Any]) -> Settings:
     if values.get("epsilon", 1) in (0, None) and not values.get("noise"):
         values = {name: value for name, value in values.items() if name not in OF_NOISE}
     rho, corruption = values.get("rho"), values.get("corruption")
-    if corruption == NONE or (rho == 0 and corruption != BACKDOOR):
+    if corruption == NONE or (rho == 0 and corruption not in TRIGGERED):
         values |= {"corruption": NONE, "rho": 0.0}
     calls = values.pop(CALLS, None)
     settings = Settings.where_taken(**values)

@@ -10,7 +10,7 @@ from rfa._specs import parse_spec
 from rfa.aggregators.server_optimizer import LEARNING_RATES, OPTIMIZERS
 from rfa.errors import InvalidValueError
 from rfa.lab.attacks.corruption import DataCorruption
-from rfa.lab.attacks.registry import BACKDOOR, NONE, find_corruption
+from rfa.lab.attacks.registry import NONE, TRIGGERED, find_corruption
 from rfa.lab.datasets.partition import canonical_text, find_partition
 from rfa.lab.settings.fields import Group, setting
 from rfa.lab.settings.privacy import OFF, UNMASKED, Privacy
@@ -113,10 +113,11 @@ class Attack(Group):
 
     corruption: str = setting(
         NONE,
-        "What corrupted devices do: none, data, adaptive, label-flip, backdoor, gaussian, "
-        "gaussian-replace, omniscient, omniscient-parameters, nan, sign-flip, zero-update, ipm, "
-        "ipm-optimized, alie, alie-optimized, mimic, min-max, min-sum, anchor, anti-median, or "
-        "your own module:function. Parameters may follow, as in alie:z=1.5.",
+        "What corrupted devices do: none, data, adaptive, label-flip, backdoor, model-replacement, "
+        "dba, neurotoxin, gaussian, gaussian-replace, omniscient, omniscient-parameters, nan, "
+        "sign-flip, zero-update, ipm, ipm-optimized, alie, alie-optimized, mimic, min-max, "
+        "min-sum, fang-trimmed-mean, fang-krum, anchor, anti-median, or your own module:function. "
+        "Parameters may follow, as in alie:z=1.5.",
     )
     rho: float = setting(0.0, "The fraction of the training data on corrupted devices.")
     attackers: str = setting(
@@ -143,7 +144,7 @@ class Attack(Group):
         """Whether every evaluation tries a trigger, of the task's backdoor or the user's own."""
         named = parse_spec(self.corruption)
         if not named.is_plugin:
-            return named.name == BACKDOOR
+            return named.name in TRIGGERED
         corruption = find_corruption(self.corruption, {})
         return isinstance(corruption, DataCorruption) and corruption.trigger is not None
 
