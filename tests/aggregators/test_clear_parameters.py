@@ -18,6 +18,7 @@ from rfa.aggregators.clear import (
     Bulyan,
     ClearAggregator,
     CoordinateMedian,
+    DnC,
     Krum,
     MeaMed,
     MultiKrum,
@@ -29,6 +30,7 @@ from rfa.aggregators.clear import (
 torch: Any = pytest.importorskip("torch")
 
 PUBLIC = [
+    "FLAME",
     "Aggregate",
     "AssumesCorrupted",
     "Bucketing",
@@ -36,15 +38,19 @@ PUBLIC = [
     "CenteredClipping",
     "ClearAggregator",
     "CoordinateMedian",
+    "DnC",
+    "FLTrust",
     "InnerAggregator",
     "Krum",
     "MeaMed",
     "MultiKrum",
     "NearestNeighborMixing",
     "NormClipping",
+    "Randomized",
+    "SignGuard",
     "TrimmedMean",
 ]
-KINDS: list[Callable[..., Any]] = [Krum, MultiKrum, MeaMed, Bulyan, NearestNeighborMixing]
+KINDS: list[Callable[..., Any]] = [Krum, MultiKrum, MeaMed, Bulyan, NearestNeighborMixing, DnC]
 
 
 def cloud(m: int, d: int, dtype: Any = np.float32) -> NDArray[Any]:

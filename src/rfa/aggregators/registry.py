@@ -17,84 +17,32 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, cast
 
 from rfa._plugins import load_plugin
 from rfa._specs import Spec, call_with, parse_spec
 from rfa._texts import text_of
 from rfa.aggregators.base import SumAggregator
 from rfa.aggregators.clear import (
+    FLAME,
     Bulyan,
     ClearAggregator,
     CoordinateMedian,
+    DnC,
+    FLTrust,
     Krum,
     MeaMed,
     MultiKrum,
     NearestNeighborMixing,
     NormClipping,
+    SignGuard,
     TrimmedMean,
 )
 from rfa.aggregators.clipping import CenteredClipping, Mean
+from rfa.aggregators.entry import CONTEXT, GROUPS, Aggregator, Context, Entry
 from rfa.aggregators.partition import SUB_COHORTS, Groups, SubCohorts, compose_rfa, grouped
 from rfa.aggregators.rfa import RFA, OneStepRFA
 from rfa.errors import InvalidTypeError, InvalidValueError, PluginError
-
-Aggregator: TypeAlias = "SumAggregator[Any] | ClearAggregator"
-CONTEXT, GROUPS = "context", "groups"
-
-
-@dataclass(frozen=True)
-class Context:
-    """What decides parameters that are not given.
-
-    Attributes:
-        corrupted: the fraction of the devices that clear aggregators assume to be corrupted.
-        clip_norm: the length to which means clip updates.
-        early_stop: the improvement at which plain Weiszfeld steps end; None for never.
-        max_groups: tells the most groups that a cohort can be split into.
-        noise: whether sums hold noise, which is as large as what means clip updates to.
-    """
-
-    corrupted: float = 0.0
-    clip_norm: float = 100.0
-    early_stop: float | None = None
-    max_groups: Callable[[], int] = lambda: 1
-    noise: bool = False
-
-
-@dataclass(frozen=True)
-class Entry:
-    """An aggregator that has a name.
-
-    Attributes:
-        name: its name.
-        summary: what it does, in one line.
-        make: makes it from its parameters, all of them optional, and from `context` if it takes it.
-        kind: its class.
-        local_steps: the local steps that devices take, where it needs a certain number of them.
-        defends: whether it is meant to withstand corrupted devices.
-    """
-
-    name: str
-    summary: str
-    make: Callable[..., Aggregator]
-    kind: type[Any]
-    local_steps: int | None = None
-    defends: bool = True
-
-    @property
-    def is_private(self) -> bool:
-        """Whether sums over devices are all that it needs."""
-        return issubclass(self.kind, SumAggregator)
-
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """The names of its parameters."""
-        taken = dict.fromkeys(inspect.signature(self.make).parameters)
-        if self.is_private:
-            taken[GROUPS] = None
-        return tuple(name for name in taken if name != CONTEXT)
 
 
 def find(text: str) -> Entry:
@@ -203,7 +151,7 @@ def _spec_of_entry(aggregator: Aggregator, entry: Entry) -> Spec:
     values: dict[str, Any] = {}
     for name, parameter in inspect.signature(entry.make).parameters.items():
         value = getattr(aggregator, name, None)
-        if name != CONTEXT and not (value is None and parameter.default is None):
+        if name in entry.parameters and not (value is None and parameter.default is None):
             values[name] = 0 if value is None else value
     spec = Spec(entry.name, values)
     if build(str(spec)) != aggregator:
@@ -337,6 +285,12 @@ ENTRIES = {
             _assuming(NearestNeighborMixing),
             NearestNeighborMixing,
         ),
+        Entry(
+            "dnc", f"without what stands out along the top direction{_CLEAR}", _assuming(DnC), DnC
+        ),
+        Entry("flame", f"a majority by angles, clipped, with noise{_CLEAR}", FLAME, FLAME),
+        Entry("signguard", f"usual lengths, usual signs, clipped{_CLEAR}", SignGuard, SignGuard),
+        Entry("fltrust", f"by the angle with an update of its own{_CLEAR}", FLTrust, FLTrust),
     )
 }
 """The aggregators that come with rfa. A new one is one file and one entry here."""

@@ -10,8 +10,12 @@ from rfa.aggregators.clear.coordinatewise import CoordinateMedian, MeaMed, Trimm
 from rfa.aggregators.clear.corrupted import AssumesCorrupted
 from rfa.aggregators.clear.krum import Bulyan, Krum, MultiKrum
 from rfa.aggregators.clear.mixing import Bucketing, InnerAggregator, NearestNeighborMixing
+from rfa.aggregators.clear.randomized import Randomized
+from rfa.aggregators.clear.similarity import FLAME, FLTrust, SignGuard
+from rfa.aggregators.clear.spectral import DnC
 
 __all__ = [
+    "FLAME",
     "Aggregate",
     "AssumesCorrupted",
     "Bucketing",
@@ -19,11 +23,15 @@ __all__ = [
     "CenteredClipping",
     "ClearAggregator",
     "CoordinateMedian",
+    "DnC",
+    "FLTrust",
     "InnerAggregator",
     "Krum",
     "MeaMed",
     "MultiKrum",
     "NearestNeighborMixing",
     "NormClipping",
+    "Randomized",
+    "SignGuard",
     "TrimmedMean",
 ]

@@ -162,7 +162,9 @@ class FlowerEngine:
         if self.noise:
             return aggregate_centrally(updates, self.noise, state.round, state.aggregator)
         weights, settings = self.devices.weights[chosen], self.devices.settings
-        return aggregate(updates, weights, settings, state.round, state.aggregator)
+        trusted = self.devices.server_update(state.model, state.round)
+        carried = state.aggregator
+        return aggregate(updates, weights, settings, state.round, carried, trusted=trusted)
 
     def _securely(
         self, strategy: LabStrategy, sent: list[Addressed], state: State

@@ -14,6 +14,7 @@ import numpy as np
 
 from rfa._types import Floats, Floats32
 from rfa.aggregators import Mean, Result, SumAggregator
+from rfa.aggregators.clear import FLTrust, Randomized
 from rfa.aggregators.registry import Aggregator
 from rfa.lab.learners.learner import are_finite, is_finite
 from rfa.lab.randomness import stream
@@ -23,8 +24,14 @@ from rfa.lab.simulation.outcome import NothingToAggregateError, Outcome
 from rfa.numerics.plain_oracle import PlainOracle
 
 
-def aggregate(
-    updates: Floats32, weights: Floats, settings: Settings, t: int = 0, state: Any = None
+def aggregate(  # noqa: PLR0913
+    updates: Floats32,
+    weights: Floats,
+    settings: Settings,
+    t: int = 0,
+    state: Any = None,
+    *,
+    trusted: Floats32 | None = None,
 ) -> tuple[Outcome, Any]:
     """The aggregate of the finite updates, as the settings ask for it.
 
@@ -34,6 +41,7 @@ def aggregate(
         settings: the settings.
         t: the round.
         state: what the aggregator carries from the round before.
+        trusted: the server's own update, where the aggregator compares with one.
 
     Returns:
         The outcome, and what the aggregator carries to the next round.
@@ -41,7 +49,7 @@ def aggregate(
     Raises:
         NothingToAggregateError: if no update is finite.
     """
-    aggregator: Aggregator = settings.aggregation
+    aggregator = _in_round(settings, t, trusted)
     if isinstance(aggregator, Mean) and len(updates):
         with np.errstate(over="ignore", invalid="ignore"):
             mean = shortcut(aggregator, updates, weights)
@@ -52,8 +60,10 @@ def aggregate(
         msg = f"none of {len(updates)} updates is finite"
         raise NothingToAggregateError(msg)
     if finite.all():
-        return _of_finite(updates, weights, settings, t, state)
-    outcome, after = _of_finite(updates[finite], weights[finite], settings, t, state)
+        return _of_finite(updates, weights, aggregator, settings, t, state=state)
+    outcome, after = _of_finite(
+        updates[finite], weights[finite], aggregator, settings, t, state=state
+    )
     spread = None
     if outcome.weights is not None:
         spread = np.zeros(len(updates))
@@ -81,10 +91,25 @@ def outcome_of(result: Result) -> Outcome:
     )
 
 
-def _of_finite(
-    updates: Floats32, weights: Floats, settings: Settings, t: int, state: Any
-) -> tuple[Outcome, Any]:
+def _in_round(settings: Settings, t: int, trusted: Floats32 | None) -> Aggregator:
+    """The aggregator of a round, which draws as the round says, and has what the server trusts."""
     aggregator: Aggregator = settings.aggregation
+    if isinstance(aggregator, FLTrust):
+        return dataclasses.replace(aggregator, reference=trusted)
+    if isinstance(aggregator, Randomized):
+        return dataclasses.replace(aggregator, seed=stream(settings.seed, "aggregator", t))
+    return aggregator
+
+
+def _of_finite(  # noqa: PLR0913
+    updates: Floats32,
+    weights: Floats,
+    aggregator: Aggregator,
+    settings: Settings,
+    t: int,
+    *,
+    state: Any,
+) -> tuple[Outcome, Any]:
     if not isinstance(aggregator, SumAggregator):
         seen = aggregator(updates, weights)
         return Outcome(seen.point, calls=1, weights=seen.weights), state

@@ -36,6 +36,7 @@ class Defense:
         settings: the settings.
         round: the round t.
         state: what the aggregator carries from the round before.
+        trusted: the server's own update, where the aggregator compares with one.
     """
 
     updates: Floats32
@@ -44,6 +45,7 @@ class Defense:
     settings: Settings
     round: int = 0
     state: Any = None
+    trusted: Floats32 | None = None
 
     def __call__(self, rows: Any) -> Floats:
         """What the server adds to the model: nothing, if there is nothing, or it is rejected."""
@@ -51,7 +53,12 @@ class Defense:
             self._sent[self.corrupted] = rows
         try:
             outcome, _ = aggregate(
-                self._sent, self.weights, self._settings, OTHER + self.round, self.state
+                self._sent,
+                self.weights,
+                self._settings,
+                OTHER + self.round,
+                self.state,
+                trusted=self.trusted,
             )
         except NothingToAggregateError:
             return np.zeros(len(self.updates[0]))

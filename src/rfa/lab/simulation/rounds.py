@@ -170,7 +170,9 @@ class LocalEngine:
 
             return aggregate_centrally(updates, self.noise, when, state.aggregator)
         if settings.secure.mode == "off":
-            return aggregate(updates, weights[chosen], settings, when, state.aggregator)
+            trusted = self.devices.server_update(state.model, when)
+            alpha, carried = weights[chosen], state.aggregator
+            return aggregate(updates, alpha, settings, when, carried, trusted=trusted)
         from rfa.lab.simulation.secure import aggregate_securely  # noqa: PLC0415 it loads ciphers
 
         alpha = weights[chosen] / weights.max()
@@ -277,17 +279,18 @@ def corrupt(updates: Floats32, chosen: list[int], state: State, devices: Devices
         return
     view = updates.view()
     view.flags.writeable = False
-    weights = devices.weights[chosen]
+    weights, settings, t = devices.weights[chosen], devices.settings, state.round
+    trusted = devices.server_update(state.model, t)
     attack = UpdateAttack(
-        round=state.round,
+        round=t,
         model=state.model.copy(),
         updates=view,
         weights=weights,
         corrupted=bad,
-        rng=stream(devices.settings.seed, "forge", state.round),
-        aggregate=Defense(view, weights, bad, devices.settings, state.round, state.aggregator),
+        rng=stream(settings.seed, "forge", t),
+        aggregate=Defense(view, weights, bad, settings, t, state.aggregator, trusted),
     )
-    updates[bad] = forge(corruption, attack, devices.settings.attack.corruption)
+    updates[bad] = forge(corruption, attack, settings.attack.corruption)
 
 
 def _facts(

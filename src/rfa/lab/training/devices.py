@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rfa._types import Floats, Floats32
+from rfa.aggregators.clear import FLTrust
 from rfa.errors import InvalidValueError
 from rfa.lab.attacks.corruption import (
     Corruption,
@@ -150,6 +151,33 @@ class Devices:
         """The update of a device in round t: lines 4 to 9 of Algorithm 1."""
         x, y, keep = self._training_data(w, t, device)
         return self.learner.train(w, x, y, self._plan(t, device, "batches", len(y), keep=keep))
+
+    def server_update(self, w: Floats32, t: int) -> Floats32 | None:
+        """The server's own update in round t, where its aggregator compares with one.
+
+        The server trains as a device does, on clean training examples of all devices, drawn at
+        random once a run.
+        """
+        aggregator = self.settings.aggregation
+        if not isinstance(aggregator, FLTrust):
+            return None
+        rows = self._server_rows(aggregator.examples)
+        x, y = np.asarray(self.task.prepare(self._x[rows])), self._y[rows]
+        rng, training = stream(self.settings.seed, "server", t), self.settings.training
+        batches, rate = draw_batches(len(rows), training, rng), training.learning_rate_in(t)
+        plan = Plan(batches, rate, training.tail_average, training.proximal_mu)
+        return self.learner.train(w, x, y, plan)
+
+    def _server_rows(self, count: int) -> NDArray[np.int64]:
+        """The training examples that the server has."""
+        total = int(self.examples.sum())
+        if count > total:
+            msg = f"the server cannot have examples={count}: all devices together have {total}"
+            raise InvalidValueError(msg)
+        ends = np.cumsum(self.examples).astype(np.int64)
+        drawn = stream(self.settings.seed, "server").choice(total, count, replace=False)
+        device = np.searchsorted(ends, drawn, side="right")
+        return np.sort(self.trains[device] - ends[device] + drawn)
 
     def train_personal(
         self, w: Floats32, u: Floats32, t: int, device: int

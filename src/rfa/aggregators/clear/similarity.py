@@ -1,0 +1,158 @@
+"""Aggregators that keep the points that are alike: FLAME, SignGuard and FLTrust.
+
+FLAME (Nguyen et al. 2022) clusters by angles, SignGuard (Xu et al. 2022) by signs, and FLTrust (Cao
+et al. 2021) trusts what points the same way as the server's own update.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from rfa._checks import check_count, check_number
+from rfa._types import Floats
+from rfa.aggregators.clear.base import Aggregate, InPlaceAggregator, average, to_aggregate
+from rfa.aggregators.clear.clipping import clip_factors
+from rfa.aggregators.clear.randomized import Randomized
+from rfa.errors import InvalidValueError
+from rfa.numerics.clustering import cosines, majority_cluster, mean_shift, pick_columns
+from rfa.numerics.weighted import WeightedPoints
+
+
+@final
+@dataclass(frozen=True)
+class FLAME(Randomized, InPlaceAggregator):
+    """The weighted mean of a majority that points the same way, clipped, with noise.
+
+    HDBSCAN by cosine distances, with a cluster of more than half of the points, decides who is
+    admitted. Admitted points are clipped to the median norm of all points. To each coordinate of
+    their weighted mean comes Gaussian noise of `noise` times that norm. The paper clusters the
+    models that devices send; here it is their updates. The weights that the aggregate reports are
+    those before the noise.
+
+    Attributes:
+        noise: the deviation of the noise over the median norm, lambda; the paper has 0.001.
+    """
+
+    noise: float = 0.001
+
+    def __post_init__(self) -> None:
+        """Check the noise."""
+        self.check_seed()
+        check_number("noise", self.noise)
+
+    def _aggregate(self, weighted: WeightedPoints) -> Aggregate:
+        m, norms = weighted.points.count, np.sqrt(weighted.geometry.squared_norms)
+        admitted = majority_cluster(1 - cosines(weighted.points, norms), m // 2 + 1)
+        clip_norm = float(np.median(norms))
+        weights = _mean_weights(weighted.alpha, admitted) * clip_factors(norms, clip_norm)
+        weighted.geometry.combine(weights)
+        mean = weighted.geometry.average(slice(weighted.points.dim), np.float64)
+        noise = self.rng().standard_normal(len(mean)) * (self.noise * clip_norm)
+        return to_aggregate(weighted, mean + noise, weights)
+
+
+@final
+@dataclass(frozen=True)
+class SignGuard(Randomized, InPlaceAggregator):
+    """The weighted mean, clipped, of points of usual length whose signs are like those of most.
+
+    A point has a usual length if its norm is `low` to `high` times the median norm. The fractions
+    of positive, zero and negative signs, in some coordinates at random, put the points into
+    clusters by mean shift, and those of the largest cluster are kept. What passes both is clipped
+    to the median norm. Where nothing does, the aggregate is zero.
+
+    Attributes:
+        low: the least norm over the median norm; the paper has 0.1.
+        high: the largest; the paper has 3.
+        fraction: the fraction of the coordinates whose signs are counted; the paper has 0.1.
+        quantile: the fraction of the points that decides the bandwidth of mean shift.
+    """
+
+    low: float = 0.1
+    high: float = 3.0
+    fraction: float = 0.1
+    quantile: float = 0.5
+
+    def __post_init__(self) -> None:
+        """Check the bounds and the fractions."""
+        self.check_seed()
+        check_number("low", self.low)
+        check_number("high", self.high, positive=True)
+        if self.low > self.high:
+            msg = f"low must be at most high, not {self.low!r} above {self.high!r}"
+            raise InvalidValueError(msg)
+        for name in ("fraction", "quantile"):
+            check_number(name, getattr(self, name), positive=True)
+            if getattr(self, name) > 1:
+                msg = f"{name} must be at most 1, not {getattr(self, name)!r}"
+                raise InvalidValueError(msg)
+
+    def _aggregate(self, weighted: WeightedPoints) -> Aggregate:
+        norms, dim = np.sqrt(weighted.geometry.squared_norms), weighted.points.dim
+        clip_norm = float(np.median(norms))
+        usual = (norms >= self.low * clip_norm) & (norms <= self.high * clip_norm)
+        columns = self.rng().choice(dim, max(1, round(self.fraction * dim)), replace=False)
+        signs = np.sign(pick_columns(weighted.points, np.sort(columns)))
+        features = np.stack([(signs == sign).mean(axis=1) for sign in (1, 0, -1)], axis=1)
+        labels = mean_shift(features, self.quantile)
+        kept = np.flatnonzero(usual & (labels == np.bincount(labels).argmax()))
+        weights = _mean_weights(weighted.alpha, kept) * clip_factors(norms, clip_norm)
+        return average(weighted, weights)
+
+
+@final
+@dataclass(frozen=True)
+class FLTrust(InPlaceAggregator):
+    """The mean of the points, as long as the server's own update, by how far they point its way.
+
+    The trust in a point is the cosine of its angle with the reference, or 0 if that is negative.
+    All points are brought to the length of the reference, and averaged by trust times weight. Where
+    nobody is trusted, the aggregate is zero.
+
+    Attributes:
+        reference: the server's own update, of the form of the points, from clean data that it has.
+            The lab trains one in each round, in place of what is given here.
+        examples: how many training examples the server has in the lab; the paper has 100.
+    """
+
+    set_in_rounds: ClassVar[tuple[str, ...]] = ("reference",)
+    """Parameters that a run sets in each round, and a text cannot."""
+    reference: Any = dataclasses.field(default=None, compare=False)
+    examples: int = 100
+
+    def __post_init__(self) -> None:
+        """Check the number of examples."""
+        check_count("examples", self.examples)
+
+    def _aggregate(self, weighted: WeightedPoints) -> Aggregate:
+        own = self._reference(weighted)
+        length, norms = float(np.linalg.norm(own)), np.sqrt(weighted.geometry.squared_norms)
+        along = np.array([weighted.points.point(i, np.float64) @ own for i in range(len(norms))])
+        sizes = norms * length
+        cosine = np.divide(along, sizes, out=np.zeros(len(norms)), where=sizes > 0)
+        trust = weighted.alpha * np.clip(cosine, 0, 1)
+        if not trust.any():
+            return average(weighted, trust)
+        rescale = np.divide(length, norms, out=np.zeros(len(norms)), where=norms > 0)
+        return average(weighted, trust / trust.sum() * rescale)
+
+    def _reference(self, weighted: WeightedPoints) -> Floats:
+        if self.reference is None:
+            msg = "FLTrust compares with an update of the server's own: give it as reference"
+            raise InvalidValueError(msg)
+        own = weighted.points.flatten(self.reference, "reference").astype(np.float64)
+        if not np.isfinite(own).all():
+            msg = "reference must be finite, and is not: train it again from clean data"
+            raise InvalidValueError(msg)
+        return own
+
+
+def _mean_weights(alpha: Floats, chosen: Any) -> Floats:
+    """The weights of the mean of some points; zero everywhere, if there are none."""
+    weights = np.zeros(len(alpha))
+    weights[chosen] = alpha[chosen]
+    return weights / (weights.sum() or 1)

@@ -1,0 +1,94 @@
+"""Clusters of a few hundred points, exactly: single linkage up to a majority, and mean shift."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rfa._types import Floats, Ints
+from rfa.numerics.points import Points
+
+BLOCK = 1 << 13
+"""The coordinates that are multiplied at a time."""
+MOST_SHIFTS = 300
+"""After so many shifts a mode stays where it is."""
+SETTLED = 1e-3
+"""A mode that moves by less than this part of the bandwidth has settled."""
+
+
+def cosines(points: Points, norms: Floats) -> Floats:
+    """The cosines of the angles between all points; 0 with a point that is zero."""
+    scale = np.divide(1.0, norms, out=np.zeros(len(norms)), where=norms > 0)[:, None]
+    total = np.zeros((points.count, points.count))
+    for segment, width in zip(points.segments, points.widths, strict=True):
+        for start in range(0, width, BLOCK):
+            where = slice(start, start + BLOCK)
+            block = scale * np.stack([row[where] for row in segment])
+            total += block @ block.T
+    return np.clip(total, -1, 1)
+
+
+def pick_columns(points: Points, columns: Ints) -> Floats:
+    """Some coordinates of all points, in increasing order, as a matrix in float64."""
+    parts: list[Floats] = []
+    start = 0
+    for segment, width in zip(points.segments, points.widths, strict=True):
+        here = columns[(columns >= start) & (columns < start + width)] - start
+        parts.append(np.stack([np.asarray(row)[here] for row in segment]).astype(np.float64))
+        start += width
+    return np.concatenate(parts, axis=1)
+
+
+def majority_cluster(distances: Floats, size: int) -> Ints:
+    """The first cluster of single linkage that has at least so many points.
+
+    Points are linked in the order of their distances; links of equal length are made together. With
+    a size above half of the points this is the cluster that HDBSCAN finds with that minimum size,
+    a single neighbor, and one cluster allowed; the others are its noise.
+
+    >>> far = np.array([[0, 1, 9], [1, 0, 9], [9, 9, 0.0]])
+    >>> majority_cluster(far, 2)
+    array([0, 1])
+    """
+    labels = np.arange(len(distances))
+    rows, columns = np.triu_indices(len(distances), 1)
+    lengths = distances[rows, columns]
+    order = np.argsort(lengths, kind="stable")
+    for place, link in enumerate(order):
+        a, b = labels[rows[link]], labels[columns[link]]
+        labels[labels == b] = a
+        is_last = place + 1 == len(order) or lengths[order[place + 1]] > lengths[link]
+        counts = np.bincount(labels, minlength=len(labels)) if is_last else np.zeros(1)
+        if counts.max() >= size:
+            return np.flatnonzero(labels == counts.argmax())
+    return np.arange(len(distances))
+
+
+def mean_shift(features: Floats, quantile: float) -> Ints:
+    """The label of the mode that is nearest to each point, by a flat kernel.
+
+    Every point climbs to the mean of the points within the bandwidth of it, until it settles. Modes
+    nearer to each other than the bandwidth are one, that with the most points within it. The
+    bandwidth is the mean distance of a point to the farthest of its nearest `quantile` of points,
+    itself counted.
+    """
+    apart = _distances(features, features)
+    near = max(1, int(len(features) * quantile))
+    bandwidth = float(np.sort(apart, axis=1)[:, near - 1].mean())
+    modes = features.astype(np.float64)
+    for _ in range(MOST_SHIFTS):
+        within = _distances(modes, features) <= bandwidth
+        moved = within @ features / within.sum(axis=1, keepdims=True)
+        shift = float(np.linalg.norm(moved - modes, axis=1).max())
+        modes = moved
+        if shift <= SETTLED * bandwidth:
+            break
+    counts = (_distances(modes, features) <= bandwidth).sum(axis=1)
+    kept: list[int] = []
+    for mode in np.argsort(-counts, kind="stable").tolist():
+        if not kept or float(_distances(modes[[mode]], modes[kept]).min()) > bandwidth:
+            kept.append(mode)
+    return _distances(features, modes[kept]).argmin(axis=1)
+
+
+def _distances(a: Floats, b: Floats) -> Floats:
+    return np.linalg.norm(a[:, None] - b[None], axis=2)
