@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from rfa._types import Floats, Ints
+from rfa._types import Array, Floats, Ints
+from rfa.numerics.coordinatewise import DEPTH, tiled_products
 from rfa.numerics.points import Points
 
 BLOCK = 1 << 13
@@ -17,14 +18,30 @@ SETTLED = 1e-3
 
 def cosines(points: Points, norms: Floats) -> Floats:
     """The cosines of the angles between all points; 0 with a point that is zero."""
-    scale = np.divide(1.0, norms, out=np.zeros(len(norms)), where=norms > 0)[:, None]
+    scale = np.divide(1.0, norms, out=np.zeros(len(norms)), where=norms > 0)
+    scale = scale[:, None].astype(points.dtype)
     total = np.zeros((points.count, points.count))
     for segment, width in zip(points.segments, points.widths, strict=True):
         for start in range(0, width, BLOCK):
             where = slice(start, start + BLOCK)
-            block = scale * np.stack([row[where] for row in segment])
-            total += block @ block.T
+            total += gram(np.stack([row[where] for row in segment], dtype=points.dtype) * scale)
     return np.clip(total, -1, 1)
+
+
+def gram(block: Array) -> Floats:
+    """The inner products of the rows of a block, without the threads of BLAS."""
+    missing = -block.shape[1] % DEPTH
+    return tiled_products(np.pad(block, ((0, 0), (0, missing))) if missing else block)
+
+
+def products(points: Points, vector: Floats) -> Floats:
+    """The inner products of all points with a vector."""
+    total, start = np.zeros(points.count), 0
+    for segment, width in zip(points.segments, points.widths, strict=True):
+        part = vector[start : start + width].astype(points.dtype)
+        total += [float(np.dot(row, part)) for row in segment]
+        start += width
+    return total
 
 
 def pick_columns(points: Points, columns: Ints) -> Floats:
@@ -53,14 +70,16 @@ def majority_cluster(distances: Floats, size: int) -> Ints:
     rows, columns = np.triu_indices(len(distances), 1)
     lengths = distances[rows, columns]
     order = np.argsort(lengths, kind="stable")
-    for place, link in enumerate(order):
+    found, until = -1, np.inf
+    for link in order.tolist():
+        if lengths[link] > until:
+            break
         a, b = labels[rows[link]], labels[columns[link]]
-        labels[labels == b] = a
-        is_last = place + 1 == len(order) or lengths[order[place + 1]] > lengths[link]
-        counts = np.bincount(labels, minlength=len(labels)) if is_last else np.zeros(1)
-        if counts.max() >= size:
-            return np.flatnonzero(labels == counts.argmax())
-    return np.arange(len(distances))
+        if a != b:
+            labels[labels == b] = a
+            if found in (a, b) or (found < 0 and np.count_nonzero(labels == a) >= size):
+                found, until = a, lengths[link]
+    return np.flatnonzero(labels == found) if found >= 0 else np.arange(len(distances))
 
 
 def mean_shift(features: Floats, quantile: float) -> Ints:

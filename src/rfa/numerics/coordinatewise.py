@@ -138,7 +138,7 @@ def inner_products(points: Points, dtype: Any) -> Floats:
         for segment, width in zip(points.segments, points.widths, strict=True)
         for start in range(0, width, step)
     ]
-    parts = in_threads(lambda piece: _tiled_products(_less_last(*piece, dtype)), pieces)
+    parts = in_threads(lambda piece: tiled_products(_less_last(*piece, dtype)), pieces)
     return sum(parts, start=np.zeros((points.count, points.count)))
 
 
@@ -271,7 +271,7 @@ def _less_last(rows: Rows, where: slice, dtype: Any) -> Array:
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def _tiled_products(block: Array) -> Floats:
+def tiled_products(block: Array) -> Floats:
     """The inner products of the rows of a block, tile by tile and piece by piece."""
     m = len(block)
     gram = np.empty((m, m))

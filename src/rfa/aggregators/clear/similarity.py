@@ -18,7 +18,13 @@ from rfa.aggregators.clear.base import Aggregate, InPlaceAggregator, average, to
 from rfa.aggregators.clear.clipping import clip_factors
 from rfa.aggregators.clear.randomized import Randomized
 from rfa.errors import InvalidValueError
-from rfa.numerics.clustering import cosines, majority_cluster, mean_shift, pick_columns
+from rfa.numerics.clustering import (
+    cosines,
+    majority_cluster,
+    mean_shift,
+    pick_columns,
+    products,
+)
 from rfa.numerics.weighted import WeightedPoints
 
 
@@ -131,7 +137,7 @@ class FLTrust(InPlaceAggregator):
     def _aggregate(self, weighted: WeightedPoints) -> Aggregate:
         own = self._reference(weighted)
         length, norms = float(np.linalg.norm(own)), np.sqrt(weighted.geometry.squared_norms)
-        along = np.array([weighted.points.point(i, np.float64) @ own for i in range(len(norms))])
+        along = products(weighted.points, own)
         sizes = norms * length
         cosine = np.divide(along, sizes, out=np.zeros(len(norms)), where=sizes > 0)
         trust = weighted.alpha * np.clip(cosine, 0, 1)

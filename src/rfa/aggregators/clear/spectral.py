@@ -21,7 +21,7 @@ from rfa._types import Floats
 from rfa.aggregators.clear.base import Aggregate, InPlaceAggregator, average
 from rfa.aggregators.clear.corrupted import AssumesCorrupted
 from rfa.aggregators.clear.randomized import Randomized
-from rfa.numerics.clustering import pick_columns
+from rfa.numerics.clustering import gram, pick_columns
 from rfa.numerics.weighted import WeightedPoints
 
 
@@ -75,5 +75,5 @@ def outlier_scores(rows: Floats) -> Floats:
     """
     centered = rows - rows.mean(axis=0)
     centered /= max(float(np.abs(centered).max()), np.finfo(np.float64).tiny)
-    values, vectors = np.linalg.eigh(centered @ centered.T)
+    values, vectors = np.linalg.eigh(gram(centered))
     return values[-1] * np.square(vectors[:, -1])

@@ -14,7 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rfa._specs import parse_spec
 from rfa.errors import PluginError
+from rfa.lab.attacks.registry import BUILT_IN
 from rfa.lab.settings.settings import Settings
 
 
@@ -53,6 +55,29 @@ COSTS = {
 }
 START = 4.0
 """Seconds to start a run: processes, imports, data."""
+AGGREGATING = {
+    "fedavg": 1.5e-9,
+    "sgd": 1.5e-9,
+    "rfa": 1.4e-8,
+    "rfa-one-step": 7e-9,
+    "centered-clipping": 1.4e-8,
+    "adaptive-clipping": 8e-9,
+    "bucketing": 4.5e-8,
+    "coordinate-median": 1.6e-8,
+    "trimmed-mean": 2e-8,
+    "norm-clipping": 3e-9,
+    "meamed": 2.5e-8,
+    "bulyan": 3e-8,
+    "nnm": 3.1e-8,
+    "dnc": 3.3e-8,
+    "signguard": 3.5e-9,
+    "fltrust": 5e-9,
+}
+"""Seconds for each number of an update when the server aggregates, which few processes share."""
+USUAL = 1e-8
+"""The same for aggregators that are not named, and for attackers who know all updates."""
+TRIES = {"ipm-optimized": 16, "alie-optimized": 16, "anti-median": 16}
+"""How often attackers ask in a round what the server would compute."""
 SUM, NOISE = (2e-4, 5e-9), (1e-4, 2e-8)
 """Seconds for a device in a sum of whole numbers, and for each of its numbers; for noise, as many
 more. Masks are not counted: many runs are done without."""
@@ -69,6 +94,7 @@ def seconds(settings: Settings) -> float:
     steps = settings.training.local_steps or settings.training.local_epochs * once
     steps *= 2 if settings.training.personalize else 1
     device = cost.device + steps * (cost.step + size * cost.example) + _sums(settings, cost.dim)
+    device += _aggregating(settings) * cost.dim
     evaluated = min(settings.evaluation.examples or cost.examples, cost.examples)
     devices = settings.training.devices or cost.devices
     evaluations = 1 + settings.rounds / settings.evaluation.every
@@ -77,6 +103,14 @@ def seconds(settings: Settings) -> float:
         + settings.rounds * settings.training.devices_per_round * device
         + evaluations * devices * evaluated * cost.evaluation
     )
+
+
+def _aggregating(settings: Settings) -> float:
+    """Seconds for a number of an update, at the server and for attackers who know all updates."""
+    once = AGGREGATING.get(parse_spec(settings.aggregator).name, USUAL)
+    attack = parse_spec(settings.attack.corruption).name
+    knowing = USUAL if attack in BUILT_IN else 0.0
+    return once * (1 + TRIES.get(attack, 0)) + knowing
 
 
 def _sums(settings: Settings, dim: int) -> float:
