@@ -132,13 +132,57 @@ def test_a_backdoor_has_its_own_table_where_it_was_measured() -> None:
     sweep = a_sweep()
     assert [table.title for table in shown(sweep).tables] == [
         "Who is ahead",
+        "Worst cases",
         "At the end of the runs",
     ]
     results = [
         result(cell, 0.5, backdoor=0.9 if cell.value == "data" else None) for cell in cells(sweep)
     ]
-    (row,) = rows_of(gather_arena(sweep, results).tables[1])
+    tables = {table.title: rows_of(table) for table in gather_arena(sweep, results).tables}
+    (row,) = tables["How often the backdoor works (%)"]
     assert (row["attack"], row["rfa"]) == ("data", pytest.approx(90))
+    cases = tables["The backdoor that works best"]
+    assert [row["worst attack"] for row in cases] == 4 * ["data"]
+    assert [row["success (%)"] for row in cases] == pytest.approx(4 * [90])
+
+
+def spread_out(cell: Cell) -> float:
+    """Seeds that differ by a point, and defenses by what `HEIGHTS` says."""
+    noise = 0.01 * ((cell.settings.seed * 7 + len(cell.line)) % 3 - 1)
+    return HEIGHTS[cell.value][cell.line] + noise - 0.1 * (cell.settings.seed - 1)
+
+
+def test_with_seeds_enough_worst_cases_have_intervals_and_the_best_are_tested() -> None:
+    sweep = a_sweep(seeds=[1, 2, 3, 4, 5])
+    results = [result(cell, spread_out(cell)) for cell in cells(sweep)]
+    exhibit = gather_arena(sweep, results)
+    rows = rows_of(next(table for table in exhibit.tables if table.title == "Worst cases"))
+    assert [row["defense"] for row in rows] == ["krum", "rfa", "coordinate-median", "fedavg"]
+    assert [row["among the best"] for row in rows] == ["yes", "no", "no", "no"]
+    assert [row["among the best private"] for row in rows] == [None, "yes", None, "no"]
+    for row in rows:
+        assert row["seeds"] == 5
+        assert 0 < row["accuracy (%)"] - row["95 % from"] < 3
+        assert 0 < row["to"] - row["accuracy (%)"] < 3
+    worst = exhibit.matrices[0].entries[-1]
+    assert [entry.best for entry in worst] == [False, False, True, False]
+    assert all(", 95 % " in entry.note for entry in worst)
+    assert "not shown to be behind another" in exhibit.matrices[0].note
+    (bout,) = bouts(sweep, results)
+    krum = next(part for part in to_plain(bout)["worst"] if part["defense"] == "krum")
+    assert krum["best"] is True
+    assert krum["low"] < krum["test_accuracy"] < krum["high"]
+    console = Console(width=140, record=True, file=io.StringIO())
+    console.print(level_table(bout, 140))
+    line = next(text for text in console.export_text().splitlines() if " krum " in text)
+    assert f"{100 * krum['low']:.1f} to {100 * krum['high']:.1f}" in line
+
+
+def test_with_two_seeds_there_is_no_interval_and_no_test() -> None:
+    exhibit = shown(a_sweep())
+    rows = rows_of(exhibit.tables[1])
+    assert {row["95 % from"] for row in rows} == {row["among the best"] for row in rows} == {None}
+    assert "not shown" not in exhibit.matrices[0].note
 
 
 def test_tasks_are_pictures_of_their_own() -> None:

@@ -1,7 +1,8 @@
 """From the runs of an arena to a matrix for each level, and who is ahead in it.
 
-The worst case of a defense is the attack under which it ends lowest; a rank counts who is ahead of
-it, and those who are shown with the same number share a rank.
+The worst case of a defense is the attack under which its mean over seeds is lowest; `worst_case`
+has its interval, and tells who is the best. A rank counts who is ahead, and those who are shown
+with the same number share a rank.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from rfa.aggregators import RFA, OneStepRFA
 from rfa.aggregators.registry import find
 from rfa.lab.attacks.registry import NONE
 from rfa.lab.report.exhibit import Entry, Exhibit, Matrix, Spread, Table, Value, group
-from rfa.lab.report.gather import LABELS, Result, gather, height, told_first
+from rfa.lab.report.gather import INTERVAL, LABELS, Result, gather, height, told_first
+from rfa.lab.report.worst_case import WorstCase, best_defenses, worst_case
 from rfa.lab.runs.headline import ALL, HONEST
 from rfa.lab.runs.sweep import Part, Sweep
 
@@ -24,6 +27,7 @@ BACKDOOR = "backdoor"
 CLEAN, WORST = "no corruption", "worst case"
 LOST = "\u00d7"
 BEST = "Bold: ahead in its row"
+TESTED = f"{BEST}; in the worst case, not shown to be behind another (5 % level)"
 PRIVATE, SEEING = "under the secure sum", "see single updates"
 SHOWN = 1
 """The decimals of an accuracy that are shown."""
@@ -40,6 +44,8 @@ class Score:
     backdoor: float = math.nan  # the mean success of a backdoor, in per cent
     overall: float = math.nan  # the mean accuracy over all devices
     honest: float = math.nan  # the mean accuracy over honest devices
+    by_seed: Mapping[int, float] = dataclasses.field(default_factory=dict[int, float])
+    fooled: Mapping[int, float] = dataclasses.field(default_factory=dict[int, float])
 
     @property
     def note(self) -> str:
@@ -90,6 +96,30 @@ class Bout:
         known = self.known(defense)
         return min(known, key=known.__getitem__, default="")
 
+    def by_seed(self, defense: str) -> dict[str, Mapping[int, float]]:
+        """The accuracies of a defense under each attack, by seed."""
+        return {attack: self.score(attack, defense).by_seed for attack in self.attacks}
+
+    def case(self, defense: str) -> WorstCase:
+        """The worst case of a defense, with its interval."""
+        return worst_case(self.by_seed(defense))
+
+    def backdoor_case(self, defense: str) -> WorstCase:
+        """The backdoor that works best against a defense, with its interval."""
+        tried = {attack: self.score(attack, defense).fooled for attack in self.attacks}
+        least = worst_case({a: {s: -v for s, v in by.items()} for a, by in tried.items()})
+        return WorstCase(least.attack, -least.mean, -least.high, -least.low, least.seeds)
+
+    @cached_property
+    def best(self) -> set[str] | None:
+        """The defenses that are not shown to be behind another; None where there is no test."""
+        return best_defenses({defense: self.by_seed(defense) for defense in self.defenses})
+
+    @cached_property
+    def best_private(self) -> set[str] | None:
+        """The same among those that are private."""
+        return best_defenses({defense: self.by_seed(defense) for defense in self.private})
+
 
 def rank(heights: Mapping[str, float], name: str, among: Iterable[str] | None = None) -> int | None:
     """One more than are ahead of it; None where its height is not known."""
@@ -117,11 +147,13 @@ def bouts(sweep: Sweep, results: Sequence[Result]) -> list[Bout]:
 
 def _scores(results: Sequence[Result], measure: str) -> dict[tuple[str, str], Score]:
     by_place = group(results, lambda result: (str(result.cell.value), result.cell.line))
+    told = (measure, BACKDOOR)
     return {
         place: Score(
             Spread([run.at_end(measure) for run in runs]),
             sum(run.diverged for run in runs),
             *(Spread([run.at_end(each) for run in runs]).mean for each in (BACKDOOR, ALL, HONEST)),
+            *({run.cell.settings.seed: run.at_end(each) for run in runs} for each in told),
         )
         for place, runs in by_place.items()
     }
@@ -134,7 +166,8 @@ def gather_arena(sweep: Sweep, results: Sequence[Result], **about: Any) -> Exhib
     levels = bouts(sweep, results)
     several = len({panel.settings["task"] for panel in sweep.panels}) > 1
     matrices = [_matrix(bout, horizons[bout.panel.name], several=several) for bout in levels]
-    tables = [_ranks(levels), *_backdoors(sweep, results), *sweep_exhibit.tables]
+    tables = [_ranks(levels), _worst_cases(levels), *_backdoors(sweep, results)]
+    tables += [*_backdoor_cases(levels), *sweep_exhibit.tables]
     return dataclasses.replace(sweep_exhibit, panels=(), matrices=matrices, tables=tables)
 
 
@@ -142,9 +175,10 @@ def _matrix(bout: Bout, horizon: str, *, several: bool) -> Matrix:
     entries = [_row(bout, attack) for attack in (NONE, *bout.attacks, WORST)]
     ranks = [f"{label} {place}" for label in bout.ours if (place := _place(bout, WORST, label))]
     lost = any(entry.mark for row in entries for entry in row)
+    bold = BEST if bout.best is None else TESTED
     notes = [
         f"Rank in the worst case: {'; '.join(ranks)}" if ranks else "",
-        f"{BEST}, {LOST}: runs diverged" if lost else BEST,
+        f"{bold}, {LOST}: runs diverged" if lost else bold,
         horizon,
     ]
     return Matrix(
@@ -168,6 +202,8 @@ def _row(bout: Bout, attack: str) -> list[Entry]:
         note = _worst_note(bout, defense) if attack == WORST else score.note
         note = ", ".join(filter(None, (note, _beside_note(bout, attack, defense))))
         best = rank(heights, defense) == 1
+        if attack == WORST and bout.best is not None:
+            best = defense in bout.best
         entries.append(Entry(accuracy, LOST if score.diverged else "", note, best))
     return entries
 
@@ -176,7 +212,9 @@ def _worst_note(bout: Bout, defense: str) -> str:
     """Which attack the worst is, and of how many, where some were not run."""
     known, total = len(bout.known(defense)), len(bout.attacks)
     some = f"of {known} of {total} attacks" if known < total else ""
-    return ", ".join(filter(None, (bout.worst(defense), some)))
+    case = bout.case(defense)
+    band = f"95 % {case.low:.1f} to {case.high:.1f}" if math.isfinite(case.low) else ""
+    return ", ".join(filter(None, (bout.worst(defense), band, some)))
 
 
 def _beside_note(bout: Bout, attack: str, defense: str) -> str:
@@ -214,6 +252,44 @@ def _ranks(levels: Sequence[Bout]) -> Table:
             names = ", ".join(ahead) or None
             rows.append([bout.panel.name, _attack_name(attack), names, best, *places])
     return Table("Who is ahead", head, rows)
+
+
+def _worst_cases(levels: Sequence[Bout]) -> Table:
+    """The worst case of each defense with its interval, the best first, and who is the best."""
+    head = ["panel", "defense", "private", "worst attack", "accuracy (%)", *INTERVAL, "seeds"]
+    head += ["among the best", "among the best private"]
+    rows: list[list[Value]] = []
+    for bout in levels:
+        cases = {defense: bout.case(defense) for defense in bout.defenses}
+        known = [defense for defense, case in cases.items() if case.attack]
+        for defense in sorted(known, key=lambda name: -cases[name].mean):
+            private = defense in bout.private
+            best = [_yes(defense, bout.best), _yes(defense, bout.best_private) if private else None]
+            told = [bout.panel.name, defense, "yes" if private else "no"]
+            rows.append([*told, *_case_cells(cases[defense]), *best])
+    return Table("Worst cases", head, rows)
+
+
+def _backdoor_cases(levels: Sequence[Bout]) -> list[Table]:
+    """The backdoor that works best against each defense, with its interval."""
+    head = ["panel", "defense", "private", "worst attack", "success (%)", *INTERVAL, "seeds"]
+    rows: list[list[Value]] = []
+    for bout in levels:
+        cases = {defense: bout.backdoor_case(defense) for defense in bout.defenses}
+        known = [defense for defense, case in cases.items() if case.attack]
+        for defense in sorted(known, key=lambda name: cases[name].mean):
+            private = "yes" if defense in bout.private else "no"
+            rows.append([bout.panel.name, defense, private, *_case_cells(cases[defense])])
+    return [Table("The backdoor that works best", head, rows)] if rows else []
+
+
+def _case_cells(case: WorstCase) -> list[Value]:
+    ends = [end if math.isfinite(end) else None for end in (case.low, case.high)]
+    return [case.attack, case.mean, *ends, case.seeds]
+
+
+def _yes(name: str, among: set[str] | None) -> str | None:
+    return None if among is None else "yes" if name in among else "no"
 
 
 def _backdoors(sweep: Sweep, results: Sequence[Result]) -> list[Table]:

@@ -11,7 +11,7 @@ from rfa.lab.attacks.registry import NONE
 from rfa.lab.report.arena import CLEAN, LOST, WORST, Bout, Score, rank
 from rfa.lab.runs.headline import HONEST
 
-NARROW = 63
+NARROW = 84
 """The letters of a line beside the attacks."""
 
 
@@ -27,7 +27,8 @@ def level_table(bout: Bout, width: int) -> Table:
     title = bout.panel.name + (": accuracy of honest devices" if personalized else "")
     table = Table(title=title, box=None, title_justify="left", title_style="bold")
     beside = "all" if personalized else "honest"
-    for name in ("rank", "defense", "private", CLEAN, *attacks, WORST, beside, "by"):
+    tested = () if bout.best is None else ("95 %", "best")
+    for name in ("rank", "defense", "private", CLEAN, *attacks, WORST, *tested, beside, "by"):
         table.add_column(name, justify="left" if name in ("defense", "by") else "right")
     for defense in order:
         table.add_row(
@@ -35,6 +36,7 @@ def level_table(bout: Bout, width: int) -> Table:
             defense,
             "yes" if defense in bout.private else "no",
             *(_number(bout.score(attack, defense)) for attack in (NONE, *attacks, WORST)),
+            *(_tested(bout, defense) if tested else ()),
             _plain_number(bout.beside(WORST, defense)),
             bout.worst(defense) or "-",
         )
@@ -43,13 +45,17 @@ def level_table(bout: Bout, width: int) -> Table:
     return table
 
 
+def _tested(bout: Bout, defense: str) -> tuple[str, str]:
+    """The interval of a worst case, and whether no other is shown to be ahead."""
+    case = bout.case(defense)
+    band = f"{case.low:.1f} to {case.high:.1f}" if math.isfinite(case.low) else "-"
+    return band, "yes" if defense in (bout.best or ()) else "no"
+
+
 def backdoors(bout: Bout) -> str | None:
     """How often backdoors work, where there are such: accuracy does not tell."""
-    known = {
-        defense: score.backdoor
-        for (attack, defense), score in bout.scores.items()
-        if attack != NONE and math.isfinite(score.backdoor)
-    }
+    cases = {defense: bout.backdoor_case(defense) for defense in bout.defenses}
+    known = {defense: case.mean for defense, case in cases.items() if case.attack}
     if not known:
         return None
     parts = (f"{defense} {share:.0f} %" for defense, share in known.items())
@@ -68,7 +74,8 @@ def _plain_number(percent: float) -> str:
 def to_plain(bout: Bout) -> dict[str, Any]:
     """A level as `--json` prints it, accuracies as shares.
 
-    Lowest, highest, worst and ranks are those of the "measure".
+    Lowest, highest, worst and ranks are those of the "measure"; low and high are the 95 % interval
+    of the worst case, and the best are those that no other is shown to be ahead of.
     """
     worst = bout.heights(WORST)
     return {
@@ -95,7 +102,10 @@ def to_plain(bout: Bout) -> dict[str, Any]:
                 "attack": bout.worst(defense) or None,
                 "test_accuracy": _share(bout.score(WORST, defense).overall),
                 "honest_accuracy": _share(bout.score(WORST, defense).honest),
+                "low": _share(bout.case(defense).low),
+                "high": _share(bout.case(defense).high),
                 "rank": rank(worst, defense),
+                "best": None if bout.best is None else defense in bout.best,
             }
             for defense in worst
         ],
