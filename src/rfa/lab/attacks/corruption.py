@@ -87,6 +87,10 @@ Forge: TypeAlias = Callable[..., Any]
 """(attack) -> rows; keyword-only parameters may follow."""
 
 
+Totals: TypeAlias = dict[str, float]
+"""The totals of a sum beside the push, by name."""
+
+
 @dataclass(frozen=True)
 class Trigger:
     """What opens a backdoor."""
@@ -112,7 +116,15 @@ class UpdateCorruption:
     forge: Forge
 
 
-Corruption: TypeAlias = DataCorruption | UpdateCorruption
+@dataclass(frozen=True)
+class SumCorruption:
+    """A corruption of secure sums: what liars in a sum make of its total."""
+
+    lie: Callable[..., tuple[Floats, Totals]]  # (honest sum, honest mean) -> push, other totals
+    forge: Forge | None = None  # what they train, they would have sent
+
+
+Corruption: TypeAlias = DataCorruption | UpdateCorruption | SumCorruption
 
 
 @overload
@@ -137,6 +149,11 @@ def corrupts_updates(forge: Forge) -> UpdateCorruption:
     Its keyword-only parameters can be given by name: `module:function:scale=2`.
     """
     return UpdateCorruption(forge)
+
+
+def corrupts_sums(lie: Callable[..., tuple[Floats, Totals]]) -> SumCorruption:
+    """Mark a function (honest sum, honest mean) -> push, totals as a corruption of secure sums."""
+    return SumCorruption(lie)
 
 
 class AttackError(LabError):

@@ -11,13 +11,14 @@ from typing import Any
 from rfa._plugins import load_plugin
 from rfa._specs import Spec, parse_spec
 from rfa.errors import InvalidValueError, PluginError
-from rfa.lab.attacks import corruption, fang, optimized
+from rfa.lab.attacks import corruption, fang, liars, optimized
 from rfa.lab.attacks import literature as attacks
 from rfa.lab.attacks.backdoors import BACKDOORS
 from rfa.lab.attacks.corruption import (
     Corruption,
     DataCorruption,
     NoSuchAttackError,
+    SumCorruption,
     UpdateCorruption,
 )
 from rfa.lab.attacks.poisons import label_flip
@@ -46,6 +47,8 @@ BUILT_IN: dict[str, UpdateCorruption] = {
     "anti-median": optimized.anti_median,
 }
 """Corruptions of updates."""
+OF_SUMS: dict[str, SumCorruption] = {liars.NAME: liars.ring_liar}
+"""Corruptions of secure sums."""
 OF_TASKS = ("data", "adaptive", *TRIGGERED)
 """Corruptions of data that tasks have, each its own."""
 POISONS: dict[str, DataCorruption] = {"label-flip": label_flip}
@@ -78,7 +81,7 @@ def with_parameters(corruption: Corruption, spec: Spec) -> Corruption:
     """
     if not spec.parameters:
         return corruption
-    functions = {name: getattr(corruption, name, None) for name in ("poison", "forge")}
+    functions = {name: getattr(corruption, name, None) for name in ("poison", "forge", "lie")}
     known = {field: _parameters(function) for field, function in functions.items() if function}
     names = [name for some in known.values() for name in some]
     for name in spec.parameters:
@@ -101,7 +104,7 @@ def _parameters(function: Callable[..., Any]) -> list[str]:
 
 
 def _load(name: str, task_own: dict[str, DataCorruption]) -> Corruption:
-    known: dict[str, Corruption] = {**BUILT_IN, **POISONS, **task_own}
+    known: dict[str, Corruption] = {**BUILT_IN, **POISONS, **OF_SUMS, **task_own}
     if BACKDOOR in task_own:
         known |= {name: make(task_own[BACKDOOR]) for name, make in BACKDOORS.items()}
     if name in known:

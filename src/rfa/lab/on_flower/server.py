@@ -15,10 +15,11 @@ import numpy as np
 from flwr.app import ArrayRecord, Context, Message
 from flwr.serverapp import Grid, ServerApp
 
-from rfa.errors import OracleStoppedError
+from rfa.errors import InvalidValueError, OracleStoppedError
 from rfa.flower import records
 from rfa.flower.oracles import RoundSkippedError
 from rfa.flower.transport import Addressed, send
+from rfa.lab.attacks.corruption import SumCorruption
 from rfa.lab.on_flower import records as lab_records
 from rfa.lab.on_flower.launch import DONE, FAILED
 from rfa.lab.on_flower.strategy import LabStrategy
@@ -106,6 +107,10 @@ class FlowerEngine:
 
     def collect(self, state: State, chosen: list[int]) -> tuple[Outcome, Any]:
         """Let devices train on their nodes, and aggregate as the settings say."""
+        if isinstance(self.devices.corruption, SumCorruption):
+            msg = "devices that lie inside of secure sums are simulated without Flower: "
+            msg += "leave --engine flower away"
+            raise InvalidValueError(msg)
         meter = meter_of(self.noise, chosen, state.charges, state.round)
         nodes = self._nodes(chosen)
         carried = lab_records.pack(state.aggregator)

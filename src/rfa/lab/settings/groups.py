@@ -116,8 +116,8 @@ class Attack(Group):
         "What corrupted devices do: none, data, adaptive, label-flip, backdoor, model-replacement, "
         "dba, neurotoxin, gaussian, gaussian-replace, omniscient, omniscient-parameters, nan, "
         "sign-flip, zero-update, ipm, ipm-optimized, alie, alie-optimized, mimic, min-max, "
-        "min-sum, fang-trimmed-mean, fang-krum, anchor, anti-median, or your own module:function. "
-        "Parameters may follow, as in alie:z=1.5.",
+        "min-sum, fang-trimmed-mean, fang-krum, anchor, anti-median, ring-liar, or your own "
+        "module:function. Parameters may follow, as in alie:z=1.5.",
     )
     rho: float = setting(0.0, "The fraction of the training data on corrupted devices.")
     attackers: str = setting(

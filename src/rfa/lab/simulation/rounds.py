@@ -20,7 +20,8 @@ from rfa._plugins import describe_failure
 from rfa._specs import parse_spec
 from rfa._types import Floats32
 from rfa.errors import OracleStoppedError, RfaError
-from rfa.lab.attacks.corruption import UpdateAttack, forge
+from rfa.lab.attacks.corruption import SumCorruption, UpdateAttack, forge
+from rfa.lab.attacks.liars import honest_mean
 from rfa.lab.randomness import stream
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.aggregation import aggregate
@@ -39,6 +40,7 @@ from rfa.lab.training.pool import WorkerPool
 from rfa.privacy import Charges
 
 if TYPE_CHECKING:
+    from rfa.lab.simulation.liars import Liars
     from rfa.lab.simulation.noise import Meter, RunNoise
 
 BLOCK = 1 << 16
@@ -175,8 +177,20 @@ class LocalEngine:
             return aggregate(updates, alpha, settings, when, carried, trusted=trusted)
         from rfa.lab.simulation.secure import aggregate_securely  # noqa: PLC0415 it loads ciphers
 
-        alpha = weights[chosen] / weights.max()
-        return aggregate_securely(updates, alpha, settings, when, state.aggregator, meter=meter)
+        alpha, carried = weights[chosen] / weights.max(), state.aggregator
+        liars = self._liars(updates, chosen, when)
+        return aggregate_securely(updates, alpha, settings, when, carried, meter=meter, liars=liars)
+
+    def _liars(self, updates: Floats32, chosen: list[int], t: int) -> Liars | None:
+        """Who lies inside of the sums of a round, if anybody does."""
+        corruption = self.devices.corruption
+        rows = np.flatnonzero(self.devices.corrupted_in(t)[chosen])
+        if not isinstance(corruption, SumCorruption) or not rows.size:
+            return None
+        from rfa.lab.simulation.liars import Liars  # noqa: PLC0415 it loads ciphers
+
+        mean = honest_mean(updates, self.devices.weights[chosen], rows)
+        return Liars(frozenset(rows.tolist()), corruption.lie, mean)
 
     def _meter(self, state: State, chosen: list[int]) -> Meter | None:
         """What charges the devices of a round that add noise, if they can pay for it."""

@@ -20,6 +20,7 @@ from rfa.errors import InvalidValueError, OracleStoppedError
 from rfa.lab.randomness import stream
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.aggregation import outcome_of, split_cohort
+from rfa.lab.simulation.liars import Liars, LyingOracle
 from rfa.lab.simulation.losses import draw_losses, who_joins
 from rfa.lab.simulation.noise import Meter, noise_key
 from rfa.lab.simulation.outcome import NothingToAggregateError, Outcome, RoundStoppedError
@@ -48,6 +49,7 @@ def aggregate_securely(  # noqa: PLR0913
     state: Any = None,
     *,
     meter: Meter | None = None,
+    liars: Liars | None = None,
 ) -> tuple[Outcome, Any]:
     """The aggregate of round t, from sums alone.
 
@@ -58,6 +60,7 @@ def aggregate_securely(  # noqa: PLR0913
         t: the round.
         state: what the aggregator carries from the round before.
         meter: charges the devices, where their sums hold noise.
+        liars: who lies inside of the sums, which then have no masks.
 
     Returns:
         The outcome, and what the aggregator carries to the next round.
@@ -91,7 +94,14 @@ def aggregate_securely(  # noqa: PLR0913
     lost = draw_losses(len(parts), settings, t)
     try:
         oracles = [
-            _part_oracle({row: parts[row] for row in rows}, opening, settings, lost, t, meter=meter)
+            with_liars(
+                _part_oracle(
+                    {row: parts[row] for row in rows}, opening, settings, lost, t, meter=meter
+                ),
+                rows,
+                opening,
+                liars,
+            )
             for rows in split_cohort(len(parts), settings, t)
         ]
         result, after = aggregator(oracles, updates.shape[1], state)
@@ -104,6 +114,15 @@ def aggregate_securely(  # noqa: PLR0913
         charges=meter.charges if meter else None,
     )
     return outcome, after
+
+
+def with_liars(
+    oracle: SumOracle, rows: list[int], opening: OpenRound, liars: Liars | None
+) -> SumOracle:
+    """An oracle over some rows of the cohort, whose total a liar sets if there is one in it."""
+    if liars is None or not liars.rows & set(rows) or not isinstance(oracle, UnmaskedOracle):
+        return oracle
+    return LyingOracle(oracle, opening, liars)
 
 
 def device_policy(settings: Settings) -> Policy:

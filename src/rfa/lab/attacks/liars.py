@@ -1,0 +1,63 @@
+"""Devices that lie inside of a secure sum: what they mask encodes no legal message.
+
+A liar at its strongest knows all others, so that the total of its sum is whatever it likes; one
+such liar can do all that several in the same sum can. What a server can still do is to check that a
+total is plausible, and to bound its step. So the lie is a total that passes the checks: a push as
+long as a push can be, against the honest mean, over a small mass.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rfa._checks import check_number
+from rfa._types import Floats, Floats32, Ints, Vector
+from rfa.errors import InvalidValueError
+from rfa.lab.attacks.corruption import Corruption, SumCorruption, Totals, corrupts_sums
+from rfa.lab.attacks.honest import unit
+from rfa.oracle import Sum
+
+NAME = "ring-liar"
+
+
+@corrupts_sums
+def ring_liar(
+    honest: Sum, mean: Floats, *, mass: float = 0.2, near: float = 0.0
+) -> tuple[Vector, Totals]:
+    """The longest push against the honest mean; mass and near are shares of the devices."""
+    for name, share in (("mass", mass), ("near", near)):
+        check_number(name, share, positive=name == "mass")
+        if share > 1:
+            msg = f"{name} must be at most 1, not {share!r}: it is a share of the devices"
+            raise InvalidValueError(msg)
+    count = honest.count
+    return -count * unit(mean), plausible_totals(count, round(near * count), mass * count)
+
+
+def plausible_totals(count: int, near: int, mass: float) -> Totals:
+    """Totals of devices of weight 1, which are as alike as so many near ones can be."""
+    held, others = (near, count - near) if 2 * mass < count else (count - near, near)
+    rest = (mass - held / 2) / others if others else 0.0
+    squares = (held / 4 + others * rest**2) * (1 + 1e-12)
+    return {"mass": mass, "squares": squares, "weight": count, "near": near, "count": count}
+
+
+def check_sums(corruption: Corruption | None, mode: str) -> None:
+    """Refuse liars where there is no secure sum whose arithmetic the lab can see.
+
+    Raises:
+        InvalidValueError: saying what to set.
+    """
+    if isinstance(corruption, SumCorruption) and mode != "unmasked":
+        msg = f"{NAME} lies inside of secure sums, which the lab simulates without masks: "
+        msg += f"give secure=unmasked, not {mode}"
+        raise InvalidValueError(msg)
+
+
+def honest_mean(updates: Floats32, weights: Floats, liars: Ints) -> Floats:
+    """The weighted mean of the finite updates of those who do not lie; zero if there are none."""
+    rows = np.isfinite(updates).all(axis=1)
+    rows[liars] = False
+    if not rows.any():
+        return np.zeros(updates.shape[1])
+    return np.average(updates[rows].astype(np.float64), axis=0, weights=weights[rows])
