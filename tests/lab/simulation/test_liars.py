@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from rfa.errors import InvalidValueError
+from rfa.lab.api.run import run
 from rfa.lab.attacks.corruption import SumCorruption
 from rfa.lab.attacks.registry import NoSuchAttackError, find_corruption
-from rfa.lab.simulation.rounds import evaluate
+from rfa.lab.runs.checkpoint import Checkpoint, load, save
+from rfa.lab.settings.fields import ConfigError
+from rfa.lab.simulation.ledger import left_out
+from rfa.lab.simulation.rounds import evaluate, play_round
 from tests.lab.simulation.lab import play, tiny_devices
 
 LYING: dict[str, Any] = {
@@ -62,3 +67,48 @@ def test_parameters_are_shares() -> None:
         find_corruption("ring-liar:z=1", {})
     with pytest.raises(InvalidValueError, match="near must be at most 1, not 7"):
         accuracy(1, corruption="ring-liar:near=7", aggregator="rfa-one-step")
+
+
+LEDGER: dict[str, Any] = {"aggregator": "rfa-one-step", "groups": 6, "exclude_liars": True}
+
+
+def test_the_ledger_leaves_the_liar_out_and_nobody_else() -> None:
+    devices = tiny_devices(**LYING | LEDGER)
+    state, facts, _ = play(devices, 20)
+    (liar,) = np.flatnonzero(devices.is_corrupted)
+    assert left_out(state.suspicion, devices.count) == [liar]
+    assert liar in facts[0].devices
+    assert liar not in facts[-1].devices
+    assert len(facts[-1].devices) == devices.count - 1
+
+
+def test_without_the_setting_there_is_no_ledger_and_runs_keep_their_names() -> None:
+    plain = tiny_devices(**LYING | LEDGER | {"exclude_liars": False})
+    state, _, _ = play(plain, 2)
+    assert state.suspicion is None
+    assert "exclude_liars" not in plain.settings.identity["secure"]
+    with pytest.raises(ConfigError, match="exclude_liars=True needs secure=unmasked"):
+        tiny_devices(aggregator="rfa-one-step", exclude_liars=True)
+
+
+def test_a_checkpoint_keeps_the_ledger(tmp_path: Path) -> None:
+    devices = tiny_devices(**LYING | LEDGER)
+    whole, _, _ = play(devices, 14)
+    state, _, engine = play(devices, 5)
+    path = tmp_path / "checkpoint.npz"
+    save(Checkpoint(state, None, 1.0, 1.0, "data"), path)
+    found = load(path, devices.settings.aggregation)
+    assert found
+    assert found.state.suspicion == state.suspicion
+    state = found.state
+    for _ in range(9):
+        state, _ = play_round(state, devices, engine)
+    assert state.suspicion == whole.suspicion
+    assert np.array_equal(state.model, whole.model)
+
+
+def test_a_run_with_liars_and_the_ledger_ends_and_is_kept(tmp_path: Path) -> None:
+    how = {"honest_per_query": 0, "rounds": 12, "workers": 1, "out": tmp_path, "progress": False}
+    result = run("tests.tiny:TASK", **LYING | LEDGER, **how)
+    assert result.status == "finished"
+    assert result.settings.secure.exclude_liars

@@ -107,9 +107,10 @@ class FlowerEngine:
 
     def collect(self, state: State, chosen: list[int]) -> tuple[Outcome, Any]:
         """Let devices train on their nodes, and aggregate as the settings say."""
-        if isinstance(self.devices.corruption, SumCorruption):
-            msg = "devices that lie inside of secure sums are simulated without Flower: "
-            msg += "leave --engine flower away"
+        excludes = self.devices.settings.secure.exclude_liars
+        if excludes or isinstance(self.devices.corruption, SumCorruption):
+            msg = "devices that lie inside of secure sums, and the ledger of them, are simulated "
+            msg += "without Flower: leave --engine flower away"
             raise InvalidValueError(msg)
         meter = meter_of(self.noise, chosen, state.charges, state.round)
         nodes = self._nodes(chosen)

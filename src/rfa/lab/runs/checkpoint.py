@@ -14,10 +14,12 @@ from rfa._files import replace_file
 from rfa.aggregators.base import SumAggregator, pack_state, unpack_state
 from rfa.aggregators.registry import Aggregator
 from rfa.lab.errors import LabError
+from rfa.lab.simulation.ledger import pack_ledger, unpack_ledger
 from rfa.lab.simulation.rounds import State
 from rfa.lab.simulation.server_optimizer import ServerState
 from rfa.privacy import Charges
 
+SUSPICION = "suspicion"
 CARRIED, CHARGES = "aggregator.", "charges."
 """Before the names of what the aggregator carries, and of what devices were charged."""
 ANEW = "start anew with --fresh, in Python with fresh=True"
@@ -73,6 +75,8 @@ def save(checkpoint: Checkpoint, path: Path) -> None:
     arrays |= {CARRIED + name: array for name, array in pack_state(state.aggregator).items()}
     if state.charges.largest:
         arrays |= {CHARGES + name: np.array(some) for name, some in state.charges.pack().items()}
+    if state.suspicion:
+        arrays[SUSPICION] = np.array(pack_ledger(state.suspicion))
     try:
         with replace_file(path) as file:
             np.savez(file, **arrays)
@@ -110,7 +114,17 @@ def _from_arrays(arrays: dict[str, Any], aggregator: Aggregator | None) -> Check
     before = unpack_state(aggregator, carried) if private and carried else None
     spent = {name: array.tolist() for name, array in charged.items()}
     charges = Charges.unpack(spent) if spent else Charges()
-    state = State(t, arrays["model"], server, *counts, aggregator=before, charges=charges)
+    told = arrays.get(SUSPICION)
+    ledger = None if told is None else unpack_ledger(str(told))
+    state = State(
+        t,
+        arrays["model"],
+        server,
+        *counts,
+        aggregator=before,
+        charges=charges,
+        suspicion=ledger,
+    )
     return Checkpoint(state, arrays.get("slots"), first_loss, seconds, data, done)
 
 

@@ -211,6 +211,9 @@ class Secure(Group):
         "How many more honest devices each further sum about the same updates asks for, lest the "
         "sums tell of single updates together; 0, for research alone: no more than there are sums.",
     )
+    exclude_liars: bool = setting(
+        False, "Leave devices out whose groups, round by round, have sums that no honest group has."
+    )
 
     def __post_init__(self) -> None:
         """Check each value, and that there are sums that they apply to."""
@@ -220,7 +223,7 @@ class Secure(Group):
         self._check_counts("honest_per_query", least=0)
         if self.mode == OFF:
             usual = Secure.__dataclass_fields__
-            for name in ("server_model", "honest_per_query", *fractions):
+            for name in ("server_model", "honest_per_query", "exclude_liars", *fractions):
                 if getattr(self, name) != usual[name].default:
                     msg = f"{name}={getattr(self, name)} needs secure=unmasked or secure=on"
                     raise InvalidValueError(msg)
@@ -234,8 +237,9 @@ class Secure(Group):
         if self.mode == OFF:
             return {"mode": OFF}
         values = super().applied()
-        if not self.honest_per_query:  # then it stops no round
-            del values["honest_per_query"]
+        for name in ("honest_per_query", "exclude_liars"):  # then they change no round
+            if not values[name]:
+                del values[name]
         return values
 
     @cached_property

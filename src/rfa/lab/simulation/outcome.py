@@ -24,6 +24,8 @@ class Outcome:
         certificate: a proven bound on the share of any one device in the last step.
         near: the fraction of the devices that the last sum counts as near, where there are sums.
         charges: what devices were charged for noisy sums so far, after the round; None for none.
+        groups: the rows of each group that had a sum of its own, and whether its result was farther
+            from the others than honest devices take it; empty where nobody asks.
     """
 
     point: Floats32
@@ -35,6 +37,7 @@ class Outcome:
     certificate: float | None = None
     near: float | None = None
     charges: Charges | None = None
+    groups: tuple[tuple[tuple[int, ...], bool], ...] = ()
 
 
 class AggregatorError(LabError):

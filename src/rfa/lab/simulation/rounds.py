@@ -27,6 +27,7 @@ from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.aggregation import aggregate
 from rfa.lab.simulation.defense import Defense, is_too_large
 from rfa.lab.simulation.evaluation import Evaluation
+from rfa.lab.simulation.ledger import left_out, suspect
 from rfa.lab.simulation.outcome import (
     AggregatorError,
     NothingToAggregateError,
@@ -42,6 +43,7 @@ from rfa.privacy import Charges
 if TYPE_CHECKING:
     from rfa.lab.simulation.liars import Liars
     from rfa.lab.simulation.noise import Meter, RunNoise
+    from rfa.secagg.server.suspicion import Suspicion
 
 BLOCK = 1 << 16
 """Numbers that are brought to double precision at a time."""
@@ -61,6 +63,7 @@ class State:
         stopped: rounds in which the secure sum gave nothing, so far.
         aggregator: what the aggregator carries, such as a learned radius.
         charges: what devices were charged for sums with noise.
+        suspicion: the ledger of who lies inside of sums, where liars are left out.
     """
 
     round: int
@@ -72,6 +75,7 @@ class State:
     stopped: int = 0
     aggregator: Any = None
     charges: Charges = field(default_factory=Charges)
+    suspicion: Suspicion | None = None
 
 
 @dataclass(frozen=True)
@@ -216,7 +220,7 @@ def play_round(state: State, devices: Devices, engine: Engine) -> tuple[State, F
         BudgetSpentError: if the round would cost a device more than its privacy budget.
     """
     settings = devices.settings
-    chosen = devices.sample(state.round)
+    chosen = devices.sample(state.round, without=left_out(state.suspicion, devices.count))
     outcome, carried, stopped, charges = None, state.aggregator, "", state.charges
     try:
         outcome, carried = engine.collect(state, chosen)
@@ -243,6 +247,7 @@ def play_round(state: State, devices: Devices, engine: Engine) -> tuple[State, F
         stopped=state.stopped + bool(stopped),
         aggregator=carried,
         charges=charges,
+        suspicion=suspect(state.suspicion, outcome, chosen),
     )
     if outcome is None or facts.rejected:
         return after, facts

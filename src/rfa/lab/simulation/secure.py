@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from rfa._types import Floats, Floats32
+from rfa.aggregators.partition import outlying
 from rfa.aggregators.registry import build_private
 from rfa.errors import InvalidValueError, OracleStoppedError
 from rfa.lab.randomness import stream
@@ -24,7 +25,7 @@ from rfa.lab.simulation.liars import Liars, LyingOracle
 from rfa.lab.simulation.losses import draw_losses, who_joins
 from rfa.lab.simulation.noise import Meter, noise_key
 from rfa.lab.simulation.outcome import NothingToAggregateError, Outcome, RoundStoppedError
-from rfa.oracle import SumOracle, stopped_oracle
+from rfa.oracle import RecordingOracle, SumOracle, stopped_oracle
 from rfa.secagg.crypto.keys import identity_of
 from rfa.secagg.device.machine import Device
 from rfa.secagg.device.profile import Identity, Profile
@@ -91,18 +92,20 @@ def aggregate_securely(  # noqa: PLR0913
         statistics=aggregator.statistics,
         noise=meter.noise.opened if meter else 0.0,
     )
-    lost = draw_losses(len(parts), settings, t)
+    lost, groups = draw_losses(len(parts), settings, t), split_cohort(len(parts), settings, t)
     try:
         oracles = [
-            with_liars(
-                _part_oracle(
-                    {row: parts[row] for row in rows}, opening, settings, lost, t, meter=meter
-                ),
-                rows,
-                opening,
-                liars,
+            RecordingOracle(
+                with_liars(
+                    _part_oracle(
+                        {row: parts[row] for row in rows}, opening, settings, lost, t, meter=meter
+                    ),
+                    rows,
+                    opening,
+                    liars,
+                )
             )
-            for rows in split_cohort(len(parts), settings, t)
+            for rows in groups
         ]
         result, after = aggregator(oracles, updates.shape[1], state)
     except OracleStoppedError as error:
@@ -112,8 +115,19 @@ def aggregate_securely(  # noqa: PLR0913
         dropped=abstained,
         lost=tuple(sorted(lost)),
         charges=meter.charges if meter else None,
+        groups=_seen(groups, oracles, {*abstained, *lost}) if settings.secure.exclude_liars else (),
     )
     return outcome, after
+
+
+def _seen(
+    groups: list[list[int]], oracles: list[RecordingOracle], absent: set[int]
+) -> tuple[tuple[tuple[int, ...], bool], ...]:
+    """Who was in each group, and whether the server sees that someone in it lied."""
+    return tuple(
+        (tuple(row for row in rows if row not in absent), far)
+        for rows, far in zip(groups, outlying(oracles), strict=True)
+    )
 
 
 def with_liars(

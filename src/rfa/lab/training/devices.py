@@ -95,10 +95,12 @@ class Devices:
         """The first model w^(0)."""
         return self._initial.copy()
 
-    def sample(self, t: int) -> list[int]:
+    def sample(self, t: int, without: Sequence[int] = ()) -> list[int]:
         """The m devices of round t, without replacement (line 2 of Algorithm 1)."""
-        rng = stream(self.settings.seed, "sample", t)
-        chosen = rng.choice(self.count, self.settings.training.devices_per_round, replace=False)
+        rng, pool = stream(self.settings.seed, "sample", t), np.arange(self.count)
+        pool = np.delete(pool, list(without))
+        cohort = min(self.settings.training.devices_per_round, len(pool))
+        chosen = rng.choice(pool, cohort, replace=False)
         return [int(device) for device in np.sort(chosen)]
 
     def corrupted_in(self, t: int) -> NDArray[np.bool_]:
