@@ -70,12 +70,13 @@ def slow_majority(distances: Floats) -> list[int]:
 
 def slow_flame(points: Floats, weights: Floats, aggregator: FLAME) -> Floats:
     units = points / np.linalg.norm(points, axis=1, keepdims=True)
-    rows = slow_majority(np.round(1 - units @ units.T, 12))
+    distances: Floats = np.round(1 - units @ units.T, 12)
+    rows = slow_majority(distances)
     norms = np.linalg.norm(points, axis=1)
     median = float(np.median(norms))
-    clipped = points * np.minimum(1, median / norms)[:, None]
-    noise = np.random.default_rng(aggregator.seed).standard_normal(points.shape[1])
-    mean = np.average(clipped[rows], axis=0, weights=weights[rows])
+    clipped: Floats = points * np.minimum(1, median / norms)[:, None]
+    noise: Floats = np.random.default_rng(aggregator.seed).standard_normal(points.shape[1])
+    mean: Floats = np.average(clipped[rows], axis=0, weights=weights[rows])
     return mean + aggregator.noise * median * noise
 
 
@@ -105,7 +106,7 @@ def slow_signguard(points: Floats, weights: Floats, aggregator: SignGuard) -> Fl
     labels = slow_labels(features, 0.5)
     largest = max(sorted(set(labels)), key=labels.count)
     rows = [i for i in range(len(points)) if labels[i] == largest and 0.1 <= norms[i] / median <= 3]
-    clipped = points * np.minimum(1, median / norms)[:, None]
+    clipped: Floats = points * np.minimum(1, median / norms)[:, None]
     return np.average(clipped[rows], axis=0, weights=weights[rows])
 
 

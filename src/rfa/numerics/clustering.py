@@ -38,8 +38,13 @@ def products(points: Points, vector: Floats) -> Floats:
     """The inner products of all points with a vector."""
     total, start = np.zeros(points.count), 0
     for segment, width in zip(points.segments, points.widths, strict=True):
-        part = vector[start : start + width].astype(points.dtype)
-        total += [float(np.dot(row, part)) for row in segment]
+        part = vector[start : start + width]
+        narrow = part.astype(points.dtype)
+        with np.errstate(over="ignore", invalid="ignore"):
+            along = np.array([float(np.dot(row, narrow)) for row in segment])
+        for i in np.flatnonzero(~np.isfinite(along)).tolist():  # too large for its type
+            along[i] = float(np.asarray(segment[i], np.float64) @ part)
+        total += along
         start += width
     return total
 

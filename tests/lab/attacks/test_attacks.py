@@ -17,7 +17,7 @@ from rfa.lab.attacks.literature import EPSILON, alie_deviations
 from rfa.lab.attacks.registry import BUILT_IN, find_corruption
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.aggregation import aggregate
-from rfa.lab.simulation.defense import Defense
+from rfa.lab.simulation.defense import OTHER, Defense
 from rfa.lab.simulation.rounds import evaluate
 from rfa.lab.tasks import sent140
 from rfa.lab.tasks.registry import TASKS
@@ -46,7 +46,7 @@ def attack_on(
         weights=weights,
         corrupted=corrupted,
         rng=np.random.default_rng(5),
-        aggregate=Defense(updates, weights, corrupted, settings),
+        aggregate=Defense(updates, weights, corrupted, settings, trusted=np.ones(DIM, np.float32)),
     )
 
 
@@ -178,8 +178,9 @@ def test_the_defense_is_the_round_and_leaves_no_trace(name: str) -> None:
     found = [attack.aggregate(rows) for _ in range(2)]
     whole = before.copy()
     whole[attack.corrupted] = rows
-    settings: Any = attack.aggregate
-    expected, _ = aggregate(whole, attack.weights, settings.settings)
+    defense: Any = attack.aggregate
+    drawn = OTHER + defense.round  # by the server's secret, which attackers do not know
+    expected, _ = aggregate(whole, attack.weights, defense.settings, drawn, trusted=defense.trusted)
     assert np.array_equal(found[0], expected.point)
     assert np.array_equal(found[0], found[1])
     assert np.array_equal(attack.updates, before)

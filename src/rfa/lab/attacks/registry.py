@@ -81,20 +81,18 @@ def with_parameters(corruption: Corruption, spec: Spec) -> Corruption:
     """
     if not spec.parameters:
         return corruption
-    functions = {name: getattr(corruption, name, None) for name in ("poison", "forge", "lie")}
-    known = {field: _parameters(function) for field, function in functions.items() if function}
+    held = {field: getattr(corruption, field, None) for field in ("poison", "forge", "lie")}
+    functions: dict[str, Callable[..., Any]] = {k: f for k, f in held.items() if f is not None}
+    known = {field: _parameters(function) for field, function in functions.items()}
     names = [name for some in known.values() for name in some]
     for name in spec.parameters:
         if name not in names:
             msg = f"{spec.name} has no parameter {name!r}: it has {', '.join(names) or 'none'}"
             raise InvalidValueError(msg)
-    bound = {
-        field: functools.partial(
-            functions[field], **{name: spec.parameters[name] for name in some if name in given}
-        )
-        for field, some in known.items()
-        if (given := set(some) & set(spec.parameters))
-    }
+    bound: dict[str, Any] = {}
+    for field, function in functions.items():
+        given = {name: spec.parameters[name] for name in known[field] if name in spec.parameters}
+        bound[field] = functools.partial(function, **given) if given else function
     return dataclasses.replace(corruption, **bound)
 
 

@@ -45,7 +45,9 @@ class Score:
     overall: float = math.nan  # the mean accuracy over all devices
     honest: float = math.nan  # the mean accuracy over honest devices
     by_seed: Mapping[int, float] = dataclasses.field(default_factory=dict[int, float])
+    """The accuracies by seed."""
     fooled: Mapping[int, float] = dataclasses.field(default_factory=dict[int, float])
+    """The success of a backdoor by seed, in per cent."""
 
     @property
     def note(self) -> str:
@@ -147,16 +149,21 @@ def bouts(sweep: Sweep, results: Sequence[Result]) -> list[Bout]:
 
 def _scores(results: Sequence[Result], measure: str) -> dict[tuple[str, str], Score]:
     by_place = group(results, lambda result: (str(result.cell.value), result.cell.line))
-    told = (measure, BACKDOOR)
-    return {
-        place: Score(
-            Spread([run.at_end(measure) for run in runs]),
-            sum(run.diverged for run in runs),
-            *(Spread([run.at_end(each) for run in runs]).mean for each in (BACKDOOR, ALL, HONEST)),
-            *({run.cell.settings.seed: run.at_end(each) for run in runs} for each in told),
-        )
-        for place, runs in by_place.items()
-    }
+    return {place: _score(runs, measure) for place, runs in by_place.items()}
+
+
+def _score(runs: Sequence[Result], measure: str) -> Score:
+    names = (BACKDOOR, ALL, HONEST)
+    fooled, overall, honest = (Spread([run.at_end(name) for run in runs]).mean for name in names)
+    return Score(
+        Spread([run.at_end(measure) for run in runs]),
+        sum(run.diverged for run in runs),
+        fooled,
+        overall,
+        honest,
+        by_seed={run.cell.settings.seed: run.at_end(measure) for run in runs},
+        fooled={run.cell.settings.seed: run.at_end(BACKDOOR) for run in runs},
+    )
 
 
 def gather_arena(sweep: Sweep, results: Sequence[Result], **about: Any) -> Exhibit:

@@ -118,4 +118,5 @@ def _known(heights: Heights) -> Heights:
 
 def _shared(heights: Heights) -> list[int]:
     """The seeds that all attacks have."""
-    return sorted(set.intersection(*(set(by) for by in heights.values())))
+    every = [set(by) for by in heights.values()]
+    return sorted(every[0].intersection(*every[1:]))
