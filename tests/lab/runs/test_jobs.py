@@ -205,3 +205,15 @@ def test_the_pace_of_the_machine_is_learned(tmp_path: Path) -> None:
     assert pace([]) == 1.0
     assert pace([row | {"seconds": 2 * row["seconds"]}]) == pytest.approx(2 * pace([row]))
     assert pace([row | {"settings": '{"unknown": 1}'}]) == 1.0
+
+
+def test_the_estimate_counts_aggregation_attackers_who_try_and_variants_of_a_task() -> None:
+    def cost(task: str = "emnist-linear", **given: Any) -> float:
+        return seconds(Settings.where_taken(task, rounds=100, **given))
+
+    plain = cost(aggregator="fedavg")
+    assert cost(aggregator="nnm") > plain
+    attacked = {"corruption": "ipm-optimized", "rho": 0.1}
+    once = cost(aggregator="nnm", corruption="ipm", rho=0.1) - plain
+    assert cost(aggregator="nnm", **attacked) - plain > 8 * once
+    assert cost("emnist-convnet:polarity=ink") == cost("emnist-convnet")

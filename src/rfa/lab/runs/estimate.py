@@ -85,7 +85,7 @@ more. Masks are not counted: many runs are done without."""
 
 def seconds(settings: Settings) -> float:
     """How long a run takes on one processor, about; tasks of the user's own count as linear."""
-    cost = COSTS.get(settings.task, LINEAR)
+    cost = COSTS.get(parse_spec(settings.task).name, LINEAR)
     size = settings.training.batch_size
     if settings.training.batch_fraction:
         size = max(1, round(settings.training.batch_fraction * cost.examples))
