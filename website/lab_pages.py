@@ -9,7 +9,7 @@ from typing import Any
 from rfa.aggregators.registry import ENTRIES
 from rfa.aggregators.server_optimizer import NAMES as OPTIMIZERS
 from rfa.cli.options import PAPERS, SECTIONS
-from rfa.lab.attacks.registry import BUILT_IN, POISONS
+from rfa.lab.attacks.registry import BACKDOOR, BACKDOORS, BUILT_IN, OF_SUMS, POISONS
 from rfa.lab.datasets import partition
 from rfa.lab.settings.fields import Setting
 from rfa.lab.settings.parameters import PARAMETERS
@@ -103,7 +103,13 @@ def _attacks() -> list[tuple[str, ...]]:
     functions: dict[str, Callable[..., Any]] = {
         **{name: poison.poison for name, poison in POISONS.items()},
         **{name: attack.forge for name, attack in BUILT_IN.items()},
+        **{name: attack.lie for name, attack in OF_SUMS.items()},
     }
+    whole = TASKS["emnist-linear"].poisons[BACKDOOR]
+    for name, make in BACKDOORS.items():
+        made = make(whole)
+        taken = [_parameters(function) for function in (made.poison, made.forge) if function]
+        rows.append((code(name), first_sentence(make.__doc__), ", ".join(filter(None, taken))))
     for name, function in functions.items():
         rows.append((code(name), first_sentence(function.__doc__), _parameters(function)))
     return rows

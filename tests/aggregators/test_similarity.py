@@ -70,8 +70,7 @@ def slow_majority(distances: Floats) -> list[int]:
 
 def slow_flame(points: Floats, weights: Floats, aggregator: FLAME) -> Floats:
     units = points / np.linalg.norm(points, axis=1, keepdims=True)
-    distances: Floats = np.round(1 - units @ units.T, 12)
-    rows = slow_majority(distances)
+    rows = slow_majority(1 - units @ units.T)
     norms = np.linalg.norm(points, axis=1)
     median = float(np.median(norms))
     clipped: Floats = points * np.minimum(1, median / norms)[:, None]

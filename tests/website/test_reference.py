@@ -13,7 +13,7 @@ pytest.importorskip("flwr", reason="needs Flower: pip install 'rfa[flower]'")
 pytest.importorskip("torch", reason="needs the lab: pip install 'rfa[lab]'")
 
 from rfa.aggregators.registry import ENTRIES
-from rfa.lab.attacks.registry import BUILT_IN, OF_TASKS, POISONS
+from rfa.lab.attacks.registry import BUILT_IN, OF_SUMS, OF_TASKS, POISONS
 from rfa.lab.settings.parameters import PARAMETERS
 from rfa.lab.settings.settings import FIELDS
 from rfa.lab.tasks.registry import TASKS
@@ -78,7 +78,7 @@ def test_every_setting_and_every_name_is_listed() -> None:
     settings, names = settings_page(), names_page()
     for name in (*FIELDS, *PARAMETERS):
         assert f"| `{name}` |" in settings
-    for name in (*TASKS, *ENTRIES, *BUILT_IN, *POISONS, *OF_TASKS):
+    for name in (*TASKS, *ENTRIES, *BUILT_IN, *POISONS, *OF_TASKS, *OF_SUMS):
         assert f"| `{name}` |" in names
 
 

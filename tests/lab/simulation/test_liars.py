@@ -108,7 +108,13 @@ def test_a_checkpoint_keeps_the_ledger(tmp_path: Path) -> None:
 
 
 def test_a_run_with_liars_and_the_ledger_ends_and_is_kept(tmp_path: Path) -> None:
-    how = {"honest_per_query": 0, "rounds": 12, "workers": 1, "out": tmp_path, "progress": False}
+    how: dict[str, Any] = {
+        "honest_per_query": 0,
+        "rounds": 12,
+        "workers": 1,
+        "out": tmp_path,
+        "progress": False,
+    }
     result = run("tests.tiny:TASK", **LYING | LEDGER, **how)
     assert result.status == "finished"
     assert result.settings.secure.exclude_liars

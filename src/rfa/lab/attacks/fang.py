@@ -40,8 +40,9 @@ def fang_trimmed_mean(attack: UpdateAttack, *, b: float = 2.0) -> Floats:
         raise InvalidValueError(msg)
     honest = Honest.of(attack)
     rises = honest.mean > 0
-    low, high = honest.rows.min(axis=0), honest.rows.max(axis=0)
-    edge: Floats = np.where(rises, low, high).astype(np.float64)
+    low: Floats = honest.rows.min(axis=0).astype(np.float64)
+    high: Floats = honest.rows.max(axis=0).astype(np.float64)
+    edge: Floats = np.where(rises, low, high)
     far: Floats = np.where((edge > 0) == rises, edge / b, edge * b)
     return edge + attack.rng.random((len(attack.corrupted), len(edge))) * (far - edge)
 

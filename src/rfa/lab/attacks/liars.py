@@ -15,6 +15,7 @@ from rfa._types import Floats, Floats32, Ints, Vector
 from rfa.errors import InvalidValueError
 from rfa.lab.attacks.corruption import Corruption, SumCorruption, Totals, corrupts_sums
 from rfa.lab.attacks.honest import unit
+from rfa.lab.learners.learner import are_finite
 from rfa.oracle import Sum
 
 NAME = "ring-liar"
@@ -56,8 +57,8 @@ def check_sums(corruption: Corruption | None, mode: str) -> None:
 
 def honest_mean(updates: Floats32, weights: Floats, liars: Ints) -> Floats:
     """The weighted mean of the finite updates of those who do not lie; zero if there are none."""
-    rows = np.isfinite(updates).all(axis=1)
-    rows[liars] = False
-    if not rows.any():
+    rows = np.setdiff1d(np.flatnonzero(are_finite(updates)), liars)
+    if not rows.size:
         return np.zeros(updates.shape[1])
-    return np.average(updates[rows].astype(np.float64), axis=0, weights=weights[rows])
+    shares = weights[rows] / weights[rows].sum()
+    return shares @ updates[rows].astype(np.float64)
