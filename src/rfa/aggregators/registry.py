@@ -30,6 +30,7 @@ from rfa.aggregators.clear import (
     CoordinateMedian,
     Krum,
     MeaMed,
+    MixedMedian,
     MultiKrum,
     NearestNeighborMixing,
     NormClipping,
@@ -290,6 +291,26 @@ def _norm_clipping(quantile: float = 0, clip_norm: float = 0) -> NormClipping:
     return NormClipping(quantile=quantile or 0.5)
 
 
+def _mixed_median(  # noqa: PLR0913
+    *,
+    context: Context,
+    corrupted: int | None = None,
+    corrupted_fraction: float | None = None,
+    clip_norm: float = 0,
+    nu: float = 0,
+    budget: int = 3,
+) -> MixedMedian:
+    if corrupted is None and corrupted_fraction is None:
+        corrupted_fraction = context.corrupted
+    return MixedMedian(
+        corrupted=corrupted,
+        corrupted_fraction=corrupted_fraction,
+        clip_norm=clip_norm or None,
+        nu=nu or None,
+        budget=budget,
+    )
+
+
 def _assuming(kind: Callable[..., ClearAggregator]) -> Callable[..., ClearAggregator]:
     """Make an aggregator that assumes some of the points to be corrupted."""
 
@@ -336,6 +357,12 @@ ENTRIES = {
             f"nearest-neighbor mixing, then the trimmed mean{_CLEAR}",
             _assuming(NearestNeighborMixing),
             NearestNeighborMixing,
+        ),
+        Entry(
+            "nnm-median",
+            f"clipping, nearest-neighbor mixing, then the geometric median{_CLEAR}",
+            _mixed_median,
+            MixedMedian,
         ),
     )
 }

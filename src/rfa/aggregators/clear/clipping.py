@@ -56,7 +56,7 @@ class NormClipping(InPlaceAggregator):
     def _aggregate(self, weighted: WeightedPoints) -> Aggregate:
         norms, alpha = np.sqrt(weighted.geometry.squared_norms), weighted.alpha
         clip_norm = self.clip_norm or weighted_quantile(norms, alpha, self.quantile or 1)
-        return average(weighted, alpha * _clip_factors(norms, clip_norm))
+        return average(weighted, alpha * clip_factors(norms, clip_norm))
 
 
 @final
@@ -91,7 +91,7 @@ class CenteredClipping(InPlaceAggregator):
         for _ in range(self.steps):
             squares = geometry.squared_norms
             distances = np.sqrt(squares) if center is None else geometry.center(center)
-            step = weighted.alpha * _clip_factors(distances, self.clip_norm)
+            step = weighted.alpha * clip_factors(distances, self.clip_norm)
             weights = (1 - step.sum()) * weights + step
             geometry.combine(step)
             center = geometry.average(slice(weighted.points.dim), np.float64)
@@ -99,6 +99,6 @@ class CenteredClipping(InPlaceAggregator):
         return Aggregate(point, weighted.spread(weights), weighted.dropped)
 
 
-def _clip_factors(norms: Floats, clip_norm: float) -> Floats:
+def clip_factors(norms: Floats, clip_norm: float) -> Floats:
     """The factors that clip vectors of these norms."""
     return np.divide(clip_norm, norms, out=np.ones(norms.size), where=norms > clip_norm)

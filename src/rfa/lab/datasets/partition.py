@@ -205,6 +205,44 @@ class Pathological(Partition):
 
 @final
 @dataclass(frozen=True)
+class Similarity(Partition):
+    """A fraction of the examples at random, the rest by label, as Karimireddy et al. 2020 have it.
+
+    Both parts are dealt out evenly. With gamma = 1 devices are alike; with gamma = 0 and as many
+    devices as labels of the same size, each device has one label.
+
+    Attributes:
+        gamma: the fraction of the examples that are dealt out at random, from 0 to 1.
+        seed: another one draws other examples for that.
+    """
+
+    kind: ClassVar[str] = "similarity"
+    gamma: float
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        """Check both values."""
+        check_number("gamma", self.gamma)
+        if self.gamma > 1:
+            msg = f"gamma must be at most 1, not {self.gamma!r}"
+            raise InvalidValueError(msg)
+        check_count("seed", self.seed, least=0)
+
+    def assign(self, index: Index, devices: int) -> Ints:
+        """Deal a random part out evenly, then the rest in the order of its labels."""
+        order = np.random.default_rng(self.seed).permutation(len(index.y))
+        alike = int(self.gamma * len(order))
+        rest = order[alike:]
+        by_label = rest[np.argsort(index.y[rest], kind="stable")]
+        device = np.empty(len(order), np.int64)
+        for part in (order[:alike], by_label):
+            for number, rows in enumerate(np.array_split(part, devices)):
+                device[rows] = number
+        return device
+
+
+@final
+@dataclass(frozen=True)
 class Size(Partition):
     """Devices of different sizes, whose examples are drawn at random.
 
@@ -261,7 +299,7 @@ class ByPartitioner(Partition):
 
 
 BUILT_IN: dict[str, type[Partition]] = {
-    kind.kind: kind for kind in (ByDevice, Iid, Dirichlet, Pathological, Size)
+    kind.kind: kind for kind in (ByDevice, Iid, Dirichlet, Pathological, Similarity, Size)
 }
 
 

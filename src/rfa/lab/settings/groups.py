@@ -31,7 +31,7 @@ class Training(Group):
     partition: str = setting(
         "device",
         "How examples are dealt out: device (as they come), iid (at random), dirichlet:alpha=0.3, "
-        "pathological:classes=2, size:law=linear, or your own module:NAME.",
+        "pathological:classes=2, similarity:gamma=0.5, size:law=linear, or your own module:NAME.",
     )
     weights: str = setting(
         EXAMPLES,
@@ -124,20 +124,34 @@ class Attack(Group):
         "Which devices are corrupted: fixed (the same always) or random (anew each round).",
         choices=("fixed", "random"),
     )
+    sybils: int = setting(
+        0, "Corrupted devices without data that join every round beside the sampled ones."
+    )
 
     def __post_init__(self) -> None:
         """Check each value, and that a level comes with a corruption."""
         self._check_types()
         self._check_fractions("rho")
-        if self.corruption == NONE and self.rho > 0:
-            msg = f"rho={self.rho} needs a corruption: give one, such as data or omniscient"
-            raise InvalidValueError(msg)
+        self._check_counts("sybils", least=0)
+        for name, others in (("rho", "data or omniscient"), ("sybils", "ipm or alie")):
+            if self.corruption == NONE and getattr(self, name):
+                msg = f"{name}={getattr(self, name)} needs a corruption: give one, such as {others}"
+                raise InvalidValueError(msg)
 
     def applied(self) -> dict[str, Any]:
         """The values that make a difference: at level 0 only a backdoor, which is tried anyway."""
-        if self.rho:
-            return super().applied()
+        values = super().applied()
+        if not self.sybils:  # so that runs keep the names that they have
+            del values["sybils"]
+        if self.rho or self.sybils:
+            return values
         return {"corruption": self.corruption if self._has_trigger() else NONE, "rho": 0.0}
+
+    def corrupted_fraction(self, cohort: int) -> float:
+        """The fraction of a round's devices that is corrupted, sybils among them."""
+        if not self.sybils:
+            return self.rho
+        return (self.rho * cohort + self.sybils) / (cohort + self.sybils)
 
     def _has_trigger(self) -> bool:
         """Whether every evaluation tries a trigger, of the task's backdoor or the user's own."""

@@ -35,7 +35,7 @@ from rfa.aggregators.registry import (
     spec_of,
 )
 from rfa.errors import InvalidValueError, PluginError
-from rfa.lab.attacks.corruption import NoSuchAttackError
+from rfa.lab.attacks.corruption import Corruption, NoSuchAttackError, UpdateCorruption
 from rfa.lab.attacks.registry import BACKDOOR, BUILT_IN, NONE, POISONS, find_corruption
 from rfa.lab.datasets.partition import Partition
 from rfa.lab.settings.fields import ConfigError, Setting, setting, settings_of
@@ -205,7 +205,9 @@ class Settings:
         """
         self.training.check_proximal(self.rounds)
         self.privacy.check_fits(self.flat)
-        find_corruption(self.attack.corruption, find_task(self.task).poisons)
+        corruption = find_corruption(self.attack.corruption, find_task(self.task).poisons)
+        if self.attack.sybils:
+            self._check_sybils(corruption)
         self._check_aggregator()
         if self.secure.mode != OFF:
             check_fit(
@@ -217,6 +219,16 @@ class Settings:
         if self.privacy.is_on:
             build_private(self.aggregation).check_noise()
         return self
+
+    def _check_sybils(self, corruption: Corruption | None) -> None:
+        """Check that devices without data have something to send, and that the server sees it."""
+        sybils = f"sybils={self.attack.sybils}"
+        if not isinstance(corruption, UpdateCorruption):
+            msg = f"{sybils} have no data for corruption={self.attack.corruption}: give one of "
+            raise InvalidValueError(msg + f"updates, such as {', '.join(BUILT_IN)}")
+        if self.secure.mode != OFF or self.privacy.is_on:
+            msg = f"{sybils} are simulated without secure sums and noise alone: give secure=off, "
+            raise InvalidValueError(msg + "and no epsilon or noise")
 
     def _check_aggregator(self) -> None:
         """Check that the aggregator can be made, and what it asks of the other settings."""
@@ -235,7 +247,7 @@ class Settings:
         """The aggregator, with its parameters."""
         in_clear = self.secure.mode == OFF and not self.privacy.is_on
         context = Context(
-            corrupted=self.attack.rho,
+            corrupted=self.attack.corrupted_fraction(self.training.devices_per_round),
             clip_norm=math.inf if in_clear else SECURE_CLIP_NORM,
             early_stop=EARLY_STOP if in_clear else None,
             max_groups=self._max_groups,
@@ -320,7 +332,7 @@ def _errors_of_settings() -> Generator[None]:
 def _check_level(given: Mapping[str, Any]) -> None:
     """Refuse a corruption without a level, which would do nothing; a backdoor is tried anyway."""
     corruption = given.get("corruption", NONE)
-    if "rho" not in given and corruption not in (None, NONE, BACKDOOR):
+    if not {"rho", "sybils"} & set(given) and corruption not in (None, NONE, BACKDOOR):
         msg = f"corruption={Settings.text_of('corruption', corruption)!r} needs a level: give rho"
         raise ConfigError(msg)
 

@@ -33,6 +33,7 @@ from rfa.lab.simulation.outcome import (
     RoundStoppedError,
 )
 from rfa.lab.simulation.server_optimizer import ServerState, server_step
+from rfa.lab.simulation.sybils import corrupted_rows, join_sybils, weigh_all, without_sybils
 from rfa.lab.training.devices import Devices, Tally
 from rfa.lab.training.kept import Slots
 from rfa.lab.training.pool import WorkerPool
@@ -163,14 +164,16 @@ class LocalEngine:
         """Train, corrupt and aggregate."""
         settings, weights, when = self.devices.settings, self.devices.weights, state.round
         meter = self._meter(state, chosen)
-        updates = self.pool.train(state.model, when, chosen, self.slots)
+        updates = join_sybils(self.pool.train(state.model, when, chosen, self.slots), settings)
         corrupt(updates, chosen, state, self.devices)
         if self.noise and settings.privacy.is_central:
             from rfa.lab.simulation.central import aggregate_centrally  # noqa: PLC0415 rarely used
 
             return aggregate_centrally(updates, self.noise, when, state.aggregator)
         if settings.secure.mode == "off":
-            return aggregate(updates, weights[chosen], settings, when, state.aggregator)
+            weighed = weigh_all(weights[chosen], settings)
+            outcome, after = aggregate(updates, weighed, settings, when, state.aggregator)
+            return without_sybils(outcome, len(chosen)), after
         from rfa.lab.simulation.secure import aggregate_securely  # noqa: PLC0415 it loads ciphers
 
         alpha = weights[chosen] / weights.max()
@@ -271,22 +274,23 @@ def _accuracy(tallies: Sequence[Tally]) -> float:
 
 def corrupt(updates: Floats32, chosen: list[int], state: State, devices: Devices) -> None:
     """Put what the corrupted devices send in the place of what they would have sent."""
-    bad = np.flatnonzero(devices.corrupted_in(state.round)[chosen])
+    settings = devices.settings
+    bad = corrupted_rows(devices.corrupted_in(state.round)[chosen], settings)
     if not isinstance(devices.corruption, UpdateCorruption) or not bad.size:
         return
     view = updates.view()
     view.flags.writeable = False
-    weights = devices.weights[chosen]
+    weights = weigh_all(devices.weights[chosen], settings)
     attack = UpdateAttack(
         round=state.round,
         model=state.model.copy(),
         updates=view,
         weights=weights,
         corrupted=bad,
-        rng=stream(devices.settings.seed, "forge", state.round),
-        aggregate=Defense(view, weights, bad, devices.settings, state.round, state.aggregator),
+        rng=stream(settings.seed, "forge", state.round),
+        aggregate=Defense(view, weights, bad, settings, state.round, state.aggregator),
     )
-    updates[bad] = forge(devices.corruption, attack, devices.settings.attack.corruption)
+    updates[bad] = forge(devices.corruption, attack, settings.attack.corruption)
 
 
 def _facts(
