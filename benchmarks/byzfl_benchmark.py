@@ -23,7 +23,6 @@ from typing import Any
 
 from benchmarks.byzfl_page import write_page
 from benchmarks.byzfl_runs import Course, offer_model, run_byzfl
-
 from rfa.lab import load_run
 from rfa.lab.datasets.cache import data_dir
 from rfa.lab.paper.reproduce import find_experiments
@@ -164,7 +163,8 @@ def main() -> None:
     given = parser.parse_args()
     if any(os.environ.get(name) != "1" for name in THREADS):  # libraries read it when they load
         os.environ |= dict.fromkeys(THREADS, "1")
-        os.execv(sys.executable, [sys.executable, "-m", "benchmarks.byzfl_benchmark", *sys.argv[1:]])
+        command = [sys.executable, "-m", "benchmarks.byzfl_benchmark", *sys.argv[1:]]
+        os.execv(sys.executable, command)  # noqa: S606 this script
     scale = "quick" if given.quick else "short"
     ready = find_experiments(["byzfl"], scale, None)[0].with_data
     first, step = given.share or (0, 1)

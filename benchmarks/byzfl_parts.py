@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from benchmarks.peers import load_byzfl
 from numpy.typing import NDArray
 
+from benchmarks.peers import load_byzfl
 from rfa import geometric_median
 from rfa.aggregators.clear import MixedMedian, NearestNeighborMixing
 from rfa.lab.attacks.corruption import UpdateAttack, forge

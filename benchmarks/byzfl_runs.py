@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from benchmarks.peers import load_byzfl, load_torch
 
+from benchmarks.peers import load_byzfl, load_torch
 from rfa._specs import parse_spec
 from rfa.lab.randomness import stream
 from rfa.lab.settings.settings import Settings
@@ -85,7 +85,7 @@ def pre_aggregators(clip_norm: float, corrupted: int) -> list[dict[str, Any]]:
 
 
 def _open() -> Any:
-    """byzfl's framework, with our model among its own."""
+    """Load byzfl's framework."""
     load_byzfl()
     torch = load_torch()
     torch.set_num_threads(1)
@@ -105,7 +105,7 @@ def _common(settings: Settings) -> dict[str, Any]:
 
 
 def _defense(settings: Settings) -> dict[str, Any]:
-    """byzfl aggregates gradients: our updates over the learning rate."""
+    """The defense on gradients, which are our updates over the learning rate."""
     given, rate = parse_spec(settings.aggregator).parameters, settings.training.learning_rate
     median = {"nu": given["nu"] / rate, "T": given["budget"]}
     return {
@@ -121,15 +121,15 @@ def _attack(settings: Settings) -> dict[str, Any]:
 
 
 def _test(devices: Devices) -> dict[str, Any]:
-    spans = zip(devices.trains, devices.stops, strict=True)
-    rows = np.concatenate([np.arange(start, stop) for start, stop in spans])
+    spans: Any = zip(devices.trains, devices.stops, strict=True)
+    rows: Any = np.concatenate([np.arange(start, stop) for start, stop in spans])
     loader = importlib.import_module("torch.utils.data").DataLoader
     return {"test_loader": loader(_examples(devices, rows), batch_size=EVALUATED)}
 
 
 def _client(framework: Any, devices: Devices, device: int) -> Any:
     """A client with the examples of a device, in the batches that the device has."""
-    rows = np.arange(devices.starts[device], devices.trains[device])
+    rows: Any = np.arange(devices.starts[device], devices.trains[device])
     settings = devices.settings
     batches: Sequence[Any] = [
         draw_batches(len(rows), settings.training, stream(settings.seed, "batches", t, device))[0]

@@ -1,11 +1,12 @@
 """Attacks that know the defense: they try what the server would make of it, and keep the worst.
 
-Harm is one thing for all of them, unless they are told another: how far the step that the server takes falls short of the honest
-weighted mean, measured along it. That is the progress that the round loses: to first order, the
-loss falls by what the step has of the honest mean. The plain distance would also count
-what is far to the side of the mean, and errors there may cancel over rounds. Either is greedy: what
-harms a round most need not harm a run most, and a fixed attack can do more. An aggregate that is
-rejected is a step of length zero, so attacks stay below the limit by themselves.
+Harm is one thing for all of them, unless they are told another: how far the step that the server
+takes falls short of the honest weighted mean, measured along it. That is the progress that the
+round loses: to first order, the loss falls by what the step has of the honest mean. The plain
+distance would also count what is far to the side of the mean, and errors there may cancel over
+rounds. Either is greedy: what harms a round most need not harm a run most, and a fixed attack can
+do more. An aggregate that is rejected is a step of length zero, so attacks stay below the limit by
+themselves.
 
 `ipm-optimized:goal=distance` and `alie-optimized:goal=distance` are those of Allouah et al. (2023),
 as the benchmark of ByzFL has them: harm is the plain distance, and the factor comes from a line

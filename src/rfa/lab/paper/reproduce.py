@@ -31,8 +31,8 @@ SCALES = "scales.toml"
 SWEEPS = ("sweep", "weights", "decides", "corruptions", "arena", "worst-case")
 KINDS = (*SWEEPS, "frozen", "calls", "data", "theorem")
 """Runs of a sweep, with what else they show (the weights in their rounds, these with the lengths of
-updates, a table of corruptions, attacks and defenses, the worst panel); frozen cohorts, what calls are worth on
-them, the data table, the theorem."""
+updates, a table of corruptions, attacks and defenses, the worst panel); frozen cohorts, what calls
+are worth on them, the data table, the theorem."""
 NEEDED = {
     "frozen": ("title", "claim", "paper", "tasks", "corruptions", "rho", "rounds", "steps"),
     "calls": ("title", "claim", "tasks", "cases", "rounds"),

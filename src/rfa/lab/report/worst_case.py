@@ -65,4 +65,6 @@ def gather_worst(sweep: Sweep, results: Sequence[Result], **about: Any) -> Exhib
         label=LABELS[measure],
         note=". ".join(filter(None, notes)) + ".",
     )
+    columns = [f"{sweep.x} = {value}" for value in sweep.values]
+    matrix = dataclasses.replace(matrix, columns=columns)
     return dataclasses.replace(exhibit, panels=(), matrices=[matrix])
