@@ -6,6 +6,7 @@ import dataclasses
 import datetime
 import importlib.metadata
 import itertools
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +26,7 @@ MARGIN = 1.0
 OURS, THEIRS = LIBRARIES = ("rfa", "byzfl")
 CASES = tuple(itertools.product((1, 2, 3, 4), range(3)))
 """Numbers of corrupted vectors and seeds with which parts are compared."""
-DPI = 160
+DPI, WIDTH = 160, 120
 TEMPLATE = Path(__file__).with_suffix(".md")
 
 
@@ -82,18 +83,22 @@ def _agreement(rows: Sequence[Row], lines: Sequence[str], counts: Sequence[int])
     off = max(abs(row.rfa - row.byzfl) for row in rows)
     yield "## What came out"
     yield ""
-    yield (
+    yield textwrap.fill(
         f"**In {equal} of {len(cells)} cells the 95 % interval of the difference lies within "
         f"{MARGIN:g} point of accuracy.** Of all {len(rows)} runs, {same} end with the same "
         f"accuracy to the last of the test images; the largest difference of a single run is "
-        f"{off:.1f} points. Seeds: {', '.join(map(str, seeds))}."
+        f"{off:.1f} points. Seeds: {', '.join(map(str, seeds))}.",
+        WIDTH,
     )
     yield ""
     yield "![Accuracy under the worst attack, by rfa and by byzfl](byzfl/heatmap.png)"
     yield ""
-    yield "Accuracy (%) under the worst of the three attacks, mean over seeds with its 95 %"
-    yield "interval. The difference is taken seed by seed. Seconds of processor are means over the"
-    yield "attacks and seeds."
+    yield textwrap.fill(
+        "Accuracy (%) under the worst of the three attacks, mean over seeds with its 95 % "
+        "interval. Each library has its own worst attack; the table names rfa's. The difference is "
+        "taken seed by seed. Seconds of processor are means over attacks and seeds.",
+        WIDTH,
+    )
     yield ""
     yield "| gamma | f | worst attack | rfa | byzfl | difference | equal | rfa, s | byzfl, s |"
     yield "|---|---:|---|---:|---:|---:|---|---:|---:|"
@@ -141,9 +146,11 @@ def _by_attack(rows: Sequence[Row]) -> Iterator[str]:
     total = [sum(getattr(row, f"{name}_seconds") for row in rows) for name in LIBRARIES]
     today = datetime.datetime.now(datetime.UTC).date()
     yield ""
-    yield (
+    yield textwrap.fill(
         f"All runs took rfa {total[0]:.0f} and byzfl {total[1]:.0f} seconds of one processor, with "
-        f"evaluations; rfa's are with checkpoints and the store of results, too. {today}."
+        f"evaluations; rfa's are with checkpoints and the store of results, too. Other work ran on "
+        f"the machine meanwhile, so ratios tell more than seconds. {today}.",
+        WIDTH,
     )
 
 
