@@ -121,15 +121,15 @@ def _attack(settings: Settings) -> dict[str, Any]:
 
 
 def _test(devices: Devices) -> dict[str, Any]:
-    spans: Any = zip(devices.trains, devices.stops, strict=True)
-    rows: Any = np.concatenate([np.arange(start, stop) for start, stop in spans])
+    spans = zip(_listed(devices.trains), _listed(devices.stops), strict=True)
+    rows = np.concatenate([np.arange(start, stop) for start, stop in spans])
     loader = importlib.import_module("torch.utils.data").DataLoader
     return {"test_loader": loader(_examples(devices, rows), batch_size=EVALUATED)}
 
 
 def _client(framework: Any, devices: Devices, device: int) -> Any:
     """A client with the examples of a device, in the batches that the device has."""
-    rows: Any = np.arange(devices.starts[device], devices.trains[device])
+    rows = np.arange(_listed(devices.starts)[device], _listed(devices.trains)[device])
     settings = devices.settings
     batches: Sequence[Any] = [
         draw_batches(len(rows), settings.training, stream(settings.seed, "batches", t, device))[0]
@@ -148,6 +148,10 @@ def _client(framework: Any, devices: Devices, device: int) -> Any:
             "store_per_client_metrics": False,
         }
     )
+
+
+def _listed(places: Any) -> list[int]:
+    return [int(place) for place in places]
 
 
 def _examples(devices: Devices, rows: Any) -> Any:

@@ -39,6 +39,7 @@ PUBLIC = [
     "InnerAggregator",
     "Krum",
     "MeaMed",
+    "MixedMedian",
     "MultiKrum",
     "NearestNeighborMixing",
     "NormClipping",
