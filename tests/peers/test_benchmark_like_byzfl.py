@@ -30,20 +30,18 @@ def test_the_same_vectors(part: Any, corrupted: int, seed: int) -> None:
 
 
 @pytest.mark.parametrize("attack", ["sign flip", "optimized ALIE"])
-@pytest.mark.parametrize("corrupted", [1, 4])
 def test_the_same_accuracy_after_a_run_on_the_same_batches(
-    attack: str, corrupted: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    attack: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("RFA_DATA", raising=False)
     ready = find_experiments(["byzfl"], "quick", None)[0].with_data
-    cell = next(
-        cell
-        for cell in ready.cells
-        if cell.panel.endswith(attack)
-        and cell.settings.attack.sybils == corrupted
-        and cell.line == "gamma 0.33"
-    )
-    assert cell.settings.task == "digits-linear"
-    row = do_cell(cell, tmp_path)
-    assert row.rfa == pytest.approx(row.byzfl, abs=0.6)  # two of 359 images
-    assert row.rfa > 15
+    cells = [
+        cell for cell in ready.cells if cell.panel.endswith(attack) and cell.line == "gamma 0.33"
+    ]
+    assert [cell.settings.attack.sybils for cell in cells] == [1, 4]
+    assert {cell.settings.task for cell in cells} == {"digits-linear"}
+    rows = [do_cell(cell, tmp_path) for cell in cells]
+    for row in rows:
+        assert row.rfa == pytest.approx(row.byzfl, abs=0.6)  # two of 359 images
+        assert row.rfa_best == pytest.approx(row.byzfl_best, abs=0.6)
+    assert rows[0].rfa > rows[1].rfa  # four do more harm than one
