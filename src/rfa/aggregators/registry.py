@@ -15,6 +15,7 @@ parameters of the class. Every private aggregator of one part takes `groups`.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -37,31 +38,13 @@ from rfa.aggregators.clear import (
     TrimmedMean,
 )
 from rfa.aggregators.clipping import CenteredClipping, Mean
+from rfa.aggregators.context import Context
 from rfa.aggregators.partition import SUB_COHORTS, Groups, SubCohorts, compose_rfa, grouped
 from rfa.aggregators.rfa import RFA, OneStepRFA
 from rfa.errors import InvalidTypeError, InvalidValueError, PluginError
 
 Aggregator: TypeAlias = "SumAggregator[Any] | ClearAggregator"
 CONTEXT, GROUPS = "context", "groups"
-
-
-@dataclass(frozen=True)
-class Context:
-    """What decides parameters that are not given.
-
-    Attributes:
-        corrupted: the fraction of the devices that clear aggregators assume to be corrupted.
-        clip_norm: the length to which means clip updates.
-        early_stop: the improvement at which plain Weiszfeld steps end; None for never.
-        max_groups: tells the most groups that a cohort can be split into.
-        noise: whether sums hold noise, which is as large as what means clip updates to.
-    """
-
-    corrupted: float = 0.0
-    clip_norm: float = 100.0
-    early_stop: float | None = None
-    max_groups: Callable[[], int] = lambda: 1
-    noise: bool = False
 
 
 @dataclass(frozen=True)
@@ -299,16 +282,9 @@ def _mixed_median(  # noqa: PLR0913
     clip_norm: float = 0,
     nu: float = 0,
     budget: int = 3,
-) -> MixedMedian:
-    if corrupted is None and corrupted_fraction is None:
-        corrupted_fraction = context.corrupted
-    return MixedMedian(
-        corrupted=corrupted,
-        corrupted_fraction=corrupted_fraction,
-        clip_norm=clip_norm or None,
-        nu=nu or None,
-        budget=budget,
-    )
+) -> ClearAggregator:
+    kind = functools.partial(MixedMedian, clip_norm=clip_norm or None, nu=nu or None, budget=budget)
+    return _assuming(kind)(context, corrupted, corrupted_fraction)
 
 
 def _assuming(kind: Callable[..., ClearAggregator]) -> Callable[..., ClearAggregator]:

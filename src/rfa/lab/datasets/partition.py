@@ -208,11 +208,8 @@ class Pathological(Partition):
 class Similarity(Partition):
     """A fraction of the examples at random, the rest by label, as Karimireddy et al. 2020 have it.
 
-    Both parts are dealt out evenly. With gamma = 1 devices are alike; with gamma = 0 and as many
-    devices as labels of the same size, each device has one label.
-
     Attributes:
-        gamma: the fraction of the examples that are dealt out at random, from 0 to 1.
+        gamma: the fraction at random, from 0 (few labels a device) to 1 (devices are alike).
         seed: another one draws other examples for that.
     """
 
@@ -223,19 +220,16 @@ class Similarity(Partition):
     def __post_init__(self) -> None:
         """Check both values."""
         check_number("gamma", self.gamma)
-        if self.gamma > 1:
-            msg = f"gamma must be at most 1, not {self.gamma!r}"
-            raise InvalidValueError(msg)
         check_count("seed", self.seed, least=0)
+        if self.gamma > 1:
+            raise InvalidValueError("gamma must be at most 1, not " + repr(self.gamma))
 
     def assign(self, index: Index, devices: int) -> Ints:
         """Deal a random part out evenly, then the rest in the order of its labels."""
         order = np.random.default_rng(self.seed).permutation(len(index.y))
-        alike = int(self.gamma * len(order))
-        rest = order[alike:]
-        by_label = rest[np.argsort(index.y[rest], kind="stable")]
+        alike, rest = np.split(order, [int(self.gamma * len(order))])
         device = np.empty(len(order), np.int64)
-        for part in (order[:alike], by_label):
+        for part in (alike, rest[np.argsort(index.y[rest], kind="stable")]):
             for number, rows in enumerate(np.array_split(part, devices)):
                 device[rows] = number
         return device

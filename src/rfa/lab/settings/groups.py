@@ -9,8 +9,8 @@ from typing import Any
 from rfa._specs import parse_spec
 from rfa.aggregators.server_optimizer import LEARNING_RATES, OPTIMIZERS
 from rfa.errors import InvalidValueError
-from rfa.lab.attacks.corruption import DataCorruption
-from rfa.lab.attacks.registry import BACKDOOR, NONE, find_corruption
+from rfa.lab.attacks.corruption import Corruption, DataCorruption, UpdateCorruption
+from rfa.lab.attacks.registry import BACKDOOR, BUILT_IN, NONE, find_corruption
 from rfa.lab.datasets.partition import canonical_text, find_partition
 from rfa.lab.settings.fields import Group, setting
 from rfa.lab.settings.privacy import OFF, UNMASKED, Privacy
@@ -146,6 +146,23 @@ class Attack(Group):
         if self.rho or self.sybils:
             return values
         return {"corruption": self.corruption if self._has_trigger() else NONE, "rho": 0.0}
+
+    def check_sybils(self, corruption: Corruption | None, hidden: bool) -> None:
+        """Check that sybils, if there are any, have something to send, which the server sees.
+
+        Args:
+            corruption: what they do.
+            hidden: whether sums are secure or hold noise.
+
+        Raises:
+            InvalidValueError: if their corruption is one of data, or sums are secure or noisy.
+        """
+        if self.sybils and not isinstance(corruption, UpdateCorruption):
+            msg = f"sybils={self.sybils} have no data for corruption={self.corruption}: give one "
+            raise InvalidValueError(msg + f"of updates, such as {', '.join(BUILT_IN)}")
+        if self.sybils and hidden:
+            msg = f"sybils={self.sybils} are simulated without secure sums and noise alone: give "
+            raise InvalidValueError(msg + "secure=off, and no epsilon or noise")
 
     def corrupted_fraction(self, cohort: int) -> float:
         """The fraction of a round's devices that is corrupted, sybils among them."""

@@ -35,7 +35,7 @@ from rfa.aggregators.registry import (
     spec_of,
 )
 from rfa.errors import InvalidValueError, PluginError
-from rfa.lab.attacks.corruption import Corruption, NoSuchAttackError, UpdateCorruption
+from rfa.lab.attacks.corruption import NoSuchAttackError
 from rfa.lab.attacks.registry import BACKDOOR, BUILT_IN, NONE, POISONS, find_corruption
 from rfa.lab.datasets.partition import Partition
 from rfa.lab.settings.fields import ConfigError, Setting, setting, settings_of
@@ -206,8 +206,7 @@ class Settings:
         self.training.check_proximal(self.rounds)
         self.privacy.check_fits(self.flat)
         corruption = find_corruption(self.attack.corruption, find_task(self.task).poisons)
-        if self.attack.sybils:
-            self._check_sybils(corruption)
+        self.attack.check_sybils(corruption, self.secure.mode != OFF or self.privacy.is_on)
         self._check_aggregator()
         if self.secure.mode != OFF:
             check_fit(
@@ -219,16 +218,6 @@ class Settings:
         if self.privacy.is_on:
             build_private(self.aggregation).check_noise()
         return self
-
-    def _check_sybils(self, corruption: Corruption | None) -> None:
-        """Check that devices without data have something to send, and that the server sees it."""
-        sybils = f"sybils={self.attack.sybils}"
-        if not isinstance(corruption, UpdateCorruption):
-            msg = f"{sybils} have no data for corruption={self.attack.corruption}: give one of "
-            raise InvalidValueError(msg + f"updates, such as {', '.join(BUILT_IN)}")
-        if self.secure.mode != OFF or self.privacy.is_on:
-            msg = f"{sybils} are simulated without secure sums and noise alone: give secure=off, "
-            raise InvalidValueError(msg + "and no epsilon or noise")
 
     def _check_aggregator(self) -> None:
         """Check that the aggregator can be made, and what it asks of the other settings."""
