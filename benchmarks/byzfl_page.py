@@ -68,8 +68,8 @@ def scores_of(name: str, rows: Sequence[Row]) -> Scores:
 
 
 def _matrix(name: str, rows: Sequence[Row], lines: Sequence[str], counts: Sequence[int]) -> Matrix:
-    version = importlib.metadata.version(name)
-    matrix = worst_matrix(f"{name} {version}", scores_of(name, rows), lines, counts)
+    title = f"{name} {importlib.metadata.version(name)}" if name == THEIRS else name
+    matrix = worst_matrix(title, scores_of(name, rows), lines, counts)
     return dataclasses.replace(matrix, columns=[f"{count} corrupted" for count in counts])
 
 
@@ -79,15 +79,16 @@ def _agreement(rows: Sequence[Row], lines: Sequence[str], counts: Sequence[int])
     seeds = sorted({row.seed for row in rows})
     cells = [_cell(ours, theirs, line, count) for line in lines for count in counts]
     equal = sum(_is_equal(difference) for *_, difference in cells)
+    zero = sum(difference.low <= 0 <= difference.high for *_, difference in cells)
     same = sum(row.rfa == row.byzfl for row in rows)
     off = max(abs(row.rfa - row.byzfl) for row in rows)
     yield "## What came out"
     yield ""
     yield textwrap.fill(
         f"**In {equal} of {len(cells)} cells the 95 % interval of the difference lies within "
-        f"{MARGIN:g} point of accuracy.** Of all {len(rows)} runs, {same} end with the same "
-        f"accuracy to the last of the test images; the largest difference of a single run is "
-        f"{off:.1f} points. Seeds: {', '.join(map(str, seeds))}.",
+        f"{MARGIN:g} point of accuracy, and in {zero} it contains zero.** Of all {len(rows)} runs, "
+        f"{same} end with the same accuracy to the last of the test images; the largest difference "
+        f"of a single run is {off:.1f} points. Seeds: {', '.join(map(str, seeds))}.",
         WIDTH,
     )
     yield ""
