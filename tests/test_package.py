@@ -27,7 +27,7 @@ PUBLIC = {
     """,
     "rfa.aggregators.clear": """
         Aggregate AssumesCorrupted Bucketing Bulyan CenteredClipping ClearAggregator
-        CoordinateMedian InnerAggregator Krum MeaMed MultiKrum NearestNeighborMixing
+        CoordinateMedian InnerAggregator Krum MeaMed MixedMedian MultiKrum NearestNeighborMixing
         NormClipping TrimmedMean
     """,
     "rfa.secagg": """
@@ -54,10 +54,11 @@ PUBLIC = {
     """,
     "rfa.lab": """
         Bulyan Callback CenteredClipping ClearAggregator CoordinateMedian DataAttack Dirichlet
-        Groups Iid Krum LabError MLflow MeaMed Mean Model MultiKrum NearestNeighborMixing
-        NormClipping OneStepRFA Partition Pathological RFA RunResult RunView Settings Size Study
-        SubCohorts SumAggregator SweepError Table Task TensorBoard TrimmedMean UpdateAttack
-        WandB backdoor corrupts_data corrupts_updates list_runs load_model load_run run sweep
+        Groups Iid Krum LabError MLflow MeaMed Mean MixedMedian Model MultiKrum
+        NearestNeighborMixing NormClipping OneStepRFA Partition Pathological RFA RunResult
+        RunView Settings Similarity Size Study SubCohorts SumAggregator SweepError Table Task
+        TensorBoard TrimmedMean UpdateAttack WandB backdoor corrupts_data corrupts_updates
+        list_runs load_model load_run run sweep
     """,
     "rfa.lab.tracking": "MLflow TensorBoard Tracker TrackingError WandB find_tracker",
 }

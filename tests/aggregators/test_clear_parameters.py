@@ -43,6 +43,7 @@ PUBLIC = [
     "InnerAggregator",
     "Krum",
     "MeaMed",
+    "MixedMedian",
     "MultiKrum",
     "NearestNeighborMixing",
     "NormClipping",

@@ -1,4 +1,4 @@
-"""What is known of an aggregator by its name: how it is made, and what decides about the rest."""
+"""What is known of an aggregator by its name: how it is made, and with which parameters."""
 
 from __future__ import annotations
 
@@ -12,25 +12,6 @@ from rfa.aggregators.clear import ClearAggregator
 
 Aggregator: TypeAlias = "SumAggregator[Any] | ClearAggregator"
 CONTEXT, GROUPS = "context", "groups"
-
-
-@dataclass(frozen=True)
-class Context:
-    """What decides parameters that are not given.
-
-    Attributes:
-        corrupted: the fraction of the devices that clear aggregators assume to be corrupted.
-        clip_norm: the length to which means clip updates.
-        early_stop: the improvement at which plain Weiszfeld steps end; None for never.
-        max_groups: tells the most groups that a cohort can be split into.
-        noise: whether sums hold noise, which is as large as what means clip updates to.
-    """
-
-    corrupted: float = 0.0
-    clip_norm: float = 100.0
-    early_stop: float | None = None
-    max_groups: Callable[[], int] = lambda: 1
-    noise: bool = False
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ parameters of the class. Every private aggregator of one part takes `groups`.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, cast
@@ -32,6 +33,7 @@ from rfa.aggregators.clear import (
     FLTrust,
     Krum,
     MeaMed,
+    MixedMedian,
     MultiKrum,
     NearestNeighborMixing,
     NormClipping,
@@ -39,7 +41,8 @@ from rfa.aggregators.clear import (
     TrimmedMean,
 )
 from rfa.aggregators.clipping import CenteredClipping, Mean
-from rfa.aggregators.entry import CONTEXT, GROUPS, Aggregator, Context, Entry
+from rfa.aggregators.context import Context
+from rfa.aggregators.entry import CONTEXT, GROUPS, Aggregator, Entry
 from rfa.aggregators.partition import SUB_COHORTS, Groups, SubCohorts, compose_rfa, grouped
 from rfa.aggregators.rfa import RFA, OneStepRFA
 from rfa.errors import InvalidTypeError, InvalidValueError, PluginError
@@ -238,6 +241,19 @@ def _norm_clipping(quantile: float = 0, clip_norm: float = 0) -> NormClipping:
     return NormClipping(quantile=quantile or 0.5)
 
 
+def _mixed_median(  # noqa: PLR0913
+    *,
+    context: Context,
+    corrupted: int | None = None,
+    corrupted_fraction: float | None = None,
+    clip_norm: float = 0,
+    nu: float = 0,
+    budget: int = 3,
+) -> ClearAggregator:
+    kind = functools.partial(MixedMedian, clip_norm=clip_norm or None, nu=nu or None, budget=budget)
+    return _assuming(kind)(context, corrupted, corrupted_fraction)
+
+
 def _assuming(kind: Callable[..., ClearAggregator]) -> Callable[..., ClearAggregator]:
     """Make an aggregator that assumes some of the points to be corrupted."""
 
@@ -291,6 +307,12 @@ ENTRIES = {
         Entry("flame", f"a majority by angles, clipped, with noise{_CLEAR}", FLAME, FLAME),
         Entry("signguard", f"usual lengths, usual signs, clipped{_CLEAR}", SignGuard, SignGuard),
         Entry("fltrust", f"by the angle with an update of its own{_CLEAR}", FLTrust, FLTrust),
+        Entry(
+            "nnm-median",
+            f"clipping, nearest-neighbor mixing, then the geometric median{_CLEAR}",
+            _mixed_median,
+            MixedMedian,
+        ),
     )
 }
 """The aggregators that come with rfa. A new one is one file and one entry here."""

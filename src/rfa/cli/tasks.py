@@ -16,10 +16,12 @@ def tasks() -> None:
     console = Console(markup=False, highlight=False)
     for task in TASKS.values():
         values = task.defaults
+        steps = values.get("local_steps")
+        work = f"{steps} batches" if steps else f"{values['local_epochs']} epochs of batches"
         console.print(f"{task.name}: {task.title}", soft_wrap=True)
         console.print(
             f"    {task.devices} devices, {values['devices_per_round']} a round, "
-            f"{values['local_epochs']} epochs of batches of {values['batch_size']}, "
+            f"{work} of {values['batch_size']}, "
             f"learning rate {values['learning_rate']}, {values['rounds']} rounds of FedAvg",
             soft_wrap=True,
         )

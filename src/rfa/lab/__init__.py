@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         CoordinateMedian,
         Krum,
         MeaMed,
+        MixedMedian,
         MultiKrum,
         NearestNeighborMixing,
         NormClipping,
@@ -50,7 +51,14 @@ if TYPE_CHECKING:
         corrupts_updates,
     )
     from rfa.lab.attacks.poisons import backdoor
-    from rfa.lab.datasets.partition import Dirichlet, Iid, Partition, Pathological, Size
+    from rfa.lab.datasets.partition import (
+        Dirichlet,
+        Iid,
+        Partition,
+        Pathological,
+        Similarity,
+        Size,
+    )
     from rfa.lab.errors import LabError
     from rfa.lab.model import Model, load_model
     from rfa.lab.runs.callback import Callback, RunView
@@ -75,6 +83,7 @@ _HOMES = {
         "CoordinateMedian",
         "Krum",
         "MeaMed",
+        "MixedMedian",
         "MultiKrum",
         "NearestNeighborMixing",
         "NormClipping",
@@ -90,7 +99,14 @@ _HOMES = {
         "corrupts_updates",
     ),
     "rfa.lab.attacks.poisons": ("backdoor",),
-    "rfa.lab.datasets.partition": ("Dirichlet", "Iid", "Partition", "Pathological", "Size"),
+    "rfa.lab.datasets.partition": (
+        "Dirichlet",
+        "Iid",
+        "Partition",
+        "Pathological",
+        "Similarity",
+        "Size",
+    ),
     "rfa.lab.errors": ("LabError",),
     "rfa.lab.model": ("Model", "load_model"),
     "rfa.lab.runs.callback": ("Callback", "RunView"),
@@ -116,6 +132,7 @@ __all__ = [
     "MLflow",
     "MeaMed",
     "Mean",
+    "MixedMedian",
     "Model",
     "MultiKrum",
     "NearestNeighborMixing",
@@ -126,6 +143,7 @@ __all__ = [
     "RunResult",
     "RunView",
     "Settings",
+    "Similarity",
     "Size",
     "Study",
     "SubCohorts",

@@ -26,6 +26,7 @@ from rfa.lab.datasets.partition import (
     Iid,
     Partition,
     Pathological,
+    Similarity,
     Size,
     find_partition,
 )
@@ -129,8 +130,11 @@ class TestNames:
             ("size:law=cubic", "linear, square, exponential"),
             ("size:law=linear,seed=-1", "from 0 on"),
             ("device:seed=1", "seed"),
+            ("similarity", "gamma"),
+            ("similarity:gamma=1.1", "at most 1"),
+            ("similarity:gamma=-0.1", "gamma"),
             ("dirichlet:0.3", "dirichlet:alpha=0.3"),
-            ("by-hand", "device, iid, dirichlet, pathological, size"),
+            ("by-hand", "device, iid, dirichlet, pathological, similarity, size"),
             ("", "module:NAME"),
             (f"{__name__}:HALVES:left_out=1", "name its class"),
         ],
@@ -230,7 +234,20 @@ class TestFlowers:
         device = Pathological(2).assign(index, 10)
         assert {len(np.unique(index.y[device == d])) for d in range(10)} == {2}
 
-    @pytest.mark.parametrize("text", MADE[:3])
+    @pytest.mark.parametrize("gamma", [0, 0.33, 0.66, 1])
+    def test_a_fraction_at_random_and_the_rest_by_label(self, gamma: float) -> None:
+        y = np.random.default_rng(8).permutation(labels(1000))
+        device = Similarity(gamma).assign(pooled(y), 10)
+        order = np.random.default_rng(1).permutation(1000)
+        alike, rest = order[: int(1000 * gamma)], order[int(1000 * gamma) :]
+        sizes = np.bincount(device[alike], minlength=10), np.bincount(device[rest], minlength=10)
+        assert all(size.max() - size.min() <= 1 for size in sizes)
+        by_device = [sorted(y[rest[device[rest] == d]]) for d in range(10)]
+        assert [label for part in by_device for label in part] == sorted(y[rest])
+        if gamma == 0:
+            assert {len(np.unique(y[device == d])) for d in range(10)} == {1}
+
+    @pytest.mark.parametrize("text", [*MADE[:3], "similarity:gamma=0.5"])
     def test_another_seed_deals_otherwise(self, text: str) -> None:
         index = pooled(labels())
         first, again, other = (

@@ -36,6 +36,7 @@ devices_per_round = 3
 eval_every = 1
 [tiny.experiments]
 arena = { values = ["none", "omniscient"], rounds = 2 }
+byzfl = { values = [1], rounds = 1 }
 comparators = { rounds = 3, values = [0.25] }
 corruptions = { values = ["none", "data", "omniscient"] }
 devices = { devices_per_round = 6 }
@@ -244,3 +245,16 @@ def test_runs_of_some_tasks_and_seeds_alone(data: Path) -> None:
     runs = all_runs([robustness], ["sent140-linear"], [2, 3])
     assert {(run.task, run.seed) for run in runs} == {("sent140-linear", 2), ("sent140-linear", 3)}
     assert len({run.run_name for run in runs}) == 2 * 14
+
+
+def test_the_benchmark_of_byzfl_without_its_data(folder: Path, tmp_path: Path) -> None:
+    where = ["--scale", "tiny", "--from", str(folder), "--out", str(tmp_path)]
+    result = CliRunner(env={"RFA_DATA": None}).invoke(main, ["reproduce", "byzfl", *where])
+    assert result.exit_code == 0, result.output
+    exhibit = load(tmp_path / "exhibits/byzfl.json")
+    (matrix,) = exhibit.matrices
+    assert list(matrix.rows) == ["gamma 1", "gamma 0.66", "gamma 0.33", "gamma 0"]
+    assert list(matrix.columns) == ["sybils = 1"]
+    assert all(0 < row[0].value < 100 for row in matrix.entries)
+    assert any("digits-linear stands in" in text for text in exhibit.missing)
+    assert (tmp_path / "pictures/byzfl.png").stat().st_size > 5000

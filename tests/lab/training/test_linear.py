@@ -67,7 +67,7 @@ def test_both_spaces_give_the_same_iterates() -> None:
         plan = plan_for(300, tail_average=tail)
         scaled, visits = Scaled.of(x), Visits.of(plan.batches)
         by_examples: Any = learner._train_examples(start, scaled, y, plan, visits)  # pyright: ignore[reportPrivateUsage]
-        by_weights: Any = learner._train_weights(start, x, y, plan)  # pyright: ignore[reportPrivateUsage]
+        by_weights: Any = learner._train_weights(start, scaled, y, plan)  # pyright: ignore[reportPrivateUsage]
         assert relative(by_examples, by_weights) < 1e-5
 
 

@@ -9,6 +9,7 @@ from rfa.aggregators.clear.clipping import CenteredClipping, NormClipping
 from rfa.aggregators.clear.coordinatewise import CoordinateMedian, MeaMed, TrimmedMean
 from rfa.aggregators.clear.corrupted import AssumesCorrupted
 from rfa.aggregators.clear.krum import Bulyan, Krum, MultiKrum
+from rfa.aggregators.clear.mixed_median import MixedMedian
 from rfa.aggregators.clear.mixing import Bucketing, InnerAggregator, NearestNeighborMixing
 from rfa.aggregators.clear.randomized import Randomized
 from rfa.aggregators.clear.similarity import FLAME, FLTrust, SignGuard
@@ -28,6 +29,7 @@ __all__ = [
     "InnerAggregator",
     "Krum",
     "MeaMed",
+    "MixedMedian",
     "MultiKrum",
     "NearestNeighborMixing",
     "NormClipping",

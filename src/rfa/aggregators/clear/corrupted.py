@@ -15,6 +15,9 @@ from dataclasses import dataclass, field
 from rfa._checks import check_count, check_number
 from rfa.errors import InvalidValueError
 
+ROUNDING = 1e-9
+"""By how much a fraction times a count may exceed the whole number that is meant: 0.07 x 100."""
+
 
 @dataclass(frozen=True)
 class AssumesCorrupted:
@@ -56,7 +59,7 @@ class AssumesCorrupted:
         """
         limit = self.max_corrupted(m)
         if self.corrupted is None:
-            return min(math.ceil((self.corrupted_fraction or 0) * m), limit)
+            return min(math.ceil((self.corrupted_fraction or 0) * m - ROUNDING), limit)
         if self.corrupted > limit:
             msg = (
                 f"corrupted={self.corrupted} of {m} points is too many for "

@@ -1,11 +1,16 @@
 """Attacks that know the defense: they try what the server would make of it, and keep the worst.
 
-Harm is one thing for all of them: how far the step that the server takes falls short of the honest
-weighted mean, measured along it. That is the progress that the round loses: to first order, the
-loss falls by what the step has of the honest mean. The plain distance would also count
-what is far to the side of the mean, and errors there may cancel over rounds. Either is greedy: what
-harms a round most need not harm a run most, and a fixed attack can do more. An aggregate that is
-rejected is a step of length zero, so attacks stay below the limit by themselves.
+Harm is one thing for all of them, unless they are told another: how far the step that the server
+takes falls short of the honest weighted mean, measured along it. That is the progress that the
+round loses: to first order, the loss falls by what the step has of the honest mean. The plain
+distance would also count what is far to the side of the mean, and errors there may cancel over
+rounds. Either is greedy: what harms a round most need not harm a run most, and a fixed attack can
+do more. An aggregate that is rejected is a step of length zero, so attacks stay below the limit by
+themselves.
+
+`ipm-optimized:goal=distance` and `alie-optimized:goal=distance` are those of Allouah et al. (2023),
+as the benchmark of ByzFL has them: harm is the plain distance, and the factor comes from a line
+search with 20 trials that starts at 0.
 """
 
 from __future__ import annotations
@@ -15,6 +20,9 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import Any
 
+import numpy as np
+
+from rfa._checks import check_choice
 from rfa._types import Floats
 from rfa.lab.attacks.corruption import UpdateAttack, corrupts_updates
 from rfa.lab.attacks.honest import Honest, unit
@@ -24,6 +32,10 @@ DECADES = tuple(10.0 ** (k / 2) for k in range(-2, 7))
 """Factors that are tried first, from 0.1 to 1000."""
 AROUND = tuple(10.0 ** (k / 8) for k in (-3, -2, -1, 1, 2, 3))
 """What the worst of them is multiplied with to find a worse one."""
+SHORTFALL, DISTANCE = GOALS = ("shortfall", "distance")
+"""What attacks on any defense may maximize."""
+TRIALS, STRIDE, SHRINK = 20, 10.0, 0.8
+"""The line search of Allouah et al.: its trials, its first step, and what shortens a step."""
 DISTANCES = (0.3, 3.0, 30.0, 300.0)
 """How many times farther than a typical honest update an attack on the median may be."""
 
@@ -33,21 +45,28 @@ def harm(attack: UpdateAttack, honest: Honest, rows: Any) -> float:
     return float((honest.mean - attack.aggregate(rows)) @ unit(honest.mean))
 
 
+def distance(attack: UpdateAttack, honest: Honest, rows: Any) -> float:
+    """How far the server's step would be from the honest mean."""
+    return float(np.linalg.norm(attack.aggregate(rows) - honest.mean))
+
+
 @corrupts_updates
-def ipm_optimized(attack: UpdateAttack) -> Floats:
+def ipm_optimized(attack: UpdateAttack, *, goal: str = SHORTFALL) -> Floats:
     """Inner-product manipulation (Xie et al. 2020) with the epsilon that harms most."""
     honest = Honest.of(attack)
     return _worst_factor(
-        attack, honest, lambda epsilon: repeat(attack, -epsilon * honest.mean), EPSILON
+        attack, honest, lambda epsilon: repeat(attack, -epsilon * honest.mean), EPSILON, goal
     )
 
 
 @corrupts_updates
-def alie_optimized(attack: UpdateAttack) -> Floats:
+def alie_optimized(attack: UpdateAttack, *, goal: str = SHORTFALL) -> Floats:
     """A little is enough (Baruch et al. 2019) with the z that harms most."""
     honest = Honest.of(attack)
     z = alie_deviations(len(attack.updates), len(attack.corrupted))
-    return _worst_factor(attack, honest, lambda z: repeat(attack, honest.mean - z * honest.std), z)
+    return _worst_factor(
+        attack, honest, lambda z: repeat(attack, honest.mean - z * honest.std), z, goal
+    )
 
 
 @corrupts_updates
@@ -75,10 +94,37 @@ def anti_median(attack: UpdateAttack) -> Floats:
     return max([(harms[worst], point(*worst)), *tried], key=itemgetter(0))[1]
 
 
+def line_search(height: Callable[[float], float]) -> float:
+    """The factor from 0 on at which a line search with few trials finds the largest height.
+
+    Steps double as long as they go up. After the first that does not, each is shorter than the one
+    before, and taken where it goes up.
+
+    >>> round(line_search(lambda factor: -abs(factor - 12)), 2)
+    13.36
+    """
+    best, highest, step, grow = 0.0, height(0.0), STRIDE, True
+    for _ in range(TRIALS - 1):
+        tried = height(best + step)
+        is_up = tried > highest
+        if is_up:
+            best, highest = best + step, tried
+        grow = grow and is_up
+        step *= 2 if grow else SHRINK
+    return best
+
+
 def _worst_factor(
-    attack: UpdateAttack, honest: Honest, rows: Callable[[float], Floats], usual: float
+    attack: UpdateAttack,
+    honest: Honest,
+    rows: Callable[[float], Floats],
+    usual: float,
+    goal: str,
 ) -> Floats:
     """The rows of the factor that harms most: of the usual one, a grid, and around its worst."""
+    check_choice("goal", goal, GOALS)
+    if goal == DISTANCE:
+        return rows(line_search(lambda factor: distance(attack, honest, rows(factor))))
     factors = dict.fromkeys((usual, *DECADES))
     harms = {factor: harm(attack, honest, rows(factor)) for factor in factors}
     worst = max(harms, key=harms.__getitem__)

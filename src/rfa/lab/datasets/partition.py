@@ -205,6 +205,38 @@ class Pathological(Partition):
 
 @final
 @dataclass(frozen=True)
+class Similarity(Partition):
+    """A fraction of the examples at random, the rest by label, as Karimireddy et al. 2020 have it.
+
+    Attributes:
+        gamma: the fraction at random, from 0 (few labels a device) to 1 (devices are alike).
+        seed: another one draws other examples for that.
+    """
+
+    kind: ClassVar[str] = "similarity"
+    gamma: float
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        """Check both values."""
+        check_number("gamma", self.gamma)
+        check_count("seed", self.seed, least=0)
+        if self.gamma > 1:
+            raise InvalidValueError("gamma must be at most 1, not " + repr(self.gamma))
+
+    def assign(self, index: Index, devices: int) -> Ints:
+        """Deal a random part out evenly, then the rest in the order of its labels."""
+        order = np.random.default_rng(self.seed).permutation(len(index.y))
+        alike, rest = np.split(order, [int(self.gamma * len(order))])
+        device = np.empty(len(order), np.int64)
+        for part in (alike, rest[np.argsort(index.y[rest], kind="stable")]):
+            for number, rows in enumerate(np.array_split(part, devices)):
+                device[rows] = number
+        return device
+
+
+@final
+@dataclass(frozen=True)
 class Size(Partition):
     """Devices of different sizes, whose examples are drawn at random.
 
@@ -261,7 +293,7 @@ class ByPartitioner(Partition):
 
 
 BUILT_IN: dict[str, type[Partition]] = {
-    kind.kind: kind for kind in (ByDevice, Iid, Dirichlet, Pathological, Size)
+    kind.kind: kind for kind in (ByDevice, Iid, Dirichlet, Pathological, Similarity, Size)
 }
 
 

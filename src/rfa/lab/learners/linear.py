@@ -67,7 +67,7 @@ class LinearLearner(Learner):
         visits = Visits.of(plan.batches)
         if len(y) < self.features and visits.is_disjoint:
             return self._train_examples(first, scaled, y, plan, visits).ravel()
-        return self._train_weights(first, scaled.multiply(), y, plan).ravel()
+        return self._train_weights(first, scaled, y, plan).ravel()
 
     @np.errstate(over="ignore", invalid="ignore")
     def scores(self, w: Floats32, x: Any) -> Floats32:
@@ -100,9 +100,9 @@ class LinearLearner(Learner):
         a *= x.factor
         return a.T @ x.x
 
-    def _train_weights(self, first: Floats32, x: Floats32, y: Any, plan: Plan) -> Floats32:
+    def _train_weights(self, first: Floats32, x: Scaled, y: Any, plan: Plan) -> Floats32:
         targets = self._targets(y)
-        parts = {id(rows): (x[rows], targets[rows]) for rows in plan.batches}
+        parts = {id(rows): (x.take(rows), targets[rows]) for rows in plan.batches}
         link = Logistic() if self.binary else Softmax()
         w = first.copy()
         tail = Tail(plan, w)

@@ -1,28 +1,30 @@
 """Examples that are kept as whole numbers, and read as these times a factor.
 
 A linear model needs not multiply its examples: X W^T times the factor is the same for a tenth of
-the multiplications.
+the multiplications. Where few of the examples are needed, only those are converted.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from rfa._types import Array, Floats32
+from rfa._types import Array, Floats32, Ints
 
 
-class Scaled(NamedTuple):
+@dataclass(frozen=True)
+class Scaled:
     """Examples times a factor that is still to be multiplied.
 
     Attributes:
-        x: the examples.
+        kept: the examples, of whole numbers or floats.
         factor: the factor.
     """
 
-    x: Floats32
+    kept: Array
     factor: np.float32
 
     @classmethod
@@ -30,9 +32,15 @@ class Scaled(NamedTuple):
         """The same examples, whether scaled already or not."""
         return x if isinstance(x, Scaled) else cls(x, np.float32(1))
 
-    def multiply(self) -> Floats32:
-        """The examples themselves."""
-        return self.x if self.factor == 1 else self.x * self.factor
+    @cached_property
+    def x(self) -> Floats32:
+        """The examples as floats."""
+        return self.kept.astype(np.float32, copy=False)
+
+    def take(self, rows: Ints) -> Floats32:
+        """Some examples, multiplied; the others are left as they are."""
+        some = self.kept[rows].astype(np.float32, copy=False)
+        return some if self.factor == 1 else some * self.factor
 
 
 @dataclass(frozen=True)
@@ -53,4 +61,4 @@ class Scale:
 
     def later(self, kept: Array) -> Scaled:
         """The same for a learner that multiplies later."""
-        return Scaled(kept.astype(np.float32), np.float32(self.factor))
+        return Scaled(kept, np.float32(self.factor))

@@ -107,6 +107,9 @@ def check(settings: Settings, where: Where) -> None:
     if settings.secure.mode == "unmasked":
         msg = "secure=unmasked is arithmetic in one process: on Flower give secure=on, or off"
         raise InvalidValueError(msg)
+    if settings.attack.sybils:
+        msg = f"sybils={settings.attack.sybils} are no nodes of Flower: run them in the lab"
+        raise InvalidValueError(msg)
     for name in filter(is_defined_here, names_of(settings)):
         msg = f"{name!r} was defined in a notebook or a script, and code does not travel to the "
         msg += "nodes of a federation: put it into a module that they have, and give module:NAME"

@@ -115,7 +115,7 @@ def thaw(
     population = task.load(data, partition=training.partition, devices=training.devices)
     for corruption, rho in cases:
         try:
-            with_bad = settings.replace(corruption=corruption, rho=rho)
+            with_bad = settings.replace(corruption=corruption, rho=rho, sybils=0)
         except NoSuchAttackError:
             continue
         devices = Devices(with_bad, task, population)

@@ -18,6 +18,7 @@ from rfa.lab.paper.scale import Scale, read_scales, scale_text, scaled_cells
 from rfa.lab.report.arena import gather_arena
 from rfa.lab.report.exhibit import Exhibit, group
 from rfa.lab.report.gather import data_note, find_results, gather
+from rfa.lab.report.worst_panel import gather_worst
 from rfa.lab.runs.arena import arena_plan
 from rfa.lab.runs.store import Store
 from rfa.lab.runs.sweep import Cell, Part, Sweep, make_sweep
@@ -27,11 +28,11 @@ from rfa.lab.settings.settings import Settings
 from rfa.lab.tasks.registry import find_task
 
 SCALES = "scales.toml"
-SWEEPS = ("sweep", "weights", "decides", "corruptions", "arena")
+SWEEPS = ("sweep", "weights", "decides", "corruptions", "arena", "worst-case")
 KINDS = (*SWEEPS, "frozen", "calls", "data", "theorem")
 """Runs of a sweep, with what else they show (the weights in their rounds, these with the lengths of
-updates, a table of corruptions, attacks and defenses); frozen cohorts, what calls are worth on
-them, the data table, the theorem."""
+updates, a table of corruptions, attacks and defenses, the worst panel); frozen cohorts, what calls
+are worth on them, the data table, the theorem."""
 NEEDED = {
     "frozen": ("title", "claim", "paper", "tasks", "corruptions", "rho", "rounds", "steps"),
     "calls": ("title", "claim", "tasks", "cases", "rounds"),
@@ -59,6 +60,7 @@ class Experiment:
     order: int = 0  # its place among the others
     beyond: bool = False  # whether it goes beyond the paper
     text: str = ""  # what its file says, and what the scale does
+    stand_in: str = ""  # the task that stands in for one whose data is missing, if not the scale's
 
     def runs(self) -> list[Settings]:
         """The runs that it needs."""
@@ -69,11 +71,16 @@ class Experiment:
         return []
 
     @property
+    def _scale(self) -> Scale:
+        """The scale, with the stand-in of the experiment if it has one."""
+        return dataclasses.replace(self.scale, stand_in=self.stand_in or self.scale.stand_in)
+
+    @property
     def with_data(self) -> WithData:
         """What of it can be done with the data at hand."""
         if self.kind in SWEEPS:
             sweep = make_sweep(self.name, self.plan)
-            panels, missing = _panels(sweep, self.scale, self.data)
+            panels, missing = _panels(sweep, self._scale, self.data)
             values = self.scale.values_of(self.name, sweep.values)
             sweep = dataclasses.replace(sweep, panels=panels, values=values)
             return WithData(sweep, list(scaled_cells(sweep, self.scale)), missing=missing)
@@ -120,7 +127,7 @@ class Experiment:
             elif self.kind == "decides":
                 made = decides.exhibit(ready.sweep, results, store, out, self.data)
             else:
-                show = gather_arena if self.kind == "arena" else gather
+                show = {"arena": gather_arena, "worst-case": gather_worst}.get(self.kind, gather)
                 made = show(ready.sweep, results)
         if self.kind == "corruptions":
             made = dataclasses.replace(made, tables=[*made.tables, byzantine_table()])
@@ -192,9 +199,11 @@ def _read(path: Path, scale: Scale, data: Path | None) -> Experiment:
         msg = f"{path}: kind {kind!r} needs {', '.join(absent)}"
         raise ConfigError(msg)
     order, beyond = plan.pop("order", len(KINDS)), bool(plan.pop("beyond", False))
+    stand_in = str(plan.pop("stand_in", ""))
     if kind == "arena":
         plan = arena_plan(path.stem, plan)
-    return Experiment(path.stem, kind, plan, scale, data_dir(data), order, beyond, text)
+    folder = data_dir(data)
+    return Experiment(path.stem, kind, plan, scale, folder, order, beyond, text, stand_in)
 
 
 def _panels(sweep: Sweep, scale: Scale, data: Path | None) -> tuple[list[Part], list[str]]:

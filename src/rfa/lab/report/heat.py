@@ -20,6 +20,10 @@ MARGIN = (2.1, 2.3)
 """What names, title and note take beside and around a matrix, in inches."""
 LETTERS = 10
 """The letters that fit below a place."""
+NARROW = 3
+"""Matrices of fewer columns have the room of this many, for their titles and notes."""
+TITLE = (12, 7, 60)
+"""The letters of a title that fit above no place, those of each further one, and the most."""
 UNKNOWN = "#e4e6e9"
 GAP = 0.25
 """How far the rows that sum up stand below the others, in rows."""
@@ -29,7 +33,7 @@ def heat_figure(matrices: Sequence[Matrix]) -> Any:
     """A figure with a matrix after the other, and the scale of the shades."""
     beside = len(matrices) if max(len(matrix.columns) for matrix in matrices) <= WIDE else 1
     rows = math.ceil(len(matrices) / beside)
-    width = max(SQUARE[0] * len(matrix.columns) for matrix in matrices) + MARGIN[0]
+    width = max(SQUARE[0] * _room(matrix) for matrix in matrices) + MARGIN[0]
     height = max(SQUARE[1] * len(matrix.rows) for matrix in matrices) + MARGIN[1]
     figure = lab_module("matplotlib.figure").Figure(
         figsize=(beside * width, rows * height + 0.5), layout="constrained"
@@ -40,6 +44,11 @@ def heat_figure(matrices: Sequence[Matrix]) -> Any:
         _matrix(axes, matrix, shades)
     _scale(figure, list(places), matrices[0].label, shades)
     return figure
+
+
+def _room(matrix: Matrix) -> int:
+    """For how many columns there is room."""
+    return max(len(matrix.columns), NARROW)
 
 
 def _matrix(axes: Any, matrix: Matrix, shades: Shading) -> None:
@@ -57,9 +66,11 @@ def _matrix(axes: Any, matrix: Matrix, shades: Shading) -> None:
         name.set_fontweight("bold")
     axes.tick_params(length=0, labelsize=8, top=False, labeltop=True, labelbottom=False)
     axes.spines[:].set_visible(False)
-    axes.set_title(textwrap.fill(matrix.title, 60), fontsize=10, fontweight="bold", loc="left")
+    letters = min(TITLE[0] + TITLE[1] * _room(matrix), TITLE[2])
+    title = textwrap.fill(matrix.title, letters)
+    axes.set_title(title, fontsize=10, fontweight="bold", loc="left")
     lines = _groups(axes, matrix, max(heights, default=0) + 0.5)
-    note = textwrap.fill(matrix.note, int(LETTERS * (len(matrix.columns) + 2)))
+    note = textwrap.fill(matrix.note, int(LETTERS * (_room(matrix) + 2)))
     axes.annotate(
         note, (0, 0), (0, -8 - 11 * lines), xycoords="axes fraction", textcoords="offset points",
         fontsize=7, color="#444444", va="top", annotation_clip=False,

@@ -101,9 +101,9 @@ class Overview:
 
     def on_begin(self, settings: Settings) -> None:
         """Show that a run goes."""
-        level = (
-            f" {settings.attack.corruption} {settings.attack.rho:g}" if settings.attack.rho else ""
-        )
+        attack = settings.attack
+        level = f" {attack.corruption} {attack.rho:g}" if attack.rho else ""
+        level += f" {attack.corruption} by {attack.sybils} sybils" if attack.sybils else ""
         epsilon = f" epsilon {settings.privacy.epsilon:g}" if settings.privacy.epsilon else ""
         with self._writing:
             named = f"{settings.task} {settings.aggregator}{level}{epsilon}"

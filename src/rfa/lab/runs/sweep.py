@@ -174,7 +174,8 @@ def settle(given: Mapping[str, Any]) -> Settings:
     if values.get("epsilon", 1) in (0, None) and not values.get("noise"):
         values = {name: value for name, value in values.items() if name not in OF_NOISE}
     rho, corruption = values.get("rho"), values.get("corruption")
-    if corruption == NONE or (rho == 0 and corruption not in TRIGGERED):
+    clean = rho == 0 and not values.get("sybils")
+    if corruption == NONE or (clean and corruption not in TRIGGERED):
         values |= {"corruption": NONE, "rho": 0.0}
     calls = values.pop(CALLS, None)
     settings = Settings.where_taken(**values)

@@ -9,8 +9,8 @@ from typing import Any
 from rfa._specs import parse_spec
 from rfa.aggregators.server_optimizer import LEARNING_RATES, OPTIMIZERS
 from rfa.errors import InvalidValueError
-from rfa.lab.attacks.corruption import DataCorruption
-from rfa.lab.attacks.registry import NONE, TRIGGERED, find_corruption
+from rfa.lab.attacks.corruption import Corruption, DataCorruption, UpdateCorruption
+from rfa.lab.attacks.registry import BUILT_IN, NONE, TRIGGERED, find_corruption
 from rfa.lab.datasets.partition import canonical_text, find_partition
 from rfa.lab.settings.fields import Group, setting
 from rfa.lab.settings.privacy import OFF, UNMASKED, Privacy
@@ -31,7 +31,7 @@ class Training(Group):
     partition: str = setting(
         "device",
         "How examples are dealt out: device (as they come), iid (at random), dirichlet:alpha=0.3, "
-        "pathological:classes=2, size:law=linear, or your own module:NAME.",
+        "pathological:classes=2, similarity:gamma=0.5, size:law=linear, or your own module:NAME.",
     )
     weights: str = setting(
         EXAMPLES,
@@ -125,20 +125,51 @@ class Attack(Group):
         "Which devices are corrupted: fixed (the same always) or random (anew each round).",
         choices=("fixed", "random"),
     )
+    sybils: int = setting(
+        0, "Corrupted devices without data that join every round beside the sampled ones."
+    )
 
     def __post_init__(self) -> None:
         """Check each value, and that a level comes with a corruption."""
         self._check_types()
         self._check_fractions("rho")
-        if self.corruption == NONE and self.rho > 0:
-            msg = f"rho={self.rho} needs a corruption: give one, such as data or omniscient"
-            raise InvalidValueError(msg)
+        self._check_counts("sybils", least=0)
+        for name, others in (("rho", "data or omniscient"), ("sybils", "ipm or alie")):
+            if self.corruption == NONE and getattr(self, name):
+                msg = f"{name}={getattr(self, name)} needs a corruption: give one, such as {others}"
+                raise InvalidValueError(msg)
 
     def applied(self) -> dict[str, Any]:
         """The values that make a difference: at level 0 only a backdoor, which is tried anyway."""
-        if self.rho:
-            return super().applied()
+        values = super().applied()
+        if not self.sybils:  # so that runs keep the names that they have
+            del values["sybils"]
+        if self.rho or self.sybils:
+            return values
         return {"corruption": self.corruption if self._has_trigger() else NONE, "rho": 0.0}
+
+    def check_sybils(self, corruption: Corruption | None, hidden: bool) -> None:
+        """Check that sybils, if there are any, have something to send, which the server sees.
+
+        Args:
+            corruption: what they do.
+            hidden: whether sums are secure or hold noise.
+
+        Raises:
+            InvalidValueError: if their corruption is one of data, or sums are secure or noisy.
+        """
+        if self.sybils and not isinstance(corruption, UpdateCorruption):
+            msg = f"sybils={self.sybils} have no data for corruption={self.corruption}: give one "
+            raise InvalidValueError(msg + f"of updates, such as {', '.join(BUILT_IN)}")
+        if self.sybils and hidden:
+            msg = f"sybils={self.sybils} are simulated without secure sums and noise alone: give "
+            raise InvalidValueError(msg + "secure=off, and no epsilon or noise")
+
+    def corrupted_fraction(self, cohort: int) -> float:
+        """The fraction of a round's devices that is corrupted, sybils among them."""
+        if not self.sybils:
+            return self.rho
+        return (self.rho * cohort + self.sybils) / (cohort + self.sybils)
 
     def _has_trigger(self) -> bool:
         """Whether every evaluation tries a trigger, of the task's backdoor or the user's own."""

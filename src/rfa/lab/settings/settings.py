@@ -205,7 +205,8 @@ class Settings:
         """
         self.training.check_proximal(self.rounds)
         self.privacy.check_fits(self.flat)
-        find_corruption(self.attack.corruption, find_task(self.task).poisons)
+        corruption = find_corruption(self.attack.corruption, find_task(self.task).poisons)
+        self.attack.check_sybils(corruption, self.secure.mode != OFF or self.privacy.is_on)
         self._check_aggregator()
         if self.secure.mode != OFF:
             check_fit(
@@ -235,7 +236,7 @@ class Settings:
         """The aggregator, with its parameters."""
         in_clear = self.secure.mode == OFF and not self.privacy.is_on
         context = Context(
-            corrupted=self.attack.rho,
+            corrupted=self.attack.corrupted_fraction(self.training.devices_per_round),
             clip_norm=math.inf if in_clear else SECURE_CLIP_NORM,
             early_stop=EARLY_STOP if in_clear else None,
             max_groups=self._max_groups,
@@ -320,7 +321,7 @@ def _errors_of_settings() -> Generator[None]:
 def _check_level(given: Mapping[str, Any]) -> None:
     """Refuse a corruption without a level, which would do nothing; a backdoor is tried anyway."""
     corruption = given.get("corruption", NONE)
-    if "rho" not in given and corruption not in (None, NONE, BACKDOOR):
+    if not {"rho", "sybils"} & set(given) and corruption not in (None, NONE, BACKDOOR):
         msg = f"corruption={Settings.text_of('corruption', corruption)!r} needs a level: give rho"
         raise ConfigError(msg)
 

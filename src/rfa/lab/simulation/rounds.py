@@ -35,6 +35,7 @@ from rfa.lab.simulation.outcome import (
     RoundStoppedError,
 )
 from rfa.lab.simulation.server_optimizer import ServerState, server_step
+from rfa.lab.simulation.sybils import corrupted_rows, join_sybils, weigh_all, without_sybils
 from rfa.lab.training.devices import Devices, Tally
 from rfa.lab.training.kept import Slots
 from rfa.lab.training.pool import WorkerPool
@@ -169,7 +170,7 @@ class LocalEngine:
         """Train, corrupt and aggregate."""
         settings, weights, when = self.devices.settings, self.devices.weights, state.round
         meter = self._meter(state, chosen)
-        updates = self.pool.train(state.model, when, chosen, self.slots)
+        updates = join_sybils(self.pool.train(state.model, when, chosen, self.slots), settings)
         corrupt(updates, chosen, state, self.devices)
         if self.noise and settings.privacy.is_central:
             from rfa.lab.simulation.central import aggregate_centrally  # noqa: PLC0415 rarely used
@@ -177,8 +178,9 @@ class LocalEngine:
             return aggregate_centrally(updates, self.noise, when, state.aggregator)
         if settings.secure.mode == "off":
             trusted = self.devices.server_update(state.model, when)
-            alpha, carried = weights[chosen], state.aggregator
-            return aggregate(updates, alpha, settings, when, carried, trusted=trusted)
+            weighed, carried = weigh_all(weights[chosen], settings), state.aggregator
+            outcome, after = aggregate(updates, weighed, settings, when, carried, trusted=trusted)
+            return without_sybils(outcome, len(chosen)), after
         from rfa.lab.simulation.secure import aggregate_securely  # noqa: PLC0415 it loads ciphers
 
         alpha, carried = weights[chosen] / weights.max(), state.aggregator
@@ -292,13 +294,13 @@ def _accuracy(tallies: Sequence[Tally]) -> float:
 
 def corrupt(updates: Floats32, chosen: list[int], state: State, devices: Devices) -> None:
     """Put what the corrupted devices send in the place of what they would have sent."""
-    bad = np.flatnonzero(devices.corrupted_in(state.round)[chosen])
-    corruption = devices.corruption
+    settings, t, corruption = devices.settings, state.round, devices.corruption
+    bad = corrupted_rows(devices.corrupted_in(t)[chosen], settings)
     if corruption is None or corruption.forge is None or not bad.size:
         return
     view = updates.view()
     view.flags.writeable = False
-    weights, settings, t = devices.weights[chosen], devices.settings, state.round
+    weights = weigh_all(devices.weights[chosen], settings)
     trusted = devices.server_update(state.model, t)
     attack = UpdateAttack(
         round=t,

@@ -5,12 +5,13 @@ import functools
 from rfa._plugins import PluginError, load_plugin
 from rfa._specs import call_with, parse_spec
 from rfa.errors import InvalidValueError
-from rfa.lab.tasks import digits, emnist, glyphs, sent140, shakespeare
+from rfa.lab.tasks import digits, emnist, emnist_digits, glyphs, sent140, shakespeare
 from rfa.lab.tasks.task import Task
 
 TASKS: dict[str, Task] = {
     task.name: task
-    for task in emnist.TASKS + shakespeare.TASKS + sent140.TASKS + glyphs.TASKS + digits.TASKS
+    for module in (emnist, emnist_digits, shakespeare, sent140, glyphs, digits)
+    for task in module.TASKS
 }
 
 
