@@ -26,12 +26,13 @@ from rfa.secagg.device.sharing import Entropy
 from rfa.secagg.device.store import FileStore, Store
 from rfa.secagg.errors import (
     MessageError,
+    OutOfStageError,
     ShareLimitError,
     SpentUpdateError,
     VaultError,
 )
 from rfa.secagg.fixed_point import Contribution
-from rfa.secagg.messages.decoding import decode_as
+from rfa.secagg.messages.decoding import decode, decode_as
 from rfa.secagg.messages.round import NO_BASIS, OpenRound
 from rfa.secagg.messages.stages import LEFT, START, Moment, Stage
 from rfa.secagg.security.parameters import ServerModel
@@ -148,6 +149,46 @@ class DurableDevice:
                 self._spends.check_unspent(contribution, noisy=noisy)
             self._bring(contribution, label)
             return self._join(contribution, opening)
+
+    def begin(
+        self,
+        contribution: Contribution,
+        label: bytes,
+        request: bytes,
+        *,
+        noisy: bool = False,
+    ) -> bytes:
+        """Bring something into a round that begins with its first sum, and answer that at once.
+
+        The device joins with the keys that it has sent ahead. They, the mark of what it brings and
+        its charge change in the transaction in which its masked input is made.
+
+        Args:
+            contribution: what it brings.
+            label: a digest of what its metrics mean.
+            request: the message `OpenFirstSum`.
+            noisy: whether the round is said to have noise.
+
+        Returns:
+            Its `FirstInput`.
+
+        Raises:
+            RefusalError, MessageError: if it refuses; nothing has changed then.
+            SpentUpdateError: as in `bring`.
+        """
+        with self._transaction():
+            self._spends.check_unspent(contribution, noisy=noisy)
+            before = self._memory().before_next()
+            self._bring(contribution, label)
+            device = self._device(contribution, before)
+            reply = device.receive(request)
+            if device.memory.context == GONE:
+                msg = f"{type(decode(request)).__name__} is no first sum"
+                raise OutOfStageError(msg)
+            self._spend(contribution, device.memory)
+            self._keep("memory", device.memory.encode())
+            self._note(before, device.memory, reply)
+        return reply
 
     def repeat(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+from rfa.secagg.messages.ahead import OpenFirstSum
 from rfa.secagg.messages.codec import U32, Field
 from rfa.secagg.messages.round import (
     FirstSum,
@@ -77,6 +78,7 @@ MOMENT = Field(
 )
 _STAGES: dict[type[Message], Stage] = {
     OpenRound: Stage.OPEN,
+    OpenFirstSum: Stage.OPEN,
     Roster: Stage.ROSTER,
     FirstSum: Stage.ROSTER,
     SumRequest: Stage.SUM,

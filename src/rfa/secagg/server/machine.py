@@ -8,13 +8,14 @@ total when they arrive, so the server holds none of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from rfa._checks import check_number
 from rfa.secagg.crypto.shares import SHARE_SIZE
 from rfa.secagg.errors import (
     AbortError,
+    NotCanonicalError,
     OtherSessionError,
     OutOfStageError,
     ParameterError,
@@ -22,11 +23,13 @@ from rfa.secagg.errors import (
     SecAggError,
 )
 from rfa.secagg.fixed_point import Total, as_sent
+from rfa.secagg.messages.ahead import OpenFirstSum
 from rfa.secagg.messages.decoding import decode
 from rfa.secagg.messages.round import (
     SIGNATURE_SIZE,
     Abstain,
     AdvertiseKeys,
+    DeviceKeys,
     FirstInput,
     MaskedInput,
     Message,
@@ -38,7 +41,7 @@ from rfa.secagg.messages.round import (
     UnmaskShares,
 )
 from rfa.secagg.messages.values import write_bitmap
-from rfa.secagg.security.cohort import Identities
+from rfa.secagg.security.cohort import Identities, check_device_keys
 from rfa.secagg.security.parameters import Parameters, ServerModel
 from rfa.secagg.security.rules import (
     Answered,
@@ -70,6 +73,7 @@ class Server:
         begun: for how many sums over its cohort masked inputs were asked, whatever came of it; a
             sum that is asked for again, after a cohort was formed anew, counts once.
         opened: whether anyone was asked to open one.
+        keys_ahead: the keys for the next round that devices sent with their last shares.
     """
 
     def __init__(
@@ -78,6 +82,8 @@ class Server:
         terms: Terms,
         identities: Identities | None = None,
         recorder: Recorder | None = None,
+        *,
+        ask_ahead: bool = False,
     ) -> None:
         """A server that opens a round.
 
@@ -86,6 +92,8 @@ class Server:
             terms: what is offered to the devices.
             identities: the public identities of the devices, where the server is malicious.
             recorder: keeps what a receipt tells of the round, if one is wanted.
+            ask_ahead: whether devices are asked with the last sum for their keys of the next round;
+                in fast rounds of a semi-honest server.
         """
         if opening.server_model != terms.server_model:
             msg = f"a round of server model {opening.server_model} cannot be held under {terms}"
@@ -105,6 +113,10 @@ class Server:
         self._wanted: type[Message] = Message
         self._largest = 0
         self._asked: set[int] = set()
+        trusted = opening.server_model == ServerModel.SEMI_HONEST
+        self._asks_ahead = ask_ahead and trusted and bool(opening.fast)
+        self._begins_ahead = False
+        self.keys_ahead: dict[int, DeviceKeys] = {}
         self.masked_sum = 0
         self.begun = 0
         self.opened = False
@@ -126,6 +138,25 @@ class Server:
             ((device, message) for device in asked),
             self._terms.enough(len(asked), self._opening.queries),
         )
+
+    def open_ahead(self, keys: Iterable[DeviceKeys]) -> None:
+        """Begin a fast round with devices that sent their keys in the one before.
+
+        They hear of it with the first sum.
+
+        Raises:
+            AbortError: if they are too few.
+            CohortError, NotCanonicalError: if a key cannot be, or is there twice.
+            ParameterError: if the round is not fast, or its server may be malicious.
+        """
+        trusted = self._opening.server_model == ServerModel.SEMI_HONEST
+        if not (trusted and self._opening.fast):
+            msg = "a round begins with keys of the round before if it is fast, and the server is "
+            raise ParameterError(msg + "semi-honest: give fast=True, or ask for keys anew")
+        for each in keys:
+            self._admission.take(each.device, each)
+        self._begins_ahead = True
+        self.form()
 
     def roster(self) -> Requests:
         """Send the cohort to its members, who deal shares.
@@ -158,7 +189,15 @@ class Server:
         table = self._formed()
         now = self._begin(table.everyone, v, nu)
         self._expect(FirstInput, SLACK + table.deal_size + now.reply_size, self._positions)
-        return Requests(table.rosters(now.sum_request), self.parameters.survivors)
+        requests = table.rosters(now.sum_request)
+        if self._begins_ahead:
+            requests = self._with_opening(requests)
+        return Requests(requests, self.parameters.survivors)
+
+    def _with_opening(self, requests: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+        session, opening = self._opening.session, self._opening.encode()
+        for device, first in requests:
+            yield device, OpenFirstSum(session, opening, first).encode()
 
     @property
     def is_complete(self) -> bool:
@@ -260,8 +299,10 @@ class Server:
             require_enough(self.parameters, members, "signed the survivors")
         self.opened = True
         table, size = self._formed(), SIGNATURE_SIZE + SHARE_SIZE * self.parameters.degree
+        size += 32 * self._opening.masked_sums
         self._expect(UnmaskShares, SLACK + size, table.devices(members))
-        requests = ((table.keys[at].device, each) for at, each in now.unmask_requests(members))
+        shares = now.unmask_requests(members, ahead=self._asks_ahead and self._is_last)
+        requests = ((table.keys[at].device, each) for at, each in shares)
         whom = devices_digest(table.devices(members)) if trusted else b""
         return Requests(requests, self._enough(members, free=self._is_last), whom)
 
@@ -311,7 +352,8 @@ class Server:
         if message.session != self._opening.session:
             msg = f"the reply of device {device} is of another session"
             raise OtherSessionError(msg)
-        if isinstance(message, Abstain) and self._wanted is AdvertiseKeys:
+        joins = self._wanted is AdvertiseKeys or (self._begins_ahead and self._wanted is FirstInput)
+        if isinstance(message, Abstain) and joins:
             msg = f"device {device} abstains: its update is not finite, of no examples, or not new"
             raise RefusalError(msg)
         if not isinstance(message, self._wanted):
@@ -330,9 +372,24 @@ class Server:
             case SurvivorSignature():
                 self._masked_sum().take_consent(self._positions[device], message, self._identities)
             case UnmaskShares():
+                self._check_keys(device, message.keys)
                 self._masked_sum().take_opened(self._positions[device], message, self._identities)
+                self.keys_ahead.update({device: keys for keys in message.keys})
             case _:  # never wanted
                 raise AssertionError
+
+    def _check_keys(self, device: int, ahead: tuple[DeviceKeys, ...]) -> None:
+        """Refuse keys for the next round that were not asked for, or cannot be a device's.
+
+        Raises:
+            NotCanonicalError, CohortError: saying what is wrong with them.
+        """
+        asked = int(self._asks_ahead and self._is_last)
+        if len(ahead) != asked or any(keys.device != device for keys in ahead):
+            msg = f"device {device} sent {len(ahead)} sets of keys for the next round, not {asked} "
+            raise NotCanonicalError(msg + "of its own")
+        for keys in ahead:
+            check_device_keys(keys, self._opening, self._identities)
 
     def _expect(self, wanted: type[Message], largest: int, devices: Iterable[int]) -> None:
         self._wanted, self._largest, self._asked = wanted, largest, set(devices)
