@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import logging
 import time
-from collections.abc import Collection, Generator, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from typing import Any, NoReturn, Unpack
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
@@ -22,6 +22,7 @@ from rfa.aggregators import Layout, SumAggregator
 from rfa.aggregators.registry import Context, build_private
 from rfa.errors import InvalidTypeError, OracleStoppedError
 from rfa.flower import records
+from rfa.flower.ahead import Asked, FirstWork, KeysAhead, Summed, Value, first_work
 from rfa.flower.arrays import size_of
 from rfa.flower.checkpoint import Checkpoint, fits, load_checkpoint, save_checkpoint
 from rfa.flower.checks import ON_ROUND, check_hook, check_start
@@ -88,6 +89,7 @@ class SecureStrategy(FedAvg):
         self._watch = Watch(self.options.terms, self.options.num_liars)
         self.privacy = PrivacyMeter(self.aggregator, self.options)
         self.missing = MissingMetrics(self.options.robust_metrics, self.options.metric_bounds)
+        self.ahead = KeysAhead()
         self._last: Checkpoint | None = None
         self._again = False
 
@@ -179,6 +181,7 @@ class SecureStrategy(FedAvg):
 
     def _begin(self, grid: Grid, initial_arrays: ArrayRecord, num_rounds: int) -> Checkpoint:
         """Where the run begins: at its checkpoint, or with what was learned in the one before."""
+        self.ahead.forget()
         state = load_checkpoint(self.options.checkpoint, initial_arrays, self.aggregator)
         self._again, last = state.resumed, self._last
         if state.resumed:
@@ -213,19 +216,76 @@ class SecureStrategy(FedAvg):
             OracleStoppedError: if there is no aggregate; the text says why.
         """
         recorders: list[Recorder] | None = [] if self.options.receipts else None
-        queries = self.aggregator.layout(len(messages)).queries
-        sums = self.sums(grid, self.plan(queries, self.aggregator.statistics), recorders)
-        cohort = sums.gather(self.work(records.TRAIN), messages, t, timeout, dim)
-        self.missing.note(records.TRAIN, cohort.layout)
-        layout = self.aggregator.layout(len(cohort.devices))
-        parts = self.partition(cohort.devices, layout.parts, t)
-        sums = sums.asking(layout.queries)  # fewer nodes may take another number of sums
-        with self.over(sums, cohort, parts) as oracles:
-            result, after = self.aggregator(oracles, cohort.dim, state)
+        layout = self.aggregator.layout(len(messages))
+        sums = self.sums(grid, self.plan(layout.queries, self.aggregator.statistics), recorders)
+        done = self.summed(
+            sums,
+            Asked(self.work(records.TRAIN), messages, t, timeout, dim),
+            lambda oracles: self.aggregator(oracles, dim, state),
+            self.aggregator.layout,
+        )
         self._again = False
+        cohort, oracles, (result, after) = done.cohort, done.oracles, done.value
         abstained = frozenset[int]().union(*(oracle.abstained for oracle in oracles))
         metrics, recorded = summarize(cohort, oracles), records_of(recorders)
         return TrainedRound(result, after, metrics, abstained, len(cohort.devices), recorded)
+
+    def summed(
+        self,
+        sums: GridSums,
+        asked: Asked,
+        use: Callable[[list[PartOracle]], Value],
+        layout_of: Callable[[int], Layout] = lambda _: Layout(),
+    ) -> Summed[Value]:
+        """Let nodes work, and use the sums over what they have.
+
+        Args:
+            sums: how sums are taken.
+            asked: what nodes are asked to do.
+            use: what is made of the oracles over the parts of those who are ready.
+            layout_of: how many parts and queries so many nodes have.
+
+        Raises:
+            OracleStoppedError: if there is no sum; the text says why.
+        """
+        done = self._begin_ahead(sums, asked, use, layout_of(len(asked.messages)))
+        if done is None:
+            cohort = sums.gather(asked.work, asked.messages, asked.round, asked.timeout, asked.dim)
+            self.missing.note(cohort.task, cohort.layout)
+            layout = layout_of(len(cohort.devices))
+            parts = self.partition(cohort.devices, layout.parts, asked.round)
+            sums = sums.asking(layout.queries)  # fewer nodes may take another number of sums
+            with self.over(sums, cohort, parts) as oracles:
+                done = Summed(cohort, oracles, use(oracles))
+        self.ahead.keep(done)
+        return done
+
+    def _begin_ahead(
+        self,
+        sums: GridSums,
+        asked: Asked,
+        use: Callable[[list[PartOracle]], Value],
+        layout: Layout,
+    ) -> Summed[Value] | None:
+        """The same among nodes that sent their keys a round ahead; None if they are to be asked."""
+        prepared = self.ahead.take(asked.work.task, asked.nodes, 2 * layout.queries)
+        if prepared is None or layout.parts > 1:
+            return None
+        cohort = prepared.expect(sums, asked)
+        oracles = list[PartOracle]()
+        try:
+            with self.over(sums, cohort, [cohort.devices], first_work(cohort, asked)) as oracles:
+                done = Summed(cohort, oracles, use(oracles))
+        except OracleStoppedError as error:
+            self.ahead.count(cohort.task, worked=False)
+            if any(oracle.opened for oracle in oracles):
+                raise
+            LOG.info("\t> nodes are asked anew: %s", error)
+            if sums.recorders:
+                sums.recorders.clear()
+            return None
+        self.ahead.count(cohort.task, worked=True)
+        return done
 
     def partition(self, devices: Sequence[int], parts: int, t: int) -> list[list[int]]:  # noqa: ARG002
         """The parts of a cohort, by the randomness of the operating system."""
@@ -259,7 +319,8 @@ class SecureStrategy(FedAvg):
     def sums(self, grid: Grid, plan: SumPlan, recorders: list[Recorder] | None = None) -> GridSums:
         """How sums are taken over a grid."""
         terms, identities = self.options.terms, self.options.identities
-        return GridSums(grid, terms, plan, identities, self.told, recorders, self.privacy.hear)
+        hear, ahead = self.privacy.hear, self.ahead.ask
+        return GridSums(grid, terms, plan, identities, self.told, recorders, hear, ahead)
 
     def plan(self, queries: int = 1, statistics: Collection[str] = ()) -> SumPlan:
         """What a round asks of its nodes."""
@@ -271,14 +332,24 @@ class SecureStrategy(FedAvg):
         sums: GridSums,
         cohort: Cohort,
         parts: Sequence[Sequence[int]],
+        first: FirstWork | None = None,
     ) -> Generator[list[PartOracle]]:
         """An oracle over each part of a cohort; what they tell of nodes is noted in the end.
+
+        Args:
+            sums: how sums are taken.
+            cohort: the nodes.
+            parts: the parts of it.
+            first: sends the first requests with the messages that ask nodes for work, if these are
+                not yet ready.
 
         Raises:
             OracleStoppedError: if there is only one part, and no sum.
         """
         exchange, oracles = self.exchange(sums.grid, cohort.task, cohort.round), list[PartOracle]()
         exchange.hear_adverts(cohort.adverts)
+        exchange.work = first
+        exchange.joined |= cohort.keys.keys()
         try:
             with sums.over_parts(cohort, exchange, parts) as oracles:
                 self.privacy.charge(oracles, exchange)

@@ -15,7 +15,7 @@ from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.transcript import SIZE
 
 RoundSecrets = tuple[bytes, ...]
-"""A secret for sealing; then for each masked sum that of its masks; then the seeds of self-masks."""
+"""A secret for sealing, those of the masks of all masked sums, and the seeds of self-masks."""
 
 
 def draw_secrets(entropy: Entropy, opening: OpenRound) -> RoundSecrets:

@@ -154,11 +154,8 @@ class Device:
                 return self._join(message, request)
             case OpenFirstSum():
                 return self._join_ahead(message)
-            case Roster():
-                memory, deal = self._deal(message, request)
-                return memory, deal.encode()
-            case FirstSum():
-                return self._begin(message)
+            case Roster() | FirstSum():
+                return self._enter(message, request)
             case SumRequest():
                 return self._mask(message, self.memory)
             case SurvivorList():
@@ -274,7 +271,7 @@ class Device:
         before, secrets = self.memory, take_secrets(self.memory.ahead, opening)
         try:
             self.memory, _ = self._join(opening, message.opening, secrets)
-            return self._begin(first)
+            return self._enter(first, message.first)
         finally:
             self.memory = before
 
@@ -309,8 +306,11 @@ class Device:
         self._membership = member
         return after, shares
 
-    def _begin(self, message: FirstSum) -> tuple[Memory, bytes]:
-        """Deal shares, and mask the first input, before anyone has the shares of others."""
+    def _enter(self, message: Roster | FirstSum, request: bytes) -> tuple[Memory, bytes]:
+        """Deal shares; with a first sum mask, before anyone has the shares of others."""
+        if isinstance(message, Roster):
+            memory, dealt = self._deal(message, request)
+            return memory, dealt.encode()
         roster = message.roster
         memory, dealt = self._deal(roster, roster.encode())
         return self._mask(message.sum_request, memory, dealt)

@@ -374,7 +374,7 @@ class Server:
             case UnmaskShares():
                 self._check_keys(device, message.keys)
                 self._masked_sum().take_opened(self._positions[device], message, self._identities)
-                self.keys_ahead.update({device: keys for keys in message.keys})
+                self.keys_ahead.update((keys.device, keys) for keys in message.keys)
             case _:  # never wanted
                 raise AssertionError
 
