@@ -9,63 +9,19 @@ before a sum is opened, nodes are asked anew, and send their keys with what is r
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
 
 from flwr.app import Message, RecordDict
 
 from rfa.flower import records
-from rfa.flower.basis import basis_of
-from rfa.flower.oracles import GridSums
 from rfa.flower.parts import Cohort, PartOracle
 from rfa.flower.transport import Addressed, GridExchange, send
 from rfa.secagg.messages.decoding import is_abstention
 from rfa.secagg.messages.round import DeviceKeys
 from rfa.secagg.server.requests import Outbox
-from rfa.secagg.weights import EQUAL
 
 LOG = logging.getLogger("flwr")
-Value = TypeVar("Value")
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What nodes are asked to do in a round.
-
-    Attributes:
-        work: to train or evaluate, and how to weigh it.
-        messages: the messages that ask for it, by node.
-        round: the round.
-        timeout: seconds to wait.
-        dim: the length of their updates.
-    """
-
-    work: records.Work
-    messages: list[Addressed]
-    round: int
-    timeout: float
-    dim: int
-
-    @property
-    def nodes(self) -> tuple[int, ...]:
-        """Who is asked."""
-        return tuple(sorted(name for name, _ in self.messages))
-
-
-@dataclass(frozen=True)
-class Summed(Generic[Value]):
-    """What came of a round.
-
-    Attributes:
-        cohort: the nodes that were ready.
-        oracles: the oracles over its parts.
-        value: what was made of their sums.
-    """
-
-    cohort: Cohort
-    oracles: list[PartOracle]
-    value: Value
 
 
 @dataclass(frozen=True)
@@ -134,39 +90,10 @@ class Prepared:
     cohort: Cohort
     keys: Mapping[int, DeviceKeys] = field(repr=False)
 
-    def expect(self, sums: GridSums, asked: Asked) -> Cohort:
-        """The nodes as they will be ready, if they have what they had in the round before.
-
-        Raises:
-            UnequalMessagesError: if nodes are to be sent different things.
-        """
-        work, last = asked.work, self.cohort
-        sent = sums.address(work, asked.messages, asked.round, asked.timeout)
-        return Cohort(
-            work.task,
-            asked.round,
-            asked.nodes,
-            last.layout,
-            asked.dim,
-            basis_of(sent, last.run),
-            histograms=work.histograms.within(last.layout),
-            equal_weights=work.weights == EQUAL,
-            cap=work.cap,
-            noise=work.noise,
-            run=last.run,
-            keys=self.keys,
-        )
-
     def fits(self, nodes: Collection[int], masked_sums: int) -> bool:
         """Whether these nodes, all of them, have keys for so many masked sums."""
         counts = {len(keys.mask_keys) for keys in self.keys.values()}
-        return set(nodes) == self.keys.keys() and counts == {masked_sums}
-
-
-def first_work(cohort: Cohort, asked: Asked) -> FirstWork:
-    """Sends what nodes are asked with the first sum over a cohort."""
-    like = records.Ready(cohort.layout, cohort.dim, cohort.run)
-    return FirstWork(dict(asked.messages), like, asked.timeout)
+        return set(nodes) == set(self.keys) and counts == {masked_sums}
 
 
 @dataclass
@@ -185,11 +112,10 @@ class KeysAhead:
         """Begin a run without any."""
         self._prepared, self._worth = {}, {}
 
-    def keep(self, done: Summed[Any]) -> None:
-        """Keep the keys that nodes sent in a round of one part, in place of all before."""
-        keys = done.oracles[0].keys_ahead if len(done.oracles) == 1 else {}
-        if keys:
-            self._prepared[done.cohort.task] = Prepared(done.cohort, dict(keys))
+    def keep(self, cohort: Cohort, oracles: Sequence[PartOracle]) -> None:
+        """Keep the keys that nodes sent in a round of one part."""
+        if len(oracles) == 1 and oracles[0].keys_ahead:
+            self._prepared[cohort.task] = Prepared(cohort, dict(oracles[0].keys_ahead))
 
     def take(self, task: str, nodes: Collection[int], masked_sums: int) -> Prepared | None:
         """The keys of all of these nodes; None if they are not at hand, or hardly worth a try.

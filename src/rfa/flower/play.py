@@ -18,7 +18,6 @@ from rfa.aggregators.adaptive_radius import RADIUS_RANGE
 from rfa.aggregators.server_optimizer import build_optimizer
 from rfa.errors import OracleStoppedError
 from rfa.flower import records
-from rfa.flower.ahead import Asked
 from rfa.flower.arrays import moved, size_of
 from rfa.flower.checkpoint import Checkpoint, save_checkpoint, save_spending
 from rfa.flower.errors import NodesRefusedError, NodesSpentError, NothingDoneError
@@ -26,6 +25,7 @@ from rfa.flower.history import note_metrics
 from rfa.flower.parts import PartOracle, summarize
 from rfa.flower.receipts import receipt_of
 from rfa.flower.refusals import AllRefusedError
+from rfa.flower.summing import Asked, take_sums
 from rfa.flower.transport import by_node
 from rfa.receipts import ReceiptBook
 
@@ -212,7 +212,7 @@ def _evaluate(run: Run, t: int, state: Checkpoint, progress: Progress) -> Metric
         messages = by_node(strategy.configure_evaluate(t, state.arrays, run.evaluate, grid))
         sums, work = strategy.sums(run.grid, strategy.plan()), strategy.work(records.EVALUATE)
         asked = Asked(work, messages, t, run.timeout, records.STAND_IN)
-        done = strategy.summed(sums, asked, _sum_of_one_part)
+        done = take_sums(strategy, sums, asked, _sum_of_one_part)
     except OracleStoppedError as error:
         LOG.warning("the evaluation of round %s is skipped: %s", t, error)
         if not strategy.fraction_train:

@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import logging
 import time
-from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from collections.abc import Collection, Generator, Iterable, Sequence
 from typing import Any, NoReturn, Unpack
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
@@ -22,7 +22,7 @@ from rfa.aggregators import Layout, SumAggregator
 from rfa.aggregators.registry import Context, build_private
 from rfa.errors import InvalidTypeError, OracleStoppedError
 from rfa.flower import records
-from rfa.flower.ahead import Asked, FirstWork, KeysAhead, Summed, Value, first_work
+from rfa.flower.ahead import FirstWork, KeysAhead
 from rfa.flower.arrays import size_of
 from rfa.flower.checkpoint import Checkpoint, fits, load_checkpoint, save_checkpoint
 from rfa.flower.checks import ON_ROUND, check_hook, check_start
@@ -44,6 +44,7 @@ from rfa.flower.play import Evaluate, Run, play_rounds
 from rfa.flower.privacy import PrivacyMeter
 from rfa.flower.receipts import open_book, records_of
 from rfa.flower.refusals import RoundSkippedError
+from rfa.flower.summing import Asked, take_sums
 from rfa.flower.suspicion import Watch
 from rfa.flower.trained import TrainedRound
 from rfa.flower.transport import Addressed, GridExchange
@@ -218,7 +219,8 @@ class SecureStrategy(FedAvg):
         recorders: list[Recorder] | None = [] if self.options.receipts else None
         layout = self.aggregator.layout(len(messages))
         sums = self.sums(grid, self.plan(layout.queries, self.aggregator.statistics), recorders)
-        done = self.summed(
+        done = take_sums(
+            self,
             sums,
             Asked(self.work(records.TRAIN), messages, t, timeout, dim),
             lambda oracles: self.aggregator(oracles, dim, state),
@@ -229,63 +231,6 @@ class SecureStrategy(FedAvg):
         abstained = frozenset[int]().union(*(oracle.abstained for oracle in oracles))
         metrics, recorded = summarize(cohort, oracles), records_of(recorders)
         return TrainedRound(result, after, metrics, abstained, len(cohort.devices), recorded)
-
-    def summed(
-        self,
-        sums: GridSums,
-        asked: Asked,
-        use: Callable[[list[PartOracle]], Value],
-        layout_of: Callable[[int], Layout] = lambda _: Layout(),
-    ) -> Summed[Value]:
-        """Let nodes work, and use the sums over what they have.
-
-        Args:
-            sums: how sums are taken.
-            asked: what nodes are asked to do.
-            use: what is made of the oracles over the parts of those who are ready.
-            layout_of: how many parts and queries so many nodes have.
-
-        Raises:
-            OracleStoppedError: if there is no sum; the text says why.
-        """
-        done = self._begin_ahead(sums, asked, use, layout_of(len(asked.messages)))
-        if done is None:
-            cohort = sums.gather(asked.work, asked.messages, asked.round, asked.timeout, asked.dim)
-            self.missing.note(cohort.task, cohort.layout)
-            layout = layout_of(len(cohort.devices))
-            parts = self.partition(cohort.devices, layout.parts, asked.round)
-            sums = sums.asking(layout.queries)  # fewer nodes may take another number of sums
-            with self.over(sums, cohort, parts) as oracles:
-                done = Summed(cohort, oracles, use(oracles))
-        self.ahead.keep(done)
-        return done
-
-    def _begin_ahead(
-        self,
-        sums: GridSums,
-        asked: Asked,
-        use: Callable[[list[PartOracle]], Value],
-        layout: Layout,
-    ) -> Summed[Value] | None:
-        """The same among nodes that sent their keys a round ahead; None if they are to be asked."""
-        prepared = self.ahead.take(asked.work.task, asked.nodes, 2 * layout.queries)
-        if prepared is None or layout.parts > 1:
-            return None
-        cohort = prepared.expect(sums, asked)
-        oracles = list[PartOracle]()
-        try:
-            with self.over(sums, cohort, [cohort.devices], first_work(cohort, asked)) as oracles:
-                done = Summed(cohort, oracles, use(oracles))
-        except OracleStoppedError as error:
-            self.ahead.count(cohort.task, worked=False)
-            if any(oracle.opened for oracle in oracles):
-                raise
-            LOG.info("\t> nodes are asked anew: %s", error)
-            if sums.recorders:
-                sums.recorders.clear()
-            return None
-        self.ahead.count(cohort.task, worked=True)
-        return done
 
     def partition(self, devices: Sequence[int], parts: int, t: int) -> list[list[int]]:  # noqa: ARG002
         """The parts of a cohort, by the randomness of the operating system."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from rfa.secagg.crypto.keys import public_of
 from rfa.secagg.device.sharing import Entropy
-from rfa.secagg.errors import NoKeysAheadError, OutOfStageError
+from rfa.secagg.errors import NoKeysAheadError, NotCanonicalError, OutOfStageError
 from rfa.secagg.messages.round import DeviceKeys, OpenRound, Unmask
 from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.transcript import SIZE
@@ -57,8 +57,12 @@ def check_ahead(unmask: Unmask, opening: OpenRound) -> None:
     """Refuse to give keys for the next round where that is not foreseen.
 
     Raises:
+        NotCanonicalError: if the request is neither 0 nor 1.
         OutOfStageError: if it is not the last sum of a fast round of a semi-honest server.
     """
+    if unmask.ahead not in (0, 1):
+        msg = f"ahead={unmask.ahead} must be 0 or 1"
+        raise NotCanonicalError(msg)
     trusted = opening.server_model == ServerModel.SEMI_HONEST
     if unmask.ahead and not (trusted and opening.fast and opening.is_last(unmask.masked_sum)):
         msg = "keys for the next round come with the last sum of a fast round of a semi-honest "
