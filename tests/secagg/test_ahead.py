@@ -155,16 +155,12 @@ def test_a_first_input_that_comes_too_late_stays_hidden() -> None:
     assert [one.members for one in known] == [frozenset(table.devices) - {late}]
 
 
-@pytest.mark.parametrize(
-    ("terms", "how"), [(SMALL, {"fast": False}), (MALICIOUS, {"fast": True})]
-)
+@pytest.mark.parametrize(("terms", "how"), [(SMALL, {"fast": False}), (MALICIOUS, {"fast": True})])
 def test_long_rounds_and_a_malicious_server_have_no_keys_ahead(
     terms: Terms, how: dict[str, Any]
 ) -> None:
     table = party(10, terms, **how)
-    ask = SecureOracle(
-        table.opening, terms, table.parts, table.carry, table.known, ask_ahead=True
-    )
+    ask = SecureOracle(table.opening, terms, table.parts, table.carry, table.known, ask_ahead=True)
     ask(np.zeros(3), NU)
     assert not ask.server.keys_ahead
     with pytest.raises(ParameterError, match="if it is fast, and the server is semi-honest"):
