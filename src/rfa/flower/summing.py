@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -14,6 +15,7 @@ from rfa.flower.ahead import FirstWork, Prepared
 from rfa.flower.basis import basis_of
 from rfa.flower.oracles import GridSums
 from rfa.flower.parts import Cohort, PartOracle
+from rfa.flower.refusals import RoundSkippedError
 from rfa.flower.transport import Addressed
 from rfa.secagg.weights import EQUAL
 
@@ -48,6 +50,18 @@ class Asked:
     def nodes(self) -> tuple[int, ...]:
         """Who is asked."""
         return tuple(sorted(name for name, _ in self.messages))
+
+    def among(self, nodes: Collection[int]) -> Asked:
+        """The same of those who are among these.
+
+        Raises:
+            RoundSkippedError: if nobody is.
+        """
+        left = [each for each in self.messages if each[0] in nodes]
+        if self.messages and not left:
+            msg = f"none of {len(self.messages)} nodes has a privacy budget left"
+            raise RoundSkippedError(msg)
+        return dataclasses.replace(self, messages=left)
 
 
 @dataclass(frozen=True)
@@ -94,6 +108,8 @@ def take_sums(
     done = None
     if prepared and layout.parts == 1:
         done = _begin_at_once(strategy, sums, asked, use, prepared)
+        if done is None:
+            asked = asked.among(strategy.privacy.solvent(asked.nodes))
     if done is None:
         cohort = sums.gather(asked.work, asked.messages, asked.round, asked.timeout, asked.dim)
         strategy.missing.note(cohort.task, cohort.layout)
