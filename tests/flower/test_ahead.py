@@ -115,12 +115,45 @@ def test_the_model_is_that_of_rounds_with_keys_of_their_own(tmp_path: Path) -> N
     assert np.abs(models[0] / 4 - TARGET).max() < 0.3
 
 
-def test_the_last_round_asks_for_no_keys(tmp_path: Path) -> None:
-    grid = LocalGrid(nodes(tmp_path))
-    strategy = OneStepRFA(**with_nu())
-    strategy.start(grid, model(), num_rounds=2)
-    assert not strategy.ahead.take("train", range(FIRST, FIRST + NODES), 2)
-    assert exchanges(grid) == [6, 4]
+@pytest.fixture
+def trained(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The nodes whose app was called, in order; each time it finds another update."""
+    seen: list[int] = []
+    step_of = toy.step_of
+
+    def counted(node: int, t: int) -> Any:
+        seen.append(node)
+        return step_of(node, len(seen))
+
+    monkeypatch.setattr(toy, "step_of", counted)
+    return seen
+
+
+def test_a_run_in_a_loop_keeps_the_keys_and_one_on_another_grid_does_not(
+    tmp_path: Path, trained: list[int]
+) -> None:
+    strategy, grid = OneStepRFA(**with_nu(fraction_evaluate=0.0)), LocalGrid(nodes(tmp_path))
+    arrays = model()
+    for wanted in (3, 2, 2):
+        grid.seen.clear()
+        arrays = strategy.start(grid, arrays, num_rounds=1).arrays
+        assert exchanges(grid) == [wanted]
+    other = LocalGrid(nodes(tmp_path / "other"), run=8)
+    strategy.start(other, arrays, num_rounds=2)
+    assert exchanges(other) == [3, 2]
+    assert len(trained) == 5 * NODES
+
+
+def test_nodes_without_keys_refuse_before_they_train(tmp_path: Path, trained: list[int]) -> None:
+    strategy, grid = OneStepRFA(**with_nu(fraction_evaluate=0.0)), LocalGrid(nodes(tmp_path))
+    strategy.start(grid, model(), num_rounds=1)
+    for file in (tmp_path / "flower" / "7").glob("*.train"):
+        file.unlink()
+    trained.clear()
+    grid.seen.clear()
+    strategy.start(grid, model(), num_rounds=1)
+    assert answers(grid, 1)[:NODES] == ["NoKeysAheadError"] * NODES
+    assert sorted(trained) == sorted(grid.apps), "once, when they are asked anew"
 
 
 def test_what_travels_with_the_work_is_not_seen_by_the_app(

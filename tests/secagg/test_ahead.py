@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from rfa.secagg.errors import ParameterError, TooFewDevicesError
 from rfa.secagg.in_process import Losses
 from rfa.secagg.messages.decoding import decode
+from rfa.secagg.messages.sizes import traffic
 from rfa.secagg.messages.stages import Moment, Stage
 from rfa.secagg.oracle import SecureOracle
 from rfa.secagg.security.terms import Terms
@@ -182,3 +183,18 @@ def test_a_device_that_is_lost_when_the_sum_is_opened_has_sent_no_keys() -> None
     ask = SecureOracle(table.opening, table.terms, table.parts, table.carry, ask_ahead=True)
     ask(np.zeros(3), NU)
     assert set(ask.server.keys_ahead) == set(table.devices) - {gone}
+
+
+@pytest.mark.parametrize("queries", [1, 3])
+def test_bytes_are_those_that_are_planned_with(queries: int) -> None:
+    table = ahead_party(10, queries=queries)
+    ask = table.oracle(ask_ahead=True)
+    for step in range(queries):
+        ask(np.full(3, float(step)), NU)
+    wanted = traffic(
+        ask.server.parameters, queries=queries, dim=3, metrics=1, fast=True, ahead=True
+    )
+    for device in table.devices:
+        said = [(asked, reply or b"") for name, asked, reply in table.said if name == device]
+        down, up = (sum(map(len, side)) for side in zip(*said, strict=True))
+        assert (down, up, len(said)) == (wanted.down, wanted.up, wanted.exchanges)

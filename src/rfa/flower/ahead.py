@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from flwr.app import Message, RecordDict
+from flwr.serverapp import Grid
 
 from rfa.flower import records
 from rfa.flower.parts import Cohort, PartOracle
@@ -105,12 +106,14 @@ class KeysAhead:
     """
 
     ask: bool = False
+    _grid: Grid | None = None
     _prepared: dict[str, Prepared] = field(default_factory=dict[str, Prepared])
     _worth: dict[str, int] = field(default_factory=dict[str, int])
 
-    def forget(self) -> None:
-        """Begin a run without any."""
-        self._prepared, self._worth = {}, {}
+    def begin(self, grid: Grid) -> None:
+        """Begin a run: on another grid without any, on the same one with those that there are."""
+        if grid is not self._grid:
+            self._grid, self._prepared, self._worth = grid, {}, {}
 
     def keep(self, cohort: Cohort, oracles: Sequence[PartOracle]) -> None:
         """Keep the keys that nodes sent in a round of one part."""

@@ -173,6 +173,9 @@ class RobustMod:
         """
         self.check_work(work)
         self._check_budget(work, message, storage)
+        if first:  # before the app does anything in vain
+            with self.vault(work.task, message, storage) as vault:
+                vault.check_ahead(first)
         told, run = self.told(message), app.settle_run()
         mark = model_of(told) if work.task == records.EVALUATE else None
         start = Start(basis_of(sent_of(message, told), run), mark)

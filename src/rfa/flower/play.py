@@ -116,7 +116,6 @@ def play_rounds(run: Run, state: Checkpoint, num_rounds: int) -> Checkpoint:
             return state
         LOG.info("")
         LOG.info("[ROUND %s/%s]", t, num_rounds)
-        strategy.ahead.ask = strategy.fast and t < num_rounds
         state, trained = _train(run, t, state, progress)
         save_checkpoint(strategy.options.checkpoint, state)
         evaluated = _evaluate(run, t, state, progress)

@@ -182,7 +182,8 @@ class SecureStrategy(FedAvg):
 
     def _begin(self, grid: Grid, initial_arrays: ArrayRecord, num_rounds: int) -> Checkpoint:
         """Where the run begins: at its checkpoint, or with what was learned in the one before."""
-        self.ahead.forget()
+        self.ahead.ask = self.fast
+        self.ahead.begin(grid)
         state = load_checkpoint(self.options.checkpoint, initial_arrays, self.aggregator)
         self._again, last = state.resumed, self._last
         if state.resumed:

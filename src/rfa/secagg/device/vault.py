@@ -16,6 +16,7 @@ import sqlite3
 from collections.abc import Generator
 from pathlib import Path
 
+from rfa.secagg.device.ahead import take_secrets
 from rfa.secagg.device.brought import read_brought, write_brought
 from rfa.secagg.device.machine import Device
 from rfa.secagg.device.marks import Marks
@@ -26,13 +27,13 @@ from rfa.secagg.device.sharing import Entropy
 from rfa.secagg.device.store import FileStore, Store
 from rfa.secagg.errors import (
     MessageError,
-    OutOfStageError,
     ShareLimitError,
     SpentUpdateError,
     VaultError,
 )
 from rfa.secagg.fixed_point import Contribution
-from rfa.secagg.messages.decoding import decode, decode_as
+from rfa.secagg.messages.ahead import OpenFirstSum
+from rfa.secagg.messages.decoding import decode_as
 from rfa.secagg.messages.round import NO_BASIS, OpenRound
 from rfa.secagg.messages.stages import LEFT, START, Moment, Stage
 from rfa.secagg.security.parameters import ServerModel
@@ -150,6 +151,19 @@ class DurableDevice:
             self._bring(contribution, label)
             return self._join(contribution, opening)
 
+    def check_ahead(self, request: bytes) -> None:
+        """Refuse a round that begins with its first sum if there are no keys to join it with.
+
+        Args:
+            request: the message `OpenFirstSum`.
+
+        Raises:
+            NoKeysAheadError, MessageError: saying why.
+        """
+        opening = decode_as(OpenRound, decode_as(OpenFirstSum, request).opening)
+        with self._transaction():
+            take_secrets(self._memory().ahead, opening)
+
     def begin(
         self,
         contribution: Contribution,
@@ -181,10 +195,8 @@ class DurableDevice:
             before = self._memory().before_next()
             self._bring(contribution, label)
             device = self._device(contribution, before)
+            decode_as(OpenFirstSum, request)
             reply = device.receive(request)
-            if device.memory.context == GONE:
-                msg = f"{type(decode(request)).__name__} is no first sum"
-                raise OutOfStageError(msg)
             self._spend(contribution, device.memory)
             self._keep("memory", device.memory.encode())
             self._note(before, device.memory, reply)
