@@ -71,7 +71,7 @@ def answers(grid: LocalGrid, t: int, task: str = "train") -> list[str]:
         if work and in_round(request, t) and request.metadata.message_type == task:
             record: Any = {} if reply.has_error() else reply.content.config_records["rfa"]
             kind = type(decode(record["reply"])).__name__ if "reply" in record else "Ready"
-            found.append(reply.error.reason.split(":")[0] if reply.has_error() else kind)
+            found.append(str(reply.error.reason).split(":")[0] if reply.has_error() else kind)
     return found
 
 
@@ -258,7 +258,7 @@ def test_nodes_with_other_metrics_than_before(tmp_path: Path, odd: int) -> None:
     def on_round(t: int, *_: Any) -> None:
         if t == 1:
             for node in list(names)[:odd]:
-                grid.apps[node] = toy.app(node, tmp_path / str(node), **{"more": 1.0})
+                grid.apps[node] = toy.app(node, tmp_path / str(node), more=1.0)
 
     strategy = OneStepRFA(on_round=on_round, **with_nu(fraction_evaluate=0.0))
     result = strategy.start(grid, model(), num_rounds=2)
@@ -389,12 +389,12 @@ def test_personal_parameters_go_on(tmp_path: Path) -> None:
 
 def test_a_model_that_did_not_change_is_evaluated_as_a_repeat(tmp_path: Path) -> None:
     """Round 2 trains nothing: its evaluation repeats that of round 1, which takes an opening."""
-    grid = grid_of(
-        tmp_path,
-        lose=lambda node, request: (
-            in_round(request, 2) and request.metadata.message_type == "train" and node > FIRST
-        ),
-    )
+
+    def lose(node: int, request: Message) -> bool:
+        training = request.metadata.message_type == "train"
+        return training and in_round(request, 2) and node > FIRST
+
+    grid = grid_of(tmp_path, lose=lose)
     strategy = OneStepRFA(**with_nu())
     result = strategy.start(grid, model(), num_rounds=3, timeout=0.5)
     assert set(result.train_metrics_clientapp) == {1, 3}

@@ -1,8 +1,9 @@
 """The server's side: strategies that aggregate by secure sums, in place of FedAvg.
 
 A round is one exchange for training, one that forms the cohort and masks, and one that opens the
-first sum; for each further sum two more. At no time does the server hold an update, an example
-count or a metric of a single node.
+first sum; for each further sum two more. Where the nodes are those of the round before, the first
+two are one (`rfa.flower.ahead`). At no time does the server hold an update, an example count or a
+metric of a single node.
 """
 
 from __future__ import annotations

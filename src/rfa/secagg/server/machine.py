@@ -8,14 +8,13 @@ total when they arrive, so the server holds none of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from rfa._checks import check_number
 from rfa.secagg.crypto.shares import SHARE_SIZE
 from rfa.secagg.errors import (
     AbortError,
-    NotCanonicalError,
     OtherSessionError,
     OutOfStageError,
     ParameterError,
@@ -23,7 +22,6 @@ from rfa.secagg.errors import (
     SecAggError,
 )
 from rfa.secagg.fixed_point import Total, as_sent
-from rfa.secagg.messages.ahead import OpenFirstSum
 from rfa.secagg.messages.decoding import decode
 from rfa.secagg.messages.round import (
     SIGNATURE_SIZE,
@@ -41,7 +39,7 @@ from rfa.secagg.messages.round import (
     UnmaskShares,
 )
 from rfa.secagg.messages.values import write_bitmap
-from rfa.secagg.security.cohort import Identities, check_device_keys
+from rfa.secagg.security.cohort import Identities
 from rfa.secagg.security.parameters import Parameters, ServerModel
 from rfa.secagg.security.rules import (
     Answered,
@@ -51,6 +49,7 @@ from rfa.secagg.security.rules import (
 )
 from rfa.secagg.security.terms import Terms
 from rfa.secagg.server.admission import Admission
+from rfa.secagg.server.ahead import check_keys, may_be_ahead, with_opening
 from rfa.secagg.server.complaints import Dispute, Unopened, disputes_of, faults_of
 from rfa.secagg.server.masked_sum import MaskedSum
 from rfa.secagg.server.recorder import Recorder
@@ -113,8 +112,7 @@ class Server:
         self._wanted: type[Message] = Message
         self._largest = 0
         self._asked: set[int] = set()
-        trusted = opening.server_model == ServerModel.SEMI_HONEST
-        self._asks_ahead = ask_ahead and trusted and bool(opening.fast)
+        self._asks_ahead = ask_ahead and may_be_ahead(opening)
         self._begins_ahead = False
         self.keys_ahead: dict[int, DeviceKeys] = {}
         self.masked_sum = 0
@@ -149,8 +147,7 @@ class Server:
             CohortError, NotCanonicalError: if a key cannot be, or is there twice.
             ParameterError: if the round is not fast, or its server may be malicious.
         """
-        trusted = self._opening.server_model == ServerModel.SEMI_HONEST
-        if not (trusted and self._opening.fast):
+        if not may_be_ahead(self._opening):
             msg = "a round begins with keys of the round before if it is fast, and the server is "
             raise ParameterError(msg + "semi-honest: give fast=True, or ask for keys anew")
         for each in keys:
@@ -191,13 +188,8 @@ class Server:
         self._expect(FirstInput, SLACK + table.deal_size + now.reply_size, self._positions)
         requests = table.rosters(now.sum_request)
         if self._begins_ahead:
-            requests = self._with_opening(requests)
+            requests = with_opening(self._opening, requests)
         return Requests(requests, self.parameters.survivors)
-
-    def _with_opening(self, requests: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
-        session, opening = self._opening.session, self._opening.encode()
-        for device, first in requests:
-            yield device, OpenFirstSum(session, opening, first).encode()
 
     @property
     def is_complete(self) -> bool:
@@ -372,24 +364,12 @@ class Server:
             case SurvivorSignature():
                 self._masked_sum().take_consent(self._positions[device], message, self._identities)
             case UnmaskShares():
-                self._check_keys(device, message.keys)
+                asked = self._asks_ahead and self._is_last
+                check_keys(device, message.keys, self._opening, asked=asked)
                 self._masked_sum().take_opened(self._positions[device], message, self._identities)
                 self.keys_ahead.update((keys.device, keys) for keys in message.keys)
             case _:  # never wanted
                 raise AssertionError
-
-    def _check_keys(self, device: int, ahead: tuple[DeviceKeys, ...]) -> None:
-        """Refuse keys for the next round that were not asked for, or cannot be a device's.
-
-        Raises:
-            NotCanonicalError, CohortError: saying what is wrong with them.
-        """
-        asked = int(self._asks_ahead and self._is_last)
-        if len(ahead) != asked or any(keys.device != device for keys in ahead):
-            msg = f"device {device} sent {len(ahead)} sets of keys for the next round, not {asked} "
-            raise NotCanonicalError(msg + "of its own")
-        for keys in ahead:
-            check_device_keys(keys, self._opening, self._identities)
 
     def _expect(self, wanted: type[Message], largest: int, devices: Iterable[int]) -> None:
         self._wanted, self._largest, self._asked = wanted, largest, set(devices)
