@@ -73,6 +73,22 @@ def test_a_set_of_keys_is_for_one_round() -> None:
         device.receive(later)
 
 
+def test_without_that_rule_two_trainings_tell_in_what_they_differ() -> None:
+    """The same request twice, and another update: masks of the same keys cancel between the two."""
+    table = ahead_party(10)
+    name, device = victim(table)
+    request, memory, part = begin(table, nu=100.0)[name], device.memory, table.parts[name]
+    assert part is not None
+    changed = dataclasses.replace(part, update=part.update + np.float32([0.5, 0, 0]))
+    inputs: list[FirstInput] = []
+    for each in (part, changed):  # the memory of before: a device that does not forget its keys
+        forgetful = Device(each, Profile(name, LAX), rounding=bytes(32), memory=memory)
+        inputs.append(decode_as(FirstInput, forgetful.receive(request)))
+    apart = inputs[0].words - inputs[1].words
+    assert apart[0]
+    assert not apart[1:].any()
+
+
 @pytest.mark.parametrize(("split", "sums"), [(0, 1), (1, 0), (2, 0), (5, 0), (9, 0), (10, 1)])
 def test_devices_that_are_told_of_another_basis_are_in_no_sum_with_the_others(
     split: int, sums: int

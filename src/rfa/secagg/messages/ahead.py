@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rfa.secagg.messages.codec import LARGEST, blob
 from rfa.secagg.messages.round import Message
@@ -21,4 +21,4 @@ class OpenFirstSum(Message):
     LAYOUT = (blob(_LONGEST_OPENING), blob(LARGEST))
 
     opening: bytes
-    first: bytes
+    first: bytes = field(repr=False)
