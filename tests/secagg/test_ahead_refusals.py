@@ -11,6 +11,7 @@ import pytest
 from rfa.secagg.device.machine import Device
 from rfa.secagg.device.profile import Profile
 from rfa.secagg.errors import (
+    AbortError,
     AskedTwiceError,
     CohortError,
     MissingKeysError,
@@ -248,3 +249,11 @@ def test_keys_that_were_not_asked_for_are_refused() -> None:
     keys = at.keys[0]
     assert not at.server.take(name, dataclasses.replace(reply, keys=(keys,)).encode())
     assert isinstance(at.server.faults[name], NotCanonicalError)
+
+
+def test_keys_that_two_devices_sent_make_no_cohort() -> None:
+    table = ahead_party(10)
+    first, second = sorted(table.keys)[:2]
+    table.keys[second] = dataclasses.replace(table.keys[first], device=second)
+    with pytest.raises(AbortError, match=r"make no cohort: device .* has a key that is taken"):
+        table.oracle()

@@ -143,15 +143,18 @@ class Server:
         They hear of it with the first sum.
 
         Raises:
-            AbortError: if they are too few.
-            CohortError, NotCanonicalError: if a key cannot be, or is there twice.
+            AbortError: if they are too few, or two have the same key.
             ParameterError: if the round is not fast, or its server may be malicious.
         """
         if not may_be_ahead(self._opening):
             msg = "a round begins with keys of the round before if it is fast, and the server is "
             raise ParameterError(msg + "semi-honest: give fast=True, or ask for keys anew")
         for each in keys:
-            self._admission.take(each.device, each)
+            try:
+                self._admission.take(each.device, each)
+            except SecAggError as error:
+                msg = f"the keys that devices sent ahead make no cohort: {error}"
+                raise AbortError(msg) from None
         self._begins_ahead = True
         self.form()
 
