@@ -12,9 +12,8 @@ from rfa.flower.storage import DeviceStorage
 from rfa.privacy import NoisySum, epsilon_of
 from rfa.secagg.device.profile import Profile
 from rfa.secagg.device.vault import DurableDevice
-from rfa.secagg.messages.ahead import OpenFirstSum
 from rfa.secagg.messages.decoding import decode, decode_as
-from rfa.secagg.messages.round import OpenRound
+from rfa.secagg.messages.round import OpenFirstSum, OpenRound
 from tests.flower.grid import LocalGrid
 from tests.flower.toy import DIM, FIRST, NODES
 

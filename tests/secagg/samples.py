@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from rfa.secagg.messages import round as m
-from rfa.secagg.messages.ahead import OpenFirstSum
 from rfa.secagg.messages.values import NO_SHARE
 
 
@@ -66,7 +65,7 @@ SAMPLES: list[m.Message] = [
         (0, 2**128 - 1, 5),
         np.array([0, 2**32 - 1, 77], "<u4"),
     ),
-    OpenFirstSum(SESSION, span(21, 90), span(22, 40)),
+    m.OpenFirstSum(SESSION, span(21, 90), span(22, 40)),
 ]
 
 
@@ -141,6 +140,8 @@ KINDS: dict[type[m.Message], st.SearchStrategy[m.Message]] = {
     m.FirstInput: st.builds(
         m.FirstInput, session, several(key), several(sealed, 2), several(u128), words
     ),
-    OpenFirstSum: st.builds(OpenFirstSum, session, st.binary(max_size=99), st.binary(max_size=99)),
+    m.OpenFirstSum: st.builds(
+        m.OpenFirstSum, session, st.binary(max_size=99), st.binary(max_size=99)
+    ),
 }
 """Strategies for every kind of message."""

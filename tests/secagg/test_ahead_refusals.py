@@ -24,12 +24,12 @@ from rfa.secagg.errors import (
     SecAggError,
     SmallRadiusError,
 )
-from rfa.secagg.messages.ahead import OpenFirstSum
 from rfa.secagg.messages.decoding import decode, decode_as
 from rfa.secagg.messages.round import (
     AdvertiseKeys,
     FirstInput,
     FirstSum,
+    OpenFirstSum,
     OpenRound,
     Unmask,
     UnmaskShares,

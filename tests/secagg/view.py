@@ -17,7 +17,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from rfa.secagg.device.membership import accept_roster, read_parameters
-from rfa.secagg.messages.ahead import OpenFirstSum
 from rfa.secagg.messages.decoding import decode, decode_as
 from rfa.secagg.messages.round import (
     AdvertiseKeys,
@@ -25,6 +24,7 @@ from rfa.secagg.messages.round import (
     FirstInput,
     FirstSum,
     MaskedInput,
+    OpenFirstSum,
     OpenRound,
     Roster,
     ShareKeys,

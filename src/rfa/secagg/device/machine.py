@@ -36,7 +36,6 @@ from rfa.secagg.errors import (
     SignatureError,
 )
 from rfa.secagg.fixed_point import Contribution, EncodedInput
-from rfa.secagg.messages.ahead import OpenFirstSum
 from rfa.secagg.messages.decoding import decode, decode_as
 from rfa.secagg.messages.round import (
     Abstain,
@@ -44,6 +43,7 @@ from rfa.secagg.messages.round import (
     DeviceKeys,
     FirstSum,
     Message,
+    OpenFirstSum,
     OpenRound,
     Roster,
     ShareKeys,

@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import TypeVar
 
 from rfa.secagg.errors import NotCanonicalError, UnknownKindError
-from rfa.secagg.messages.ahead import OpenFirstSum
 from rfa.secagg.messages.codec import LARGEST, read_message, write_message
 from rfa.secagg.messages.round import SESSION, Abstain, Message
 
-_KINDS: dict[int, type[Message]] = {
-    kind.KIND: kind for kind in {*Message.__subclasses__(), OpenFirstSum}
-}
+_KINDS: dict[int, type[Message]] = {kind.KIND: kind for kind in Message.__subclasses__()}
 _LAYOUTS = {kind: (SESSION, *message.LAYOUT) for kind, message in _KINDS.items()}
 M = TypeVar("M", bound=Message)
 

@@ -22,7 +22,7 @@ If anyone does not answer FirstSum, its sum is never opened: a second Roster wit
 masked sums with keys of their own, goes on with the longer way.
 
 Where the keys of all devices came with the last UnmaskShares of the round before, a fast round
-begins with its first sum (`rfa.secagg.messages.ahead`):
+begins with its first sum:
 OpenFirstSum   ->                      the opening, the roster, v and nu
                <-   FirstInput
 """
@@ -37,6 +37,7 @@ from rfa._types import Floats32
 from rfa.secagg.crypto.shares import SHARE_SIZE
 from rfa.secagg.messages.codec import (
     KEY,
+    LARGEST,
     MANY,
     REAL,
     U8,
@@ -401,3 +402,17 @@ class FirstInput(Message):
     def masked(self) -> MaskedInput:
         """What it adds."""
         return MaskedInput(self.session, 0, self.tail, self.words)
+
+
+@dataclass(frozen=True)
+class OpenFirstSum(Message):
+    """An `OpenRound` and the `FirstSum` of its round, as they would travel one after the other.
+
+    A device joins with the keys that it has sent ahead, and answers with its `FirstInput`.
+    """
+
+    KIND = 14
+    LAYOUT = (blob(1 << 12), blob(LARGEST))
+
+    opening: bytes
+    first: bytes = field(repr=False)

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from rfa.secagg.crypto.shares import SHARE_SIZE
-from rfa.secagg.messages.ahead import OpenFirstSum
 from rfa.secagg.messages.round import (
     DEVICE_KEYS,
     NO_BASIS,
@@ -27,6 +26,7 @@ from rfa.secagg.messages.round import (
     FirstSum,
     MaskedInput,
     Message,
+    OpenFirstSum,
     OpenRound,
     Roster,
     ShareKeys,

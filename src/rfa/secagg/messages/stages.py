@@ -5,11 +5,11 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from rfa.secagg.messages.ahead import OpenFirstSum
 from rfa.secagg.messages.codec import U32, Field
 from rfa.secagg.messages.round import (
     FirstSum,
     Message,
+    OpenFirstSum,
     OpenRound,
     Roster,
     SumRequest,
