@@ -115,20 +115,6 @@ def test_the_model_is_that_of_rounds_with_keys_of_their_own(tmp_path: Path) -> N
     assert np.abs(models[0] / 4 - TARGET).max() < 0.3
 
 
-@pytest.fixture
-def trained(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The nodes whose app was called, in order; each time it finds another update."""
-    seen: list[int] = []
-    step_of = toy.step_of
-
-    def counted(node: int, t: int) -> Any:
-        seen.append(node)
-        return step_of(node, len(seen))
-
-    monkeypatch.setattr(toy, "step_of", counted)
-    return seen
-
-
 def test_a_run_in_a_loop_keeps_the_keys_and_one_on_another_grid_does_not(
     tmp_path: Path, trained: list[int]
 ) -> None:

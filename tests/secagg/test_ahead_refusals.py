@@ -80,7 +80,7 @@ def test_without_that_rule_two_trainings_tell_in_what_they_differ() -> None:
     name, device = victim(table)
     request, memory, part = begin(table, nu=100.0)[name], device.memory, table.parts[name]
     assert part is not None
-    changed = dataclasses.replace(part, update=part.update + np.float32([0.5, 0, 0]))
+    changed = dataclasses.replace(part, update=part.update + np.array([0.5, 0, 0], np.float32))
     inputs: list[FirstInput] = []
     for each in (part, changed):  # the memory of before: a device that does not forget its keys
         forgetful = Device(each, Profile(name, LAX), rounding=bytes(32), memory=memory)
