@@ -113,7 +113,12 @@ class KeysAhead:
     def begin(self, grid: Grid) -> None:
         """Begin a run: on another grid without any, on the same one with those that there are."""
         if grid is not self._grid:
-            self._grid, self._prepared, self._worth = grid, {}, {}
+            self._grid = grid
+            self.forget()
+
+    def forget(self) -> None:
+        """Go on without any."""
+        self._prepared, self._worth = {}, {}
 
     def keep(self, cohort: Cohort, oracles: Sequence[PartOracle]) -> None:
         """Keep the keys that nodes sent in a round of one part."""
