@@ -7,8 +7,9 @@
 It prints a table for docs/flower.md, "What an exchange takes". In simulation nodes are those of
 Flower's engine on Ray (`make simulation`, or `pip install 'flwr[simulation]'`), with one processor
 each; a deployment has five SuperNodes on loopback. The app is in benchmarks/flower_app: it imports
-numpy, training adds random numbers, and messages to a node are counted. Each case plays one round a
-turn; the first turn is a warm-up, and what is reported is the median of the others.
+numpy, training adds random numbers, and messages to a node are counted. Each case plays two rounds
+a turn, of which the second is timed: in the first nodes send their keys ahead. The first turn is a
+warm-up, and what is reported is the median of the others.
 
 Three sums take 35 honest nodes. Where there are fewer, that rule is off for these rows, which are
 marked by a star; over five nodes their terms also say that none drops out.

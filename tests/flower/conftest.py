@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 
@@ -30,3 +31,19 @@ def said(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     logging.getLogger("flwr").propagate = True
     caplog.set_level(logging.INFO)
     return caplog
+
+
+@pytest.fixture
+def trained(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The nodes whose app was called, in order; each time it finds another update."""
+    from tests.flower import toy  # which needs Flower  # noqa: PLC0415
+
+    seen: list[int] = []
+    step_of = toy.step_of
+
+    def counted(node: int, t: int) -> Any:
+        seen.append(node)
+        return step_of(node, len(seen))
+
+    monkeypatch.setattr(toy, "step_of", counted)
+    return seen

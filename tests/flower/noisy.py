@@ -7,12 +7,13 @@ from typing import Any
 
 from flwr.app import Message
 
+from rfa.flower import records
 from rfa.flower.storage import DeviceStorage
 from rfa.privacy import NoisySum, epsilon_of
 from rfa.secagg.device.profile import Profile
 from rfa.secagg.device.vault import DurableDevice
-from rfa.secagg.messages.decoding import decode
-from rfa.secagg.messages.round import OpenRound
+from rfa.secagg.messages.decoding import decode, decode_as
+from rfa.secagg.messages.round import OpenFirstSum, OpenRound
 from tests.flower.grid import LocalGrid
 from tests.flower.toy import DIM, FIRST, NODES
 
@@ -41,6 +42,9 @@ def asked(message: Message) -> Any:
 def opening_in(message: Message) -> OpenRound | None:
     """How a round of the secure sum begins, from what a node is sent; None if that says nothing."""
     record: Any = message.content.config_records["rfa"]
+    if records.FIRST in message.content:
+        first: Any = message.content[records.FIRST]
+        return decode_as(OpenRound, decode_as(OpenFirstSum, first["request"]).opening)
     found = decode(bytes(record["opening"])) if "opening" in record else asked(message)
     return found if isinstance(found, OpenRound) else None
 

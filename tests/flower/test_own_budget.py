@@ -20,7 +20,6 @@ from rfa.privacy import NoisySum
 from rfa.secagg.messages.decoding import decode
 from rfa.secagg.messages.round import FirstInput, FirstSum, OpenRound
 from rfa.secagg.oracle import open_round
-from tests.flower import toy
 from tests.flower.grid import LocalGrid
 from tests.flower.noisy import HONEST, NAMES, RHO, Z, asked, budget_of, opening_in, spent_by
 from tests.flower.toy import DIM, NODES, app, model, options, with_nu
@@ -57,20 +56,6 @@ def masked_inputs(grid: LocalGrid) -> list[FirstInput]:
             message = decode(bytes(record["reply"]), 1 << 24)
             found += [message] if isinstance(message, FirstInput) else []
     return found
-
-
-@pytest.fixture
-def trained(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The nodes whose app was called, in order; each time it finds another update."""
-    seen: list[int] = []
-    step_of = toy.step_of
-
-    def counted(node: int, t: int) -> Any:
-        seen.append(node)
-        return step_of(node, len(seen))
-
-    monkeypatch.setattr(toy, "step_of", counted)
-    return seen
 
 
 def test_a_budget_is_spent_over_all_runs_and_restarts(
@@ -122,7 +107,7 @@ def test_a_run_goes_on_with_those_who_have_a_budget_left(
     done = strategy().start(grid, model(), 3)
     assert sorted(done.train_metrics_clientapp) == [1, 2, 3]
     assert "3 nodes refuse because their own privacy budgets are spent" in said.text
-    assert said.text.count("PrivacySpentError") == 3, "they are asked once"
+    assert said.text.count("is not ready: PrivacySpentError") == 3, "they are asked once"
     for node in NAMES:
         assert spent_by(tmp_path, node) > 0
         assert (spent_by(tmp_path, node) > 1.5 * RHO) == (node not in poor)

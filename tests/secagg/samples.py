@@ -46,8 +46,8 @@ SAMPLES: list[m.Message] = [
     m.MaskedInput(SESSION, 1, (0, 2**128 - 1, 5), np.array([0, 2**32 - 1, 77], "<u4"), b"\x02\x01"),
     m.SurvivorList(SESSION, 1, b"\xfe\x01"),
     m.SurvivorSignature(SESSION, 1, span(13, 64)),
-    m.Unmask(SESSION, 1, b"\xfe\x01", ((1, span(14, 64)), (8, span(15, 64))), (span(19, 82),)),
-    m.UnmaskShares(SESSION, 1, (span(16, 33), NO_SHARE), span(20, 64)),
+    m.Unmask(SESSION, 1, b"\xfe\x01", ((1, span(14, 64)), (8, span(15, 64))), (span(19, 82),), 1),
+    m.UnmaskShares(SESSION, 1, (span(16, 33), NO_SHARE), span(20, 64), (UNSIGNED,)),
     m.Abstain(SESSION, 2**64 - 1),
     m.FirstSum(
         SESSION,
@@ -65,6 +65,7 @@ SAMPLES: list[m.Message] = [
         (0, 2**128 - 1, 5),
         np.array([0, 2**32 - 1, 77], "<u4"),
     ),
+    m.OpenFirstSum(SESSION, span(21, 90), span(22, 40)),
 ]
 
 
@@ -118,15 +119,29 @@ KINDS: dict[type[m.Message], st.SearchStrategy[m.Message]] = {
     m.SurvivorList: st.builds(m.SurvivorList, session, u32, bitmap),
     m.SurvivorSignature: st.builds(m.SurvivorSignature, session, u32, exactly(64)),
     m.Unmask: st.builds(
-        m.Unmask, session, u32, bitmap, several(st.tuples(u32, exactly(64)), 2), several(sealed, 2)
+        m.Unmask,
+        session,
+        u32,
+        bitmap,
+        several(st.tuples(u32, exactly(64)), 2),
+        several(sealed, 2),
+        u8,
     ),
     m.UnmaskShares: st.builds(
-        m.UnmaskShares, session, u32, several(exactly(33)), st.binary(max_size=64)
+        m.UnmaskShares,
+        session,
+        u32,
+        several(exactly(33)),
+        st.binary(max_size=64),
+        several(device_keys, 1),
     ),
     m.Abstain: st.builds(m.Abstain, session, u64),
     m.FirstSum: st.builds(m.FirstSum, session, *roster, real, floats),
     m.FirstInput: st.builds(
         m.FirstInput, session, several(key), several(sealed, 2), several(u128), words
+    ),
+    m.OpenFirstSum: st.builds(
+        m.OpenFirstSum, session, st.binary(max_size=99), st.binary(max_size=99)
     ),
 }
 """Strategies for every kind of message."""

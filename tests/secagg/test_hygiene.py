@@ -198,7 +198,11 @@ SECRET = {
     "FirstSum": {"v"},
     "FirstInput": {"sealed", "tail", "words"},
     "UnmaskShares": {"shares"},
-    "Memory": {"sealing", "masks", "seeds", "rounding", "noise", "incoming", "shares", "reply"},
+    "OpenFirstSum": {"first"},
+    "Memory": {
+        *("sealing", "masks", "seeds", "rounding", "noise", "incoming", "shares", "reply"),
+        "ahead",
+    },
 }
 """The fields that no repr shows."""
 PUBLIC = {
@@ -215,6 +219,7 @@ PUBLIC = {
         "basis",
         "noise",
         "fast",
+        "ahead",
         "keys",
         "parameters",
     ),

@@ -27,7 +27,7 @@ from rfa.secagg.messages.stages import Moment, Stage
 from rfa.secagg.messages.values import NO_SHARE, read_bitmap, read_share, write_bitmap
 from tests.secagg.samples import KINDS, SAMPLES, SESSION, same
 
-HEAD = b"rfa\x04"
+HEAD = b"rfa\x05"
 any_message = st.one_of(*KINDS.values())
 names = [type(sample).__name__ for sample in SAMPLES]
 
@@ -35,7 +35,7 @@ names = [type(sample).__name__ for sample in SAMPLES]
 def test_the_samples_are_of_every_kind() -> None:
     kinds = m.Message.__subclasses__()
     assert [type(sample) for sample in SAMPLES] == kinds == list(KINDS)
-    assert [kind.KIND for kind in kinds] == list(range(1, 14))
+    assert [kind.KIND for kind in kinds] == list(range(1, 15))
 
 
 @given(any_message)
@@ -121,13 +121,13 @@ def test_random_bytes_raise_nothing_else(kind: int, body: bytes) -> None:
     check_canonical(HEAD + bytes([kind, 0, 0, 0]) + SESSION + body)
 
 
-@pytest.mark.parametrize("start", [b"RFA\x04", b"rfb\x04", b"rfa\x03", b"rfa\x05", b"rfa\xff"])
+@pytest.mark.parametrize("start", [b"RFA\x05", b"rfb\x05", b"rfa\x04", b"rfa\x06", b"rfa\xff"])
 def test_other_versions_are_refused(start: bytes) -> None:
     with pytest.raises(UnknownVersionError):
         decode(start + SAMPLES[0].encode()[4:])
 
 
-@pytest.mark.parametrize("kind", [0, 14, 100, 200, 255])
+@pytest.mark.parametrize("kind", [0, 15, 100, 200, 255])
 def test_other_kinds_are_refused(kind: int) -> None:
     """That of a device's memory among them."""
     with pytest.raises(UnknownKindError, match=f"no message is of kind {kind}"):

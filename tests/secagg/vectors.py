@@ -270,7 +270,7 @@ def refused() -> list[Vector]:
         ("another magic", "UnknownVersionError", b"rfb" + first[3:]),
         ("another version", "UnknownVersionError", b"rfa\1" + first[4:]),
         ("no kind 0", "UnknownKindError", head + b"\0" + first[5:]),
-        ("no kind 14", "UnknownKindError", head + b"\x0e" + first[5:]),
+        ("no kind 15", "UnknownKindError", head + b"\x0f" + first[5:]),
         ("minus zero", "NotCanonicalError", first[:44] + minus_zero + first[52:]),
         (
             "a header that is not padded with zeros",

@@ -13,16 +13,18 @@ a masked sum are dealt over one of them. The mask's secret of the first sum is d
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from rfa.secagg.device.membership import accept_roster, read_parameters
-from rfa.secagg.messages.decoding import decode
+from rfa.secagg.messages.decoding import decode, decode_as
 from rfa.secagg.messages.round import (
     AdvertiseKeys,
+    DeviceKeys,
     FirstInput,
     FirstSum,
     MaskedInput,
+    OpenFirstSum,
     OpenRound,
     Roster,
     ShareKeys,
@@ -36,6 +38,8 @@ from rfa.secagg.transcript import context_of, leaf_of, point_of
 
 Said = Iterable[tuple[int, bytes, bytes | None]]
 """What was said: device, request, reply."""
+Ahead = Mapping[int, DeviceKeys]
+"""The keys that devices sent in the round before."""
 
 
 @dataclass
@@ -70,7 +74,7 @@ class Known:
     roster: tuple[bytes, int] = (b"", 0)
 
 
-def seats(said: Said, identities: Identities) -> list[Seat]:
+def seats(said: Said, identities: Identities, ahead: Ahead) -> list[Seat]:
     """The devices that accepted a cohort, once for each cohort."""
     openings: dict[int, OpenRound] = {}
     adverts: dict[int, AdvertiseKeys] = {}
@@ -82,6 +86,13 @@ def seats(said: Said, identities: Identities) -> list[Seat]:
         asked, answer = decode(request), decode(reply)
         if isinstance(asked, OpenRound) and isinstance(answer, AdvertiseKeys):
             openings[device], adverts[device] = asked, answer
+        elif isinstance(asked, OpenFirstSum) and isinstance(answer, FirstInput):
+            openings[device] = decode_as(OpenRound, asked.opening)
+            adverts[device] = AdvertiseKeys(asked.session, ahead[device])
+            first = decode_as(FirstSum, asked.first)
+            found[device] = _seat(first.roster, openings[device], adverts[device], identities)
+            every.append(found[device])
+            _note_part(found[device], first.sum_request)
         elif isinstance(asked, Roster) and isinstance(answer, ShareKeys):
             found[device] = _seat(asked, openings[device], adverts[device], identities)
             every.append(found[device])
@@ -122,12 +133,22 @@ def _note_shares(seat: Seat, unmask: Unmask, opened: UnmaskShares) -> None:
 
 
 def determined(
-    said: Said, identities: Identities, colluders: frozenset[int] = frozenset()
+    said: Said,
+    identities: Identities,
+    colluders: frozenset[int] = frozenset(),
+    ahead: Ahead | None = None,
 ) -> list[Known]:
-    """All sums that the view of a server that colludes with some devices determines."""
-    listed = list(said)
-    every = [seat for seat in seats(listed, identities) if seat.device not in colluders]
-    leaves = _leaves(listed)
+    """All sums that the view of a server that colludes with some devices determines.
+
+    Args:
+        said: what was said in a round.
+        identities: the identities of devices, where the server is malicious.
+        colluders: who colludes with it.
+        ahead: the keys that devices sent in the round before.
+    """
+    listed, sent = list(said), ahead or {}
+    every = [seat for seat in seats(listed, identities, sent) if seat.device not in colluders]
+    leaves = _leaves(listed, sent)
     groups: dict[tuple[bytes, int], dict[int, Seat]] = {}
     for seat in every:
         for masked_sum, (context, _) in seat.asked.items():
@@ -148,13 +169,15 @@ def determined(
     return known
 
 
-def _leaves(said: Said) -> dict[int, bytes]:
+def _leaves(said: Said, ahead: Ahead) -> dict[int, bytes]:
     """The leaf of every device that advertised, colluders among them."""
     found: dict[int, bytes] = {}
     for device, request, reply in said:
         asked, answer = decode(request), decode(reply) if reply else None
         if isinstance(asked, OpenRound) and isinstance(answer, AdvertiseKeys):
             found[device] = leaf_of(asked, answer.keys)
+        elif isinstance(asked, OpenFirstSum):
+            found[device] = leaf_of(decode_as(OpenRound, asked.opening), ahead[device])
     return found
 
 

@@ -1,4 +1,8 @@
-"""The server's side: strategies take turns on the same nodes, one round at a time."""
+"""The server's side: strategies take turns on the same nodes, two rounds at a time.
+
+The second one is timed: in it nodes have sent their keys a round ahead, as in all rounds but the
+first of a run.
+"""
 
 from __future__ import annotations
 
@@ -43,8 +47,8 @@ class Case:
         evaluates: whether nodes evaluate the model of each round.
         strategy: the strategy itself.
         model: the model after its last round.
-        seconds: those of each round.
-        messages: those to each node in each round.
+        seconds: those of each round that is timed.
+        messages: those to each node in it.
     """
 
     name: str
@@ -56,22 +60,27 @@ class Case:
     messages: list[int] = field(default_factory=list[int])
 
     def play(self, grid: Grid, nodes: int) -> None:
-        """Play one round; what comes before it, such as waiting for nodes to join, is not timed.
+        """Play two rounds, and time the second: not what comes before, such as waiting for nodes.
 
         Raises:
             NotPlayedError: if some nodes did not take part to the end, or sums are missing.
         """
         clock: list[float] = []
+        if isinstance(self.strategy, SecureStrategy):  # nodes have those of another strategy
+            self.strategy.ahead.forget()
         with counted_messages(grid) as sent, watched_oracles(self.strategy) as oracles:
+
+            def note(t: int, _: ArrayRecord) -> None:
+                clock.append(time.perf_counter())
+                if t == 1:
+                    sent.clear()
+                    oracles.clear()
+
             result = self.strategy.start(
-                grid,
-                self.model,
-                num_rounds=1,
-                timeout=PATIENCE,
-                evaluate_fn=lambda _t, _model: clock.append(time.perf_counter()),
+                grid, self.model, num_rounds=2, timeout=PATIENCE, evaluate_fn=note
             )
-        evaluated = 1 in result.evaluate_metrics_clientapp
-        whole = 1 in result.train_metrics_clientapp and evaluated == self.evaluates
+        evaluated = 2 in result.evaluate_metrics_clientapp
+        whole = 2 in result.train_metrics_clientapp and evaluated == self.evaluates
         counts, sums = {*sent.values()}, sum(oracle.answers for oracle in oracles)
         if not whole or sums != self.sums or len(sent) != nodes or len(counts) != 1:
             msg = (
@@ -80,7 +89,7 @@ class Case:
             )
             raise NotPlayedError(msg)
         self.model = result.arrays
-        self.seconds.append(clock[1] - clock[0])
+        self.seconds.append(clock[2] - clock[1])
         self.messages.append(counts.pop())
 
 

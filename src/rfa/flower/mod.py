@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from flwr.app import Context, Message, MessageType, RecordDict
@@ -32,7 +33,7 @@ from rfa.secagg.device.vault import DurableDevice
 from rfa.secagg.errors import SecAggError, SpentUpdateError, WeakTermsError
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.messages.decoding import decode_as
-from rfa.secagg.messages.round import OpenRound
+from rfa.secagg.messages.round import OpenFirstSum, OpenRound
 from rfa.secagg.noise import least_charge
 from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.security.policy import Policy
@@ -128,11 +129,12 @@ class RobustMod:
             return records.refuse(message, f"{what}: the log of the node says more")
 
     def _answer(self, message: Message, storage: DeviceStorage, app: App) -> Message:
+        message, first = records.split_first(message)
         match records.read_order(message):
             case records.Work() as work:
                 check_order()
                 storage.tidy()
-                return self._work(work, message, storage, app)
+                return self._work(work, message, storage, app, first)
             case records.Stage(task) as stage:
                 with self.vault(task, message, storage) as vault:
                     return records.reply(message, _receive(vault, stage))
@@ -157,11 +159,22 @@ class RobustMod:
         return message.content
 
     def _work(
-        self, work: records.Work, message: Message, storage: DeviceStorage, app: App
+        self,
+        work: records.Work,
+        message: Message,
+        storage: DeviceStorage,
+        app: App,
+        first: bytes,
     ) -> Message:
-        """Let the app train or evaluate, and keep what it returns for the sums to come."""
+        """Let the app train or evaluate, and keep what it returns for the sums to come.
+
+        Where a first sum comes with the work, it is answered at once.
+        """
         self.check_work(work)
         self._check_budget(work, message, storage)
+        if first:  # before the app does anything in vain
+            with self.vault(work.task, message, storage) as vault:
+                vault.check_ahead(first)
         told, run = self.told(message), app.settle_run()
         mark = model_of(told) if work.task == records.EVALUATE else None
         start = Start(basis_of(sent_of(message, told), run), mark)
@@ -169,8 +182,9 @@ class RobustMod:
         answer, update = play(message, app, storage, work.personal)
         layout, brought = prepare(work, update, metrics_of(answer), storage.weights(), start)
         with self.vault(work.task, message, storage) as vault:
-            again, advert = _bring(vault, brought, label_of(work, layout), work)
-        return records.ready(message, records.Ready(layout, len(update), run, again), advert)
+            bring = partial(_begin, first=first) if first else _bring
+            again, reply = bring(vault, brought, label_of(work, layout), work)
+        return records.ready(message, records.Ready(layout, len(update), run, again), reply)
 
     def _check_budget(self, work: records.Work, message: Message, storage: DeviceStorage) -> None:
         """Refuse work for sums that the budget does not bear, before the app does any.
@@ -244,6 +258,30 @@ def _bring(
         LOG.warning("%s", error)
     LOG.warning("this device abstains")
     return b"", vault.bring(None, opening=opening)
+
+
+def _begin(
+    vault: DurableDevice,
+    contribution: Contribution | None,
+    label: bytes,
+    work: records.Work,
+    first: bytes,
+) -> tuple[bytes, bytes]:
+    """Answer a first sum with the keys that were sent ahead; which sum it repeats, that is none.
+
+    Raises:
+        SecAggError: if that cannot be: the server is to ask anew, for the keys.
+    """
+    if contribution:
+        try:
+            return b"", vault.begin(contribution, label, first, noisy=work.noise > 0)
+        except SpentUpdateError as error:
+            LOG.warning("%s", error)
+            if _may_repeat(work):  # by a round that is opened as one that repeats a sum
+                raise
+    LOG.warning("this device abstains")
+    opening = decode_as(OpenFirstSum, first).opening
+    return b"", vault.bring(None, opening=decode_as(OpenRound, opening))
 
 
 def _may_repeat(work: records.Work) -> bool:

@@ -91,6 +91,7 @@ class GridSums:
         told: what of a message's content all devices are told.
         recorders: gets what a receipt tells of each part, in order; None if no receipt is wanted.
         hear: is told what nodes say that are not ready.
+        ask_ahead: whether nodes are asked for their keys of the next round.
     """
 
     grid: Grid
@@ -100,6 +101,7 @@ class GridSums:
     told: Told = lambda content: content
     recorders: list[Recorder] | None = None
     hear: Callable[[Mapping[int, str]], None] = lambda _: None
+    ask_ahead: bool = False
 
     def asking(self, queries: int) -> GridSums:
         """The same with another number of sums a round."""
@@ -145,11 +147,25 @@ class GridSums:
             cap=work.cap,
             noise=work.noise,
             adverts={name: adverts[name] for name in cohort if name in adverts},
+            run=like.run,
         )
         if opening:
             row = gathered.plain + gathered.histograms.count
             opening = dataclasses.replace(opening, metrics=row, basis=basis)
         return dataclasses.replace(gathered, opening=opening)
+
+    def address(
+        self, work: records.Work, messages: list[Addressed], t: int, timeout: float
+    ) -> bytes:
+        """Write what devices are asked for into their messages: the digest of what they are sent.
+
+        Raises:
+            UnequalMessagesError: if devices are to be sent different things.
+        """
+        for _, message in messages:
+            message.content[records.KEY] = work.record()
+            message.metadata.ttl, message.metadata.group_id = timeout, str(t)
+        return common_sent(messages, self.told)
 
     def _template(self, work: records.Work, dim: int) -> OpenRound | None:
         """How the round of the secure sum begins, where devices are told with their work."""
@@ -171,10 +187,7 @@ class GridSums:
         """The digest of what devices are sent, and who has what; their keys go to `adverts`."""
         ready: dict[records.Ready, list[int]] = {}
         refused: dict[int, str] = {}
-        for _, message in messages:
-            message.content[records.KEY] = work.record()
-            message.metadata.ttl, message.metadata.group_id = timeout, str(t)
-        sent = common_sent(messages, self.told)
+        sent = self.address(work, messages, t, timeout)
         for name, reply in send(self.grid, messages, timeout):
             try:
                 found = records.read_ready(reply, dim)
@@ -239,6 +252,8 @@ class GridSums:
                 self.identities,
                 recorder=recorder,
                 adverts=adverts,
+                keys_ahead=cohort.keys or None,
+                ask_ahead=self.ask_ahead,
             )
             if metrics > cohort.plain:
                 _require_many(oracle, recorder)

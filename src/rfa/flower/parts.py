@@ -15,7 +15,7 @@ from rfa.flower.histograms import Histograms
 from rfa.flower.metrics import MetricLayout
 from rfa.oracle import REACH, RecordingOracle, Sum, stopped_oracle
 from rfa.secagg.errors import RefusalError, SecAggError
-from rfa.secagg.messages.round import OpenRound
+from rfa.secagg.messages.round import NO_BASIS, DeviceKeys, OpenRound
 from rfa.secagg.noise import noisy_sum
 from rfa.secagg.oracle import SecureOracle
 from rfa.secagg.server.complaints import Dispute, Unopened
@@ -42,6 +42,8 @@ class Cohort:
         noise: the multiplier of the noise of the sums; 0 for none.
         opening: the round of the secure sum that they have joined already; None if they have not.
         adverts: their keys in that round.
+        run: the digest of their run config.
+        keys: their keys for this round, which they sent in the one before; empty if they did not.
     """
 
     task: str
@@ -57,6 +59,8 @@ class Cohort:
     noise: float = 0.0
     opening: OpenRound | None = None
     adverts: Mapping[int, bytes] = field(default_factory=dict[int, bytes], repr=False)
+    run: bytes = NO_BASIS
+    keys: Mapping[int, DeviceKeys] = field(default_factory=dict[int, DeviceKeys], repr=False)
 
     @property
     def plain(self) -> int:
@@ -119,6 +123,11 @@ class PartOracle(RecordingOracle):
     def opened(self) -> bool:
         """Whether any device was asked to open a sum, whatever came of it."""
         return self._secure is not None and self._secure.server.opened
+
+    @property
+    def keys_ahead(self) -> Mapping[int, DeviceKeys]:
+        """The keys for the next round that devices sent with their last shares."""
+        return self._secure.server.keys_ahead if self._secure else {}
 
     @property
     def begun(self) -> int:

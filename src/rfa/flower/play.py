@@ -22,9 +22,10 @@ from rfa.flower.arrays import moved, size_of
 from rfa.flower.checkpoint import Checkpoint, save_checkpoint, save_spending
 from rfa.flower.errors import NodesRefusedError, NodesSpentError, NothingDoneError
 from rfa.flower.history import note_metrics
-from rfa.flower.parts import summarize
+from rfa.flower.parts import PartOracle, summarize
 from rfa.flower.receipts import receipt_of
 from rfa.flower.refusals import AllRefusedError
+from rfa.flower.summing import Asked, take_sums
 from rfa.flower.transport import by_node
 from rfa.receipts import ReceiptBook
 
@@ -209,10 +210,8 @@ def _evaluate(run: Run, t: int, state: Checkpoint, progress: Progress) -> Metric
         grid = strategy.steady(run.grid, strategy.fraction_evaluate, strategy.min_evaluate_nodes)
         messages = by_node(strategy.configure_evaluate(t, state.arrays, run.evaluate, grid))
         sums, work = strategy.sums(run.grid, strategy.plan()), strategy.work(records.EVALUATE)
-        cohort = sums.gather(work, messages, t, run.timeout, records.STAND_IN)
-        strategy.missing.note(records.EVALUATE, cohort.layout)
-        with strategy.over(sums, cohort, [cohort.devices]) as oracles:
-            oracles[0](np.zeros(cohort.dim), EVALUATION_RADIUS)
+        asked = Asked(work, messages, t, run.timeout, records.STAND_IN)
+        done = take_sums(strategy, sums, asked, _sum_of_one_part)
     except OracleStoppedError as error:
         LOG.warning("the evaluation of round %s is skipped: %s", t, error)
         if not strategy.fraction_train:
@@ -220,6 +219,11 @@ def _evaluate(run: Run, t: int, state: Checkpoint, progress: Progress) -> Metric
         return None
     if not strategy.fraction_train:
         progress.count()
-    metrics = summarize(cohort, oracles)
+    metrics = summarize(done.cohort, done.oracles)
     note_metrics(state.result.evaluate_metrics_clientapp, t, metrics)
     return metrics
+
+
+def _sum_of_one_part(oracles: list[PartOracle]) -> None:
+    """Ask for the one sum of an evaluation."""
+    oracles[0](np.zeros(records.STAND_IN), EVALUATION_RADIUS)

@@ -9,6 +9,8 @@ them without the app. The request for training or evaluation carries one as well
                                               ready, not its values, the digest of the run config,
                                               which sum it was in before, and its keys for the round
                                               of the secure sum that the opening is of
+    Work with a record `rfa-first` {request: bytes} -> the same, where the reply is the node's
+                                              masked input: it has sent its keys a round ahead
     Stage  {task, request: bytes[, whom]}  -> {reply: bytes}
     Over   {task, over: the round, opened} -> {reply: b""}
 
@@ -18,6 +20,7 @@ or metric of a device is ever in such a record in the clear.
 
 from __future__ import annotations
 
+import copy
 import math
 import re
 from collections.abc import Mapping
@@ -47,6 +50,8 @@ WEIGHTED_BY = "num-examples"
 """The metric that counts examples, unless another is named."""
 TRAIN, EVALUATE = MessageType.TRAIN, MessageType.EVALUATE
 TASKS = (TRAIN, EVALUATE)
+FIRST = "rfa-first"
+"""The record with the first request of a secure sum, of which each node has its own."""
 STAND_IN = 1
 """How many zeros stand for an update in an evaluation."""
 REFUSED = 0
@@ -213,6 +218,31 @@ def _order(task: str, rest: dict[str, Any]) -> Work | Stage | Over:
         case _:
             msg = f"the record {KEY!r} asks for nothing that is known: {sorted(rest)}"
             raise RecordError(msg)
+
+
+def first(request: bytes) -> ConfigRecord:
+    """The first request of a secure sum, as it travels with a request for work."""
+    return ConfigRecord({"request": request})
+
+
+def split_first(message: Message) -> tuple[Message, bytes]:
+    """A message as all nodes get it, and the first request for this one; empty if there is none.
+
+    Raises:
+        RecordError: if there is something else in its place.
+    """
+    if not message.has_content() or FIRST not in message.content:
+        return message, b""
+    record: Any = message.content[FIRST]
+    request = record.get("request")
+    if not isinstance(record, ConfigRecord) or not isinstance(request, bytes) or not request:
+        msg = f"the record {FIRST!r} has no bytes where the first request of a sum is wanted"
+        raise RecordError(msg)
+    common = copy.copy(message)
+    common.content = RecordDict(
+        {name: kept for name, kept in message.content.items() if name != FIRST}
+    )
+    return common, request
 
 
 def ready(message: Message, result: Ready, advert: bytes = b"") -> Message:

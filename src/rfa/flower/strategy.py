@@ -1,8 +1,9 @@
 """The server's side: strategies that aggregate by secure sums, in place of FedAvg.
 
 A round is one exchange for training, one that forms the cohort and masks, and one that opens the
-first sum; for each further sum two more. At no time does the server hold an update, an example
-count or a metric of a single node.
+first sum; for each further sum two more. Where the nodes are those of the round before, the first
+two are one (`rfa.flower.ahead`). At no time does the server hold an update, an example count or a
+metric of a single node.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from rfa.aggregators import Layout, SumAggregator
 from rfa.aggregators.registry import Context, build_private
 from rfa.errors import InvalidTypeError, OracleStoppedError
 from rfa.flower import records
+from rfa.flower.ahead import FirstWork, KeysAhead
 from rfa.flower.arrays import size_of
 from rfa.flower.checkpoint import Checkpoint, fits, load_checkpoint, save_checkpoint
 from rfa.flower.checks import ON_ROUND, check_hook, check_start
@@ -43,6 +45,7 @@ from rfa.flower.play import Evaluate, Run, play_rounds
 from rfa.flower.privacy import PrivacyMeter
 from rfa.flower.receipts import open_book, records_of
 from rfa.flower.refusals import RoundSkippedError
+from rfa.flower.summing import Asked, take_sums
 from rfa.flower.suspicion import Watch
 from rfa.flower.trained import TrainedRound
 from rfa.flower.transport import Addressed, GridExchange
@@ -88,6 +91,7 @@ class SecureStrategy(FedAvg):
         self._watch = Watch(self.options.terms, self.options.num_liars)
         self.privacy = PrivacyMeter(self.aggregator, self.options)
         self.missing = MissingMetrics(self.options.robust_metrics, self.options.metric_bounds)
+        self.ahead = KeysAhead()
         self._last: Checkpoint | None = None
         self._again = False
 
@@ -179,6 +183,8 @@ class SecureStrategy(FedAvg):
 
     def _begin(self, grid: Grid, initial_arrays: ArrayRecord, num_rounds: int) -> Checkpoint:
         """Where the run begins: at its checkpoint, or with what was learned in the one before."""
+        self.ahead.ask = self.fast
+        self.ahead.begin(grid)
         state = load_checkpoint(self.options.checkpoint, initial_arrays, self.aggregator)
         self._again, last = state.resumed, self._last
         if state.resumed:
@@ -213,16 +219,17 @@ class SecureStrategy(FedAvg):
             OracleStoppedError: if there is no aggregate; the text says why.
         """
         recorders: list[Recorder] | None = [] if self.options.receipts else None
-        queries = self.aggregator.layout(len(messages)).queries
-        sums = self.sums(grid, self.plan(queries, self.aggregator.statistics), recorders)
-        cohort = sums.gather(self.work(records.TRAIN), messages, t, timeout, dim)
-        self.missing.note(records.TRAIN, cohort.layout)
-        layout = self.aggregator.layout(len(cohort.devices))
-        parts = self.partition(cohort.devices, layout.parts, t)
-        sums = sums.asking(layout.queries)  # fewer nodes may take another number of sums
-        with self.over(sums, cohort, parts) as oracles:
-            result, after = self.aggregator(oracles, cohort.dim, state)
+        layout = self.aggregator.layout(len(messages))
+        sums = self.sums(grid, self.plan(layout.queries, self.aggregator.statistics), recorders)
+        done = take_sums(
+            self,
+            sums,
+            Asked(self.work(records.TRAIN), messages, t, timeout, dim),
+            lambda oracles: self.aggregator(oracles, dim, state),
+            self.aggregator.layout,
+        )
         self._again = False
+        cohort, oracles, (result, after) = done.cohort, done.oracles, done.value
         abstained = frozenset[int]().union(*(oracle.abstained for oracle in oracles))
         metrics, recorded = summarize(cohort, oracles), records_of(recorders)
         return TrainedRound(result, after, metrics, abstained, len(cohort.devices), recorded)
@@ -259,7 +266,8 @@ class SecureStrategy(FedAvg):
     def sums(self, grid: Grid, plan: SumPlan, recorders: list[Recorder] | None = None) -> GridSums:
         """How sums are taken over a grid."""
         terms, identities = self.options.terms, self.options.identities
-        return GridSums(grid, terms, plan, identities, self.told, recorders, self.privacy.hear)
+        hear, ahead = self.privacy.hear, self.ahead.ask
+        return GridSums(grid, terms, plan, identities, self.told, recorders, hear, ahead)
 
     def plan(self, queries: int = 1, statistics: Collection[str] = ()) -> SumPlan:
         """What a round asks of its nodes."""
@@ -271,14 +279,24 @@ class SecureStrategy(FedAvg):
         sums: GridSums,
         cohort: Cohort,
         parts: Sequence[Sequence[int]],
+        first: FirstWork | None = None,
     ) -> Generator[list[PartOracle]]:
         """An oracle over each part of a cohort; what they tell of nodes is noted in the end.
+
+        Args:
+            sums: how sums are taken.
+            cohort: the nodes.
+            parts: the parts of it.
+            first: sends the first requests with the messages that ask nodes for work, if these are
+                not yet ready.
 
         Raises:
             OracleStoppedError: if there is only one part, and no sum.
         """
         exchange, oracles = self.exchange(sums.grid, cohort.task, cohort.round), list[PartOracle]()
         exchange.hear_adverts(cohort.adverts)
+        exchange.work = first
+        exchange.joined |= cohort.keys.keys()
         try:
             with sums.over_parts(cohort, exchange, parts) as oracles:
                 self.privacy.charge(oracles, exchange)

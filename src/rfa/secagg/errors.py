@@ -14,6 +14,7 @@
     │   ├── OtherSessionError       a message of another session
     │   ├── ReplayedRoundError      a round that is not newer than the last one it joined
     │   ├── AskedTwiceError         a second, different request where one is answered
+    │   ├── NoKeysAheadError        no keys of its own are left that were sent for this round
     │   ├── WeakTermsError          less protection than the device insists on
     │   ├── TooManyQueriesError     more queries than its own cap
     │   ├── TooManyNeighborsError   more neighbors than its own cap
@@ -107,6 +108,10 @@ class ReplayedRoundError(RefusalError):
 
 class AskedTwiceError(RefusalError):
     """A second, different request where one is answered already."""
+
+
+class NoKeysAheadError(RefusalError):
+    """The device has no keys left that it has sent ahead for such a round."""
 
 
 class WeakTermsError(RefusalError):

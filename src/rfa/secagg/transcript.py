@@ -18,7 +18,7 @@ from rfa.secagg.messages.round import DeviceKeys, OpenRound, SumRequest
 from rfa.secagg.messages.values import Bitmap
 from rfa.secagg.security.parameters import Parameters
 
-PROTOCOL = b"rfa secure sum 4"
+PROTOCOL = b"rfa secure sum 5"
 """The name and version of the protocol: part of every digest and every key."""
 SIZE = 32
 """The length of digests, secrets and the keys that seal."""

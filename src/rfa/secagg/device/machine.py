@@ -9,10 +9,18 @@ from __future__ import annotations
 import dataclasses
 import os
 
-from rfa.secagg.crypto.keys import public_of, sign
+from rfa.secagg.crypto.keys import sign
 from rfa.secagg.crypto.masks import add_masks
 from rfa.secagg.crypto.shares import SHARE_SIZE
 from rfa.secagg.device.adding import check_share, encode_part, masks_of, room_for
+from rfa.secagg.device.ahead import (
+    RoundSecrets,
+    check_ahead,
+    draw_secrets,
+    public_keys,
+    split_secrets,
+    take_secrets,
+)
 from rfa.secagg.device.joining import check_brought
 from rfa.secagg.device.membership import Membership, accept_roster, read_parameters
 from rfa.secagg.device.memory import GONE, Memory, forget
@@ -35,6 +43,7 @@ from rfa.secagg.messages.round import (
     DeviceKeys,
     FirstSum,
     Message,
+    OpenFirstSum,
     OpenRound,
     Roster,
     ShareKeys,
@@ -143,11 +152,10 @@ class Device:
         match message:
             case OpenRound():
                 return self._join(message, request)
-            case Roster():
-                memory, deal = self._deal(message, request)
-                return memory, deal.encode()
-            case FirstSum():
-                return self._begin(message)
+            case OpenFirstSum():
+                return self._join_ahead(message)
+            case Roster() | FirstSum():
+                return self._enter(message, request)
             case SumRequest():
                 return self._mask(message, self.memory)
             case SurvivorList():
@@ -215,8 +223,10 @@ class Device:
         cohort = form_cohort(opening, parameters, roster.nonce, roster.leaves)
         return accept_roster(roster, cohort, keys, self._identity.known if self._identity else None)
 
-    def _join(self, opening: OpenRound, request: bytes) -> tuple[Memory, bytes]:
-        """Make the secrets of a round, and advertise their public halves."""
+    def _join(
+        self, opening: OpenRound, request: bytes, secrets: RoundSecrets = ()
+    ) -> tuple[Memory, bytes]:
+        """Make the secrets of a round, unless they are given, and advertise their public halves."""
         if opening.round <= self.memory.round:
             msg = f"round {opening.round} is not after round {self.memory.round}, the last joined"
             raise ReplayedRoundError(msg)
@@ -234,21 +244,39 @@ class Device:
         check_brought(opening, self._contribution)
         charge = least_charge(opening.noise)
         self._policy.check_charge(self.memory.rho, charge, opening.each_roster)
-        draw, masked_sums = self._entropy, range(opening.masked_sums)
-        memory = dataclasses.replace(
+        secrets = secrets or draw_secrets(self._entropy, opening)
+        sealing, masks, seeds = split_secrets(secrets)
+        advert = AdvertiseKeys(opening.session, self._keys(secrets, opening)).encode()
+        after = dataclasses.replace(
             joined,
-            sealing=draw(SIZE),
-            masks=tuple(draw(SIZE) for _ in masked_sums),
-            seeds=tuple(draw(SIZE) for _ in masked_sums),
-            rounding=self._rounding or draw(SIZE),
-            noise=(self._noise or draw(SIZE)) if opening.noise else GONE,
+            advert=advert,
+            sealing=sealing,
+            masks=masks,
+            seeds=seeds,
+            rounding=self._rounding or self._entropy(SIZE),
+            noise=(self._noise or self._entropy(SIZE)) if opening.noise else GONE,
         )
-        advert = AdvertiseKeys(opening.session, self._keys(memory, opening)).encode()
-        return dataclasses.replace(memory, advert=advert), advert
+        return after, advert
 
-    def _keys(self, memory: Memory, opening: OpenRound) -> DeviceKeys:
-        publics = tuple(public_of(secret) for secret in memory.masks)
-        keys = DeviceKeys(self._device, public_of(memory.sealing), publics)
+    def _join_ahead(self, message: OpenFirstSum) -> tuple[Memory, bytes]:
+        """Join with the keys that were sent ahead, which are gone by it, and answer at once."""
+        opening = decode_as(OpenRound, message.opening)
+        first = decode_as(FirstSum, message.first)
+        if not message.session == opening.session == first.session:
+            msg = "the first sum is of another session than the opening that it comes with"
+            raise OtherSessionError(msg)
+        if self._contribution is None:
+            msg = "a device that abstains is in no sum"
+            raise OutOfStageError(msg)
+        before, secrets = self.memory, take_secrets(self.memory.ahead, opening)
+        try:
+            self.memory, _ = self._join(opening, message.opening, secrets)
+            return self._enter(first, message.first)
+        finally:
+            self.memory = before
+
+    def _keys(self, secrets: RoundSecrets, opening: OpenRound) -> DeviceKeys:
+        keys = public_keys(self._device, secrets)
         if opening.server_model != ServerModel.MALICIOUS:
             return keys
         return dataclasses.replace(keys, signature=self._sign(leaf_of(opening, keys)))
@@ -278,8 +306,11 @@ class Device:
         self._membership = member
         return after, shares
 
-    def _begin(self, message: FirstSum) -> tuple[Memory, bytes]:
-        """Deal shares, and mask the first input, before anyone has the shares of others."""
+    def _enter(self, message: Roster | FirstSum, request: bytes) -> tuple[Memory, bytes]:
+        """Deal shares; with a first sum mask, before anyone has the shares of others."""
+        if isinstance(message, Roster):
+            memory, dealt = self._deal(message, request)
+            return memory, dealt.encode()
         roster = message.roster
         memory, dealt = self._deal(roster, roster.encode())
         return self._mask(message.sum_request, memory, dealt)
@@ -342,6 +373,7 @@ class Device:
         opening, masked_sum = member.opening, unmask.masked_sum
         survivors = member.check_survivors(unmask.survivors, masked_sum, memory)
         first, signature = opening.is_first(masked_sum), b""
+        check_ahead(unmask, opening)
         member.check_sealed(unmask.sealed, survivors if first else frozenset())
         if opening.server_model == ServerModel.MALICIOUS and first:
             signature = self._sign(survivors_statement(memory.context, unmask.survivors))
@@ -365,4 +397,8 @@ class Device:
         if opening.is_last(masked_sum):
             due = Moment(opening.masked_sums, Stage.SUM)
             after = dataclasses.replace(after, due=due, incoming=(), rounding=GONE, noise=GONE)
-        return after, UnmaskShares(unmask.session, masked_sum, released, signature).encode()
+        keys: tuple[DeviceKeys, ...] = ()
+        if unmask.ahead:
+            after = dataclasses.replace(after, ahead=draw_secrets(self._entropy, opening))
+            keys = (public_keys(self._device, after.ahead),)
+        return after, UnmaskShares(unmask.session, masked_sum, released, signature, keys).encode()

@@ -54,6 +54,7 @@ class Memory:
         charged: what was charged for masked sum 0 of a fast round that was not opened.
         nu: the radius of the last sum that it was in, of whatever round; 0 for none.
         rho: what all sums with noise that it was in were charged, of whatever rounds.
+        ahead: its secrets for the next round, whose public halves it has sent; empty for none.
     """
 
     round: int = 0
@@ -78,10 +79,15 @@ class Memory:
     charged: float = 0.0
     nu: float = 0.0
     rho: float = 0.0
+    ahead: tuple[bytes, ...] = field(default=(), repr=False)
 
     def between_rounds(self) -> Memory:
         """What stays when the round is over."""
         return Memory(round=self.round, nu=self.nu, rho=self.rho)
+
+    def before_next(self) -> Memory:
+        """The same with the secrets that the next round may begin with, and no later one."""
+        return dataclasses.replace(self.between_rounds(), ahead=self.ahead)
 
     def left(self) -> Memory:
         """What stays when the device leaves the round before its end."""
@@ -152,5 +158,6 @@ _FIELDS: dict[str, Any] = {
     "charged": REAL,
     "nu": REAL,
     "rho": REAL,
+    "ahead": rows(32, 1 + 2 * MAX_MASKED_SUMS),
 }
 _LAYOUT = tuple(_FIELDS.get(name, _blob) for name in _NAMES)

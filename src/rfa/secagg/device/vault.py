@@ -16,6 +16,7 @@ import sqlite3
 from collections.abc import Generator
 from pathlib import Path
 
+from rfa.secagg.device.ahead import take_secrets
 from rfa.secagg.device.brought import read_brought, write_brought
 from rfa.secagg.device.machine import Device
 from rfa.secagg.device.marks import Marks
@@ -32,7 +33,7 @@ from rfa.secagg.errors import (
 )
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.messages.decoding import decode_as
-from rfa.secagg.messages.round import NO_BASIS, OpenRound
+from rfa.secagg.messages.round import NO_BASIS, OpenFirstSum, OpenRound
 from rfa.secagg.messages.stages import LEFT, START, Moment, Stage
 from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.transcript import SIZE, request_digest
@@ -148,6 +149,57 @@ class DurableDevice:
                 self._spends.check_unspent(contribution, noisy=noisy)
             self._bring(contribution, label)
             return self._join(contribution, opening)
+
+    def check_ahead(self, request: bytes) -> None:
+        """Refuse a round that begins with its first sum if there are no keys to join it with.
+
+        Args:
+            request: the message `OpenFirstSum`.
+
+        Raises:
+            NoKeysAheadError, MessageError: saying why.
+        """
+        opening = decode_as(OpenRound, decode_as(OpenFirstSum, request).opening)
+        with self._transaction():
+            take_secrets(self._memory().ahead, opening)
+
+    def begin(
+        self,
+        contribution: Contribution,
+        label: bytes,
+        request: bytes,
+        *,
+        noisy: bool = False,
+    ) -> bytes:
+        """Bring something into a round that begins with its first sum, and answer that at once.
+
+        The device joins with the keys that it has sent ahead. They, the mark of what it brings and
+        its charge change in the transaction in which its masked input is made.
+
+        Args:
+            contribution: what it brings.
+            label: a digest of what its metrics mean.
+            request: the message `OpenFirstSum`.
+            noisy: whether the round is said to have noise.
+
+        Returns:
+            Its `FirstInput`.
+
+        Raises:
+            RefusalError, MessageError: if it refuses; nothing has changed then.
+            SpentUpdateError: as in `bring`.
+        """
+        with self._transaction():
+            self._spends.check_unspent(contribution, noisy=noisy)
+            before = self._memory().before_next()
+            self._bring(contribution, label)
+            device = self._device(contribution, before)
+            decode_as(OpenFirstSum, request)
+            reply = device.receive(request)
+            self._spend(contribution, device.memory)
+            self._keep("memory", device.memory.encode())
+            self._note(before, device.memory, reply)
+        return reply
 
     def repeat(
         self,

@@ -28,7 +28,7 @@ from rfa.secagg.errors import (
 from rfa.secagg.words import WORD, Words
 
 MAGIC, PADDING = b"rfa", bytes(3)
-VERSION = 4
+VERSION = 5
 MANY = 1 << 20
 """The most entries of any list."""
 LARGEST = 1 << 33

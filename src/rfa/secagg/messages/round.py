@@ -20,6 +20,11 @@ Unmask         ->                      with the shares that were sealed for the 
                <-   UnmaskShares
 If anyone does not answer FirstSum, its sum is never opened: a second Roster without those, for
 masked sums with keys of their own, goes on with the longer way.
+
+Where the keys of all devices came with the last UnmaskShares of the round before, a fast round
+begins with its first sum:
+OpenFirstSum   ->                      the opening, the roster, v and nu
+               <-   FirstInput
 """
 
 from __future__ import annotations
@@ -32,6 +37,7 @@ from rfa._types import Floats32
 from rfa.secagg.crypto.shares import SHARE_SIZE
 from rfa.secagg.messages.codec import (
     KEY,
+    LARGEST,
     MANY,
     REAL,
     U8,
@@ -297,7 +303,8 @@ class Unmask(Message):
     """Whose sum is to be opened, with the signatures under it where the server is malicious.
 
     In a fast round that of masked sum 0 is opened over the whole roster, so that there is nothing
-    to sign; `sealed` holds what the device's neighbors dealt, in the order of its neighbors.
+    to sign; `sealed` holds what the device's neighbors dealt, in the order of its neighbors. With
+    the last one of a round may be asked, by `ahead` = 1, for the device's keys of the next round.
     """
 
     KIND = 9
@@ -306,12 +313,14 @@ class Unmask(Message):
         blob(MANY // 8),
         many(group(U32, fixed(SIGNATURE_SIZE))),
         rows(SEALED_SIZE, LARGEST_DEGREE),
+        U8,
     )
 
     masked_sum: int
     survivors: Bitmap
     signatures: tuple[tuple[int, bytes], ...]
     sealed: tuple[bytes, ...] = field(default=(), repr=False)
+    ahead: int = 0
 
 
 @dataclass(frozen=True)
@@ -319,15 +328,21 @@ class UnmaskShares(Message):
     """For each neighbor in the sum a share of its self-mask if it survived, else of its key.
 
     With the first sum of a fast round comes a signature under it, where the server is malicious:
-    it is for receipts.
+    it is for receipts. `keys` are those of the next round, if they were asked for.
     """
 
     KIND = 10
-    LAYOUT = (U32, rows(SHARE_SIZE, LARGEST_DEGREE), blob(SIGNATURE_SIZE))
+    LAYOUT = (
+        U32,
+        rows(SHARE_SIZE, LARGEST_DEGREE),
+        blob(SIGNATURE_SIZE),
+        many(DEVICE_KEYS, 1),
+    )
 
     masked_sum: int
     shares: tuple[bytes, ...] = field(repr=False)
     signature: bytes = b""
+    keys: tuple[DeviceKeys, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -387,3 +402,17 @@ class FirstInput(Message):
     def masked(self) -> MaskedInput:
         """What it adds."""
         return MaskedInput(self.session, 0, self.tail, self.words)
+
+
+@dataclass(frozen=True)
+class OpenFirstSum(Message):
+    """An `OpenRound` and the `FirstSum` of its round, as they would travel one after the other.
+
+    A device joins with the keys that it has sent ahead, and answers with its `FirstInput`.
+    """
+
+    KIND = 14
+    LAYOUT = (blob(1 << 12), blob(LARGEST))
+
+    opening: bytes
+    first: bytes = field(repr=False)

@@ -2,9 +2,9 @@
 
 >>> from rfa.secagg.security.parameters import derive
 >>> traffic(derive(10, num_colluders=1, num_dropouts=2), queries=1, dim=1000)
-Traffic(down=1251, up=4784, exchanges=4)
+Traffic(down=1252, up=4788, exchanges=4)
 >>> traffic(derive(10, num_colluders=1, num_dropouts=2), queries=1, dim=1000, fast=True)
-Traffic(down=1320, up=4784, exchanges=3)
+Traffic(down=1321, up=4788, exchanges=3)
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 
 from rfa.secagg.crypto.shares import SHARE_SIZE
 from rfa.secagg.messages.round import (
+    DEVICE_KEYS,
     NO_BASIS,
     SEALED_SIZE,
     SIGNATURE_SIZE,
@@ -25,6 +26,7 @@ from rfa.secagg.messages.round import (
     FirstSum,
     MaskedInput,
     Message,
+    OpenFirstSum,
     OpenRound,
     Roster,
     ShareKeys,
@@ -67,6 +69,7 @@ def traffic(  # noqa: PLR0913
     noise: float = 0.0,
     from_zero: bool = True,
     fast: bool = False,
+    ahead: bool = False,
 ) -> Traffic:
     """The traffic of a device in a round in which all queries are taken and nobody is lost.
 
@@ -80,6 +83,7 @@ def traffic(  # noqa: PLR0913
         noise: the multiplier of the noise, with which weights are equal; 0 for none.
         from_zero: whether the first request is about zero, which travels as nothing.
         fast: whether the first sum is taken with the roster.
+        ahead: whether devices sent their keys in the round before, and send those of the next.
     """
     model = int(parameters.server_model)
     equal = bool(noise)
@@ -93,6 +97,8 @@ def traffic(  # noqa: PLR0913
     pairs: list[tuple[Message, Message]] = [(opening, AdvertiseKeys(_SESSION, keys))]
     if not fast:
         pairs.append(forming)
+    if ahead:
+        pairs.clear()
     for masked_sum in opening.sums_from(0):
         zero = from_zero and not opening.query_of(masked_sum)
         asking = _asking(opening, parameters, masked_sum, zero=zero)
@@ -100,8 +106,11 @@ def traffic(  # noqa: PLR0913
             pairs.extend(_first_sum(parameters, *forming, *asking))
         else:
             pairs.extend([asking, *_opening(parameters, masked_sum)])
-    down = sum(len(request.encode()) for request, _ in pairs)
-    return Traffic(down, sum(len(reply.encode()) for _, reply in pairs), len(pairs))
+    down, up = (sum(len(message.encode()) for message in side) for side in zip(*pairs, strict=True))
+    if ahead:
+        down += len(OpenFirstSum(_SESSION, opening.encode(), b"").encode())
+        up += len(DEVICE_KEYS.write(keys))
+    return Traffic(down, up, len(pairs))
 
 
 def _keys(opening: OpenRound) -> DeviceKeys:

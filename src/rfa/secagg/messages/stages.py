@@ -9,6 +9,7 @@ from rfa.secagg.messages.codec import U32, Field
 from rfa.secagg.messages.round import (
     FirstSum,
     Message,
+    OpenFirstSum,
     OpenRound,
     Roster,
     SumRequest,
@@ -77,6 +78,7 @@ MOMENT = Field(
 )
 _STAGES: dict[type[Message], Stage] = {
     OpenRound: Stage.OPEN,
+    OpenFirstSum: Stage.OPEN,
     Roster: Stage.ROSTER,
     FirstSum: Stage.ROSTER,
     SumRequest: Stage.SUM,

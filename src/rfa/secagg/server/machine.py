@@ -27,6 +27,7 @@ from rfa.secagg.messages.round import (
     SIGNATURE_SIZE,
     Abstain,
     AdvertiseKeys,
+    DeviceKeys,
     FirstInput,
     MaskedInput,
     Message,
@@ -48,6 +49,7 @@ from rfa.secagg.security.rules import (
 )
 from rfa.secagg.security.terms import Terms
 from rfa.secagg.server.admission import Admission
+from rfa.secagg.server.ahead import check_keys, may_be_ahead, with_opening
 from rfa.secagg.server.complaints import Dispute, Unopened, disputes_of, faults_of
 from rfa.secagg.server.masked_sum import MaskedSum
 from rfa.secagg.server.recorder import Recorder
@@ -70,6 +72,7 @@ class Server:
         begun: for how many sums over its cohort masked inputs were asked, whatever came of it; a
             sum that is asked for again, after a cohort was formed anew, counts once.
         opened: whether anyone was asked to open one.
+        keys_ahead: the keys for the next round that devices sent with their last shares.
     """
 
     def __init__(
@@ -78,6 +81,8 @@ class Server:
         terms: Terms,
         identities: Identities | None = None,
         recorder: Recorder | None = None,
+        *,
+        ask_ahead: bool = False,
     ) -> None:
         """A server that opens a round.
 
@@ -86,6 +91,8 @@ class Server:
             terms: what is offered to the devices.
             identities: the public identities of the devices, where the server is malicious.
             recorder: keeps what a receipt tells of the round, if one is wanted.
+            ask_ahead: whether devices are asked with the last sum for their keys of the next round;
+                in fast rounds of a semi-honest server.
         """
         if opening.server_model != terms.server_model:
             msg = f"a round of server model {opening.server_model} cannot be held under {terms}"
@@ -105,6 +112,9 @@ class Server:
         self._wanted: type[Message] = Message
         self._largest = 0
         self._asked: set[int] = set()
+        self._asks_ahead = ask_ahead and may_be_ahead(opening)
+        self._begins_ahead = False
+        self.keys_ahead: dict[int, DeviceKeys] = {}
         self.masked_sum = 0
         self.begun = 0
         self.opened = False
@@ -126,6 +136,27 @@ class Server:
             ((device, message) for device in asked),
             self._terms.enough(len(asked), self._opening.queries),
         )
+
+    def open_ahead(self, keys: Iterable[DeviceKeys]) -> None:
+        """Begin a fast round with devices that sent their keys in the one before.
+
+        They hear of it with the first sum.
+
+        Raises:
+            AbortError: if they are too few, or two have the same key.
+            ParameterError: if the round is not fast, or its server may be malicious.
+        """
+        if not may_be_ahead(self._opening):
+            msg = "a round begins with keys of the round before if it is fast, and the server is "
+            raise ParameterError(msg + "semi-honest: give fast=True, or ask for keys anew")
+        for each in keys:
+            try:
+                self._admission.take(each.device, each)
+            except SecAggError as error:
+                msg = f"the keys that devices sent ahead make no cohort: {error}"
+                raise AbortError(msg) from None
+        self._begins_ahead = True
+        self.form()
 
     def roster(self) -> Requests:
         """Send the cohort to its members, who deal shares.
@@ -158,7 +189,10 @@ class Server:
         table = self._formed()
         now = self._begin(table.everyone, v, nu)
         self._expect(FirstInput, SLACK + table.deal_size + now.reply_size, self._positions)
-        return Requests(table.rosters(now.sum_request), self.parameters.survivors)
+        requests = table.rosters(now.sum_request)
+        if self._begins_ahead:
+            requests = with_opening(self._opening, requests)
+        return Requests(requests, self.parameters.survivors)
 
     @property
     def is_complete(self) -> bool:
@@ -260,8 +294,10 @@ class Server:
             require_enough(self.parameters, members, "signed the survivors")
         self.opened = True
         table, size = self._formed(), SIGNATURE_SIZE + SHARE_SIZE * self.parameters.degree
+        size += 32 * self._opening.masked_sums
         self._expect(UnmaskShares, SLACK + size, table.devices(members))
-        requests = ((table.keys[at].device, each) for at, each in now.unmask_requests(members))
+        shares = now.unmask_requests(members, ahead=self._asks_ahead and self._is_last)
+        requests = ((table.keys[at].device, each) for at, each in shares)
         whom = devices_digest(table.devices(members)) if trusted else b""
         return Requests(requests, self._enough(members, free=self._is_last), whom)
 
@@ -311,7 +347,8 @@ class Server:
         if message.session != self._opening.session:
             msg = f"the reply of device {device} is of another session"
             raise OtherSessionError(msg)
-        if isinstance(message, Abstain) and self._wanted is AdvertiseKeys:
+        joins = self._wanted is AdvertiseKeys or (self._begins_ahead and self._wanted is FirstInput)
+        if isinstance(message, Abstain) and joins:
             msg = f"device {device} abstains: its update is not finite, of no examples, or not new"
             raise RefusalError(msg)
         if not isinstance(message, self._wanted):
@@ -330,7 +367,10 @@ class Server:
             case SurvivorSignature():
                 self._masked_sum().take_consent(self._positions[device], message, self._identities)
             case UnmaskShares():
+                asked = self._asks_ahead and self._is_last
+                check_keys(device, message.keys, self._opening, asked=asked)
                 self._masked_sum().take_opened(self._positions[device], message, self._identities)
+                self.keys_ahead.update((keys.device, keys) for keys in message.keys)
             case _:  # never wanted
                 raise AssertionError
 

@@ -164,14 +164,20 @@ class MaskedSum:
             sealed = self._sealed_for(position)
             yield position, dataclasses.replace(self.sum_request, sealed=sealed).encode()
 
-    def unmask_requests(self, members: Members) -> Iterator[tuple[int, bytes]]:
+    def unmask_requests(
+        self, members: Members, *, ahead: bool = False
+    ) -> Iterator[tuple[int, bytes]]:
         """For each of some devices, the request to open the sum over the survivors.
 
         With that of the first sum of a fast round come the shares that it holds.
+
+        Args:
+            members: who is asked.
+            ahead: whether they are also asked for their keys of the next round.
         """
         signatures = tuple(sorted(self.signatures.items()))
         head = self.sum_request.session, self.sum_request.masked_sum, self.bitmap, signatures
-        message = Unmask(*head)
+        message = Unmask(*head, ahead=int(ahead))
         common = message.encode()
         for position in sorted(members):
             if self.is_first:

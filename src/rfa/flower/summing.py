@@ -1,0 +1,181 @@
+"""The sums of a round: nodes work, and what they have is summed, at once or when all are ready."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from rfa.aggregators import Layout
+from rfa.errors import OracleStoppedError
+from rfa.flower import records
+from rfa.flower.ahead import FirstWork, Prepared
+from rfa.flower.basis import basis_of
+from rfa.flower.oracles import GridSums
+from rfa.flower.parts import Cohort, PartOracle
+from rfa.flower.refusals import RoundSkippedError
+from rfa.flower.transport import Addressed
+from rfa.secagg.weights import EQUAL
+
+if TYPE_CHECKING:
+    from rfa.flower.strategy import SecureStrategy
+
+LOG = logging.getLogger("flwr")
+Value = TypeVar("Value")
+Use = Callable[[list[PartOracle]], Value]
+"""What is made of the oracles over the parts of a cohort."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What nodes are asked to do in a round.
+
+    Attributes:
+        work: to train or evaluate, and how to weigh it.
+        messages: the messages that ask for it, by node.
+        round: the round.
+        timeout: seconds to wait.
+        dim: the length of their updates.
+    """
+
+    work: records.Work
+    messages: list[Addressed]
+    round: int
+    timeout: float
+    dim: int
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """Who is asked."""
+        return tuple(sorted(name for name, _ in self.messages))
+
+    def among(self, nodes: Collection[int]) -> Asked:
+        """The same of those who are among these.
+
+        Raises:
+            RoundSkippedError: if nobody is.
+        """
+        left = [each for each in self.messages if each[0] in nodes]
+        if self.messages and not left:
+            msg = f"none of {len(self.messages)} nodes has a privacy budget left"
+            raise RoundSkippedError(msg)
+        return dataclasses.replace(self, messages=left)
+
+
+@dataclass(frozen=True)
+class Summed(Generic[Value]):
+    """What came of a round.
+
+    Attributes:
+        cohort: the nodes that were ready.
+        oracles: the oracles over its parts.
+        value: what was made of their sums.
+    """
+
+    cohort: Cohort
+    oracles: list[PartOracle]
+    value: Value
+
+
+def one_part(nodes: int) -> Layout:  # noqa: ARG001 as aggregators have it
+    """One sum over all nodes, however many there are."""
+    return Layout()
+
+
+def take_sums(
+    strategy: SecureStrategy,
+    sums: GridSums,
+    asked: Asked,
+    use: Use[Value],
+    layout_of: Callable[[int], Layout] = one_part,
+) -> Summed[Value]:
+    """Let nodes work, and use the sums over what they have.
+
+    Args:
+        strategy: the strategy.
+        sums: how sums are taken.
+        asked: what nodes are asked to do.
+        use: what is made of the oracles over the parts of those who are ready.
+        layout_of: how many parts and queries so many nodes have.
+
+    Raises:
+        OracleStoppedError: if there is no sum; the text says why.
+    """
+    layout = layout_of(len(asked.messages))
+    prepared = strategy.ahead.take(asked.work.task, asked.nodes, 2 * layout.queries)
+    done = None
+    if prepared and layout.parts == 1:
+        done = _begin_at_once(strategy, sums, asked, use, prepared)
+        if done is None:
+            asked = asked.among(strategy.privacy.solvent(asked.nodes))
+    if done is None:
+        cohort = sums.gather(asked.work, asked.messages, asked.round, asked.timeout, asked.dim)
+        strategy.missing.note(cohort.task, cohort.layout)
+        layout = layout_of(len(cohort.devices))
+        parts = strategy.partition(cohort.devices, layout.parts, asked.round)
+        sums = sums.asking(layout.queries)  # fewer nodes may take another number of sums
+        with strategy.over(sums, cohort, parts) as oracles:
+            done = Summed(cohort, oracles, use(oracles))
+    strategy.ahead.keep(done.cohort, done.oracles)
+    return done
+
+
+def _begin_at_once(
+    strategy: SecureStrategy,
+    sums: GridSums,
+    asked: Asked,
+    use: Use[Value],
+    prepared: Prepared,
+) -> Summed[Value] | None:
+    """The same among nodes that sent their keys a round ahead; None if they must be asked anew.
+
+    That is so where nobody was asked to open a sum. Those who masked an input are told that the
+    round is over, and forget what they brought: they work once more.
+
+    Raises:
+        OracleStoppedError: if a sum was opened, and none came of it.
+    """
+    cohort = _expect(sums, asked, prepared)
+    like = records.Ready(cohort.layout, cohort.dim, cohort.run)
+    first = FirstWork(dict(asked.messages), like, asked.timeout)
+    strategy.missing.note(cohort.task, cohort.layout)
+    oracles = list[PartOracle]()
+    try:
+        with strategy.over(sums, cohort, [cohort.devices], first) as oracles:
+            done = Summed(cohort, oracles, use(oracles))
+    except OracleStoppedError as error:
+        strategy.ahead.count(cohort.task, worked=False)
+        if any(oracle.opened for oracle in oracles):
+            raise
+        LOG.info("\t> nodes are asked anew, for their keys: %s", error)
+        if sums.recorders:
+            sums.recorders.clear()
+        return None
+    strategy.ahead.count(cohort.task, worked=True)
+    return done
+
+
+def _expect(sums: GridSums, asked: Asked, prepared: Prepared) -> Cohort:
+    """The nodes as they will be ready, if they have what they had in the round before.
+
+    Raises:
+        UnequalMessagesError: if nodes are to be sent different things.
+    """
+    work, last = asked.work, prepared.cohort
+    sent = sums.address(work, asked.messages, asked.round, asked.timeout)
+    return Cohort(
+        work.task,
+        asked.round,
+        asked.nodes,
+        last.layout,
+        asked.dim,
+        basis_of(sent, last.run),
+        histograms=work.histograms.within(last.layout),
+        equal_weights=work.weights == EQUAL,
+        cap=work.cap,
+        noise=work.noise,
+        run=last.run,
+        keys=prepared.keys,
+    )

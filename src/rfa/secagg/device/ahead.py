@@ -1,0 +1,69 @@
+"""The secrets of a device in a round: drawn when it joins, or one round ahead.
+
+A device that is asked, with the last sum of a round, for its keys of the next round keeps their
+secrets until the next round that it has something to bring into, however that one begins. They are
+for one round: whatever is made of them leaves after they are gone from where they were kept.
+"""
+
+from __future__ import annotations
+
+from rfa.secagg.crypto.keys import public_of
+from rfa.secagg.device.sharing import Entropy
+from rfa.secagg.errors import NoKeysAheadError, NotCanonicalError, OutOfStageError
+from rfa.secagg.messages.round import DeviceKeys, OpenRound, Unmask
+from rfa.secagg.security.parameters import ServerModel
+from rfa.secagg.transcript import SIZE
+
+RoundSecrets = tuple[bytes, ...]
+"""A secret for sealing, those of the masks of all masked sums, and the seeds of self-masks."""
+
+
+def draw_secrets(entropy: Entropy, opening: OpenRound) -> RoundSecrets:
+    """Fresh secrets for a round with as many masked sums."""
+    return tuple(entropy(SIZE) for _ in range(1 + 2 * opening.masked_sums))
+
+
+def split_secrets(
+    secrets: RoundSecrets,
+) -> tuple[bytes, tuple[bytes, ...], tuple[bytes, ...]]:
+    """The secret for sealing, those of masks, and the seeds."""
+    count = len(secrets) // 2
+    return secrets[0], secrets[1 : 1 + count], secrets[1 + count :]
+
+
+def public_keys(device: int, secrets: RoundSecrets) -> DeviceKeys:
+    """The public halves, as a roster lists them; not signed."""
+    sealing, masks, _ = split_secrets(secrets)
+    return DeviceKeys(device, public_of(sealing), tuple(map(public_of, masks)))
+
+
+def take_secrets(kept: RoundSecrets, opening: OpenRound) -> RoundSecrets:
+    """The secrets whose public halves were sent ahead, for a round that begins with its first sum.
+
+    Raises:
+        NoKeysAheadError: if there are none, or the round is not one that they are for.
+    """
+    if not opening.fast or opening.server_model != ServerModel.SEMI_HONEST:
+        msg = "only a fast round of a semi-honest server begins with keys that were sent ahead: "
+        raise NoKeysAheadError(msg + "a malicious one must have the opening signed with the keys")
+    if len(kept) != 1 + 2 * opening.masked_sums:
+        what = f"for {len(kept) // 2} masked sums" if kept else "at all: used, lost or never asked"
+        msg = f"the round begins with keys for {opening.masked_sums} masked sums, and this device "
+        raise NoKeysAheadError(msg + f"has sent none ahead {what}: open the round, for new ones")
+    return kept
+
+
+def check_ahead(unmask: Unmask, opening: OpenRound) -> None:
+    """Refuse to give keys for the next round where that is not foreseen.
+
+    Raises:
+        NotCanonicalError: if the request is neither 0 nor 1.
+        OutOfStageError: if it is not the last sum of a fast round of a semi-honest server.
+    """
+    if unmask.ahead not in (0, 1):
+        msg = f"ahead={unmask.ahead} must be 0 or 1"
+        raise NotCanonicalError(msg)
+    trusted = opening.server_model == ServerModel.SEMI_HONEST
+    if unmask.ahead and not (trusted and opening.fast and opening.is_last(unmask.masked_sum)):
+        msg = "keys for the next round come with the last sum of a fast round of a semi-honest "
+        raise OutOfStageError(msg + f"server, and masked sum {unmask.masked_sum} is not that")

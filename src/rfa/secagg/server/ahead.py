@@ -1,0 +1,45 @@
+"""Keys that devices send a round ahead, as the server sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rfa.secagg.errors import NotCanonicalError
+from rfa.secagg.messages.round import DeviceKeys, OpenFirstSum, OpenRound
+from rfa.secagg.security.cohort import check_device_keys
+from rfa.secagg.security.parameters import ServerModel
+from rfa.secagg.server.requests import Outbox
+
+
+def may_be_ahead(opening: OpenRound) -> bool:
+    """Whether devices send keys ahead in such a round, and join it with keys that they sent."""
+    return bool(opening.fast) and opening.server_model == ServerModel.SEMI_HONEST
+
+
+def with_opening(opening: OpenRound, requests: Outbox) -> Iterator[tuple[int, bytes]]:
+    """The requests of a first sum, each with the opening of its round before it."""
+    encoded = opening.encode()
+    for device, first in requests:
+        yield device, OpenFirstSum(opening.session, encoded, first).encode()
+
+
+def check_keys(
+    device: int, ahead: Sequence[DeviceKeys], opening: OpenRound, *, asked: bool
+) -> None:
+    """Refuse keys for the next round that were not asked for, or cannot be a device's.
+
+    Args:
+        device: the device.
+        ahead: what it sent: one set of keys, or none.
+        opening: the round in which it sent them.
+        asked: whether it was asked for any.
+
+    Raises:
+        NotCanonicalError, CohortError: saying what is wrong with them.
+    """
+    if len(ahead) != asked or any(keys.device != device for keys in ahead):
+        wanted = "one set of keys of its own" if asked else "no keys"
+        msg = f"device {device} was asked for {wanted} for the next round, and sent {len(ahead)}"
+        raise NotCanonicalError(msg)
+    for keys in ahead:
+        check_device_keys(keys, opening, None)
