@@ -74,9 +74,10 @@ def slow_flame(points: Floats, weights: Floats, aggregator: FLAME) -> Floats:
     norms = np.linalg.norm(points, axis=1)
     median = float(np.median(norms))
     clipped: Floats = points * np.minimum(1, median / norms)[:, None]
-    noise: Floats = np.random.default_rng(aggregator.seed).standard_normal(points.shape[1])
+    rng: np.random.Generator = np.random.default_rng(aggregator.seed)
+    noise = rng.standard_normal(points.shape[1])
     mean: Floats = np.average(clipped[rows], axis=0, weights=weights[rows])
-    return mean + aggregator.noise * median * noise
+    return np.add(mean, aggregator.noise * median * noise)
 
 
 def slow_labels(features: Floats, quantile: float) -> list[int]:
