@@ -75,9 +75,10 @@ def slow_flame(points: Floats, weights: Floats, aggregator: FLAME) -> Floats:
     median = float(np.median(norms))
     clipped: Floats = points * np.minimum(1, median / norms)[:, None]
     rng: np.random.Generator = np.random.default_rng(aggregator.seed)
-    noise = rng.standard_normal(points.shape[1])
+    count: int = points.shape[1]
+    noise = rng.standard_normal(count)
     mean: Floats = np.average(clipped[rows], axis=0, weights=weights[rows])
-    return np.add(mean, aggregator.noise * median * noise)
+    return mean + aggregator.noise * median * noise
 
 
 def slow_labels(features: Floats, quantile: float) -> list[int]:
