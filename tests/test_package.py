@@ -27,8 +27,8 @@ PUBLIC = {
     """,
     "rfa.aggregators.clear": """
         Aggregate AssumesCorrupted Bucketing Bulyan CenteredClipping ClearAggregator
-        CoordinateMedian DnC FLAME FLTrust InnerAggregator Krum MeaMed MultiKrum NearestNeighborMixing
-        NormClipping Randomized SignGuard TrimmedMean
+        CoordinateMedian DnC FLAME FLTrust InnerAggregator Krum MeaMed MultiKrum
+        NearestNeighborMixing NormClipping Randomized SignGuard TrimmedMean
     """,
     "rfa.secagg": """
         AbortError Contribution Device DurableDevice Encoding Exchange Identity InProcess
