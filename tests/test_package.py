@@ -27,8 +27,8 @@ PUBLIC = {
     """,
     "rfa.aggregators.clear": """
         Aggregate AssumesCorrupted Bucketing Bulyan CenteredClipping ClearAggregator
-        CoordinateMedian InnerAggregator Krum MeaMed MixedMedian MultiKrum NearestNeighborMixing
-        NormClipping TrimmedMean
+        CoordinateMedian DnC FLAME FLTrust InnerAggregator Krum MeaMed MixedMedian MultiKrum
+        NearestNeighborMixing NormClipping Randomized SignGuard TrimmedMean
     """,
     "rfa.secagg": """
         AbortError Contribution Device DurableDevice Encoding Exchange Identity InProcess

@@ -74,7 +74,9 @@ def slow_flame(points: Floats, weights: Floats, aggregator: FLAME) -> Floats:
     norms = np.linalg.norm(points, axis=1)
     median = float(np.median(norms))
     clipped: Floats = points * np.minimum(1, median / norms)[:, None]
-    noise: Floats = np.random.default_rng(aggregator.seed).standard_normal(points.shape[1])
+    rng: np.random.Generator = np.random.default_rng(aggregator.seed)
+    count: int = points.shape[1]
+    noise = rng.standard_normal(count)
     mean: Floats = np.average(clipped[rows], axis=0, weights=weights[rows])
     return mean + aggregator.noise * median * noise
 

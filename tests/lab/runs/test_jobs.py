@@ -213,7 +213,7 @@ def test_the_estimate_counts_aggregation_attackers_who_try_and_variants_of_a_tas
 
     plain = cost(aggregator="fedavg")
     assert cost(aggregator="nnm") > plain
-    attacked = {"corruption": "ipm-optimized", "rho": 0.1}
+    attacked: dict[str, Any] = {"corruption": "ipm-optimized", "rho": 0.1}
     once = cost(aggregator="nnm", corruption="ipm", rho=0.1) - plain
     assert cost(aggregator="nnm", **attacked) - plain > 8 * once
     assert cost("emnist-convnet:polarity=ink") == cost("emnist-convnet")

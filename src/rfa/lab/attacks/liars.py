@@ -57,8 +57,8 @@ def check_sums(corruption: Corruption | None, mode: str) -> None:
 
 def honest_mean(updates: Floats32, weights: Floats, liars: Ints) -> Floats:
     """The weighted mean of the finite updates of those who do not lie; zero if there are none."""
-    rows = np.setdiff1d(np.flatnonzero(are_finite(updates)), liars)
-    if not rows.size:
-        return np.zeros(updates.shape[1])
-    shares = weights[rows] / weights[rows].sum()
-    return shares @ updates[rows].astype(np.float64)
+    total, weight = np.zeros(updates.shape[1]), 0.0
+    for row in np.setdiff1d(np.flatnonzero(are_finite(updates)), liars).tolist():
+        total += weights[row] * updates[row]
+        weight += float(weights[row])
+    return total / weight if weight else total
