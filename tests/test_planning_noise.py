@@ -180,7 +180,7 @@ def test_a_plan_that_is_hopeless_says_what_would_help() -> None:
     text = said("--epsilon", "8")
     assert "hopeless" in text
     assert "for an error of 1 a model of at most" in text
-    assert "(all 1000 devices a round are too few)" in text
+    assert "(all 1000 devices per round are too few)" in text
     assert "less noise with one sum a round, as rfa-one-step takes" in text
 
 

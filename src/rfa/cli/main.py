@@ -20,9 +20,9 @@ COMMANDS = {
     "arena": "Let attacks on TASK meet defenses, and draw who stands.",
     "report": "Write one HTML page with the results in a folder: all, or RUNS.",
     "reproduce": "Reproduce the paper: all of its figures and tables, or those NAMED.",
-    "plan": "Tell how many devices a round takes, what it withstands, and what it costs.",
+    "plan": "Plan a federation: how many devices, what it tolerates, what it costs.",
     "verify": "Check receipts offline: that the model follows from what was summed.",
-    "demo": "Show FedAvg breaking and RFA standing, on data that needs no download.",
+    "demo": "Show how FedAvg fails under attack and RFA does not; no download.",
 }
 """Each command, in the module of its name, with the first line of its help."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
+from rfa.cli.text import labeled
 from rfa.errors import InvalidValueError
 from rfa.privacy import epsilon_of
 from rfa.privacy.zcdp import check_delta
@@ -20,7 +20,7 @@ from rfa.secagg.security.identities import read_identities
 from rfa.secagg.security.parameters import ServerModel
 
 PATH = click.Path(path_type=Path)
-KEY_SIZE, SHORT, WIDTH, INDENT = 32, 12, 80, 13
+KEY_SIZE, SHORT, WIDTH, COLUMN = 32, 12, 80, 16
 
 
 @click.command("verify")
@@ -207,10 +207,5 @@ def _sums(parts: tuple[CheckedPart, ...], expected: Expected) -> str:
 
 
 def _say(label: str, text: str) -> None:
-    """A line of a table, which goes on below where it is long."""
-    gap = " " * (INDENT + 3)
-    text = "".join(letter if letter.isprintable() else "?" for letter in text)
-    lines = textwrap.wrap(text, WIDTH - len(gap), break_on_hyphens=False) or [""]
-    click.echo(f"  {label:<{INDENT}} {lines[0]}")
-    for line in lines[1:]:
-        click.echo(gap + line)
+    for line in labeled(f"  {label}", text, COLUMN, WIDTH):
+        click.echo(line)

@@ -184,7 +184,7 @@ def load_model(
 
     Raises:
         StoreError: if there are no results in the folder.
-        InvalidValueError: if no run fits, or several do, or there is no such device.
+        InvalidValueError: if no run matches, or several do, or there is no such device.
         ModelError, CheckpointError: if the run has no checkpoint, or none that is complete.
     """
     folder = Path(out)

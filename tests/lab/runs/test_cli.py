@@ -162,13 +162,13 @@ def test_runs_are_listed_filtered_shown_and_exported(tmp_path: Path) -> None:
     assert listed.output.count("finished") == 2
     only = json.loads(rfa("runs", "--seed", "2", "--json", *out).stdout)
     assert [row["seed"] for row in only] == [2]
-    assert "no run fits" in rfa("runs", "--status", "diverged", *out).output
+    assert "no run matches" in rfa("runs", "--status", "diverged", *out).output
     shown = rfa("runs", "show", only[0]["run"][-6:], *out)
     assert shown.exit_code == 0, shown.output
     assert "the last 2 evaluations" in shown.output
     both = rfa("runs", "show", "tests", *out)
     assert both.exit_code == 2
-    assert "2 runs fit 'tests'" in both.output
+    assert "2 runs match 'tests'" in both.output
     whole = json.loads(rfa("runs", "show", only[0]["run"], "--json", *out).stdout)
     assert len(whole["evaluations"][0]["device_accuracy"]) == 24
 
@@ -261,7 +261,7 @@ def test_a_run_that_nobody_is_running_is_interrupted(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         store.rewind(store.runs()[0]["run"], 0)  # as a kill leaves it
     assert "interrupted" in rfa("runs", "--out", str(tmp_path)).output
-    assert "no run fits" in rfa("runs", "--status", "finished", "--out", str(tmp_path)).output
+    assert "no run matches" in rfa("runs", "--status", "finished", "--out", str(tmp_path)).output
 
 
 def test_a_run_that_was_done_before_says_so(tmp_path: Path) -> None:

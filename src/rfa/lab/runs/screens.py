@@ -83,15 +83,17 @@ class Terminal(Screen):
         )
         from rich.table import Column  # noqa: PLC0415
 
+        rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")  # it alone is cut where narrow
         self._console = Console(stderr=True, markup=False, highlight=False)
         self._progress = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=8),
             TextColumn("{task.fields[count]}", table_column=Column(no_wrap=True, min_width=7)),
             TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True, min_width=5)),
-            TextColumn("{task.fields[text]}", markup=False, table_column=Column(no_wrap=True)),
+            TextColumn("{task.fields[text]}", markup=False, table_column=rest),
             console=self._console,
             transient=True,
+            expand=True,
         )
         self._bar = self._progress.add_task("", total=None, count="", text="")
         self._total: float | None = None

@@ -269,20 +269,23 @@ def privacy_text(settings: Settings) -> str | None:
 
 
 def find_run(rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
-    """The one run whose name this is, or the beginning or end of it.
+    """Return the one run with this name, or whose name or id begins or ends with it.
 
     Raises:
-        InvalidValueError: if none fits, or several do.
+        InvalidValueError: if no run matches, or several do.
     """
     exact = [row for row in rows if row["run"] == name]
-    fitting = exact or [
-        row for row in rows if row["run"].startswith(name) or row["run"].endswith(name)
-    ]
-    if len(fitting) != 1:
-        count = "no run" if not fitting else f"{len(fitting)} runs"
-        msg = f"{count} fit {name!r}: `rfa runs` lists them"
+    matching = exact or [row for row in rows if _matches(row["run"], name)]
+    if len(matching) != 1:
+        count = "no run matches" if not matching else f"{len(matching)} runs match"
+        msg = f"{count} {name!r}: `rfa runs` lists them"
         raise InvalidValueError(msg)
-    return fitting[0]
+    return matching[0]
+
+
+def _matches(run: str, name: str) -> bool:
+    run_id = run.rsplit(".", 1)[-1]
+    return run.startswith(name) or run.endswith(name) or run_id.startswith(name)
 
 
 def current_status(out: Path, row: dict[str, Any]) -> str:
