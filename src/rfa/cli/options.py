@@ -32,13 +32,13 @@ out_option = click.option(
     type=FOLDER,
     default=Path("out"),
     show_default=True,
-    help="The folder of results: runs.sqlite, and checkpoints.",
+    help="The folder of results: runs.sqlite and checkpoints.",
 )
 data_option = click.option(
     "--data-dir", type=FOLDER, help="The folder of data sets.  [default: RFA_DATA]"
 )
 json_option = click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON object at the end, no more."
+    "--json", "as_json", is_flag=True, help="Print only one JSON object, at the end."
 )
 _RUNNING = [
     data_option,
@@ -46,22 +46,29 @@ _RUNNING = [
     click.option(
         "--workers",
         type=click.IntRange(1),
-        help="Worker processes; the numbers do not depend on it.  [default: one a processor]",
+        help="Worker processes.  [default: one per processor]",
     ),
     click.option(
         "--checkpoint-every",
         type=click.IntRange(1),
         default=10,
         show_default=True,
-        help="Rounds between two checkpoints: what a kill can cost.",
+        help="Rounds between two checkpoints; a kill loses no more than these.",
     ),
-    click.option("--fresh", is_flag=True, help="Start anew, whatever is there."),
+    click.option(
+        "--fresh", is_flag=True, help="Start the run again, even if it is done or interrupted."
+    ),
 ]
 _MANY_RUNS = [
-    click.option("-j", "--jobs", type=click.IntRange(1), help="Runs at once.  [default: cores]"),
+    click.option(
+        "-j",
+        "--jobs",
+        type=click.IntRange(1),
+        help="Runs at the same time.  [default: one per core]",
+    ),
     data_option,
-    click.option("--fresh", is_flag=True, help="Do runs anew that are done already."),
-    click.option("--dry-run", is_flag=True, help="Say how long it takes, and do nothing."),
+    click.option("--fresh", is_flag=True, help="Do all runs again, even those that are done."),
+    click.option("--dry-run", is_flag=True, help="Only say how long it will take."),
 ]
 
 
@@ -115,10 +122,10 @@ SECTIONS = {
     "aggregator": "Parameters of the aggregator",
     "training": "Training on devices",
     "server": "Server",
-    "secure": "Secure sums",
-    "privacy": "Privacy: noise in the sums",
+    "secure": "Secure aggregation",
+    "privacy": "Differential privacy",
     "evaluation": "Evaluation",
-    "": "How it is done (the numbers do not depend on it)",
+    "": "Execution (does not change the numbers)",
 }
 """The sections of a help page, by the group of its options."""
 COMMON = (

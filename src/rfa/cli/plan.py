@@ -105,7 +105,7 @@ def plan(as_json: bool, **options: Any) -> None:
 
     \b
       rfa plan --rho 0.1 --rounds 100 --devices 1000 --dim 1000000
-      rfa plan --epsilon 8 --devices 1000000 --dim 100000 --aggregator rfa-one-step
+      rfa plan --epsilon 8 --devices 1000000 --aggregator rfa-one-step
     """  # noqa: D301 click reads the backspace
     request = _request(options)
     made = make_plan(request)

@@ -39,9 +39,7 @@ SHORT = 10
 @click.group(invoke_without_command=True)
 @out_option
 @click.option("--task", help="Only runs of this task.")
-@click.option(
-    "--aggregator", help="Only runs with this aggregator, with its parameters if it has any."
-)
+@click.option("--aggregator", help="Only runs with this aggregator, including its parameters.")
 @click.option("--corruption", help="Only runs with this corruption.")
 @click.option("--rho", type=float, help="Only runs at this corruption level.")
 @click.option("--seed", type=int, help="Only runs with this seed.")
@@ -49,7 +47,7 @@ SHORT = 10
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
 @click.pass_context
 def runs(context: click.Context, out: Path, **options: Any) -> None:
-    """List the runs in a folder of results; `show` one, or `export` all."""
+    """List the runs in a folder of results; `show` one or `export` all."""
     if context.invoked_subcommand:
         return
     wanted = options["status"]
@@ -74,7 +72,7 @@ def runs(context: click.Context, out: Path, **options: Any) -> None:
 @out_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def show(name: str, out: Path, as_json: bool) -> None:
-    """Show one run: NAME, or the beginning or end of it that fits no other."""
+    """Show the run NAME: its id, its full name, or an unambiguous part of these."""
     with Store(out, create=False) as store:
         row = find_run(store.runs(), name)
         row["status"] = current_status(out, row)
@@ -100,7 +98,7 @@ def show(name: str, out: Path, as_json: bool) -> None:
     type=click.Choice(list(RESULT_TABLES)),
     default="evaluations",
     show_default=True,
-    help="What to export; devices has the accuracy of each device at each evaluation.",
+    help="The table to export; devices has the accuracy of each device at each evaluation.",
 )
 @click.option("--last", is_flag=True, help="Only the last round or evaluation of each run.")
 @out_option
@@ -114,12 +112,12 @@ def export(file: Path, table: str, last: bool, out: Path) -> None:
         msg = f"{file} must end in .csv or .parquet"
         raise click.UsageError(msg)
     if last and table == "runs":
-        msg = "--last is for evaluations, rounds and devices: a run has one row in runs"
+        msg = "--last needs --table evaluations, rounds or devices: runs has one row per run"
         raise click.UsageError(msg)
     with Store(out, create=False) as store:
         results = RESULT_TABLES[table](store, **({"last": True} if last else {}))
     if not len(results):
-        msg = f"there is nothing to export: {table} is empty"
+        msg = f"there is nothing to export: the table {table} is empty"
         raise InvalidValueError(msg)
     writers[file.suffix](results, file)
     click.echo(f"{len(results)} rows of {table} written to {file}", err=True)

@@ -1,4 +1,4 @@
-"""`rfa verify`: whether receipts hold, offline."""
+"""`rfa verify`: check receipts offline."""
 
 from __future__ import annotations
 
@@ -25,16 +25,20 @@ KEY_SIZE, SHORT, WIDTH, COLUMN = 32, 12, 80, 16
 
 @click.command("verify")
 @click.argument("files", type=PATH, nargs=-1, required=True, metavar="FILE...")
-@click.option("--server-key", metavar="HEX", help="The public key that must have signed.")
+@click.option(
+    "--server-key", metavar="HEX", help="The public key that must have signed the receipts."
+)
 @click.option(
     "--identities",
     type=PATH,
     metavar="FILE",
-    help='The public identities of the nodes, {"node": "hex"}: they must have signed every part of '
-    "each round, so that rounds of a semi-honest server do not hold.",
+    help='A JSON file with the public identities of the nodes, {"node": "hex"}. They must have '
+    "signed every part of each round, so receipts of a semi-honest server fail this check.",
 )
 @click.option(
-    "--aggregator", metavar="TEXT", help="The aggregator that must have been run, as rfa:budget=3."
+    "--aggregator",
+    metavar="TEXT",
+    help="The aggregator that the server must have run, such as rfa:budget=3.",
 )
 @click.option(
     "--model",
@@ -42,30 +46,30 @@ KEY_SIZE, SHORT, WIDTH, COLUMN = 32, 12, 80, 16
     type=PATH,
     multiple=True,
     metavar="FILE",
-    help="A .npz file that must be the model before or after one of the rounds. From a model "
-    "before a round, those after it are computed.",
+    help="A .npz file that must be the model before or after one of the rounds. From the model "
+    "before a round, verify computes those after it. Repeatable.",
 )
 @click.option(
     "--sent",
     type=PATH,
     metavar="FILE",
-    help="A node's list of what it sent, flower/sent/... in its folder: what it sent must be in "
-    "the sums, nothing else of it, and no sum that it opened may be missing.",
+    help="A node's list of what it sent (flower/sent/... in its folder). The sums must contain "
+    "what it sent and nothing else from it, and every sum that it helped to open must be there.",
 )
 @click.option(
     "--delta",
     type=float,
     default=1e-5,
     show_default=True,
-    help="At which probability left out to say the epsilon of sums with noise.",
+    help="The delta at which to state the epsilon of sums with noise.",
 )
 def verify(files: tuple[Path, ...], delta: float, **options: Any) -> None:
-    """Check receipts offline: that the model follows from what was summed.
+    """Check receipts offline: does each model follow from the recorded sums?
 
-    Give the receipts of a run in order. Each is checked byte for byte against its signature, by the
-    rules of the secure sum, and by running the aggregator again on the recorded sums; and that it
-    follows the one before. The exit code is 0 only if all of it holds. docs/receipts.md says what
-    that proves, and to whom.
+    Give the receipts of a run in order. For each receipt, verify checks the signature, the rules of
+    the secure sum, the result of the aggregator (by running it again on the recorded sums), and
+    that the receipt follows the one before. The exit code is 0 only if every check succeeds.
+    docs/receipts.md explains what this proves, and to whom.
     """
     check_delta(delta)
     verifier = Verifier(_expected(options))

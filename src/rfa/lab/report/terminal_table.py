@@ -8,43 +8,70 @@ from typing import Any
 from rich.table import Table
 
 from rfa.lab.attacks.registry import NONE
-from rfa.lab.report.arena import CLEAN, LOST, WORST, Bout, Score, rank
+from rfa.lab.report.arena import LOST, WORST, Bout, Score, rank
 from rfa.lab.runs.headline import HONEST
 
-NARROW = 63
-"""The letters of a line beside the attacks."""
+Columns = dict[str, list[str]]
+
+LEFT = ("defense", "by")
+"""Columns of names; all others are numbers, and stand on the right."""
+LEAST = ("honest", "all", "rank")
+"""Columns that a narrow terminal does without, after the attacks."""
+GAP = 2
 
 
 def level_table(bout: Bout, width: int) -> Table:
-    """The defenses of a level, the best in the worst case first; attacks, where they fit."""
-    attacks = [*bout.attacks]
-    names = [*attacks, max(attacks, key=len), max(bout.defenses, key=len)]
-    if NARROW + sum(len(name) + 2 for name in names) > width:
-        attacks.clear()
-    worst = bout.heights(WORST)
-    order = sorted(worst, key=lambda name: -worst[name] if math.isfinite(worst[name]) else 1.0)
-    personalized = bout.measure == HONEST
-    title = bout.panel.name + (": accuracy of honest devices" if personalized else "")
+    """Return a level as a table: the defenses, the best in the worst case first.
+
+    It has a column for each attack where these fit into `width`. No name is cut or broken: a
+    terminal that is too narrow for the rest shows fewer columns.
+    """
+    columns = _columns(bout)
+    dropped = [*([bout.attacks] if bout.attacks else []), *([name] for name in LEAST)]
+    while dropped and _width(columns) > width:
+        for name in dropped.pop(0):
+            columns.pop(name, None)
+    title = bout.panel.name
+    title += ": accuracy of honest devices" if bout.measure == HONEST else ": accuracy in %"
     table = Table(title=title, box=None, title_justify="left", title_style="bold")
-    beside = "all" if personalized else "honest"
-    for name in ("rank", "defense", "private", CLEAN, *attacks, WORST, beside, "by"):
-        table.add_column(name, justify="left" if name in ("defense", "by") else "right")
-    for defense in order:
-        table.add_row(
-            str(rank(worst, defense) or "-"),
-            defense,
-            "yes" if defense in bout.private else "no",
-            *(_number(bout.score(attack, defense)) for attack in (NONE, *attacks, WORST)),
-            _plain_number(bout.beside(WORST, defense)),
-            bout.worst(defense) or "-",
-        )
-    table.caption = backdoors(bout)
+    table.padding, table.pad_edge = (0, GAP, 0, 0), False
+    for name in columns:
+        table.add_column(name, justify="left" if name in LEFT else "right", no_wrap=True)
+    for row in zip(*columns.values(), strict=True):
+        table.add_row(*row)
+    lost = any(LOST in cell for cells in columns.values() for cell in cells)
+    notes = [f"{LOST} a run diverged" if lost else None, backdoors(bout)]
+    table.caption = "\n".join(filter(None, notes)) or None
     table.caption_justify = "left"
     return table
 
 
+def _columns(bout: Bout) -> Columns:
+    """The cells of a level by column, best defense first."""
+    worst = bout.heights(WORST)
+    order = sorted(worst, key=lambda name: -worst[name] if math.isfinite(worst[name]) else 1.0)
+    beside = "all" if bout.measure == HONEST else "honest"
+    return {
+        "rank": [str(rank(worst, defense) or "-") for defense in order],
+        "defense": order,
+        "private": ["yes" if defense in bout.private else "no" for defense in order],
+        "clean": [_number(bout.score(NONE, defense)) for defense in order],
+        **{
+            attack: [_number(bout.score(attack, defense)) for defense in order]
+            for attack in bout.attacks
+        },
+        "worst": [_number(bout.score(WORST, defense)) for defense in order],
+        beside: [_plain_number(bout.beside(WORST, defense)) for defense in order],
+        "by": [bout.worst(defense) or "-" for defense in order],
+    }
+
+
+def _width(columns: Columns) -> int:
+    return sum(GAP + max(map(len, (name, *cells))) for name, cells in columns.items()) - GAP
+
+
 def backdoors(bout: Bout) -> str | None:
-    """How often backdoors work, where there are such: accuracy does not tell."""
+    """Return how often the trigger of a backdoor works, which accuracy does not show."""
     known = {
         defense: score.backdoor
         for (attack, defense), score in bout.scores.items()
@@ -52,8 +79,8 @@ def backdoors(bout: Bout) -> str | None:
     }
     if not known:
         return None
-    parts = (f"{defense} {share:.0f} %" for defense, share in known.items())
-    return f"The backdoor works: {', '.join(parts)}"
+    parts = (f"{defense}\u00a0{share:.0f}%" for defense, share in known.items())
+    return f"Inputs with the trigger that fool the model: {', '.join(parts)}"
 
 
 def _number(score: Score) -> str:

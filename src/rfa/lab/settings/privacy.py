@@ -25,25 +25,25 @@ class Privacy(Group):
 
     epsilon: float = setting(
         0.0,
-        "The privacy budget of a device. Noise is found with which all rounds spend it; where "
-        "--noise is given, too, the run stops when it is spent. 0: none.",
+        "The privacy budget of a device: adds the noise with which all rounds together spend it. "
+        "With --noise as well, the run stops when the budget is spent. 0: no budget.",
     )
-    delta: float = setting(1e-5, "The probability that epsilon leaves out.")
+    delta: float = setting(1e-5, "The delta of (epsilon, delta)-differential privacy.")
     noise: float = setting(
         0.0,
-        "The noise multiplier z: the noise of a sum over what one device can add to it. 0: what "
-        "epsilon asks for, or none.",
+        "The noise multiplier z: the standard deviation of the noise in a sum, divided by what one "
+        "device can add to it. 0: as much as epsilon needs, or none.",
     )
     noise_cohort: int = setting(
         0,
-        "Simulate the noise of rounds with so many devices: that of a round is scaled down as if "
-        "so many had taken part, and epsilon is theirs; 0: as many as do.",
+        "Simulate the noise of larger rounds: scale the noise down as if this number of devices "
+        "took part in a round, and compute epsilon for them; 0: as many as do take part.",
     )
     noise_model: str = setting(
         DISTRIBUTED,
         "Who adds the noise: distributed (each device, before the secure sum) or central (once, by "
-        "a server that sees every update and must be trusted; epsilon is against readers of the "
-        "models alone).",
+        "a server that sees every update and must be trusted; epsilon then holds against readers "
+        "of the models only).",
         choices=(DISTRIBUTED, CENTRAL),
     )
 

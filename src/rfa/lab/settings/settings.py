@@ -57,14 +57,14 @@ EARLY_STOP = 1e-6
 class Settings:
     """A run: the same settings give the same numbers. `Settings.of` makes them."""
 
-    task: str = setting("", "What is learned; `rfa tasks` lists them.")
+    task: str = setting("", "The task to learn; `rfa tasks` lists them.")
     aggregator: str = setting(
         "rfa",
         f"How the server aggregates: {', '.join(ENTRIES)}, or your own module:NAME. Parameters may "
         "follow, as in rfa:budget=4,nu=0.5.",
     )
-    seed: int = setting(1, "Decides every random choice.")
-    rounds: int = setting(100, "Rounds of communication T.")
+    seed: int = setting(1, "The seed of all random choices.")
+    rounds: int = setting(100, "Number T of communication rounds.")
     training: Training
     attack: Attack
     server: Server
