@@ -50,7 +50,7 @@ def noise_lines(request: PlanRequest, found: FederationPlan) -> list[Line]:
 def _delta_lines(request: PlanRequest, noise: NoisePlan) -> list[Line]:
     """Return a warning if delta is too large for the population."""
     fault = large_delta(noise.delta, request.population)
-    return [("", fault)] if fault else []
+    return [("  delta", fault)] if fault else []
 
 
 def _readers(noise: NoisePlan) -> str:

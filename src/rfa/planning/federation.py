@@ -79,17 +79,17 @@ class PlanRequest:
         check_count("metrics", self.num_metrics, least=0)
         check_number("nu_share", self.nu_share, positive=True)
         if not 0 <= self.rho < 1 / 2:
-            msg = f"rho must be from 0 to below 1/2, not {self.rho}: no method bears more"
+            msg = f"rho must be from 0 to below 1/2, not {self.rho}: no method tolerates more"
             raise InvalidValueError(msg)
         if not 0 < self.confidence < 1:
             msg = f"confidence must be between 0 and 1, not {self.confidence}"
             raise InvalidValueError(msg)
         if self.devices > self.population:
-            msg = f"{self.devices} devices a round of {self.population}: give at most so many"
+            msg = f"devices={self.devices} is more than the population: give at most {self.population}"
             raise InvalidValueError(msg)
         if 0 < self.devices < self.min_devices and self.layout.parts > 1:
             msg = (
-                f"{self.devices} devices a round make no {self.layout.parts} parts: "
+                f"{self.devices} devices per round cannot form {self.layout.parts} parts: "
                 f"{describe_sums(self.layout)} take {self.min_devices} or more"
             )
             raise InvalidValueError(msg)

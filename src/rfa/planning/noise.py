@@ -88,7 +88,7 @@ class NoiseRequest:
             check_count(name, getattr(self, name))
         check_number("mass_share", self.mass_share, positive=True)
         if self.devices > self.population:
-            msg = f"{self.devices} devices a round of {self.population}: give at most so many"
+            msg = f"devices={self.devices} is more than the population: give at most {self.population}"
             raise InvalidValueError(msg)
 
     @functools.cached_property

@@ -79,7 +79,7 @@ class SampledRounds:
             check_count(name, getattr(self, name))
         check_count("count", self.count, least=0)
         if self.cohort > self.population:
-            msg = f"a cohort of {self.cohort} of {self.population} devices: give at most so many"
+            msg = f"cohort={self.cohort} is more than the population: give at most {self.population}"
             raise InvalidValueError(msg)
 
     @property

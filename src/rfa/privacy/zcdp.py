@@ -86,19 +86,20 @@ def check_delta(delta: float) -> None:
 
 
 def large_delta(delta: float, devices: float) -> str:
-    """What is wrong with a delta for so many devices, and the remedy; nothing if it is small.
+    """Return a warning with the remedy if delta is too large for this number of devices, or "".
 
-    A mechanism that tells everything of each device with probability delta keeps to every epsilon.
+    A mechanism that reveals everything about each device with probability delta satisfies every
+    epsilon.
 
     >>> large_delta(1e-5, 1000), large_delta(1e-5, 2_000_000)
-    ('', 'of 2000000 devices 20 may be told all about: give a delta of 1e-07 or less')
+    ('', 'it may reveal everything about 20 of 2000000 devices: give a delta of 1e-07 or less')
     """
     told = delta * devices
     if told < 1:
         return ""
     fine = 10.0 ** -math.ceil(math.log10(devices) + 1e-9)
-    msg = f"of {devices:.0f} devices {told:.0f} may be told all about: give a delta of {fine:g} or "
-    return msg + "less"
+    who = f"{told:.0f} of {devices:.0f} devices"
+    return f"it may reveal everything about {who}: give a delta of {fine:g} or less"
 
 
 def _bound(rho: float, delta: float, log_t: float) -> float:

@@ -109,7 +109,7 @@ def test_an_empty_or_absent_directory(tmp_path: Path, name: str) -> None:
     directory = tmp_path / name
     if name == "empty":
         directory.mkdir()
-    output = run("--data-dir", directory).output
+    output = " ".join(run("--data-dir", directory).output.split())
     assert "Missing: femnist.parquet" in output
     assert "rfa data get emnist|shakespeare|sent140|glove" in output
     assert ("does not exist" in output) == (name == "absent")

@@ -66,8 +66,8 @@ from tests.tiny import HeavyBall
         ),
         ({"aggregator": "rfa:steps=3"}, "rfa has no parameter 'steps'.* it has budget, nu"),
         ({"aggregator": "rfa:budget=0"}, "budget must be a whole number from 1 on"),
-        ({"aggregator": "rfa:groups=101"}, "100 devices a round make no 101 parts"),
-        ({"groups": 101}, "100 devices a round make no 101 parts"),
+        ({"aggregator": "rfa:groups=101"}, "100 devices per round cannot form 101 parts"),
+        ({"groups": 101}, "100 devices per round cannot form 101 parts"),
         ({"budget": 0}, "budget must be a whole number from 1 on"),
         (
             {"aggregator": "sgd", "local_steps": 0},
