@@ -42,7 +42,7 @@ COLUMNS = ("devices", "train", "test", "median", "max", "min")
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a data set, here.
+    """The state of a data set on this machine.
 
     Attributes:
         dataset: the data set.

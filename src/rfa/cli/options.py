@@ -83,7 +83,7 @@ def many_runs_options(command: Command) -> Command:
 
 
 def settings_options(*left_out: str) -> Callable[[Command], Command]:
-    """Give a command one option for each setting but some; what is not given is None."""
+    """Give a command one option for each setting, except some; the default of all is None."""
     known = [*FIELDS.values(), *PARAMETERS.values()]
     options: list[Callable[[Any], Any]] = [
         _option(setting) for setting in known if setting.name not in left_out
@@ -98,7 +98,7 @@ def _with(options: Sequence[Callable[[Command], Command]], command: Command) -> 
 
 
 def numbers_of(kind: type[Numbers], example: str) -> Callable[..., list[Numbers]]:
-    """A callback that reads numbers with commas between; none where nothing is given."""
+    """Return a callback that parses numbers separated by commas; an empty list if none are given."""
 
     def parse(_context: click.Context, _option: click.Parameter, text: str | None) -> list[Numbers]:
         try:
@@ -111,7 +111,7 @@ def numbers_of(kind: type[Numbers], example: str) -> Callable[..., list[Numbers]
 
 
 def given(options: dict[str, Any]) -> dict[str, Any]:
-    """Those of the options that are settings and were given."""
+    """Return the options that are settings and were given."""
     known = {*FIELDS, *PARAMETERS}
     return {name: value for name, value in options.items() if name in known and value is not None}
 

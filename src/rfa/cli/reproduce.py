@@ -136,7 +136,7 @@ def _check(runs: list[Settings], out: Path, options: dict[str, Any]) -> None:
 def _show(
     experiments: list[Experiment], out: Path, scale: str, *, fresh: bool
 ) -> list[tuple[Exhibit, list[Path]]]:
-    """Keep what each experiment shows, and draw it: exhibits, with their pictures."""
+    """Save the exhibit of each experiment with its pictures, and return them."""
     flag = {"short": "", "quick": " --quick", "full": " --full"}.get(scale, f" --scale {scale}")
     shown: list[tuple[Exhibit, list[Path]]] = []
     for experiment in experiments:
@@ -157,7 +157,7 @@ def _conclude(
     out: Path,
     page: Path | None,
 ) -> None:
-    """Judge the paper's statements by all that there is, and write the pages."""
+    """Judge the statements of the paper with all results, and write the pages."""
     verdicts = statements(collect(known, find_exhibits(out), out), known[0].scale)
     keep(verdicts, out)
     if page:
@@ -167,7 +167,7 @@ def _conclude(
 
 
 def _done(experiment: Experiment, out: Path, fresh: bool) -> Exhibit | None:
-    """What was shown before of an experiment, if it is still right."""
+    """Return the earlier exhibit of an experiment, if it is still valid."""
     if fresh or experiment.name not in known_exhibits(out):
         return None
     try:

@@ -49,7 +49,7 @@ def show_run(row: dict[str, Any]) -> None:
 
 
 def _secure_lines(row: dict[str, Any], settings: dict[str, Any]) -> dict[str, str]:
-    """What the secure sum adds to a summary: rounds without a sum, why, and the certificate."""
+    """Return the lines of a summary about secure sums: stopped rounds, why, the certificate."""
     lines = {"stopped rounds": f"{row['stopped_rounds']}"}
     if row["stopped"]:
         lines["stopped rounds"] += f" (the last: {row['stopped']})"

@@ -141,7 +141,7 @@ def _key(text: str | None) -> bytes | None:
 
 
 def _lines(verified: Verified, expected: Expected, delta: float) -> list[tuple[str, str]]:
-    """What a receipt that holds says, in words."""
+    """Return the content of a valid receipt in words."""
     signed, receipt, parts = verified.signed, verified.signed.receipt, verified.parts
     before, after = receipt.model_before.hex()[:SHORT], receipt.model_after.hex()[:SHORT]
     how = "computed" if verified.computed else "by digest: --model computes it"
@@ -170,7 +170,7 @@ def _share(certificate: float | None) -> str:
 
 
 def _privacy(verified: Verified, delta: float) -> str:
-    """What the round, and all so far, were charged against the server."""
+    """Return the epsilon of the round, and of all rounds so far, against the server."""
     noises = sorted({part.opening.noise for part in verified.parts})
     noise = " and ".join(f"{one:g}" if one else "none" for one in noises)
     words = f"noise {noise}: {_epsilon(verified.rho, delta)} for this round against the server"
@@ -198,7 +198,7 @@ def _nodes(parts: tuple[CheckedPart, ...], expected: Expected) -> str:
 
 
 def _sums(parts: tuple[CheckedPart, ...], expected: Expected) -> str:
-    """How many sums there are, and whose word they are."""
+    """Return how many sums there are, and who vouches for them."""
     count = sum(len(part.sums) for part in parts)
     stopped = [f"part {part.number}: {part.stopped}" for part in parts if part.stopped]
     malicious = all(part.opening.server_model == ServerModel.MALICIOUS for part in parts)

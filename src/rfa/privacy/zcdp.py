@@ -1,4 +1,4 @@
-"""Zero-concentrated differential privacy: charges that add up, and what they mean as epsilon.
+"""Zero-concentrated differential privacy: charges that add up, and their epsilon.
 
 A sum with Gaussian noise of standard deviation z times what one device can change it by is
 rho-zCDP with rho = 1 / (2 z^2). Charges of several sums add up, whatever was asked in which order
@@ -27,17 +27,17 @@ _STEPS = 100
 
 
 def epsilon_of(rho: float, delta: float) -> float:
-    """The epsilon of a total charge at a delta.
+    """Return the epsilon of a total charge at a delta.
 
     *Formal guarantee*: it is never below what Gaussian noise of this charge costs exactly
     (test_zcdp.py::test_it_is_above_what_gaussian_noise_exactly_costs_and_not_by_much).
 
     Args:
         rho: the charge, 0 or more.
-        delta: the probability that is left out, below 1.
+        delta: the delta of (epsilon, delta)-differential privacy, below 1.
 
     Raises:
-        InvalidValueError: if a value has no meaning.
+        InvalidValueError: if a value is out of range.
     """
     check_number("rho", rho)
     check_delta(delta)
@@ -55,13 +55,13 @@ def epsilon_of(rho: float, delta: float) -> float:
 
 
 def rho_of(epsilon: float, delta: float) -> float:
-    """The largest charge whose epsilon at a delta is no more than this one.
+    """Return the largest charge whose epsilon at a delta is at most this one.
 
     *Formal guarantee*: its epsilon is not above this one, and that of a larger charge is
     (test_zcdp.py::test_rho_is_the_largest_charge_of_an_epsilon).
 
     Raises:
-        InvalidValueError: if a value has no meaning.
+        InvalidValueError: if a value is out of range.
     """
     check_number("epsilon", epsilon, positive=True)
     check_delta(delta)

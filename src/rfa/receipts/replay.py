@@ -75,12 +75,12 @@ class RecordedOracle:
 
 
 def build_recorded(text: str, expected: str | None) -> SumAggregator[Any]:
-    """The aggregator that a receipt names.
+    """Return the aggregator that a receipt names.
 
     Args:
         text: what the receipt names.
-        expected: what the verifier expects. One that is not rfa's is code, and is loaded only where
-            the verifier names it: nothing in a receipt decides what is imported.
+        expected: the aggregator that the verifier expects. A user's own aggregator is code, and is
+            loaded only if the verifier names it: no receipt decides what is imported.
 
     Raises:
         ReceiptError: if it is not the one that is expected, or cannot be built.

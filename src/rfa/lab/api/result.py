@@ -1,4 +1,4 @@
-"""What a run left, for scripts and notebooks."""
+"""The result of a run, for scripts and notebooks."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def cells(sweep: Sweep) -> Iterator[Cell]:
     """The runs of a sweep, those of the first seed first.
 
     Raises:
-        ConfigError: naming the setting that is wrong.
+        ConfigError: if a setting is wrong; the message names it.
     """
     places = itertools.product(sweep.seeds, sweep.panels, sweep.lines, sweep.values)
     for seed, panel, line, value in places:

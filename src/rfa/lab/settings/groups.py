@@ -82,7 +82,7 @@ class Training(Group):
         return self.learning_rate * self.lr_decay ** (t // self.lr_decay_every)
 
     def check_proximal(self, rounds: int) -> None:
-        """Check that no step in so many rounds is pulled back beyond where it started.
+        """Check that the proximal term pulls no step in these rounds back beyond its start.
 
         Raises:
             InvalidValueError: if so, naming the largest mu that is not too large.
@@ -98,11 +98,11 @@ class Training(Group):
 
     @property
     def keeps(self) -> str:
-        """What a device keeps between its rounds: personal parameters, momentum, or nothing."""
+        """The state that a device keeps between rounds: personal parameters, momentum, or none."""
         return PERSONAL if self.personalize else MOMENTUM if self.worker_momentum else ""
 
     def applied(self) -> dict[str, Any]:
-        """The values that make a difference beside the others."""
+        """Return the values that have an effect, given the others."""
         unused = {
             "local_epochs": self.local_steps > 0,
             "batch_size": self.batch_fraction > 0,
@@ -115,7 +115,7 @@ class Training(Group):
 
 @dataclass(frozen=True)
 class Attack(Group):
-    """Which devices are corrupted, and what these do."""
+    """Which devices are corrupted, and their attack."""
 
     corruption: str = setting(
         NONE,
@@ -156,7 +156,7 @@ class Attack(Group):
 
 @dataclass(frozen=True)
 class Server(Group):
-    """What the server makes of an aggregate, and when a run has diverged."""
+    """How the server applies an aggregate, and when a run has diverged."""
 
     optimizer: str = setting(
         "sgd",
@@ -188,18 +188,18 @@ class Server(Group):
         self._check_fractions("momentum")
 
     def applied(self) -> dict[str, Any]:
-        """The values, with the learning rate that they come to."""
+        """Return the values with the effective learning rate."""
         return super().applied() | {"learning_rate": self.effective_learning_rate}
 
     @property
     def effective_learning_rate(self) -> float:
-        """The learning rate: that of the optimizer, unless told."""
+        """The learning rate; by default the one of the optimizer."""
         return self.learning_rate or LEARNING_RATES[self.optimizer]
 
 
 @dataclass(frozen=True)
 class Secure(Group):
-    """How sums over devices are made, and what devices accept."""
+    """How sums over devices are computed, and which terms devices accept."""
 
     mode: str = setting(
         OFF,
@@ -260,7 +260,7 @@ class Secure(Group):
 
     @cached_property
     def terms(self) -> Terms:
-        """What the secure sum offers to devices."""
+        """The terms of secure aggregation."""
         return make_terms(
             self.colluder_fraction,
             self.max_dropout_fraction,

@@ -121,7 +121,7 @@ def with_options(aggregator: str, options: Mapping[str, Any]) -> str:
 
 
 def without_options(aggregator: str, options: Mapping[str, Any]) -> str:
-    """The text of an aggregator without the parameters that options will give anew."""
+    """Return the text of an aggregator without the parameters that options replace."""
     spec = parse_spec(aggregator)
     changed = {PARAMETERS[option].attribute for option in options}
     kept = {name: value for name, value in spec.parameters.items() if name not in changed}

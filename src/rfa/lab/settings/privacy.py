@@ -1,7 +1,7 @@
 """The settings of noise: how private the sums of a run are, and who adds the noise.
 
-Noise brings two settings with it where nothing else is said: sums that can hold it, and devices
-that all weigh the same, so that no sum tells how many examples a device has.
+Noise implies two settings unless they are given: secure sums, and equal weights for all devices, so
+that no sum reveals how many examples a device has.
 """
 
 from __future__ import annotations

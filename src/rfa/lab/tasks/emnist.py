@@ -71,7 +71,7 @@ class Emnist(Reader):
             digits: the fraction of the images that are digits; None for those of the source.
 
         Raises:
-            InvalidValueError: naming the value that has no meaning.
+            InvalidValueError: if a value is out of range; the message names it.
         """
         check_choice("polarity", polarity, POLARITIES)
         if digits is not None:
