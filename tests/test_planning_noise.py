@@ -171,7 +171,10 @@ def test_a_plan_with_noise_in_words() -> None:
 
 def test_a_plan_says_when_delta_is_too_large_for_so_many_devices() -> None:
     large = said("--epsilon", "8", "--devices", "1000000", *FEDERATION[2:])
-    assert "it may reveal everything about 10 of 1000000 devices: give a delta of 1e-07 or less" in large
+    assert (
+        "it may reveal everything about 10 of 1000000 devices: give a delta of 1e-07 or less"
+        in large
+    )
     for fine in (["--devices", "1000000", "--delta", "1e-7"], ["--devices", "20000"]):
         assert "reveal everything" not in said("--epsilon", "8", *fine, *FEDERATION[2:])
 

@@ -108,8 +108,8 @@ def geometric_median(  # noqa: PLR0913
 
     Args:
         points: an (m, d) array; or a sequence of m arrays; or of m models, each a list, tuple or
-            dict of arrays. numpy arrays or torch tensors; the result is of the same kind and has the
-            dtype of the first point, or float64 for integers.
+            dict of arrays. numpy arrays or torch tensors; the result is of the same kind and has
+            the dtype of the first point, or float64 for integers.
         weights: m weights alpha_i, not negative; equal by default.
         nu: the smoothing radius, a number or `Relative`. By default `Relative(0.5)` with `steps`,
             and 0 without, for the true geometric median. A given `nu` without `steps` asks for

@@ -6,8 +6,8 @@
     34
 
 The letters are the paper's: rho is the fraction of corrupted devices, theta the fraction that a
-round tolerates, T the number of rounds, 1 - delta the confidence. `rfa.lab.paper.theorem` measures each
-result on least squares, and has the findings of a check of the proofs.
+round tolerates, T the number of rounds, 1 - delta the confidence. `rfa.lab.paper.theorem` measures
+each result on least squares, and has the findings of a check of the proofs.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ def bound(
 
 
 def lower_bound(rho: float, omega_y: float) -> float:
-    """Return the lower bound on the error of every method, up to a constant: rho^2 Omega_{Y|X}^2."""
+    """Return a lower bound on the error of every method: rho^2 Omega_{Y|X}^2 up to a constant."""
     return (rho * omega_y) ** 2
 
 

@@ -98,7 +98,7 @@ def _with(options: Sequence[Callable[[Command], Command]], command: Command) -> 
 
 
 def numbers_of(kind: type[Numbers], example: str) -> Callable[..., list[Numbers]]:
-    """Return a callback that parses numbers separated by commas; an empty list if none are given."""
+    """Return a callback that parses numbers separated by commas; [] if none are given."""
 
     def parse(_context: click.Context, _option: click.Parameter, text: str | None) -> list[Numbers]:
         try:

@@ -85,7 +85,8 @@ class PlanRequest:
             msg = f"confidence must be between 0 and 1, not {self.confidence}"
             raise InvalidValueError(msg)
         if self.devices > self.population:
-            msg = f"devices={self.devices} is more than the population: give at most {self.population}"
+            most = self.population
+            msg = f"devices={self.devices} is more than the population: give at most {most}"
             raise InvalidValueError(msg)
         if 0 < self.devices < self.min_devices and self.layout.parts > 1:
             msg = (

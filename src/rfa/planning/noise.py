@@ -88,7 +88,8 @@ class NoiseRequest:
             check_count(name, getattr(self, name))
         check_number("mass_share", self.mass_share, positive=True)
         if self.devices > self.population:
-            msg = f"devices={self.devices} is more than the population: give at most {self.population}"
+            most = self.population
+            msg = f"devices={self.devices} is more than the population: give at most {most}"
             raise InvalidValueError(msg)
 
     @functools.cached_property

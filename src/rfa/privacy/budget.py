@@ -79,7 +79,7 @@ class Charges:
         """Check the charges, and order them.
 
         Raises:
-            InvalidValueError: if a charge is invalid or a device is listed twice; the message names it.
+            InvalidValueError: if a charge is invalid, or a device is listed twice.
         """
         for device, rho in self.charges:
             check_count("device", device, least=0)

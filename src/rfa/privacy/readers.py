@@ -1,7 +1,7 @@
 """Epsilon against readers of the models, who see neither the sums nor who took part.
 
-They do not know who was in a round, which makes epsilon smaller than against the server. By how much
-depends on how cohorts are drawn:
+They do not know who was in a round, which makes epsilon smaller than against the server. By how
+much depends on how cohorts are drawn:
 
     fixed     m of N devices, without replacement, as the lab and Flower draw them.
     poisson   each device by itself with probability m / N. Few systems draw so; papers count so.
@@ -108,11 +108,11 @@ def readers_epsilon(
         rounding errors do not make it smaller
         (privacy/test_readers.py::test_a_tiny_delta_is_not_lost_in_rounding_errors).
 
-    The noise is treated as Gaussian. It consists of integers, but with hundreds of units or more that
-    changes no digit that is shown. Cohorts must be drawn at random, independent of the data and of
-    earlier draws, and stay secret. If all devices are in each round, nothing is uncertain, and the
-    result is that of Gaussian noise. The same holds if floats do not resolve the delta, or if there
-    is hardly any noise.
+    The noise is treated as Gaussian. It consists of integers, but with hundreds of units or more
+    that changes no digit that is shown. Cohorts must be drawn at random, independent of the data
+    and of earlier draws, and stay secret. If all devices are in each round, nothing is uncertain,
+    and the result is that of Gaussian noise. The same holds if floats do not resolve the delta, or
+    if there is hardly any noise.
 
     Args:
         rounds: the rounds, in any order.

@@ -2,8 +2,8 @@
 
     rfa verify receipts/*.rfa --server-key HEX
 
-A receipt states who took part, the queries, the sums, and the step. Verification runs the aggregator
-again on the recorded sums. docs/receipts.md explains what this proves, and to whom.
+A receipt states who took part, the queries, the sums, and the step. Verification runs the
+aggregator again on the recorded sums. docs/receipts.md explains what this proves, and to whom.
 """
 
 from rfa.receipts.audit import check_total

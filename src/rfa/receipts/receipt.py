@@ -1,7 +1,7 @@
 """The content of a receipt, and how it is written in sections.
 
-A receipt has the sums of a round and the step that follows from them. Of a single device it has only
-digests and public keys. Publishing it publishes the sums.
+A receipt has the sums of a round and the step that follows from them. Of a single device it has
+only digests and public keys. Publishing it publishes the sums.
 """
 
 from __future__ import annotations

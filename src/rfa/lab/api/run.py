@@ -62,7 +62,7 @@ def run(  # noqa: PLR0913 how a run is done, beside its settings
         checkpoint_every: rounds between two checkpoints; a kill loses no more than these.
         fresh: do the run again, even if it is done or interrupted, and read the data again.
         callbacks: objects that observe the run and may stop it.
-        on_round: a function that is called after each round with the run and the facts of the round.
+        on_round: a function that is called after each round with the run and its facts.
         on_evaluation: a function that is called after each evaluation with the run and it.
         progress: whether to show a bar; by default in terminals and notebooks.
         label: the name of the run in the bar; by default its aggregator.

@@ -66,8 +66,8 @@ class RunView:
 class Callback:
     """Base class of objects that observe a run: override the methods that you need.
 
-    An exception in a callback ends the run. Started again, the run resumes from its last checkpoint,
-    and repeats the rounds since then, with their callbacks.
+    An exception in a callback ends the run. Started again, the run resumes from its last
+    checkpoint, and repeats the rounds since then, with their callbacks.
     """
 
     def on_status(self, text: str) -> None:

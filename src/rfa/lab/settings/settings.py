@@ -227,7 +227,8 @@ class Settings:
             raise InvalidValueError(msg)
         cohort = self.training.devices_per_round
         if self.layout.parts > cohort:
-            msg = f"{cohort} devices per round cannot form {self.layout.parts} parts: give fewer parts"
+            parts = self.layout.parts
+            msg = f"{cohort} devices per round cannot form {parts} parts: give fewer parts"
             raise InvalidValueError(msg)
 
     @cached_property

@@ -85,8 +85,8 @@ class Task:
 
             task = Task.from_dataset((x, y), name="mine", module="linear", learning_rate=0.3)
 
-        The examples are written to the cache of the lab under a digest of their content. The task keeps
-        only the digest, and other processes read the examples from the cache.
+        The examples are written to the cache of the lab under a digest of their content. The task
+        keeps only the digest, and other processes read the examples from the cache.
 
         Args:
             data: a Hugging Face Dataset or DatasetDict, the path of a Parquet file or of a folder
@@ -102,9 +102,9 @@ class Task:
             device: the column with the device of each example, if there is one.
             split: of a DatasetDict: which part; "all" for all of it.
             classes: how many classes there are; the labels are then numbers below it.
-            prepare: converts a batch of examples to the input of the model. By default images (bytes
-                with two or three dimensions) are scaled to [0, 1], channels first, and all else is
-                float32; for "linear", all of it flat.
+            prepare: converts a batch of examples to the input of the model. By default images
+                (bytes with two or three dimensions) are scaled to [0, 1], channels first, and all
+                else is float32; for "linear", all of it flat.
             partition: how examples are distributed; "device" if there are devices, else "iid".
             devices: how many devices there are; by default all that the data has, or as many as
                 have 50 examples, but at most 100.
