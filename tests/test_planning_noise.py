@@ -222,8 +222,8 @@ def test_a_plan_with_noise_as_json() -> None:
     [
         (["--epsilon", "0"], "epsilon must be a positive number"),
         (["--epsilon", "8", "--delta", "2"], "delta must be"),
-        (["--delta", "1e-6"], "delta=1e-06 is of epsilon: give epsilon, too"),
-        (["--epsilon", "8", "--metrics", "2"], "2 metrics beside noise.* give metrics=0"),
+        (["--delta", "1e-6"], "delta=1e-06 needs epsilon: give epsilon, too"),
+        (["--epsilon", "8", "--metrics", "2"], "metrics=2 with noise.* give metrics=0"),
         (
             ["--epsilon", "1", "--dim", "10000000000"],
             "cannot be had .* For an error of 1: a model",

@@ -147,7 +147,7 @@ class Enough:
     def describe(self) -> list[str]:
         """In words."""
         known = [
-            (self.devices, f"{self.devices} devices a round"),
+            (self.devices, f"{self.devices} devices per round"),
             (self.dim, f"a model of at most {self.dim or 0:,} parameters"),
             (self.rounds, f"at most {self.rounds} round{'s' * (self.rounds != 1)}"),
             (self.epsilon, f"an epsilon of {self.epsilon or 0:g}"),
