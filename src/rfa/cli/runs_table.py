@@ -59,8 +59,14 @@ def _table(
 
 
 def _wrapped(text: str, width: int, indent: str) -> list[str]:
-    how = {"break_long_words": False, "break_on_hyphens": False}
-    return textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=indent, **how)
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _widths(cells: Sequence[Cells], columns: Sequence[str]) -> dict[str, int]:
