@@ -53,7 +53,7 @@ class Model:
     device: int | None = None
 
     def __post_init__(self) -> None:
-        """Keep a copy of the parameters, and see that they are those of the task."""
+        """Copy the parameters, and check that they fit the task."""
         kept = np.array(self.parameters, np.float32)
         if kept.shape != (self._learner.dim,):
             msg = f"{self.task.name} has {self._learner.dim} parameters, not an array of shape "

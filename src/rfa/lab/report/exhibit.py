@@ -1,6 +1,7 @@
-"""What is shown of an experiment, apart from how: lines, matrices, tables, and their origin.
+"""The exhibit of an experiment: lines, matrices, tables, and their origin.
 
-Whoever measures makes an `Exhibit`; whoever draws (`draw`, `html`, `markdown`) knows nothing else.
+Code that measures makes an `Exhibit`; code that draws (`draw`, `html`, `markdown`) uses nothing
+else.
 """
 
 from __future__ import annotations

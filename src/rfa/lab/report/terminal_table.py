@@ -1,4 +1,4 @@
-"""A level of an arena in the terminal and as JSON: the defenses, by their worst cases."""
+"""A level of an arena in the terminal and as JSON: defenses ranked by their worst case."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _plain_number(percent: float) -> str:
 
 
 def to_plain(bout: Bout) -> dict[str, Any]:
-    """A level as `--json` prints it, accuracies as shares.
+    """Return a level as `--json` prints it, with accuracies between 0 and 1.
 
     Lowest, highest, worst and ranks are those of the "measure".
     """

@@ -20,7 +20,7 @@ from rfa.lab.settings.settings import Settings
 
 @dataclass(frozen=True)
 class Cost:
-    """What a task takes.
+    """The cost of a task in seconds.
 
     Attributes:
         devices: how many devices there are to evaluate.
@@ -29,7 +29,7 @@ class Cost:
         step: seconds for a local step, whatever the batch.
         example: seconds for an example in a step.
         evaluation: seconds to evaluate an example.
-        dim: the parameters of the model.
+        dim: the number of parameters of the model.
     """
 
     devices: int
