@@ -205,7 +205,7 @@ def load_model(
 def _personal(slots: NDArray[np.int8] | None, home: Path, device: int, dim: int) -> Floats32:
     """The personal parameters of a device."""
     if slots is None:
-        msg = f"{home.name} keeps no personal parameters here: leave device={device} away (on "
+        msg = f"{home.name} keeps no personal parameters here: remove device={device} (on "
         raise InvalidValueError(msg + "Flower they stay on the nodes)")
     if not 0 <= device < len(slots):
         msg = f"device={device}: there are devices 0 to {len(slots) - 1}"

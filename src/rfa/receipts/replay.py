@@ -122,7 +122,7 @@ def replay(
         if receipt.state_before and state_bytes(pack_state(before)) != state_bytes(
             receipt.state_before
         ):
-            msg = f"the state before the round is none of {receipt.aggregator}"
+            msg = f"the state before the round does not fit {receipt.aggregator}"
             raise ReceiptError(msg)
         result, after = aggregator(oracles, receipt.dim, before)
         state = pack_state(after)

@@ -49,7 +49,7 @@ from tests.tiny import HeavyBall
         ({"worker_momentum": -0.1}, "worker_momentum must be a number from 0 on"),
         (
             {"worker_momentum": 0.9, "personalize": True},
-            "worker_momentum=0.9 is not for personalize=true: .* leave one of the two away",
+            "worker_momentum=0.9 is not for personalize=true: .* remove one of the two",
         ),
         ({"nu": -1.0}, "nu must be a positive number"),
         ({"budget": 1, "start": "mean"}, "budget=1 leaves no step after the mean"),

@@ -229,7 +229,7 @@ def _read(path: Path, convert: Any) -> list[dict[str, Any]]:
     except OSError as error:
         msg = f"there are no numbers to read in {path.parent}: {error.strerror} ({path.name})"
     except (KeyError, ValueError, TypeError) as error:
-        msg = f"{path} cannot be read as numbers: take it from the repository anew ({error})"
+        msg = f"{path} cannot be read as numbers: restore it from the repository ({error})"
     raise NumbersError(msg)
 
 

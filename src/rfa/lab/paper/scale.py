@@ -82,7 +82,7 @@ def read_scales(path: Path) -> dict[str, Scale]:
     try:
         scales = {name: Scale(name, **entry) for name, entry in read_toml(path).items()}
     except TypeError as error:
-        msg = f"the scales in {path} make no sense: {error}"
+        msg = f"the scales in {path} are invalid: {error}"
         raise ConfigError(msg) from None
     for scale in scales.values():
         _check(scale, path)

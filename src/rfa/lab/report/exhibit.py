@@ -190,7 +190,7 @@ def load(path: Path) -> Exhibit:
     try:
         return from_json(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        msg = f"{path} cannot be read as results to show: delete it, and make it anew ({error})"
+        msg = f"{path} cannot be read as results to show: delete it, and make it again ({error})"
         raise ExhibitError(msg) from None
 
 

@@ -118,7 +118,7 @@ def make_sweep(name: str, values: Mapping[str, Any]) -> Sweep:
         sweep = _parse(name, values)
         runs = [cell.settings for cell in cells(sweep)]
     except (ConfigError, NoSuchAttackError, TypeError, KeyError) as error:
-        msg = f"the sweep {name} makes no sense: {error}"
+        msg = f"the sweep {name} is invalid: {error}"
         raise ConfigError(msg) from None
     if "measures" in values:
         return sweep

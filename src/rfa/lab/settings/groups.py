@@ -73,7 +73,7 @@ class Training(Group):
         self._check_fractions("batch_fraction", "worker_momentum")
         if self.personalize and self.worker_momentum:
             msg = f"worker_momentum={self.worker_momentum} is not for personalize=true: a device "
-            msg += "keeps either u_i or momentum, so leave one of the two away"
+            msg += "keeps either u_i or momentum, so remove one of the two"
             raise InvalidValueError(msg)
         find_partition(self.partition)
 

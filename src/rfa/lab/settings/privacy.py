@@ -98,16 +98,16 @@ class Privacy(Group):
         what = f"epsilon={self.epsilon:g}" if self.epsilon else f"noise={self.noise:g}"
         if self.is_central and secure != OFF:
             msg = f"noise_model=central is of a server that sees every update, and secure={secure} "
-            raise InvalidValueError(msg + "hides them: give secure=off, or leave it away")
+            raise InvalidValueError(msg + "hides them: give secure=off, or remove it")
         if not self.is_central and secure == OFF:
             msg = f"{what} needs sums to which devices add noise: give secure=unmasked or "
-            raise InvalidValueError(msg + "secure=on, or leave secure away")
+            raise InvalidValueError(msg + "secure=on, or remove secure")
         if weights != EQUAL:
             msg = f"{what} needs weights=equal, not {weights}: what a device can add to a sum must "
-            raise InvalidValueError(msg + "not depend on its data; or leave weights away")
+            raise InvalidValueError(msg + "not depend on its data; or remove weights")
         if max_share:
             msg = f"{what} goes without max_share={max_share:g}: devices check shares in exact sums"
-            raise InvalidValueError(msg + ", and noise leaves none: leave max_share away")
+            raise InvalidValueError(msg + ", and noise leaves none: remove max_share")
         if 0 < self.noise_cohort < cohort:
             msg = f"noise_cohort={self.noise_cohort} is fewer than the {cohort} devices of a round"
             msg += f": give at least {cohort}, or 0"
