@@ -21,6 +21,8 @@ BELOW = ("task", "aggregator", "corruption")
 MARK = "*"
 """Beside an accuracy over honest devices that stands where others have that over all."""
 INDENT = "    "
+SECURE = {"off": "", "unmasked": "unmasked", "on": "secure"}
+"""What the list says of secure aggregation, by its mode."""
 
 
 def runs_lines(rows: Sequence[Row], width: int) -> list[str]:
@@ -107,6 +109,6 @@ def _cells(row: Row) -> dict[str, str]:
 def _how(row: Row) -> str:
     """The aggregator, and how it gets its sums if they are secure, or hold noise."""
     secure = json.loads(row["settings"])["secure"]["mode"]
-    how = ["" if secure == "off" else secure, row["privacy"]]
+    how = [SECURE[secure], row["privacy"]]
     listed = ", ".join(filter(None, how))
     return row["aggregator"] + (f" ({listed})" if listed else "")
