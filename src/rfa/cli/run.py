@@ -42,7 +42,7 @@ from rfa.lab.settings.settings import Settings
     "--track",
     multiple=True,
     metavar="TRACKER",
-    help="Also log to a tracker: tensorboard:DIR, wandb:PROJECT or mlflow:URI. Repeatable.",
+    help="Also log to a tracker: tensorboard:DIR, wandb:PROJECT, mlflow:URI. Repeatable.",
 )
 @settings_options("task")
 @running_options

@@ -261,7 +261,7 @@ def test_a_missing_library_is_named_with_its_extra(
 
 @pytest.mark.parametrize("text", ["", "tensorboard", "wandb:", "comet:x", ":x"])
 def test_a_text_that_names_no_tracker(text: str) -> None:
-    forms = "tensorboard:DIR, wandb:PROJECT or mlflow:URI"
+    forms = "tensorboard:DIR, wandb:PROJECT, mlflow:URI"
     with pytest.raises(InvalidValueError, match=f"no tracker is '{text}': there are {forms}"):
         find_tracker(text)
 
