@@ -5,12 +5,10 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
-from io import StringIO
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from rich.console import Console
 
 from rfa.cli.main import main
 from rfa.lab import demo
@@ -99,19 +97,18 @@ def test_the_command_line_starts_without_what_it_may_not_need() -> None:
 
 def test_the_demo_shows_fedavg_breaking_and_rfa_standing(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    curves = demo.learn(tmp_path, devices=120, rounds=20, eval_every=20)
+    curves = demo.learn(tmp_path)
     last = {(curve.aggregator, curve.corruption): curve.last for curve in curves}
-    assert last["fedavg", "none"] > 0.4
-    assert last["fedavg", "omniscient"] < 0.1
+    clean = last["fedavg", "none"]
+    assert clean > 0.9
+    assert last["fedavg", "omniscient"] < 0.2
     for name in ("rfa", "rfa-one-step"):
-        assert last[name, "omniscient"] > 2 * last["fedavg", "omniscient"]
+        assert last[name, "omniscient"] > clean - 0.08
+        assert last[name, "data"] > clean - 0.03
         assert last[name, "data"] > last["fedavg", "data"]
-    assert all("synthetic" in curve.note for curve in curves)
+    assert all("real images" in curve.note for curve in curves)
     demo.draw(curves, tmp_path / "new" / "demo.png")
     assert (tmp_path / "new" / "demo.png").read_bytes().startswith(b"\x89PNG")
-    shown = StringIO()
-    Console(file=shown, width=100).print(demo.tabulate(curves))
-    assert "one-step RFA" in shown.getvalue()
 
 
 def test_without_the_lab_the_demo_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,7 +107,7 @@ def test_the_traffic_is_that_of_the_protocol(
 def test_a_plan_as_a_table_and_as_json() -> None:
     said = CliRunner().invoke(main, ["plan", "--rho", "0.25", "--rounds", "500"])
     assert said.exit_code == 0, said.output
-    assert "times FedAvg's" in said.output
+    assert "x FedAvg)" in said.output
     assert "35 for 3 secure sums about the same updates" in said.output
     found = json.loads(
         CliRunner().invoke(main, ["plan", "--json", "--aggregator", "rfa:budget=1"]).output
@@ -120,14 +120,14 @@ def test_a_plan_as_a_table_and_as_json() -> None:
 @pytest.mark.parametrize(
     ("wrong", "what"),
     [
-        (["--rho", "0.5"], "no method bears more"),
+        (["--rho", "0.5"], "no method tolerates more"),
         (["--rho", "0.2", "--theta", "0.1"], "theta=0.1 must exceed rho=0.2"),
         (["--confidence", "1"], "confidence must be between"),
         (["--devices", "3"], "devices are too few"),
-        (["--devices", "10", "--devices-per-round", "11"], "give at most so many"),
+        (["--devices", "10", "--devices-per-round", "11"], "give at most 10"),
         (["--colluder-fraction", "0.9"], "at most 1 together"),
         (["--aggregator", "rfa:groups=3,schedule=sub-cohorts"], "splits a cohort itself"),
-        (["--aggregator", "rfa:groups=9", "--devices-per-round", "8"], "make no 9 parts"),
+        (["--aggregator", "rfa:groups=9", "--devices-per-round", "8"], "cannot form 9 parts"),
         (
             ["--aggregator", "rfa-one-step:groups=9", "--devices", "20"],
             "one secure sum in each of 9 parts take 36",
@@ -304,7 +304,7 @@ def test_the_certificate_is_what_rounds_with_a_learned_radius_show(
         ),
         (RFA(budget=3), {"max_queries": 2}, "at most 2 queries a round"),
         (RFA(budget=200), {"max_share": 0.5}, "200 queries take 400 secure sums"),
-        (Groups(RFA(), 9), {"devices": 8}, "8 devices a round make no 9 parts"),
+        (Groups(RFA(), 9), {"devices": 8}, "8 devices per round cannot form 9 parts"),
         (Groups(RFA(), 4), {"devices": 8}, "2 devices are too few"),
         (Groups(RFA(budget=1), 4), {"devices": 40, "max_share": 0.05}, "give 0.1 or more"),
         (RFA(budget=3), {"devices": 48}, "34 honest ones .* and 35 must be. Ask 49 devices"),

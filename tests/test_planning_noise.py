@@ -140,7 +140,7 @@ def test_what_no_noise_is_enough_for_says_what_would_help() -> None:
 @pytest.mark.parametrize(
     ("values", "what"),
     [
-        ({"devices": 2_000_000}, "give at most so many"),
+        ({"devices": 2_000_000}, "give at most 1000000"),
         ({"rounds": 0}, "rounds must be"),
         ({"mass_share": 0}, "mass_share must be"),
     ],
@@ -163,31 +163,34 @@ FEDERATION = ["--devices", "100000", "--dim", "7850", "--aggregator", "rfa-one-s
 def test_a_plan_with_noise_in_words() -> None:
     text = said("--epsilon", "8", *FEDERATION)
     assert "epsilon, server" in text
-    assert "at delta 1e-05: it knows who takes part" in text
+    assert "at delta 1e-05; the server knows who takes part" in text
     assert "little is lost" in text
-    assert "certificate none: it is proven from exact sums" in text
+    assert "certificate none: only exact sums prove one" in text
     assert "who takes part in which round" in text
 
 
 def test_a_plan_says_when_delta_is_too_large_for_so_many_devices() -> None:
     large = said("--epsilon", "8", "--devices", "1000000", *FEDERATION[2:])
-    assert "of 1000000 devices 10 may be told all about: give a delta of 1e-07 or less" in large
+    assert (
+        "it may reveal everything about 10 of 1000000 devices: give a delta of 1e-07 or less"
+        in large
+    )
     for fine in (["--devices", "1000000", "--delta", "1e-7"], ["--devices", "20000"]):
-        assert "told all about" not in said("--epsilon", "8", *fine, *FEDERATION[2:])
+        assert "reveal everything" not in said("--epsilon", "8", *fine, *FEDERATION[2:])
 
 
 def test_a_plan_that_is_hopeless_says_what_would_help() -> None:
     text = said("--epsilon", "8")
     assert "hopeless" in text
     assert "for an error of 1 a model of at most" in text
-    assert "(all 1000 devices a round are too few)" in text
-    assert "less noise with one sum a round, as rfa-one-step takes" in text
+    assert "(all 1000 devices per round are too few)" in text
+    assert "less noise with one sum per round: --aggregator rfa-one-step" in text
 
 
 def test_without_epsilon_nothing_is_said_about_noise() -> None:
     text = said()
     assert "epsilon" not in text
-    assert "a coordinate that one device alone moves" in text
+    assert "a coordinate that only one device changes" in text
 
 
 def test_devices_a_round_are_as_many_as_noise_takes() -> None:
@@ -219,8 +222,8 @@ def test_a_plan_with_noise_as_json() -> None:
     [
         (["--epsilon", "0"], "epsilon must be a positive number"),
         (["--epsilon", "8", "--delta", "2"], "delta must be"),
-        (["--delta", "1e-6"], "delta=1e-06 is of epsilon: give epsilon, too"),
-        (["--epsilon", "8", "--metrics", "2"], "2 metrics beside noise.* give metrics=0"),
+        (["--delta", "1e-6"], "delta=1e-06 needs epsilon: give epsilon, too"),
+        (["--epsilon", "8", "--metrics", "2"], "metrics=2 with noise.* give metrics=0"),
         (
             ["--epsilon", "1", "--dim", "10000000000"],
             "cannot be had .* For an error of 1: a model",

@@ -1,7 +1,7 @@
-"""Everything that rfa raises, under one root.
+"""All errors of rfa, with one base class.
 
     RfaError
-    ├── InvalidValueError           a value without a meaning; also a ValueError
+    ├── InvalidValueError           a value that is out of range; also a ValueError
     │   └── ConfigError             settings that contradict each other, or a file of them
     ├── InvalidTypeError            a value of the wrong kind; also a TypeError
     ├── PluginError                 nothing can be loaded as module:NAME
@@ -12,15 +12,15 @@
     │   │   └── AllRefusedError     every node that was asked refused
     │   └── RoundStoppedError       rfa.lab: a round gave too few sums; what they cost stays spent
     ├── SecAggError                 rfa.secagg: drawn in rfa.secagg.errors
-    ├── ReceiptError                rfa.receipts: a receipt that does not hold, or is none
+    ├── ReceiptError                rfa.receipts: a receipt that is invalid, or none at all
     ├── FlowerError                 rfa.flower: a run on Flower failed
     │   ├── RecordError             a message that is none of ours, or a refusal
     │   ├── ArraysError             arrays that do not fit each other
     │   ├── AppFailedError          the app failed; its text stays on the device
     │   ├── UnequalMessagesError    nodes are to be sent different things; also an InvalidValueError
     │   ├── TooFewNodesError        too few nodes for any round
-    │   └── RunFailedError          a run that did nothing, or cannot go on
-    │       ├── NodesRefusedError   all nodes refuse what a round asks of them
+    │   └── RunFailedError          a run that did nothing, or cannot continue
+    │       ├── NodesRefusedError   all nodes refuse the round
     │       │   └── NodesSpentError too few nodes with a privacy budget left for any round
     │       └── NothingDoneError    no round of a run gave anything
     └── LabError                    rfa.lab
@@ -29,7 +29,7 @@
         ├── TransientError          a request that may well succeed the next time
         ├── AttackError             an attack that fails
         │   └── NoSuchAttackError   no attack has that name; also an InvalidValueError
-        ├── AggregatorError         an aggregator of the user's own fails
+        ├── AggregatorError         a user's own aggregator fails
         ├── NothingToAggregateError no device of a cohort sent a finite update
         ├── BudgetSpentError        a round would cost a device more than its privacy budget
         ├── CheckpointError         a checkpoint that cannot be read or written
@@ -38,14 +38,14 @@
         ├── LockedError             another process is doing this run
         ├── WorkerError             a worker process died, or failed
         ├── ServerGoneError         what forks processes has ended; they are started plainly then
-        ├── TrackingError           a tracker cannot keep what it is told of a run
+        ├── TrackingError           a tracker cannot log a run
         ├── SweepError              some runs of a sweep failed; the others are kept
         ├── LaunchError             a run on Flower could not be started, or failed
         ├── AbsentError             results that a statement of the paper needs
         ├── NumbersError            files of numbers that cannot be read
         └── ExhibitError            results that cannot be shown
 
-Each message names the value that was wrong and what would be right.
+Each message names the wrong value and a valid one.
 """
 
 from __future__ import annotations

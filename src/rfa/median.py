@@ -108,8 +108,8 @@ def geometric_median(  # noqa: PLR0913
 
     Args:
         points: an (m, d) array; or a sequence of m arrays; or of m models, each a list, tuple or
-            dict of arrays. numpy arrays or torch tensors; the answer is of the same kind, and of
-            the type of the first point; of whole numbers, float64.
+            dict of arrays. numpy arrays or torch tensors; the result is of the same kind and has
+            the dtype of the first point, or float64 for integers.
         weights: m weights alpha_i, not negative; equal by default.
         nu: the smoothing radius, a number or `Relative`. By default `Relative(0.5)` with `steps`,
             and 0 without, for the true geometric median. A given `nu` without `steps` asks for
@@ -118,9 +118,9 @@ def geometric_median(  # noqa: PLR0913
         tol: converge until the norm of the gradient of g, for weights that sum to one, is at most
             this. Below 2.4e-7 for float32 points, or 4.4e-16 for float64, it counts as that.
         start: where `steps` start: "zero", "mean", or a vector or model. By default zero, which
-            suits updates, or a point amid the points if they lie far from zero, as models do.
-        on_bad: what to do about points that are not finite, or too large to square (from 1e154
-            on): "raise", or "drop" and report them.
+            suits updates, or a point among the points if they lie far from zero, as models do.
+        on_bad: "raise" for points that are not finite or too large to square (1e154 or more), or
+            "drop" to leave them out and report them.
         early_stop: with `steps`, stop when a step improves g_nu by no more than this fraction
             (the paper's appendix uses 1e-6).
 

@@ -1,4 +1,4 @@
-"""What the paper proves, as functions: devices a round, bounds, rates.
+"""The results of the paper as functions: devices per round, bounds, rates.
 
     >>> devices_needed(0.1, theta=0.3, rounds=100, delta=0.05)
     96
@@ -6,8 +6,8 @@
     34
 
 The letters are the paper's: rho is the fraction of corrupted devices, theta the fraction that a
-round tolerates, T the rounds, 1 - delta the confidence. `rfa.lab.paper.theorem` says what a check
-of the proofs showed, and measures each on least squares.
+round tolerates, T the number of rounds, 1 - delta the confidence. `rfa.lab.paper.theorem` measures
+each result on least squares, and has the findings of a check of the proofs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CHUNK = 1 << 14
 
 @dataclass(frozen=True)
 class Constants:
-    """What the bound of thm:rfa:convergence depends on.
+    """The constants in the bound of thm:rfa:convergence.
 
     Attributes:
         d: the number of features.
@@ -139,13 +139,13 @@ def devices_needed(rho: float, theta: float, rounds: int, delta: float) -> int:
 def devices_needed_exactly(
     rho: float, theta: float, rounds: int, delta: float, population: int
 ) -> int:
-    """The devices m from which on the same holds, by the law of sampling without replacement.
+    """Return the smallest m for which this holds, from sampling without replacement.
 
     The number of corrupted devices in a round is hypergeometric, and rounds are independent.
-    Hoeffding's inequality, on which the theorem's m rests, asks for more.
+    Hoeffding's inequality, which the theorem uses for its m, requires more.
 
     Raises:
-        InvalidValueError: if a value has no meaning, or millions of devices are needed.
+        InvalidValueError: if a value is out of range, or millions of devices are needed.
     """
     theorem, corrupted = devices_needed(rho, theta, rounds, delta), _corrupted(rho, population)
     accepted = -math.expm1(math.log1p(-delta) / rounds)
@@ -165,7 +165,7 @@ def devices_needed_exactly(
 
 
 def holds_with(rho: float, theta: float, m: int, population: int) -> float:
-    """The probability that of m devices at most theta m are among the rho corrupted ones."""
+    """Return the probability that at most theta m of m drawn devices are corrupted."""
     check_count("m", m)
     corrupted = _corrupted(rho, population)
     if m > population:
@@ -211,7 +211,7 @@ def bound(
 
 
 def lower_bound(rho: float, omega_y: float) -> float:
-    """What no method can beat, up to a constant: rho^2 Omega_{Y|X}^2."""
+    """Return a lower bound on the error of every method: rho^2 Omega_{Y|X}^2 up to a constant."""
     return (rho * omega_y) ** 2
 
 
@@ -241,7 +241,7 @@ def weiszfeld_gap(distance: float, nu: float, steps: int, *, separated: bool = F
 def weiszfeld_gap_along(
     distance: float, nu: float, curvatures: Sequence[float], *, separated: bool = False
 ) -> float:
-    """eq:weiszfeld:main: the same from what the steps told, which is less.
+    """eq:weiszfeld:main: a smaller bound, from the curvatures of the steps.
 
     Args:
         distance: |v^(0) - v*|, as before.
@@ -256,7 +256,7 @@ def weiszfeld_gap_along(
 
 
 def local_rate(points: Floats, median: Floats, nu: float) -> float:
-    """The factor by which a step near the smoothed median v* of points brings iterates closer.
+    """Return the factor by which a step near the smoothed median v* reduces the distance to it.
 
     The largest eigenvalue of the derivative of a step at v*, which is sum_i beta_i u_i u_i^T over
     the points farther than nu, by sum_i beta_i over all, u_i being the direction of w_i from v*.
@@ -287,7 +287,7 @@ def largest_share(m: int, diameter: float, nu: float) -> float:
 
 
 def largest_certificate(near: int, reach: float = REACH) -> float:
-    """What `Sum.certificate` proves at most where so many devices are within reach * nu of v.
+    """Return the largest `Sum.certificate` if this number of devices is within reach * nu of v.
 
     Devices of weight 1 have a mass of 1 / reach or more there: with m devices, half of them near,
     no share exceeds 2 reach / m, wherever the others are.

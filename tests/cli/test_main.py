@@ -74,7 +74,7 @@ def test_every_error_of_any_command_ends_in_one_line(
 ) -> None:
     result = _fail_with(error, monkeypatch)
     assert result.exit_code == code
-    said = "interrupted: start it again to go on" if code == 130 else "Error: what it says"
+    said = "interrupted: the same command resumes it" if code == 130 else "Error: what it says"
     assert result.output.splitlines()[-1] == said
 
 

@@ -110,7 +110,7 @@ def test_a_delta_that_is_large_for_so_many_nodes_is_a_warning(
     OneStepRFA(noise_multiplier=Z, delta=0.01, **with_nu()).start(grid, model(), 1)
     assert "is large" not in said.text
     OneStepRFA(noise_multiplier=Z, delta=0.2, **with_nu()).start(grid, model(), 1)
-    assert "delta=0.2 is large: of 8 devices 2 may be told all about" in said.text
+    assert "delta=0.2 is large: it may reveal everything about 2 of 8 devices" in said.text
 
 
 def test_readers_of_the_models_learn_less_where_nodes_are_drawn(tmp_path: Path) -> None:

@@ -103,9 +103,9 @@ def test_what_cannot_be_loaded_is_named(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="there are no results in"):
         load_model("x", tmp_path)
     rows = [do(tmp_path, rounds=1, seed=seed) for seed in (1, 2)]
-    with pytest.raises(InvalidValueError, match="no run fit 'x'"):
+    with pytest.raises(InvalidValueError, match="no run matches 'x'"):
         load_model("x", str(tmp_path))
-    with pytest.raises(InvalidValueError, match="2 runs fit 'tests'"):
+    with pytest.raises(InvalidValueError, match="2 runs match 'tests'"):
         load_model("tests", tmp_path)
     with pytest.raises(InvalidValueError, match="keeps no personal parameters here"):
         load_model(rows[0]["run"], tmp_path, device=3)

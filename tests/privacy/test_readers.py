@@ -240,7 +240,7 @@ def test_whole_numbers_are_as_good_as_gaussian_noise() -> None:
     [
         ({"rho": -1}, "rho must be"),
         ({"cohort": 0}, "cohort must be"),
-        ({"cohort": 101}, "a cohort of 101 of 100 devices"),
+        ({"cohort": 101}, "cohort=101 is more than the population"),
         ({"population": 0}, "population must be"),
         ({"count": -1}, "count must be"),
     ],

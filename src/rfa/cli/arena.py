@@ -35,14 +35,14 @@ from rfa.lab.tasks.registry import find_task
     "--attack",
     "attacks",
     multiple=True,
-    help="A corruption, or your own module:function; again for more.  [default: all]",
+    help="An attack, or your own module:function. Repeatable.  [default: all]",
 )
 @click.option(
     "--defense",
     "defenses",
     multiple=True,
-    help='An aggregator, with settings of its own if need be: "rfa:nu=0.5,label=wide RFA"; again '
-    "for more.  [default: all]",
+    help="An aggregator, with its own settings if needed: 'rfa:nu=0.5,label=wide RFA'. Repeatable."
+    "  [default: all]",
 )
 @click.option(
     "--level",
@@ -51,25 +51,25 @@ from rfa.lab.tasks.registry import find_task
     multiple=True,
     default=LEVELS,
     show_default=True,
-    help="The share of the training data on corrupted devices; again for more.",
+    help="The fraction of the training data on corrupted devices. Repeatable.",
 )
 @click.option(
     "--seeds",
     default="1",
     show_default=True,
     callback=numbers_of(int, "1,2,3"),
-    help="Seeds, as in 1,2,3.",
+    help="Seeds, such as 1,2,3.",
 )
 @out_option
 @json_option
 @many_runs_options
 @settings_options(*TAKEN)
 def arena(task: str, **options: Any) -> None:
-    """Let attacks on TASK meet defenses, and draw who stands.
+    """Run every attack on TASK against every defense, and rank the defenses.
 
-    Each attack at each level meets each defense in a run of its own, with the same settings and
-    seeds. Runs that are done already are not done again, and interrupted ones go on. The worst case
-    of a defense is the attack under which it ends lowest.
+    Each attack meets each defense at each level in a run of its own, with the same settings and
+    seeds. The worst case of a defense is the attack under which its accuracy is lowest. Runs that
+    are done are not repeated, and interrupted runs are resumed.
 
     \b
       rfa arena glyphs-linear --rounds 30 --devices 100 --devices-per-round 20

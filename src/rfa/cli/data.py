@@ -1,4 +1,4 @@
-"""The commands `rfa data` and `rfa data get`: what is there, and how it gets there."""
+"""The commands `rfa data` and `rfa data get`: list data sets, and download them."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from rich.progress import (
 from rich.table import Table
 
 from rfa.cli.options import data_option
+from rfa.cli.show import say_labeled
 from rfa.lab.datasets import fetch
 from rfa.lab.datasets.arrangement import arrange
 from rfa.lab.datasets.cache import data_dir as resolve_data_dir
@@ -33,6 +34,7 @@ from rfa.lab.datasets.partition import ByDevice, Iid
 from rfa.lab.tasks.registry import TASKS
 from rfa.lab.tasks.task import Task
 
+INDENT = 2
 USED_BY = {task.reader.name: task for task in TASKS.values()}
 """A task of each data set."""
 COLUMNS = ("devices", "train", "test", "median", "max", "min")
@@ -40,7 +42,7 @@ COLUMNS = ("devices", "train", "test", "median", "max", "min")
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a data set, here.
+    """The state of a data set on this machine.
 
     Attributes:
         dataset: the data set.
@@ -101,7 +103,7 @@ def _count(task: Task, directory: Path | None) -> Counts:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.pass_context
 def data(context: click.Context, data_dir: Path | None, as_json: bool) -> None:
-    """List the data sets: what is here, how large it is, and where it comes from."""
+    """List the data sets: their state, size, source and license."""
     context.obj = data_dir
     if context.invoked_subcommand is not None:
         return
@@ -129,7 +131,9 @@ def _show(facts: list[Facts], directory: Path | None) -> None:
         if fact.dataset.paper is not None:
             table.add_row("", "paper", *_numbers(fact.dataset.paper))
     console.print(table)
-    console.print("train, test: examples of all devices; median, max, min: train of a device")
+    console.print(
+        "train, test: examples of all devices\nmedian, max, min: training examples of a device"
+    )
     for fact in facts:
         dataset = fact.dataset
         parts = [dataset.title, dataset.origin, f"License: {dataset.license}", dataset.note]
@@ -137,14 +141,15 @@ def _show(facts: list[Facts], directory: Path | None) -> None:
             parts.append(f"Missing: {', '.join(fact.missing)}")
         if fact.problem:
             parts.append(f"Problem: {fact.problem}")
-        lines = "\n".join(f"  {part}" for part in parts if part)
-        console.print(f"\n{dataset.name}\n{lines}", soft_wrap=True)
+        click.echo(f"\n{dataset.name}")
+        for part in filter(None, parts):
+            say_labeled("", part, INDENT)
     console.print(f"\n{_hint(facts, directory)}", soft_wrap=True)
 
 
 def _hint(facts: list[Facts], directory: Path | None) -> str:
     if directory is None:
-        return "No data directory is set: name it by --data-dir or RFA_DATA."
+        return "No data directory is set: give --data-dir or set RFA_DATA."
     where = f"Data directory: {directory}"
     if not directory.exists():
         where += " (it does not exist)"
@@ -169,7 +174,7 @@ def _numbers(counts: Counts | None) -> list[str]:
 @data_option
 @click.pass_obj
 def get(outer: Path | None, name: str, data_dir: Path | None) -> None:
-    """Download the data set NAME; what is there already is left alone."""
+    """Download the data set NAME; files that exist are kept."""
     if name not in CATALOG:
         msg = f"there is no data set {name!r}: choose one of {', '.join(CATALOG)}"
         raise click.ClickException(msg)
@@ -180,7 +185,7 @@ def get(outer: Path | None, name: str, data_dir: Path | None) -> None:
         return
     directory = resolve_data_dir(data_dir or outer)
     if directory is None:
-        msg = "where should it go? Name a directory by --data-dir or RFA_DATA"
+        msg = "no data directory is set: give --data-dir or set RFA_DATA"
         raise click.ClickException(msg)
     with _Bars() as bars:
         came = fetch.get(dataset, directory, bars.show)

@@ -1,7 +1,8 @@
-"""`rfa demo`: what the paper shows, in a minute."""
+"""`rfa demo`: the paper's main result, in a minute."""
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
 import click
@@ -10,6 +11,13 @@ from rich.console import Console
 from rfa.cli.options import FOLDER
 from rfa.lab import demo as lab_demo
 
+TITLE = "Test accuracy after {rounds} rounds. A quarter of the data is on corrupted devices."
+EXPLAINED = """\
+Corrupted devices train on poisoned data, or know every update and together reverse the mean. \
+FedAvg takes the mean of the updates. RFA takes their geometric median, which the server computes \
+from sums over devices alone. One-step RFA costs no more communication than FedAvg."""
+WIDTH = 80
+
 
 @click.command()
 @click.option(
@@ -17,24 +25,24 @@ from rfa.lab import demo as lab_demo
     type=FOLDER,
     default=Path("out/demo"),
     show_default=True,
-    help="Where the picture and the results go.",
+    help="The folder for the picture and the results.",
 )
 @click.option("--fresh", is_flag=True, help="Do the runs again, even if they are done.")
 def demo(out: Path, fresh: bool) -> None:
-    """Show FedAvg breaking and RFA standing, on data that needs no download."""
-    console = Console(markup=False)
+    """Show how FedAvg fails under attack and RFA does not; no download."""
+    console = Console(markup=False, highlight=False)
     if not lab_demo.can_draw():
-        msg = "the demo draws its data and its picture: pip install 'rfa[lab]'"
+        msg = "the demo draws a picture: pip install 'rfa[lab]'"
         raise click.ClickException(msg)
     curves = lab_demo.learn(out, fresh=fresh)
-    console.print(lab_demo.tabulate(curves))
-    console.print(
-        f"Data: {curves[0].note}. RFA aggregates by the geometric median, which holds where "
-        "the mean is dragged away, and which the server computes from sums over devices "
-        "alone. One-step RFA costs no more communication than FedAvg."
-    )
+    console.print(TITLE.format(rounds=lab_demo.SETTINGS["rounds"]), style="bold", soft_wrap=True)
+    console.print()
+    console.print(lab_demo.bar_chart(curves, ascii_only=console.options.ascii_only))
+    console.print()
+    console.print(textwrap.fill(EXPLAINED, min(console.width, WIDTH)))
     picture = out / "demo.png"
     lab_demo.draw(curves, picture)
+    console.print(f"\nData:    {curves[0].note}", soft_wrap=True)
     console.print(f"Picture: {picture}", soft_wrap=True)
-    console.print(f"Results: rfa runs --out {out}", soft_wrap=True)
-    console.print(f"The same from Python:\n\n{lab_demo.PYTHON}", highlight=False, soft_wrap=True)
+    console.print(f"Runs:    rfa runs --out {out}", soft_wrap=True)
+    console.print(f"\nThe omniscient attack from Python:\n\n{lab_demo.PYTHON}", soft_wrap=True)

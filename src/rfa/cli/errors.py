@@ -16,11 +16,11 @@ DIVERGED, LOCKED, INTERRUPTED = 3, 4, 130
 EPILOG = """\b
 Exit codes:
   0    the run finished
-  1    it failed; the message says why, and starting it again goes on
-  2    the command line makes no sense
-  3    the run diverged (its results are kept)
-  4    another process is doing this very run
-  130  it was interrupted; starting it again goes on
+  1    the run failed; the message says why; the same command resumes it
+  2    an argument or option is wrong
+  3    the run diverged; its results are kept
+  4    another process is doing the same run
+  130  the run was interrupted; the same command resumes it
 """
 
 
@@ -42,5 +42,5 @@ def user_errors() -> Generator[None]:
     except (OSError, ImportError, sqlite3.Error) as error:
         raise click.ClickException(str(error)) from None
     except KeyboardInterrupt:
-        click.echo("interrupted: start it again to go on", err=True)
+        click.echo("interrupted: the same command resumes it", err=True)
         sys.exit(INTERRUPTED)

@@ -1,4 +1,4 @@
-"""The command `rfa`: a group that imports a command's module when that command is asked for."""
+"""The command `rfa`: a group that imports the module of a command when that command runs."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from rfa.cli.errors import user_errors
 
 COMMANDS = {
     "run": "Train TASK across devices, some of them corrupted.",
-    "tasks": "List the tasks and their settings in the paper.",
-    "aggregators": "List the aggregators, and the parameters that can follow a name.",
-    "tune": "Search the learning rate of TASK on held-out training data, without corruption.",
-    "runs": "List the runs in a folder of results; `show` one, or `export` all.",
-    "data": "List the data sets: what is here, how large it is, and where it comes from.",
-    "sweep": "Do the runs that FILE describes, several at once, and draw them.",
-    "arena": "Let attacks on TASK meet defenses, and draw who stands.",
-    "report": "Write one HTML page with the results in a folder: all, or RUNS.",
-    "reproduce": "Reproduce the paper: all of its figures and tables, or those NAMED.",
-    "plan": "Tell how many devices a round takes, what it withstands, and what it costs.",
-    "verify": "Check receipts offline: that the model follows from what was summed.",
-    "demo": "Show FedAvg breaking and RFA standing, on data that needs no download.",
+    "tasks": "List the tasks and their default settings.",
+    "aggregators": "List the aggregators and their parameters.",
+    "tune": "Search the learning rate of TASK on held-out training data.",
+    "runs": "List the runs in a folder of results; `show` one or `export` all.",
+    "data": "List the data sets: their state, size, source and license.",
+    "sweep": "Do the runs that FILE describes, several at the same time, and plot them.",
+    "arena": "Run every attack on TASK against every defense, and rank the defenses.",
+    "report": "Write the results in a folder, or those of RUNS, to one HTML page.",
+    "reproduce": "Reproduce the figures and tables of the paper: all, or those in NAMES.",
+    "plan": "Plan a federation: how many devices, what it tolerates, what it costs.",
+    "verify": "Check receipts offline: does each model follow from the recorded sums?",
+    "demo": "Show how FedAvg fails under attack and RFA does not; no download.",
 }
 """Each command, in the module of its name, with the first line of its help."""
 

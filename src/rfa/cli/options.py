@@ -32,13 +32,13 @@ out_option = click.option(
     type=FOLDER,
     default=Path("out"),
     show_default=True,
-    help="The folder of results: runs.sqlite, and checkpoints.",
+    help="The folder of results: runs.sqlite and checkpoints.",
 )
 data_option = click.option(
     "--data-dir", type=FOLDER, help="The folder of data sets.  [default: RFA_DATA]"
 )
 json_option = click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON object at the end, no more."
+    "--json", "as_json", is_flag=True, help="Print only one JSON object, at the end."
 )
 _RUNNING = [
     data_option,
@@ -46,22 +46,29 @@ _RUNNING = [
     click.option(
         "--workers",
         type=click.IntRange(1),
-        help="Worker processes; the numbers do not depend on it.  [default: one a processor]",
+        help="Worker processes.  [default: one per processor]",
     ),
     click.option(
         "--checkpoint-every",
         type=click.IntRange(1),
         default=10,
         show_default=True,
-        help="Rounds between two checkpoints: what a kill can cost.",
+        help="Rounds between two checkpoints; a kill loses no more than these.",
     ),
-    click.option("--fresh", is_flag=True, help="Start anew, whatever is there."),
+    click.option(
+        "--fresh", is_flag=True, help="Start the run again, even if it is done or interrupted."
+    ),
 ]
 _MANY_RUNS = [
-    click.option("-j", "--jobs", type=click.IntRange(1), help="Runs at once.  [default: cores]"),
+    click.option(
+        "-j",
+        "--jobs",
+        type=click.IntRange(1),
+        help="Runs at the same time.  [default: one per core]",
+    ),
     data_option,
-    click.option("--fresh", is_flag=True, help="Do runs anew that are done already."),
-    click.option("--dry-run", is_flag=True, help="Say how long it takes, and do nothing."),
+    click.option("--fresh", is_flag=True, help="Do all runs again, even those that are done."),
+    click.option("--dry-run", is_flag=True, help="Only say how long it will take."),
 ]
 
 
@@ -76,7 +83,7 @@ def many_runs_options(command: Command) -> Command:
 
 
 def settings_options(*left_out: str) -> Callable[[Command], Command]:
-    """Give a command one option for each setting but some; what is not given is None."""
+    """Give a command one option for each setting, except some; the default of all is None."""
     known = [*FIELDS.values(), *PARAMETERS.values()]
     options: list[Callable[[Any], Any]] = [
         _option(setting) for setting in known if setting.name not in left_out
@@ -91,7 +98,7 @@ def _with(options: Sequence[Callable[[Command], Command]], command: Command) -> 
 
 
 def numbers_of(kind: type[Numbers], example: str) -> Callable[..., list[Numbers]]:
-    """A callback that reads numbers with commas between; none where nothing is given."""
+    """Return a callback that parses numbers separated by commas; [] if none are given."""
 
     def parse(_context: click.Context, _option: click.Parameter, text: str | None) -> list[Numbers]:
         try:
@@ -104,7 +111,7 @@ def numbers_of(kind: type[Numbers], example: str) -> Callable[..., list[Numbers]
 
 
 def given(options: dict[str, Any]) -> dict[str, Any]:
-    """Those of the options that are settings and were given."""
+    """Return the options that are settings and were given."""
     known = {*FIELDS, *PARAMETERS}
     return {name: value for name, value in options.items() if name in known and value is not None}
 
@@ -115,10 +122,10 @@ SECTIONS = {
     "aggregator": "Parameters of the aggregator",
     "training": "Training on devices",
     "server": "Server",
-    "secure": "Secure sums",
-    "privacy": "Privacy: noise in the sums",
+    "secure": "Secure aggregation",
+    "privacy": "Differential privacy",
     "evaluation": "Evaluation",
-    "": "How it is done (the numbers do not depend on it)",
+    "": "Execution (does not change the numbers)",
 }
 """The sections of a help page, by the group of its options."""
 COMMON = (

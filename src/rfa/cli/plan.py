@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from typing import Any
 
 import click
-from rich.console import Console
 
 from rfa.cli.plan_noise import certificate_line, noise_lines
+from rfa.cli.show import say_labeled
 from rfa.lab.settings.settings import FIELDS
 from rfa.planning import FederationPlan, PlanRequest, describe_sums, make_terms
 from rfa.planning import plan as make_plan
@@ -23,17 +22,27 @@ LABEL = 22
 @click.command("plan")
 @click.option("--rho", default=0.1, show_default=True, help="The fraction of corrupted devices.")
 @click.option("--rounds", default=100, show_default=True, help="Rounds of communication T.")
-@click.option("--confidence", default=0.95, show_default=True, help="That all rounds hold.")
+@click.option(
+    "--confidence",
+    default=0.95,
+    show_default=True,
+    help="The probability that no round has more corrupted devices than it tolerates.",
+)
 @click.option(
     "--theta",
     type=float,
-    help="Fraction of corrupted devices that a round withstands.  [default: between rho and 1/2]",
+    help="The fraction of corrupted devices that a round tolerates.  [default: halfway between "
+    "rho and 1/2]",
 )
-@click.option("--devices", default=1000, show_default=True, help="Devices in all.")
+@click.option("--devices", default=1000, show_default=True, help="Devices in the population.")
 @click.option(
-    "--devices-per-round", default=0, help="Devices a round.  [default: as many as it takes]"
+    "--devices-per-round",
+    default=0,
+    help="Devices that take part in a round.  [default: as many as it needs]",
 )
-@click.option("--dim", default=1_000_000, show_default=True, help="Parameters of the model.")
+@click.option(
+    "--dim", default=1_000_000, show_default=True, help="Number of parameters of the model."
+)
 @click.option(
     "--aggregator",
     default="rfa",
@@ -44,10 +53,10 @@ LABEL = 22
 @click.option(
     "--metrics",
     type=int,
-    help="Numbers summed beside the update.  [default: 2; with --epsilon none]",
+    help="Numbers summed besides the update.  [default: 2; 0 with --epsilon]",
 )
 @click.option(
-    "--nu-share", default=0.5, show_default=True, help="nu, as a share of the typical distance."
+    "--nu-share", default=0.5, show_default=True, help="nu as a fraction of the typical distance."
 )
 @click.option(
     "--colluder-fraction",
@@ -66,40 +75,45 @@ LABEL = 22
     type=click.Choice(FIELDS["server_model"].choices),
     default="semi-honest",
     show_default=True,
-    help="The server that the secure sum withstands.",
+    help="The server against which the secure sum protects.",
 )
 @click.option(
     "--honest-per-query",
     default=HONEST_PER_QUERY,
     show_default=True,
-    help="How many more honest devices each further sum about the same updates asks for.",
+    help="Additional honest devices that each further sum of the same updates needs.",
 )
 @click.option(
     "--epsilon",
     type=float,
-    help="Differential privacy: plan for noise, so that no device is told more about than this.",
+    help="Plan for differential privacy: add noise so that no device spends more than this.",
 )
 @click.option(
-    "--delta", default=DELTA, show_default=True, help="The probability that epsilon leaves out."
+    "--delta",
+    default=DELTA,
+    show_default=True,
+    help="The delta of (epsilon, delta)-differential privacy.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def plan(as_json: bool, **options: Any) -> None:
-    """Tell how many devices a round takes, what it withstands, and what it costs.
+    """Plan a federation: how many devices, what it tolerates, what it costs.
 
-    From the corrupted share, the rounds and the confidence: the devices a round, by the paper's
-    theorem and by the exact law of the draw; the neighbors and thresholds of the secure sum; bytes
-    up and down; how many drop-outs are survived. With --epsilon: the noise, what is left of a step,
-    and what would help.
-    """
+    The plan has the number of devices per round (by the paper's theorem and by the exact
+    probability), the parameters of secure aggregation, the drop-outs and colluders that a round
+    tolerates, and the bytes that a device sends and receives. With --epsilon it also has the
+    noise, the error that the noise adds to a step, and what would reduce that error.
+
+    \b
+      rfa plan --rho 0.1 --rounds 100 --devices 1000 --dim 1000000
+      rfa plan --epsilon 8 --devices 1000000 --aggregator rfa-one-step
+    """  # noqa: D301 click reads the backspace
     request = _request(options)
     made = make_plan(request)
     if as_json:
         click.echo(json.dumps(made.report()))
         return
-    width = Console().width - LABEL - 1
     for label, text in plan_table(request, made):
-        for place, line in enumerate(textwrap.wrap(text, max(width, LABEL)) or [""]):
-            click.echo(f"{'' if place else label:<{LABEL}} {line}")
+        say_labeled(label, text, LABEL + 1)
 
 
 def _request(options: dict[str, Any]) -> PlanRequest:
@@ -115,27 +129,30 @@ def plan_table(request: PlanRequest, found: FederationPlan) -> list[tuple[str, s
     each = " in each part" if found.parts > 1 else ""
     return [
         (
-            "devices a round",
+            "devices per round",
             f"{found.devices} of {request.population} "
-            f"(the theorem asks for {found.theorem}, the draw for {found.exact})",
+            f"(the paper's theorem needs {found.theorem}, the exact probability {found.exact})",
         ),
         (
             "corrupted devices",
-            f"{request.rho:.0%} of all; a round bears {found.theta:.1%}: "
-            f"{found.holds:.1%} that all {request.rounds} rounds hold no more",
+            f"{request.rho:.0%} of all; a round tolerates {found.theta:.1%}; with probability "
+            f"{found.holds:.1%} none of {request.rounds} rounds has more",
         ),
-        ("the error grows by", f"C_theta = {found.c_theta:.1f}"),
+        ("error factor", f"C_theta = {found.c_theta:.1f}"),
         *_part_lines(found),
-        ("colluders, drop-outs", f"{p.num_colluders} and {p.num_dropouts} are withstood{each}"),
+        ("colluders, drop-outs", f"up to {p.num_colluders} and up to {p.num_dropouts}{each}"),
         (
             "neighbors, threshold",
             f"k = {p.degree}, t = {p.threshold} ({p.server_model.label} server)",
         ),
-        ("least in a sum", f"{p.survivors} devices, {p.honest} of them honest{each}"),
+        ("smallest sum", f"{p.survivors} devices, {p.honest} of them honest{each}"),
         ("honest devices needed", f"{found.honest_needed} for {describe_sums(request.layout)}"),
-        ("exchanges, per device", f"{1 + cost.exchanges} a round, with the one for training"),
-        ("up, per device", f"{_size(cost.up)} ({cost.up / found.fedavg:.2f} times FedAvg's)"),
-        ("down, per device", f"{_size(cost.down)}, beside the model"),
+        ("exchanges per device", f"{1 + cost.exchanges} per round, training included"),
+        (
+            "upload per device",
+            f"{_size(cost.up)} per round ({cost.up / found.fedavg:.2f} x FedAvg)",
+        ),
+        ("download per device", f"{_size(cost.down)} per round, plus the model"),
         ("largest share", f"{found.share:.1%} of a step, if all updates are equally far away"),
         certificate_line(found),
         *noise_lines(request, found),
@@ -147,11 +164,12 @@ def _part_lines(found: FederationPlan) -> list[tuple[str, str]]:
         return []
     return [
         (
-            "sums of their own",
-            f"{found.parts} parts of {found.parameters.cohort} devices or one more; "
-            f"{found.part_holds:.1%} that one holds at most {found.theta:.1%} corrupted in a round",
+            "parts of the cohort",
+            f"{found.parts}, each with {found.parameters.cohort} devices or one more and sums of "
+            f"its own; with probability {found.part_holds:.1%} a part has at most "
+            f"{found.theta:.1%} corrupted devices in a round",
         ),
-        ("liars inside of a sum", f"{found.liars} are withstood"),
+        ("liars inside a sum", f"up to {found.liars}"),
     ]
 
 

@@ -1,4 +1,4 @@
-"""The lines of `rfa plan` about noise: how much, what it is worth, what it costs, what helps."""
+"""The lines of `rfa plan` about noise: how much, the privacy it gives, its error, what helps."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ Line = tuple[str, str]
 
 
 def certificate_line(found: FederationPlan) -> Line:
-    """What is proven of the share of a device in a step."""
+    """Return the line about the proven bound on the share of a device in a step."""
     if found.noise:
-        return ("certificate", "none: it is proven from exact sums")
+        return ("certificate", "none: only exact sums prove one")
     return (
         "certificate",
-        f"about {found.certificate:.1%} is proven, {found.certificate_most:.1%} at most "
-        "where half are no farther than is typical",
+        f"about {found.certificate:.1%}; at most {found.certificate_most:.1%} if half of the "
+        "updates are no farther away than is typical",
     )
 
 
 def noise_lines(request: PlanRequest, found: FederationPlan) -> list[Line]:
-    """The noise of a plan in words; without noise, what is not hidden."""
+    """Return the lines about the noise of a plan; without noise, what the sums do not hide."""
     noise = found.noise
     if noise is None:
-        hidden = "a coordinate that one device alone moves: its number, not whose it is"
+        hidden = "a coordinate that only one device changes: its value, but not which device"
         return [("not hidden", hidden)]
     sums = noise.device_rounds * request.layout.queries
     return [
         (
             "noise multiplier",
-            f"{noise.multiplier:.3g}, since a device is in up to {noise.device_rounds} of "
-            f"{request.rounds} rounds, so in {sums} sums",
+            f"{noise.multiplier:.3g}, because a device is in up to {noise.device_rounds} of "
+            f"{request.rounds} rounds, which makes {sums} sums",
         ),
         (
             "epsilon, server",
-            f"{noise.epsilon:.2f} at delta {noise.delta:g}: it knows who takes part",
+            f"{noise.epsilon:.2f} at delta {noise.delta:g}; the server knows who takes part",
         ),
         *_delta_lines(request, noise),
         ("epsilon, readers", _readers(noise)),
@@ -48,30 +48,30 @@ def noise_lines(request: PlanRequest, found: FederationPlan) -> list[Line]:
 
 
 def _delta_lines(request: PlanRequest, noise: NoisePlan) -> list[Line]:
-    """That delta is too large, where it is."""
+    """Return a warning if delta is too large for the population."""
     fault = large_delta(noise.delta, request.population)
-    return [("", fault)] if fault else []
+    return [("  delta", fault)] if fault else []
 
 
 def _readers(noise: NoisePlan) -> str:
     if noise.readers_epsilon is None:
         return "not computed: pip install 'rfa[dp]'"
     return (
-        f"{noise.readers_epsilon:.2f} for those who see the models alone, and not who was drawn "
-        "for which round"
+        f"{noise.readers_epsilon:.2f}, for those who see only the models and not who took part "
+        "in which round"
     )
 
 
 def _help_lines(request: PlanRequest, noise: NoisePlan) -> list[Line]:
-    """What an error that loses little takes: each by itself."""
+    """Return changes that reduce the error to `MOST_ERROR`, each sufficient by itself."""
     little = noise.error <= MOST_ERROR
     asked = replace(noise.enough, rounds=None, epsilon=None) if little else noise.enough
     helps = asked.describe()
     if not little and request.layout.queries > 1:
-        helps.append("less noise with one sum a round, as rfa-one-step takes")
+        helps.append("less noise with one sum per round: --aggregator rfa-one-step")
     lines = [text if not place else f"or {text}" for place, text in enumerate(helps)]
     if asked.devices is None:
-        lines.append(f"(all {request.population} devices a round are too few)")
+        lines.append(f"(all {request.population} devices per round are too few)")
     labels = [f"for an error of {MOST_ERROR:g}", *[""] * len(lines)]
     return list(zip(labels, lines, strict=False))
 

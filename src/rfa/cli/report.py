@@ -1,4 +1,4 @@
-"""`rfa report`: results on one page that needs nothing else."""
+"""`rfa report`: results on one self-contained page."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from rfa.lab.runs.store import Store, find_run
     help="The file to write.  [default: report.html in the folder of results]",
 )
 def report(runs: tuple[str, ...], out: Path, to: Path | None) -> None:
-    """Write one HTML page with the results in a folder: all, or RUNS.
+    """Write the results in a folder, or those of RUNS, to one HTML page.
 
-    RUNS are names of experiments (of `rfa reproduce` and `rfa sweep`) or of single runs, as
-    `rfa runs` lists them. Without any, the page shows all experiments, or all runs where there are
-    no experiments. The page is one file that needs no network.
+    RUNS are names of experiments (of `rfa reproduce`, `rfa sweep` and `rfa arena`) or of single
+    runs (`rfa runs` lists them). By default the page shows all experiments, or all runs if there
+    are no experiments. The page is one file that needs no network.
     """
     click.echo(write_report(out, _choose(runs, out), to))
 
@@ -44,7 +44,7 @@ def _choose(names: tuple[str, ...], out: Path) -> list[Exhibit]:
         chosen = [find_run(rows, name) for name in single] if single else rows
         chosen = [row for row in chosen if row["test_accuracy"] is not None]
         if not chosen:
-            msg = f"there is nothing to show in {out}: `rfa run` or `rfa sweep` make something"
+            msg = f"there are no results in {out}: `rfa run` or `rfa sweep` produce some"
             raise click.ClickException(msg)
         command = " ".join(("rfa report", *single, "--out", str(out)))
         return [*(exhibits if names else []), show_runs(store, chosen, command)]

@@ -1,4 +1,4 @@
-"""`rfa reproduce`: every figure and table of the paper, by one command."""
+"""`rfa reproduce`: all figures and tables of the paper with one command."""
 
 from __future__ import annotations
 
@@ -24,52 +24,51 @@ from rfa.lab.settings.settings import Settings
 
 @click.command()
 @click.argument("names", nargs=-1)
-@click.option("--quick", "scale", flag_value="quick", help="A small version of all of it.")
-@click.option("--full", "scale", flag_value="full", help="The paper's own setting.")
-@click.option("--scale", "scale", default="short", help="A scale of experiments/scales.toml.")
+@click.option("--quick", "scale", flag_value="quick", help="A small version of every experiment.")
+@click.option("--full", "scale", flag_value="full", help="The settings of the paper.")
+@click.option("--scale", "scale", default="short", help="A scale from experiments/scales.toml.")
 @click.option("--out", type=FOLDER, help="The folder of results.  [default: out/SCALE]")
 @many_runs_options
 @click.option(
     "--from",
     "folder",
     type=FOLDER,
-    help="A folder with experiments of your own, and scales.toml.",
+    help="A folder with experiments of your own and a scales.toml.",
 )
 @click.option(
     "--page",
     type=FILE,
-    help="Write a Markdown page with all results, too, and its pictures beside it.",
+    help="Also write a Markdown page with all results, and its pictures next to it.",
 )
-@click.option("--task", "tasks", multiple=True, help="Do the runs of this task only; repeatable.")
+@click.option("--task", "tasks", multiple=True, help="Do only the runs of this task. Repeatable.")
 @click.option(
-    "--seed", "seeds", multiple=True, type=int, help="Do the runs of this seed only; repeatable."
+    "--seed", "seeds", multiple=True, type=int, help="Do only the runs of this seed. Repeatable."
 )
-@click.option("--show", is_flag=True, help="Do no runs: show what there is.")
+@click.option("--show", is_flag=True, help="Do no runs; show the results that exist.")
 @click.option(
     "--numbers-from",
     type=FOLDER,
-    help="Take runs that were done elsewhere from the numbers in this folder.",
+    help="Import runs that were done elsewhere from the numbers in this folder.",
 )
 @click.option(
     "--numbers-to",
     type=FOLDER,
-    help="Write the numbers of all runs that are done to this folder.",
+    help="Export the numbers of all finished runs to this folder.",
 )
 @click.option(
     "--check",
     type=click.IntRange(1),
     metavar="N",
-    help="Do N of the runs of --numbers-from again, and compare to the bit.",
+    help="Repeat N of the runs of --numbers-from, and compare them to the bit.",
 )
 @click.option("--list", "listing", is_flag=True, help="List the experiments.")
 def reproduce(names: tuple[str, ...], scale: str, **options: Any) -> None:
-    """Reproduce the paper: all of its figures and tables, or those NAMED.
+    """Reproduce the figures and tables of the paper: all, or those in NAMES.
 
-    Experiments that go beyond the paper are done by name only: --list shows all.
-
-    Runs that are done already are not done again, and interrupted ones go on. Pictures, tables and
-    one page that shows them all go to the folder of results. Where data is missing it says what to
-    get; with --quick, drawn characters stand in for it.
+    Experiments beyond the paper run only by name; --list shows all experiments. Runs that are done
+    are not repeated, and interrupted runs are resumed. The folder of results gets pictures, tables
+    and one page with all of them. If data is missing, the command says how to get it; --quick uses
+    synthetic characters in its place.
     """
     folders = [options["folder"]] if options["folder"] else PLACES
     known = find_experiments((), scale, options["data_dir"], folders)
@@ -137,7 +136,7 @@ def _check(runs: list[Settings], out: Path, options: dict[str, Any]) -> None:
 def _show(
     experiments: list[Experiment], out: Path, scale: str, *, fresh: bool
 ) -> list[tuple[Exhibit, list[Path]]]:
-    """Keep what each experiment shows, and draw it: exhibits, with their pictures."""
+    """Save the exhibit of each experiment with its pictures, and return them."""
     flag = {"short": "", "quick": " --quick", "full": " --full"}.get(scale, f" --scale {scale}")
     shown: list[tuple[Exhibit, list[Path]]] = []
     for experiment in experiments:
@@ -158,7 +157,7 @@ def _conclude(
     out: Path,
     page: Path | None,
 ) -> None:
-    """Judge the paper's statements by all that there is, and write the pages."""
+    """Judge the statements of the paper with all results, and write the pages."""
     verdicts = statements(collect(known, find_exhibits(out), out), known[0].scale)
     keep(verdicts, out)
     if page:
@@ -168,7 +167,7 @@ def _conclude(
 
 
 def _done(experiment: Experiment, out: Path, fresh: bool) -> Exhibit | None:
-    """What was shown before of an experiment, if it is still right."""
+    """Return the earlier exhibit of an experiment, if it is still valid."""
     if fresh or experiment.name not in known_exhibits(out):
         return None
     try:

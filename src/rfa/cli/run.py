@@ -24,40 +24,38 @@ from rfa.lab.settings.settings import Settings
 
 @click.command(cls=GroupedCommand, epilog=EPILOG)
 @click.argument("task", required=False)
-@click.option("--config", type=FILE, help="Take settings from a TOML file; options override it.")
-@click.option("--save-config", type=FILE, help="Write all settings to a TOML file, and run.")
+@click.option("--config", type=FILE, help="Read settings from a TOML file; options override them.")
+@click.option("--save-config", type=FILE, help="Write all settings to a TOML file before the run.")
 @json_option
 @click.option(
     "--engine",
     type=click.Choice(["lab", "flower"]),
     default="lab",
     show_default=True,
-    help="Where devices train: in processes of this machine, or on the nodes of Flower.",
+    help="Where devices train: lab (processes on this machine) or flower (nodes of Flower).",
 )
 @click.option(
     "--federation",
-    help="With --engine flower: a connection of Flower's configuration.  [default: simulation]",
+    help="With --engine flower: the federation from Flower's configuration.  [default: simulation]",
 )
 @click.option(
     "--track",
     multiple=True,
     metavar="TRACKER",
-    help="Keep the run in a tracker, too: tensorboard:DIR, wandb:PROJECT, mlflow:URI; may be given "
-    "more than once.",
+    help="Also log to a tracker: tensorboard:DIR, wandb:PROJECT, mlflow:URI. Repeatable.",
 )
 @settings_options("task")
 @running_options
 def run(task: str | None, **options: Any) -> None:
     """Train TASK across devices, some of them corrupted.
 
-    A run is decided by its settings; the same settings give the same numbers, to the bit. Started
-    again after an interruption it goes on from its last checkpoint; a run that is done is shown,
-    not done again.
+    The same settings give the same numbers, to the bit. If a run was interrupted, the same command
+    resumes it from its last checkpoint. If it is done, the command shows it and does not repeat it.
 
     \b
-    The paper's headline, on data that needs no download:
-      rfa run glyphs-linear --aggregator fedavg --corruption omniscient --rho 0.25 --rounds 50
-      rfa run glyphs-linear --aggregator rfa    --corruption omniscient --rho 0.25 --rounds 50
+    Under this attack FedAvg fails, and RFA does not (no download needed):
+      rfa run digits-linear --corruption omniscient --rho 0.25 --aggregator fedavg
+      rfa run digits-linear --corruption omniscient --rho 0.25 --aggregator rfa
     """  # noqa: D301 click reads the backspace
     from rfa.cli.running import do_run  # noqa: PLC0415 what a help page does not need
     from rfa.cli.show import show_run  # noqa: PLC0415
@@ -71,10 +69,10 @@ def run(task: str | None, **options: Any) -> None:
     if options["save_config"]:
         write_settings(settings, options["save_config"])
     if options["federation"] and options["engine"] != "flower":
-        msg = "--federation names where Flower runs: give --engine flower, too"
+        msg = "--federation needs --engine flower"
         raise click.UsageError(msg)
     if options["track"] and options["engine"] == "flower":
-        msg = "--track is for runs of the lab: leave --engine flower away"
+        msg = "--track does not work with --engine flower: remove one of them"
         raise click.UsageError(msg)
     result = do_run(settings, options, engine=options["engine"], federation=options["federation"])
     if options["as_json"]:

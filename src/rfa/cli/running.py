@@ -1,4 +1,4 @@
-"""Do runs for a command: one with a bar, one on Flower, or many at once."""
+"""Do the runs of a command: one with a bar, one on Flower, or many at the same time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def do_run(task: Any, options: dict[str, Any], **how: Any) -> RunResult:
-    """Do a run as the options of a command say, and say if it was done before."""
+    """Do a run with the options of a command, and say if it was done before."""
     from rfa.lab.tracking.find import find_tracker  # noqa: PLC0415 most runs are not tracked
 
     began = _Began()
@@ -52,7 +52,7 @@ class _Began(Callback):
     seen = False
 
     def on_begin(self, run: RunView) -> None:
-        """The rounds begin, or go on."""
+        """The rounds begin, or resume."""
         del run
         self.seen = True
 
@@ -62,10 +62,11 @@ def do_runs(
 ) -> dict[str, str]:
     """Say how long runs take, and do them; return the problems of those that failed, by name.
 
-    What comes after them takes so many seconds `more`.
+    `more` is the number of seconds for the work after the runs.
 
     Raises:
-        DataError: saying what to install, if what runs need or what draws them is missing.
+        DataError: if a library that runs or pictures need is missing; the message says what to
+            install.
     """
     from rfa.lab.api.many import run_many  # noqa: PLC0415 a single run does not need it
 
@@ -85,12 +86,12 @@ def do_sweep(
     draw: Callable[..., Exhibit] | None = None,
     show: Callable[[Sequence[Result]], None] | None = None,
 ) -> None:
-    """Do the runs of a sweep, keep what they show, and say where it is; end with 1 if some failed.
+    """Do the runs of a sweep, save their exhibit, and say where; exit with 1 if some failed.
 
     Args:
         plan: the sweep.
         options: how to do the runs, and the folder of results.
-        command: what does the same again.
+        command: the command that does the same again.
         draw: makes the exhibit; by default `gather`.
         show: shows the results on the terminal, too.
     """

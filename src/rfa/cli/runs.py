@@ -11,25 +11,27 @@ from rich.console import Console
 from rich.table import Table
 
 from rfa.cli.options import FILE, out_option
-from rfa.cli.show import show_run
+from rfa.cli.runs_table import runs_lines
+from rfa.cli.show import say_labeled, show_run
 from rfa.errors import InvalidValueError
-from rfa.lab.runs.headline import headline, percent
+from rfa.lab.runs.headline import percent
 from rfa.lab.runs.store import DONE, SHOWN, STOPPED, Store, current_status, find_run, row_to_json
 from rfa.lab.runs.tables import RESULT_TABLES
 from rfa.lab.table import Table as ResultTable
 
 STATUS = ("running", *DONE, STOPPED, "interrupted")
-EVALUATIONS = (
-    "round",
-    "oracle_calls",
-    "test_accuracy",
-    "honest_accuracy",
-    "train_loss",
-    "median_device",
-)
-SPENT = ("epsilon_server", "epsilon_readers")
-MARK = "*"
-"""Beside an accuracy over honest devices that stands where others have that over all."""
+EVALUATIONS = {
+    "round": "round",
+    "oracle_calls": "calls",
+    "test_accuracy": "accuracy",
+    "honest_accuracy": "honest",
+    "median_device": "median device",
+    "train_loss": "train loss",
+}
+"""The columns of evaluations, and what they are called in the terminal."""
+SPENT = {"epsilon_server": "epsilon server", "epsilon_readers": "readers"}
+SHARES = ("test_accuracy", "honest_accuracy", "median_device")
+"""Columns that are shown as percentages."""
 SHORT = 10
 """How many evaluations are shown of a run."""
 
@@ -37,17 +39,15 @@ SHORT = 10
 @click.group(invoke_without_command=True)
 @out_option
 @click.option("--task", help="Only runs of this task.")
-@click.option(
-    "--aggregator", help="Only runs with this aggregator, with its parameters if it has any."
-)
+@click.option("--aggregator", help="Only runs with this aggregator, including its parameters.")
 @click.option("--corruption", help="Only runs with this corruption.")
 @click.option("--rho", type=float, help="Only runs at this corruption level.")
 @click.option("--seed", type=int, help="Only runs with this seed.")
-@click.option("--status", type=click.Choice(STATUS), help="Only runs that are so.")
+@click.option("--status", type=click.Choice(STATUS), help="Only runs with this status.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
 @click.pass_context
 def runs(context: click.Context, out: Path, **options: Any) -> None:
-    """List the runs in a folder of results; `show` one, or `export` all."""
+    """List the runs in a folder of results; `show` one or `export` all."""
     if context.invoked_subcommand:
         return
     wanted = options["status"]
@@ -59,9 +59,12 @@ def runs(context: click.Context, out: Path, **options: Any) -> None:
         click.echo(json.dumps([row_to_json(row) for row in rows]))
         return
     if not rows:
-        click.echo("no run fits")
+        click.echo("no run matches")
         return
-    Console(markup=False).print(_table(rows))
+    header, *lines = runs_lines(rows, Console().width)
+    click.secho(header, bold=True)
+    for line in lines:
+        click.echo(line)
 
 
 @runs.command()
@@ -69,7 +72,7 @@ def runs(context: click.Context, out: Path, **options: Any) -> None:
 @out_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def show(name: str, out: Path, as_json: bool) -> None:
-    """Show one run: NAME, or the beginning or end of it that fits no other."""
+    """Show the run NAME: its id, its full name, or an unambiguous part of these."""
     with Store(out, create=False) as store:
         row = find_run(store.runs(), name)
         row["status"] = current_status(out, row)
@@ -78,15 +81,14 @@ def show(name: str, out: Path, as_json: bool) -> None:
         click.echo(json.dumps(row_to_json(row) | {"evaluations": [_brief(e) for e in evaluations]}))
         return
     show_run(row)
-    table = Table(title=f"the last {min(SHORT, len(evaluations))} evaluations")
-    columns = (*EVALUATIONS, *SPENT) if row["privacy"] else EVALUATIONS
-    for column in columns:
-        table.add_column(column.replace("_", " "), justify="right")
-    for evaluation in evaluations[-SHORT:]:
-        table.add_row(*(_cell(evaluation[column]) for column in columns))
-    console = Console(markup=False)
-    console.print(table)
-    console.print(f"settings: {row['settings']}", soft_wrap=True)
+    click.echo(f"\nThe last {min(SHORT, len(evaluations))} evaluations")
+    Console(markup=False).print(
+        _evaluations(evaluations[-SHORT:], EVALUATIONS | (SPENT if row["privacy"] else {}))
+    )
+    click.echo("\nSettings")
+    for group, values in _grouped(json.loads(row["settings"])).items():
+        text = ", ".join(f"{key}={value}" for key, value in values.items())
+        say_labeled(f"  {group}", text)
 
 
 @runs.command()
@@ -96,7 +98,7 @@ def show(name: str, out: Path, as_json: bool) -> None:
     type=click.Choice(list(RESULT_TABLES)),
     default="evaluations",
     show_default=True,
-    help="What to export; devices has the accuracy of each device at each evaluation.",
+    help="The table to export; devices has the accuracy of each device at each evaluation.",
 )
 @click.option("--last", is_flag=True, help="Only the last round or evaluation of each run.")
 @out_option
@@ -110,50 +112,38 @@ def export(file: Path, table: str, last: bool, out: Path) -> None:
         msg = f"{file} must end in .csv or .parquet"
         raise click.UsageError(msg)
     if last and table == "runs":
-        msg = "--last is for evaluations, rounds and devices: a run has one row in runs"
+        msg = "--last needs --table evaluations, rounds or devices: runs has one row per run"
         raise click.UsageError(msg)
     with Store(out, create=False) as store:
         results = RESULT_TABLES[table](store, **({"last": True} if last else {}))
     if not len(results):
-        msg = f"there is nothing to export: {table} is empty"
+        msg = f"there is nothing to export: the table {table} is empty"
         raise InvalidValueError(msg)
     writers[file.suffix](results, file)
     click.echo(f"{len(results)} rows of {table} written to {file}", err=True)
 
 
-def _table(rows: list[dict[str, Any]]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    words = ("id", "task", "aggregator", "corruption", "status")
-    for column in (*words, "seed", "rounds", "accuracy", "honest"):
-        fixed = column in ("id", "status", "accuracy", "honest")
-        side = "left" if column in words else "right"
-        table.add_column(column, justify=side, overflow="fold", no_wrap=fixed)
-    for row in rows:
-        name = row["run"].rsplit(".", 1)[-1]
-        level = f" {row['rho']:g}" if row["rho"] else ""
-        cells = (name, row["task"], _how(row), row["corruption"] + level, row["status"])
-        first = percent(row[headline(personalized=bool(row["personalized"]))])
-        first += MARK if row["personalized"] else ""
-        numbers = (row["seed"], row["rounds"], first, percent(row["honest_accuracy"]))
-        table.add_row(*(_cell(cell) for cell in cells + numbers))
-    if any(row["personalized"] for row in rows):
-        table.caption = f"{MARK} personalized: over honest devices"
-        table.caption_justify = "left"
+def _evaluations(evaluations: list[dict[str, Any]], columns: dict[str, str]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for name in columns.values():
+        table.add_column(name, justify="right", no_wrap=True)
+    for evaluation in evaluations:
+        table.add_row(*(_cell(name, evaluation[name]) for name in columns))
     return table
 
 
-def _how(row: dict[str, Any]) -> str:
-    """The aggregator, and how it gets its sums if they are secure, or hold noise."""
-    secure = json.loads(row["settings"])["secure"]["mode"]
-    how = ["" if secure == "off" else secure, row["privacy"]]
-    listed = ", ".join(filter(None, how))
-    return row["aggregator"] + (f" ({listed})" if listed else "")
-
-
-def _cell(value: Any) -> str:
+def _cell(name: str, value: Any) -> str:
     if value is None:
         return "-"
+    if name in SHARES:
+        return percent(value)
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _grouped(settings: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Settings by their groups; those without a group are first, and called "run"."""
+    plain = {key: value for key, value in settings.items() if not isinstance(value, dict)}
+    return {"run": plain} | {key: settings[key] for key in settings if key not in plain}
 
 
 def _brief(evaluation: dict[str, Any]) -> dict[str, Any]:

@@ -5,22 +5,25 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import click
 from rich.console import Console
 
+from rfa.cli.text import labeled
 from rfa.lab.runs.headline import accuracy_words, percent
 from rfa.lab.runs.spent import privacy_lines
+
+COLUMN = 17
+"""Where the values of a summary begin."""
 
 
 def show_run(row: dict[str, Any]) -> None:
     """Print the summary of a run, from its row of the store."""
-    console = Console(markup=False, highlight=False)
-    why = f": {row['stop_reason']}" if row["stop_reason"] else ""
-    console.print(f"{row['run']}  {row['status']} after {row['rounds']} rounds{why}")
-    if row["note"]:
-        console.print(f"  data             {row['note']}")
     settings = json.loads(row["settings"])
     anew = ", drawn anew each round" if settings["attack"]["attackers"] == "random" else ""
     lines = {
+        "run": row["run"],
+        "status": f"{row['status']} after {row['rounds']} rounds",
+        "data": row["note"],
         "corruption": f"{row['corruption']}, rho {row['rho']:g}: "
         f"{row['corrupted_devices']} of {row['devices']} devices{anew}",
         "oracle calls": f"{row['oracle_calls']}",
@@ -38,12 +41,15 @@ def show_run(row: dict[str, Any]) -> None:
     if settings["secure"]["mode"] != "off":
         lines |= _secure_lines(row, settings)
     lines |= privacy_lines(row, settings)
+    if row["stop_reason"]:
+        lines["status"] += f": {row['stop_reason']}"
     for name, value in lines.items():
-        console.print(f"  {name:<16} {value}")
+        if value:
+            say_labeled(name, value)
 
 
 def _secure_lines(row: dict[str, Any], settings: dict[str, Any]) -> dict[str, str]:
-    """What the secure sum adds to a summary: rounds without a sum, why, and the certificate."""
+    """Return the lines of a summary about secure sums: stopped rounds, why, the certificate."""
     lines = {"stopped rounds": f"{row['stopped_rounds']}"}
     if row["stopped"]:
         lines["stopped rounds"] += f" (the last: {row['stopped']})"
@@ -53,6 +59,12 @@ def _secure_lines(row: dict[str, Any], settings: dict[str, Any]) -> dict[str, st
         share = min(row["certificate"], settings["secure"]["max_share"] or 1.0)
         lines["largest share"] = f"at most {percent(share)} of the last step"
     return lines
+
+
+def say_labeled(label: str, text: str, column: int = COLUMN) -> None:
+    """Print a label and a text beside it, which goes on below itself where it is long."""
+    for line in labeled(label, text, column, Console().width):
+        click.echo(line)
 
 
 def say(text: str) -> None:

@@ -18,10 +18,10 @@ from rfa.lab.runs.sweep import read_sweep
 @out_option
 @many_runs_options
 def sweep(file: Path, **options: Any) -> None:
-    """Do the runs that FILE describes, several at once, and draw them.
+    """Do the runs that FILE describes, several at the same time, and plot them.
 
-    Runs that are done already are not done again, and interrupted ones go on. `rfa report` shows
-    the results on one page. docs/reproduce.md has the form of the file.
+    Runs that are done are not repeated, and interrupted runs are resumed. `rfa report` shows the
+    results on one page. docs/reproduce.md describes the format of the file.
 
     \b
       title = "My attack"

@@ -1,30 +1,41 @@
-"""`rfa tasks`: what can be learned."""
+"""`rfa tasks`: the tasks that a run can learn."""
 
 from __future__ import annotations
 
 import inspect
 
 import click
-from rich.console import Console
 
+from rfa.cli.show import say_labeled
 from rfa.lab.tasks.registry import TASKS
+
+INDENT = 4
 
 
 @click.command()
 def tasks() -> None:
-    """List the tasks and their settings in the paper."""
-    console = Console(markup=False, highlight=False)
+    """List the tasks and their default settings."""
     for task in TASKS.values():
-        values = task.defaults
+        values, epochs = task.defaults, task.defaults.get("local_epochs", 1)
         steps = values.get("local_steps")
-        work = f"{steps} batches" if steps else f"{values['local_epochs']} epochs of batches"
-        console.print(f"{task.name}: {task.title}", soft_wrap=True)
-        console.print(
-            f"    {task.devices} devices, {values['devices_per_round']} a round, "
-            f"{work} of {values['batch_size']}, "
-            f"learning rate {values['learning_rate']}, {values['rounds']} rounds of FedAvg",
-            soft_wrap=True,
+        work = (
+            f"{steps} batches of"
+            if steps
+            else f"{epochs} epoch{'s' * (epochs > 1)} with batches of"
+        )
+        click.echo(task.name)
+        _say(task.title)
+        _say(
+            f"{task.devices} devices, {values['devices_per_round']} per round, "
+            f"{work} {values['batch_size']}, "
+            f"learning rate {values['learning_rate']}, {values['rounds']} rounds of FedAvg"
         )
         if task.vary:
             _, *names = inspect.signature(task.vary).parameters
-            console.print(f"    parameters: {', '.join(names)}", soft_wrap=True)
+            _say(f"parameters: {', '.join(names)}")
+    click.echo("module:NAME")
+    _say("a task of your own, from the working directory")
+
+
+def _say(text: str) -> None:
+    say_labeled("", text, INDENT)

@@ -1,4 +1,4 @@
-"""`rfa tune`: the learning rate, searched as the paper's authors did.
+"""`rfa tune`: search the learning rate as the authors of the paper did.
 
 FedAvg without corruption, on a validation set of 20 % of the training data, over a grid of rates
 and decays with a fixed number of rounds; the pair with the highest validation accuracy wins.
@@ -48,13 +48,14 @@ TUNED = ("learning_rate", "lr_decay", "holdout")
 @settings_options("task")
 @running_options
 def tune(task: str, learning_rates: list[float], lr_decays: list[float], **options: Any) -> None:
-    """Search the learning rate of TASK on held-out training data, without corruption.
+    """Search the learning rate of TASK on held-out training data.
 
-    Every trial is a run of its own: kept in the store, and taken up again after an interruption.
+    The search uses no attack. Every trial is a run in the folder of results, so that an interrupted
+    search continues where it stopped.
     """
     values = {"aggregator": "fedavg", "holdout": HOLDOUT} | given(options) | {"task": task}
     if values.get("corruption", "none") != "none":
-        msg = "the learning rate is tuned without corruption: leave --corruption away"
+        msg = "the learning rate is tuned without an attack: remove --corruption"
         raise click.UsageError(msg)
     horizon = find_task(task).settings_for("rfa").get("rounds")  # the one the authors tuned for
     values = {"rounds": horizon or FIELDS["rounds"].default} | values

@@ -1,15 +1,15 @@
-"""`rfa verify`: whether receipts hold, offline."""
+"""`rfa verify`: check receipts offline."""
 
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
+from rfa.cli.text import labeled
 from rfa.errors import InvalidValueError
 from rfa.privacy import epsilon_of
 from rfa.privacy.zcdp import check_delta
@@ -20,21 +20,25 @@ from rfa.secagg.security.identities import read_identities
 from rfa.secagg.security.parameters import ServerModel
 
 PATH = click.Path(path_type=Path)
-KEY_SIZE, SHORT, WIDTH, INDENT = 32, 12, 80, 13
+KEY_SIZE, SHORT, WIDTH, COLUMN = 32, 12, 80, 16
 
 
 @click.command("verify")
 @click.argument("files", type=PATH, nargs=-1, required=True, metavar="FILE...")
-@click.option("--server-key", metavar="HEX", help="The public key that must have signed.")
+@click.option(
+    "--server-key", metavar="HEX", help="The public key that must have signed the receipts."
+)
 @click.option(
     "--identities",
     type=PATH,
     metavar="FILE",
-    help='The public identities of the nodes, {"node": "hex"}: they must have signed every part of '
-    "each round, so that rounds of a semi-honest server do not hold.",
+    help='A JSON file with the public identities of the nodes, {"node": "hex"}. They must have '
+    "signed every part of each round, so receipts of a semi-honest server fail this check.",
 )
 @click.option(
-    "--aggregator", metavar="TEXT", help="The aggregator that must have been run, as rfa:budget=3."
+    "--aggregator",
+    metavar="TEXT",
+    help="The aggregator that the server must have run, such as rfa:budget=3.",
 )
 @click.option(
     "--model",
@@ -42,30 +46,30 @@ KEY_SIZE, SHORT, WIDTH, INDENT = 32, 12, 80, 13
     type=PATH,
     multiple=True,
     metavar="FILE",
-    help="A .npz file that must be the model before or after one of the rounds. From a model "
-    "before a round, those after it are computed.",
+    help="A .npz file that must be the model before or after one of the rounds. From the model "
+    "before a round, verify computes those after it. Repeatable.",
 )
 @click.option(
     "--sent",
     type=PATH,
     metavar="FILE",
-    help="A node's list of what it sent, flower/sent/... in its folder: what it sent must be in "
-    "the sums, nothing else of it, and no sum that it opened may be missing.",
+    help="A node's list of what it sent (flower/sent/... in its folder). The sums must contain "
+    "what it sent and nothing else from it, and every sum that it helped to open must be there.",
 )
 @click.option(
     "--delta",
     type=float,
     default=1e-5,
     show_default=True,
-    help="At which probability left out to say the epsilon of sums with noise.",
+    help="The delta at which to state the epsilon of sums with noise.",
 )
 def verify(files: tuple[Path, ...], delta: float, **options: Any) -> None:
-    """Check receipts offline: that the model follows from what was summed.
+    """Check receipts offline: does each model follow from the recorded sums?
 
-    Give the receipts of a run in order. Each is checked byte for byte against its signature, by the
-    rules of the secure sum, and by running the aggregator again on the recorded sums; and that it
-    follows the one before. The exit code is 0 only if all of it holds. docs/receipts.md says what
-    that proves, and to whom.
+    Give the receipts of a run in order. For each receipt, verify checks the signature, the rules of
+    the secure sum, the result of the aggregator (by running it again on the recorded sums), and
+    that the receipt follows the one before. The exit code is 0 only if every check succeeds.
+    docs/receipts.md explains what this proves, and to whom.
     """
     check_delta(delta)
     verifier = Verifier(_expected(options))
@@ -137,7 +141,7 @@ def _key(text: str | None) -> bytes | None:
 
 
 def _lines(verified: Verified, expected: Expected, delta: float) -> list[tuple[str, str]]:
-    """What a receipt that holds says, in words."""
+    """Return the content of a valid receipt in words."""
     signed, receipt, parts = verified.signed, verified.signed.receipt, verified.parts
     before, after = receipt.model_before.hex()[:SHORT], receipt.model_after.hex()[:SHORT]
     how = "computed" if verified.computed else "by digest: --model computes it"
@@ -166,7 +170,7 @@ def _share(certificate: float | None) -> str:
 
 
 def _privacy(verified: Verified, delta: float) -> str:
-    """What the round, and all so far, were charged against the server."""
+    """Return the epsilon of the round, and of all rounds so far, against the server."""
     noises = sorted({part.opening.noise for part in verified.parts})
     noise = " and ".join(f"{one:g}" if one else "none" for one in noises)
     words = f"noise {noise}: {_epsilon(verified.rho, delta)} for this round against the server"
@@ -194,7 +198,7 @@ def _nodes(parts: tuple[CheckedPart, ...], expected: Expected) -> str:
 
 
 def _sums(parts: tuple[CheckedPart, ...], expected: Expected) -> str:
-    """How many sums there are, and whose word they are."""
+    """Return how many sums there are, and who vouches for them."""
     count = sum(len(part.sums) for part in parts)
     stopped = [f"part {part.number}: {part.stopped}" for part in parts if part.stopped]
     malicious = all(part.opening.server_model == ServerModel.MALICIOUS for part in parts)
@@ -207,10 +211,5 @@ def _sums(parts: tuple[CheckedPart, ...], expected: Expected) -> str:
 
 
 def _say(label: str, text: str) -> None:
-    """A line of a table, which goes on below where it is long."""
-    gap = " " * (INDENT + 3)
-    text = "".join(letter if letter.isprintable() else "?" for letter in text)
-    lines = textwrap.wrap(text, WIDTH - len(gap), break_on_hyphens=False) or [""]
-    click.echo(f"  {label:<{INDENT}} {lines[0]}")
-    for line in lines[1:]:
-        click.echo(gap + line)
+    for line in labeled(f"  {label}", text, COLUMN, WIDTH):
+        click.echo(line)

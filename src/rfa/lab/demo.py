@@ -1,7 +1,7 @@
-"""The lab's main job in under a minute: a quarter of the devices corrupted, three aggregators.
+"""The lab's main result in under a minute: a quarter of the data corrupted, three aggregators.
 
-FedAvg, RFA and one-step RFA learn the same task from the same devices, first with poisoned data,
-then against devices that know everything and together turn the mean into its opposite.
+FedAvg, RFA and one-step RFA learn handwritten digits from the same devices: first while corrupted
+devices train on poisoned data, then while they know every update and together reverse the mean.
 """
 
 from __future__ import annotations
@@ -12,36 +12,46 @@ from pathlib import Path
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
 from rfa.lab.api.run import run
 from rfa.lab.datasets.dataset import lab_module
 from rfa.lab.runs.headline import percent
 
-TASK, RHO = "glyphs-linear", 0.25
-SETTINGS = {
-    "devices": 200,
-    "rounds": 40,
-    "eval_every": 5,
-    "eval_examples": 20,
-}
+TASK, RHO = "digits-linear", 0.25
+SETTINGS = {"devices": 40, "devices_per_round": 20, "rounds": 40, "eval_every": 5}
 NAMES = {"fedavg": "FedAvg", "rfa": "RFA", "rfa-one-step": "one-step RFA"}
-CORRUPTIONS = {"data": "poisoned data", "omniscient": "omniscient devices"}
 CLEAN = "none"
+CORRUPTIONS = {"data": "poisoned data", "omniscient": "omniscient attack"}
+ATTACKS = {CLEAN: "no attack", **CORRUPTIONS}
 CASES = [("fedavg", CLEAN), *((name, bad) for bad in CORRUPTIONS for name in NAMES)]
 PYTHON = """\
 from rfa import lab
-some = ["fedavg", "rfa", "rfa-one-step"]
-study = lab.sweep("glyphs-linear", corruption="omniscient", rho=0.25, rounds=40, aggregator=some)
+study = lab.sweep("digits-linear", corruption="omniscient", rho=0.25, rounds=40,
+                  aggregator=["fedavg", "rfa", "rfa-one-step"])
 print(study.means("test_accuracy"))
 study.plot(x="round").savefig("study.png")
 """
-"""The runs against omniscient devices, from Python."""
-STYLES = {"fedavg": ("#d55e00", "-X"), "rfa": ("#0072b2", "-o"), "rfa-one-step": ("#009e73", "-s")}
+"""The omniscient attack, from Python."""
+COLORS = {"fedavg": "#d55e00", "rfa": "#0072b2", "rfa-one-step": "#009e73"}
+MARKS = {"fedavg": "-X", "rfa": "-o", "rfa-one-step": "-s"}
+GRAY = "#999999"
+BAR = 30
+"""The width of a bar that stands for an accuracy of 100 %."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """The accuracy of one run, from round to round, and that over honest devices at the end."""
+    """The test accuracy of one run, from evaluation to evaluation.
+
+    Attributes:
+        aggregator: the name of the aggregator.
+        corruption: the name of the attack, or `CLEAN`.
+        rounds: the rounds of the evaluations.
+        accuracy: the test accuracy over all devices in each of them, between 0 and 1.
+        diverged: whether the run ended early because its loss grew too large.
+        note: where the data comes from.
+    """
 
     aggregator: str
     corruption: str
@@ -49,82 +59,88 @@ class Curve:
     accuracy: list[float]
     diverged: bool
     note: str
-    honest: float
 
     @property
     def last(self) -> float:
-        """The accuracy at the end."""
+        """The test accuracy at the end of the run."""
         return self.accuracy[-1]
+
+    @property
+    def color(self) -> str:
+        """The color of its bar and its line: gray without an attack."""
+        return GRAY if self.corruption == CLEAN else COLORS[self.aggregator]
 
 
 def learn(out: Path, *, fresh: bool = False, **changes: Any) -> list[Curve]:
-    """Do the runs, or what is left of them; settings can be changed."""
+    """Do the runs of the demo that are not done yet, and return their curves.
+
+    Args:
+        out: the folder of results.
+        fresh: do all runs again.
+        **changes: settings that replace those of `SETTINGS`.
+    """
     curves: list[Curve] = []
     for number, (aggregator, corruption) in enumerate(CASES, start=1):
         rho = 0.0 if corruption == CLEAN else RHO
         case = {"aggregator": aggregator, "corruption": corruption, "rho": rho}
-        label = f"{number}/{len(CASES)} {NAMES[aggregator]}, {CORRUPTIONS.get(corruption, 'clean')}"
+        label = f"{number}/{len(CASES)} {NAMES[aggregator]}, {ATTACKS[corruption]}"
         settings: dict[str, Any] = {**case, **SETTINGS, **changes}
         result = run(TASK, out=out, fresh=fresh, label=label, **settings)
         rounds: list[int] = result.evaluations["round"].tolist()
         accuracy: list[float] = result.evaluations["test_accuracy"].tolist()
         diverged = result.status == "diverged"
-        about = result.row["note"], result.honest_accuracy
-        curves.append(Curve(aggregator, corruption, rounds, accuracy, diverged, *about))
+        curves.append(Curve(aggregator, corruption, rounds, accuracy, diverged, result.row["note"]))
     return curves
 
 
-def tabulate(curves: list[Curve]) -> Table:
-    """The accuracies at the end."""
-    cells = {(curve.aggregator, curve.corruption): _cell(curve) for curve in curves}
-    table = Table(title="Test accuracy (over honest devices), a quarter of the data corrupted")
-    table.add_column("")
-    for corruption in (CLEAN, *CORRUPTIONS):
-        table.add_column(CORRUPTIONS.get(corruption, "no corruption"), justify="right")
-    for aggregator, name in NAMES.items():
-        row = [cells.get((aggregator, corruption), "") for corruption in (CLEAN, *CORRUPTIONS)]
-        table.add_row(name, *row)
+def bar_chart(curves: list[Curve], *, ascii_only: bool = False) -> Table:
+    """Return the accuracies at the end as bars, grouped by attack; no wider than 80 columns."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    for _ in range(4):
+        table.add_column(no_wrap=True)
+    shown = ""
+    for curve in curves:
+        attack = ATTACKS[curve.corruption]
+        bar = ("#" if ascii_only else "█") * max(1, round(BAR * curve.last))
+        end = percent(curve.last) + ("  diverged" if curve.diverged else "")
+        first = "" if attack == shown else attack
+        table.add_row(first, NAMES[curve.aggregator], Text(bar, style=curve.color), end)
+        shown = attack
     return table
 
 
-def _cell(curve: Curve) -> str:
-    beside = "" if curve.corruption == CLEAN else f" ({percent(curve.honest)})"
-    return f"{curve.last:.1%}{beside}" + (", diverged" if curve.diverged else "")
-
-
 def can_draw() -> bool:
-    """Whether the plotting library is installed (it comes with `rfa[lab]`)."""
+    """Return whether the plotting library is installed (it comes with `rfa[lab]`)."""
     return importlib.util.find_spec("matplotlib") is not None
 
 
 def draw(curves: list[Curve], path: Path) -> None:
-    """A picture of accuracy per round, one panel for each corruption."""
-    figure = lab_module("matplotlib.figure").Figure(figsize=(11, 4.6), layout="constrained")
+    """Draw test accuracy against rounds, one panel for each attack, into a PNG file."""
+    figure = lab_module("matplotlib.figure").Figure(figsize=(10, 4.2), layout="constrained")
     panels = figure.subplots(1, len(CORRUPTIONS), sharey=True)
     for axes, (corruption, name) in zip(panels, CORRUPTIONS.items(), strict=True):
         for curve in curves:
             if curve.corruption in (CLEAN, corruption):
                 _draw_curve(axes, curve)
-        axes.set(title=name, xlabel="round", ylim=(0, None))
+        axes.set(title=name, xlabel="round", ylim=(0, 100))
         axes.grid(alpha=0.3)
-        axes.legend(frameon=False, loc="upper left", ncols=2)
     panels[0].set_ylabel("test accuracy (%)")
-    panels[0].set_ylim(0, 1.35 * 100 * max(max(curve.accuracy) for curve in curves))
-    figure.suptitle(f"{TASK}, a quarter of the data corrupted ({curves[0].note})", fontsize=10)
+    lines, names = panels[0].get_legend_handles_labels()
+    figure.legend(lines, names, frameon=False, loc="outside lower center", ncols=len(names))
+    figure.suptitle("A quarter of the data is on corrupted devices", fontsize=12)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
 
 
 def _draw_curve(axes: Any, curve: Curve) -> None:
-    percent = [100 * accuracy for accuracy in curve.accuracy]
-    if curve.corruption == CLEAN:
-        look = {"color": "#999999", "linestyle": ":", "label": "FedAvg without corruption"}
-        axes.plot(curve.rounds, percent, linewidth=2, **look)
-        return
-    color, mark = STYLES[curve.aggregator]
-    name = NAMES[curve.aggregator]
-    axes.plot(curve.rounds, percent, mark, color=color, label=name, linewidth=2, markersize=5)
+    percents = [100 * accuracy for accuracy in curve.accuracy]
+    clean = curve.corruption == CLEAN
+    label = f"{NAMES[curve.aggregator]}{', no attack' if clean else ''}"
+    mark = ":" if clean else MARKS[curve.aggregator]
+    look = {"color": curve.color, "label": label, "linewidth": 2, "markersize": 5}
+    axes.plot(curve.rounds, percents, mark, **look)
     if curve.diverged:
-        end = curve.rounds[-1], percent[-1]
-        arrow = {"arrowstyle": "->", "color": color}
-        axes.annotate("diverged", end, (end[0] + 7, end[1] - 3.5), color=color, arrowprops=arrow)
+        end = curve.rounds[-1], percents[-1]
+        arrow = {"arrowstyle": "->", "color": curve.color}
+        text = f"{NAMES[curve.aggregator]} diverged"
+        axes.annotate(text, end, (end[0] + 6, end[1] + 8), color=curve.color, arrowprops=arrow)

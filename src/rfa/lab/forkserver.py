@@ -49,11 +49,11 @@ class ServerGoneError(LabError):
 
 @dataclass(frozen=True)
 class Kind:
-    """What decides how a process starts.
+    """The properties of a process that decide how it starts.
 
     Attributes:
         module: the module that it runs: its function `main`.
-        libraries: what it will import, beside what the module itself does.
+        libraries: libraries that it will import besides those of the module.
         environment: its environment, as pairs.
         directory: its working directory.
     """
@@ -112,7 +112,7 @@ class ForkServer:
     """A server of this process: the side that asks."""
 
     def __init__(self, kind: Kind) -> None:
-        """Start it; what is asked meanwhile waits until it has imported everything."""
+        """Start the server; requests wait until it has imported everything."""
         self.has_ended, self._lock = False, threading.Lock()
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
@@ -154,7 +154,7 @@ class ForkServer:
         return None
 
     def end(self) -> None:
-        """End the server; its processes go on until their input ends."""
+        """End the server; its processes run until their input ends."""
         self.has_ended = True
         self._control.close()
         self._process.kill()

@@ -53,7 +53,7 @@ class Model:
     device: int | None = None
 
     def __post_init__(self) -> None:
-        """Keep a copy of the parameters, and see that they are those of the task."""
+        """Copy the parameters, and check that they fit the task."""
         kept = np.array(self.parameters, np.float32)
         if kept.shape != (self._learner.dim,):
             msg = f"{self.task.name} has {self._learner.dim} parameters, not an array of shape "
@@ -184,7 +184,7 @@ def load_model(
 
     Raises:
         StoreError: if there are no results in the folder.
-        InvalidValueError: if no run fits, or several do, or there is no such device.
+        InvalidValueError: if no run matches, or several do, or there is no such device.
         ModelError, CheckpointError: if the run has no checkpoint, or none that is complete.
     """
     folder = Path(out)
@@ -205,7 +205,7 @@ def load_model(
 def _personal(slots: NDArray[np.int8] | None, home: Path, device: int, dim: int) -> Floats32:
     """The personal parameters of a device."""
     if slots is None:
-        msg = f"{home.name} keeps no personal parameters here: leave device={device} away (on "
+        msg = f"{home.name} keeps no personal parameters here: remove device={device} (on "
         raise InvalidValueError(msg + "Flower they stay on the nodes)")
     if not 0 <= device < len(slots):
         msg = f"device={device}: there are devices 0 to {len(slots) - 1}"

@@ -1,8 +1,8 @@
-"""Python processes that are asked by lines of JSON, and answer by lines of JSON.
+"""Python processes with requests and replies as lines of JSON.
 
-`AskedProcess` is the side that asks, `serve` the side that answers. An answer may be preceded by
-lines that tell progress. A process ends when it is told to, or when nobody is left to ask it,
-also if who asked was killed.
+`AskedProcess` is the side that asks, `serve` the side that answers. Lines with progress may come
+before an answer. A process ends on request, or when nobody is left to ask it, even if the asking
+process was killed.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class AskedProcess:
         """Send a request, and wait for the answer.
 
         Args:
-            request: what is asked.
-            on_progress: is told the progress that comes before the answer.
+            request: the request.
+            on_progress: is called with the progress before the answer.
 
         Raises:
             WorkerError: if the process answers with an error, or dies. A dead process needs

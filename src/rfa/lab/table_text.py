@@ -23,8 +23,8 @@ LEFT_OUT = 3
 def as_text(columns: Mapping[str, Array], length: int) -> str:
     """The first and last rows, in lines of at most 80 letters.
 
-    Where there are more columns than fit, those that are the same in all rows are told below, and
-    so are the names of others for which there is no room.
+    If there are more columns than fit, those with the same value in all rows are listed below, and
+    so are the names of other columns without room.
     """
     head = f"{length} row{'' if length == 1 else 's'}, {len(columns)} columns"
     cells = {name: [_short(name), *_shown(column)] for name, column in columns.items()}

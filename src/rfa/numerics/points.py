@@ -276,7 +276,7 @@ def to_numpy(value: Any, name: str) -> Array:
         msg = f"{name} is no array of numbers: {error}"
         raise InvalidValueError(msg) from None
     if isinstance(value, np.ma.MaskedArray):
-        msg = f"{name} is a masked array, and what is masked has no meaning here: fill it first"
+        msg = f"{name} is a masked array, and masked values cannot be used here: fill it first"
         raise InvalidTypeError(msg)
     if array.dtype.kind not in "fiub":
         msg = f"{name} holds {array.dtype} values, where real numbers are needed"

@@ -1,4 +1,4 @@
-"""What to ask for before a federation is built: devices a round, thresholds, bytes, noise.
+"""Plan a federation before you build it: devices per round, thresholds, bytes, noise.
 
 >>> found = plan(PlanRequest(rho=0.1, rounds=100, population=1000, dim=1_000_000))
 >>> found.theorem, found.exact, found.devices

@@ -1,4 +1,4 @@
-"""What a federation takes: devices a round, thresholds, bytes, drop-outs, noise."""
+"""The plan of a federation: devices per round, thresholds, bytes, drop-outs, noise."""
 
 from __future__ import annotations
 
@@ -37,24 +37,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """What is known of a federation, and wanted of it.
+    """A request for a plan: the federation, and what it must tolerate.
 
     Attributes:
         rho: the fraction of the devices that may be corrupted.
-        rounds: the rounds T.
-        confidence: with what probability no round may have more corrupted devices than it bears.
-        theta: the fraction of corrupted devices that a round must withstand; halfway between rho
-            and 1/2 by default.
-        population: the devices in all.
-        devices: the devices a round; by default what the exact count asks for, and the secure sum.
-        dim: the parameters of the model.
+        rounds: the number T of rounds.
+        confidence: the probability that no round has more corrupted devices than it tolerates.
+        theta: the fraction of corrupted devices that a round must tolerate; by default halfway
+            between rho and 1/2.
+        population: the number of devices in the population.
+        devices: the number of devices per round; by default as many as the draw and the sums need.
+        dim: the number of parameters of the model.
         aggregator: a private aggregator, or a text such as "rfa:budget=3".
-        metrics: numbers that are summed beside the update: on Flower two for each metric, which has
-            its weight behind it; two by default, and none beside noise.
-        nu_share: the smoothing radius, as a share of the typical distance of updates.
-        terms: whom the secure sum is to withstand.
-        epsilon: what the sums may tell of a device, all together; None for sums without noise.
-        delta: the probability that is left out of that.
+        metrics: how many numbers are summed besides the update. Flower needs two for each metric,
+            because its weight is summed, too. The default is two, and 0 with noise.
+        nu_share: the smoothing radius as a fraction of the typical distance of updates.
+        terms: what the secure sum tolerates.
+        epsilon: the privacy budget of a device for all sums together; None for sums without noise.
+        delta: the delta of (epsilon, delta)-differential privacy.
     """
 
     rho: float = 0.1
@@ -72,24 +72,25 @@ class PlanRequest:
     delta: float = DELTA
 
     def __post_init__(self) -> None:
-        """Refuse what has no meaning."""
+        """Check the values."""
         for name in ("rounds", "population", "dim"):
             check_count(name, getattr(self, name))
         check_count("devices", self.devices, least=0)
         check_count("metrics", self.num_metrics, least=0)
         check_number("nu_share", self.nu_share, positive=True)
         if not 0 <= self.rho < 1 / 2:
-            msg = f"rho must be from 0 to below 1/2, not {self.rho}: no method bears more"
+            msg = f"rho must be from 0 to below 1/2, not {self.rho}: no method tolerates more"
             raise InvalidValueError(msg)
         if not 0 < self.confidence < 1:
             msg = f"confidence must be between 0 and 1, not {self.confidence}"
             raise InvalidValueError(msg)
         if self.devices > self.population:
-            msg = f"{self.devices} devices a round of {self.population}: give at most so many"
+            most = self.population
+            msg = f"devices={self.devices} is more than the population: give at most {most}"
             raise InvalidValueError(msg)
         if 0 < self.devices < self.min_devices and self.layout.parts > 1:
             msg = (
-                f"{self.devices} devices a round make no {self.layout.parts} parts: "
+                f"{self.devices} devices per round cannot form {self.layout.parts} parts: "
                 f"{describe_sums(self.layout)} take {self.min_devices} or more"
             )
             raise InvalidValueError(msg)
@@ -97,66 +98,65 @@ class PlanRequest:
         if self.budget:
             build_private(self.aggregator).check_noise()
         elif self.delta != DELTA:
-            msg = f"delta={self.delta:g} is of epsilon: give epsilon, too"
+            msg = f"delta={self.delta:g} needs epsilon: give epsilon, too"
             raise InvalidValueError(msg)
         if self.budget and self.num_metrics:
-            msg = (
-                f"{self.num_metrics} metrics beside noise: their sums are exact, and not private; "
-            )
+            msg = f"metrics={self.num_metrics} with noise: their sums are exact, and not private; "
             raise InvalidValueError(msg + "give metrics=0")
 
     @functools.cached_property
     def budget(self) -> Budget | None:
-        """What a device may be charged; None without noise."""
+        """The privacy budget of a device; None without noise."""
         return None if self.epsilon is None else Budget(self.epsilon, self.delta)
 
     @property
     def num_metrics(self) -> int:
-        """The numbers that are summed beside the update."""
+        """How many numbers are summed besides the update."""
         usual = 2 if self.epsilon is None else 0
         return usual if self.metrics is None else self.metrics
 
     @property
     def statistics(self) -> frozenset[str]:
-        """The totals that travel: beside noise, neither squares nor weights."""
+        """The totals that devices send; with noise, neither squares nor weights."""
         read = build_private(self.aggregator).statistics
         return read if self.epsilon is None else read - {"squares", "weight"}
 
     @property
     def layout(self) -> Layout:
-        """How the aggregator asks a cohort."""
+        """How the aggregator queries a cohort."""
         return build_private(self.aggregator).layout(self.devices or self.population)
 
     @property
     def min_devices(self) -> int:
-        """The fewest devices a round that have a secure sum in each part."""
+        """The smallest number of devices per round for a secure sum in each part."""
         return self.layout.parts * self.terms.smallest(self.layout.queries)
 
 
 @dataclass(frozen=True)
 class FederationPlan:
-    """What follows from a request.
+    """A plan for a request.
 
     Attributes:
-        theta: the share of corrupted devices that a round bears.
-        c_theta: by what the error grows with it.
-        theorem: the devices a round that the theorem asks for.
-        exact: the devices a round that the law of the draw asks for.
-        devices: the devices a round that the rest is about.
-        holds: with what probability all rounds hold at most theta corrupted devices.
-        parts: the parts of a round's devices, each with sums of its own; the theorem knows of one.
-        part_holds: with what probability a part holds at most theta corrupted devices.
-        liars: how many devices that lie inside of a sum a round bears.
-        parameters: those of a part's secure sum: cohort, neighbors, threshold, drop-outs.
-        honest_needed: the honest devices that must be in its sums, lest these tell of single ones.
+        theta: the fraction of corrupted devices that a round tolerates.
+        c_theta: the factor by which the error grows with it.
+        theorem: the number of devices per round that the theorem requires.
+        exact: the number of devices per round from the exact distribution of the draw.
+        devices: the number of devices per round of this plan.
+        holds: the probability that all rounds have at most theta corrupted devices.
+        parts: the number of parts of a cohort, each with separate sums; the theorem assumes one.
+        part_holds: the probability that a part has at most theta corrupted devices.
+        liars: how many devices that lie inside a sum a round tolerates.
+        parameters: the parameters of the secure sum of a part: cohort, neighbors, threshold,
+            drop-outs.
+        honest_needed: how many honest devices its sums need so that they reveal no single one.
         traffic: bytes of a device in a round, and exchanges.
-        fedavg: bytes up of a device in a round of FedAvg in the clear.
-        share: a device's largest share of a step, where all updates are equally far away.
-        certificate: what the certificate proves of it, without knowing that they are, and with the
-            corrupted ones far away; for devices of equal weight, as the next.
-        certificate_most: what it proves at most, where half of a part's devices are no farther than
-            the typical distance. Sums with noise prove nothing.
-        noise: what the noise is and does; None for sums without.
+        fedavg: bytes that a device sends in a round of FedAvg in the clear.
+        share: the largest share of a device in a step, if all updates are equally far away.
+        certificate: the proven bound on that share, without knowing that they are, and with the
+            corrupted ones far away; for devices of equal weight, like the next.
+        certificate_most: its largest value if half of the devices of a part are no farther than
+            the typical distance. Sums with noise prove no bound.
+        noise: the noise and its effects; None for sums without noise.
     """
 
     theta: float
@@ -224,7 +224,7 @@ def plan(request: PlanRequest) -> FederationPlan:
 
 
 def _devices(request: PlanRequest, exact: int) -> int:
-    """The devices a round: as many as the draw asks for, and the secure sums."""
+    """Return the number of devices per round that the draw and the secure sums need."""
     m = request.devices or max(exact, request.min_devices)
     noise = _noise_request(request, min(m, request.population))
     if noise and not request.devices:

@@ -65,7 +65,7 @@ def check_fit(
     if devices is None:
         return
     if layout.parts > devices:
-        msg = f"{devices} devices a round make no {layout.parts} parts: give fewer parts"
+        msg = f"{devices} devices per round cannot form {layout.parts} parts: give fewer parts"
         raise InvalidValueError(msg)
     together = devices // layout.parts
     try:

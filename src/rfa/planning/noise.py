@@ -1,4 +1,4 @@
-"""How much noise a budget asks for, what it does to a step, and what would make it less.
+"""How much noise a budget needs, the error that it adds to a step, and what reduces it.
 
 A step is nu * push / mass. With noise of standard deviation s in each of d coordinates of the push
 it is off by nu * sqrt(d) * s / mass, where
@@ -50,20 +50,20 @@ LARGEST_DIM, LARGEST_ROUNDS, LARGEST_EPSILON = 1 << 40, 1 << 30, 1e4
 
 @dataclass(frozen=True)
 class NoiseRequest:
-    """Rounds with noise that are to cost no device more than a budget.
+    """A request for rounds with noise that cost no device more than a budget.
 
     Attributes:
-        budget: what the sums may tell of a device, all together.
+        budget: the privacy budget of a device for all sums together.
         rounds: the rounds T.
-        population: the devices in all.
-        devices: the devices a round, which are drawn at random.
+        population: the number of devices in the population.
+        devices: the number of devices per round, which are drawn at random.
         dim: the parameters of the model.
-        layout: how the aggregator asks a cohort.
-        terms: whom the secure sum withstands.
+        layout: how the aggregator queries a cohort.
+        terms: what the secure sum tolerates.
         mass: whether the aggregator reads the mass.
-        near: whether it reads how many devices are near.
-        confidence: with what probability no device is drawn more often than is planned for.
-        mass_share: the mass of a step over the number of its devices.
+        near: whether it reads the number of devices that are near.
+        confidence: the probability that no device is drawn more often than planned.
+        mass_share: the mass of a step divided by the number of its devices.
     """
 
     budget: Budget
@@ -79,21 +79,22 @@ class NoiseRequest:
     mass_share: float = MASS
 
     def __post_init__(self) -> None:
-        """Refuse what has no meaning.
+        """Check the values.
 
         Raises:
-            InvalidValueError: naming it.
+            InvalidValueError: if a value is out of range; the message names it.
         """
         for name in ("rounds", "population", "devices", "dim"):
             check_count(name, getattr(self, name))
         check_number("mass_share", self.mass_share, positive=True)
         if self.devices > self.population:
-            msg = f"{self.devices} devices a round of {self.population}: give at most so many"
+            most = self.population
+            msg = f"devices={self.devices} is more than the population: give at most {most}"
             raise InvalidValueError(msg)
 
     @functools.cached_property
     def device_rounds(self) -> int:
-        """The most rounds that any one device is in, by the law of the draw."""
+        """The largest number of rounds of any device, from the distribution of the draw."""
         fraction = self.devices / self.population
         accepted = (1 - self.confidence) / self.population
         return _first(
@@ -102,7 +103,7 @@ class NoiseRequest:
 
     @functools.cached_property
     def noise(self) -> NoisySum:
-        """The sums of a part, with the least noise that keeps to the budget.
+        """The sums of a part with the least noise that stays within the budget.
 
         Raises:
             InvalidValueError: if no noise is enough; the message says what would help.
@@ -129,13 +130,13 @@ class NoiseRequest:
 
 @dataclass(frozen=True)
 class Enough:
-    """What an error of MOST_ERROR takes, each by itself; None where nothing of it is enough.
+    """Changes that are each enough for an error of MOST_ERROR; None if no value is.
 
     Attributes:
-        devices: the least devices a round.
+        devices: the smallest number of devices per round.
         dim: the largest model.
         rounds: the most rounds.
-        epsilon: the least epsilon, in tenths.
+        epsilon: the smallest epsilon, in tenths.
     """
 
     devices: int | None
@@ -146,7 +147,7 @@ class Enough:
     def describe(self) -> list[str]:
         """In words."""
         known = [
-            (self.devices, f"{self.devices} devices a round"),
+            (self.devices, f"{self.devices} devices per round"),
             (self.dim, f"a model of at most {self.dim or 0:,} parameters"),
             (self.rounds, f"at most {self.rounds} round{'s' * (self.rounds != 1)}"),
             (self.epsilon, f"an epsilon of {self.epsilon or 0:g}"),
@@ -156,18 +157,18 @@ class Enough:
 
 @dataclass(frozen=True)
 class NoisePlan:
-    """What a budget takes.
+    """The noise that a budget needs, its privacy and its error.
 
     Attributes:
-        multiplier: z, the least noise of a sum over what one device can add to the push.
-        effective: z_eff = 1 / sqrt(2 rho), with what mass, near and rounding tell beside.
+        multiplier: z, the least noise of a sum divided by what one device can add to the push.
+        effective: z_eff = 1 / sqrt(2 rho), which includes mass, near and rounding.
         rho: the charge of a round to each of its devices.
-        device_rounds: the most rounds that one device is in, for which it is planned.
-        delta: the probability that is left out.
+        device_rounds: the largest planned number of rounds of one device.
+        delta: the delta of (epsilon, delta)-differential privacy.
         epsilon: against the server, which knows who takes part.
-        readers_epsilon: against those who see the models alone; None without the extra dp.
-        error: the length of the noise in a step over nu.
-        enough: what an error of MOST_ERROR takes.
+        readers_epsilon: against those who see only the models; None without the extra dp.
+        error: the norm of the noise in a step, divided by nu.
+        enough: changes that are enough for an error of MOST_ERROR.
     """
 
     multiplier: float
@@ -189,7 +190,7 @@ class NoisePlan:
 
 
 def plan_noise(request: NoiseRequest) -> NoisePlan:
-    """What a budget takes.
+    """Plan the noise of a budget.
 
     Raises:
         InvalidValueError: if no noise is enough; the message says what would help.

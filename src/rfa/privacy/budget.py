@@ -33,22 +33,22 @@ errors of a million charges add up to, so that the last sum of a plan is never r
 
 @dataclass(frozen=True)
 class Budget:
-    """What the sums that hold one device may tell of it, all together.
+    """A privacy budget: a limit on all sums that a device is in, together.
 
     Attributes:
-        epsilon: by what factor, as its logarithm, anything becomes likelier or less likely because
-            of the device's data.
-        delta: the probability that is left out.
+        epsilon: the logarithm of the factor by which the data of a device can change the
+            probability of any outcome.
+        delta: the delta of (epsilon, delta)-differential privacy.
     """
 
     epsilon: float
     delta: float = DELTA
 
     def __post_init__(self) -> None:
-        """Refuse what has no meaning.
+        """Check the values.
 
         Raises:
-            InvalidValueError: naming it.
+            InvalidValueError: if a value is out of range; the message names it.
         """
         check_number("epsilon", self.epsilon, positive=True)
         check_delta(self.delta)
@@ -61,7 +61,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Charges:
-    """What each device was charged so far; adding to it makes another one.
+    """The charge of each device so far; an immutable value.
 
     *Formal guarantees*:
         a device is charged for the sums that it was in, and for no others
@@ -79,7 +79,7 @@ class Charges:
         """Check the charges, and order them.
 
         Raises:
-            InvalidValueError: naming what is no charge, or a device that is there twice.
+            InvalidValueError: if a charge is invalid, or a device is listed twice.
         """
         for device, rho in self.charges:
             check_count("device", device, least=0)
@@ -99,10 +99,10 @@ class Charges:
         return self._by_device.get(device, 0.0)
 
     def after(self, devices: Iterable[int], rho: float) -> Charges:
-        """The charges after a sum, or several, that cost each of these devices so much.
+        """Return the charges after sums that cost each of these devices this charge.
 
         Raises:
-            InvalidValueError: if the charge has no meaning, or a device is named twice.
+            InvalidValueError: if the charge is out of range, or a device is named twice.
         """
         check_number("rho", rho)
         asked = list(devices)
@@ -157,7 +157,7 @@ def multiplier_for(  # noqa: PLR0913
     mass: bool = True,
     near: bool = True,
 ) -> float:
-    """The least noise multiplier z with which so many sums cost a device at most the budget.
+    """Return the smallest noise multiplier z with which the sums cost a device at most the budget.
 
     *Formal guarantees*:
         sums with this noise stay within the budget, those with less do not, and the last of them is
@@ -165,13 +165,13 @@ def multiplier_for(  # noqa: PLR0913
         (test_budget.py::test_the_noise_of_a_budget_is_the_least_and_is_never_refused).
 
     Args:
-        budget: what they may cost together.
-        queries: the sums that one device is in, over all rounds.
-        cohort: n, the devices that may be in a sum.
-        honest: H = n - f - c, the honest devices that are in it for sure.
+        budget: the limit on their total cost.
+        queries: the number of sums that one device is in, over all rounds.
+        cohort: n, the number of devices that may be in a sum.
+        honest: H = n - f - c, the number of honest devices that are in it for certain.
         dim: the number of coordinates d.
-        mass: whether the mass travels.
-        near: whether the count of those near travels.
+        mass: whether the mass is sent.
+        near: whether the count of near devices is sent.
 
     Raises:
         InvalidValueError: if no noise is enough; the message says what would help.

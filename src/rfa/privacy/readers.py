@@ -1,7 +1,7 @@
-"""What those learn who see the models and nothing else, neither sums nor who was drawn.
+"""Epsilon against readers of the models, who see neither the sums nor who took part.
 
-For them it is uncertain who was in a round, which makes epsilon smaller than against the server.
-By how much depends on how cohorts are drawn:
+They do not know who was in a round, which makes epsilon smaller than against the server. By how
+much depends on how cohorts are drawn:
 
     fixed     m of N devices, without replacement, as the lab and Flower draw them.
     poisson   each device by itself with probability m / N. Few systems draw so; papers count so.
@@ -69,17 +69,19 @@ class SampledRounds:
     count: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse what has no meaning.
+        """Check the values.
 
         Raises:
-            InvalidValueError: naming it.
+            InvalidValueError: if a value is out of range; the message names it.
         """
         check_number("rho", self.rho)
         for name in ("cohort", "population"):
             check_count(name, getattr(self, name))
         check_count("count", self.count, least=0)
         if self.cohort > self.population:
-            msg = f"a cohort of {self.cohort} of {self.population} devices: give at most so many"
+            msg = (
+                f"cohort={self.cohort} is more than the population: give at most {self.population}"
+            )
             raise InvalidValueError(msg)
 
     @property
@@ -96,29 +98,29 @@ class SampledRounds:
 def readers_epsilon(
     rounds: Iterable[SampledRounds], delta: float, sampling: str = "fixed"
 ) -> float:
-    """The epsilon of any one device, against those who see the models alone.
+    """Return the epsilon of any one device against those who see only the models.
 
     *Formal guarantees*:
-        no data set is told more about in a round of fixed size
+        no data set makes a round of fixed size reveal more
         (privacy/test_readers.py::test_no_data_set_is_told_more_about_in_one_round,
         privacy/test_readers.py::test_no_other_device_makes_it_worse);
         nor in several (privacy/test_readers.py::test_no_data_set_is_told_more_about_in_two_rounds);
         rounding errors do not make it smaller
         (privacy/test_readers.py::test_a_tiny_delta_is_not_lost_in_rounding_errors).
 
-    The noise counts as Gaussian; that it is of whole numbers makes no difference in any digit that
-    is shown, with hundreds of units and more in it. Cohorts must be drawn at random, whatever the
-    data are and whoever was drawn before, and stay secret. Where all devices are in each round,
-    nothing is uncertain, and the result is that of Gaussian noise; so it is where floats do not
-    resolve the delta, or there is hardly any noise.
+    The noise is treated as Gaussian. It consists of integers, but with hundreds of units or more
+    that changes no digit that is shown. Cohorts must be drawn at random, independent of the data
+    and of earlier draws, and stay secret. If all devices are in each round, nothing is uncertain,
+    and the result is that of Gaussian noise. The same holds if floats do not resolve the delta, or
+    if there is hardly any noise.
 
     Args:
         rounds: the rounds, in any order.
-        delta: the probability that is left out.
+        delta: the delta of (epsilon, delta)-differential privacy.
         sampling: how cohorts were drawn: "fixed" or "poisson".
 
     Raises:
-        InvalidValueError: if a value has no meaning.
+        InvalidValueError: if a value is out of range.
         MissingExtraError: if devices were sampled and dp-accounting is not installed.
     """
     check_delta(delta)
@@ -140,7 +142,7 @@ def readers_epsilon(
 
 
 def gaussian_epsilon(shift: float, delta: float) -> float:
-    """The least epsilon of Gaussian noise that one device moves by so many deviations."""
+    """Return the smallest epsilon of Gaussian noise that a device shifts by `mu` deviations."""
     low, high = 0.0, 1.0
     while _gaussian_delta(high, shift) > delta:
         low, high = high, 2 * high

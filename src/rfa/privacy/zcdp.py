@@ -1,4 +1,4 @@
-"""Zero-concentrated differential privacy: charges that add up, and what they mean as epsilon.
+"""Zero-concentrated differential privacy: charges that add up, and their epsilon.
 
 A sum with Gaussian noise of standard deviation z times what one device can change it by is
 rho-zCDP with rho = 1 / (2 z^2). Charges of several sums add up, whatever was asked in which order
@@ -27,17 +27,17 @@ _STEPS = 100
 
 
 def epsilon_of(rho: float, delta: float) -> float:
-    """The epsilon of a total charge at a delta.
+    """Return the epsilon of a total charge at a delta.
 
     *Formal guarantee*: it is never below what Gaussian noise of this charge costs exactly
     (test_zcdp.py::test_it_is_above_what_gaussian_noise_exactly_costs_and_not_by_much).
 
     Args:
         rho: the charge, 0 or more.
-        delta: the probability that is left out, below 1.
+        delta: the delta of (epsilon, delta)-differential privacy, below 1.
 
     Raises:
-        InvalidValueError: if a value has no meaning.
+        InvalidValueError: if a value is out of range.
     """
     check_number("rho", rho)
     check_delta(delta)
@@ -55,13 +55,13 @@ def epsilon_of(rho: float, delta: float) -> float:
 
 
 def rho_of(epsilon: float, delta: float) -> float:
-    """The largest charge whose epsilon at a delta is no more than this one.
+    """Return the largest charge whose epsilon at a delta is at most this one.
 
     *Formal guarantee*: its epsilon is not above this one, and that of a larger charge is
     (test_zcdp.py::test_rho_is_the_largest_charge_of_an_epsilon).
 
     Raises:
-        InvalidValueError: if a value has no meaning.
+        InvalidValueError: if a value is out of range.
     """
     check_number("epsilon", epsilon, positive=True)
     check_delta(delta)
@@ -86,19 +86,20 @@ def check_delta(delta: float) -> None:
 
 
 def large_delta(delta: float, devices: float) -> str:
-    """What is wrong with a delta for so many devices, and the remedy; nothing if it is small.
+    """Return a warning with the remedy if delta is too large for this number of devices, or "".
 
-    A mechanism that tells everything of each device with probability delta keeps to every epsilon.
+    A mechanism that reveals everything about each device with probability delta satisfies every
+    epsilon.
 
     >>> large_delta(1e-5, 1000), large_delta(1e-5, 2_000_000)
-    ('', 'of 2000000 devices 20 may be told all about: give a delta of 1e-07 or less')
+    ('', 'it may reveal everything about 20 of 2000000 devices: give a delta of 1e-07 or less')
     """
     told = delta * devices
     if told < 1:
         return ""
     fine = 10.0 ** -math.ceil(math.log10(devices) + 1e-9)
-    msg = f"of {devices:.0f} devices {told:.0f} may be told all about: give a delta of {fine:g} or "
-    return msg + "less"
+    who = f"{told:.0f} of {devices:.0f} devices"
+    return f"it may reveal everything about {who}: give a delta of {fine:g} or less"
 
 
 def _bound(rho: float, delta: float, log_t: float) -> float:

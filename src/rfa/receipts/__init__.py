@@ -1,10 +1,9 @@
-"""Receipts: a signed record a round, with which anyone checks offline what became of the sums.
+"""Receipts: signed records of rounds, with which anyone can check offline how sums were used.
 
     rfa verify receipts/*.rfa --server-key HEX
 
-A receipt says who took part, what they were asked, what the sums were, and which step they made.
-Verification runs the aggregator again on the recorded sums. See docs/receipts.md for what is proven
-to whom.
+A receipt states who took part, the queries, the sums, and the step. Verification runs the
+aggregator again on the recorded sums. docs/receipts.md explains what this proves, and to whom.
 """
 
 from rfa.receipts.audit import check_total

@@ -25,16 +25,16 @@ class ReceiptBook:
     """
 
     def __init__(self, folder: Path, identity: bytes, model: Model, done: int) -> None:
-        """Open a folder, or make it, for a run that has done some rounds.
+        """Open or create a folder for a run that has done some rounds.
 
         Args:
             folder: the folder.
             identity: the server's Ed25519 identity.
-            model: the model from which the run goes on.
-            done: how many rounds are done.
+            model: the model from which the run continues.
+            done: the number of rounds that are done.
 
         Raises:
-            InvalidValueError: if the folder holds receipts that the run does not go on from.
+            InvalidValueError: if the folder has receipts that the run does not continue.
         """
         self.folder, self._identity, self.last = folder, identity, FIRST
         try:

@@ -13,7 +13,7 @@ from rfa.receipts.parts import CheckedPart
 
 
 class Charges:
-    """What devices were charged, by device; infinite where a sum had no noise.
+    """The charges of devices; infinite if a sum had no noise.
 
     Attributes:
         noisy: whether any sum had noise.
@@ -26,7 +26,7 @@ class Charges:
 
     @property
     def largest(self) -> float:
-        """What the most charged device was charged."""
+        """The largest charge of any device."""
         return max(self._charged.values(), default=0.0)
 
     def add(self, parts: Iterable[CheckedPart]) -> None:

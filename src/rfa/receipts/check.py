@@ -23,14 +23,14 @@ from rfa.secagg.security.cohort import Identities
 
 @dataclass(frozen=True)
 class Expected:
-    """What a verifier knows by another way than from the receipts.
+    """The expectations of a verifier, from a channel other than the receipts.
 
     Attributes:
-        signer: who must have signed: the server's public key.
+        signer: the public key of the server, which must have signed.
         identities: the public identities of the devices: every part must be signed by them.
         aggregator: the aggregator, as a text.
         models: models that must be those of the rounds, by where they come from.
-        sent: what a device knows that it sent.
+        sent: the list of what a device sent.
     """
 
     signer: bytes | None = None
@@ -72,7 +72,7 @@ class Verifier:
     """Verifies the receipts of a run, in order.
 
     Attributes:
-        expected: what is known by another way.
+        expected: the expectations, from another channel.
     """
 
     expected: Expected = field(default_factory=Expected)
@@ -123,7 +123,7 @@ class Verifier:
                 raise ReceiptError(msg)
 
     def unrecorded(self) -> tuple[SentInput, ...]:
-        """What the verifying device sent in sessions that are in none of these receipts."""
+        """Return what the verifying device sent in sessions that are in none of these receipts."""
         return tuple(
             entry for entry in self.expected.sent or () if entry.session not in self._sessions
         )
@@ -179,7 +179,7 @@ class Verifier:
 
 
 def _check_chain(before: Signed | None, signed: Signed, aggregator: SumAggregator[Any]) -> str:
-    """What a receipt follows, in words."""
+    """Return in words which receipt this one follows."""
     receipt = signed.receipt
     if receipt.previous == FIRST:
         first = pack_state(aggregator.init())

@@ -1,7 +1,7 @@
-"""What a receipt says of a round, and how it is written in sections.
+"""The content of a receipt, and how it is written in sections.
 
-A receipt holds what was summed and what became of it, and nothing of a single device but digests
-and public keys. Publishing it publishes the sums.
+A receipt has the sums of a round and the step that follows from them. Of a single device it has
+only digests and public keys. Publishing it publishes the sums.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def read_receipt(path: Path) -> Signed:
 
 
 def to_sections(receipt: Receipt) -> list[Section]:
-    """A receipt in sections, each with a name that says what is in it."""
+    """Return a receipt as sections with descriptive names."""
     counts = tuple(len(part.sums) for part in receipt.parts)
     text = receipt.aggregator.encode()
     head = (receipt.round, receipt.previous, text, receipt.devices, receipt.dim, counts)
@@ -184,17 +184,17 @@ def from_sections(sections: tuple[Section, ...]) -> Receipt:
 
 
 def cohort_name(part: int) -> str:
-    """What the section with the cohort of a part is called."""
+    """Return the name of the section with the cohort of a part."""
     return f"the cohort of part {part}"
 
 
 def sum_name(part: int, index: int) -> str:
-    """What the section with a masked sum is called."""
+    """Return the name of the section with a masked sum."""
     return f"masked sum {index} of part {part}"
 
 
 def total_name(part: int, index: int) -> str:
-    """What the section with the total of a masked sum is called."""
+    """Return the name of the section with the total of a masked sum."""
     return f"the total of masked sum {index} of part {part}"
 
 

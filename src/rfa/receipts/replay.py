@@ -75,12 +75,12 @@ class RecordedOracle:
 
 
 def build_recorded(text: str, expected: str | None) -> SumAggregator[Any]:
-    """The aggregator that a receipt names.
+    """Return the aggregator that a receipt names.
 
     Args:
         text: what the receipt names.
-        expected: what the verifier expects. One that is not rfa's is code, and is loaded only where
-            the verifier names it: nothing in a receipt decides what is imported.
+        expected: the aggregator that the verifier expects. A user's own aggregator is code, and is
+            loaded only if the verifier names it: no receipt decides what is imported.
 
     Raises:
         ReceiptError: if it is not the one that is expected, or cannot be built.
@@ -122,7 +122,7 @@ def replay(
         if receipt.state_before and state_bytes(pack_state(before)) != state_bytes(
             receipt.state_before
         ):
-            msg = f"the state before the round is none of {receipt.aggregator}"
+            msg = f"the state before the round does not fit {receipt.aggregator}"
             raise ReceiptError(msg)
         result, after = aggregator(oracles, receipt.dim, before)
         state = pack_state(after)

@@ -1,7 +1,7 @@
-"""The rules on several sums about the same updates, which a server with other terms may break.
+"""The rules on several sums of the same updates, which a server with other terms may break.
 
-A receipt of such a round holds, for it says what was done; but the sums may tell of single devices,
-and whoever reads it is to know.
+A receipt of such a round is valid, because it records what was done. But the sums may reveal single
+devices, so the verification warns its reader.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rfa.secagg.security.rules import Answered, require_many_beyond
 
 
 def broken_rules(part: CheckedPart) -> list[str]:
-    """What a part does not keep of the rules on several sums, in words."""
+    """Return in words which rules on several sums a part breaks."""
     if part.cohort is None:
         return []
     parameters, queries = part.cohort.parameters, part.opening.queries

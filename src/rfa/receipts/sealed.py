@@ -38,7 +38,7 @@ Section = tuple[str, bytes]
 
 @dataclass(frozen=True)
 class Sealed:
-    """What was in the file of a receipt.
+    """The content of the file of a receipt.
 
     Attributes:
         sections: its sections, in order.
@@ -106,7 +106,7 @@ def read_sealed(path: Path) -> Sealed:
 
 
 def parse_section(field: Field, body: bytes, name: str) -> Any:
-    """What a section holds.
+    """Return the content of a section.
 
     Raises:
         ReceiptError: if it does not hold just that.
@@ -115,7 +115,7 @@ def parse_section(field: Field, body: bytes, name: str) -> Any:
 
 
 def _read_front(file: BinaryIO, size: int) -> bytes:
-    """The front of a receipt; no more is read of what is none."""
+    """Return the front of a receipt; nothing more is read of a file that is none."""
     head = file.read(START)
     if not size:
         msg = "it is empty"

@@ -109,7 +109,7 @@ def test_an_empty_or_absent_directory(tmp_path: Path, name: str) -> None:
     directory = tmp_path / name
     if name == "empty":
         directory.mkdir()
-    output = run("--data-dir", directory).output
+    output = " ".join(run("--data-dir", directory).output.split())
     assert "Missing: femnist.parquet" in output
     assert "rfa data get emnist|shakespeare|sent140|glove" in output
     assert ("does not exist" in output) == (name == "absent")
@@ -287,7 +287,7 @@ def test_mistakes_of_the_user_end_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     for arguments, said in (
         (("get", "nothing"), "there is no data set 'nothing'"),
-        (("get", "emnist"), "--data-dir or RFA_DATA"),
+        (("get", "emnist"), "give --data-dir or set RFA_DATA"),
         (("get", "shakespeare", "--data-dir", tmp_path / "file" / "x"), "cannot be"),
     ):
         result = run(*arguments)

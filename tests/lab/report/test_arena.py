@@ -200,7 +200,10 @@ def test_accuracy_does_not_tell_of_a_backdoor_so_the_terminal_and_json_do() -> N
         for cell in cells(sweep)
     ]
     (bout,) = bouts(sweep, found)
-    assert backdoors(bout) == "The backdoor works: fedavg 97 %, rfa 97 %"
+    assert (
+        backdoors(bout)
+        == "Inputs with the trigger that fool the model: fedavg\u00a097%, rfa\u00a097%"
+    )
     shares = {(run["attack"], run["defense"]): run["backdoor"] for run in to_plain(bout)["runs"]}
     assert shares["backdoor", "rfa"] == pytest.approx(0.97)
     assert shares["none", "rfa"] is None

@@ -93,7 +93,7 @@ def test_a_page_of_personalized_runs_is_of_honest_devices_and_says_so(tmp_path: 
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["report", "nonsense"], "no run fit"),
+        (["report", "nonsense"], "no run matches"),
         (["sweep", "none.toml"], "none.toml"),
         (["sweep", "mine.toml", "-j", "0"], "-j"),
     ],

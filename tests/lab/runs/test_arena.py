@@ -127,7 +127,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     result = rfa(*ARENA, "--out", str(folder), COLUMNS="150")
     assert result.exit_code == 0, result.output
     assert "9 runs: less than a minute" in result.stderr
-    assert "tests.tiny:backwards  worst case" in result.stdout
+    assert "tests.tiny:backwards  worst" in result.stdout
     return folder
 
 

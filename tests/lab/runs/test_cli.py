@@ -58,7 +58,7 @@ def test_accuracy_over_honest_devices_stands_beside_that_over_all(tmp_path: Path
         assert (f"{first:.1%}*" in line) is bool(mark)
     assert "* personalized: over honest devices" in listed
     shown = rfa("runs", "show", rows[0]["run"], "--out", str(tmp_path)).output
-    assert f"{rows[0]['honest_accuracy']:.4g}" in shown
+    assert f"{rows[0]['honest_accuracy']:.1%}" in shown
 
 
 def test_without_corrupted_devices_there_is_one_accuracy(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_settings_from_a_file_and_to_a_file(tmp_path: Path) -> None:
             2,
             "learning_rate must be a positive number",
         ),
-        (["tune", "tests.tiny:TASK", "--corruption", "data"], 2, "without corruption"),
+        (["tune", "tests.tiny:TASK", "--corruption", "data"], 2, "without an attack"),
     ],
 )
 def test_mistakes_end_in_one_line(
@@ -162,13 +162,13 @@ def test_runs_are_listed_filtered_shown_and_exported(tmp_path: Path) -> None:
     assert listed.output.count("finished") == 2
     only = json.loads(rfa("runs", "--seed", "2", "--json", *out).stdout)
     assert [row["seed"] for row in only] == [2]
-    assert "no run fits" in rfa("runs", "--status", "diverged", *out).output
+    assert "no run matches" in rfa("runs", "--status", "diverged", *out).output
     shown = rfa("runs", "show", only[0]["run"][-6:], *out)
     assert shown.exit_code == 0, shown.output
-    assert "the last 2 evaluations" in shown.output
+    assert "The last 2 evaluations" in shown.output
     both = rfa("runs", "show", "tests", *out)
     assert both.exit_code == 2
-    assert "2 runs fit 'tests'" in both.output
+    assert "2 runs match 'tests'" in both.output
     whole = json.loads(rfa("runs", "show", only[0]["run"], "--json", *out).stdout)
     assert len(whole["evaluations"][0]["device_accuracy"]) == 24
 
@@ -205,7 +205,7 @@ def test_an_export_of_the_last_of_each_run(tmp_path: Path) -> None:
             assert {row["round"] for row in csv.DictReader(stream)} == {last}
     wrong = rfa("runs", "export", str(file), "--table", "runs", "--last", *out)
     assert wrong.exit_code == 2
-    assert "a run has one row" in wrong.output
+    assert "one row per run" in wrong.output
 
 
 def test_tuning_finds_the_better_rate_on_held_out_data(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_an_interrupt_says_how_to_go_on(tmp_path: Path) -> None:
     finally:
         process.kill()
     assert process.returncode == 130
-    assert "start it again to go on" in err
+    assert "the same command resumes it" in err
     assert "Traceback" not in err
     assert database.exists()
 
@@ -261,7 +261,7 @@ def test_a_run_that_nobody_is_running_is_interrupted(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         store.rewind(store.runs()[0]["run"], 0)  # as a kill leaves it
     assert "interrupted" in rfa("runs", "--out", str(tmp_path)).output
-    assert "no run fits" in rfa("runs", "--status", "finished", "--out", str(tmp_path)).output
+    assert "no run matches" in rfa("runs", "--status", "finished", "--out", str(tmp_path)).output
 
 
 def test_a_run_that_was_done_before_says_so(tmp_path: Path) -> None:

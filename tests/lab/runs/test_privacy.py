@@ -170,10 +170,10 @@ def test_a_summary_has_both_epsilons_and_a_simulated_cohort(tmp_path: Path) -> N
     assert "against the server, at delta 1e-05" in plain
     assert "against readers of the models" in plain or spent.MISSING in plain
     assert "simulated" not in plain
-    assert "told all about" not in plain
+    assert "reveal everything" not in plain
     large = " ".join(rfa(*how, "--delta", "0.1").stdout.split())
     assert "delta of " in large
-    assert "devices 2 may be told all about: give a delta of 0.01 or less" in large
+    assert "it may reveal everything about 2 of 24 devices: give a delta of 0.01 or less" in large
     simulated = " ".join(rfa(*how, "--noise-cohort", "1000").stdout.split())
     assert "(noise of 1000 devices a round, simulated)" in simulated
     listed = " ".join(rfa("runs", "--out", str(tmp_path)).output.split())
@@ -287,6 +287,6 @@ def test_mistakes_on_the_command_line_name_the_remedy(tmp_path: Path) -> None:
 
 def test_the_help_has_a_section_of_privacy() -> None:
     text = rfa("run", "--help").output
-    assert "Privacy: noise in the sums" in text
+    assert "Differential privacy:" in text
     for option in ("--epsilon", "--delta", "--noise", "--noise-cohort", "--noise-model"):
         assert f"{option} " in text

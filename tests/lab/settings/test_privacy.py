@@ -38,7 +38,7 @@ def test_noise_brings_sums_that_hold_it_and_equal_weights() -> None:
         ({"noise": 2.0, "secure": "off"}, "noise=2 needs sums .* give secure=unmasked"),
         ({"epsilon": 8, "weights": "examples"}, "epsilon=8 needs weights=equal, not examples"),
         ({"epsilon": 8, "weights": "buckets"}, "epsilon=8 needs weights=equal, not buckets"),
-        ({"epsilon": 8, "max_share": 0.1}, "without max_share=0.1.* leave max_share away"),
+        ({"epsilon": 8, "max_share": 0.1}, "without max_share=0.1.* remove max_share"),
         ({"epsilon": -1.0}, "epsilon must be a number from 0 on"),
         ({"epsilon": float("inf")}, "epsilon must be a number from 0 on"),
         ({"epsilon": float("nan")}, "epsilon must be a number from 0 on"),
@@ -53,7 +53,7 @@ def test_noise_brings_sums_that_hold_it_and_equal_weights() -> None:
         ({"epsilon": 8, "noise_model": "local"}, "noise_model must be one of distributed, central"),
         (
             {"epsilon": 8, "noise_model": "central", "secure": "on"},
-            "secure=on hides them: give secure=off, or leave it away",
+            "secure=on hides them: give secure=off, or remove it",
         ),
         ({"epsilon": 8, "noise": 1.0, "noise_model": "central"}, "takes one of epsilon=8 and"),
         ({"epsilon": 8, "aggregator": "fedavg"}, "give clip_norm.*or take adaptive-clipping"),

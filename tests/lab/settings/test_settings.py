@@ -49,7 +49,7 @@ from tests.tiny import HeavyBall
         ({"worker_momentum": -0.1}, "worker_momentum must be a number from 0 on"),
         (
             {"worker_momentum": 0.9, "personalize": True},
-            "worker_momentum=0.9 is not for personalize=true: .* leave one of the two away",
+            "worker_momentum=0.9 is not for personalize=true: .* remove one of the two",
         ),
         ({"nu": -1.0}, "nu must be a positive number"),
         ({"budget": 1, "start": "mean"}, "budget=1 leaves no step after the mean"),
@@ -66,8 +66,8 @@ from tests.tiny import HeavyBall
         ),
         ({"aggregator": "rfa:steps=3"}, "rfa has no parameter 'steps'.* it has budget, nu"),
         ({"aggregator": "rfa:budget=0"}, "budget must be a whole number from 1 on"),
-        ({"aggregator": "rfa:groups=101"}, "100 devices a round make no 101 parts"),
-        ({"groups": 101}, "100 devices a round make no 101 parts"),
+        ({"aggregator": "rfa:groups=101"}, "100 devices per round cannot form 101 parts"),
+        ({"groups": 101}, "100 devices per round cannot form 101 parts"),
         ({"budget": 0}, "budget must be a whole number from 1 on"),
         (
             {"aggregator": "sgd", "local_steps": 0},

@@ -291,7 +291,7 @@ def test_trackers_on_the_command_line(tmp_path: Path, database: Path) -> None:
     assert len(list(tmp_path.glob("wandb/offline-run-*/*.wandb"))) == 1
     for wrong, said in (
         (["--track", "comet:x"], "no tracker is 'comet:x'"),
-        (["--track", "wandb:x", "--engine", "flower"], "leave --engine flower away"),
+        (["--track", "wandb:x", "--engine", "flower"], "does not work with --engine flower"),
     ):
         refused = CliRunner().invoke(main, ["run", "tests.tiny:TASK", *wrong])
         assert refused.exit_code == 2

@@ -64,7 +64,7 @@ def _draw_band(axes: Any, spots: Any, means: Sequence[Interval], color: str) -> 
 
 
 def new_axes(panels: int) -> list[Any]:
-    """So many panels beside each other, in one figure."""
+    """Return a figure with this number of panels side by side."""
     figure = _new_figure(figsize=(max(5.5, 4.2 * panels), 4), layout="constrained")
     return list(figure.subplots(1, panels, squeeze=False, sharey=True)[0])
 

@@ -1,4 +1,4 @@
-"""Many runs at once, each in a process of its own."""
+"""Many runs at the same time, each in its own process."""
 
 from __future__ import annotations
 
@@ -26,23 +26,24 @@ def run_many(  # noqa: PLR0913 how runs are done
     dry_run: bool = False,
     more: float = 0.0,
 ) -> dict[str, str]:
-    """Say how long runs take, and do those that are not done already.
+    """Say how long runs take, and do those that are not done.
 
     Args:
         runs: the settings of the runs; the same settings are the same run.
         out: the folder of results.
-        data_dir: the folder of data sets; by default what RFA_DATA says.
-        jobs: runs at once; by default one for each processor.
-        fresh: do runs anew that are done already.
-        progress: show a bar: by default in terminals and notebooks.
+        data_dir: the folder of data sets; by default RFA_DATA.
+        jobs: how many runs to do at the same time; by default one per processor.
+        fresh: do all runs again, even those that are done.
+        progress: whether to show a bar; by default in terminals and notebooks.
         dry_run: only say how long it takes.
         more: seconds that come after the runs.
 
     Returns:
-        The problems of the runs that could not be done, by name.
+        The reasons why runs failed, by the name of the run.
 
     Raises:
-        DataError: saying what to install, if what runs need, or what draws them, is missing.
+        DataError: if a library that runs or pictures need is missing; the message says what to
+            install.
     """
     if not dry_run:
         for name in ("threadpoolctl", "matplotlib"):

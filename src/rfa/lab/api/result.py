@@ -1,4 +1,4 @@
-"""What a run left, for scripts and notebooks."""
+"""The result of a run, for scripts and notebooks."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def load_run(run: str, out: str | Path = "out") -> RunResult:
 
     Raises:
         StoreError: if the folder has no results.
-        InvalidValueError: if no run fits, or several do.
+        InvalidValueError: if no run matches, or several do.
     """
     folder = Path(out)
     with Store(folder, create=False) as store:

@@ -43,11 +43,11 @@ def run(  # noqa: PLR0913 how a run is done, beside its settings
     federation: str | None = None,
     **settings: Any,
 ) -> RunResult:
-    """Train a task across devices, some of them corrupted, and return what came of it.
+    """Train a task across devices, some of them corrupted, and return the result.
 
-    A run is decided by its settings: the same settings give the same numbers, to the bit. A run
-    that is done already is returned, not done again; one that was interrupted or stopped goes on
-    from its last checkpoint. `rfa run` does the same, in the same folder.
+    The same settings give the same numbers, to the bit. A run that is done is loaded, not repeated.
+    A run that was interrupted or stopped resumes from its last checkpoint. `rfa run` does the same
+    runs in the same folder.
 
         >>> from rfa import lab
         >>> result = lab.run("digits-linear", corruption="omniscient", rho=0.25)  # doctest: +SKIP
@@ -56,26 +56,26 @@ def run(  # noqa: PLR0913 how a run is done, beside its settings
     Args:
         task: the name of a task, a task of your own (`lab.Task`), or all settings (`lab.Settings`).
         out: the folder of results.
-        data_dir: the folder of data sets; by default what RFA_DATA says.
-        workers: worker processes; by default one for each processor. The numbers do not depend
-            on it.
-        checkpoint_every: rounds between two checkpoints: what a kill can cost.
-        fresh: start anew, whatever is there, and read the data anew.
-        callbacks: what is told how the run goes, and may stop it.
-        on_round: is called after each round with the run and what happened.
-        on_evaluation: is called after each evaluation with the run and the evaluation.
-        progress: show a bar: by default in terminals and notebooks.
-        label: what the bar calls the run; by default its aggregator.
-        engine: "lab" for processes of this machine, or "flower" for the nodes of Flower.
-        federation: with Flower: a connection of its configuration; by default its simulation.
+        data_dir: the folder of data sets; by default RFA_DATA.
+        workers: the number of worker processes; by default one per processor. It does not
+            change the numbers.
+        checkpoint_every: rounds between two checkpoints; a kill loses no more than these.
+        fresh: do the run again, even if it is done or interrupted, and read the data again.
+        callbacks: objects that observe the run and may stop it.
+        on_round: a function that is called after each round with the run and its facts.
+        on_evaluation: a function that is called after each evaluation with the run and it.
+        progress: whether to show a bar; by default in terminals and notebooks.
+        label: the name of the run in the bar; by default its aggregator.
+        engine: "lab" for processes on this machine, or "flower" for nodes of Flower.
+        federation: with Flower: a federation from its configuration; by default the simulation.
         **settings: settings by name, as the options of `rfa run`; task, aggregator, corruption
-            and partition may be objects, also of a notebook cell. What is not given is the
-            task's, from the paper.
+            and partition may be objects, even from a notebook cell. The default is the value
+            of the task, which is that of the paper.
 
     Raises:
-        ConfigError: naming the setting that is wrong, and what would be right.
-        LabError: if the data is missing, an attack or an aggregator of your own fails, another
-            process does the same run, or the folder cannot be used; the message says what to do.
+        ConfigError: if a setting is wrong; the message names it and a valid value.
+        LabError: if the data is missing, your own attack or aggregator fails, another process does
+            the same run, or the folder cannot be used; the message says what to do.
     """
     check_count("checkpoint_every", checkpoint_every)
     check_count("workers", 1 if workers is None else workers)

@@ -110,8 +110,8 @@ class Study:
         Args:
             x: the horizontal axis: a setting that differs, or "round" for curves.
             y: what is drawn: a column of `table`, or of `evaluations` for curves.
-            by: the setting that tells lines apart.
-            panels: the setting that tells panels apart.
+            by: the setting that distinguishes lines.
+            panels: the setting that distinguishes panels.
         """
         for name in (x, by, panels):
             if name and name not in {*self.axes, "round"}:
@@ -191,7 +191,7 @@ def sweep(  # noqa: PLR0913 how the runs are done, beside their settings
     progress: bool | None = None,
     **grid: Any,
 ) -> Study:
-    """Do every combination of some settings, several runs at once, and return them together.
+    """Run every combination of some settings, several at the same time, and return a study.
 
         >>> from rfa import lab
         >>> study = lab.sweep(  # doctest: +SKIP
@@ -200,22 +200,22 @@ def sweep(  # noqa: PLR0913 how the runs are done, beside their settings
         ... )
         >>> study.plot(x="rho").savefig("study.png")  # doctest: +SKIP
 
-    Runs that are done already are not done again, and interrupted ones go on. A parameter of an
-    aggregator applies to the aggregators that take it, and a corruption at rho = 0 is none.
+    Runs that are done are not repeated, and interrupted runs are resumed. A parameter of an
+    aggregator applies to the aggregators that take it. A corruption at rho = 0 means none.
 
     Args:
         base: the task, all settings (`lab.Settings`), or settings by name with the task.
         out: the folder of results.
-        data_dir: the folder of data sets; by default what RFA_DATA says.
-        jobs: runs at once; by default one for each processor.
-        fresh: do runs anew that are done already, and read the data anew.
-        progress: show a bar: by default in terminals and notebooks.
+        data_dir: the folder of data sets; by default RFA_DATA.
+        jobs: how many runs to do at the same time; by default one per processor.
+        fresh: do all runs again, even those that are done, and read the data again.
+        progress: whether to show a bar; by default in terminals and notebooks.
         **grid: settings by name: a list, tuple or range for those that differ, and one value for
             those that do not.
 
     Raises:
-        ConfigError: naming the setting that is wrong.
-        SweepError: if some runs failed, with their problems, once the others are done.
+        ConfigError: if a setting is wrong; the message names it.
+        SweepError: if some runs failed, with the reasons, after the others have finished.
     """
     check_count("jobs", jobs, least=0)
     for name in ("callbacks", "on_round", "on_evaluation"):
@@ -265,7 +265,7 @@ def _without_leading(row: Mapping[str, Any], axes: Mapping[str, Any]) -> dict[st
 
 
 def _short(axis: str, text: Any, value: Any) -> Any:
-    """What is shown of an object: its name, and parameters that are not the usual ones."""
+    """Return the name of an object with the parameters that are not defaults."""
     if isinstance(value, str) or not isinstance(text, str):
         return text
     spec = parse_spec(text)

@@ -82,15 +82,15 @@ def load(  # noqa: PLR0913 what decides the data, and how it is put there
 
     Args:
         reader: the data set.
-        directory: where its source lies; what RFA_DATA says by default.
-        partition: how its examples are dealt out to devices: a text or a value.
+        directory: the folder of its source; by default RFA_DATA.
+        partition: how its examples are distributed to devices: a text or a value.
         devices: how many devices are wanted, for a partition that makes as many.
         rebuild: put them there anew. Who uses the old entry goes on with it.
-        on_progress: is told what is done while the cache is built.
+        on_progress: is called with the progress while the cache is built.
 
     Raises:
         DataError: if the source is missing or wrong, or the cache cannot be written.
-        InvalidValueError: if the examples cannot be dealt out so.
+        InvalidValueError: if the examples cannot be distributed in this way.
     """
     partition = find_partition(partition)
     paths = locate(reader, data_dir(directory))

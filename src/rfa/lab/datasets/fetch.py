@@ -115,7 +115,7 @@ def _get_member(source: Source, member: str, target: Path, on_progress: FileProg
                 on_progress(f"unpacking {member}", out.tell(), file.getinfo(member).file_size)
     except (zipfile.BadZipFile, zlib.error, EOFError, KeyError) as error:
         archive.unlink()
-        msg = f"{source.url} is damaged: {error}. It is thrown away; the same call gets it anew"
+        msg = f"{source.url} is damaged: {error}. It was deleted; the same call downloads it again"
         raise DownloadError(msg) from error
     archive.unlink()
 
@@ -193,5 +193,5 @@ def _groups(parquet: Any, shard: Path, schema: Any) -> Generator[Any]:
                 yield file.read_row_group(number).cast(schema or file.schema_arrow)
     except (OSError, ValueError) as error:
         shard.unlink(missing_ok=True)
-        msg = f"{shard} cannot be read: {error}. It is thrown away; the same call gets it anew"
+        msg = f"{shard} cannot be read: {error}. It was deleted; the same call downloads it again"
         raise DownloadError(msg) from error

@@ -1,6 +1,6 @@
 """The lab on Flower: any experiment's devices on the nodes of a federation.
 
-A run is that of the lab: the same settings, seed, cohorts, results and store. Just the training of
-the devices and the sums over them are elsewhere. Each device of the population lives on a node,
-several on one where there are fewer nodes; every node needs rfa and the task's data.
+A run has the same settings, seed, cohorts, results and store as in the lab. Only the training of
+devices and the sums over them take place elsewhere. Each device of the population is on a node, and
+several share one if there are fewer nodes. Every node needs rfa and the data of the task.
 """

@@ -1,9 +1,9 @@
-"""The lab's ClientApp: what a device of the lab does, on a node of a federation.
+"""The ClientApp of the lab: trains devices of the lab on a node of a federation.
 
-With `secure=off` an update leaves in the clear, as the settings say; else it stays, and only the
-secure sum tells of it. A corrupted device that knows everything computes everyone's update itself:
-all nodes have all the data. What others keep, their u_i or momentum, it finds in the node's folder,
-which all nodes of a machine share.
+With `secure=off` an update leaves the node in the clear; otherwise only the secure sum uses it. A
+corrupted device that knows all updates computes the updates of the others itself: all nodes have
+all data. It finds the state of others, their u_i or momentum, in the folder that all nodes of a
+machine share.
 """
 
 from __future__ import annotations
@@ -79,10 +79,10 @@ class LabMod(RobustMod):
 
 
 def _round_vault(storage: DeviceStorage, task: str, t: int) -> Path:
-    """The file of the secure sum of a round; those of the rounds before it are removed.
+    """Return the file of the secure sum of a round, and remove those of earlier rounds.
 
-    As in the lab, a device knows nothing of other rounds: corrupted ones may send the very same
-    update again, which a device that remembers refuses.
+    As in the lab, a device keeps nothing from other rounds: corrupted devices may send the same
+    update again, which a device that remembers would refuse.
     """
     path = storage.vault(f"{task}.{t}")
     for other in path.parent.glob(f"{storage.node}.{task}.*[0-9]"):
@@ -136,9 +136,9 @@ def tally(message: Message, context: Context) -> Message:
 
 @dataclass(frozen=True)
 class _Kept:
-    """What the devices on a node keep, their u_i or momentum, by the round after which it is so.
+    """The state of the devices on a node, their u_i or momentum, by round.
 
-    A round that is done again after a restart finds what was kept before it.
+    A round that is repeated after a restart finds the state before it.
     """
 
     folder: Path
@@ -149,7 +149,7 @@ class _Kept:
         return cls(storage_of(context).root / "flower" / "lab" / name)
 
     def read(self, device: int, t: int, dim: int) -> Floats32 | None:
-        """What a device keeps before round t; None if nothing yet."""
+        """Return the state of a device before round t; None if there is none yet."""
         known = [number for number in self._rounds(device) if number <= t]
         return read_personal(self._path(device, max(known)), dim) if known else None
 
@@ -169,7 +169,7 @@ class _Kept:
 
 
 def _update(devices: Devices, w: Floats32, order: lab_records.Order, kept: _Kept) -> Floats32:
-    """What a device sends: its update, or what it likes if it is corrupted."""
+    """Return what a device sends: its update, or that of its attack if it is corrupted."""
     lies = devices.corruption is not None and devices.corruption.forge is not None
     if not (lies and devices.corrupted_in(order.round)[order.device]):
         return _honest(devices, w, order, order.device, kept)

@@ -1,8 +1,7 @@
 """`rfa run --engine flower`: build the app of a run, start it with `flwr run`, and take its result.
 
-On the local simulation Flower keeps a SuperLink of its own in the background, as after any
-`flwr run`. On a named federation every node, and the machine of the SuperLink, needs rfa and the
-data of the task.
+For the local simulation Flower keeps a SuperLink in the background, as after any `flwr run`. In a
+named federation, every node and the machine of the SuperLink need rfa and the data of the task.
 """
 
 from __future__ import annotations
@@ -65,10 +64,10 @@ class Where:
 
     Attributes:
         out: the folder of results, on the machine of the ServerApp.
-        data: the folder of data sets on all machines; by default what RFA_DATA says on each.
+        data: the folder of data sets on all machines; by default RFA_DATA on each.
         federation: the name of a connection in Flower's configuration.
         timeout: seconds to wait for the answer of a node.
-        fresh: start anew, whatever there is.
+        fresh: do the run again, even if it is done.
     """
 
     out: Path
@@ -79,12 +78,12 @@ class Where:
 
 
 def launch(settings: Settings, where: Where, tell: Callable[[str], None]) -> dict[str, Any]:
-    """Do a run on Flower, and return what it reports.
+    """Do a run on Flower, and return its report.
 
     Args:
         settings: the settings.
         where: where it is done.
-        tell: is told each line of Flower's log.
+        tell: is called with each line of the log of Flower.
 
     Raises:
         LaunchError: if it cannot be done.
@@ -182,7 +181,7 @@ def _stop(command: list[str], tell: Callable[[str], None]) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """The environment of Flower's commands: those beside this Python, and no others' packages."""
+    """Return the environment of the commands of Flower: those of this Python only."""
     return {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
@@ -192,7 +191,7 @@ def _environment() -> dict[str, str]:
 
 
 def _result(lines: Iterable[str], tell: Callable[[str], None]) -> dict[str, Any]:
-    """What the last line of a run says.
+    """Return the content of the last line of a run.
 
     Raises:
         LaunchError: if the run failed.

@@ -1,4 +1,4 @@
-"""What the lab's server and its nodes tell each other, and both know."""
+"""The records that the server of the lab and its nodes exchange."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ TALLY = "query.tally"
 
 @dataclass(frozen=True)
 class Order:
-    """What a node is asked.
+    """A request to a node.
 
     Attributes:
         device: for which of its devices.
         round: in which round, from 0.
         others: the cohort of the round, or the devices to evaluate.
-        state: what the aggregator carries, packed, for attackers who know the defense.
+        state: the state of the aggregator, packed, for attackers who know the defense.
     """
 
     device: int
@@ -61,7 +61,7 @@ def order_of(message: Message) -> Order:
 
 
 def pack(state: Any) -> bytes:
-    """What an aggregator carries, as bytes; nothing where it carries nothing."""
+    """Return the state of an aggregator as bytes; empty if it has none."""
     arrays: dict[str, Any] = pack_state(state)
     if not arrays:
         return b""
@@ -71,7 +71,7 @@ def pack(state: Any) -> bytes:
 
 
 def unpack(data: bytes, settings: Settings) -> Any:
-    """What the aggregator of the settings carries, from its bytes."""
+    """Return the state of the aggregator of the settings from its bytes."""
     if not data or not isinstance(settings.aggregation, SumAggregator):
         return None
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
@@ -79,7 +79,7 @@ def unpack(data: bytes, settings: Settings) -> Any:
 
 
 def told(content: RecordDict) -> RecordDict:
-    """What all devices are told: everything but for which of a node's devices a message is."""
+    """Return what all devices are told: the request without its device."""
     record: Any = content.config_records[LAB]
     return RecordDict({**content, LAB: ConfigRecord({**record, "device": 0})})
 

@@ -30,11 +30,11 @@ from rfa.secagg.weights import EQUAL, EXAMPLES
 
 @dataclass
 class LabExchange(GridExchange):
-    """An exchange with devices of which several may be on one node, and some drop out on purpose.
+    """An exchange with devices, several of which may share a node, and some of which drop out.
 
     Attributes:
         nodes: the node of each device.
-        order: what every message of the round tells of the round.
+        order: the request of the round, which is in every message.
         lost: who drops out, and when.
     """
 
@@ -101,14 +101,14 @@ class LabStrategy(SecureStrategy):
         timeout: float,
         meter: Meter | None = None,
     ) -> None:
-        """Take the devices of a run, their nodes, and what a round tells them.
+        """Keep the devices of a run, their nodes, and the request of a round.
 
         Args:
             devices: the devices of the run.
             nodes: the node of each device of the round.
-            order: what devices are told of the round.
+            order: the request to the devices of the round.
             timeout: seconds to wait for an answer.
-            meter: charges devices for noise, where they add some.
+            meter: charges devices for noise, if they add some.
         """
         settings, identities = devices.settings, None
         if settings.secure.terms.server_model == ServerModel.MALICIOUS:

@@ -1,4 +1,4 @@
-"""What a call of the oracle is worth: how near the median plain, accelerated and other steps come.
+"""The value of a call of the oracle: how near the median several kinds of steps come.
 
 On frozen cohorts (see `frozen`), for the same number of calls: Weiszfeld steps from zero, the
 current model, and from the mean, which is itself a call; with an extrapolation at the end; and with

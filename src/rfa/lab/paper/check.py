@@ -19,13 +19,13 @@ OF_RUN = ("status", "rounds", "oracle_calls", "model_sha256", "data")
 
 @dataclass(frozen=True)
 class Comparison:
-    """A frozen run beside a fresh one.
+    """The comparison of a stored run with a fresh one.
 
     Attributes:
         run: the name of the run.
-        compared: how many numbers were compared.
-        differences: what is not the same, in words.
-        elsewhere: what else made the frozen one, in words; empty where all is as here.
+        compared: the number of compared numbers.
+        differences: the differences in words.
+        elsewhere: how the origin of the stored one differs, in words; empty if it does not.
     """
 
     run: str
@@ -35,7 +35,7 @@ class Comparison:
 
     @property
     def words(self) -> str:
-        """What came out, in a line."""
+        """Return the result of the comparison in a line."""
         made = f" (made by {self.elsewhere})" if self.elsewhere else ""
         if not self.differences:
             return f"{self.run}: {self.compared} numbers, the same to the bit{made}"
@@ -54,7 +54,7 @@ def sample(kept: Sequence[Kept], runs: Mapping[str, Settings], count: int) -> li
 
 
 def compare(kept: Sequence[Kept], chosen: Sequence[Settings], out: Path) -> list[Comparison]:
-    """Frozen runs beside fresh ones that a folder has; those that it has not done are different."""
+    """Compare stored runs with the fresh ones in a folder; a missing one counts as different."""
     frozen = {run.name: run for run in kept}
     with Store(out) as store:
         return [_compare(frozen[settings.run_name], store) for settings in chosen]

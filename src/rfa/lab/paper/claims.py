@@ -1,7 +1,8 @@
-"""The paper's statements in its own words, each judged by the runs at hand.
+"""The statements of the paper in its own words, each judged with the available runs.
 
-EMNIST's are judged in both polarities, because the paper leaves that open. `verdicts` says what the
-four verdicts mean; nothing is judged of a model that has not learned without corruption.
+Statements about EMNIST are judged in both polarities, because the paper leaves that open.
+`verdicts` explains the four verdicts. A model that has not learned without corruption gets no
+verdict.
 """
 
 from __future__ import annotations
@@ -321,9 +322,9 @@ def linear_rate(evidence: Evidence, setting: str) -> Iterator[Fact]:
 
 
 def judge(evidence: Evidence, *, verdicts: bool = True) -> Table:
-    """All statements, each with the paper's words, the verdict and the numbers behind it.
+    """Return all statements, each with the words of the paper, the verdict and its numbers.
 
-    Without `verdicts` runs are too short to conclude from, and only the numbers are told.
+    Without `verdicts` the runs are too short for conclusions, and there are only numbers.
     """
     rows: list[list[Value]] = []
     for each in STATEMENTS:

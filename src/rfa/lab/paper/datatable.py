@@ -17,7 +17,7 @@ from rfa.lab.tasks.task import Task
 
 
 def exhibit(plan: Mapping[str, Any], data: Path | None) -> Exhibit:
-    """The table, with the paper's rows beside ours."""
+    """Return the table, with the rows of the paper next to ours."""
     rows: list[list[Value]] = []
     notes: list[str] = []
     missing: list[str] = []

@@ -1,7 +1,7 @@
-"""What decides about poisoned data: the weights that the median gives it, and how long updates are.
+"""What the effect of poisoned data depends on: weights in the median, and norms of updates.
 
-A poisoned update that is short lies amid the others, and the geometric median gives it more weight
-than its share; a long one lies far off and gets less. Weights are means over all rounds of a run;
+A short poisoned update lies among the others, and the geometric median gives it more weight than
+its share; a long one lies far away and gets less. Weights are means over all rounds of a run;
 lengths are those of the updates of the next cohort from its last model.
 """
 
@@ -56,7 +56,7 @@ def exhibit(
 
 
 def measure(result: Result, store: Store, out: Path, data: Path | None) -> dict[str, float]:
-    """What can be measured of a run: without its rounds, or its last model, less."""
+    """Return the measurements of a run; fewer without its rounds or its last model."""
     facts: dict[str, float] = {}
     if store.table("rounds", run=result.row["run"]):
         weighed = shares(result, store, data)

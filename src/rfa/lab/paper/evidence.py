@@ -1,4 +1,4 @@
-"""What the runs say, for the statements of `claims.py`: accuracies by place in a picture."""
+"""The evidence of runs for the statements of `claims.py`: accuracies by place in a picture."""
 
 from __future__ import annotations
 
@@ -75,14 +75,14 @@ class Evidence:
         bound: float = 0.0,
         margin: float | None = None,
     ) -> Finding:
-        """The first line minus the second, seed by seed.
+        """Return the first line minus the second, for each seed.
 
         Args:
             place: where the lines are.
             lines: the two.
-            read: what is read of a run; by default the accuracy at its end.
-            bound: what the difference should lie above.
-            margin: how near the bound it should be, where it is about equality.
+            read: a function that reads a number of a run; by default the accuracy at its end.
+            bound: the bound that the difference should exceed.
+            margin: the largest distance to the bound, for equality.
         """
         reading = read or at_end()
         first, second = (self.runs(place, line) for line in lines)

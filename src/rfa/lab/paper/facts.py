@@ -1,7 +1,7 @@
-"""What is measured of single runs beside their accuracies, kept in a file beside the store.
+"""Measurements of single runs besides their accuracies, in a file next to the store.
 
-It takes the rounds of a run, or its last model, to measure such a thing; a run that was done
-elsewhere has neither, so what was measured goes with its numbers.
+Such a measurement needs the rounds of a run or its last model. A run that was done elsewhere has
+neither, so its measurements come with its numbers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def read_facts(folder: Path) -> Facts:
 
 
 def add_facts(folder: Path, more: Mapping[str, Mapping[str, float]]) -> None:
-    """Add facts to those in a folder; what is said anew of a run replaces what was said."""
+    """Add facts to those in a folder; new facts of a run replace old ones."""
     facts = read_facts(folder) | {run: dict(values) for run, values in more.items()}
     folder.mkdir(parents=True, exist_ok=True)
     with replace_file(folder / FILE) as file:

@@ -48,7 +48,7 @@ NEAR = 1e-3
 
 @dataclass(frozen=True)
 class Frozen:
-    """What the algorithm does on one cohort."""
+    """The behavior of the algorithm on one cohort."""
 
     task: str
     corruption: str  # what the corrupted devices do
@@ -86,7 +86,7 @@ def frozen_run(task: str, scale: Scale, plan: Mapping[str, Any]) -> Settings:
 def freeze(
     settings: Settings, out: Path, data: Path | None, plan: Mapping[str, Any]
 ) -> list[Frozen]:
-    """What the algorithm does after a run that is done, for each corruption that the task has."""
+    """Return the behavior of the algorithm after a finished run, for each corruption."""
     cases = [(name, 0.0 if name == NONE else plan["rho"]) for name in plan["corruptions"]]
     cohorts = thaw(settings, out, data, cases)
     return [_study(cohort, settings, plan["steps"]) for cohort in cohorts]
@@ -183,12 +183,12 @@ def exhibit(
 
 
 def about(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """What an experiment's file says of what it shows."""
+    """Return the description in the file of an experiment."""
     return {key: plan[key] for key in ("name", "title", "claim", "paper") if key in plan}
 
 
 def positive_line(label: str, x: Iterable[float], heights: Iterable[float]) -> Line:
-    """A line in log scale, where only what is positive can be drawn."""
+    """Return a line for a logarithmic scale, with positive values only."""
     shown = [float(y) if y > 0 else float("nan") for y in heights]
     return Line.flat(label, [float(each) for each in x], shown)
 

@@ -214,7 +214,7 @@ def _far(view: View) -> Floats:
 
 
 def _opposite(view: View) -> Floats:
-    """What turns the mean of the updates into minus that of the honest ones."""
+    """Return updates that turn the mean of all into the negative mean of the honest ones."""
     updates = view.honest - view.w
     twice_honest = 2 * len(updates) + view.corrupted
     return view.w - updates.mean(axis=0) * twice_honest / view.corrupted
@@ -235,7 +235,7 @@ ATTACKS: dict[str, Attack] = {"far": _far, "opposite": _opposite, "cluster": _cl
 
 @dataclass(frozen=True)
 class Plan:
-    """How Algorithm 1 is run, `repeats` times at once."""
+    """How to run Algorithm 1, `repeats` times in parallel."""
 
     m: int  # devices in a round
     taus: tuple[int, ...]  # the local steps of each round
@@ -248,7 +248,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Paths:
-    """What the runs did."""
+    """The trajectories of the runs."""
 
     errors: Floats  # |w^(t) - w*|^2, a row for each run, from t = 0 on
     held: NDArray[np.bool_]  # whether the event E held, for each run

@@ -85,7 +85,7 @@ def stale(rows: Iterable[Mapping[str, Any]]) -> list[str]:
 def write_numbers(experiments: Sequence[Experiment], out: Path, folder: Path) -> int:
     """Write the numbers of all runs of experiments that the store has, and return how many.
 
-    What the files have of other runs stays, so that several machines can add to them.
+    Rows of other runs stay, so that several machines can add to the files.
     """
     shown = [each for each in experiments if each.kind in SWEEPS]
     with Store(out) as store:
@@ -108,7 +108,7 @@ def write_numbers(experiments: Sequence[Experiment], out: Path, folder: Path) ->
 
 
 def read_numbers(folder: Path) -> list[Kept]:
-    """The runs in the files of a folder.
+    """Return the runs in the files of a folder.
 
     Raises:
         NumbersError: naming the file, and what is wrong with it.
@@ -169,7 +169,7 @@ def thinned(evaluations: Sequence[Mapping[str, Any]], rounds: int) -> list[Mappi
 
 
 def _ends(experiment: str, result: Result, facts: Facts) -> list[dict[str, Any]]:
-    """What a run came to, a row for each measure."""
+    """Return the final numbers of a run, a row for each measure."""
     settings, row = result.cell.settings, result.row
     about = {
         "experiment": experiment,
@@ -195,7 +195,7 @@ def settings_text(settings: Settings) -> str:
 
 
 def _old_rows(path: Path, done: set[str]) -> list[dict[str, Any]]:
-    """The rows of experiments that are not written anew."""
+    """Return the rows of experiments that are not replaced."""
     with path.open(newline="", encoding="utf-8") as stream:
         return [row for row in csv.DictReader(stream) if row["experiment"] not in done]
 
@@ -229,7 +229,7 @@ def _read(path: Path, convert: Any) -> list[dict[str, Any]]:
     except OSError as error:
         msg = f"there are no numbers to read in {path.parent}: {error.strerror} ({path.name})"
     except (KeyError, ValueError, TypeError) as error:
-        msg = f"{path} cannot be read as numbers: take it from the repository anew ({error})"
+        msg = f"{path} cannot be read as numbers: restore it from the repository ({error})"
     raise NumbersError(msg)
 
 

@@ -1,6 +1,6 @@
 """The page of results in the repository: pictures, numbers and verdicts, from the store.
 
-What stands above the mark was written by hand and is kept; everything below is made anew.
+Text above the mark is written by hand and kept; everything below it is generated.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def statements(evidence: Evidence, scale: Scale) -> Exhibit:
 
 
 def paper_numbers(exhibits: Sequence[Exhibit]) -> Table:
-    """All numbers that the paper states, beside ours."""
+    """Return all numbers of the paper next to ours."""
     head = ["experiment", "place", "paper (%)", "here (%)", *TOLD]
     rows: list[list[Value]] = []
     for exhibit in exhibits:

@@ -1,4 +1,4 @@
-"""Each figure and table of the paper, from its file in `experiments/` to what is shown of it."""
+"""Each figure and table of the paper, from its file in `experiments/` to its exhibit."""
 
 from __future__ import annotations
 
@@ -89,13 +89,13 @@ class Experiment:
 
     @property
     def seconds(self) -> float:
-        """How long it takes beside its runs, if that is long."""
+        """The seconds that it takes besides its runs, if these are many."""
         if self.kind == "calls":
             return COHORT * len(self.plan["cases"]) * len(self.with_data.tasks)
         return THEOREM.get(self.scale.theorem, 0.0) if self.kind == "theorem" else 0.0
 
     def show(self, out: Path, command: str) -> Exhibit:
-        """What the results in a folder show."""
+        """Return the exhibit of the results in a folder."""
         plan = {**self.plan, "name": self.name}
         if self.kind == "theorem":
             made = theorem.exhibits(self.scale.theorem)
@@ -154,12 +154,12 @@ def find_experiments(
     *,
     beyond: bool = False,
 ) -> list[Experiment]:
-    """The experiments of those names; all of the paper where none is given, or those `beyond`, too.
+    """Return the experiments with these names; by default all of the paper, or those `beyond`, too.
 
-    Their files are in the first of the places that has some; `data` wins over RFA_DATA.
+    Their files are in the first of the places that has some. `data` overrides RFA_DATA.
 
     Raises:
-        ConfigError: if there is no such experiment or scale, or a file makes no sense.
+        ConfigError: if there is no such experiment or scale, or a file is invalid.
     """
     folder = next((place for place in places if (place / SCALES).exists()), None)
     if folder is None:
@@ -225,7 +225,7 @@ def _panels(sweep: Sweep, scale: Scale, data: Path | None) -> tuple[list[Part], 
 
 
 def _left_out(sweep: Sweep, scale: Scale) -> list[str]:
-    """What the scale leaves out of a sweep."""
+    """Return in words what the scale leaves out of a sweep."""
     names = [panel.name for panel in sweep.panels if panel.settings["task"] in scale.without]
     return [f"{'; '.join(names)}: not done at the scale {scale.name}"] if names else []
 
@@ -238,14 +238,14 @@ def _tasks(names: Iterable[str], scale: Scale, data: Path | None) -> tuple[list[
 
 
 def _missing(problems: Mapping[str, str], scale: Scale) -> list[str]:
-    """What is missing for whom, and what stands in for it."""
+    """Return in words which data is missing for which task, and what replaces it."""
     end = f" ({scale.stand_in} stands in)" if scale.stand_in else ""
     by_problem = group(problems, lambda name: problems[name])
     return [f"{'; '.join(names)}: {text}{end}" for text, names in by_problem.items() if text]
 
 
 def _problem(task: str, data: Path | None) -> str:
-    """What is missing for a task, and what to do; nothing if it can be done."""
+    """Return what is missing for a task and the remedy; empty if nothing is."""
     try:
         locate(find_task(task).reader, data)
     except DataError as error:
@@ -263,7 +263,7 @@ def _notes(out: Path, runs: Sequence[Settings]) -> list[str]:
 def all_runs(
     experiments: Sequence[Experiment], tasks: Sequence[str] = (), seeds: Sequence[int] = ()
 ) -> list[Settings]:
-    """The runs of all experiments, those of the first seeds first; of some tasks and seeds only."""
+    """Return the runs of all experiments, first seeds first; optionally of some tasks and seeds."""
     runs = [settings for experiment in experiments for settings in experiment.runs()]
     wanted = [
         settings

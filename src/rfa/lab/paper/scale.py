@@ -1,7 +1,7 @@
 """How much of an experiment is done: the paper's setting, or a shorter one.
 
-A scale names its seeds, and for some tasks settings that make runs shorter. What a figure says
-itself wins over the scale, and the scale over the paper.
+A scale has seeds, and for some tasks settings that make runs shorter. Settings of a figure override
+those of the scale, which override those of the paper.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LOCAL = ("local_steps", "local_epochs", "batch_size")
 
 @dataclass(frozen=True)
 class Scale:
-    """How much is done.
+    """How much of the experiments is done.
 
     Among the settings by task, `seeds`, `levels` (of rho) and `without` (aggregators that are left
     out) are none. Those by experiment win over all others; there `seeds` and `values` are no
@@ -54,7 +54,7 @@ class Scale:
         return f"{self.name}: {self.title}"
 
     def settings_of(self, task: str, aggregator: str) -> dict[str, Any]:
-        """What the scale says of the settings of a run, and the authors."""
+        """Return the settings of a run from the scale and from the authors."""
         settings = {**AUTHORS, **of_task(self.tasks, task)}
         left_out = {"seeds", "levels", "without", *(LOCAL if find(aggregator).local_steps else ())}
         return {name: value for name, value in settings.items() if name not in left_out}
@@ -65,7 +65,7 @@ class Scale:
 
 
 def of_task(tables: Mapping[str, Mapping[str, Any]], task: str) -> dict[str, Any]:
-    """What tables by task say of one: those of its name alone, and over them those of it whole.
+    """Return the settings of a task: those of its name, overridden by those of its full text.
 
     >>> of_task({"a": {"rounds": 1, "seeds": [1]}, "a:b=2": {"rounds": 3}}, "a:b=2")
     {'rounds': 3, 'seeds': [1]}
@@ -74,7 +74,7 @@ def of_task(tables: Mapping[str, Mapping[str, Any]], task: str) -> dict[str, Any
 
 
 def read_scales(path: Path) -> dict[str, Scale]:
-    """The scales in a TOML file, by name.
+    """Return the scales in a TOML file by name.
 
     Raises:
         ConfigError: naming the file and what is wrong with it.
@@ -82,7 +82,7 @@ def read_scales(path: Path) -> dict[str, Scale]:
     try:
         scales = {name: Scale(name, **entry) for name, entry in read_toml(path).items()}
     except TypeError as error:
-        msg = f"the scales in {path} make no sense: {error}"
+        msg = f"the scales in {path} are invalid: {error}"
         raise ConfigError(msg) from None
     for scale in scales.values():
         _check(scale, path)
@@ -107,7 +107,7 @@ def _check(scale: Scale, path: Path) -> None:
 
 
 def scaled_cells(sweep: Sweep, scale: Scale) -> Iterator[Cell]:
-    """The runs of a sweep at a scale, those of the first seed first."""
+    """Return the runs of a sweep at a scale, first seed first."""
     given = scale.experiments.get(sweep.name, {})
     seeds: dict[str, Sequence[int]] = {}
     for panel in sweep.panels:

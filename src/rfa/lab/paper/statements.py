@@ -1,4 +1,4 @@
-"""What the paper says, and what is tested of it: how a statement of `claims.py` is written."""
+"""Statements of the paper and their tests: how `claims.py` writes them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Judge: TypeAlias = Callable[[Evidence, str], Iterable[Finding | Fact]]
 
 @dataclass(frozen=True)
 class Statement:
-    """What the paper says, and what is tested of it.
+    """A statement of the paper, and its test.
 
     Attributes:
         name: a short name.
@@ -40,7 +40,7 @@ STATEMENTS: list[Statement] = []
 def statement(
     quote: str, settings: tuple[str, ...], *, gated: bool = True
 ) -> Callable[[Judge], Judge]:
-    """Note a statement: its docstring says what is tested."""
+    """Register a statement; its docstring describes the test."""
 
     def note(judge: Judge) -> Judge:
         name, text = getattr(judge, "__name__", ""), (judge.__doc__ or "").strip()

@@ -1,6 +1,6 @@
 """Tasks that take EMNIST apart, to find out what the effect of poisoned data depends on.
 
-`rfa run rfa.lab.paper.study:DIGITS` learns the digits alone, `LETTERS` beside it the letters.
+`rfa run rfa.lab.paper.study:DIGITS` learns only the digits, `LETTERS` only the letters.
 """
 
 from __future__ import annotations

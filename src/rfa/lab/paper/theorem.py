@@ -106,7 +106,7 @@ class Case:
 
 
 def plan_for(constants: Constants, rho: float, size: Size, *, doubling: bool = True) -> Plan:
-    """The least m, and the least tau, that the theorem asks for, with theta amid rho and 1/2."""
+    """Return the smallest m and tau of the theorem, with theta halfway between rho and 1/2."""
     theta = (rho + 1 / 2) / 2
     tau = steps_needed(constants, theta)
     taus = tuple(tau * 2**t if doubling else tau for t in range(size.rounds))

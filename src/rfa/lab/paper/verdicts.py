@@ -31,9 +31,9 @@ class Finding:
 
     Attributes:
         words: the numbers, for a reader.
-        values: what is compared, one number a seed.
-        bound: what they should lie above.
-        margin: how near the bound they should lie, where it is about equality.
+        values: the compared numbers, one for each seed.
+        bound: the bound that they should exceed.
+        margin: the largest distance to the bound, for equality.
         why_open: why there is no test, if so.
     """
 
@@ -69,7 +69,7 @@ class Finding:
         return self.bound - self.margin < both.low and both.high < self.bound + self.margin
 
     def fails(self, findings: int = 1) -> bool:
-        """Whether it is shown not to be so, as one of so many findings."""
+        """Return whether it is refuted, as one of this number of findings."""
         wide = mean_interval(self.values, 1 - LEVEL / 2 / findings)
         if self.margin is None:
             return wide.high < self.bound
@@ -77,13 +77,13 @@ class Finding:
 
     @property
     def verdict(self) -> str:
-        """What comes out of it alone."""
+        """The verdict of this finding alone."""
         return conclude([self])
 
 
 @dataclass(frozen=True)
 class Fact:
-    """Something that is so or not, and that no seeds vary; None where it cannot be told."""
+    """A statement that is true or false for all seeds; None if it cannot be decided."""
 
     words: str
     holds: bool | None

@@ -38,7 +38,7 @@ class Shares:
 
 
 def exhibit(sweep: Sweep, results: Sequence[Result], store: Store, data: Path | None) -> Exhibit:
-    """What the corrupted share of rounds does, panel by panel as in the sweep."""
+    """Return the effect of the corrupted share of rounds, in the panels of the sweep."""
     runs = [shares(result, store, data) for result in results if not result.diverged]
     by_panel = group(runs, lambda run: run.result.cell.panel)
     panels: list[Panel] = []

@@ -1,6 +1,7 @@
-"""What is shown of an experiment, apart from how: lines, matrices, tables, and their origin.
+"""The exhibit of an experiment: lines, matrices, tables, and their origin.
 
-Whoever measures makes an `Exhibit`; whoever draws (`draw`, `html`, `markdown`) knows nothing else.
+Code that measures makes an `Exhibit`; code that draws (`draw`, `html`, `markdown`) uses nothing
+else.
 """
 
 from __future__ import annotations
@@ -189,7 +190,7 @@ def load(path: Path) -> Exhibit:
     try:
         return from_json(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        msg = f"{path} cannot be read as results to show: delete it, and make it anew ({error})"
+        msg = f"{path} cannot be read as results to show: delete it, and make it again ({error})"
         raise ExhibitError(msg) from None
 
 

@@ -92,7 +92,7 @@ def _swatch(style: _Style, *, dashed: bool) -> str:
 
 
 def _switches(panels: Sequence[Panel]) -> str:
-    """What can be shown otherwise: the interval for the band, single seeds, a logarithmic axis."""
+    """Return the switches: intervals instead of bands, single seeds, a logarithmic axis."""
     entries = {"log": "logarithmic"}
     if any(line.points for panel in panels for line in panel.lines):
         entries = {"interval": "95 % interval", "points": "single seeds"} | entries
@@ -109,7 +109,7 @@ def _checked(kind: str, *, logs: bool) -> str:
 
 
 def caption(exhibit: Exhibit, panels: Sequence[Panel]) -> str:
-    """What stands below a figure: enough to quote it by itself."""
+    """Return the caption of a figure, with enough to quote it by itself."""
     where = f" (after the paper's {exhibit.paper})" if exhibit.paper else ""
     axes = "; ".join(dict.fromkeys(f"{each.y_label} by {each.x_label}" for each in panels))
     notes = group([panel for panel in panels if panel.note], lambda panel: panel.note)
@@ -141,7 +141,7 @@ def _reading(panels: Sequence[Panel]) -> str:
 
 
 def _figure(panel: Panel, number: int, name: str) -> str:
-    """The frame of a panel, with its notes, and an address of its own."""
+    """Return the frame of a panel, with its notes and its own address."""
     notes = [panel.note, *(f"{line.label}: {line.note}" for line in panel.lines if line.note)]
     tools = "".join(
         f'<button type="button" class="{kind}" aria-label="{words}" title="{words}">'

@@ -1,4 +1,4 @@
-"""From runs in the store to what is shown of them.
+"""Exhibits of runs in the store.
 
 The accuracy "at the end" of a run is the mean over its evaluations in the last tenth of its rounds,
 because runs under corruption swing; a run that diverged counts with its last evaluation.
@@ -82,7 +82,7 @@ class Result:
         return self.row["status"] == "diverged"
 
     def at_end(self, measure: str) -> float:
-        """What the run has come to."""
+        """The number at the end of the run."""
         if measure == "certificate":
             return height(self.row, measure)
         after = math.floor((1 - LAST) * self.row["rounds"])
@@ -110,7 +110,7 @@ def find_results(store: Store, cells: Iterable[Cell]) -> list[Result]:
 
 
 def gather(sweep: Sweep, results: Sequence[Result], **about: Any) -> Exhibit:
-    """What a sweep shows: panels with lines, and the table behind them."""
+    """Return the exhibit of a sweep: panels with lines, and the table behind them."""
     panels = [
         panel
         for measure in sweep.measures
@@ -209,7 +209,7 @@ def _along(evaluation: Mapping[str, Any], axis: str, result: Result) -> float:
 
 
 def _table(sweep: Sweep, results: Sequence[Result]) -> Table:
-    """Every number that is drawn at the end of runs, the paper's beside ours."""
+    """Return the numbers at the end of runs, with those of the paper next to ours."""
     paper = {
         (entry["panel"], entry["line"], entry.get("value")): entry["paper"]
         for entry in sweep.numbers

@@ -49,7 +49,7 @@ def grid(table: Table, *, shown: bool) -> str:
 
 
 def _tags(head: Sequence[str]) -> list[str]:
-    """Cells that name their column, which narrow screens show beside them."""
+    """Return cells with the name of their column, which narrow screens show."""
     return [f'td data-label="{escape(name)}"' for name in head]
 
 
@@ -68,7 +68,7 @@ def _column(values: Sequence[Value]) -> list[str]:
 
 
 def _decimals(value: float, places: int) -> int:
-    """How many of so many decimals are not noughts at the end."""
+    """Return the number of decimals without trailing zeros."""
     return len(f"{value:.{places}f}".rstrip("0").partition(".")[2])
 
 

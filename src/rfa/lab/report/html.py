@@ -1,4 +1,4 @@
-"""One page of exhibits: a single HTML file that asks for nothing from anywhere.
+"""One page of exhibits: a single self-contained HTML file.
 
 All text is in the document itself; the page's own script draws the lines and makes them answer.
 """
@@ -124,7 +124,7 @@ def _section(exhibit: Exhibit, name: str) -> str:
 
 
 def _missing(exhibit: Exhibit) -> str:
-    """The notice of what is not shown."""
+    """Return the notice about missing results."""
     missing = list(exhibit.missing)
     if not (missing or exhibit.panels or exhibit.matrices or exhibit.tables):
         missing = ["There is nothing to show yet."]

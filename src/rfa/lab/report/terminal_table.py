@@ -1,65 +1,96 @@
-"""A level of an arena in the terminal and as JSON: the defenses, by their worst cases."""
+"""A level of an arena in the terminal and as JSON: defenses ranked by their worst case."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from rich.table import Table
 
 from rfa.lab.attacks.registry import NONE
-from rfa.lab.report.arena import CLEAN, LOST, WORST, Bout, Score, rank
+from rfa.lab.report.arena import LOST, WORST, Bout, Score, rank
 from rfa.lab.runs.headline import HONEST
 
-NARROW = 84
-"""The letters of a line beside the attacks."""
+Columns = dict[str, list[str]]
+
+LEFT = ("defense", "by")
+"""Columns of names; all others are numbers, and stand on the right."""
+LEAST = ("honest", "all", "rank")
+"""Columns that a narrow terminal does without, after the attacks."""
+GAP = 2
 
 
 def level_table(bout: Bout, width: int) -> Table:
-    """The defenses of a level, the best in the worst case first; attacks, where they fit."""
-    attacks = [*bout.attacks]
-    names = [*attacks, max(attacks, key=len), max(bout.defenses, key=len)]
-    if NARROW + sum(len(name) + 2 for name in names) > width:
-        attacks.clear()
-    worst = bout.heights(WORST)
-    order = sorted(worst, key=lambda name: -worst[name] if math.isfinite(worst[name]) else 1.0)
-    personalized = bout.measure == HONEST
-    title = bout.panel.name + (": accuracy of honest devices" if personalized else "")
+    """Return a level as a table: the defenses, the best in the worst case first.
+
+    It has a column for each attack where these fit into `width`. No name is cut or broken: a
+    terminal that is too narrow for the rest shows fewer columns.
+    """
+    columns = _columns(bout)
+    dropped = [*([bout.attacks] if bout.attacks else []), *([name] for name in LEAST)]
+    while dropped and _width(columns) > width:
+        for name in dropped.pop(0):
+            columns.pop(name, None)
+    title = bout.panel.name
+    title += ": accuracy of honest devices" if bout.measure == HONEST else ": accuracy in %"
     table = Table(title=title, box=None, title_justify="left", title_style="bold")
-    beside = "all" if personalized else "honest"
-    tested = () if bout.best is None else ("95 %", "best")
-    for name in ("rank", "defense", "private", CLEAN, *attacks, WORST, *tested, beside, "by"):
-        table.add_column(name, justify="left" if name in ("defense", "by") else "right")
-    for defense in order:
-        table.add_row(
-            str(rank(worst, defense) or "-"),
-            defense,
-            "yes" if defense in bout.private else "no",
-            *(_number(bout.score(attack, defense)) for attack in (NONE, *attacks, WORST)),
-            *(_tested(bout, defense) if tested else ()),
-            _plain_number(bout.beside(WORST, defense)),
-            bout.worst(defense) or "-",
-        )
-    table.caption = backdoors(bout)
+    table.padding, table.pad_edge = (0, GAP, 0, 0), False
+    for name in columns:
+        table.add_column(name, justify="left" if name in LEFT else "right", no_wrap=True)
+    for row in zip(*columns.values(), strict=True):
+        table.add_row(*row)
+    lost = any(LOST in cell for cells in columns.values() for cell in cells)
+    notes = [f"{LOST} a run diverged" if lost else None, backdoors(bout)]
+    table.caption = "\n".join(filter(None, notes)) or None
     table.caption_justify = "left"
     return table
 
 
-def _tested(bout: Bout, defense: str) -> tuple[str, str]:
-    """The interval of a worst case, and whether no other is shown to be ahead."""
-    case = bout.case(defense)
-    band = f"{case.low:.1f} to {case.high:.1f}" if math.isfinite(case.low) else "-"
-    return band, "yes" if defense in (bout.best or ()) else "no"
+def _columns(bout: Bout) -> Columns:
+    """The cells of a level by column, best defense first."""
+    worst = bout.heights(WORST)
+    order = sorted(worst, key=lambda name: -worst[name] if math.isfinite(worst[name]) else 1.0)
+    beside = "all" if bout.measure == HONEST else "honest"
+    return {
+        "rank": [str(rank(worst, defense) or "-") for defense in order],
+        "defense": order,
+        "private": ["yes" if defense in bout.private else "no" for defense in order],
+        "clean": [_number(bout.score(NONE, defense)) for defense in order],
+        **{
+            attack: [_number(bout.score(attack, defense)) for defense in order]
+            for attack in bout.attacks
+        },
+        "worst": [_number(bout.score(WORST, defense)) for defense in order],
+        **_tested(bout, order),
+        beside: [_plain_number(bout.beside(WORST, defense)) for defense in order],
+        "by": [bout.worst(defense) or "-" for defense in order],
+    }
+
+
+def _width(columns: Columns) -> int:
+    return sum(GAP + max(map(len, (name, *cells))) for name, cells in columns.items()) - GAP
+
+
+def _tested(bout: Bout, order: Sequence[str]) -> Columns:
+    """The intervals of worst cases, and whether no other defense is shown to be ahead, if tested."""
+    if bout.best is None:
+        return {}
+    cases = [bout.case(defense) for defense in order]
+    return {
+        "95 %": [f"{c.low:.1f} to {c.high:.1f}" if math.isfinite(c.low) else "-" for c in cases],
+        "best": ["yes" if defense in bout.best else "no" for defense in order],
+    }
 
 
 def backdoors(bout: Bout) -> str | None:
-    """How often backdoors work, where there are such: accuracy does not tell."""
+    """Return how often the trigger of a backdoor works, which accuracy does not show."""
     cases = {defense: bout.backdoor_case(defense) for defense in bout.defenses}
     known = {defense: case.mean for defense, case in cases.items() if case.attack}
     if not known:
         return None
-    parts = (f"{defense} {share:.0f} %" for defense, share in known.items())
-    return f"The backdoor works: {', '.join(parts)}"
+    parts = (f"{defense}\u00a0{share:.0f}%" for defense, share in known.items())
+    return f"Inputs with the trigger that fool the model: {', '.join(parts)}"
 
 
 def _number(score: Score) -> str:
@@ -72,7 +103,7 @@ def _plain_number(percent: float) -> str:
 
 
 def to_plain(bout: Bout) -> dict[str, Any]:
-    """A level as `--json` prints it, accuracies as shares.
+    """Return a level as `--json` prints it, with accuracies between 0 and 1.
 
     Lowest, highest, worst and ranks are those of the "measure"; low and high are the 95 % interval
     of the worst case, and the best are those that no other is shown to be ahead of.

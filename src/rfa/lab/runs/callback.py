@@ -1,4 +1,4 @@
-"""Callbacks: what the user's own code, bars and trackers are told of a run that goes on."""
+"""Callbacks: how user code, progress bars and trackers observe a run."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Number = TypeVar("Number", bound=np.generic)
 
 @dataclass(frozen=True)
 class RunView:
-    """A run that goes on, as callbacks are given it: nothing in it changes the run but `stop`.
+    """A running run, as callbacks see it; only `stop` changes the run.
 
     Attributes:
         name: the run's name.
         settings: its settings.
         folder: the folder of its checkpoint.
-        started: when the run was started first; the same when it goes on.
-        resumed: whether it goes on from a checkpoint.
+        started: when the run was first started; a resumed run keeps it.
+        resumed: whether it resumed from a checkpoint.
     """
 
     name: str
@@ -56,25 +56,25 @@ class RunView:
     def stop(self, reason: str = "") -> None:
         """End the run after this round or evaluation.
 
-        It is saved as it is then, with the status "stopped", and goes on from there when it is
-        started again. A round's evaluation, where one is due, still belongs to it; and a run whose
-        last round is done has nothing to stop: it ends as it would have ended.
+        The run is saved with the status "stopped", and resumes from there when it is started again.
+        If an evaluation is due after this round, it still takes place. A run after its last round
+        has nothing to stop, and ends as usual.
         """
         self._stop(reason)
 
 
 class Callback:
-    """What is told how a run goes: inherit, and write what you need.
+    """Base class of objects that observe a run: override the methods that you need.
 
-    What a callback raises ends the run, which goes on from its last checkpoint when it is started
-    again. Rounds since that checkpoint are then played, and told, once more.
+    An exception in a callback ends the run. Started again, the run resumes from its last
+    checkpoint, and repeats the rounds since then, with their callbacks.
     """
 
     def on_status(self, text: str) -> None:
         """Something that takes time begins, such as reading data."""
 
     def on_begin(self, run: RunView) -> None:
-        """The rounds begin, or go on; a run that is done already does not."""
+        """Called when the rounds begin or resume; not for a run that is done."""
 
     def on_round(self, run: RunView, facts: Facts) -> None:
         """A round is done."""

@@ -1,4 +1,4 @@
-"""Checkpoints: all that a run needs to go on, in one file."""
+"""Checkpoints: everything that a run needs to resume, in one file."""
 
 from __future__ import annotations
 

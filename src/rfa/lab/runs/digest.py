@@ -1,4 +1,4 @@
-"""What tells the data of runs, and the code of the user's own, from others."""
+"""Digests of the data of runs and of the user's own code."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def begin_digest(population: Population) -> Digest:
 
 
 def finish_digest(begun: Digest, settings: Settings, count: int) -> str:
-    """The digest of the examples, the number of devices, and the user's own code.
+    """Return the digest of the examples, the number of devices, and the user's own code.
 
-    It tells one data set from another, and one version of the code, with all that it imports of
-    the user's own.
+    It distinguishes data sets and versions of the code, including the user's modules that the code
+    imports.
 
     Raises:
         PluginError: if the code has changed since this process read it.

@@ -22,7 +22,7 @@ from rfa.lab.settings.settings import Settings
 
 @dataclass(frozen=True)
 class Cost:
-    """What a task takes.
+    """The cost of a task in seconds.
 
     Attributes:
         devices: how many devices there are to evaluate.
@@ -31,7 +31,7 @@ class Cost:
         step: seconds for a local step, whatever the batch.
         example: seconds for an example in a step.
         evaluation: seconds to evaluate an example.
-        dim: the parameters of the model.
+        dim: the number of parameters of the model.
     """
 
     devices: int

@@ -1,8 +1,8 @@
-"""Which accuracy of a run is told first: that over all devices, or that over honest ones.
+"""The accuracy of a run that is shown first: over all devices, or over honest ones.
 
-A corrupted device that keeps personal parameters trains these on poisoned data, and is evaluated
-with them: what it comes to says nothing of the aggregator. Personalized runs therefore tell the
-accuracy over honest devices first, and say so.
+A corrupted device with personal parameters trains them on poisoned data, and is evaluated with
+them. Its accuracy says nothing about the aggregator. So personalized runs show the accuracy over
+honest devices first, and say so.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ALL, HONEST = "test_accuracy", "honest_accuracy"
 
 
 def headline(*, personalized: bool) -> str:
-    """The measure that is told first."""
+    """Return the measure that is shown first."""
     return HONEST if personalized else ALL
 
 
@@ -27,7 +27,7 @@ def percent(value: float | None) -> str:
 
 
 def both(overall: float | None, honest: float | None, *, personalized: bool) -> str:
-    """An accuracy over all devices and that over honest ones, the one that is told first in front.
+    """Return both accuracies in words, over all and over honest devices; the main one is first.
 
     >>> both(0.5, 0.625, personalized=False)
     '50.0% (honest 62.5%)'

@@ -1,8 +1,8 @@
-"""One of several processes that do runs side by side, asked as `rfa.lab.processes` has it.
+"""One of several processes that do runs side by side, with requests of `rfa.lab.processes`.
 
-A request has the settings of a run and how to do it; progress is the share of its rounds that is
+A request has the settings of a run and how to do it; progress is the fraction of its rounds that is
 done. With one worker the process trains devices itself. A run that ends with its process, because
-nobody waits for it, goes on from its checkpoint another time.
+nobody waits for it, resumes from its checkpoint another time.
 """
 
 from __future__ import annotations

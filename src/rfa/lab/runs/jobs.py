@@ -1,8 +1,8 @@
-"""Many runs, several at once, each in a process of its own.
+"""Many runs, several at the same time, each in its own process.
 
-A run keeps one processor busy by itself, so as many runs at once as there are processors is faster
-than one run with as many workers. Runs that are done already are not done again, and one that fails
-does not stop the others.
+A run keeps one processor busy by itself. So one run per processor is faster than one run with a
+worker per processor. Runs that are done are not repeated, and a failed run does not stop the
+others.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Work:
-    """What is to be done.
+    """The work to do.
 
     Attributes:
         todo: runs that are not done, each once, in order.
-        done: how many others are done already.
-        seconds: how long the rest takes on this machine, about.
-        at_once: how many runs go on at once.
+        done: the number of runs that are done.
+        seconds: the approximate time for the rest on this machine.
+        at_once: the number of runs at the same time.
     """
 
     todo: Sequence[Settings]
@@ -52,7 +52,7 @@ class Work:
 
 
 class SweepObserver(Protocol):
-    """What is told how many runs go."""
+    """An observer of many runs."""
 
     def on_begin(self, settings: Settings) -> None:
         """A run begins."""
@@ -190,7 +190,7 @@ class _Slot:
 
 
 def _rebuild(runs: Sequence[Settings], data: Path | None) -> None:
-    """Read the data sets of runs anew, each once; what cannot be read, the runs will tell."""
+    """Read the data sets of runs again, each once; runs report data that cannot be read."""
     each = {(run.task, run.training.partition, run.training.devices) for run in runs}
     for task, partition, devices in sorted(each):
         with contextlib.suppress(RfaError):

@@ -38,7 +38,7 @@ CPU = Path("/proc/cpuinfo")
 
 @functools.cache
 def code_fingerprint(package: Path = PACKAGE) -> str:
-    """What tells the code that makes numbers from other versions of it."""
+    """Return the fingerprint of the code that makes numbers."""
     digest = hashlib.sha256()
     for part in DECIDING:
         place = package / part
@@ -50,7 +50,7 @@ def code_fingerprint(package: Path = PACKAGE) -> str:
 
 @functools.cache
 def origin() -> dict[str, str]:
-    """What makes numbers in this process: versions, code and machine."""
+    """Return the origin of numbers of this process: versions, code and machine."""
     libraries = {name: importlib.metadata.version(name) for name in LIBRARIES}
     return {
         "rfa": importlib.metadata.version("rfa"),

@@ -1,4 +1,4 @@
-"""How runs go, shown while they go, on the screen that there is."""
+"""The progress of runs, on a terminal, in a notebook, or as lines."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Bar(Callback):
         self._screen.__exit__()
 
     def on_status(self, text: str) -> None:
-        """Show what is being prepared."""
+        """Show the current preparation."""
         self._screen.show(Shown(self._label, text=text, mark=True))
 
     def on_begin(self, run: RunView) -> None:

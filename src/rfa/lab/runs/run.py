@@ -55,15 +55,15 @@ CHECKPOINT, KEPT = "checkpoint.npz", "{}.f32"
 
 @dataclass(frozen=True)
 class Options:
-    """How a run is done, which makes no difference to its numbers.
+    """How a run is done; these options do not change its numbers.
 
     Attributes:
         out: the folder of results.
-        data: the folder of data sets; by default what RFA_DATA says.
-        workers: worker processes; by default one for each processor.
+        data: the folder of data sets; by default RFA_DATA.
+        workers: the number of worker processes; by default one per processor.
         checkpoint_every: rounds between two checkpoints.
-        fresh: start anew, whatever there is.
-        rebuild: read the data set anew, too, instead of what the cache has.
+        fresh: do the run again, even if it is done or interrupted.
+        rebuild: also read the data set again, instead of the cache.
         in_process: train devices in this process, which must do nothing else, with one thread.
     """
 
@@ -85,12 +85,12 @@ def run(
     callbacks: Sequence[Callback] = (),
     make_engine: MakeEngine | None = None,
 ) -> dict[str, Any]:
-    """Do a run, or what is left of it, and return its row of the store.
+    """Do a run, or the rest of it, and return its row of the store.
 
     Args:
         settings: the settings.
         options: how it is done.
-        callbacks: what is told how it goes, and may stop it.
+        callbacks: objects that observe the run and may stop it.
         make_engine: makes the engine, if devices train elsewhere than in the workers here.
 
     Raises:
@@ -292,7 +292,7 @@ class RunLoop:
         return not self.last.train_loss <= factor * self.first_loss
 
     def _save(self, state: State, engine: Engine, status: str) -> None:
-        """First the results, then the checkpoint: what is between is done again, and alike."""
+        """Write the results, then the checkpoint; rounds in between are repeated alike."""
         seconds = self._seconds()
         update: dict[str, Any] = {
             "status": status or "running",

@@ -1,4 +1,4 @@
-"""Where progress is shown: a terminal, a notebook, a file of lines, or nowhere."""
+"""Screens for progress: a terminal, a notebook, lines, or none."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ PAUSE = 0.2
 
 @dataclass(frozen=True)
 class Shown:
-    """What a bar shows.
+    """The content of a bar.
 
     Attributes:
-        label: what goes on.
-        done: how much of it is done.
-        total: out of how much; None while that is not known.
+        label: the name of the work.
+        done: the amount that is done.
+        total: the total amount; None while it is unknown.
         count: the same in words.
-        text: what else there is to say.
-        mark: whether it is worth a line where there are only lines.
+        text: further text.
+        mark: whether to print it as a line if there is no bar.
     """
 
     label: str
@@ -60,7 +60,7 @@ class Lines(Screen):
         self._bar = bar
 
     def show(self, shown: Shown) -> None:
-        """Print a line for what is marked."""
+        """Print a line if it is marked."""
         if self._bar and shown.mark:
             parts = (shown.label, shown.count, shown.text)
             self.say(", ".join(part for part in parts if part))
@@ -83,15 +83,17 @@ class Terminal(Screen):
         )
         from rich.table import Column  # noqa: PLC0415
 
+        rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")  # it alone is cut where narrow
         self._console = Console(stderr=True, markup=False, highlight=False)
         self._progress = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=8),
             TextColumn("{task.fields[count]}", table_column=Column(no_wrap=True, min_width=7)),
             TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True, min_width=5)),
-            TextColumn("{task.fields[text]}", markup=False, table_column=Column(no_wrap=True)),
+            TextColumn("{task.fields[text]}", markup=False, table_column=rest),
             console=self._console,
             transient=True,
+            expand=True,
         )
         self._bar = self._progress.add_task("", total=None, count="", text="")
         self._total: float | None = None
@@ -141,7 +143,7 @@ class Picture:
 
 
 class Nothing:
-    """What is shown in the place of a bar that is gone."""
+    """An empty picture in the place of a bar that has ended."""
 
     def _repr_html_(self) -> str:
         return ""
@@ -169,7 +171,7 @@ class Notebook(Screen):
             self._handle.update(Nothing())
 
     def show(self, shown: Shown) -> None:
-        """Show a bar as it is now, unless that was done a moment ago; what is new is shown."""
+        """Show the bar, unless it was shown a moment ago; new totals are always shown."""
         now = self._now()
         fresh = self._handle is None or shown.total is None or shown.total != self._total
         if not fresh and now - self._last < PAUSE:

@@ -26,7 +26,7 @@ MISSING = "not known: pip install 'rfa[dp]'"
 
 
 def plan_of(devices: Devices) -> RunNoise | None:
-    """The noise of a run; None for a run without.
+    """Return the noise of a run; None without noise.
 
     Raises:
         InvalidValueError: if no noise is enough for the budget; the message says what would help.
@@ -39,7 +39,7 @@ def plan_of(devices: Devices) -> RunNoise | None:
 
 
 def libraries_of(settings: Settings) -> tuple[str, ...]:
-    """What a process imports that does a run, beside numpy."""
+    """Return the libraries besides numpy that a process for a run imports."""
     accountant = ACCOUNTANT if settings.privacy.is_on else ()
     return (*find_task(settings.task).libraries, *accountant)
 
@@ -73,7 +73,7 @@ def _aside(words: str) -> str:
 
 
 def privacy_lines(row: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, str]:
-    """What a summary says of privacy, from a run's row and its settings."""
+    """Return the lines of a summary about privacy, from the row and the settings of a run."""
     if not row["privacy"]:
         return {}
     privacy, drawn = settings["privacy"], settings["training"]["devices_per_round"]

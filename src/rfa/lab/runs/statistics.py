@@ -54,7 +54,7 @@ def mean_interval(values: Any, quantile: float = USUAL) -> Interval:
 
 @functools.cache
 def student(freedom: int, quantile: float = USUAL) -> float:
-    """A quantile above one half of Student's law with so many degrees of freedom.
+    """Return a quantile above one half of Student's distribution.
 
     >>> round(student(1), 3), round(student(4, 0.95), 3), round(student(30), 3)
     (12.706, 2.132, 2.042)

@@ -132,12 +132,12 @@ class Store:
     def begin(
         self, run: str, settings: Settings, facts: dict[str, Any], names: Sequence[str] = ()
     ) -> None:
-        """Note a run that starts anew, and forget what an earlier one of its name left.
+        """Record a new run, and delete the data of an earlier one with its name.
 
         Args:
             run: its name.
             settings: its settings.
-            facts: what else is known, by columns of runs.
+            facts: further values, by columns of runs.
             names: the names of the devices, if they are known.
         """
         row = {
@@ -158,7 +158,7 @@ class Store:
                 self._insert("populations", population)
 
     def rewind(self, run: str, done: int) -> None:
-        """Forget what came after the checkpoint from which a run goes on."""
+        """Delete the data after the checkpoint from which a run resumes."""
         with self._writing():
             for table in ("evaluations", "rounds"):
                 query = f"DELETE FROM {table} WHERE run = ? AND round > ?"  # noqa: S608
@@ -187,7 +187,7 @@ class Store:
         facts: dict[str, Any],
         evaluations: Sequence[Mapping[str, Any]],
     ) -> None:
-        """Keep a run that was done elsewhere: what is known of it, and its evaluations."""
+        """Store a run that was done elsewhere, with its evaluations."""
         self.begin(run, settings, {"data": facts["data"]})
         with self._writing():
             for evaluation in evaluations:
@@ -239,7 +239,7 @@ class Store:
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:
-    """Let readers and a writer work at once. SQLite does not wait for its turn here: we do.
+    """Let readers and a writer work at the same time. SQLite does not wait here, so we do.
 
     Raises:
         sqlite3.Error: if another process has been writing for too long.
@@ -269,24 +269,27 @@ def privacy_text(settings: Settings) -> str | None:
 
 
 def find_run(rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
-    """The one run whose name this is, or the beginning or end of it.
+    """Return the one run with this name, or whose name or id begins or ends with it.
 
     Raises:
-        InvalidValueError: if none fits, or several do.
+        InvalidValueError: if no run matches, or several do.
     """
     exact = [row for row in rows if row["run"] == name]
-    fitting = exact or [
-        row for row in rows if row["run"].startswith(name) or row["run"].endswith(name)
-    ]
-    if len(fitting) != 1:
-        count = "no run" if not fitting else f"{len(fitting)} runs"
-        msg = f"{count} fit {name!r}: `rfa runs` lists them"
+    matching = exact or [row for row in rows if _matches(row["run"], name)]
+    if len(matching) != 1:
+        count = "no run matches" if not matching else f"{len(matching)} runs match"
+        msg = f"{count} {name!r}: `rfa runs` lists them"
         raise InvalidValueError(msg)
-    return fitting[0]
+    return matching[0]
+
+
+def _matches(run: str, name: str) -> bool:
+    run_id = run.rsplit(".", 1)[-1]
+    return run.startswith(name) or run.endswith(name) or run_id.startswith(name)
 
 
 def current_status(out: Path, row: dict[str, Any]) -> str:
-    """The status of a run; one that is said to be running, but by nobody, is interrupted."""
+    """Return the status of a run; a running one without a process is interrupted."""
     lock = out / row["run"] / LOCK
     if row["status"] != "running":
         return row["status"]

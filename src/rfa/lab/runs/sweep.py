@@ -60,17 +60,17 @@ class Sweep:
 
     Attributes:
         name: the name of its file.
-        title: what the picture shows.
+        title: the title of the picture.
         panels: the parts of the picture.
         lines: the lines in each panel.
-        seeds: the seeds over which a line is a mean.
-        x: the setting on the horizontal axis, or nothing where runs are shown from round to round.
+        seeds: the seeds of a line, which shows their mean.
+        x: the setting on the horizontal axis; empty for curves over rounds.
         values: its values.
-        axes: what to show runs against: oracle_calls, round, or uploads (the models that a device
-            sends which takes part in every round).
-        measures: what is shown of a run; the certificate at its end, against a setting x, only.
-            Where none are given, the accuracy: over honest devices, if any run is personalized.
-        claim: what the picture should show.
+        axes: the horizontal axes of curves: oracle_calls, round, or uploads (the models that a
+            device sends if it takes part in every round).
+        measures: the vertical axes; the certificate only against a setting x. By default the
+            accuracy, over honest devices if any run is personalized.
+        claim: the claim that the picture should support.
         paper: where the paper has it.
         numbers: numbers of the paper, by panel, line and value.
     """
@@ -100,7 +100,7 @@ class Cell:
 
 
 def read_sweep(path: Path, **changes: Any) -> Sweep:
-    """The sweep in a TOML file, with changes to its top level.
+    """Return the sweep in a TOML file, with changes to its top level.
 
     Raises:
         ConfigError: naming the file and what is wrong with it.
@@ -109,7 +109,7 @@ def read_sweep(path: Path, **changes: Any) -> Sweep:
 
 
 def make_sweep(name: str, values: Mapping[str, Any]) -> Sweep:
-    """The sweep that such values describe.
+    """Return the sweep that these values describe.
 
     Raises:
         ConfigError: naming the sweep and what is wrong with it.
@@ -118,7 +118,7 @@ def make_sweep(name: str, values: Mapping[str, Any]) -> Sweep:
         sweep = _parse(name, values)
         runs = [cell.settings for cell in cells(sweep)]
     except (ConfigError, NoSuchAttackError, TypeError, KeyError) as error:
-        msg = f"the sweep {name} makes no sense: {error}"
+        msg = f"the sweep {name} is invalid: {error}"
         raise ConfigError(msg) from None
     if "measures" in values:
         return sweep
@@ -127,10 +127,10 @@ def make_sweep(name: str, values: Mapping[str, Any]) -> Sweep:
 
 
 def cells(sweep: Sweep) -> Iterator[Cell]:
-    """The runs of a sweep, those of the first seed first.
+    """Return the runs of a sweep, first seed first.
 
     Raises:
-        ConfigError: naming the setting that is wrong.
+        ConfigError: if a setting is wrong; the message names it.
     """
     places = itertools.product(sweep.seeds, sweep.panels, sweep.lines, sweep.values)
     for seed, panel, line, value in places:
@@ -165,10 +165,10 @@ def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def settle(given: Mapping[str, Any]) -> Settings:
-    """The settings of a run, with `calls` turned into rounds, and no corruption at level 0.
+    """Return the settings of a run, with `calls` as rounds, and no corruption at level 0.
 
-    A backdoor stays: without corrupted devices, it tells how a clean model takes the trigger. Where
-    epsilon is 0 there is no noise, and what else is said of noise does not apply.
+    A backdoor stays: without corrupted devices, it shows how a clean model reacts to the trigger.
+    If epsilon is 0 there is no noise, and other settings of noise do not apply.
     """
     values = dict(given)
     if values.get("epsilon", 1) in (0, None) and not values.get("noise"):

@@ -123,7 +123,7 @@ def devices_table(
     """One row for each run, evaluation and device: whether it is corrupted, and its accuracy.
 
     Devices are numbered as in the table of rounds, and have names where the data has some. With
-    attackers that are drawn anew in each round, no device is corrupted for good.
+    attackers that are drawn in each round, no device stays corrupted.
 
     Args:
         store: the results.

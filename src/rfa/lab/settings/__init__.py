@@ -1,1 +1,1 @@
-"""What decides a run."""
+"""The settings of a run."""

@@ -1,4 +1,4 @@
-"""What a setting is: a field with a help text, and one name wherever it is given."""
+"""A setting: a field with a help text and one name everywhere."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class ConfigError(InvalidValueError):
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting, as every way of giving it knows it.
+    """One setting, the same in Python, on the command line and in files.
 
     Attributes:
         name: its name as an option and as a keyword.
         group: the group that it belongs to; "" for those of the run as such.
         attribute: its name within the group.
         kind: int, float, bool or str.
-        default: its value where neither the user nor the task says another.
+        default: its value if neither the user nor the task gives another.
         help: what it means.
-        choices: the values that it may have, where these are few.
+        choices: the values that it may have, if there are few.
     """
 
     name: str
@@ -71,7 +71,7 @@ def setting(default: Any, text: str, *, option: str = "", choices: tuple[str, ..
         default: its default.
         text: its help text.
         option: its name as an option, where that is not the field's.
-        choices: the values that it may have, where these are few.
+        choices: the values that it may have, if there are few.
     """
     about = {"help": text, "option": option, "choices": choices}
     return dataclasses.field(default=default, metadata=about)

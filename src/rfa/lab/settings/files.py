@@ -13,7 +13,7 @@ from rfa.lab.settings.settings import FIELDS, Settings
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """What a TOML file says, with underscores in names.
+    """Return the content of a TOML file, with underscores in names.
 
     Raises:
         ConfigError: naming the file and what is wrong with it.
@@ -27,7 +27,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """The settings in a TOML file by name, those of its tables with the others.
+    """Return the settings in a TOML file by name, including those in its tables.
 
     Raises:
         ConfigError: naming the file and what is wrong with it.

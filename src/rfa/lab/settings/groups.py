@@ -27,35 +27,42 @@ class Training(Group):
     """How devices train, and which there are."""
 
     devices_per_round: int = setting(100, "Devices m that take part in a round.")
-    devices: int = setting(0, "Devices n in the population; 0 for as many as the paper has.")
+    devices: int = setting(0, "Devices n in the population; 0: as in the paper.")
     partition: str = setting(
         "device",
-        "How examples are dealt out: device (as they come), iid (at random), dirichlet:alpha=0.3, "
-        "pathological:classes=2, similarity:gamma=0.5, size:law=linear, or your own module:NAME.",
+        "How devices get their examples: device (as in the data set), iid (at random), "
+        "dirichlet:alpha=0.3, pathological:classes=2, similarity:gamma=0.5, size:law=linear, "
+        "or your own module:NAME.",
     )
     weights: str = setting(
         EXAMPLES,
-        "How devices are weighted: examples (by how many they have), buckets (a power of 1/2 near "
-        "that, drawn once) or equal.",
+        "The weight of a device: examples (their number), buckets (a power of 1/2 near that, drawn "
+        "once) or equal.",
         choices=MODES,
     )
-    learning_rate: float = setting(0.1, "The learning rate gamma_0 of the devices.")
-    lr_decay: float = setting(1.0, "The factor C of gamma_t = gamma_0 C^floor(t / t_0).")
-    lr_decay_every: int = setting(100, "The rounds t_0 between two decays.")
-    local_epochs: int = setting(1, "Passes over a device's data in a round.")
-    local_steps: int = setting(0, "Local steps tau; 0 for what the epochs make.")
+    learning_rate: float = setting(0.1, "The local learning rate gamma_0.")
+    lr_decay: float = setting(
+        1.0, "Learning rate decay, the C in gamma_t = gamma_0 C^floor(t / t_0)."
+    )
+    lr_decay_every: int = setting(100, "Rounds t_0 between two decays of the learning rate.")
+    local_epochs: int = setting(1, "Local epochs in a round.")
+    local_steps: int = setting(0, "Local steps tau in a round; 0: as many as the epochs need.")
     batch_size: int = setting(50, "Examples in a batch.")
-    batch_fraction: float = setting(0.0, "Instead, the fraction of a device's examples in a batch.")
-    tail_average: bool = setting(False, "Send the average of the later half of the iterates.")
+    batch_fraction: float = setting(
+        0.0, "Fraction of a device's examples in a batch, instead of --batch-size; 0: off."
+    )
+    tail_average: bool = setting(
+        False, "Send the average of the second half of the local iterates."
+    )
     proximal_mu: float = setting(
-        0.0, "The weight mu of FedProx's proximal term mu/2 |w - w_t|^2; 0: none."
+        0.0, "The mu of FedProx's proximal term mu/2 |w - w_t|^2; 0: no such term."
     )
     worker_momentum: float = setting(
         0.0,
-        "Send m_i = beta m_i + (1 - beta) Delta_i, kept on each device, with this beta; 0: none.",
+        "Momentum beta on each device, which sends m_i = beta m_i + (1 - beta) Delta_i; 0: none.",
     )
-    personalize: bool = setting(False, "Keep parameters u_i on each device (Algorithm 4).")
-    device: str = setting("cpu", "Where devices train: cpu or cuda.", choices=("cpu", "cuda"))
+    personalize: bool = setting(False, "Keep personal parameters u_i on each device (Algorithm 4).")
+    device: str = setting("cpu", "The hardware that trains: cpu or cuda.", choices=("cpu", "cuda"))
 
     def __post_init__(self) -> None:
         """Check each value."""
@@ -67,7 +74,7 @@ class Training(Group):
         self._check_fractions("batch_fraction", "worker_momentum")
         if self.personalize and self.worker_momentum:
             msg = f"worker_momentum={self.worker_momentum} is not for personalize=true: a device "
-            msg += "keeps either u_i or momentum, so leave one of the two away"
+            msg += "keeps either u_i or momentum, so remove one of the two"
             raise InvalidValueError(msg)
         find_partition(self.partition)
 
@@ -76,7 +83,7 @@ class Training(Group):
         return self.learning_rate * self.lr_decay ** (t // self.lr_decay_every)
 
     def check_proximal(self, rounds: int) -> None:
-        """Check that no step in so many rounds is pulled back beyond where it started.
+        """Check that the proximal term pulls no step in these rounds back beyond its start.
 
         Raises:
             InvalidValueError: if so, naming the largest mu that is not too large.
@@ -92,11 +99,11 @@ class Training(Group):
 
     @property
     def keeps(self) -> str:
-        """What a device keeps between its rounds: personal parameters, momentum, or nothing."""
+        """The state that a device keeps between rounds: personal parameters, momentum, or none."""
         return PERSONAL if self.personalize else MOMENTUM if self.worker_momentum else ""
 
     def applied(self) -> dict[str, Any]:
-        """The values that make a difference beside the others."""
+        """Return the values that have an effect, given the others."""
         unused = {
             "local_epochs": self.local_steps > 0,
             "batch_size": self.batch_fraction > 0,
@@ -109,7 +116,7 @@ class Training(Group):
 
 @dataclass(frozen=True)
 class Attack(Group):
-    """Which devices are corrupted, and what these do."""
+    """Which devices are corrupted, and their attack."""
 
     corruption: str = setting(
         NONE,
@@ -122,7 +129,7 @@ class Attack(Group):
     rho: float = setting(0.0, "The fraction of the training data on corrupted devices.")
     attackers: str = setting(
         "fixed",
-        "Which devices are corrupted: fixed (the same always) or random (anew each round).",
+        "Which devices are corrupted: fixed (the same in all rounds) or random (drawn each round).",
         choices=("fixed", "random"),
     )
     sybils: int = setting(
@@ -182,7 +189,7 @@ class Attack(Group):
 
 @dataclass(frozen=True)
 class Server(Group):
-    """What the server makes of an aggregate, and when a run has diverged."""
+    """How the server applies an aggregate, and when a run has diverged."""
 
     optimizer: str = setting(
         "sgd",
@@ -191,14 +198,20 @@ class Server(Group):
         choices=OPTIMIZERS,
     )
     learning_rate: float = setting(
-        0.0, "The server's; 0: 1 for sgd, else 0.01.", option="server_learning_rate"
+        0.0,
+        "The server's learning rate; 0: 1 for sgd, 0.01 for adam and yogi.",
+        option="server_learning_rate",
     )
     momentum: float = setting(
-        0.0, "The server's momentum (adam, yogi: beta_1).", option="server_momentum"
+        0.0, "The server's momentum (for adam and yogi: beta_1).", option="server_momentum"
     )
-    max_norm: float = setting(1000.0, "Reject an aggregate of this norm or more; 0: never.")
-    max_rejected: int = setting(20, "End the run as diverged after so many rejected rounds.")
-    divergence_factor: float = setting(3.0, "Diverged at a loss so many times the first; 0: never.")
+    max_norm: float = setting(
+        1000.0, "Reject an aggregate with this norm or a larger one; 0: never."
+    )
+    max_rejected: int = setting(20, "End the run as diverged after this number of rejected rounds.")
+    divergence_factor: float = setting(
+        3.0, "End the run as diverged if the loss exceeds the first one by this factor; 0: never."
+    )
 
     def __post_init__(self) -> None:
         """Check each value."""
@@ -208,39 +221,48 @@ class Server(Group):
         self._check_fractions("momentum")
 
     def applied(self) -> dict[str, Any]:
-        """The values, with the learning rate that they come to."""
+        """Return the values with the effective learning rate."""
         return super().applied() | {"learning_rate": self.effective_learning_rate}
 
     @property
     def effective_learning_rate(self) -> float:
-        """The learning rate: that of the optimizer, unless told."""
+        """The learning rate; by default the one of the optimizer."""
         return self.learning_rate or LEARNING_RATES[self.optimizer]
 
 
 @dataclass(frozen=True)
 class Secure(Group):
-    """How sums over devices are made, and what devices accept."""
+    """How sums over devices are computed, and which terms devices accept."""
 
     mode: str = setting(
         OFF,
-        "Sums over devices: off (plain floats), unmasked (the integers of the secure sum, without "
-        "masks), or on (the real protocol; the same numbers as unmasked).",
+        "Secure aggregation: off (plain floating-point sums), unmasked (the integers of the secure "
+        "sum, but no masks), or on (the whole protocol; the same numbers as unmasked).",
         option="secure",
         choices=(OFF, UNMASKED, "on"),
     )
     server_model: str = setting(
         "semi-honest",
-        "A semi-honest or a malicious server (signed keys).",
+        "The server against which secure aggregation protects; malicious: with signed keys.",
         choices=("semi-honest", "malicious"),
     )
-    colluder_fraction: float = setting(0.1, "The fraction that may collude with the server.")
-    max_dropout_fraction: float = setting(0.2, "The fraction that may drop out of a round.")
-    dropout_rate: float = setting(0.0, "How likely a device drops out, at a random moment.")
-    max_share: float = setting(0.0, "The most that a device may weigh in a step; 0: no limit.")
+    colluder_fraction: float = setting(
+        0.1, "The fraction of devices that may collude with the server."
+    )
+    max_dropout_fraction: float = setting(
+        0.2, "The largest fraction of devices that may drop out of a round."
+    )
+    dropout_rate: float = setting(
+        0.0, "The probability that a device drops out of a round, at a random stage."
+    )
+    max_share: float = setting(
+        0.0, "The largest share that a device may have in a step; 0: no limit."
+    )
     honest_per_query: int = setting(
         HONEST_PER_QUERY,
-        "How many more honest devices each further sum about the same updates asks for, lest the "
-        "sums tell of single updates together; 0, for research alone: no more than there are sums.",
+        "Additional honest devices that each further sum of the same updates needs, so that "
+        "several sums together do not reveal single updates; 0, only for research: it suffices "
+        "that there are more honest devices than sums.",
     )
     exclude_liars: bool = setting(
         False, "Leave devices out whose groups, round by round, have sums that no honest group has."
@@ -275,7 +297,7 @@ class Secure(Group):
 
     @cached_property
     def terms(self) -> Terms:
-        """What the secure sum offers to devices."""
+        """The terms of secure aggregation."""
         return make_terms(
             self.colluder_fraction,
             self.max_dropout_fraction,
@@ -290,9 +312,11 @@ class Evaluation(Group):
 
     every: int = setting(10, "Rounds between two evaluations.", option="eval_every")
     examples: int = setting(
-        0, "Evaluate on at most so many examples a device; 0: all.", option="eval_examples"
+        0, "Examples per device to evaluate on, at most; 0: all.", option="eval_examples"
     )
-    holdout: float = setting(0.0, "Test on this fraction of the training data instead (to tune).")
+    holdout: float = setting(
+        0.0, "Evaluate on this fraction of the training data instead of test data, to tune."
+    )
 
     def __post_init__(self) -> None:
         """Check each value."""

@@ -24,55 +24,57 @@ def _parameter(
 
 
 _LISTED = (
-    _parameter("budget", "budget", "int", "Calls of the oracle that rfa may make in a round, R."),
+    _parameter(
+        "budget", "budget", "int", "Calls R of the sum oracle that rfa may make in a round."
+    ),
     _parameter(
         "nu",
         "nu",
         "float",
-        "The smoothing radius of Weiszfeld's algorithm; 0: half the median distance of the "
-        "updates, learned from sums. The paper has 1e-6.",
+        "The smoothing radius nu of Weiszfeld's algorithm; 0: half of the median distance of the "
+        "updates, learned from sums. The paper uses 1e-6.",
     ),
     _parameter(
         "start",
         "start",
         "str",
-        "Where Weiszfeld's algorithm starts: current (the current model) or mean (itself one call, "
-        "as in the paper's runs; weak against huge updates).",
+        "Where Weiszfeld's algorithm starts: current (the current model) or mean (which takes one "
+        "call, as in the paper's runs, and is weak against huge updates).",
         STARTS,
     ),
     _parameter(
         "schedule",
         "schedule",
         "str",
-        "How rfa spends its budget: plain steps, accelerated (the last sum at an extrapolation), "
-        "or sub-cohorts (each step asks another part of the cohort, so that devices answer once).",
+        "How rfa uses its calls: plain steps, accelerated (the last call at an extrapolated point) "
+        "or sub-cohorts (each call asks another part of the cohort: a device answers once).",
         ALL_SCHEDULES,
     ),
     _parameter(
         "groups",
         "groups",
         "int",
-        "Random groups of a cohort, each with sums of its own: the aggregate is the geometric "
-        "median of theirs; 0: one group (bucketing: as many as can be).",
+        "Number of random groups in a cohort. Each has sums of its own, and the aggregate is the "
+        "geometric median of their results; 0: one group (bucketing: as many as possible).",
     ),
     _parameter(
         "early_stop",
         "early_stop",
         "float",
-        "Stop when a step improves the objective by less; 0: never.",
+        "Stop if a step improves the objective by less than this; 0: never.",
     ),
     _parameter(
         "clip_norm",
         "clip_norm",
         "float",
-        "The length to which means (and the start at the mean) clip updates; 0: 100 for secure "
-        "sums, learned for centered-clipping, and no clipping elsewhere.",
+        "The norm to which means (and --start mean) clip updates; 0: 100 with secure aggregation, "
+        "learned for centered-clipping, no clipping otherwise.",
     ),
     _parameter(
         "trim_fraction",
         "fraction",
         "float",
-        "The fraction trimmed-mean trims on each side; 0: rho.",
+        "The fraction that trimmed-mean removes on each side; 0: rho.",
     ),
     _parameter(
         "clip_quantile",
@@ -84,7 +86,7 @@ _LISTED = (
         "assumed_corrupted",
         "corrupted_fraction",
         "float",
-        "The corrupted fraction that Krum assumes; rho by default.",
+        "The fraction of corrupted devices that Krum assumes; rho by default.",
     ),
 )
 PARAMETERS = {parameter.name: parameter for parameter in _LISTED}
@@ -119,7 +121,7 @@ def with_options(aggregator: str, options: Mapping[str, Any]) -> str:
 
 
 def without_options(aggregator: str, options: Mapping[str, Any]) -> str:
-    """The text of an aggregator without the parameters that options will give anew."""
+    """Return the text of an aggregator without the parameters that options replace."""
     spec = parse_spec(aggregator)
     changed = {PARAMETERS[option].attribute for option in options}
     kept = {name: value for name, value in spec.parameters.items() if name not in changed}

@@ -1,7 +1,7 @@
 """The settings of noise: how private the sums of a run are, and who adds the noise.
 
-Noise brings two settings with it where nothing else is said: sums that can hold it, and devices
-that all weigh the same, so that no sum tells how many examples a device has.
+Noise implies two settings unless they are given: secure sums, and equal weights for all devices, so
+that no sum reveals how many examples a device has.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ class Privacy(Group):
 
     epsilon: float = setting(
         0.0,
-        "The privacy budget of a device. Noise is found with which all rounds spend it; where "
-        "--noise is given, too, the run stops when it is spent. 0: none.",
+        "The privacy budget of a device: adds the noise with which all rounds together spend it. "
+        "With --noise as well, the run stops when the budget is spent. 0: no budget.",
     )
-    delta: float = setting(1e-5, "The probability that epsilon leaves out.")
+    delta: float = setting(1e-5, "The delta of (epsilon, delta)-differential privacy.")
     noise: float = setting(
         0.0,
-        "The noise multiplier z: the noise of a sum over what one device can add to it. 0: what "
-        "epsilon asks for, or none.",
+        "The noise multiplier z: the standard deviation of the noise in a sum, divided by what one "
+        "device can add to it. 0: as much as epsilon needs, or none.",
     )
     noise_cohort: int = setting(
         0,
-        "Simulate the noise of rounds with so many devices: that of a round is scaled down as if "
-        "so many had taken part, and epsilon is theirs; 0: as many as do.",
+        "Simulate the noise of larger rounds: scale the noise down as if this number of devices "
+        "took part in a round, and compute epsilon for them; 0: as many as do take part.",
     )
     noise_model: str = setting(
         DISTRIBUTED,
         "Who adds the noise: distributed (each device, before the secure sum) or central (once, by "
-        "a server that sees every update and must be trusted; epsilon is against readers of the "
-        "models alone).",
+        "a server that sees every update and must be trusted; epsilon then holds against readers "
+        "of the models only).",
         choices=(DISTRIBUTED, CENTRAL),
     )
 
@@ -98,16 +98,16 @@ class Privacy(Group):
         what = f"epsilon={self.epsilon:g}" if self.epsilon else f"noise={self.noise:g}"
         if self.is_central and secure != OFF:
             msg = f"noise_model=central is of a server that sees every update, and secure={secure} "
-            raise InvalidValueError(msg + "hides them: give secure=off, or leave it away")
+            raise InvalidValueError(msg + "hides them: give secure=off, or remove it")
         if not self.is_central and secure == OFF:
             msg = f"{what} needs sums to which devices add noise: give secure=unmasked or "
-            raise InvalidValueError(msg + "secure=on, or leave secure away")
+            raise InvalidValueError(msg + "secure=on, or remove secure")
         if weights != EQUAL:
             msg = f"{what} needs weights=equal, not {weights}: what a device can add to a sum must "
-            raise InvalidValueError(msg + "not depend on its data; or leave weights away")
+            raise InvalidValueError(msg + "not depend on its data; or remove weights")
         if max_share:
             msg = f"{what} goes without max_share={max_share:g}: devices check shares in exact sums"
-            raise InvalidValueError(msg + ", and noise leaves none: leave max_share away")
+            raise InvalidValueError(msg + ", and noise leaves none: remove max_share")
         if 0 < self.noise_cohort < cohort:
             msg = f"noise_cohort={self.noise_cohort} is fewer than the {cohort} devices of a round"
             msg += f": give at least {cohort}, or 0"

@@ -1,11 +1,11 @@
-"""Everything that decides the outcome of a run, in one frozen value.
+"""All settings that determine the outcome of a run, in one immutable value.
 
     >>> settings = Settings.of("emnist-linear", aggregator="rfa", corruption="omniscient", rho=0.25)
     >>> settings.training.learning_rate, settings.attack.rho, settings.rounds
     (0.08, 0.25, 2000)
 
-What is not given has the task's value, which is the paper's. Every setting has one name, by which
-`Settings.of`, `Settings.replace`, the command line and TOML files know it.
+The default of a setting is the value of the task, which is that of the paper. Every setting has one
+name in `Settings.of`, in `Settings.replace`, on the command line and in TOML files.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ EARLY_STOP = 1e-6
 class Settings:
     """A run: the same settings give the same numbers. `Settings.of` makes them."""
 
-    task: str = setting("", "What is learned; `rfa tasks` lists them.")
+    task: str = setting("", "The task to learn; `rfa tasks` lists them.")
     aggregator: str = setting(
         "rfa",
         f"How the server aggregates: {', '.join(ENTRIES)}, or your own module:NAME. Parameters may "
         "follow, as in rfa:budget=4,nu=0.5.",
     )
-    seed: int = setting(1, "Decides every random choice.")
-    rounds: int = setting(100, "Rounds of communication T.")
+    seed: int = setting(1, "The seed of all random choices.")
+    rounds: int = setting(100, "Number T of communication rounds.")
     training: Training
     attack: Attack
     server: Server
@@ -74,14 +74,14 @@ class Settings:
 
     @classmethod
     def of(cls, task: Any = None, **given: Any) -> Settings:
-        """The settings of a run: what is given, and the task's for the rest, from the paper.
+        """Return the settings of a run: those given, and the defaults of the task for the rest.
 
         Args:
             task: the task: a name, or an object.
             **given: settings by name, and parameters of the aggregator that have an option.
 
         Raises:
-            ConfigError: naming the setting that is wrong, and what would be right.
+            ConfigError: if a setting is wrong; the message names it and a valid value.
         """
         _check_names(given)
         if task is None:
@@ -106,7 +106,7 @@ class Settings:
         For what several aggregators share, such as the settings of a sweep.
 
         Raises:
-            ConfigError: naming the setting that is wrong, and what would be right.
+            ConfigError: if a setting is wrong; the message names it and a valid value.
         """
         _check_names(given)
         with _errors_of_settings():
@@ -124,7 +124,7 @@ class Settings:
         """The same settings with some changed, by name; all others stay, the task's too.
 
         Raises:
-            ConfigError: naming the setting that is wrong.
+            ConfigError: if a setting is wrong; the message names it.
         """
         _check_names(changes)
         with _errors_of_settings():
@@ -228,7 +228,8 @@ class Settings:
             raise InvalidValueError(msg)
         cohort = self.training.devices_per_round
         if self.layout.parts > cohort:
-            msg = f"{cohort} devices a round make no {self.layout.parts} parts: give fewer parts"
+            parts = self.layout.parts
+            msg = f"{cohort} devices per round cannot form {parts} parts: give fewer parts"
             raise InvalidValueError(msg)
 
     @cached_property
@@ -254,10 +255,10 @@ class Settings:
 
     @cached_property
     def identity(self) -> dict[str, Any]:
-        """What tells a run from others: the settings that apply to it.
+        """Return the settings that apply to the run; they distinguish it from other runs.
 
-        So `rfa:budget=4` and `rfa` with budget=4 are the same run, and what drops out of secure
-        sums is no part of a run that has none. Of a group that does not apply there is nothing.
+        So `rfa:budget=4` and `rfa` with budget=4 are the same run. Settings of secure aggregation
+        are not part of a run without it. A group that does not apply is left out.
         """
         groups = {name: getattr(self, name).applied() for name in GROUPS}
         values = self.to_dict() | {"aggregator": self.aggregator_text} | groups

@@ -1,1 +1,1 @@
-"""The tasks: what is learned, each with its reader, model and poison."""
+"""The tasks, each with its reader, model and poisons."""

@@ -71,7 +71,7 @@ class Emnist(Reader):
             digits: the fraction of the images that are digits; None for those of the source.
 
         Raises:
-            InvalidValueError: naming the value that has no meaning.
+            InvalidValueError: if a value is out of range; the message names it.
         """
         check_choice("polarity", polarity, POLARITIES)
         if digits is not None:
@@ -120,7 +120,7 @@ def _pixels(png: bytes | None, path: Path, row: int) -> Array:
         with pillow.open(io.BytesIO(png or b""), formats=("PNG",)) as image:
             pixels = np.asarray(image if image.mode == "L" else image.convert("L"))
     except (OSError, SyntaxError, ValueError) as error:
-        msg = f"{path}, row {row}: the image cannot be decoded: get the file anew ({error})"
+        msg = f"{path}, row {row}: the image cannot be decoded: download the file again ({error})"
         raise DataError(msg) from error
     if pixels.shape != (SIDE, SIDE):
         msg = f"{path}, row {row}: the image must be {SIDE} by {SIDE} pixels, not {pixels.shape}"

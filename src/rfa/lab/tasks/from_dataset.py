@@ -1,4 +1,4 @@
-"""What a task of the user's own data needs besides the data: a model, its input, usual settings."""
+"""The parts of a user's own task besides the data: the model, its input, default settings."""
 
 from __future__ import annotations
 

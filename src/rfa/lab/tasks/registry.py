@@ -27,7 +27,7 @@ def find_task(name: str) -> Task:
         if not spec.parameters:
             return task
         if task.vary is None:
-            msg = f"task {task.name} takes no parameters: leave {name[len(task.name) :]!r} away"
+            msg = f"task {task.name} takes no parameters: remove {name[len(task.name) :]!r}"
             raise InvalidValueError(msg)
         vary = functools.partial(task.vary, task)
         return call_with(vary, spec.parameters, f"task {task.name}")

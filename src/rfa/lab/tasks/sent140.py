@@ -118,7 +118,7 @@ def _vector(values: str, where: str) -> NDArray[np.float32]:
     try:
         vector = np.array(values.split(), np.float32)
     except ValueError as error:
-        msg = f"{where}: what follows a word must be numbers: get the file anew ({error})"
+        msg = f"{where}: a word must be followed by numbers: download the file again ({error})"
         raise DataError(msg) from error
     if vector.shape != (DIM,) or not np.isfinite(vector).all():
         msg = f"{where}: must have {DIM} finite numbers, not {vector.size}: take glove.6B.50d.txt"

@@ -1,4 +1,4 @@
-"""What a task is: a data set, a model, poisons, and the paper's hyperparameters."""
+"""A task: a data set, a model, poisons, and hyperparameters of the paper."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ class Task:
         title: one line that describes it.
         reader: its data set.
         devices: how many devices the paper has.
-        learner: makes the model; it is told where to compute.
+        learner: makes the model, given the hardware to compute on.
         poisons: the task's own corruptions, of "data", "adaptive" and "backdoor" those it has.
         defaults: the paper's settings.
-        prepare: makes the examples that are kept into those that the model reads.
+        prepare: converts stored examples to the input of the model.
         per_aggregator: settings that differ for some aggregators.
-        note: given the names of the devices, what to say wherever results are shown.
-        labels: the label of each class, where these are not the numbers from 0 on.
-        libraries: what its model needs beside numpy, such as "torch": processes that train it
+        note: a function from the names of the devices to a note that is shown with results.
+        labels: the label of each class, if these are not 0, 1, ...
+        libraries: libraries of its model besides numpy, such as "torch": processes that train it
             start with these imported. Without it each imports them when it needs them.
-        vary: given the task and parameters by name, the task with these, where it takes any.
+        vary: a function from the task and parameters to a variant of the task, if there are any.
     """
 
     name: str
@@ -81,12 +81,12 @@ class Task:
         min_examples: int = 2,
         **settings: Any,
     ) -> Task:
-        """A task of your own data and model.
+        """Make a task from your own data and model.
 
             task = Task.from_dataset((x, y), name="mine", module="linear", learning_rate=0.3)
 
-        The examples go to the lab's cache, under a digest of their content, which is all that the
-        task holds of them: other processes read them there.
+        The examples are written to the cache of the lab under a digest of their content. The task
+        keeps only the digest, and other processes read the examples from the cache.
 
         Args:
             data: a Hugging Face Dataset or DatasetDict, the path of a Parquet file or of a folder
@@ -94,18 +94,18 @@ class Task:
                 (with `data` and `targets`), or a list of pairs. Images are decoded.
             name: the name of the task.
             module: a torch.nn.Module that maps a batch of floats to a score for each class, or a
-                class or function that makes one, which is then initialized anew for each seed; or
+                class or function that makes one, which is then initialized for each seed; or
                 "linear" for softmax regression, without torch.
             features: the column of the examples, or several of numbers; the only one by default.
             label: the column of the labels: whole numbers or texts, whose sorted values are the
                 classes 0, 1, ...
-            device: the column that says which device has an example, if there is one.
+            device: the column with the device of each example, if there is one.
             split: of a DatasetDict: which part; "all" for all of it.
             classes: how many classes there are; the labels are then numbers below it.
-            prepare: makes a batch of examples into what the model reads. By default images (bytes
-                with two or three dimensions) are scaled to [0, 1], channels first, and all else is
-                float32; for "linear", all of it flat.
-            partition: how examples are dealt out; "device" if there are devices, else "iid".
+            prepare: converts a batch of examples to the input of the model. By default images
+                (bytes with two or three dimensions) are scaled to [0, 1], channels first, and all
+                else is float32; for "linear", all of it flat.
+            partition: how examples are distributed; "device" if there are devices, else "iid".
             devices: how many devices there are; by default all that the data has, or as many as
                 have 50 examples, but at most 100.
             train_share: the share of a device's examples that it trains on.
@@ -149,15 +149,15 @@ class Task:
         """The devices of the task with their examples, from the cache.
 
         Args:
-            directory: where the source of the data set lies; what RFA_DATA says by default.
-            partition: how examples are dealt out; as the task has it by default.
+            directory: the folder with the source of the data set; by default RFA_DATA.
+            partition: how examples are distributed; by default as in the task.
             devices: how many devices are wanted; 0 for as many as the task has.
-            rebuild: read the source anew.
-            on_progress: is told what is done while the source is read.
+            rebuild: read the source again.
+            on_progress: is called with the progress while the source is read.
 
         Raises:
             DataError: if the source is missing or wrong, or the cache cannot be written.
-            InvalidValueError: if the examples cannot be dealt out so.
+            InvalidValueError: if the examples cannot be distributed in this way.
         """
         return load(
             self.reader,

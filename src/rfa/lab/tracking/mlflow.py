@@ -16,15 +16,15 @@ ID, STATUS = "rfa.id", "rfa.status"
 
 
 class MLflow(Tracker):
-    """Keeps runs in an experiment of MLflow, without touching its global state.
+    """Log runs to an experiment of MLflow, without changing its global state.
 
-    A run that goes on does so in the same run there, found by its tag; rounds that it plays again
-    are not kept twice.
+    A resumed run continues the same MLflow run, found by its tag. Repeated rounds are not logged
+    twice.
 
     Args:
-        tracking_uri: a server, or a file as in sqlite:///mlflow.db; by default what
-            MLFLOW_TRACKING_URI says.
-        experiment: the name of the experiment, which is made if there is none.
+        tracking_uri: a server, or a file such as sqlite:///mlflow.db; by default
+            MLFLOW_TRACKING_URI.
+        experiment: the name of the experiment, which is created if needed.
     """
 
     def __init__(self, tracking_uri: str | Path | None = None, experiment: str = "rfa") -> None:

@@ -16,10 +16,10 @@ FLUSH_SECONDS = 10
 
 
 class TensorBoard(Tracker):
-    """Keeps each run in a folder of its name, for `tensorboard --logdir FOLDER`.
+    """Log each run to a folder with its name, for `tensorboard --logdir FOLDER`.
 
-    The settings are hyperparameters. A run that goes on does so in the same folder, and takes the
-    place of the rounds that it plays again; one that is started anew takes the place of the old.
+    The settings are hyperparameters. A resumed run continues in the same folder, and replaces the
+    rounds that it repeats. A run with fresh=True replaces the old one.
     """
 
     def __init__(self, folder: str | Path) -> None:

@@ -1,4 +1,4 @@
-"""What all trackers do: the numbers of rounds and evaluations, each with its round as step."""
+"""The base of all trackers: numbers of rounds and evaluations, with the round as step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rfa.lab.simulation.rounds import Evaluation, Facts
 
 
 class TrackingError(LabError):
-    """A tracker cannot keep what it is told of a run; the message has its library's reason."""
+    """A tracker failed to log a run; the message has the reason of its library."""
 
 
 class Tracker(Callback, ABC):
@@ -32,7 +32,7 @@ class Tracker(Callback, ABC):
 
     @abstractmethod
     def _open(self, run: RunView) -> None:
-        """Begin to keep a run, or go on with one that was kept before."""
+        """Begin to log a run, or resume one that was logged before."""
 
     @abstractmethod
     def _log(self, scalars: Mapping[str, float], step: int) -> None:
@@ -86,7 +86,7 @@ def flat_settings(settings: Settings) -> dict[str, Any]:
 
 
 def round_scalars(facts: Facts) -> dict[str, float]:
-    """What is kept of a round."""
+    """Return the numbers of a round to log."""
     return {
         "norm": facts.norm,
         "rejected": float(facts.rejected),
@@ -97,11 +97,11 @@ def round_scalars(facts: Facts) -> dict[str, float]:
 
 
 def evaluation_scalars(evaluation: Evaluation) -> dict[str, float]:
-    """What is kept of an evaluation: what the store keeps, where there is such."""
+    """Return the numbers of an evaluation to log: those of the store that exist."""
     values = {name: getattr(evaluation, name) for name in ("test_loss", *MEASURES)}
     return {name: float(value) for name, value in values.items() if value is not None}
 
 
 def tracked_id(run: RunView) -> str:
-    """What tells a run from others, also from one with the same settings that is started anew."""
+    """Return the id of a run, which differs even from that of a repeat with fresh=True."""
     return hashlib.sha256(f"{run.name} {run.started}".encode()).hexdigest()[:16]

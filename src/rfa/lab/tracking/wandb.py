@@ -12,16 +12,16 @@ from rfa.lab.tracking.tracker import Tracker, flat_settings, tracked_id
 
 
 class WandB(Tracker):
-    """Keeps runs in a project of Weights & Biases, or offline in a folder for `wandb sync`.
+    """Log runs to a project of Weights & Biases, or offline to a folder for `wandb sync`.
 
-    A run that goes on does so in the same run there; offline each start has a folder of its own,
-    with the same id.
+    A resumed run continues the same run there. Offline, each start has a separate folder with the
+    same id.
 
     Args:
         project: the project.
-        mode: "online", "offline" and so on; by default what WANDB_MODE says.
-        folder: where its files are; by default `wandb` in the working directory.
-        init: what else `wandb.init` takes, such as entity, group or tags.
+        mode: "online", "offline" and so on; by default WANDB_MODE.
+        folder: the folder of its files; by default `wandb` in the working directory.
+        init: further arguments of `wandb.init`, such as entity, group or tags.
     """
 
     def __init__(

@@ -1,1 +1,1 @@
-"""What devices do: local training, in worker processes."""
+"""Local training of devices, in worker processes."""
