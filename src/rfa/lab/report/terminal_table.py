@@ -73,7 +73,7 @@ def _width(columns: Columns) -> int:
 
 
 def _tested(bout: Bout, order: Sequence[str]) -> Columns:
-    """The intervals of worst cases, and whether no other defense is shown to be ahead, if tested."""
+    """The intervals of worst cases, and whether no other defense is shown to be ahead."""
     if bout.best is None:
         return {}
     cases = [bout.case(defense) for defense in order]
