@@ -169,13 +169,13 @@ def find_experiments(
     known = {path.stem: path for path in sorted(folder.glob("*.toml")) if path.name != SCALES}
     _check_known("experiment", names, known)
     _check_known("scale", [scale], scales)
-    experiments = [_read(known[name], scales[scale], data) for name in names or known]
     left_out = () if names else scales[scale].without
-    chosen = [
-        each
-        for each in experiments
-        if each.name not in left_out and (names or beyond or not each.beyond)
+    wanted = names or [
+        name
+        for name, path in known.items()
+        if name not in left_out and (beyond or not read_toml(path).get("beyond"))
     ]
+    chosen = [_read(known[name], scales[scale], data) for name in wanted]
     return sorted(chosen, key=lambda experiment: experiment.order)
 
 
