@@ -309,7 +309,7 @@ ENTRIES = {
         Entry("fltrust", f"by the angle with an update of its own{_CLEAR}", FLTrust, FLTrust),
         Entry(
             "nnm-median",
-            f"clipping, nearest-neighbor mixing, then the geometric median{_CLEAR}",
+            f"clipping, mixing, then the geometric median{_CLEAR}",
             _mixed_median,
             MixedMedian,
         ),
