@@ -12,7 +12,7 @@ import pytest
 from rfa.secagg.device.memory import read_memory
 from rfa.secagg.device.profile import Profile
 from rfa.secagg.device.sent import read_sent
-from rfa.secagg.device.store import MemoryStore
+from rfa.secagg.device.store import FileStore, MemoryStore
 from rfa.secagg.device.vault import DurableDevice
 from rfa.secagg.errors import NoKeysAheadError, SpentUpdateError, UnknownKindError
 from rfa.secagg.fixed_point import Contribution
@@ -147,10 +147,10 @@ def test_whatever_is_killed_before_the_end_of_the_transaction_nothing_has_change
     """The keys are there, nothing is marked, and the same request gets an answer later."""
     devices, requests = at_first_sum(tmp_path)
     kept: list[str] = []
-    real = DurableDevice._keep  # pyright: ignore[reportPrivateUsage]
+    real = FileStore.keep
 
     def killed_at(count: int) -> Any:
-        def keep(self: DurableDevice, name: str, value: bytes, where: str = "main") -> None:
+        def keep(self: FileStore, name: str, value: bytes, where: str = "main") -> None:
             kept.append(name)
             if len(kept) == count:
                 raise KeyboardInterrupt
@@ -161,16 +161,16 @@ def test_whatever_is_killed_before_the_end_of_the_transaction_nothing_has_change
     count = 0
     while True:
         count, kept[:] = count + 1, []
-        monkeypatch.setattr(DurableDevice, "_keep", killed_at(count))
+        monkeypatch.setattr(FileStore, "keep", killed_at(count))
         with devices.device(SILENT) as device:
             try:
                 reply = device.begin(devices.part(SILENT), NO_BASIS, requests[SILENT])
                 break
             except KeyboardInterrupt:
                 pass
-        monkeypatch.setattr(DurableDevice, "_keep", real)
+        monkeypatch.setattr(FileStore, "keep", real)
         with devices.device(SILENT) as device:
-            assert device._memory().ahead  # pyright: ignore[reportPrivateUsage]
+            assert device._kept.memory.ahead  # pyright: ignore[reportPrivateUsage]
     assert count > 3
     assert isinstance(decode(reply), FirstInput)
 
@@ -178,10 +178,10 @@ def test_whatever_is_killed_before_the_end_of_the_transaction_nothing_has_change
 def test_secrets_that_were_sent_ahead_are_used_once_whatever_is_brought(tmp_path: Path) -> None:
     devices, requests = at_first_sum(tmp_path)
     with devices.device(SILENT) as device:
-        before = device._memory()  # pyright: ignore[reportPrivateUsage]
+        before = device._kept.memory  # pyright: ignore[reportPrivateUsage]
         assert len(before.ahead) == 1 + 2 * devices.table.opening.masked_sums
         device.begin(devices.part(SILENT), NO_BASIS, requests[SILENT])
-        assert not device._memory().ahead  # pyright: ignore[reportPrivateUsage]
+        assert not device._kept.memory.ahead  # pyright: ignore[reportPrivateUsage]
         other = contributions(10, 3, seed=9)[SILENT]
         with pytest.raises(NoKeysAheadError):  # the message comes again, and training differs
             device.begin(other, NO_BASIS, requests[SILENT])
@@ -198,7 +198,7 @@ def test_keys_are_for_the_next_round_or_for_none(tmp_path: Path, how: str) -> No
             device.end()
         else:
             device.bring(None if how == "abstain" else devices.part(SILENT))
-        assert not device._memory().ahead  # pyright: ignore[reportPrivateUsage]
+        assert not device._kept.memory.ahead  # pyright: ignore[reportPrivateUsage]
         with pytest.raises(NoKeysAheadError):
             device.begin(devices.part(SILENT), NO_BASIS, requests[SILENT])
 
@@ -219,7 +219,7 @@ def test_a_spent_update_begins_no_round(tmp_path: Path) -> None:
     with devices.device(SILENT) as device:
         with pytest.raises(SpentUpdateError):
             device.begin(old, NO_BASIS, requests[SILENT])
-        assert device._memory().ahead  # pyright: ignore[reportPrivateUsage]
+        assert device._kept.memory.ahead  # pyright: ignore[reportPrivateUsage]
 
 
 def test_a_round_begins_with_its_first_sum_alone(tmp_path: Path) -> None:

@@ -206,7 +206,7 @@ def test_two_processes_mask_an_update_once(tmp_path: Path) -> None:
 def test_a_transaction_locks_what_outlives_the_run(tmp_path: Path) -> None:
     device = DurableDevice(tmp_path / "a", Profile(5), spent=tmp_path / "spent")
     other = sqlite3.connect(tmp_path / "spent", timeout=0)
-    with device._transaction():  # pyright: ignore[reportPrivateUsage]
+    with device._kept.transaction():  # pyright: ignore[reportPrivateUsage]
         for order in ("SELECT * FROM kept", "BEGIN IMMEDIATE"):
             with pytest.raises(sqlite3.OperationalError, match="locked"):
                 other.execute(order)

@@ -16,6 +16,7 @@ import pytest
 
 from rfa.secagg.device.memory import read_memory
 from rfa.secagg.device.profile import Identity, Profile
+from rfa.secagg.device.store import FileStore
 from rfa.secagg.device.vault import DurableDevice
 from rfa.secagg.errors import (
     AskedTwiceError,
@@ -116,7 +117,7 @@ def test_a_failed_write_means_no_answer_and_no_change(
         raise sqlite3.OperationalError(msg)
 
     with monkeypatch.context() as patch:
-        patch.setattr(DurableDevice, "_keep", full)
+        patch.setattr(FileStore, "keep", full)
         with pytest.raises(VaultError, match="disk is full"):
             device.receive(request)
     reply = device.receive(request)

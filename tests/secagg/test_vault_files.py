@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from rfa.secagg.device.profile import Profile
+from rfa.secagg.device.store import FileStore
 from rfa.secagg.device.vault import DurableDevice
 from rfa.secagg.errors import VaultError
 from tests.secagg.party import contributions, party
@@ -58,13 +59,13 @@ def test_a_store_is_its_owners_from_the_first_byte_whatever_the_umask(
     if umask == 0:
         monkeypatch.setattr(Path, "chmod", nothing)
     modes: dict[str, int] = {}
-    keep = DurableDevice._keep  # pyright: ignore[reportPrivateUsage]
+    keep = FileStore.keep
 
-    def watch(device: DurableDevice, *arguments: Any) -> None:
-        keep(device, *arguments)
+    def watch(store: FileStore, *arguments: Any) -> None:
+        keep(store, *arguments)
         modes.update({one.name: stat.S_IMODE(one.stat().st_mode) for one in tmp_path.iterdir()})
 
-    monkeypatch.setattr(DurableDevice, "_keep", watch)
+    monkeypatch.setattr(FileStore, "keep", watch)
     before = os.umask(umask)
     try:
         with DurableDevice(tmp_path / "one", Profile(5), spent=tmp_path / "two") as device:

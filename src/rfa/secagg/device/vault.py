@@ -9,39 +9,26 @@ shorter by it; a file system may keep older blocks.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
-import sqlite3
-from collections.abc import Generator
 from pathlib import Path
 
 from rfa.secagg.device.ahead import take_secrets
-from rfa.secagg.device.brought import read_brought, write_brought
+from rfa.secagg.device.kept import Kept
 from rfa.secagg.device.machine import Device
 from rfa.secagg.device.marks import Marks
-from rfa.secagg.device.memory import GONE, Memory, guard, read_memory, unguard
+from rfa.secagg.device.memory import GONE, Memory
 from rfa.secagg.device.profile import Profile
 from rfa.secagg.device.sent import note_opened, note_sent
 from rfa.secagg.device.sharing import Entropy
-from rfa.secagg.device.store import FileStore, Store
-from rfa.secagg.errors import (
-    MessageError,
-    ShareLimitError,
-    SpentUpdateError,
-    VaultError,
-)
+from rfa.secagg.device.store import Store
+from rfa.secagg.errors import ShareLimitError, SpentUpdateError
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.messages.decoding import decode_as
 from rfa.secagg.messages.round import NO_BASIS, OpenFirstSum, OpenRound
 from rfa.secagg.messages.stages import LEFT, START, Moment, Stage
 from rfa.secagg.security.parameters import ServerModel
-from rfa.secagg.transcript import SIZE, request_digest
-
-_LASTING = "lasting"
-"""Under what it is kept that outlives rounds and runs: the last nu, and all charges."""
-_AGAIN = "again"
-"""Under what it is kept that what was brought repeats a sum."""
+from rfa.secagg.transcript import request_digest
 
 
 class DurableDevice:
@@ -83,20 +70,10 @@ class DurableDevice:
         self._profile = profile
         self._rounding, self._noise, self._entropy = rounding, noise, entropy
         self._sent = sent
-        self._path, self._spent = str(path), str(spent or "")
-        with self._translated():
-            if isinstance(path, str | Path):
-                path = FileStore(Path(path), Path(spent) if spent else None, durable=durable)
-            self._store: Store = path
-        self._path, self._spent, self._marks = path.name, path.lasting_name, path.where
+        device = int(profile.device)
+        self._kept = Kept(path, device, spent=spent, entropy=entropy, durable=durable)
         charged = profile.policy.epsilon is not None or not profile.policy.is_wary
-        self._spends = Marks(int(profile.device), path, self._damaged, charged)
-        try:
-            with self._translated(), path.transaction():
-                self._check_owner()
-        except BaseException:
-            path.close()
-            raise
+        self._spends = Marks(device, self._kept.store, self._kept.damaged, charged)
 
     def __enter__(self) -> DurableDevice:
         """Begin to use it."""
@@ -109,14 +86,14 @@ class DurableDevice:
     @property
     def due(self) -> Moment:
         """The moment of the request that the device waits for."""
-        with self._transaction():
-            return self._memory().due
+        with self._kept.transaction():
+            return self._kept.memory.due
 
     @property
     def spent_rho(self) -> float:
         """What all sums with noise that it was in were charged, in zCDP, in whatever runs."""
-        with self._transaction():
-            return self._memory().rho
+        with self._kept.transaction():
+            return self._kept.memory.rho
 
     def bring(
         self,
@@ -144,10 +121,10 @@ class DurableDevice:
                 round, and one of both is exact. The difference of two sums about the same updates
                 can tell on one device, so it takes a new one, or a repeat.
         """
-        with self._transaction():
+        with self._kept.transaction():
             if contribution:
                 self._spends.check_unspent(contribution, noisy=noisy)
-            self._bring(contribution, label)
+            self._kept.bring(contribution, label)
             return self._join(contribution, opening)
 
     def check_ahead(self, request: bytes) -> None:
@@ -160,8 +137,8 @@ class DurableDevice:
             NoKeysAheadError, MessageError: saying why.
         """
         opening = decode_as(OpenRound, decode_as(OpenFirstSum, request).opening)
-        with self._transaction():
-            take_secrets(self._memory().ahead, opening)
+        with self._kept.transaction():
+            take_secrets(self._kept.memory.ahead, opening)
 
     def begin(
         self,
@@ -189,15 +166,15 @@ class DurableDevice:
             RefusalError, MessageError: if it refuses; nothing has changed then.
             SpentUpdateError: as in `bring`.
         """
-        with self._transaction():
+        with self._kept.transaction():
             self._spends.check_unspent(contribution, noisy=noisy)
-            before = self._memory().before_next()
-            self._bring(contribution, label)
+            before = self._kept.memory.before_next()
+            self._kept.bring(contribution, label)
             device = self._device(contribution, before)
             decode_as(OpenFirstSum, request)
             reply = device.receive(request)
             self._spend(contribution, device.memory)
-            self._keep("memory", device.memory.encode())
+            self._kept.memory = device.memory
             self._note(before, device.memory, reply)
         return reply
 
@@ -222,19 +199,13 @@ class DurableDevice:
         Raises:
             SpentUpdateError: if it was in none, or in one that cannot be repeated, saying why.
         """
-        with self._transaction():
+        with self._kept.transaction():
             if self._profile.policy.server_model == ServerModel.MALICIOUS:
                 raise self._spends.refusal(contribution, "who else is in a sum is a server's word")
             again, token = self._spends.repeat(contribution, label)
-            self._bring(again, label)
-            self._keep(_AGAIN, token)
+            self._kept.bring(again, label)
+            self._kept.brings_again(token)
             return token, self._join(again, opening)
-
-    def _bring(self, contribution: Contribution | None, label: bytes) -> None:
-        self._keep("memory", self._memory().between_rounds().encode())
-        self._keep("contribution", guard(write_brought(contribution)))
-        self._keep("label", label)
-        self._store.remove(_AGAIN)
 
     def _join(self, contribution: Contribution | None, opening: OpenRound | None) -> bytes:
         """The answer to an opening that comes before what it is about."""
@@ -243,9 +214,9 @@ class DurableDevice:
         if contribution:
             metrics, basis = len(contribution.metrics), contribution.basis
             opening = dataclasses.replace(opening, metrics=metrics, basis=basis)
-        device = self._device(contribution, self._memory())
+        device = self._device(contribution, self._kept.memory)
         reply = device.receive(opening.encode())
-        self._keep("memory", device.memory.encode())
+        self._kept.memory = device.memory
         return reply
 
     def _device(self, contribution: Contribution | None, memory: Memory) -> Device:
@@ -273,11 +244,11 @@ class DurableDevice:
                 is no repeat of the sum that it was in; the device has left the round then.
             VaultError: if the store cannot be used, or nothing was brought.
         """
-        with self._transaction():
-            memory = self._memory()
+        with self._kept.transaction():
+            memory = self._kept.memory
             if memory.request == request_digest(request):
                 return memory.reply
-            contribution = self._contribution()
+            contribution = self._kept.contribution
             device = self._device(contribution, memory)
             refused, reply = None, b""
             try:
@@ -291,11 +262,11 @@ class DurableDevice:
             except SpentUpdateError as error:
                 refused, device.memory = error, memory.left()
             if device.memory is not memory:
-                self._keep("memory", device.memory.encode())
+                self._kept.memory = device.memory
             if refused is None:
                 self._note(memory, device.memory, reply)
             if device.over and refused is None:
-                self._forget_brought()
+                self._kept.forget_brought()
         if refused is not None:
             raise refused
         return reply
@@ -308,15 +279,15 @@ class DurableDevice:
             opened: False where the server says that it has asked nobody to open a sum of this very
                 round. If it is trusted to follow the protocol, the update may be brought again.
         """
-        with self._transaction():
-            memory = self._memory()
+        with self._kept.transaction():
+            memory = self._kept.memory
             later = number is not None and memory.round > number
             if later or (memory.round == number and memory.due == START):  # a new update is there
                 return
             if not opened and memory.round == number and _may_take_back(memory):
                 self._take_back(memory)
-            self._keep("memory", memory.between_rounds().encode())
-            self._forget_brought()
+            self._kept.memory = memory.between_rounds()
+            self._kept.forget_brought()
 
     def _spend(self, contribution: Contribution, memory: Memory) -> None:
         """Mark what a masked input is about, and its charge, in the transaction that makes it.
@@ -324,9 +295,9 @@ class DurableDevice:
         From now on others may open a sum about it, whether or not this device is asked. Another run
         may have masked it since it was brought: one transaction locks both files.
         """
-        label, again = self._find("label") or NO_BASIS, self._find(_AGAIN) is not None
-        self._spends.spend(contribution, memory, label, again=again)
-        self._keep(_LASTING, Memory(nu=memory.nu, rho=memory.rho).encode(), self._marks)
+        kept = self._kept
+        self._spends.spend(contribution, memory, kept.label, again=kept.again)
+        kept.let_last(memory)
 
     def _note(self, before: Memory, after: Memory, reply: bytes) -> None:
         """Add to the device's own list what is about to leave."""
@@ -339,17 +310,13 @@ class DurableDevice:
 
     def _take_back(self, memory: Memory) -> None:
         """Forget that what was brought was asked about in this round."""
-        contribution = self._contribution()
+        contribution = self._kept.contribution
         if contribution:
             self._spends.take_back(contribution, memory)
 
-    def _forget_brought(self) -> None:
-        for name in ("contribution", "label", _AGAIN):
-            self._store.remove(name)
-
     def close(self) -> None:
         """Close the store; everything is on the disk already."""
-        self._store.close()
+        self._kept.store.close()
 
     def _rounding_of(self, contribution: Contribution | None, memory: Memory) -> bytes | None:
         """The key of the random choices in rounding, the same for what is the same.
@@ -359,76 +326,6 @@ class DurableDevice:
         if self._rounding or contribution is None or memory.due > Moment(0, Stage.ROSTER):
             return self._rounding
         return self._spends.rounding_of(contribution)
-
-    def _memory(self) -> Memory:
-        """What is kept of the round, and of the last nu and all charges in whatever run."""
-        stored, last = self._find("memory"), self._find(_LASTING, self._marks)
-        try:
-            memory = Memory() if stored is None else read_memory(stored)
-            if last is None:
-                return memory
-            lasting = read_memory(last)
-            return dataclasses.replace(memory, nu=lasting.nu, rho=max(memory.rho, lasting.rho))
-        except (ValueError, MessageError) as error:
-            raise self._damaged(str(error)) from None
-
-    def _contribution(self) -> Contribution | None:
-        stored = self._find("contribution")
-        if stored is None:
-            msg = f"nothing was brought into the next round at {self._path}: bring an update first"
-            raise VaultError(msg)
-        try:
-            return read_brought(unguard(stored))
-        except (ValueError, MessageError) as error:
-            raise self._damaged(str(error)) from None
-
-    def _find(self, name: str, where: str = "main") -> bytes | None:
-        value = self._store.find(name, where)
-        if value is not None and not isinstance(value, bytes):
-            msg = f"{name} is no bytes"
-            raise self._damaged(msg)
-        return value
-
-    def _keep(self, name: str, value: bytes, where: str = "main") -> None:
-        self._store.keep(name, value, where)
-
-    @contextlib.contextmanager
-    def _transaction(self) -> Generator[None]:
-        """All or nothing, on the disk, and no other process meanwhile."""
-        with self._translated(), self._store.transaction():
-            self._own()
-            yield
-
-    @property
-    def _owner(self) -> bytes:
-        return int(self._profile.device).to_bytes(8, "little")
-
-    def _check_owner(self) -> None:
-        if self._find("device") not in (None, self._owner):
-            msg = f"the store at {self._path} is not that of device {self._profile.device}"
-            raise VaultError(msg)
-
-    def _own(self) -> None:
-        """Make a store that is new the device's own."""
-        if self._find("device") is None:
-            self._keep("device", self._owner)
-        if self._find("salt", self._marks) is None:
-            self._keep("salt", self._entropy(SIZE), self._marks)
-
-    @contextlib.contextmanager
-    def _translated(self) -> Generator[None]:
-        try:
-            yield
-        except (OSError, sqlite3.Error, UnicodeError) as error:  # sqlite's texts may be damaged
-            raise self._damaged(str(error)) from None
-
-    def _damaged(self, why: str) -> VaultError:
-        marks = f"; {self._spent} keeps which updates were in a sum, and what sums were charged"
-        marks = marks if self._spent else "; what its sums were charged is forgotten with it"
-        return VaultError(
-            f"the store of device {self._profile.device} at {self._path} fails: {why}. If it is "
-            f"damaged, remove it, and the device begins anew with its next round{marks}"
-        )
 
 
 def _opens(before: Memory, after: Memory) -> bool:

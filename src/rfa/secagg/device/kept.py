@@ -1,0 +1,184 @@
+"""What a device keeps in its store: where it is in the round, what it brought, and what lasts.
+
+main:  device, memory, contribution, label, again
+marks: salt, lasting (the last nu, and all charges), and the marks of updates (`Marks`)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import sqlite3
+from collections.abc import Generator
+from pathlib import Path
+
+from rfa.secagg.device.brought import read_brought, write_brought
+from rfa.secagg.device.memory import Memory, guard, read_memory, unguard
+from rfa.secagg.device.sharing import Entropy
+from rfa.secagg.device.store import MAIN, FileStore, Store
+from rfa.secagg.errors import MessageError, VaultError
+from rfa.secagg.fixed_point import Contribution
+from rfa.secagg.messages.round import NO_BASIS
+from rfa.secagg.transcript import SIZE
+
+_LASTING = "lasting"
+"""Under what it is kept that outlives rounds and runs: the last nu, and all charges."""
+_AGAIN = "again"
+"""Under what it is kept that what was brought repeats a sum."""
+
+
+class Kept:
+    """The store of one device, in the terms of the device.
+
+    Attributes:
+        store: the store.
+    """
+
+    def __init__(
+        self,
+        path: Path | str | Store,
+        device: int,
+        *,
+        spent: Path | str | None,
+        entropy: Entropy,
+        durable: bool,
+    ) -> None:
+        """Open the store, or make it.
+
+        Args:
+            path: the file, or a store.
+            device: the number of the device.
+            spent: the file that keeps what outlives this one, if any does.
+            entropy: where the salt of a new store comes from.
+            durable: False where nothing need survive a machine that loses its power.
+
+        Raises:
+            VaultError: if the file cannot be used, or is that of another device.
+        """
+        self._device, self._entropy = device, entropy
+        self._path, self._spent = str(path), str(spent or "")
+        with self._translated():
+            if isinstance(path, str | Path):
+                path = FileStore(Path(path), Path(spent) if spent else None, durable=durable)
+        self.store: Store = path
+        self._path, self._spent, self._marks = path.name, path.lasting_name, path.where
+        try:
+            with self._translated(), path.transaction():
+                self._check_owner()
+        except BaseException:
+            path.close()
+            raise
+
+    @contextlib.contextmanager
+    def transaction(self) -> Generator[None]:
+        """All or nothing, on the disk, and no other process meanwhile.
+
+        Raises:
+            VaultError: if the store cannot be used.
+        """
+        with self._translated(), self.store.transaction():
+            self._own()
+            yield
+
+    @property
+    def memory(self) -> Memory:
+        """What is kept of the round, and of the last nu and all charges in whatever run."""
+        stored, last = self._find("memory"), self._find(_LASTING, self._marks)
+        try:
+            memory = Memory() if stored is None else read_memory(stored)
+            if last is None:
+                return memory
+            lasting = read_memory(last)
+            return dataclasses.replace(memory, nu=lasting.nu, rho=max(memory.rho, lasting.rho))
+        except (ValueError, MessageError) as error:
+            raise self.damaged(str(error)) from None
+
+    @memory.setter
+    def memory(self, memory: Memory) -> None:
+        self.store.keep("memory", memory.encode())
+
+    def let_last(self, memory: Memory) -> None:
+        """Keep the nu and the charges of a memory beyond rounds and runs."""
+        lasting = Memory(nu=memory.nu, rho=memory.rho)
+        self.store.keep(_LASTING, lasting.encode(), self._marks)
+
+    def bring(self, contribution: Contribution | None, label: bytes) -> None:
+        """Keep what is brought into the next round; the last one is over."""
+        self.memory = self.memory.between_rounds()
+        self.store.keep("contribution", guard(write_brought(contribution)))
+        self.store.keep("label", label)
+        self.store.remove(_AGAIN)
+
+    def brings_again(self, token: bytes) -> None:
+        """Note that what was brought repeats a sum."""
+        self.store.keep(_AGAIN, token)
+
+    @property
+    def again(self) -> bool:
+        """Whether what was brought repeats a sum."""
+        return self._find(_AGAIN) is not None
+
+    @property
+    def label(self) -> bytes:
+        """The digest of what the metrics mean that were brought."""
+        return self._find("label") or NO_BASIS
+
+    @property
+    def contribution(self) -> Contribution | None:
+        """What was brought; None to abstain.
+
+        Raises:
+            VaultError: if nothing was, or it is damaged.
+        """
+        stored = self._find("contribution")
+        if stored is None:
+            msg = f"nothing was brought into the next round at {self._path}: bring an update first"
+            raise VaultError(msg)
+        try:
+            return read_brought(unguard(stored))
+        except (ValueError, MessageError) as error:
+            raise self.damaged(str(error)) from None
+
+    def forget_brought(self) -> None:
+        """Remove what was brought."""
+        for name in ("contribution", "label", _AGAIN):
+            self.store.remove(name)
+
+    def damaged(self, why: str) -> VaultError:
+        """The error that says that the store fails, and the remedy."""
+        marks = f"; {self._spent} keeps which updates were in a sum, and what sums were charged"
+        marks = marks if self._spent else "; what its sums were charged is forgotten with it"
+        return VaultError(
+            f"the store of device {self._device} at {self._path} fails: {why}. If it is "
+            f"damaged, remove it, and the device begins anew with its next round{marks}"
+        )
+
+    def _find(self, name: str, where: str = MAIN) -> bytes | None:
+        value = self.store.find(name, where)
+        if value is not None and not isinstance(value, bytes):
+            msg = f"{name} is no bytes"
+            raise self.damaged(msg)
+        return value
+
+    @property
+    def _owner(self) -> bytes:
+        return self._device.to_bytes(8, "little")
+
+    def _check_owner(self) -> None:
+        if self._find("device") not in (None, self._owner):
+            msg = f"the store at {self._path} is not that of device {self._device}"
+            raise VaultError(msg)
+
+    def _own(self) -> None:
+        """Make a store that is new the device's own."""
+        if self._find("device") is None:
+            self.store.keep("device", self._owner)
+        if self._find("salt", self._marks) is None:
+            self.store.keep("salt", self._entropy(SIZE), self._marks)
+
+    @contextlib.contextmanager
+    def _translated(self) -> Generator[None]:
+        try:
+            yield
+        except (OSError, sqlite3.Error, UnicodeError) as error:  # sqlite's texts may be damaged
+            raise self.damaged(str(error)) from None
