@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import logging
 import time
-from collections.abc import Collection, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import Any, NoReturn, Unpack
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
@@ -214,7 +214,7 @@ class SecureStrategy(FedAvg):
         """
         recorders: list[Recorder] | None = [] if self.options.receipts else None
         queries = self.aggregator.layout(len(messages)).queries
-        sums = self.sums(grid, self.plan(queries, self.aggregator.statistics), recorders)
+        sums = self.sums(grid, self.plan(queries, self.aggregator), recorders)
         cohort = sums.gather(self.work(records.TRAIN), messages, t, timeout, dim)
         self.missing.note(records.TRAIN, cohort.layout)
         layout = self.aggregator.layout(len(cohort.devices))
@@ -261,9 +261,10 @@ class SecureStrategy(FedAvg):
         terms, identities = self.options.terms, self.options.identities
         return GridSums(grid, terms, plan, identities, self.told, recorders, self.privacy.hear)
 
-    def plan(self, queries: int = 1, statistics: Collection[str] = ()) -> SumPlan:
-        """What a round asks of its nodes."""
-        return SumPlan(queries, statistics, self.options.max_share, self.fast)
+    def plan(self, queries: int = 1, asking: SumAggregator[Any] | None = None) -> SumPlan:
+        """What a round asks of its nodes; an aggregator asks for totals, and maybe for blocks."""
+        totals, block = (asking.statistics, asking.block) if asking else ((), 0)
+        return SumPlan(queries, totals, self.options.max_share, self.fast, block)
 
     @contextlib.contextmanager
     def over(
