@@ -141,7 +141,7 @@ def test_the_variations_are_of_every_field() -> None:
 
 def test_the_context_of_a_masked_sum_is_bound_to_all_of_it() -> None:
     found = contexts()
-    assert len(found) == 1 + 12 + 7 + 1 + 9 + 6
+    assert len(found) == 1 + 13 + 7 + 1 + 9 + 7
     assert_all_differ(found)
     assert context(cohorts()["same"]) == found["same"]
 

@@ -102,6 +102,7 @@ class DataCorruption:
     poison: Poison  # makes examples and labels into those that the device trains on
     adaptive: bool = False  # whether it is asked anew in each round
     trigger: Trigger | None = None  # of a backdoor, which every evaluation then tries
+    forge: Forge | None = None  # what becomes of the updates that were trained on such data
 
 
 @dataclass(frozen=True)
@@ -194,12 +195,16 @@ def draw_corrupted(weights: Floats, rho: float, seed: int, *when: int) -> Ints:
     return np.sort(order[: int(np.argmax(share > rho)) + 1])
 
 
-def forge(corruption: UpdateCorruption, attack: UpdateAttack, name: str) -> Floats32:
+def forge(corruption: Corruption, attack: UpdateAttack, name: str) -> Floats32:
     """What the corrupted devices send, checked to be numbers of the right shape.
+
+    Those that corrupt their data alone send what they trained.
 
     Raises:
         AttackError: naming the corruption and what was wrong.
     """
+    if corruption.forge is None:
+        return attack.updates[attack.corrupted]
     shape = (len(attack.corrupted), attack.updates.shape[1])
     try:
         rows = np.asarray(corruption.forge(attack))

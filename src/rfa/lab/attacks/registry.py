@@ -9,7 +9,7 @@ import inspect
 from rfa._plugins import load_plugin
 from rfa._specs import Spec, parse_spec
 from rfa.errors import InvalidValueError, PluginError
-from rfa.lab.attacks import corruption, optimized
+from rfa.lab.attacks import coordinates, corruption, optimized
 from rfa.lab.attacks import literature as attacks
 from rfa.lab.attacks.corruption import (
     Corruption,
@@ -37,6 +37,7 @@ BUILT_IN: dict[str, UpdateCorruption] = {
     "min-sum": attacks.min_sum,
     "anchor": attacks.anchor,
     "anti-median": optimized.anti_median,
+    "against-signs": coordinates.against_signs,
 }
 """Corruptions of updates."""
 OF_TASKS = ("data", "adaptive", BACKDOOR)
@@ -71,7 +72,8 @@ def with_parameters(corruption: Corruption, spec: Spec) -> Corruption:
     """
     if not spec.parameters:
         return corruption
-    field = "poison" if isinstance(corruption, DataCorruption) else "forge"
+    trained = isinstance(corruption, DataCorruption) and corruption.forge is None
+    field = "poison" if trained else "forge"
     function = getattr(corruption, field)
     taken = inspect.signature(function).parameters.values()
     known = [parameter.name for parameter in taken if parameter.kind is parameter.KEYWORD_ONLY]
@@ -83,8 +85,14 @@ def with_parameters(corruption: Corruption, spec: Spec) -> Corruption:
     return dataclasses.replace(corruption, **bound)
 
 
+def _backdoors(task_own: dict[str, DataCorruption]) -> dict[str, DataCorruption]:
+    """The ways to plant a task's own backdoor, if it has one."""
+    own = task_own.get(BACKDOOR)
+    return {name: plant(own) for name, plant in coordinates.BACKDOORS.items()} if own else {}
+
+
 def _load(name: str, task_own: dict[str, DataCorruption]) -> Corruption:
-    known: dict[str, Corruption] = {**BUILT_IN, **POISONS, **task_own}
+    known: dict[str, Corruption] = {**BUILT_IN, **POISONS, **task_own, **_backdoors(task_own)}
     if name in known:
         return known[name]
     if ":" not in name:

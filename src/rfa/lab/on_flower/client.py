@@ -25,7 +25,6 @@ from rfa.flower import records
 from rfa.flower.mod import Next, RobustMod
 from rfa.flower.simulation import is_simulated
 from rfa.flower.storage import DeviceStorage, read_personal, storage_of, write_personal
-from rfa.lab.attacks.corruption import UpdateCorruption
 from rfa.lab.on_flower import records as lab_records
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.noise import noise_key
@@ -171,7 +170,7 @@ class _Kept:
 
 def _update(devices: Devices, w: Floats32, order: lab_records.Order, kept: _Kept) -> Floats32:
     """What a device sends: its update, or what it likes if it is corrupted."""
-    lies = isinstance(devices.corruption, UpdateCorruption)
+    lies = devices.corruption is not None and devices.corruption.forge is not None
     if not (lies and devices.corrupted_in(order.round)[order.device]):
         return _honest(devices, w, order, order.device, kept)
     chosen = list(order.others)

@@ -20,7 +20,7 @@ from rfa._plugins import describe_failure
 from rfa._specs import parse_spec
 from rfa._types import Floats32
 from rfa.errors import OracleStoppedError, RfaError
-from rfa.lab.attacks.corruption import UpdateAttack, UpdateCorruption, forge
+from rfa.lab.attacks.corruption import UpdateAttack, forge
 from rfa.lab.randomness import stream
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.aggregation import aggregate
@@ -271,8 +271,8 @@ def _accuracy(tallies: Sequence[Tally]) -> float:
 
 def corrupt(updates: Floats32, chosen: list[int], state: State, devices: Devices) -> None:
     """Put what the corrupted devices send in the place of what they would have sent."""
-    bad = np.flatnonzero(devices.corrupted_in(state.round)[chosen])
-    if not isinstance(devices.corruption, UpdateCorruption) or not bad.size:
+    bad, corruption = np.flatnonzero(devices.corrupted_in(state.round)[chosen]), devices.corruption
+    if corruption is None or corruption.forge is None or not bad.size:
         return
     view = updates.view()
     view.flags.writeable = False
@@ -286,7 +286,7 @@ def corrupt(updates: Floats32, chosen: list[int], state: State, devices: Devices
         rng=stream(devices.settings.seed, "forge", state.round),
         aggregate=Defense(view, weights, bad, devices.settings, state.round, state.aggregator),
     )
-    updates[bad] = forge(devices.corruption, attack, devices.settings.attack.corruption)
+    updates[bad] = forge(corruption, attack, devices.settings.attack.corruption)
 
 
 def _facts(
