@@ -16,7 +16,7 @@ the block. Votes travel inside the words of the push, and half of them are coins
 
 *Formal guarantees* (tests/aggregators/test_block_clipping.py): a round moves block b by at most
 nu_b, and devices with a share p of the weight by at most p nu_b, whatever they send. Once a radius
-has settled, it grows by at most 2^(1/8) = 1.09 a round, whatever the votes are.
+has settled, it grows by at most 2^(4/8) = 1.41 a round, whatever the votes are.
 
     >>> from rfa import PlainOracle
     >>> rng, size, state = np.random.default_rng(0), 100, None
@@ -61,6 +61,8 @@ FIRST = 0.1
 """The length of all radii together before anything is known."""
 LONGEST = 5 * PER_DOUBLING
 """The first stride, in levels: a factor of 32, as that of one radius."""
+SETTLED = PER_DOUBLING // 2
+"""The longest stride of a radius that has settled: one whose stride was as short before."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,12 +71,24 @@ class BlockRadii:
 
     Attributes:
         levels: the level of each radius for the next round.
-        strides: how far each last moved, up or down. A stride is halved at every turn, and is 1 in
-            the end.
+        strides: how far each last moved, up or down. A stride is halved at every turn; a short one
+            doubles while votes agree, since those of few devices can be wrong.
     """
 
     levels: Levels = field(default_factory=lambda: np.zeros(0, np.uint8), repr=False)
     strides: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8), repr=False)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether all radii and strides are the same."""
+        return (
+            isinstance(other, BlockRadii)
+            and np.array_equal(self.levels, other.levels)
+            and np.array_equal(self.strides, other.strides)
+        )
+
+    def __hash__(self) -> int:
+        """By all radii and strides."""
+        return hash((self.levels.tobytes(), self.strides.tobytes()))
 
     @classmethod
     def first(cls, dim: int, size: int) -> BlockRadii:
@@ -89,7 +103,8 @@ class BlockRadii:
         toward = np.where(near < 1 / 2, 1, -1)
         lengths = np.abs(self.strides.astype(np.int64))
         turned = toward * self.strides < 0
-        lengths = np.where(turned, np.maximum(lengths // 2, 1), lengths)
+        longer = np.where(lengths <= SETTLED, np.minimum(2 * lengths, SETTLED), lengths)
+        lengths = np.where(turned, np.maximum(lengths // 2, 1), longer)
         strides = toward * np.where(lengths == 0, LONGEST, lengths)
         levels = np.clip(self.levels + strides, 0, TOP_LEVEL)
         return BlockRadii(levels.astype(np.uint8), strides.astype(np.int8))
