@@ -22,6 +22,7 @@ from rfa._lazy import names_on_use
 if TYPE_CHECKING:
     from rfa.aggregators import (
         RFA,
+        BlockClipping,
         CenteredClipping,
         Groups,
         Mean,
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "rfa.aggregators": (
         "RFA",
+        "BlockClipping",
         "CenteredClipping",
         "Groups",
         "Mean",
@@ -102,6 +104,7 @@ _HOMES = {
 
 __all__ = [
     "RFA",
+    "BlockClipping",
     "Bulyan",
     "Callback",
     "CenteredClipping",
