@@ -13,10 +13,11 @@ from rfa._types import Floats
 from rfa.aggregators import BlockClipping, Groups, OneStepRFA, build, spec_of
 from rfa.aggregators.base import pack_state, unpack_state
 from rfa.aggregators.block_clipping import LONGEST, SETTLED, BlockRadii
+from rfa.aggregators.registry import build_private
 from rfa.errors import InvalidValueError
 from rfa.numerics.plain_oracle import PlainOracle
-from rfa.oracle import Sum
-from rfa.radii import LEAST_RADIUS, TOP_LEVEL, Radii, count_blocks, lengths_of
+from rfa.oracle import Sum, SumOracle
+from rfa.radii import LEAST_RADIUS, TOP_LEVEL, Radii, Radius, count_blocks, lengths_of
 
 SIZES = st.integers(1, 9)
 
@@ -165,11 +166,11 @@ def test_a_backdoor_that_the_median_lets_through_is_stopped() -> None:
     rng = np.random.default_rng(5)
     ends: dict[str, Floats] = {}
     for name in ("rfa-one-step", "block-clipping:size=4"):
-        model, state, aggregator = np.zeros(80), None, build(name)
+        model, state, aggregator = np.zeros(80), None, build_private(name)
         for _ in range(40):
             updates = np.where(np.arange(80) < 4, 0.0, rng.normal(0.1, 1.0, (40, 80)))
             updates[:10, :4] = 2.0
-            result, state = aggregator([PlainOracle(updates)], 80, state)  # type: ignore[call-arg]
+            result, state = aggregator([PlainOracle(updates)], 80, state)
             model += result.point
         ends[name] = model
     median, blocks = ends.values()
@@ -194,10 +195,13 @@ def test_groups_take_the_median_of_votes() -> None:
     grouped = Groups(BlockClipping(size=2), 3)
     assert grouped.block == 2
 
-    def votes(count: float) -> Any:
-        return lambda v, radius: Sum(
-            np.zeros(4), None, 9.0, None, 9, None, votes=np.array([count, 9.0 - count])
-        )
+    def votes(count: float) -> SumOracle:
+        told = np.array([count, 9.0 - count])
+
+        def ask(_v: Floats, _radius: Radius) -> Sum:
+            return Sum(np.zeros(4), None, 9.0, None, 9, None, votes=told)
+
+        return ask
 
     _, after = grouped([votes(9), votes(9), votes(0)], 4)
     first = BlockRadii.first(4, 2).levels.astype(int)
