@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from rfa._types import Floats
 from rfa.aggregators import BlockClipping, Groups, OneStepRFA, build, spec_of
 from rfa.aggregators.base import pack_state, unpack_state
-from rfa.aggregators.block_clipping import LONGEST, SETTLED, BlockRadii
+from rfa.aggregators.block_clipping import LONGEST, RISE, SETTLED, BlockRadii
 from rfa.aggregators.registry import build_private
 from rfa.errors import InvalidValueError
 from rfa.numerics.plain_oracle import PlainOracle
 from rfa.oracle import Sum, SumOracle
-from rfa.radii import LEAST_RADIUS, TOP_LEVEL, Radii, Radius, count_blocks, lengths_of
+from rfa.radii import LEAST_RADIUS, PER_DOUBLING, TOP_LEVEL, Radii, Radius, count_blocks, lengths_of
 
 SIZES = st.integers(1, 9)
 
@@ -151,10 +151,20 @@ def test_a_settled_radius_grows_by_half_a_doubling_whatever_the_votes_are() -> N
     assert (state.after(np.zeros(4)).after(np.zeros(4)).strides == 2).all()
 
 
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=30))
+def test_whatever_the_votes_are_a_radius_at_most_doubles(votes: list[int]) -> None:
+    state = BlockRadii.first(5, 1)
+    for near in votes:
+        before = state.levels.astype(int)
+        state = state.after(np.arange(5) / 4 * (near / 4))
+        assert (state.levels <= before + PER_DOUBLING).all()
+
+
 def test_radii_stay_on_the_scale() -> None:
     for near, level in ((0.0, TOP_LEVEL), (1.0, 0)):
         state = BlockRadii.first(3, 1)
-        for _ in range(20):
+        for _ in range(40):
             state = state.after(np.full(3, near))
         assert (state.levels == level).all()
     assert BlockRadii.first(10**13, 10**9).levels[0] > 0
@@ -205,7 +215,7 @@ def test_groups_take_the_median_of_votes() -> None:
 
     _, after = grouped([votes(9), votes(9), votes(0)], 4)
     first = BlockRadii.first(4, 2).levels.astype(int)
-    assert (after.levels == first + np.array([-LONGEST, LONGEST])).all()
+    assert (after.levels == first + np.array([-LONGEST, RISE])).all()
 
 
 def test_texts_states_and_certificates() -> None:

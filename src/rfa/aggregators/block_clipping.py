@@ -15,8 +15,8 @@ the block. Votes travel inside the words of the push, and half of them are coins
 (`rfa.secagg.blocks`).
 
 *Formal guarantees* (tests/aggregators/test_block_clipping.py): a round moves block b by at most
-nu_b, and devices with a share p of the weight by at most p nu_b, whatever they send. Once a radius
-has settled, it grows by at most 2^(4/8) = 1.41 a round, whatever the votes are.
+nu_b, and devices with a share p of the weight by at most p nu_b, whatever they send. Whatever the
+votes are, a radius at most doubles in a round, and once it has settled grows by at most 1.41.
 
     >>> from rfa import PlainOracle
     >>> rng, size, state = np.random.default_rng(0), 100, None
@@ -60,7 +60,10 @@ SIZE = 8
 FIRST = 0.1
 """The length of all radii together before anything is known."""
 LONGEST = 5 * PER_DOUBLING
-"""The first stride, in levels: a factor of 32, as that of one radius."""
+"""The first stride down, in levels: a factor of 32, as that of one radius."""
+RISE = PER_DOUBLING
+"""The longest stride up: a radius at most doubles. Votes of few devices can be wrong, and one that
+is too large lets attackers in, while one that is too small costs a few rounds."""
 SETTLED = PER_DOUBLING // 2
 """The longest stride of a radius that has settled: one whose stride was as short before."""
 
@@ -105,7 +108,8 @@ class BlockRadii:
         turned = toward * self.strides < 0
         longer = np.where(lengths <= SETTLED, np.minimum(2 * lengths, SETTLED), lengths)
         lengths = np.where(turned, np.maximum(lengths // 2, 1), longer)
-        strides = toward * np.where(lengths == 0, LONGEST, lengths)
+        lengths = np.where(lengths == 0, LONGEST, lengths)
+        strides = toward * np.where(toward > 0, np.minimum(lengths, RISE), lengths)
         levels = np.clip(self.levels + strides, 0, TOP_LEVEL)
         return BlockRadii(levels.astype(np.uint8), strides.astype(np.int8))
 
