@@ -213,8 +213,7 @@ class SecureStrategy(FedAvg):
             OracleStoppedError: if there is no aggregate; the text says why.
         """
         recorders: list[Recorder] | None = [] if self.options.receipts else None
-        queries = self.aggregator.layout(len(messages)).queries
-        sums = self.sums(grid, self.plan(queries, self.aggregator), recorders)
+        sums = self.sums(grid, self.plan(self.aggregator, len(messages)), recorders)
         cohort = sums.gather(self.work(records.TRAIN), messages, t, timeout, dim)
         self.missing.note(records.TRAIN, cohort.layout)
         layout = self.aggregator.layout(len(cohort.devices))
@@ -261,10 +260,10 @@ class SecureStrategy(FedAvg):
         terms, identities = self.options.terms, self.options.identities
         return GridSums(grid, terms, plan, identities, self.told, recorders, self.privacy.hear)
 
-    def plan(self, queries: int = 1, asking: SumAggregator[Any] | None = None) -> SumPlan:
-        """What a round asks of its nodes; an aggregator asks for totals, and maybe for blocks."""
-        totals, block = (asking.statistics, asking.block) if asking else ((), 0)
-        return SumPlan(queries, totals, self.options.max_share, self.fast, block)
+    def plan(self, asking: SumAggregator[Any] | None = None, nodes: int = 1) -> SumPlan:
+        """What a round asks of its nodes, as an aggregator does, or for metrics alone."""
+        asked = (asking.layout(nodes).queries, asking.statistics) if asking else (1, ())
+        return SumPlan(*asked, self.options.max_share, self.fast, asking.block if asking else 0)
 
     @contextlib.contextmanager
     def over(
