@@ -70,7 +70,7 @@ def test_in_the_clear_in_the_ring_and_by_the_protocol(way: dict[str, Any]) -> No
 
 @pytest.mark.parametrize("groups", [1, 3])
 def test_blocks_in_the_clear_in_the_ring_and_by_the_protocol(groups: int) -> None:
-    """Votes are coins in part, so that the radii of the next round differ from those in the clear."""
+    """Votes are coins in part, so that the radii of the next round are not those in the clear."""
     updates, weights = cohort()
     way = {"aggregator": "block-clipping:size=4", "groups": groups}
     plain, _ = aggregate(updates, weights, settings(**way), 5)
