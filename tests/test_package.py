@@ -16,11 +16,12 @@ from rfa.lab import demo
 PUBLIC = {
     "rfa": """
         InvalidTypeError InvalidValueError Median OracleStoppedError PlainOracle PluginError
-        RecordingOracle Relative RfaError Smoothing Sum SumOracle accelerated
+        Radii RecordingOracle Relative RfaError Smoothing Sum SumOracle accelerated
         geometric_median one_step weiszfeld
     """,
     "rfa.aggregators": """
-        AdaptiveRadius CenteredClipping ClearAggregator Groups Layout Mean OneStepRFA RFA
+        AdaptiveRadius BlockClipping CenteredClipping ClearAggregator Groups Layout Mean
+        OneStepRFA RFA
         Result SubCohorts SumAggregator build spec_of
     """,
     "rfa.aggregators.clear": """
@@ -51,7 +52,8 @@ PUBLIC = {
         StrategyOptions Terms TooFewNodesError create_identity read_identities robust_mod
     """,
     "rfa.lab": """
-        Bulyan Callback CenteredClipping ClearAggregator CoordinateMedian DataAttack Dirichlet
+        BlockClipping Bulyan Callback CenteredClipping ClearAggregator CoordinateMedian
+        DataAttack Dirichlet
         Groups Iid Krum LabError MLflow MeaMed Mean MixedMedian Model MultiKrum
         NearestNeighborMixing NormClipping OneStepRFA Partition Pathological RFA RunResult
         RunView Settings Similarity Size Study SubCohorts SumAggregator SweepError Table Task

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rfa.numerics.plain_oracle import PlainOracle
     from rfa.numerics.smoothing import Relative, Smoothing
     from rfa.oracle import RecordingOracle, Sum, SumOracle
+    from rfa.radii import Radii
 
 _HOMES = {
     "rfa.aggregators.accelerated": ("accelerated",),
@@ -39,6 +40,7 @@ _HOMES = {
     "rfa.numerics.plain_oracle": ("PlainOracle",),
     "rfa.numerics.smoothing": ("Relative", "Smoothing"),
     "rfa.oracle": ("RecordingOracle", "Sum", "SumOracle"),
+    "rfa.radii": ("Radii",),
 }
 _ROOMS = ("aggregators", "errors", "median", "numerics", "oracle")
 """Modules that need no import of their own."""
@@ -50,6 +52,7 @@ __all__ = [
     "OracleStoppedError",
     "PlainOracle",
     "PluginError",
+    "Radii",
     "RecordingOracle",
     "Relative",
     "RfaError",

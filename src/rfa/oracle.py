@@ -5,6 +5,9 @@ A device with update w_i and weight alpha_i, at distance r_i = |w_i - v|, adds
     push_i = alpha_i min(1, r_i / nu) (w_i - v) / r_i,     so that |push_i| <= alpha_i,
     mass_i = nu alpha_i / max(nu, r_i),                    in (0, alpha_i].
 
+With a radius for each block of coordinates (`rfa.radii`) it adds a push that is clipped block by
+block, and says in which blocks it is within the radius.
+
 An algorithm behind a `SumOracle` learns these sums and nothing else. It holds no update, so it
 cannot look at a device: whatever oracle is plugged in, privacy is visible in the types.
 """
@@ -18,6 +21,7 @@ from typing import NoReturn, TypeAlias
 
 from rfa._types import Vector
 from rfa.errors import InvalidValueError, OracleStoppedError
+from rfa.radii import Radius, farthest
 
 REACH = 2.0
 """How many times nu away a device still counts as near: where half of them do, nu is half of their
@@ -44,6 +48,8 @@ class Sum:
         objective: the smoothed objective at v. It is unbounded, and one device alone could set
             it, so no secure oracle tells it; None there.
         noise: the standard deviation of the noise in each coordinate of the push; 0 for none.
+        votes: for each block, where there is a radius for each, how many devices say that they are
+            within it; about half of them toss a coin for it. None for one radius.
     """
 
     push: Vector
@@ -54,6 +60,7 @@ class Sum:
     squares: float | None
     objective: float | None = None
     noise: float = 0.0
+    votes: Vector | None = None
 
     def certificate(self, num_colluders: int = 0) -> float:
         """A proven bound on the share of any one device in the step that this sum makes.
@@ -89,7 +96,7 @@ class Sum:
         return value
 
 
-SumOracle: TypeAlias = Callable[[Vector, float], Sum]
+SumOracle: TypeAlias = Callable[[Vector, Radius], Sum]
 
 
 class RecordingOracle:
@@ -101,7 +108,7 @@ class RecordingOracle:
         last: the last sum.
         previous: the sum before it.
         point: what an aggregator of groups made of this group alone.
-        nu: the radius of the last call; 0 before the first.
+        nu: the radius of the last call, or the longest step of radii; 0 before the first.
     """
 
     def __init__(self, oracle: SumOracle) -> None:
@@ -113,9 +120,9 @@ class RecordingOracle:
         self.point: Vector | None = None
         self.nu = 0.0
 
-    def __call__(self, v: Vector, nu: float) -> Sum:
+    def __call__(self, v: Vector, nu: Radius) -> Sum:
         """Pass the query on."""
-        self.calls, self.nu = self.calls + 1, nu
+        self.calls, self.nu = self.calls + 1, farthest(nu, len(v))
         total = self._oracle(v, nu)
         self.previous, self.last = self.last, total
         self.answers += 1
@@ -125,13 +132,13 @@ class RecordingOracle:
 def stopped_oracle(reason: OracleStoppedError) -> SumOracle:
     """The oracle of a part of a cohort that gives no sum, and says why."""
 
-    def oracle(_v: Vector, _nu: float) -> NoReturn:
+    def oracle(_v: Vector, _nu: Radius) -> NoReturn:
         raise reason
 
     return oracle
 
 
-def next_sum(oracle: SumOracle, v: Vector, nu: float, *, first: bool) -> Sum | None:
+def next_sum(oracle: SumOracle, v: Vector, nu: Radius, *, first: bool) -> Sum | None:
     """The sum at v, or None if the oracle has stopped: what was found before stands.
 
     Raises:

@@ -112,6 +112,7 @@ STATEFUL: dict[str, dict[str, Any]] = {
     "accelerated": {"secure": "on", "schedule": "accelerated", "budget": 4, **KNOWING},
     "centered-clipping": {"aggregator": "centered-clipping", "secure": "on", **KNOWING},
     "adaptive-clipping": {"aggregator": "adaptive-clipping", "secure": "on", **KNOWING},
+    "block-clipping": {"aggregator": "block-clipping:size=4", "secure": "on", **KNOWING},
     "personal": {"secure": "on", "personalize": True, **KNOWING},
     "drop-outs": {"secure": "on", "dropout_rate": 0.1, "devices_per_round": 10, **KNOWING},
     "max_share": {"secure": "on", "max_share": 0.5, **KNOWING},

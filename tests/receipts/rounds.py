@@ -83,6 +83,7 @@ class Run:
                 number=100 * self.round + part,
                 noise=self.noise,
                 fast=self.fast,
+                block=self.aggregator.block,
             )
             recorder = Recorder(table.opening)
             self.parties.append(table)

@@ -21,6 +21,7 @@ from rfa.secagg.security.parameters import Parameters, ServerModel
 from rfa.secagg.security.policy import Policy
 from rfa.secagg.security.terms import Terms
 from rfa.secagg.server.requests import Outbox
+from rfa.secagg.statistics import ALL
 from rfa.secagg.unmasked import UnmaskedOracle
 
 SMALL = Terms(
@@ -158,6 +159,7 @@ def party(
     number: int = 1,
     noise: float = 0.0,
     fast: bool = False,
+    block: int = 0,
 ) -> Party:
     """A round that is about to begin."""
     if isinstance(parts, int):
@@ -174,6 +176,8 @@ def party(
         equal_weights=noise > 0,
         noise=noise,
         fast=fast,
+        block=block,
+        statistics={"weight"} if block else ALL,
     )
     rounding = {device: hashlib.sha256(b"%d" % device).digest() for device in parts}
     noises = {

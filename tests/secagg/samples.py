@@ -22,7 +22,7 @@ SIGNED = m.DeviceKeys(258, span(1, 32), (span(2, 32), span(3, 32)), span(4, 64))
 UNSIGNED = m.DeviceKeys(7, span(5, 32), (span(6, 32),))
 
 SAMPLES: list[m.Message] = [
-    m.OpenRound(SESSION, 3, 2, 1000, 1, 0.25, 2, 0b10011, 1, span(18, 32), 1.25, 1),
+    m.OpenRound(SESSION, 3, 2, 1000, 1, 0.25, 2, 0b10011, 1, span(18, 32), 1.25, 1, 8),
     m.AdvertiseKeys(SESSION, SIGNED),
     m.Roster(
         SESSION,
@@ -42,6 +42,7 @@ SAMPLES: list[m.Message] = [
         b"\xff\x01",
         (span(12, 82),),
         np.array([1.5, -2.0, 1e-40], "<f4"),
+        span(21, 2),
     ),
     m.MaskedInput(SESSION, 1, (0, 2**128 - 1, 5), np.array([0, 2**32 - 1, 77], "<u4"), b"\x02\x01"),
     m.SurvivorList(SESSION, 1, b"\xfe\x01"),
@@ -57,6 +58,7 @@ SAMPLES: list[m.Message] = [
         (SIGNED, UNSIGNED),
         0.5,
         np.array([1.5, -2.0], "<f4"),
+        span(22, 3),
     ),
     m.FirstInput(
         SESSION,
@@ -107,13 +109,13 @@ roster = (st.tuples(*[u32] * 6, u8, u8), exactly(16), several(key), several(devi
 
 KINDS: dict[type[m.Message], st.SearchStrategy[m.Message]] = {
     m.OpenRound: st.builds(
-        m.OpenRound, session, u64, u32, u32, u32, real, u8, u8, u8, key, real, u8
+        m.OpenRound, session, u64, u32, u32, u32, real, u8, u8, u8, key, real, u8, u32
     ),
     m.AdvertiseKeys: st.builds(m.AdvertiseKeys, session, device_keys),
     m.Roster: st.builds(m.Roster, session, *roster, u32),
     m.ShareKeys: st.builds(m.ShareKeys, session, several(key), several(sealed, 2)),
     m.SumRequest: st.builds(
-        m.SumRequest, session, u32, u8, real, u128, bitmap, several(sealed, 2), floats
+        m.SumRequest, session, u32, u8, real, u128, bitmap, several(sealed, 2), floats, bitmap
     ),
     m.MaskedInput: st.builds(m.MaskedInput, session, u32, several(u128), words, bitmap),
     m.SurvivorList: st.builds(m.SurvivorList, session, u32, bitmap),
@@ -136,7 +138,7 @@ KINDS: dict[type[m.Message], st.SearchStrategy[m.Message]] = {
         several(device_keys, 1),
     ),
     m.Abstain: st.builds(m.Abstain, session, u64),
-    m.FirstSum: st.builds(m.FirstSum, session, *roster, real, floats),
+    m.FirstSum: st.builds(m.FirstSum, session, *roster, real, floats, bitmap),
     m.FirstInput: st.builds(
         m.FirstInput, session, several(key), several(sealed, 2), several(u128), words
     ),

@@ -62,6 +62,7 @@ OPENINGS: dict[str, Any] = {
     "basis": b"\1" + bytes(31),
     "noise": 1.5,
     "fast": 1,
+    "block": 1,
 }
 OTHER_PARAMETERS = {
     "cohort": Parameters(10, 1, 2, 3, 6, 3),
@@ -79,6 +80,7 @@ QUESTIONS: dict[str, Any] = {
     "alive": b"\xfe\x01",
     "v": np.array([1.0, np.nextafter(np.float32(2), np.float32(3))], np.float32),
     "nu": float(np.nextafter(0.5, 1)),
+    "levels": b"\1",
 }
 
 
@@ -110,7 +112,8 @@ def cohorts() -> dict[str, Cohort]:
 
 
 def context(cohort: Cohort, sum_request: SumRequest = QUESTION) -> bytes:
-    return context_of(cohort.digest, sum_request, point_of(sum_request.v, sum_request.nu))
+    point = point_of(sum_request.v, sum_request.nu, sum_request.levels)
+    return context_of(cohort.digest, sum_request, point)
 
 
 def contexts() -> dict[str, bytes]:
@@ -138,7 +141,7 @@ def test_the_variations_are_of_every_field() -> None:
 
 def test_the_context_of_a_masked_sum_is_bound_to_all_of_it() -> None:
     found = contexts()
-    assert len(found) == 1 + 12 + 7 + 1 + 9 + 6
+    assert len(found) == 1 + 13 + 7 + 1 + 9 + 7
     assert_all_differ(found)
     assert context(cohorts()["same"]) == found["same"]
 

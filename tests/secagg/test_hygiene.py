@@ -74,6 +74,7 @@ def test_sources_hold_nothing_that_is_unsafe(path: Path) -> None:
 
 
 SEAM = {"rfa._checks", "rfa._lazy", "rfa._types", "rfa.errors", "rfa.oracle"} | {
+    "rfa.radii",
     "rfa.privacy",
     "rfa.privacy.zcdp",
 }
@@ -220,6 +221,8 @@ PUBLIC = {
         "noise",
         "fast",
         "ahead",
+        "block",
+        "levels",
         "keys",
         "parameters",
     ),

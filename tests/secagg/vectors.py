@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from rfa.privacy import NoisySum
+from rfa.radii import Radii
 from rfa.secagg.crypto.gaussian import NoiseStream, boundaries_of
 from rfa.secagg.crypto.keys import agree, identity_of, public_of, seal, sign
 from rfa.secagg.crypto.masks import keystream
@@ -109,6 +110,19 @@ def run_encoding(given: Vector) -> Vector:
     return {"words": plain(part.words), "tail": [str(value) for value in part.tail]}
 
 
+def run_block_encoding(given: Vector) -> Vector:
+    """Words with votes, where each block has a radius of its own."""
+    code = Encoding(given["cohort"], mask_of(("weight",)), block=given["size"])
+    part = code.encode(
+        Contribution(np.array(given["update"], np.float32), given["weight"]),
+        np.array(given["v"], np.float32),
+        Radii(np.array(given["levels"], np.uint8), given["size"]),
+        raw(given["rounding"]),
+    )
+    words, tail = plain(part.words), [str(value) for value in part.tail]
+    return {"scale": code.scale, "bits": code.bits, "words": words, "tail": tail}
+
+
 def run_noise(given: Vector) -> Vector:
     """Samples from a stream, and the boundaries of the middle of their distribution."""
     stream, middle = NoiseStream(given["std"], raw(given["key"])), boundaries_of(given["std"])
@@ -182,6 +196,7 @@ RUNS = {
     "self_mask": run_self,
     "shares": run_shares,
     "encoding": run_encoding,
+    "block_encoding": run_block_encoding,
     "noise": run_noise,
     "noise_key": run_noise_key,
     "noisy_encoding": run_noisy_encoding,
@@ -213,6 +228,18 @@ def givens() -> dict[str, list[Vector]]:
         "shares": [
             {"secret": secret, "count": n, "threshold": t, "entropy": span(3, 48 * (t - 1))}
             for secret, n, t in ((seed, 5, 3), (b"\xff" * 32, 2, 2), (bytes(32), 3, 1))
+        ],
+        "block_encoding": [
+            {
+                "cohort": cohort,
+                "size": size,
+                "update": [0.5, -2.0, 0.0, 1e-7, 3e38],
+                "weight": 0.75,
+                "v": v,
+                "levels": list(range(0, 160, 32))[: -(-5 // size)],
+                "rounding": span(40, 16),
+            }
+            for cohort, size, v in ((3, 1, []), (100, 2, [0.25, 0.0, -1.0, 0.0, 2.0]))
         ],
         "encoding": [
             {**update, "cohort": n, "v": v, "nu": nu, "rounding": seed[:16]}
@@ -278,10 +305,11 @@ def refused() -> list[Vector]:
             first[:7] + b"\1" + first[8:],
         ),
         ("infinity", "NotCanonicalError", first[:44] + infinite + first[52:]),
-        ("noise of minus zero", "NotCanonicalError", first[:-9] + minus_zero + first[-1:]),
-        ("infinite noise", "NotCanonicalError", first[:-9] + infinite + first[-1:]),
-        ("no noise at all", "TruncatedError", first[:-9]),
-        ("not said whether it is fast", "TruncatedError", first[:-1]),
+        ("noise of minus zero", "NotCanonicalError", first[:-13] + minus_zero + first[-5:]),
+        ("infinite noise", "NotCanonicalError", first[:-13] + infinite + first[-5:]),
+        ("no noise at all", "TruncatedError", first[:-13]),
+        ("not said whether it is fast", "TruncatedError", first[:-5]),
+        ("no size of blocks", "TruncatedError", first[:-4]),
     ]
     return [{"why": why, "error": error, "bytes": data.hex()} for why, error, data in wrong]
 
@@ -297,6 +325,9 @@ def refused_openings() -> list[Vector]:
         ("squares without noise", {"statistics": 0b11011}),
         ("fast in a way that there is not", {"fast": 2}),
         ("fast with a limit on shares", {"fast": 1, "noise": 0.0, "max_share": 0.5}),
+        ("blocks with noise", {"block": 2, "statistics": 0b10000}),
+        ("blocks with masses", {"block": 2, "noise": 0.0}),
+        ("blocks in two queries", {"block": 2, "noise": 0.0, "statistics": 0b10000, "queries": 2}),
     ]
     return [
         {

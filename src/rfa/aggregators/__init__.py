@@ -1,7 +1,7 @@
 """Aggregators as values: private ones on sums, clear ones on updates.
 
     RFA(budget=3)   OneStepRFA()   Mean(clip_norm=100.0)   CenteredClipping()
-    SubCohorts(RFA(budget=3))   Groups(RFA(budget=3), 7)   Groups(Mean(), 7)
+    BlockClipping(size=8)   SubCohorts(RFA(budget=3))   Groups(RFA(budget=3), 7)   Groups(Mean(), 7)
 
 A private aggregator is a `SumAggregator`: it is given oracles, never updates. Those that look at
 single updates are in `rfa.aggregators.clear`. `build` makes either from a text.
@@ -9,6 +9,7 @@ single updates are in `rfa.aggregators.clear`. `build` makes either from a text.
 
 from rfa.aggregators.adaptive_radius import AdaptiveRadius
 from rfa.aggregators.base import Layout, Result, SumAggregator
+from rfa.aggregators.block_clipping import BlockClipping
 from rfa.aggregators.clear import ClearAggregator
 from rfa.aggregators.clipping import CenteredClipping, Mean
 from rfa.aggregators.partition import Groups, SubCohorts
@@ -18,6 +19,7 @@ from rfa.aggregators.rfa import RFA, OneStepRFA
 __all__ = [
     "RFA",
     "AdaptiveRadius",
+    "BlockClipping",
     "CenteredClipping",
     "ClearAggregator",
     "Groups",

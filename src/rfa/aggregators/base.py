@@ -120,6 +120,11 @@ class SumAggregator(ABC, Generic[State]):
         """The totals that it reads beside push and count: secure sums hold no others."""
         return TOTALS
 
+    @property
+    def block(self) -> int:
+        """How many coordinates share a radius, where there is one for each block; 0 for one."""
+        return 0
+
     def certificate(self, oracle: RecordingOracle) -> float | None:  # noqa: ARG002
         """A proven bound on the share of a device in the step of an oracle; None for no proof."""
         return None

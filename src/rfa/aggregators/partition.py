@@ -65,6 +65,11 @@ class Around(SumAggregator[Any]):
         return self.inner.statistics
 
     @property
+    def block(self) -> int:
+        """That of the inner aggregator."""
+        return self.inner.block
+
+    @property
     def min_nu(self) -> float:
         """That of the inner aggregator."""
         return self.inner.min_nu

@@ -24,6 +24,7 @@ from rfa._plugins import load_plugin
 from rfa._specs import Spec, call_with, parse_spec
 from rfa._texts import text_of
 from rfa.aggregators.base import SumAggregator
+from rfa.aggregators.block_clipping import BlockClipping
 from rfa.aggregators.clear import (
     FLAME,
     Bulyan,
@@ -282,6 +283,12 @@ ENTRIES = {
             CenteredClipping,
         ),
         Entry("adaptive-clipping", "the mean, clipped to a learned norm", _adaptive_clipping, Mean),
+        Entry(
+            "block-clipping",
+            "the mean, each block of coordinates clipped to a learned radius",
+            BlockClipping,
+            BlockClipping,
+        ),
         Entry("bucketing", "the geometric median of the means of groups", _bucketing, Groups),
         Entry(
             "coordinate-median",

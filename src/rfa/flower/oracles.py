@@ -57,12 +57,14 @@ class SumPlan:
         max_share: the largest share of a node in a sum; 0 for no limit.
         fast: whether nodes send their keys with what they trained, and the first masked input with
             their shares, which takes fewer exchanges.
+        block: how many coordinates share a radius; 0 for one radius.
     """
 
     queries: int
     statistics: Collection[str] = ()
     max_share: float = 0.0
     fast: bool = True
+    block: int = 0
 
     def open(self, terms: Terms, *, dim: int, metrics: int = 0, **how: Any) -> OpenRound:
         """A round of the secure sum, as `open_round` opens it."""
@@ -75,6 +77,7 @@ class SumPlan:
             max_share=self.max_share,
             statistics=self.statistics,
             fast=self.fast and not self.max_share,
+            block=self.block,
             **how,
         )
 

@@ -14,6 +14,7 @@ from rfa.flower import records
 from rfa.flower.histograms import Histograms
 from rfa.flower.metrics import MetricLayout
 from rfa.oracle import REACH, RecordingOracle, Sum, stopped_oracle
+from rfa.radii import Radius
 from rfa.secagg.errors import RefusalError, SecAggError
 from rfa.secagg.messages.round import NO_BASIS, DeviceKeys, OpenRound
 from rfa.secagg.noise import noisy_sum
@@ -93,7 +94,7 @@ class PartOracle(RecordingOracle):
         self.stopped = oracle if isinstance(oracle, OracleStoppedError) else None
         self._level = logging.INFO if cohort.task == records.TRAIN else logging.DEBUG
 
-    def __call__(self, v: Vector, nu: float) -> Sum:
+    def __call__(self, v: Vector, nu: Radius) -> Sum:
         """Pass the query on, and log what anyone may know of the answer."""
         try:
             total = super().__call__(v, nu)
@@ -101,7 +102,7 @@ class PartOracle(RecordingOracle):
             LOG.info("\t> sum %s: none: %s", self.calls, error)
             self.stopped = self.stopped or error
             raise
-        LOG.log(self._level, "\t> sum %s: %s", self.answers, _describe(total, nu))
+        LOG.log(self._level, "\t> sum %s: %s", self.answers, _describe(total, self.nu))
         return total
 
     @property

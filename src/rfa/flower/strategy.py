@@ -12,7 +12,7 @@ import contextlib
 import dataclasses
 import logging
 import time
-from collections.abc import Collection, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import Any, NoReturn, Unpack
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
@@ -219,8 +219,7 @@ class SecureStrategy(FedAvg):
             OracleStoppedError: if there is no aggregate; the text says why.
         """
         recorders: list[Recorder] | None = [] if self.options.receipts else None
-        layout = self.aggregator.layout(len(messages))
-        sums = self.sums(grid, self.plan(layout.queries, self.aggregator.statistics), recorders)
+        sums = self.sums(grid, self.plan(self.aggregator, len(messages)), recorders)
         done = take_sums(
             self,
             sums,
@@ -269,9 +268,10 @@ class SecureStrategy(FedAvg):
         hear, ahead = self.privacy.hear, self.ahead.ask
         return GridSums(grid, terms, plan, identities, self.told, recorders, hear, ahead)
 
-    def plan(self, queries: int = 1, statistics: Collection[str] = ()) -> SumPlan:
-        """What a round asks of its nodes."""
-        return SumPlan(queries, statistics, self.options.max_share, self.fast)
+    def plan(self, asking: SumAggregator[Any] | None = None, nodes: int = 1) -> SumPlan:
+        """What a round asks of its nodes, as an aggregator does, or for metrics alone."""
+        asked = (asking.layout(nodes).queries, asking.statistics) if asking else (1, ())
+        return SumPlan(*asked, self.options.max_share, self.fast, asking.block if asking else 0)
 
     @contextlib.contextmanager
     def over(

@@ -22,6 +22,7 @@ from rfa._lazy import names_on_use
 if TYPE_CHECKING:
     from rfa.aggregators import (
         RFA,
+        BlockClipping,
         CenteredClipping,
         Groups,
         Mean,
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "rfa.aggregators": (
         "RFA",
+        "BlockClipping",
         "CenteredClipping",
         "Groups",
         "Mean",
@@ -118,6 +120,7 @@ _HOMES = {
 
 __all__ = [
     "RFA",
+    "BlockClipping",
     "Bulyan",
     "Callback",
     "CenteredClipping",

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from rfa._checks import check_number
 from rfa._types import Floats, Vector
 from rfa.errors import InvalidValueError
 from rfa.numerics.points import to_numpy
 from rfa.numerics.smoothing import betas, smoothed_norms
 from rfa.numerics.weighted import OnBad, read_weighted_points
 from rfa.oracle import REACH, Sum
+from rfa.radii import Radii, Radius, check_query_radius
 
 
 class PlainOracle:
@@ -45,14 +45,17 @@ class PlainOracle:
         ones = np.ones(weighted.num_given)
         given = ones if weights is None else to_numpy(weights, "weights").astype(np.float64)
         self._geometry = weighted.geometry
+        self._points = weighted.points
         self._alpha = given[weighted.kept]
         self.dim = weighted.points.dim
         self.dropped = weighted.dropped
         self.shares: Floats | None = None
 
-    def __call__(self, v: Vector, nu: float) -> Sum:
+    def __call__(self, v: Vector, nu: Radius) -> Sum:
         """The sums at v, a vector of `dim` coordinates."""
         _check_query(v, nu, self.dim)
+        if isinstance(nu, Radii):
+            return self._in_blocks(v, nu)
         distances = self._geometry.center(v)
         if not np.isfinite(distances).all():
             msg = f"v is too far away: the squared distances of {len(self._alpha)} updates overflow"
@@ -70,12 +73,30 @@ class PlainOracle:
             objective=float(self._alpha @ smoothed_norms(distances, nu)),
         )
 
+    def _in_blocks(self, v: Vector, radii: Radii) -> Sum:
+        """The sums at v with a radius for each block; votes are what they come to on average."""
+        push, near = np.zeros(self.dim), np.zeros(len(radii.levels))
+        for row, weight in enumerate(self._alpha):
+            part, within = radii.push(self._points.point(row, np.float64) - v)
+            push += weight * part
+            near += within
+        count = self._alpha.size
+        return Sum(
+            push=push,
+            mass=None,
+            weight=float(self._alpha.sum()),
+            near=None,
+            count=count,
+            squares=None,
+            votes=(near + count / 2) / 2,
+        )
 
-def _check_query(v: Vector, nu: float, dim: int) -> None:
+
+def _check_query(v: Vector, nu: Radius, dim: int) -> None:
     if np.shape(v) != (dim,):
         msg = f"v must have shape ({dim},), not {np.shape(v)}"
         raise InvalidValueError(msg)
     if not np.isfinite(v).all():
         msg = f"v must be finite: coordinate {int(np.flatnonzero(~np.isfinite(v))[0])} is not"
         raise InvalidValueError(msg)
-    check_number("nu", nu, positive=True)
+    check_query_radius(nu, dim)

@@ -260,10 +260,13 @@ def _noise_request(request: PlanRequest, m: int) -> NoiseRequest | None:
 def _traffic(request: PlanRequest, m: int) -> Traffic:
     """Of a device in the largest part, and not in the first of sub-cohorts, which starts at 0.
 
-    Messages are as long as their vector and the rest: two short ones tell of any length.
+    Messages are as long as their vector, a byte for each block, and the rest: two short ones, of
+    one block and of two, tell of any length.
     """
     from rfa.secagg.messages.sizes import Traffic, traffic  # noqa: PLC0415 settings check without
 
+    block = build_private(request.aggregator).block
+    each = max(1, block)
     one, two = (
         traffic(
             request.terms.parameters(math.ceil(m / request.layout.parts)),
@@ -272,12 +275,13 @@ def _traffic(request: PlanRequest, m: int) -> Traffic:
             metrics=request.num_metrics,
             statistics=request.statistics,
             from_zero=not request.layout.sequential,
+            block=block,
         )
-        for dim in (1, 2)
+        for dim in (each, 2 * each)
     )
-    more = request.dim - 1
+    more = request.dim / each - 1
     down, up = one.down + more * (two.down - one.down), one.up + more * (two.up - one.up)
-    return Traffic(down, up, one.exchanges)
+    return Traffic(math.ceil(down), math.ceil(up), one.exchanges)
 
 
 def _certificate(request: PlanRequest, part: int) -> float:

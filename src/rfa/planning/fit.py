@@ -52,6 +52,10 @@ def check_fit(
     aggregator.check_secure()
     layout = aggregator.layout(devices or terms.smallest())
     masked_sums = layout.queries * (2 if max_share else 1)
+    if aggregator.block and (max_share or layout.queries > 1):
+        given = f"max_share={max_share:g}" if max_share else f"{layout.queries} queries"
+        msg = f"a radius for each block takes one sum a round, in which no mass is summed: {given} "
+        raise InvalidValueError(msg + "is not for it: give max_share=0, and one query")
     if terms.server_model == ServerModel.MALICIOUS and layout.queries > 1:
         msg = "the protection from a malicious server holds for one query a device, not for "
         msg += f"{layout.queries}: take rfa-one-step, or RFA in sub-cohorts"

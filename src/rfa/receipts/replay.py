@@ -20,9 +20,11 @@ from rfa.errors import (
     RfaError,
 )
 from rfa.oracle import Sum
+from rfa.radii import Radius
 from rfa.receipts.errors import ReceiptError
 from rfa.receipts.parts import CheckedPart, OpenedSum
 from rfa.receipts.receipt import Receipt, state_bytes, sum_name
+from rfa.secagg.blocks import sent_radius
 from rfa.secagg.fixed_point import as_sent
 from rfa.secagg.transcript import point_of
 
@@ -35,7 +37,7 @@ class RecordedOracle:
         self._part = part
         self._left = list(part.sums)
 
-    def __call__(self, v: Vector, nu: float) -> Sum:
+    def __call__(self, v: Vector, nu: Radius) -> Sum:
         """The recorded sum at v.
 
         Raises:
@@ -57,7 +59,7 @@ class RecordedOracle:
             msg = f"the aggregator does not ask for {name}"
             raise ReceiptError(msg)
 
-    def _next(self, v: Vector, nu: float) -> OpenedSum:
+    def _next(self, v: Vector, nu: Radius) -> OpenedSum:
         part = self._part
         if not self._left and part.stopped:
             raise OracleStoppedError(part.stopped)
@@ -66,9 +68,9 @@ class RecordedOracle:
             msg = f"the aggregator asks for {name}, which is not recorded"
             raise ReceiptError(msg)
         opened = self._left.pop(0)
-        if opened.record.nu != nu or opened.record.point != point_of(
-            as_sent(v, part.opening.dim), float(nu)
-        ):
+        least, levels = sent_radius(part.opening, nu)
+        point = point_of(as_sent(v, part.opening.dim), float(least), levels)
+        if opened.record.nu != least or opened.record.point != point:
             msg = f"{name} was not asked at the v and nu at which the aggregator asks"
             raise ReceiptError(msg)
         return opened

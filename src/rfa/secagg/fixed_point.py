@@ -8,7 +8,8 @@ Words are in units of 1/S with
 
 so that n words of at most S + 1 each stay below 2^31: no total can wrap around, because
 |push_i| <= alpha_i <= 1 whatever the update is. In a round with noise, S is smaller, and each word
-gets a sample of noise after it is rounded (`noise`).
+gets a sample of noise after it is rounded (`noise`). Where there is a radius for each block, a word
+holds votes, too (`blocks`).
 
 Formal guarantees (tests/secagg/test_encoding.py):
     each word is off by at most 1/S, up to the last digits of a float64, and right on average;
@@ -39,6 +40,8 @@ from rfa._types import Floats32
 from rfa.errors import InvalidValueError
 from rfa.oracle import REACH, Sum
 from rfa.privacy import NoisySum
+from rfa.radii import Radii, Radius
+from rfa.secagg.blocks import LEAST_SCALE, fill_blocks, split_words, unlike_blocks, vote_bits
 from rfa.secagg.crypto.gaussian import NoiseStream
 from rfa.secagg.errors import ImplausibleSumError, NotFiniteError, ParameterError
 from rfa.secagg.messages.round import NO_BASIS, OpenRound
@@ -156,6 +159,7 @@ class Encoding:
         statistics: which rows of the table of statistics travel, as bits.
         equal_weights: whether all weights are 1, so that their total is the count.
         noise: the scales of a round with noise; None for no noise.
+        block: the coordinates that share a radius; 0 for one radius.
         scale: S, the units in 1.
     """
 
@@ -163,6 +167,7 @@ class Encoding:
     statistics: int = mask_of(ALL)
     equal_weights: bool = False
     noise: NoisySum | None = None
+    block: int = 0
     scale: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -174,9 +179,13 @@ class Encoding:
         if self.noise:  # whose own headroom is proven
             object.__setattr__(self, "scale", self.noise.scale)
             return
-        object.__setattr__(self, "scale", (HALF - 1) // self.cohort - 1)
+        each, votes = (HALF - 1) // self.cohort, bool(self.block)
+        object.__setattr__(self, "scale", (each - votes) // (1 << self.bits) - 1)
         fits = all(row.fits(self.cohort) for row in (*STATISTICS, METRIC))
-        if self.cohort * (self.scale + 1) >= HALF or not fits:
+        if self.block and self.scale < LEAST_SCALE:
+            msg = f"votes of {self.cohort} devices leave no digits for the push: give groups"
+            raise ParameterError(msg)
+        if self.cohort * (((self.scale + 1) << self.bits) + votes) >= HALF or not fits:
             msg = f"sums over {self.cohort} devices could wrap around"
             raise ParameterError(msg)
 
@@ -189,7 +198,12 @@ class Encoding:
         """
         noise = noisy_sum(opening, parameters)
         equal = bool(opening.equal_weights)
-        return cls(parameters.cohort, opening.statistics, equal, noise)
+        return cls(parameters.cohort, opening.statistics, equal, noise, opening.block)
+
+    @property
+    def bits(self) -> int:
+        """How many bits of a word hold votes."""
+        return vote_bits(self.cohort) if self.block else 0
 
     @functools.cached_property
     def rows(self) -> tuple[Statistic, ...]:
@@ -205,7 +219,7 @@ class Encoding:
         self,
         contribution: Contribution,
         v: Floats32,
-        nu: float,
+        nu: Radius,
         rounding: bytes,
         *,
         noise: bytes | None = None,
@@ -218,7 +232,7 @@ class Encoding:
         Args:
             contribution: the device's update, weight and metrics.
             v: where it is asked, as it travels: empty for zero.
-            nu: the radius, positive.
+            nu: the radius, positive; or a radius for each block, in a round of blocks.
             rounding: the key of the random choices in rounding.
             noise: the key of the noise, which a round with noise must have.
             vector: whether the push is asked for.
@@ -230,6 +244,20 @@ class Encoding:
         """
         stream = self._stream(noise)
         update, weight = contribution.update, contribution.weight
+        words = np.empty(len(update) if vector else 0, WORD) if out is None else out
+        if isinstance(nu, Radii):
+            fill_blocks(
+                words.view(np.int32),
+                update,
+                v,
+                nu,
+                factor=self.scale * weight,
+                bits=self.bits,
+                rounding=rounding,
+            )
+            local = LocalFacts(weight, weight, near=True)
+            tail = encode_all(local, contribution.metrics[:metrics], self.rows)
+            return EncodedInput(words, tail)
         distance = distance_to(update, v)
         mass = weight * min(1.0, nu / distance) if distance > 0 else weight
         local = LocalFacts(weight, mass, distance <= REACH * nu)
@@ -237,7 +265,6 @@ class Encoding:
             tail = encode_noisy(local, self.rows, self.noise, stream)
         else:
             tail = encode_all(local, contribution.metrics[:metrics], self.rows)
-        words = np.empty(len(update) if vector else 0, WORD) if out is None else out
         if vector:
             # with noise, no push may be longer than S, not even in the last digit
             factor = self.scale * weight * (1 - SLACK * bool(stream)) / max(nu, distance)
@@ -265,7 +292,7 @@ class Encoding:
             statistics["weight"] = float(count)
         told: dict[str, Any] = {name: statistics.get(name) for name in _TOLD}
         spread = self.noise.noise_of(count) if self.noise and count > 0 else 0.0
-        total = Sum(push=words.view(np.int32) / self.scale, **told, noise=spread)
+        total = Sum(**self._vectors(words), **told, noise=spread)
         reason = implausible(exact, self.cohort, equal=self.equal_weights)
         reason = reason or self._too_long(total)
         if reason:
@@ -283,8 +310,18 @@ class Encoding:
         statistics = decode_noisy(tail, self.rows, self.noise)
         return statistics, (), {COUNT.name: statistics[COUNT.name]}
 
+    def _vectors(self, words: Words) -> dict[str, Any]:
+        """The push, and the votes where there are blocks."""
+        if not self.block:
+            return {"push": words.view(np.int32) / self.scale}
+        units, votes = split_words(words, self.bits, self.block)
+        return {"push": units / self.scale, "votes": votes}
+
     def _too_long(self, total: Sum) -> str:
         """Why a push cannot be, if it is longer than the weights, and noise, allow."""
+        if self.block:
+            slack = self.cohort * (math.sqrt(self.block) / self.scale + 1e-9)
+            return unlike_blocks(total, self.block, slack)
         slack = self.cohort * (math.sqrt(len(total.push)) / self.scale + 1e-9)
         if self.noise:
             slack += length_slack(self.noise, total.count, len(total.push))

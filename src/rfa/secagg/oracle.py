@@ -9,6 +9,8 @@ from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from rfa._checks import check_count, check_flag, check_number
 from rfa._types import Vector
 from rfa.oracle import Sum
+from rfa.radii import Radius
+from rfa.secagg.blocks import block_fault
 from rfa.secagg.errors import AbortError, ParameterError, SecAggError
 from rfa.secagg.fixed_point import Total
 from rfa.secagg.messages.round import MAX_METRICS, NO_BASIS, DeviceKeys, OpenRound
@@ -38,6 +40,7 @@ def open_round(  # noqa: PLR0913
     basis: bytes = NO_BASIS,
     noise: float = 0.0,
     fast: bool = False,
+    block: int = 0,
 ) -> OpenRound:
     """A round to begin, under a session of its own.
 
@@ -60,6 +63,8 @@ def open_round(  # noqa: PLR0913
         fast: whether the first sum is taken with the roster, which takes two exchanges less (three
             where the server is malicious), and one more where a device is lost there. Not with
             max_share.
+        block: how many coordinates share a radius, of which there is one for each block then; 0
+            for one radius. Such a round has one query, no noise and no limit on shares.
 
     Raises:
         ParameterError: if there are too many masked sums or metrics, no such statistics, or what
@@ -69,6 +74,7 @@ def open_round(  # noqa: PLR0913
     insist(check_number, "noise", noise)
     insist(check_flag, "equal_weights", equal_weights)
     insist(check_flag, "fast", fast)
+    insist(check_count, "block", block, least=0)
     opening = OpenRound(
         os.urandom(16),
         *_sizes(number, queries, dim, metrics),
@@ -85,6 +91,7 @@ def open_round(  # noqa: PLR0913
         basis,
         float(noise),
         int(fast),
+        int(block),
     )
     _check(opening)
     return opening
@@ -117,7 +124,7 @@ def _check(opening: OpenRound) -> None:
     if opening.fast and max_share:
         msg = f"a fast round takes its first sum at once, and max_share={max_share:g} asks for the "
         raise ParameterError(msg + "scalars before: give fast=False, or max_share=0")
-    if fault := noise_fault(opening):
+    if fault := noise_fault(opening) or block_fault(opening):
         raise ParameterError(fault)
 
 
@@ -225,7 +232,7 @@ class SecureOracle:
             if not opening.fast:
                 self._carry(self.server.roster())
 
-    def __call__(self, v: Vector, nu: float) -> Sum:
+    def __call__(self, v: Vector, nu: Radius) -> Sum:
         """The sum at v, rounded to float32.
 
         Raises:
@@ -249,7 +256,7 @@ class SecureOracle:
                 self._recorder.stop(error)
             raise
 
-    def _masked_sum(self, v: Vector, nu: float) -> Total:
+    def _masked_sum(self, v: Vector, nu: Radius) -> Total:
         if self.opening.fast and not self.server.masked_sum:
             self._carry(self.server.first(v, nu))
             if self.server.is_complete:

@@ -12,7 +12,8 @@ from rfa.secagg.crypto.masks import keystream, stream_words
 
 SHORT = 1 << 13
 """Numbers that are worked on at a time: they stay in the cache, and no library starts threads."""
-_UNIFORM = 2.0**-32
+UNIFORM = 2.0**-32
+"""What makes a random word a number from 0 to 1."""
 
 
 def distance_to(update: Floats32, v: Floats32) -> float:
@@ -47,7 +48,7 @@ def fill(
             np.subtract(step, v[span], out=step)
         np.multiply(step, factor, out=step)
         chance = chances[: len(block)]
-        np.multiply(stream_words(stream, len(block)), _UNIFORM, out=chance)
+        np.multiply(stream_words(stream, len(block)), UNIFORM, out=chance)
         np.add(step, chance, out=step)
         np.floor(step, out=step)
         np.copyto(block, step, casting="unsafe")

@@ -58,9 +58,10 @@ def cohort_digest(opening: OpenRound, parameters: Parameters, nonce: bytes, leav
     return digest(b"cohort", opening.encode(), numbers, nonce, leaves)
 
 
-def point_of(v: Floats32, nu: float) -> bytes:
-    """The digest of what is asked: the point and the radius."""
-    return digest(b"point", struct.pack("<d", nu), v.data.cast("B"))
+def point_of(v: Floats32, nu: float, levels: bytes = b"") -> bytes:
+    """The digest of what is asked: the point, the radius, and the radii of blocks if any."""
+    parts = struct.pack("<d", nu), v.data.cast("B"), *([levels] if levels else [])
+    return digest(b"point", *parts)
 
 
 def context_of(cohort: bytes, sum_request: SumRequest, point: bytes) -> bytes:

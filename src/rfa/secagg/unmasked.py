@@ -21,9 +21,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from rfa._checks import check_number
 from rfa._types import Vector
 from rfa.oracle import Sum
+from rfa.radii import Radius
+from rfa.secagg.blocks import sent_radius
 from rfa.secagg.device.joining import check_brought
 from rfa.secagg.errors import (
     AbortError,
@@ -107,23 +108,25 @@ class UnmaskedOracle:
         self.parameters = agree_on(terms, len(joined), opening)
         self.last: Total | None = None
 
-    def __call__(self, v: Vector, nu: float) -> Sum:
+    def __call__(self, v: Vector, nu: Radius) -> Sum:
         """The sum at v, rounded to float32.
 
         Raises:
             AbortError: if the protocol would not open this sum.
         """
         self._ended.check()
-        check_number("nu", nu, positive=True)
+        least, _ = sent_radius(self._opening, nu)
         with self._ended.watch():
-            require_many_beyond(self.parameters, self._answered, nu, self._terms.honest_per_query)
+            require_many_beyond(
+                self.parameters, self._answered, least, self._terms.honest_per_query
+            )
             mass = self._masked_sum(v, nu, vector=False).mass if self._opening.max_share else 0
             self.last = self._masked_sum(v, nu, mass)
             queries = self._answered.queries + 1 if self._answered else 1
-            self._answered = Answered(queries, nu, self.last.sum)
+            self._answered = Answered(queries, least, self.last.sum)
         return self.last.sum
 
-    def _masked_sum(self, v: Vector, nu: float, mass: int = 0, *, vector: bool = True) -> Total:
+    def _masked_sum(self, v: Vector, nu: Radius, mass: int = 0, *, vector: bool = True) -> Total:
         """One sum, over those who survive it."""
         sent = as_sent(v, self._opening.dim)
         if self._opening.fast and not self._masked_sums:

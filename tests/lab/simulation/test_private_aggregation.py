@@ -68,6 +68,22 @@ def test_in_the_clear_in_the_ring_and_by_the_protocol(way: dict[str, Any]) -> No
         assert after == LEARNED.after(plain.near or 0.0)
 
 
+@pytest.mark.parametrize("groups", [1, 3])
+def test_blocks_in_the_clear_in_the_ring_and_by_the_protocol(groups: int) -> None:
+    """Votes are coins in part, so that the radii of the next round are not those in the clear."""
+    updates, weights = cohort()
+    way = {"aggregator": "block-clipping:size=4", "groups": groups}
+    plain, _ = aggregate(updates, weights, settings(**way), 5)
+    (ring, ring_after), (real, real_after) = (
+        aggregate_securely(updates, weights, settings(secure=secure, **way), 5)
+        for secure in ("unmasked", "on")
+    )
+    assert np.array_equal(ring.point, real.point)
+    assert np.linalg.norm(ring.point - plain.point) < 2e-5 * np.linalg.norm(plain.point)
+    assert ring_after == real_after
+    assert len(ring_after.levels) == 10
+
+
 def test_parts_are_disjoint_and_differ_from_round_to_round() -> None:
     how = settings(schedule="sub-cohorts", budget=5)
     first, second = split_cohort(24, how, 0), split_cohort(24, how, 1)

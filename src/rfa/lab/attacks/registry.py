@@ -11,7 +11,7 @@ from typing import Any
 from rfa._plugins import load_plugin
 from rfa._specs import Spec, parse_spec
 from rfa.errors import InvalidValueError, PluginError
-from rfa.lab.attacks import corruption, fang, liars, optimized
+from rfa.lab.attacks import coordinates, corruption, fang, liars, optimized
 from rfa.lab.attacks import literature as attacks
 from rfa.lab.attacks.backdoors import BACKDOORS
 from rfa.lab.attacks.corruption import (
@@ -24,7 +24,7 @@ from rfa.lab.attacks.corruption import (
 from rfa.lab.attacks.poisons import label_flip
 
 NONE, BACKDOOR = "none", "backdoor"
-TRIGGERED = (BACKDOOR, *BACKDOORS)
+TRIGGERED = (BACKDOOR, *BACKDOORS, *coordinates.BACKDOORS)
 """Corruptions of data with a trigger, which every evaluation tries."""
 BUILT_IN: dict[str, UpdateCorruption] = {
     "gaussian": corruption.gaussian,
@@ -45,6 +45,7 @@ BUILT_IN: dict[str, UpdateCorruption] = {
     "fang-krum": fang.fang_krum,
     "anchor": attacks.anchor,
     "anti-median": optimized.anti_median,
+    "against-signs": coordinates.against_signs,
 }
 """Corruptions of updates."""
 OF_SUMS: dict[str, SumCorruption] = {liars.NAME: liars.ring_liar}
@@ -101,10 +102,16 @@ def _parameters(function: Callable[..., Any]) -> list[str]:
     return [parameter.name for parameter in taken if parameter.kind is parameter.KEYWORD_ONLY]
 
 
+def _backdoors(task_own: dict[str, DataCorruption]) -> dict[str, DataCorruption]:
+    """The ways to plant a task's own backdoor, if it has one."""
+    own = task_own.get(BACKDOOR)
+    ways = {**BACKDOORS, **coordinates.BACKDOORS}
+    return {name: make(own) for name, make in ways.items()} if own else {}
+
+
 def _load(name: str, task_own: dict[str, DataCorruption]) -> Corruption:
-    known: dict[str, Corruption] = {**BUILT_IN, **POISONS, **OF_SUMS, **task_own}
-    if BACKDOOR in task_own:
-        known |= {name: make(task_own[BACKDOOR]) for name, make in BACKDOORS.items()}
+    own = {**task_own, **_backdoors(task_own)}
+    known: dict[str, Corruption] = {**BUILT_IN, **POISONS, **OF_SUMS, **own}
     if name in known:
         return known[name]
     if ":" not in name:

@@ -19,6 +19,7 @@ from rfa.lab.randomness import stream
 from rfa.lab.report.exhibit import Table
 from rfa.numerics.plain_oracle import PlainOracle
 from rfa.oracle import Sum, SumOracle
+from rfa.radii import Radius, farthest
 
 Answer: TypeAlias = Callable[[Vector, float, Sum], Sum]
 """What the sum becomes: from v, nu and the sum over the other devices."""
@@ -31,9 +32,9 @@ class ByzantineOracle:
     def __init__(self, ask: SumOracle, answer: Answer) -> None:
         self._ask, self._answer = ask, answer
 
-    def __call__(self, v: Vector, nu: float) -> Sum:
+    def __call__(self, v: Vector, nu: Radius) -> Sum:
         """The sum over all devices."""
-        return self._answer(v, nu, self._ask(v, nu))
+        return self._answer(v, farthest(nu, len(v)), self._ask(v, nu))
 
 
 @dataclass(frozen=True)

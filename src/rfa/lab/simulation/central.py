@@ -24,6 +24,7 @@ from rfa.lab.simulation.outcome import NothingToAggregateError, Outcome
 from rfa.numerics.plain_oracle import PlainOracle
 from rfa.oracle import Sum, SumOracle
 from rfa.privacy.noisy_sum import MASS_FACTOR, NEAR_FACTOR
+from rfa.radii import Radius
 
 
 def aggregate_centrally(
@@ -73,7 +74,7 @@ def noisy_oracle(
         sent: the totals beside the push.
     """
 
-    def ask(v: Vector, nu: float) -> Sum:
+    def ask(v: Vector, nu: Radius) -> Sum:
         total = oracle(v, nu)
         scalars = multiplier * rng.standard_normal(2)
         return Sum(

@@ -41,6 +41,7 @@ from rfa.privacy import (
     readers_epsilon,
 )
 from rfa.privacy.noisy_sum import MASS_FACTOR, NEAR_FACTOR
+from rfa.radii import Radius
 from rfa.secagg.in_process import Losses, answers
 from rfa.secagg.messages.stages import Moment, Stage
 from rfa.secagg.statistics import mask_of_round, rows_of
@@ -239,7 +240,7 @@ class Meter:
         self.check(joined)
         asked = itertools.count()
 
-        def ask(v: Vector, nu: float) -> Sum:
+        def ask(v: Vector, nu: Radius) -> Sum:
             self.charge(joined, next(asked), lost)
             return oracle(v, nu)
 

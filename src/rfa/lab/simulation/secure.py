@@ -91,6 +91,7 @@ def aggregate_securely(  # noqa: PLR0913
         equal_weights=equal,
         statistics=aggregator.statistics,
         noise=meter.noise.opened if meter else 0.0,
+        block=aggregator.block,
     )
     lost, groups = draw_losses(len(parts), settings, t), split_cohort(len(parts), settings, t)
     try:
@@ -149,6 +150,7 @@ def device_policy(settings: Settings) -> Policy:
         min_cohort=LEAST_HONEST,
         num_colluders=0,
         any_point=True,
+        any_radii=True,
         max_nu_factor=None,
         honest_per_query=settings.secure.honest_per_query,
         min_nu=build_private(settings.aggregation).min_nu,

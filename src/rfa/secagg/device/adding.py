@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rfa.secagg.blocks import asked_radius
 from rfa.secagg.crypto.keys import agree
 from rfa.secagg.crypto.masks import Mask
 from rfa.secagg.device.membership import Membership
@@ -37,7 +38,7 @@ def encode_part(
     return encoding.encode(
         contribution,
         sum_request.v,
-        sum_request.nu,
+        asked_radius(member.opening, sum_request),
         rounding_key(memory.rounding, member.opening.place_of(masked_sum)),
         noise=noise_key(memory.noise, masked_sum) if encoding.noise else None,
         vector=bool(sum_request.vector),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rfa.secagg.blocks import block_fault
 from rfa.secagg.errors import (
     NotCanonicalError,
     OtherBasisError,
@@ -54,5 +55,5 @@ def _check_totals(opening: OpenRound) -> None:
         raise NotCanonicalError(msg)
     if opening.fast_fault:
         raise NotCanonicalError(opening.fast_fault)
-    if fault := noise_fault(opening):
+    if fault := noise_fault(opening) or block_fault(opening):
         raise NotCanonicalError(fault)

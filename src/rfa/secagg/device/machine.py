@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 
+from rfa.secagg.blocks import asked_radius
 from rfa.secagg.crypto.keys import sign
 from rfa.secagg.crypto.masks import add_masks
 from rfa.secagg.crypto.shares import SHARE_SIZE
@@ -320,10 +321,10 @@ class Device:
     ) -> tuple[Memory, bytes]:
         """Compute what the device adds at v, and mask it; with what it deals in a fast sum."""
         member, masked_sum, opening = self._member(), sum_request.masked_sum, self._opening()
-        self._policy.check_query(sum_request.v, sum_request.nu, memory.nu)
+        self._policy.check_query(sum_request.v, asked_radius(opening, sum_request), memory.nu)
         charge = max(0.0, member.charge - memory.charged)
         self._policy.check_charge(memory.rho, charge)
-        point = point_of(sum_request.v, sum_request.nu)
+        point = point_of(sum_request.v, sum_request.nu, sum_request.levels)
         alive = member.check_request(sum_request, point, memory)
         context = context_of(member.cohort.digest, sum_request, point)
         shares = () if dealt else unseal_shares(member, memory, sum_request, alive)
@@ -343,7 +344,7 @@ class Device:
             context=context,
             asked=point,
             alive=sum_request.alive,
-            nu=sum_request.nu,
+            nu=memory.nu if sum_request.levels else sum_request.nu,
             rho=memory.rho + charge,
             charged=charge if dealt else 0.0,
             noise=GONE if opening.is_last(masked_sum) and not dealt else memory.noise,

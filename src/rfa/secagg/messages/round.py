@@ -14,7 +14,7 @@ Unmask         ->
                <-   UnmaskShares       its shares of the secrets that open the sum
 
 A fast round takes the roster and the first masked sum in one exchange:
-FirstSum       ->                      the roster, v and nu
+FirstSum       ->                      the roster, v and nu, or the radii of blocks
                <-   FirstInput         sealed shares, and what it adds at v, masked
 Unmask         ->                      with the shares that were sealed for the device
                <-   UnmaskShares
@@ -63,6 +63,7 @@ TAG = 16
 SEALED_SIZE = 2 * SHARE_SIZE + TAG
 SIGNATURE_SIZE = 64
 SESSION = fixed(16)
+LEVELS = blob((1 << 32) - 1)
 NO_BASIS = bytes(32)
 """The basis of a round whose devices were told nothing to start from."""
 
@@ -90,11 +91,12 @@ class OpenRound(Message):
     which totals travel. With `equal_weights` every device must have been told to weigh 1.
     `basis` is the digest of what devices trained or evaluated from. `noise` is the least noise of a
     sum over what one device can add to its push; 0 for none. In a `fast` round masked sum 0 is
-    taken with the roster, over all of it or not at all.
+    taken with the roster, over all of it or not at all. `block` is how many coordinates share a
+    radius, of which there is one for each block; 0 for one radius.
     """
 
     KIND = 1
-    LAYOUT = (U64, U32, U32, U32, REAL, U8, U8, U8, KEY, REAL, U8)
+    LAYOUT = (U64, U32, U32, U32, REAL, U8, U8, U8, KEY, REAL, U8, U32)
 
     round: int
     queries: int
@@ -107,6 +109,7 @@ class OpenRound(Message):
     basis: bytes
     noise: float = 0.0
     fast: int = 0
+    block: int = 0
 
     @property
     def masked_sums(self) -> int:
@@ -237,7 +240,7 @@ class SumRequest(Message):
 
     `vector` is 0 in the phase of the scalars, and `mass` is the total mass that it found, in units
     of 2^-96; `sealed` holds what the device's neighbors in `alive` dealt, in the order of its
-    neighbors.
+    neighbors. `levels` are the radii of blocks, if there are any, of which `nu` is the smallest.
     """
 
     KIND = 5
@@ -249,6 +252,7 @@ class SumRequest(Message):
         blob(MANY // 8),
         rows(SEALED_SIZE, LARGEST_DEGREE),
         array("<f4"),
+        LEVELS,
     )
 
     masked_sum: int
@@ -258,6 +262,7 @@ class SumRequest(Message):
     alive: Bitmap
     sealed: tuple[bytes, ...] = field(repr=False)
     v: Floats32 = field(repr=False)
+    levels: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True)
@@ -360,7 +365,7 @@ class FirstSum(Message):
     """The roster of a fast round together with its first masked sum, over all of the roster."""
 
     KIND = 12
-    LAYOUT = (*_ROSTER, REAL, array("<f4"))
+    LAYOUT = (*_ROSTER, REAL, array("<f4"), LEVELS)
 
     parameters: tuple[int, int, int, int, int, int, int, int]
     nonce: bytes
@@ -368,6 +373,7 @@ class FirstSum(Message):
     keys: tuple[DeviceKeys, ...]
     nu: float
     v: Floats32 = field(repr=False)
+    levels: bytes = field(default=b"", repr=False)
 
     @property
     def roster(self) -> Roster:
@@ -378,7 +384,7 @@ class FirstSum(Message):
     def sum_request(self) -> SumRequest:
         """What is asked, of all; the shares come with the request to open the sum."""
         everyone = write_bitmap(range(len(self.leaves)), len(self.leaves))
-        return SumRequest(self.session, 0, 1, self.nu, 0, everyone, (), self.v)
+        return SumRequest(self.session, 0, 1, self.nu, 0, everyone, (), self.v, self.levels)
 
 
 @dataclass(frozen=True)

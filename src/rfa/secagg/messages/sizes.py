@@ -2,9 +2,9 @@
 
 >>> from rfa.secagg.security.parameters import derive
 >>> traffic(derive(10, num_colluders=1, num_dropouts=2), queries=1, dim=1000)
-Traffic(down=1252, up=4788, exchanges=4)
+Traffic(down=1260, up=4788, exchanges=4)
 >>> traffic(derive(10, num_colluders=1, num_dropouts=2), queries=1, dim=1000, fast=True)
-Traffic(down=1321, up=4788, exchanges=3)
+Traffic(down=1329, up=4788, exchanges=3)
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rfa.radii import count_blocks
 from rfa.secagg.crypto.shares import SHARE_SIZE
 from rfa.secagg.messages.round import (
     DEVICE_KEYS,
@@ -70,6 +71,7 @@ def traffic(  # noqa: PLR0913
     from_zero: bool = True,
     fast: bool = False,
     ahead: bool = False,
+    block: int = 0,
 ) -> Traffic:
     """The traffic of a device in a round in which all queries are taken and nobody is lost.
 
@@ -84,6 +86,7 @@ def traffic(  # noqa: PLR0913
         from_zero: whether the first request is about zero, which travels as nothing.
         fast: whether the first sum is taken with the roster.
         ahead: whether devices sent their keys in the round before, and send those of the next.
+        block: how many coordinates share a radius; 0 for one radius.
     """
     model = int(parameters.server_model)
     equal = bool(noise)
@@ -91,7 +94,7 @@ def traffic(  # noqa: PLR0913
         statistics, queries=queries, max_share=max_share, equal_weights=equal, noise=noise
     )
     sizes = 1, queries, dim, metrics, max_share, model, mask, int(equal)
-    opening = OpenRound(_SESSION, *sizes, NO_BASIS, noise, int(fast))
+    opening = OpenRound(_SESSION, *sizes, NO_BASIS, noise, int(fast), block)
     keys = _keys(opening)
     forming = _forming(opening, parameters, keys)
     pairs: list[tuple[Message, Message]] = [(opening, AdvertiseKeys(_SESSION, keys))]
@@ -139,10 +142,11 @@ def _asking(
     vector = not opening.max_share or opening.is_second(masked_sum)
     v = np.zeros(0 if zero else opening.dim, "<f4")
     sealed = (bytes(SEALED_SIZE),) * degree
+    levels = bytes(count_blocks(opening.dim, opening.block)) if opening.block else b""
     tail = (0,) * (len(rows_of(opening.statistics)) + opening.metrics)
     words = np.zeros(opening.dim if vector else 0, WORD)
     return (
-        SumRequest(_SESSION, masked_sum, int(vector), 1.0, 0, bitmap, sealed, v),
+        SumRequest(_SESSION, masked_sum, int(vector), 1.0, 0, bitmap, sealed, v, levels),
         MaskedInput(_SESSION, masked_sum, tail, words),
     )
 
@@ -157,7 +161,7 @@ def _first_sum(
     """The first sum of a fast round with the roster, and its opening with the shares."""
     told = roster.session, roster.parameters, roster.nonce, roster.leaves, roster.keys
     yield (
-        FirstSum(*told, asked.nu, asked.v),
+        FirstSum(*told, asked.nu, asked.v, asked.levels),
         FirstInput(_SESSION, dealt.commitments, dealt.sealed, masked.tail, masked.words),
     )
     malicious = parameters.server_model == ServerModel.MALICIOUS

@@ -13,6 +13,7 @@ from rfa._types import Floats32
 from rfa.errors import InvalidValueError
 from rfa.privacy import rho_of
 from rfa.privacy.zcdp import check_delta
+from rfa.radii import Radii, Radius
 from rfa.secagg.errors import (
     ChosenQueryError,
     ParameterError,
@@ -78,6 +79,8 @@ class Policy:
         max_nu_factor: by which factor a malicious server may change nu from the last sum that the
             device was in to the next; None for any. A learned nu changes by at most 32 a round, so
             a device that is asked in few rounds, or for another nu, needs more.
+        any_radii: whether a malicious server may give each block of coordinates its own radius, as
+            block clipping does: in each block it chooses between a mean and a count of signs.
         epsilon: the budget of privacy, at delta, of all sums that the device will ever be in, of
             whatever rounds and runs; None for none. A device with a budget joins rounds with noise
             only, and refuses sums beyond it by `PrivacySpentError`.
@@ -97,6 +100,7 @@ class Policy:
     honest_per_query: int = HONEST_PER_QUERY
     any_point: bool = False
     max_nu_factor: float | None = MAX_NU_FACTOR
+    any_radii: bool = False
     epsilon: float | None = None
     delta: float = 1e-5
 
@@ -116,6 +120,7 @@ class Policy:
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name), least=least)
         check_flag("any_point", self.any_point)
+        check_flag("any_radii", self.any_radii)
         factor = self.max_nu_factor
         if factor is not None and not (isinstance(factor, Real) and factor >= 1):  # pyright: ignore[reportUnnecessaryIsInstance]
             msg = f"max_nu_factor must be at least 1, or None for any, not {factor!r}"
@@ -296,17 +301,18 @@ class Policy:
             )
             raise TooFewHonestError(msg)
 
-    def check_query(self, v: Floats32, nu: float, last_nu: float) -> None:
+    def check_query(self, v: Floats32, radius: Radius, last_nu: float) -> None:
         """Refuse a point and a radius by which a device could be singled out.
 
         Args:
             v: the point, empty for zero.
-            nu: the radius.
-            last_nu: the radius of the last sum that the device was in; 0 for none.
+            radius: the radius, or the radii of blocks.
+            last_nu: the one radius of the last sum that the device was in; 0 for none.
 
         Raises:
             SmallRadiusError, ChosenQueryError: naming them.
         """
+        nu = radius.nu if isinstance(radius, Radii) else radius
         if not nu >= self.min_nu:
             msg = f"a radius nu of {nu}: this device answers from {self.min_nu} on"
             raise SmallRadiusError(msg)
@@ -316,6 +322,14 @@ class Policy:
             msg = (
                 "a point v that is not zero: a malicious server could have guessed an update. "
                 "Policy(any_point=True) answers, as sub-cohorts need"
+            )
+            raise ChosenQueryError(msg)
+        if isinstance(radius, Radii):
+            if self.any_radii:
+                return
+            msg = (
+                "a radius for each block of coordinates: a malicious server could have chosen "
+                "them. Policy(any_radii=True) answers, as block clipping needs"
             )
             raise ChosenQueryError(msg)
         most = self.max_nu_factor

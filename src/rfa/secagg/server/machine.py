@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from rfa._checks import check_number
+from rfa.radii import Radius
+from rfa.secagg.blocks import sent_radius
 from rfa.secagg.crypto.shares import SHARE_SIZE
 from rfa.secagg.errors import (
     AbortError,
@@ -178,7 +179,7 @@ class Server:
         if self._table is None:
             self._seat(self._admission.close(self.faults))
 
-    def first(self, v: Any, nu: float) -> Requests:
+    def first(self, v: Any, nu: Radius) -> Requests:
         """Send the cohort, and ask for what everyone adds at v at once, in a fast round.
 
         Raises:
@@ -224,7 +225,7 @@ class Server:
         if self._recorder:
             self._recorder.form(table, self._identities)
 
-    def ask(self, v: Any, nu: float) -> Requests:
+    def ask(self, v: Any, nu: Radius) -> Requests:
         """Begin a masked sum: ask for what everyone adds at v.
 
         With a limit on shares, the first masked sum of a query asks for the scalars and the next
@@ -242,25 +243,28 @@ class Server:
         requests = ((table.keys[at].device, each) for at, each in now.sum_requests())
         return Requests(requests, self._enough(alive, free=self._before is None))
 
-    def _begin(self, alive: Members, v: Any, nu: float) -> MaskedSum:
+    def _begin(self, alive: Members, v: Any, nu: Radius) -> MaskedSum:
         """The next masked sum, over some of the cohort."""
         table, opening = self._formed(), self._opening
         if self.masked_sum not in opening.sums_from(table.first):
             msg = f"all {opening.each_roster} masked sums of the round are used up"
             raise AbortError(msg)
-        check_number("nu", nu, positive=True)
+        least, levels = sent_radius(opening, nu)
         second = opening.is_second(self.masked_sum)
         if not second:
-            require_many_beyond(self.parameters, self._answered, nu, self._terms.honest_per_query)
+            require_many_beyond(
+                self.parameters, self._answered, least, self._terms.honest_per_query
+            )
         sum_request = SumRequest(
             session=opening.session,
             masked_sum=self.masked_sum,
             vector=int(second or not opening.max_share),
-            nu=float(nu),
+            nu=float(least),
             mass=self._mass if second else 0,
             alive=write_bitmap(alive, table.cohort.parameters.cohort),
             sealed=(),
             v=as_sent(v, opening.dim),
+            levels=levels,
         )
         self._now = MaskedSum(table, sum_request, alive)
         self.masked_sum += 1

@@ -119,9 +119,8 @@ class MaskedSum:
 
     def __init__(self, table: Table, sum_request: SumRequest, alive: Members) -> None:
         self._table = table
-        self._context = context_of(
-            table.cohort.digest, sum_request, point_of(sum_request.v, sum_request.nu)
-        )
+        point = point_of(sum_request.v, sum_request.nu, sum_request.levels)
+        self._context = context_of(table.cohort.digest, sum_request, point)
         self.words = np.zeros(table.cohort.opening.dim if sum_request.vector else 0, WORD)
         self.tail = [0] * tail_size(table.cohort)
         self._shares: dict[int, dict[int, int]] = {}

@@ -69,7 +69,7 @@ class Recorder:
                 request.nu,
                 request.mass,
                 request.alive,
-                point_of(request.v, request.nu),
+                point_of(request.v, request.nu, request.levels),
                 now.bitmap,
                 _in_order(inputs),
                 _in_order(now.secrets),

@@ -85,7 +85,11 @@ class Table:
             wanted = range(len(self.keys)) if everyone else sorted(cohort.neighbors(position))
             keys = tuple(self.keys[other] for other in wanted)
             told = opening.session, numbers, cohort.nonce, cohort.leaves, keys
-            roster = FirstSum(*told, first.nu, first.v) if first else Roster(*told, self.first)
+            roster = (
+                FirstSum(*told, first.nu, first.v, first.levels)
+                if first
+                else Roster(*told, self.first)
+            )
             yield addressee.device, roster.encode()
 
     def without(self, lost: Members, first: int, terms: Terms) -> Table:

@@ -1,0 +1,94 @@
+"""Attackers who know that updates are clipped coordinate by coordinate, or block by block.
+
+Such a server is moved by signs: whoever is beyond the radius of a block counts there with all of
+their weight, and with no more. So these attackers send signs, far out: all of them against the
+honest mean, those of a backdoor, or those of the few coordinates that a backdoor needs, and honest
+values elsewhere. Being far out they also vote for larger radii, in every round.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+
+from rfa._checks import check_number
+from rfa._types import Floats
+from rfa.errors import InvalidValueError
+from rfa.lab.attacks.corruption import DataCorruption, UpdateAttack, corrupts_updates
+from rfa.lab.attacks.honest import Honest
+from rfa.lab.attacks.literature import repeat
+
+SCALE = 10.0
+"""How many times farther than the largest honest value signs are sent."""
+TOP = 0.02
+"""The fraction of the coordinates that an aimed backdoor changes."""
+
+
+@corrupts_updates
+def against_signs(attack: UpdateAttack, *, scale: float = SCALE) -> Floats:
+    """Minus the sign of the honest mean in every coordinate, far out.
+
+    Of all that corrupted devices can send, this takes most from the progress of a step that is
+    clipped coordinate by coordinate.
+    """
+    honest = Honest.of(attack)
+    return repeat(attack, -_far(honest, scale) * np.sign(honest.mean))
+
+
+def backdoor_signs(backdoor: DataCorruption) -> DataCorruption:
+    """A backdoor by signs: in each coordinate where the poisoned mean differs from the honest one.
+
+    Parameters: `scale`, how many times farther than the largest honest value; 10 by default.
+    """
+    return dataclasses.replace(backdoor, forge=poisoned_signs)
+
+
+def backdoor_aimed(backdoor: DataCorruption) -> DataCorruption:
+    """A backdoor by signs in the few coordinates that it needs most, and the honest mean elsewhere.
+
+    Parameters: `top`, the fraction of the coordinates, of largest difference between the poisoned
+    and the honest mean, 0.02 by default; and `scale`, as in `backdoor_signs`.
+    """
+    return dataclasses.replace(backdoor, forge=aimed_signs)
+
+
+BACKDOORS: dict[str, Callable[[DataCorruption], DataCorruption]] = {
+    "backdoor-signs": backdoor_signs,
+    "backdoor-aimed": backdoor_aimed,
+}
+"""Ways to plant a task's backdoor where clipping is by coordinates, by name."""
+
+
+def poisoned_signs(attack: UpdateAttack, *, scale: float = SCALE) -> Floats:
+    """The signs of what the corrupted devices would change more, or less, than honest ones do."""
+    honest = Honest.of(attack)
+    return repeat(attack, _far(honest, scale) * np.sign(_difference(attack, honest)))
+
+
+def aimed_signs(attack: UpdateAttack, *, top: float = TOP, scale: float = SCALE) -> Floats:
+    """The same in the coordinates that differ most, and the honest mean elsewhere."""
+    check_number("top", top, positive=True)
+    if top > 1:
+        msg = f"top is a fraction of the coordinates, above 0 and at most 1, not {top!r}"
+        raise InvalidValueError(msg)
+    honest = Honest.of(attack)
+    difference, row = _difference(attack, honest), honest.mean.copy()
+    count = max(1, round(top * len(row)))
+    aims = np.argpartition(-np.abs(difference), count - 1)[:count]
+    row[aims] = _far(honest, scale) * np.sign(difference[aims])
+    return repeat(attack, row)
+
+
+def _difference(attack: UpdateAttack, honest: Honest) -> Floats:
+    """What the mean of the poisoned updates has more than the honest one."""
+    own = attack.updates[attack.corrupted].astype(np.float64)
+    weights = attack.weights[attack.corrupted]
+    return weights @ own / weights.sum() - honest.mean
+
+
+def _far(honest: Honest, scale: float) -> float:
+    """A value beyond all honest ones."""
+    check_number("scale", scale, positive=True)
+    return scale * float(np.abs(honest.rows).max() or 1.0)

@@ -1,0 +1,92 @@
+"""Block clipping on Flower: radii that are learned over rounds, drop-outs, and restarts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr", reason="needs Flower: pip install 'rfa[flower]'")
+
+from flwr.app import Message
+from numpy.typing import NDArray
+
+from rfa.aggregators import BlockClipping
+from rfa.errors import InvalidValueError
+from rfa.flower import SecureStrategy
+from rfa.flower.checkpoint import load_checkpoint
+from rfa.radii import Radii
+from rfa.secagg.messages.decoding import decode
+from rfa.secagg.messages.round import FirstSum, SumRequest
+from tests.flower.grid import LocalGrid
+from tests.flower.toy import DIM, FIRST, NODES, model, nodes, options, step_of
+
+ROUNDS, CLOSE = 4, 2e-5
+LOST = FIRST
+
+
+def strategy_of(**more: Any) -> SecureStrategy:
+    return SecureStrategy(BlockClipping(size=1), fraction_evaluate=0.0, **options(**more))
+
+
+def levels_of(request: Message) -> bytes | None:
+    """The radii that a node is asked with, if it is asked for a sum."""
+    record: Any = request.content.config_records["rfa"]
+    message = decode(record["request"]) if "request" in record else None
+    return message.levels if isinstance(message, FirstSum | SumRequest) else None
+
+
+def in_one_coordinate(step: NDArray[Any]) -> NDArray[Any]:
+    """A change of the first coordinate that is small beside the whole of an update."""
+    changed = step.copy()
+    changed[0] -= 4.0
+    return changed
+
+
+@pytest.mark.parametrize("lost", [None, LOST])
+def test_the_model_moves_by_the_mean_of_clipped_coordinates(
+    tmp_path: Path, lost: int | None
+) -> None:
+    """Radii are what the votes made of them; a lie in one coordinate, and a lost node."""
+    asked: list[bytes] = []
+
+    def spoil(node: int, request: Message, reply: Message) -> Message | None:
+        levels = levels_of(request)
+        if levels is not None and levels not in asked:
+            asked.append(levels)
+        return None if node == lost and levels is not None else reply
+
+    grid = LocalGrid(nodes(tmp_path, {FIRST + 1: in_one_coordinate}), spoil)
+    result = strategy_of(weights="equal").start(grid, model(), num_rounds=ROUNDS)
+    assert len(asked) == ROUNDS  # other radii in each round
+    wanted = np.zeros(DIM)
+    for t, levels in enumerate(asked, 1):
+        steps = {node: step_of(node, t) for node in range(FIRST, FIRST + NODES) if node != lost}
+        steps[FIRST + 1] = in_one_coordinate(steps[FIRST + 1])
+        values = Radii(np.frombuffer(levels, np.uint8)).values
+        wanted += np.mean([np.clip(step, -values, values) for step in steps.values()], axis=0)
+    assert np.linalg.norm(result.arrays["w"].numpy() - wanted) < CLOSE
+
+
+def test_restarts_go_on_with_the_radii(tmp_path: Path) -> None:
+    file = tmp_path / "server.npz"
+    strategy_of(checkpoint=file).start(LocalGrid(nodes(tmp_path / "1")), model(), num_rounds=2)
+    before = load_checkpoint(file, model(), BlockClipping(size=1)).aggregator
+    asked: list[bytes] = []
+
+    def spoil(node: int, request: Message, reply: Message) -> Message | None:
+        levels = levels_of(request)
+        asked.extend([] if levels is None else [levels])
+        return reply
+
+    grid = LocalGrid(nodes(tmp_path / "2"), spoil)
+    strategy_of(checkpoint=file).start(grid, model(), num_rounds=3)
+    assert set(asked) == {before.levels.tobytes()}
+
+
+@pytest.mark.parametrize("how", [{"max_share": 0.5}, {"noise_multiplier": 1.0}, {"epsilon": 8.0}])
+def test_what_does_not_go_with_it_is_said_at_once(how: dict[str, Any]) -> None:
+    with pytest.raises((InvalidValueError, TypeError), match="block"):
+        strategy_of(**how)
