@@ -24,7 +24,8 @@ from rfa.secagg.errors import ParameterError
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.messages import round as messages
 from rfa.secagg.messages.decoding import decode_as
-from rfa.secagg.messages.round import DeviceKeys, Message, OpenRound
+from rfa.secagg.messages.opening import Message, OpenRound
+from rfa.secagg.messages.round import DeviceKeys
 from rfa.secagg.messages.values import write_bitmap
 from rfa.secagg.oracle import open_round
 from rfa.secagg.security import odds

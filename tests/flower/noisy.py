@@ -13,7 +13,8 @@ from rfa.privacy import NoisySum, epsilon_of
 from rfa.secagg.device.profile import Profile
 from rfa.secagg.device.vault import DurableDevice
 from rfa.secagg.messages.decoding import decode, decode_as
-from rfa.secagg.messages.round import OpenFirstSum, OpenRound
+from rfa.secagg.messages.opening import OpenRound
+from rfa.secagg.messages.round import OpenFirstSum
 from tests.flower.grid import LocalGrid
 from tests.flower.toy import DIM, FIRST, NODES
 

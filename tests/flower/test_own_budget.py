@@ -18,7 +18,8 @@ from rfa.flower import OneStepRFA, Policy, RobustMod, SecureFedAvg, ServerModel,
 from rfa.flower.errors import NodesRefusedError, NodesSpentError
 from rfa.privacy import NoisySum
 from rfa.secagg.messages.decoding import decode
-from rfa.secagg.messages.round import FirstInput, FirstSum, OpenRound
+from rfa.secagg.messages.opening import OpenRound
+from rfa.secagg.messages.round import FirstInput, FirstSum
 from rfa.secagg.oracle import open_round
 from tests.flower.grid import LocalGrid
 from tests.flower.noisy import HONEST, NAMES, RHO, Z, asked, budget_of, opening_in, spent_by

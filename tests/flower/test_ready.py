@@ -14,7 +14,7 @@ from flwr.app import ConfigRecord, Message, RecordDict
 
 from rfa.flower import RFA, records
 from rfa.flower.metrics import LONGEST, MetricLayout
-from rfa.secagg.messages.round import MAX_METRICS
+from rfa.secagg.messages.opening import MAX_METRICS
 from tests.flower.grid import LocalGrid
 from tests.flower.toy import attempt, model, nodes, with_nu
 

@@ -35,7 +35,7 @@ from rfa.flower import (
 from rfa.flower.weighing import keep_surrogate, weigh
 from rfa.secagg.errors import VaultError
 from rfa.secagg.fixed_point import Total
-from rfa.secagg.messages.round import OpenRound
+from rfa.secagg.messages.opening import OpenRound
 from rfa.secagg.oracle import open_round
 from rfa.secagg.weights import DIGITS, LEAST, MODES, TELLS, bucket, lower, surrogate
 from tests.flower.grid import LocalGrid

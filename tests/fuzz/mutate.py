@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from rfa.secagg.errors import SecAggError
-from rfa.secagg.messages.round import Message
+from rfa.secagg.messages.opening import Message
 
 COUNTS = (0, 1, 2, 3, 255, 256, 257, 1 << 14, 1 << 20, (1 << 20) + 1, 1 << 31, (1 << 32) - 1)
 NUMBERS = (*COUNTS, (1 << 63) - 1, 1 << 63, (1 << 64) - 1, (1 << 128) - 1)

@@ -32,7 +32,7 @@ from rfa.secagg.device.memory import Memory
 from rfa.secagg.device.profile import Profile
 from rfa.secagg.errors import SecAggError
 from rfa.secagg.fixed_point import Contribution
-from rfa.secagg.messages.round import OpenRound
+from rfa.secagg.messages.opening import OpenRound
 from rfa.secagg.oracle import open_round
 from rfa.secagg.weights import MODES
 from tests.flower.grid import LocalGrid

@@ -14,7 +14,7 @@ from rfa.cli.main import main
 from rfa.privacy import epsilon_of
 from rfa.receipts import Receipt, ReceiptError, Verifier, read_receipt
 from rfa.secagg.messages.decoding import decode_as
-from rfa.secagg.messages.round import OpenRound
+from rfa.secagg.messages.opening import OpenRound
 from rfa.secagg.messages.stages import Moment, Stage
 from rfa.secagg.noise import noisy_sum
 from tests.receipts.rounds import Run, forge, with_part

@@ -11,11 +11,10 @@ import pytest
 
 from rfa.secagg.device.machine import Device
 from rfa.secagg.messages.decoding import decode, decode_as
+from rfa.secagg.messages.opening import Message, OpenRound
 from rfa.secagg.messages.round import (
     AdvertiseKeys,
     DeviceKeys,
-    Message,
-    OpenRound,
     Roster,
     SumRequest,
     SurvivorList,

@@ -15,7 +15,8 @@ from rfa.secagg.errors import ParameterError
 from rfa.secagg.fixed_point import Contribution, Total
 from rfa.secagg.in_process import InProcess, Losses
 from rfa.secagg.messages.decoding import decode
-from rfa.secagg.messages.round import MaskedInput, OpenRound
+from rfa.secagg.messages.opening import OpenRound
+from rfa.secagg.messages.round import MaskedInput
 from rfa.secagg.oracle import SecureOracle, open_round
 from rfa.secagg.security.parameters import Parameters, ServerModel
 from rfa.secagg.security.policy import Policy

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from rfa.secagg.messages import round as m
+from rfa.secagg.messages.opening import Message, OpenRound
 from rfa.secagg.messages.values import NO_SHARE
 
 
@@ -21,8 +22,8 @@ SESSION = span(0, 16)
 SIGNED = m.DeviceKeys(258, span(1, 32), (span(2, 32), span(3, 32)), span(4, 64))
 UNSIGNED = m.DeviceKeys(7, span(5, 32), (span(6, 32),))
 
-SAMPLES: list[m.Message] = [
-    m.OpenRound(SESSION, 3, 2, 1000, 1, 0.25, 2, 0b10011, 1, span(18, 32), 1.25, 1, 8),
+SAMPLES: list[Message] = [
+    OpenRound(SESSION, 3, 2, 1000, 1, 0.25, 2, 0b10011, 1, span(18, 32), 1.25, 1, 8),
     m.AdvertiseKeys(SESSION, SIGNED),
     m.Roster(
         SESSION,
@@ -107,9 +108,9 @@ words = hnp.arrays("<u4", st.integers(0, 5))
 
 roster = (st.tuples(*[u32] * 6, u8, u8), exactly(16), several(key), several(device_keys, 2))
 
-KINDS: dict[type[m.Message], st.SearchStrategy[m.Message]] = {
-    m.OpenRound: st.builds(
-        m.OpenRound, session, u64, u32, u32, u32, real, u8, u8, u8, key, real, u8, u32
+KINDS: dict[type[Message], st.SearchStrategy[Message]] = {
+    OpenRound: st.builds(
+        OpenRound, session, u64, u32, u32, u32, real, u8, u8, u8, key, real, u8, u32
     ),
     m.AdvertiseKeys: st.builds(m.AdvertiseKeys, session, device_keys),
     m.Roster: st.builds(m.Roster, session, *roster, u32),

@@ -27,12 +27,11 @@ from rfa.secagg.crypto.graph import rank
 from rfa.secagg.crypto.keys import sign
 from rfa.secagg.errors import ParameterError, SecAggError
 from rfa.secagg.messages.decoding import decode_as
+from rfa.secagg.messages.opening import Message, OpenRound
 from rfa.secagg.messages.round import (
     SEALED_SIZE,
     AdvertiseKeys,
     DeviceKeys,
-    Message,
-    OpenRound,
     Roster,
     ShareKeys,
     SumRequest,

@@ -25,12 +25,12 @@ from rfa.secagg.errors import (
     SmallRadiusError,
 )
 from rfa.secagg.messages.decoding import decode, decode_as
+from rfa.secagg.messages.opening import OpenRound
 from rfa.secagg.messages.round import (
     AdvertiseKeys,
     FirstInput,
     FirstSum,
     OpenFirstSum,
-    OpenRound,
     Unmask,
     UnmaskShares,
 )

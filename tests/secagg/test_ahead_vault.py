@@ -17,7 +17,8 @@ from rfa.secagg.device.vault import DurableDevice
 from rfa.secagg.errors import NoKeysAheadError, SpentUpdateError, UnknownKindError
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.messages.decoding import decode
-from rfa.secagg.messages.round import NO_BASIS, DeviceKeys, FirstInput, UnmaskShares
+from rfa.secagg.messages.opening import NO_BASIS
+from rfa.secagg.messages.round import DeviceKeys, FirstInput, UnmaskShares
 from rfa.secagg.noise import noisy_sum
 from rfa.secagg.oracle import SecureOracle
 from rfa.secagg.server.machine import Server

@@ -23,11 +23,10 @@ from rfa.secagg.errors import (
 )
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.messages.decoding import decode_as
+from rfa.secagg.messages.opening import NO_BASIS, OpenRound
 from rfa.secagg.messages.round import (
-    NO_BASIS,
     AdvertiseKeys,
     DeviceKeys,
-    OpenRound,
     Roster,
     ShareKeys,
     SumRequest,

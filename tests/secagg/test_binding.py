@@ -15,7 +15,8 @@ import pytest
 from rfa.secagg import transcript as hashing
 from rfa.secagg.crypto.masks import keystream
 from rfa.secagg.errors import CohortError, DuplicateKeyError
-from rfa.secagg.messages.round import NO_BASIS, DeviceKeys, OpenRound, SumRequest
+from rfa.secagg.messages.opening import NO_BASIS, OpenRound
+from rfa.secagg.messages.round import DeviceKeys, SumRequest
 from rfa.secagg.security.cohort import Cohort, form_cohort, in_order
 from rfa.secagg.security.parameters import Parameters, ServerModel, derive
 from rfa.secagg.transcript import (

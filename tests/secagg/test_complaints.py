@@ -18,7 +18,8 @@ from rfa.secagg.errors import (
     TooFewDevicesError,
 )
 from rfa.secagg.messages.decoding import decode
-from rfa.secagg.messages.round import MaskedInput, Message, ShareKeys, Unmask, UnmaskShares
+from rfa.secagg.messages.opening import Message
+from rfa.secagg.messages.round import MaskedInput, ShareKeys, Unmask, UnmaskShares
 from rfa.secagg.messages.stages import Moment, Stage
 from rfa.secagg.messages.values import NO_SHARE, read_bitmap, write_bitmap
 from rfa.secagg.oracle import SecureOracle

@@ -16,7 +16,8 @@ from rfa.secagg.errors import (
     SignatureError,
     WrongDimensionError,
 )
-from rfa.secagg.messages.round import FirstInput, Message, UnmaskShares
+from rfa.secagg.messages.opening import Message
+from rfa.secagg.messages.round import FirstInput, UnmaskShares
 from rfa.secagg.messages.values import NO_SHARE
 from rfa.secagg.server.complaints import Dispute
 from tests.secagg.party import MALICIOUS, exactly, party

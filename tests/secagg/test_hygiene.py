@@ -19,7 +19,7 @@ from rfa.secagg.device.memory import Memory
 from rfa.secagg.device.profile import Identity, Profile
 from rfa.secagg.fixed_point import Contribution, Encoding
 from rfa.secagg.messages import round as messages
-from rfa.secagg.messages.round import OpenRound
+from rfa.secagg.messages.opening import OpenRound
 from tests.secagg.samples import SAMPLES
 
 FOLDER = Path(errors.__file__).parent

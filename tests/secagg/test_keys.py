@@ -26,7 +26,7 @@ from rfa.secagg.device.machine import Device
 from rfa.secagg.device.profile import Profile
 from rfa.secagg.errors import LowOrderPointError, NotCanonicalError
 from rfa.secagg.fixed_point import Contribution
-from rfa.secagg.messages.round import OpenRound
+from rfa.secagg.messages.opening import OpenRound
 from rfa.secagg.transcript import derive_key, digest
 
 FIELD = 2**255 - 19

@@ -23,6 +23,7 @@ from rfa.secagg.errors import (
 from rfa.secagg.messages import round as m
 from rfa.secagg.messages.buffer import InputBuffer
 from rfa.secagg.messages.decoding import decode, decode_as
+from rfa.secagg.messages.opening import Message, OpenRound
 from rfa.secagg.messages.stages import Moment, Stage
 from rfa.secagg.messages.values import NO_SHARE, read_bitmap, read_share, write_bitmap
 from tests.secagg.samples import KINDS, SAMPLES, SESSION, same
@@ -33,13 +34,13 @@ names = [type(sample).__name__ for sample in SAMPLES]
 
 
 def test_the_samples_are_of_every_kind() -> None:
-    kinds = m.Message.__subclasses__()
+    kinds = Message.__subclasses__()
     assert [type(sample) for sample in SAMPLES] == kinds == list(KINDS)
     assert [kind.KIND for kind in kinds] == list(range(1, 15))
 
 
 @given(any_message)
-def test_what_is_encoded_is_decoded(message: m.Message) -> None:
+def test_what_is_encoded_is_decoded(message: Message) -> None:
     data = message.encode()
     found = decode(data)
     assert same(found, message)
@@ -48,7 +49,7 @@ def test_what_is_encoded_is_decoded(message: m.Message) -> None:
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=names)
-def test_a_message_of_another_kind_is_refused(sample: m.Message) -> None:
+def test_a_message_of_another_kind_is_refused(sample: Message) -> None:
     for kind in KINDS:
         if kind is not type(sample):
             with pytest.raises(UnknownKindError, match=f"{kind.__name__} is wanted, not"):
@@ -66,7 +67,7 @@ def check_canonical(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=names)
-def test_a_message_that_ends_too_soon_is_refused(sample: m.Message) -> None:
+def test_a_message_that_ends_too_soon_is_refused(sample: Message) -> None:
     data = sample.encode()
     for size in range(len(data)):
         with pytest.raises(TruncatedError, match="ends too soon"):
@@ -74,7 +75,7 @@ def test_a_message_that_ends_too_soon_is_refused(sample: m.Message) -> None:
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=names)
-def test_a_message_with_more_behind_it_is_refused(sample: m.Message) -> None:
+def test_a_message_with_more_behind_it_is_refused(sample: Message) -> None:
     data = sample.encode()
     for extra in (b"\0", b"\xff" * 7, data):
         with pytest.raises(OversizedError, match="bytes too many"):
@@ -85,7 +86,7 @@ def test_a_message_with_more_behind_it_is_refused(sample: m.Message) -> None:
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=names)
-def test_every_flipped_bit_gives_another_message_or_none(sample: m.Message) -> None:
+def test_every_flipped_bit_gives_another_message_or_none(sample: Message) -> None:
     data = sample.encode()
     for bit in range(8 * len(data)):
         changed = bytearray(data)
@@ -94,7 +95,7 @@ def test_every_flipped_bit_gives_another_message_or_none(sample: m.Message) -> N
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=names)
-def test_every_count_may_be_changed(sample: m.Message) -> None:
+def test_every_count_may_be_changed(sample: Message) -> None:
     """Four bytes anywhere become a count that is too large, or a little wrong."""
     data = sample.encode()
     for at in range(5, len(data) - 3):
@@ -104,7 +105,7 @@ def test_every_count_may_be_changed(sample: m.Message) -> None:
 
 @settings(max_examples=300)
 @given(any_message, st.data())
-def test_no_bytes_raise_anything_else(message: m.Message, data: st.DataObject) -> None:
+def test_no_bytes_raise_anything_else(message: Message, data: st.DataObject) -> None:
     """Valid messages with a part cut out, replaced, doubled or swapped."""
     valid = message.encode()
     start = data.draw(st.integers(0, len(valid)))
@@ -176,8 +177,8 @@ def test_numbers_are_finite_and_zero_is_positive(real: str) -> None:
     with pytest.raises(NotCanonicalError, match="a number must be finite"):
         decode(data[:-13] + bytes.fromhex(real) + data[-5:])
     assert (
-        m.OpenRound(SESSION, 1, 1, 1, 0, -0.0, 1, 31, 0, bytes(32)).encode()
-        == m.OpenRound(SESSION, 1, 1, 1, 0, 0, 1, 31, 0, bytes(32)).encode()
+        OpenRound(SESSION, 1, 1, 1, 0, -0.0, 1, 31, 0, bytes(32)).encode()
+        == OpenRound(SESSION, 1, 1, 1, 0, 0, 1, 31, 0, bytes(32)).encode()
     )
 
 

@@ -19,7 +19,8 @@ from rfa.secagg.errors import (
     WeakTermsError,
 )
 from rfa.secagg.fixed_point import Contribution, EncodedInput, Encoding
-from rfa.secagg.messages.round import OpenRound, Roster, SumRequest
+from rfa.secagg.messages.opening import OpenRound
+from rfa.secagg.messages.round import Roster, SumRequest
 from rfa.secagg.messages.stages import Moment, Stage
 from rfa.secagg.noise import least_charge, noisy_sum
 from rfa.secagg.oracle import open_round

@@ -29,7 +29,7 @@ from rfa.secagg.device.machine import Device
 from rfa.secagg.device.profile import Profile
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.in_process import InProcess
-from rfa.secagg.messages.round import OpenRound
+from rfa.secagg.messages.opening import OpenRound
 from rfa.secagg.messages.stages import Moment, Stage
 from rfa.secagg.noise import noisy_sum
 from rfa.secagg.oracle import SecureOracle, open_round

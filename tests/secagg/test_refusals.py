@@ -15,7 +15,8 @@ from rfa.secagg.device import membership, sharing
 from rfa.secagg.device.machine import Device
 from rfa.secagg.device.profile import Identity, Profile
 from rfa.secagg.messages.decoding import decode_as
-from rfa.secagg.messages.round import AdvertiseKeys, OpenRound, Roster
+from rfa.secagg.messages.opening import OpenRound
+from rfa.secagg.messages.round import AdvertiseKeys, Roster
 from rfa.secagg.messages.stages import START
 from rfa.secagg.security.cohort import in_order
 from rfa.secagg.security.parameters import Parameters, ServerModel, derive

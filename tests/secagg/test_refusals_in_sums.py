@@ -10,15 +10,8 @@ import pytest
 from rfa.secagg import errors
 from rfa.secagg.crypto.keys import sign
 from rfa.secagg.messages.decoding import decode_as
-from rfa.secagg.messages.round import (
-    Message,
-    OpenRound,
-    Roster,
-    SumRequest,
-    SurvivorList,
-    Unmask,
-    UnmaskShares,
-)
+from rfa.secagg.messages.opening import Message, OpenRound
+from rfa.secagg.messages.round import Roster, SumRequest, SurvivorList, Unmask, UnmaskShares
 from rfa.secagg.messages.values import read_bitmap, write_bitmap
 from rfa.secagg.security.policy import Policy
 from rfa.secagg.transcript import digest

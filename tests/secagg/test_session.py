@@ -25,7 +25,7 @@ from rfa.secagg.errors import SecAggError
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.in_process import InProcess
 from rfa.secagg.messages.decoding import decode
-from rfa.secagg.messages.round import OpenRound
+from rfa.secagg.messages.opening import OpenRound
 from rfa.secagg.messages.stages import Moment, Stage
 from rfa.secagg.oracle import SecureOracle
 from rfa.secagg.security.parameters import ServerModel

@@ -13,7 +13,8 @@ import pytest
 from rfa.secagg.device.profile import Profile
 from rfa.secagg.device.vault import DurableDevice
 from rfa.secagg.errors import OutOfStageError, ShareLimitError, SpentUpdateError
-from rfa.secagg.messages.round import Message, Roster, SumRequest, Unmask
+from rfa.secagg.messages.opening import Message
+from rfa.secagg.messages.round import Roster, SumRequest, Unmask
 from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.security.policy import Policy
 from rfa.secagg.security.terms import Terms

@@ -26,7 +26,8 @@ from rfa.secagg.errors import (
 )
 from rfa.secagg.fixed_point import Contribution, Encoding
 from rfa.secagg.messages.decoding import decode_as
-from rfa.secagg.messages.round import MaskedInput, OpenRound
+from rfa.secagg.messages.opening import OpenRound
+from rfa.secagg.messages.round import MaskedInput
 from rfa.secagg.oracle import open_round
 from rfa.secagg.statistics import ALL, mask_of, rows_of
 from rfa.secagg.unmasked import UnmaskedOracle

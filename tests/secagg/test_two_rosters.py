@@ -18,11 +18,10 @@ from rfa.secagg.crypto.masks import Mask, add_masks
 from rfa.secagg.crypto.shares import recover
 from rfa.secagg.fixed_point import Encoding
 from rfa.secagg.messages.decoding import decode_as
+from rfa.secagg.messages.opening import Message, OpenRound
 from rfa.secagg.messages.round import (
     SEALED_SIZE,
     MaskedInput,
-    Message,
-    OpenRound,
     Roster,
     ShareKeys,
     SumRequest,

@@ -29,7 +29,8 @@ from rfa.secagg.errors import (
 )
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.in_process import InProcess
-from rfa.secagg.messages.round import OpenRound, SumRequest, Unmask
+from rfa.secagg.messages.opening import OpenRound
+from rfa.secagg.messages.round import SumRequest, Unmask
 from rfa.secagg.messages.stages import START, Moment, Stage
 from rfa.secagg.oracle import SecureOracle
 from rfa.secagg.security.parameters import ServerModel

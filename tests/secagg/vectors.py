@@ -20,7 +20,8 @@ from rfa.secagg.crypto.masks import keystream
 from rfa.secagg.crypto.shares import SHARE_SIZE, split
 from rfa.secagg.fixed_point import Contribution, Encoding
 from rfa.secagg.messages.decoding import decode
-from rfa.secagg.messages.round import DeviceKeys, OpenRound, SumRequest
+from rfa.secagg.messages.opening import OpenRound
+from rfa.secagg.messages.round import DeviceKeys, SumRequest
 from rfa.secagg.security.cohort import form_cohort, in_order
 from rfa.secagg.security.parameters import Parameters
 from rfa.secagg.statistics import mask_of

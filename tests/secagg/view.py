@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 from rfa.secagg.device.membership import accept_roster, read_parameters
 from rfa.secagg.messages.decoding import decode, decode_as
+from rfa.secagg.messages.opening import OpenRound
 from rfa.secagg.messages.round import (
     AdvertiseKeys,
     DeviceKeys,
@@ -25,7 +26,6 @@ from rfa.secagg.messages.round import (
     FirstSum,
     MaskedInput,
     OpenFirstSum,
-    OpenRound,
     Roster,
     ShareKeys,
     SumRequest,

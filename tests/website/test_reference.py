@@ -17,7 +17,7 @@ from rfa.lab.attacks.registry import BUILT_IN, OF_SUMS, OF_TASKS, POISONS
 from rfa.lab.settings.parameters import PARAMETERS
 from rfa.lab.settings.settings import FIELDS
 from rfa.lab.tasks.registry import TASKS
-from rfa.secagg.messages.round import Message
+from rfa.secagg.messages.opening import Message
 from tests.test_errors import defined
 from tests.test_package import PUBLIC
 from tests.website.pages import ROOT

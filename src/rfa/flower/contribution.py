@@ -14,7 +14,7 @@ from rfa.flower.records import Work
 from rfa.flower.weighing import Surrogates, is_capped, weigh
 from rfa.secagg.errors import NotFiniteError
 from rfa.secagg.fixed_point import Contribution
-from rfa.secagg.messages.round import MAX_METRICS
+from rfa.secagg.messages.opening import MAX_METRICS
 from rfa.secagg.weights import EQUAL
 
 LOG = logging.getLogger("flwr")

@@ -29,7 +29,7 @@ from flwr.app import MetricRecord
 from rfa.errors import InvalidValueError
 from rfa.flower.metric_bounds import Bounds, read_bounds
 from rfa.flower.metrics import LONGEST, MetricLayout, Values, as_float
-from rfa.secagg.messages.round import MAX_METRICS
+from rfa.secagg.messages.opening import MAX_METRICS
 
 LOG = logging.getLogger("flwr")
 BINS = 32

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 from flwr.app import Message, MetricRecord
 
-from rfa.secagg.messages.round import MAX_METRICS
+from rfa.secagg.messages.opening import MAX_METRICS
 from rfa.secagg.statistics import METRIC
 
 LONGEST = 256

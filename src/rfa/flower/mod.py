@@ -33,7 +33,8 @@ from rfa.secagg.device.vault import DurableDevice
 from rfa.secagg.errors import SecAggError, SpentUpdateError, WeakTermsError
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.messages.decoding import decode_as
-from rfa.secagg.messages.round import OpenFirstSum, OpenRound
+from rfa.secagg.messages.opening import OpenRound
+from rfa.secagg.messages.round import OpenFirstSum
 from rfa.secagg.noise import least_charge
 from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.security.policy import Policy

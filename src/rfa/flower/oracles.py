@@ -30,7 +30,7 @@ from rfa.flower.refusals import (
 )
 from rfa.flower.transport import Addressed, GridExchange, send
 from rfa.secagg.errors import ParameterError, TooFewDevicesError
-from rfa.secagg.messages.round import MAX_METRICS, OpenRound
+from rfa.secagg.messages.opening import MAX_METRICS, OpenRound
 from rfa.secagg.oracle import SecureOracle, open_round
 from rfa.secagg.security.cohort import Identities
 from rfa.secagg.security.terms import Terms

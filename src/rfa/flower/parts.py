@@ -16,7 +16,8 @@ from rfa.flower.metrics import MetricLayout
 from rfa.oracle import REACH, RecordingOracle, Sum, stopped_oracle
 from rfa.radii import Radius
 from rfa.secagg.errors import RefusalError, SecAggError
-from rfa.secagg.messages.round import NO_BASIS, DeviceKeys, OpenRound
+from rfa.secagg.messages.opening import NO_BASIS, OpenRound
+from rfa.secagg.messages.round import DeviceKeys
 from rfa.secagg.noise import noisy_sum
 from rfa.secagg.oracle import SecureOracle
 from rfa.secagg.server.complaints import Dispute, Unopened

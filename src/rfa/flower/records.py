@@ -43,7 +43,7 @@ from rfa.flower.histograms import Histograms
 from rfa.flower.metric_bounds import MetricBounds
 from rfa.flower.metrics import MetricLayout
 from rfa.secagg.device.spent import TOKEN_SIZE
-from rfa.secagg.messages.round import NO_BASIS
+from rfa.secagg.messages.opening import NO_BASIS
 from rfa.secagg.weights import EQUAL, EXAMPLES, MODES, cap_fault
 
 WEIGHTED_BY = "num-examples"

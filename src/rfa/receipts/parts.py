@@ -14,8 +14,9 @@ from rfa.secagg.crypto.keys import is_signed, public_of
 from rfa.secagg.errors import MessageError, SecAggError
 from rfa.secagg.fixed_point import Total
 from rfa.secagg.messages.decoding import decode_as
+from rfa.secagg.messages.opening import OpenRound
 from rfa.secagg.messages.records import CohortRecord, PartRecord, SumRecord, TotalRecord
-from rfa.secagg.messages.round import DeviceKeys, OpenRound, SumRequest
+from rfa.secagg.messages.round import DeviceKeys, SumRequest
 from rfa.secagg.messages.values import read_bitmap
 from rfa.secagg.noise import noise_fault, noisy_sum
 from rfa.secagg.security.cohort import (

@@ -25,7 +25,8 @@ from rfa.oracle import Sum
 from rfa.radii import Radii, Radius, check_query_radius, lengths_of
 from rfa.secagg.crypto.masks import keystream, stream_words
 from rfa.secagg.errors import NotCanonicalError
-from rfa.secagg.messages.round import OpenRound, SumRequest
+from rfa.secagg.messages.opening import OpenRound
+from rfa.secagg.messages.round import SumRequest
 from rfa.secagg.push import SHORT, UNIFORM
 from rfa.secagg.statistics import rows_of
 from rfa.secagg.words import Words

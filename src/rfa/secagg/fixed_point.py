@@ -44,7 +44,7 @@ from rfa.radii import Radii, Radius
 from rfa.secagg.blocks import LEAST_SCALE, fill_blocks, split_words, unlike_blocks, vote_bits
 from rfa.secagg.crypto.gaussian import NoiseStream
 from rfa.secagg.errors import ImplausibleSumError, NotFiniteError, ParameterError
-from rfa.secagg.messages.round import NO_BASIS, OpenRound
+from rfa.secagg.messages.opening import NO_BASIS, OpenRound
 from rfa.secagg.noise import add_noise, decode_noisy, encode_noisy, length_slack, noisy_sum
 from rfa.secagg.push import distance_to, fill, length_of
 from rfa.secagg.security.parameters import Parameters

@@ -28,7 +28,7 @@ from rfa.errors import InvalidValueError
 from rfa.privacy import NoisySum
 from rfa.secagg.crypto.gaussian import NoiseStream
 from rfa.secagg.errors import ParameterError
-from rfa.secagg.messages.round import OpenRound
+from rfa.secagg.messages.opening import OpenRound
 from rfa.secagg.push import SHORT
 from rfa.secagg.security.parameters import Parameters
 from rfa.secagg.statistics import COUNT, NOISY, LocalFacts, Rows, rows_of, signed

@@ -13,7 +13,8 @@ from rfa.radii import Radius
 from rfa.secagg.blocks import block_fault
 from rfa.secagg.errors import AbortError, ParameterError, SecAggError
 from rfa.secagg.fixed_point import Total
-from rfa.secagg.messages.round import MAX_METRICS, NO_BASIS, DeviceKeys, OpenRound
+from rfa.secagg.messages.opening import MAX_METRICS, NO_BASIS, OpenRound
+from rfa.secagg.messages.round import DeviceKeys
 from rfa.secagg.noise import noise_fault
 from rfa.secagg.security.cohort import Identities
 from rfa.secagg.security.parameters import MAX_MASKED_SUMS, ServerModel, insist

@@ -14,7 +14,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from rfa._types import Floats32
-from rfa.secagg.messages.round import DeviceKeys, OpenRound, SumRequest
+from rfa.secagg.messages.opening import OpenRound
+from rfa.secagg.messages.round import DeviceKeys, SumRequest
 from rfa.secagg.messages.values import Bitmap
 from rfa.secagg.security.parameters import Parameters
 

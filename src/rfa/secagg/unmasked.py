@@ -41,7 +41,7 @@ from rfa.secagg.fixed_point import (
     weighs_more,
 )
 from rfa.secagg.in_process import Losses, answers
-from rfa.secagg.messages.round import OpenRound
+from rfa.secagg.messages.opening import OpenRound
 from rfa.secagg.messages.stages import START, Moment, Stage
 from rfa.secagg.oracle import Ended
 from rfa.secagg.security.rules import (

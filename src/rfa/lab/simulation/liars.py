@@ -11,7 +11,7 @@ from rfa._types import Floats, Vector
 from rfa.lab.attacks.corruption import Totals
 from rfa.oracle import Sum
 from rfa.secagg.fixed_point import Encoding
-from rfa.secagg.messages.round import OpenRound
+from rfa.secagg.messages.opening import OpenRound
 from rfa.secagg.unmasked import UnmaskedOracle
 from rfa.secagg.words import WORD
 

@@ -32,7 +32,7 @@ from rfa.secagg.device.profile import Identity, Profile
 from rfa.secagg.errors import NotFiniteError
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.in_process import InProcess, Losses
-from rfa.secagg.messages.round import OpenRound
+from rfa.secagg.messages.opening import OpenRound
 from rfa.secagg.oracle import SecureOracle, open_round
 from rfa.secagg.security.parameters import LEAST_HONEST
 from rfa.secagg.security.policy import Policy

@@ -10,7 +10,8 @@ from rfa.secagg.device.memory import Memory
 from rfa.secagg.errors import ShareLimitError
 from rfa.secagg.fixed_point import Contribution, EncodedInput, weighs_more
 from rfa.secagg.messages.buffer import InputBuffer
-from rfa.secagg.messages.round import FirstInput, MaskedInput, OpenRound, ShareKeys, SumRequest
+from rfa.secagg.messages.opening import OpenRound
+from rfa.secagg.messages.round import FirstInput, MaskedInput, ShareKeys, SumRequest
 from rfa.secagg.messages.values import Bitmap
 from rfa.secagg.security.rules import Members
 from rfa.secagg.statistics import rows_of

@@ -10,7 +10,8 @@ from __future__ import annotations
 from rfa.secagg.crypto.keys import public_of
 from rfa.secagg.device.sharing import Entropy
 from rfa.secagg.errors import NoKeysAheadError, NotCanonicalError, OutOfStageError
-from rfa.secagg.messages.round import DeviceKeys, OpenRound, Unmask
+from rfa.secagg.messages.opening import OpenRound
+from rfa.secagg.messages.round import DeviceKeys, Unmask
 from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.transcript import SIZE
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.messages.codec import KEY, REAL, U8, array, many, read_message, rows, write_message
-from rfa.secagg.messages.round import MAX_METRICS, NO_BASIS
+from rfa.secagg.messages.opening import MAX_METRICS, NO_BASIS
 
 _KIND = 201
 _LAYOUT = (U8, U8, REAL, many(REAL, MAX_METRICS), KEY, rows(32, 1), array("<f4"))

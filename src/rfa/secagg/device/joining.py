@@ -10,7 +10,7 @@ from rfa.secagg.errors import (
     UnequalWeightError,
 )
 from rfa.secagg.fixed_point import Contribution
-from rfa.secagg.messages.round import OpenRound
+from rfa.secagg.messages.opening import OpenRound
 from rfa.secagg.noise import noise_fault
 from rfa.secagg.statistics import rows_of
 

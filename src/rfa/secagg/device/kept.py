@@ -18,7 +18,7 @@ from rfa.secagg.device.sharing import Entropy
 from rfa.secagg.device.store import MAIN, FileStore, Store
 from rfa.secagg.errors import MessageError, VaultError
 from rfa.secagg.fixed_point import Contribution
-from rfa.secagg.messages.round import NO_BASIS
+from rfa.secagg.messages.opening import NO_BASIS
 from rfa.secagg.transcript import SIZE
 
 _LASTING = "lasting"

@@ -38,14 +38,13 @@ from rfa.secagg.errors import (
 )
 from rfa.secagg.fixed_point import Contribution, EncodedInput
 from rfa.secagg.messages.decoding import decode, decode_as
+from rfa.secagg.messages.opening import Message, OpenRound
 from rfa.secagg.messages.round import (
     Abstain,
     AdvertiseKeys,
     DeviceKeys,
     FirstSum,
-    Message,
     OpenFirstSum,
-    OpenRound,
     Roster,
     ShareKeys,
     SumRequest,

@@ -26,7 +26,8 @@ from rfa.secagg.errors import (
     WrongDimensionError,
 )
 from rfa.secagg.fixed_point import Encoding
-from rfa.secagg.messages.round import DeviceKeys, OpenRound, Roster, SumRequest, Unmask
+from rfa.secagg.messages.opening import OpenRound
+from rfa.secagg.messages.round import DeviceKeys, Roster, SumRequest, Unmask
 from rfa.secagg.messages.values import read_bitmap
 from rfa.secagg.noise import noisy_sum
 from rfa.secagg.security.cohort import SPLIT, Cohort, Identities, check_device_keys

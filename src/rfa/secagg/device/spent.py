@@ -28,7 +28,8 @@ from rfa.secagg.errors import SpentUpdateError
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.messages.codec import KEY, REAL, fixed, many, read_message, rows, write_message
 from rfa.secagg.messages.decoding import decode_as
-from rfa.secagg.messages.round import MAX_METRICS, NO_BASIS, OpenRound, Roster
+from rfa.secagg.messages.opening import MAX_METRICS, NO_BASIS, OpenRound
+from rfa.secagg.messages.round import Roster
 from rfa.secagg.security.parameters import MAX_MASKED_SUMS
 from rfa.secagg.transcript import content_digest, own_round_digest, question_digest, repeated_basis
 

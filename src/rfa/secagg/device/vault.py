@@ -25,7 +25,8 @@ from rfa.secagg.device.store import Store
 from rfa.secagg.errors import ShareLimitError, SpentUpdateError
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.messages.decoding import decode_as
-from rfa.secagg.messages.round import NO_BASIS, OpenFirstSum, OpenRound
+from rfa.secagg.messages.opening import NO_BASIS, OpenRound
+from rfa.secagg.messages.round import OpenFirstSum
 from rfa.secagg.messages.stages import LEFT, START, Moment, Stage
 from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.transcript import request_digest

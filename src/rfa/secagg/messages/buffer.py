@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from rfa.secagg.messages.codec import ReservedMessage
-from rfa.secagg.messages.round import SESSION, FirstInput, MaskedInput
+from rfa.secagg.messages.opening import SESSION
+from rfa.secagg.messages.round import FirstInput, MaskedInput
 from rfa.secagg.messages.values import Bitmap
 from rfa.secagg.words import Words
 

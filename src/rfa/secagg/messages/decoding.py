@@ -6,7 +6,8 @@ from typing import TypeVar
 
 from rfa.secagg.errors import NotCanonicalError, UnknownKindError
 from rfa.secagg.messages.codec import LARGEST, read_message, write_message
-from rfa.secagg.messages.round import SESSION, Abstain, Message
+from rfa.secagg.messages.opening import SESSION, Message
+from rfa.secagg.messages.round import Abstain
 
 _KINDS: dict[int, type[Message]] = {kind.KIND: kind for kind in Message.__subclasses__()}
 _LAYOUTS = {kind: (SESSION, *message.LAYOUT) for kind, message in _KINDS.items()}

@@ -23,7 +23,8 @@ from rfa.secagg.messages.codec import (
     record,
     rows,
 )
-from rfa.secagg.messages.round import DEVICE_KEYS, MAX_METRICS, SIGNATURE_SIZE, DeviceKeys
+from rfa.secagg.messages.opening import MAX_METRICS
+from rfa.secagg.messages.round import DEVICE_KEYS, SIGNATURE_SIZE, DeviceKeys
 from rfa.secagg.messages.values import Bitmap
 from rfa.secagg.words import Words
 

@@ -16,9 +16,9 @@ import numpy as np
 
 from rfa.radii import count_blocks
 from rfa.secagg.crypto.shares import SHARE_SIZE
+from rfa.secagg.messages.opening import NO_BASIS, Message, OpenRound
 from rfa.secagg.messages.round import (
     DEVICE_KEYS,
-    NO_BASIS,
     SEALED_SIZE,
     SIGNATURE_SIZE,
     AdvertiseKeys,
@@ -26,9 +26,7 @@ from rfa.secagg.messages.round import (
     FirstInput,
     FirstSum,
     MaskedInput,
-    Message,
     OpenFirstSum,
-    OpenRound,
     Roster,
     ShareKeys,
     SumRequest,

@@ -6,11 +6,10 @@ import enum
 from dataclasses import dataclass
 
 from rfa.secagg.messages.codec import U32, Field
+from rfa.secagg.messages.opening import Message, OpenRound
 from rfa.secagg.messages.round import (
     FirstSum,
-    Message,
     OpenFirstSum,
-    OpenRound,
     Roster,
     SumRequest,
     SurvivorList,

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from rfa.secagg.crypto.graph import neighbors
 from rfa.secagg.crypto.keys import check_point, is_signed
 from rfa.secagg.errors import CohortError, DuplicateKeyError, SignatureError
-from rfa.secagg.messages.round import DeviceKeys, OpenRound
+from rfa.secagg.messages.opening import OpenRound
+from rfa.secagg.messages.round import DeviceKeys
 from rfa.secagg.security.parameters import Parameters, ServerModel
 from rfa.secagg.transcript import SIZE, cohort_digest, leaf_of
 

@@ -26,7 +26,7 @@ from rfa.secagg.errors import (
     WeakTermsError,
     WrongDimensionError,
 )
-from rfa.secagg.messages.round import MAX_METRICS, OpenRound
+from rfa.secagg.messages.opening import MAX_METRICS, OpenRound
 from rfa.secagg.security.odds import FAILURE_BITS
 from rfa.secagg.security.parameters import (
     HONEST_PER_QUERY,

@@ -15,7 +15,7 @@ from rfa.secagg.errors import (
     SurvivorsChangedError,
     TooFewDevicesError,
 )
-from rfa.secagg.messages.round import OpenRound
+from rfa.secagg.messages.opening import OpenRound
 from rfa.secagg.noise import noisy_sum
 from rfa.secagg.security.parameters import LEAST_HONEST, Parameters
 from rfa.secagg.security.terms import Terms

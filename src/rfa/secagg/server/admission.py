@@ -10,7 +10,8 @@ from rfa.secagg.errors import (
     SecAggError,
     TooFewDevicesError,
 )
-from rfa.secagg.messages.round import DeviceKeys, OpenRound
+from rfa.secagg.messages.opening import OpenRound
+from rfa.secagg.messages.round import DeviceKeys
 from rfa.secagg.security.cohort import Identities, check_device_keys
 from rfa.secagg.security.parameters import Parameters
 from rfa.secagg.security.rules import agree_on

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rfa.secagg.errors import NotCanonicalError
-from rfa.secagg.messages.round import DeviceKeys, OpenFirstSum, OpenRound
+from rfa.secagg.messages.opening import OpenRound
+from rfa.secagg.messages.round import DeviceKeys, OpenFirstSum
 from rfa.secagg.security.cohort import check_device_keys
 from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.server.requests import Outbox

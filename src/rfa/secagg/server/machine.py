@@ -24,6 +24,7 @@ from rfa.secagg.errors import (
 )
 from rfa.secagg.fixed_point import Total, as_sent
 from rfa.secagg.messages.decoding import decode
+from rfa.secagg.messages.opening import Message, OpenRound
 from rfa.secagg.messages.round import (
     SIGNATURE_SIZE,
     Abstain,
@@ -31,8 +32,6 @@ from rfa.secagg.messages.round import (
     DeviceKeys,
     FirstInput,
     MaskedInput,
-    Message,
-    OpenRound,
     ShareKeys,
     SumRequest,
     SurvivorList,

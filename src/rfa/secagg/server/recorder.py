@@ -10,8 +10,8 @@ import dataclasses
 from collections.abc import Mapping
 
 from rfa.secagg.errors import AbortError
+from rfa.secagg.messages.opening import OpenRound
 from rfa.secagg.messages.records import CohortRecord, PartRecord, SumRecord, TotalRecord
-from rfa.secagg.messages.round import OpenRound
 from rfa.secagg.noise import noisy_sum
 from rfa.secagg.security.cohort import Identities
 from rfa.secagg.security.parameters import ServerModel

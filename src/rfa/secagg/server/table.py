@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 from rfa.secagg.crypto.graph import rank
 from rfa.secagg.errors import ParameterError, TooFewDevicesError, WrongDimensionError
+from rfa.secagg.messages.opening import OpenRound
 from rfa.secagg.messages.round import (
     SEALED_SIZE,
     DeviceKeys,
     FirstSum,
-    OpenRound,
     Roster,
     ShareKeys,
     SumRequest,
