@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +42,7 @@ class LyingRing:
     equal: bool = True
     refused: list[str] = field(default_factory=list[str])
 
-    def __call__(self, v: Vector, nu: float) -> Sum:
+    def __call__(self, v: Vector, nu: Any) -> Sum:
         cohort = len(self.updates) + 1
         encoding = Encoding(cohort, equal_weights=self.equal)
         sent = as_sent(v, len(v))

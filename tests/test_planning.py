@@ -242,7 +242,7 @@ def spoil(points: Floats, by: float) -> SumOracle:
     """An oracle whose push somebody adds to."""
     ask = PlainOracle(points)
 
-    def told(v: Floats, nu: float) -> Sum:
+    def told(v: Floats, nu: Any) -> Sum:
         total = ask(v, nu)
         return replace(total, push=total.push + by)
 

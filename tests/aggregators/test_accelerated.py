@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -70,7 +71,7 @@ def test_a_guess_that_is_worse_is_dropped_for_the_plain_iterate() -> None:
     plain = rfa.weiszfeld(honest, np.zeros(300), nu=0.1, steps=3)
     asked = 0
 
-    def uphill(v: Floats, nu: float) -> Sum:
+    def uphill(v: Floats, nu: Any) -> Sum:
         nonlocal asked
         asked += 1
         total = honest(v, nu)
@@ -101,7 +102,7 @@ def test_points_that_are_all_alike_are_found() -> None:
 def _stops_after(ask: SumOracle, told: int) -> SumOracle:
     left = told
 
-    def some(v: Floats, nu: float) -> Sum:
+    def some(v: Floats, nu: Any) -> Sum:
         nonlocal left
         if not left:
             raise rfa.OracleStoppedError

@@ -187,7 +187,7 @@ def test_whatever_sums_hold_no_step_is_longer(sums: list[Sum], nu: float) -> Non
     most, start, slack = LONGEST_STEP * nu, np.ones(3), 1 + 1e-9
     calls = iter(sums * 10)
 
-    def forging(_v: Any, _nu: float) -> Sum:
+    def forging(_v: Any, _nu: Any) -> Sum:
         return next(calls)
 
     how: dict[str, Any] = {"nu": nu, "max_step": most}

@@ -44,7 +44,7 @@ def cohort(m: int = 60, dim: int = 8) -> Floats:
 def noisy(oracle: SumOracle, change: Callable[[Sum], dict[str, Any]]) -> SumOracle:
     """An oracle whose totals are changed, and said to hold noise; squares are not told."""
 
-    def ask(v: Floats, nu: float) -> Sum:
+    def ask(v: Floats, nu: Any) -> Sum:
         total = oracle(v, nu)
         told: dict[str, Any] = {"squares": None, "weight": float(total.count), "noise": 1.0}
         return replace(total, **told | change(total))

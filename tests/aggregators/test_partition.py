@@ -139,7 +139,7 @@ def test_groups_that_are_not_finite_give_nothing() -> None:
 def test_sums_without_weight_or_mass_are_refused() -> None:
     total = replace(rfa.PlainOracle(cohort())(ZERO, 0.5), weight=0.0, mass=0.0)
 
-    def empty(_v: Floats, _nu: float) -> Sum:
+    def empty(_v: Floats, _nu: Any) -> Sum:
         return total
 
     with pytest.raises(ValueError, match="the weight of 60 devices is"):

@@ -72,7 +72,7 @@ def opened(
     def oracle_of(survivors: Sequence[Sequence[int]]) -> Any:
         turns = iter(survivors)
 
-        def ask(v: Floats, nu: float) -> Sum:
+        def ask(v: Floats, nu: Any) -> Sum:
             members = next(turns, None)
             if members is None:
                 msg = "no more sums"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -42,7 +44,7 @@ def listen(ask: SumOracle, parts: dict[int, Contribution], budget: int) -> list[
     """The sums of a round of RFA, as the server hears them."""
     heard: list[Heard] = []
 
-    def oracle(v: Vector, nu: float) -> Sum:
+    def oracle(v: Vector, nu: Any) -> Sum:
         total = ask(v, nu)
         heard.append(Heard(np.asarray(v, np.float32).astype(np.float64), nu, total))
         return total

@@ -111,7 +111,7 @@ def test_groups_tell_their_median_nearness_and_their_worst_certificate() -> None
 def test_of_an_extrapolation_the_sum_before_counts_too() -> None:
     totals = iter(PlainOracle(np.eye(3) * size)(np.zeros(3), 0.5) for size in (9.0, 1.0))
 
-    def tell(_v: Any, _nu: float) -> Sum:
+    def tell(_v: Any, _nu: Any) -> Sum:
         return next(totals)
 
     ask = RecordingOracle(tell)

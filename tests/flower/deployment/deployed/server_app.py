@@ -39,7 +39,7 @@ class Watched(SumAggregator[Any]):
         sums: list[dict[str, float]] = []
         self.seen.append(sums)
 
-        def watch(v: Vector, nu: float) -> Sum:
+        def watch(v: Vector, nu: Any) -> Sum:
             began = time.monotonic()
             total = oracles[0](v, nu)
             seconds = time.monotonic() - began
