@@ -10,6 +10,7 @@ from hypothesis import given
 from numpy.typing import NDArray
 
 import rfa
+from rfa.radii import Radius
 from tests.clouds import Points, clouds, radii
 
 
@@ -88,7 +89,7 @@ def test_questions_without_a_meaning_are_refused(v: Any, nu: float, message: str
 
 
 def test_the_early_stop_needs_an_objective() -> None:
-    def secure(v: Any, nu: float) -> rfa.Sum:
+    def secure(v: Any, nu: Radius) -> rfa.Sum:
         return rfa.Sum(push=np.ones(2), mass=1.0, weight=1.0, near=0, count=3, squares=1.0)
 
     with pytest.raises(ValueError, match="a secure one does not"):
@@ -96,7 +97,7 @@ def test_the_early_stop_needs_an_objective() -> None:
 
 
 def test_no_mass_is_an_error() -> None:
-    def empty(v: Any, nu: float) -> rfa.Sum:
+    def empty(v: Any, nu: Radius) -> rfa.Sum:
         return rfa.Sum(push=np.zeros(2), mass=0.0, weight=0.0, near=0, count=0, squares=0.0)
 
     with pytest.raises(ValueError, match=r"the mass of 0 devices at v is 0\.0"):

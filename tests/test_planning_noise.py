@@ -23,6 +23,7 @@ from rfa.numerics.draws import binomial_tail
 from rfa.planning import NoiseRequest, PlanRequest, plan, plan_noise
 from rfa.planning.noise import MASS, MOST_ERROR
 from rfa.privacy import Budget, NoisySum, epsilon_of
+from rfa.radii import Radius
 
 USUAL: dict[str, Any] = {"rounds": 100, "population": 10**6, "devices": 1000, "dim": 7850}
 
@@ -55,7 +56,7 @@ def test_the_error_is_what_steps_with_noise_show(devices: int, dim: int) -> None
     points = rng.standard_normal((devices, dim)) / math.sqrt(dim)
     noise = NoisySum(devices, devices * 7 // 10, 2.0, dim)
 
-    def with_noise(v: Floats, radius: float) -> Sum:
+    def with_noise(v: Floats, radius: Radius) -> Sum:
         total = PlainOracle(points)(v, radius)
         sent = rng.normal(0, noise.std, (devices, dim)).round().sum(axis=0) / noise.scale
         return dataclasses.replace(total, push=total.push + sent)

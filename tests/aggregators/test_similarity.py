@@ -95,7 +95,9 @@ def slow_labels(features: Floats, quantile: float) -> list[int]:
     for _, mode in sorted(modes, key=lambda pair: pair[0]):
         if all(np.linalg.norm(mode - other) > width for other in kept):
             kept.append(mode)
-    return [int(np.argmin([np.linalg.norm(one - mode) for mode in kept])) for one in features]
+    return [
+        int(np.argmin([float(np.linalg.norm(one - mode)) for mode in kept])) for one in features
+    ]
 
 
 def slow_signguard(points: Floats, weights: Floats, aggregator: SignGuard) -> Floats:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 import rfa
 from rfa import theory
+from rfa.radii import Radius
 from tests import reference as ref
 from tests.clouds import Points, clouds, inside, radii
 
@@ -262,7 +263,7 @@ def test_an_oracle_that_stops_ends_the_steps_and_the_iterate_stands() -> None:
     def stopping(after: int) -> rfa.SumOracle:
         left = iter(range(after))
 
-        def ask(v: Floats, nu: float) -> rfa.Sum:
+        def ask(v: Floats, nu: Radius) -> rfa.Sum:
             if next(left, None) is None:
                 msg = "a device left"
                 raise rfa.OracleStoppedError(msg)

@@ -83,7 +83,7 @@ def attack(parameters: Parameters) -> tuple[Party, list[Known], int, list[SecAgg
     ):
         for device, reply in table.carry(stage()):
             assert server.take(device, reply)
-    at = {seat.position: seat.device for seat in seats(table.said, table.known)}
+    at = {seat.position: seat.device for seat in seats(table.said, table.known, {})}
     victim, colluders = 10, {9, 11}
     refused: list[SecAggError] = []
     for place, gone in rumors(parameters, victim, colluders).items():

@@ -56,7 +56,7 @@ def test_an_interval_around_the_lowest_mean_alone_would_not() -> None:
     cases = [worst_case(drawn(rng, 15 * [50.0])) for _ in range(300)]
     assert np.mean([case.mean for case in cases]) < 49.5
     apart = [drawn(rng, 15 * [50.0]) for _ in range(300)]
-    chosen = [np.mean(chosen_elsewhere(heights, range(SEEDS))) for heights in apart]
+    chosen = [float(np.mean(chosen_elsewhere(heights, range(SEEDS)))) for heights in apart]
     assert abs(np.mean(chosen) - 50) < 0.1
 
 

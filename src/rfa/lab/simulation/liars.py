@@ -10,6 +10,7 @@ import numpy as np
 from rfa._types import Floats, Vector
 from rfa.lab.attacks.corruption import Totals
 from rfa.oracle import Sum
+from rfa.radii import Radius
 from rfa.secagg.fixed_point import Encoding
 from rfa.secagg.messages.opening import OpenRound
 from rfa.secagg.unmasked import UnmaskedOracle
@@ -45,7 +46,7 @@ class LyingOracle:
     opening: OpenRound
     liars: Liars
 
-    def __call__(self, v: Vector, nu: float) -> Sum:
+    def __call__(self, v: Vector, nu: Radius) -> Sum:
         """The total that the server decodes.
 
         Raises:
@@ -53,6 +54,6 @@ class LyingOracle:
         """
         push, totals = self.liars.lie(self.oracle(v, nu), self.liars.mean)
         encoding = Encoding.of(self.opening, self.oracle.parameters)
-        words = np.rint(push * encoding.scale).astype(np.int64).astype(WORD)
+        words = (np.rint(push * encoding.scale).astype(np.int64) << encoding.bits).astype(WORD)
         tail = [row.encode(totals[row.name]) for row in encoding.rows]
         return encoding.decode(words, [*tail, *[0] * self.opening.metrics]).sum
