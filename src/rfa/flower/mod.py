@@ -127,7 +127,8 @@ class RobustMod:
         except Exception as error:
             LOG.exception("this device fails to do what it is asked")
             what = type(error).__name__  # its text may be private
-            return records.refuse(message, f"{what}: the log of the node says more")
+            why = f"{what}: the log of the node says more"
+            return records.refuse(message, why, records.FAILED)
 
     def _answer(self, message: Message, storage: DeviceStorage, app: App) -> Message:
         message, first = records.split_first(message)

@@ -54,8 +54,10 @@ FIRST = "rfa-first"
 """The record with the first request of a secure sum, of which each node has its own."""
 STAND_IN = 1
 """How many zeros stand for an update in an evaluation."""
-REFUSED = 0
+FAILED = 0
 """The code of Flower's errors that have no other."""
+REFUSED = 600
+"""The code of what a device refuses itself. It has masked nothing; an error of Flower says less."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 """What may name a folder of personal parameters: the server chooses it, so it must be harmless."""
 LONGEST = 300
@@ -67,6 +69,10 @@ def personal_fault(personal: object) -> str:
     if not personal or (isinstance(personal, str) and NAME.fullmatch(personal)):
         return ""
     return f"personal must be letters, digits and _.- that can name a folder, not {personal!r}"
+
+
+class RefusedError(RecordError):
+    """A node says itself that it does not do what it was asked."""
 
 
 @dataclass(frozen=True)
@@ -262,9 +268,9 @@ def reply(message: Message, answer: bytes) -> Message:
     return Message(RecordDict({KEY: ConfigRecord({"reply": answer})}), reply_to=message)
 
 
-def refuse(message: Message, why: str) -> Message:
+def refuse(message: Message, why: str, code: int = REFUSED) -> Message:
     """The reply that says why there is no other."""
-    return Message(Error(REFUSED, why), reply_to=message)
+    return Message(Error(code, why), reply_to=message)
 
 
 def read_ready(message: Message, wanted: int) -> Ready:
@@ -312,7 +318,8 @@ def read_reply(message: Message) -> bytes:
 def _record(message: Message) -> Mapping[str, Any]:
     if message.has_error():
         reason = message.error.reason or f"error {message.error.code}"
-        raise RecordError(" ".join(reason.split())[:LONGEST])
+        kind = RefusedError if message.error.code == REFUSED else RecordError
+        raise kind(" ".join(reason.split())[:LONGEST])
     if KEY not in message.content.config_records:
         msg = "it does not speak for rfa: has its ClientApp mods=[robust_mod]?"
         raise RecordError(msg)

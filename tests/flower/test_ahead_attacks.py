@@ -1,0 +1,124 @@
+"""Attacks on rounds that begin with their first sum: nodes that fail, lie, or have other keys."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("flwr", reason="needs Flower: pip install 'rfa[flower]'")
+
+from flwr.app import ConfigRecord, Error, Message, RecordDict
+from flwr.common.constant import ErrorCode
+
+from rfa.flower import OneStepRFA
+from rfa.flower.transport import GridExchange
+from rfa.secagg.messages.decoding import decode
+from rfa.secagg.messages.round import UnmaskShares
+from tests.flower.grid import LocalGrid
+from tests.flower.noisy import NAMES, RHO, Z, spent_by
+from tests.flower.test_ahead import answers, begins, exchanges, grid_of, in_round
+from tests.flower.toy import FIRST, NODES, model, nodes, with_nu
+
+LOST = (ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.CLIENT_APP_CRASHED, ErrorCode.UNKNOWN)
+"""What Flower says of a node whose reply it does not have, whatever the node did before."""
+
+
+def train_only(**more: Any) -> OneStepRFA:
+    return OneStepRFA(**with_nu(fraction_evaluate=0.0, **more))
+
+
+@pytest.mark.parametrize("code", LOST)
+def test_a_node_whose_reply_flower_has_lost_is_charged(tmp_path: Path, code: int) -> None:
+    """It has masked its input, and charged itself; the word that there is no reply is Flower's."""
+
+    def spoil(node: int, request: Message, reply: Message) -> Message:
+        lost = node == 104 and begins(request)
+        return Message(Error(code, "no reply"), reply_to=request) if lost else reply
+
+    strategy, grid = train_only(noise_multiplier=Z), LocalGrid(nodes(tmp_path), spoil=spoil)
+    strategy.start(grid, model(), num_rounds=2)
+    charges = strategy.privacy.spending.charges
+    assert spent_by(tmp_path, 104) == pytest.approx(2 * RHO)
+    assert all(charges.of(node) >= spent_by(tmp_path, node) * (1 - 1e-12) for node in NAMES)
+
+
+def test_a_node_that_says_itself_that_it_has_no_keys_is_not_charged(tmp_path: Path) -> None:
+    strategy, grid = train_only(noise_multiplier=Z), LocalGrid(nodes(tmp_path))
+    strategy.start(grid, model(), num_rounds=1)
+    (tmp_path / "flower" / "7" / "104.train").unlink()
+    strategy.start(grid, model(), num_rounds=1)
+    assert "NoKeysAheadError" in answers(grid, 1)
+    assert strategy.privacy.spending.charges.of(104) == pytest.approx(RHO)
+    assert spent_by(tmp_path, 104) == pytest.approx(RHO)
+
+
+def test_two_strategies_in_turn_let_nobody_train_in_vain(
+    tmp_path: Path, trained: list[int]
+) -> None:
+    """The keys that a node has are for the other strategy: it says so before it trains."""
+    one, other, grid = train_only(), train_only(), LocalGrid(nodes(tmp_path))
+    arrays = model()
+    for strategy in (one, other, one, other):
+        trained.clear()
+        arrays = strategy.start(grid, arrays, num_rounds=1).arrays
+        assert sorted(trained) == list(NAMES)
+
+
+@pytest.mark.parametrize("liars", [(104,), (104, 105)])
+def test_keys_that_make_no_cohort_are_refused_when_they_are_sent(
+    tmp_path: Path, liars: tuple[int, ...]
+) -> None:
+    """One lie in the first round made all later rounds of the run ask for keys."""
+    sent: list[Any] = []
+
+    def spoil(node: int, request: Message, reply: Message) -> Message:
+        record: Any = {} if reply.has_error() else reply.content.config_records["rfa"]
+        found = decode(record["reply"]) if record.get("reply") else None
+        if node not in liars or not in_round(request, 1) or not isinstance(found, UnmaskShares):
+            return reply
+        (keys,) = found.keys
+        sent.append(keys)
+        same = keys.all_keys[0] if len(liars) == 1 else sent[0].mask_keys[0]
+        keys = dataclasses.replace(keys, mask_keys=(*keys.mask_keys[1:], same))
+        lie = dataclasses.replace(found, keys=(keys,)).encode()
+        return Message(RecordDict({"rfa": ConfigRecord({"reply": lie})}), reply_to=request)
+
+    grid = grid_of(tmp_path, spoil=spoil)
+    result = train_only().start(grid, model(), num_rounds=4)
+    assert sent
+    assert len(result.train_metrics_clientapp) == 4
+    assert exchanges(grid) == [3, 3, 2, 2]
+
+
+UNKNOWN_WHETHER_OPENED = pytest.mark.xfail(
+    strict=True,
+    reason="nodes that trained have masked, and nobody knows that no sum was opened: the server "
+    "must write down that it opens one before it does, and say so when it goes on",
+)
+
+
+@pytest.mark.parametrize("ahead", [False, pytest.param(True, marks=UNKNOWN_WHETHER_OPENED)])
+def test_a_server_that_is_killed_while_nodes_train_goes_on(
+    tmp_path: Path, ahead: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With an app that always has the same update, as one without randomness has."""
+    file = tmp_path / "server.npz"
+    strategy = train_only(checkpoint=file)
+    if not ahead:
+        strategy.ahead.keep = lambda *_: None  # type: ignore[method-assign]
+
+    def die(node: int, request: Message, reply: Message) -> Message:
+        if in_round(request, 2) and node == FIRST + NODES - 1:
+            raise KeyboardInterrupt
+        return reply
+
+    with monkeypatch.context() as patch:
+        patch.setattr(GridExchange, "tell_over", lambda *_, **__: None)  # nothing more is sent
+        with pytest.raises(KeyboardInterrupt):
+            strategy.start(LocalGrid(nodes(tmp_path), die), model(), 2)
+    again = train_only(checkpoint=file)
+    result = again.start(LocalGrid(nodes(tmp_path), run=8), model(), 2)
+    assert set(result.train_metrics_clientapp) == {1, 2}
