@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,21 @@ from flwr.common.constant import ErrorCode
 
 from rfa.flower import OneStepRFA
 from rfa.flower.transport import GridExchange
+from rfa.secagg.fixed_point import Total
 from rfa.secagg.messages.decoding import decode
 from rfa.secagg.messages.round import UnmaskShares
 from tests.flower.grid import LocalGrid
 from tests.flower.noisy import NAMES, RHO, Z, spent_by
-from tests.flower.test_ahead import answers, begins, exchanges, grid_of, in_round
-from tests.flower.toy import FIRST, NODES, model, nodes, with_nu
+from tests.flower.test_ahead import (
+    MANY,
+    answers,
+    begins,
+    exchanges,
+    grid_of,
+    in_round,
+    lose_first_of,
+)
+from tests.flower.toy import NODES, model, nodes, with_nu
 
 LOST = (ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.CLIENT_APP_CRASHED, ErrorCode.UNKNOWN)
 """What Flower says of a node whose reply it does not have, whatever the node did before."""
@@ -93,6 +103,23 @@ def test_keys_that_make_no_cohort_are_refused_when_they_are_sent(
     assert exchanges(grid) == [3, 3, 2, 2]
 
 
+@pytest.mark.parametrize("task", ["train", "evaluate"])
+def test_nodes_that_do_not_hear_that_a_round_is_over_are_asked_anew(
+    tmp_path: Path, opened: list[Total], task: str
+) -> None:
+    """Their update is the same when they train once more, and was masked in a sum of nobody."""
+    first = lose_first_of(104, 105, 106, 107, 108, task=task)
+
+    def lose(node: int, request: Message) -> bool:
+        return first(node, request) or "over" in request.content.config_records["rfa"]
+
+    grid = grid_of(tmp_path, lose=lose)
+    strategy = OneStepRFA(**with_nu())
+    strategy.start(grid, model(), num_rounds=2, timeout=0.5)
+    assert Counter(answers(grid, 2, task)) == Counter(FirstInput=MANY - 5, AdvertiseKeys=MANY)
+    assert [total.sum.count for total in opened] == [MANY] * 4
+
+
 UNKNOWN_WHETHER_OPENED = pytest.mark.xfail(
     strict=True,
     reason="nodes that trained have masked, and nobody knows that no sum was opened: the server "
@@ -110,8 +137,11 @@ def test_a_server_that_is_killed_while_nodes_train_goes_on(
     if not ahead:
         strategy.ahead.keep = lambda *_: None  # type: ignore[method-assign]
 
+    replies: list[int] = []
+
     def die(node: int, request: Message, reply: Message) -> Message:
-        if in_round(request, 2) and node == FIRST + NODES - 1:
+        replies.extend([node] * in_round(request, 2))
+        if len(replies) == NODES:  # all have trained, and the server has heard of none
             raise KeyboardInterrupt
         return reply
 

@@ -184,6 +184,8 @@ class RobustMod:
         answer, update = play(message, app, storage, work.personal)
         layout, brought = prepare(work, update, metrics_of(answer), storage.weights(), start)
         with self.vault(work.task, message, storage) as vault:
+            if work.unopened:
+                vault.end(work.unopened, opened=False)
             bring = partial(_begin, first=first) if first else _bring
             again, reply = bring(vault, brought, label_of(work, layout), work)
         return records.ready(message, records.Ready(layout, len(update), run, again), reply)

@@ -5,7 +5,8 @@ as messages of the type of their task, too: their content is one ConfigRecord, a
 them without the app. The request for training or evaluation carries one as well, beside the arrays.
 
     Work   {task, cap, weight, weights[, personal][, robust, bounds, bins][, clipped, limits]
-            [, again][, noise][, opening]} -> {dim, run[, names, sizes][, again][, reply]}: what is
+            [, again][, noise][, opening]
+            [, unopened]}                  -> {dim, run[, names, sizes][, again][, reply]}: what is
                                               ready, not its values, the digest of the run config,
                                               which sum it was in before, and its keys for the round
                                               of the secure sum that the opening is of
@@ -35,6 +36,7 @@ from rfa.flower.fields import (
     flat,
     read_bounds,
     read_bytes,
+    read_count,
     read_histograms,
     read_noise,
     read_opening,
@@ -91,6 +93,8 @@ class Work:
         noise: the multiplier of the noise of the sums to come, in which no metric is; 0 for none.
         opening: how the round of the secure sum begins, but for what only the device knows: what it
             started from, and how many metrics it has; empty where that is asked later.
+        unopened: the number of a round of the secure sum that began with this work and is over: no
+            sum of it was opened, so that what was brought into it may be brought again; 0 for none.
     """
 
     task: str
@@ -103,6 +107,7 @@ class Work:
     again: bool = False
     noise: float = 0.0
     opening: bytes = b""
+    unopened: int = 0
 
     def record(self) -> ConfigRecord:
         """As it travels."""
@@ -123,6 +128,8 @@ class Work:
             record["noise"] = self.noise
         if self.opening:
             record["opening"] = self.opening
+        if self.unopened:
+            record["unopened"] = self.unopened
         return record
 
 
@@ -213,7 +220,7 @@ def _order(task: str, rest: dict[str, Any]) -> Work | Stage | Over:
             if fault := personal_fault(personal) or cap_fault(cap, mode):
                 raise RecordError(fault)
             asked = read_histograms(more), read_bounds(more), more.get("again") is True
-            how = (*asked, read_noise(more), read_opening(more))
+            how = (*asked, read_noise(more), read_opening(more), read_count(more, "unopened"))
             work = Work(task, cap, weight, personal, mode, *how)
             if work.noise and (task != TRAIN or mode != EQUAL or work.histograms.names):
                 msg = "noise goes with training, equal weights and no histograms alone"
