@@ -40,14 +40,18 @@ class FirstWork:
     timeout: float
 
     def __call__(self, exchange: GridExchange, outbox: Outbox) -> Iterator[tuple[int, bytes]]:
-        """Send them with the requests; who is not ready, or has something else, is lost."""
+        """Send them with the requests; who is not ready, or has something else, is lost.
+
+        Only a node that refuses has masked nothing. Of another error nobody knows what came before.
+        """
         exchange.late |= self.messages.keys()
         for node, message in send(exchange.grid, self._addressed(outbox), self.timeout):
             try:
                 found = records.read_ready(message, self.like.dim)
                 reply = records.read_reply(message)
             except records.RecordError as error:
-                exchange.joined.discard(node)
+                if isinstance(error, records.RefusedError):
+                    exchange.joined.discard(node)
                 exchange.refused[node] = error
                 LOG.info("\t> node %s is not ready: %s", node, error)
                 continue

@@ -56,7 +56,7 @@ def model_of(content: RecordDict) -> bytes:
 
 def label_of(work: Work, layout: MetricLayout) -> bytes:
     """The digest of what the metrics of a device mean: their names, and how they are weighed."""
-    entries = _entries(dataclasses.replace(work, again=False, opening=b"").record())
+    entries = _entries(dataclasses.replace(work, again=False, opening=b"", unopened=0).record())
     layouts = (list(layout.names), list(layout.sizes))
     return meaning_digest(*entries, *(part for each in layouts for part in _value(each)))
 

@@ -89,6 +89,19 @@ def read_bytes(value: Any, size: int) -> bytes:
     return value
 
 
+def read_count(more: Mapping[str, Any], name: str) -> int:
+    """A whole number of a request for work; 0 where there is none.
+
+    Raises:
+        RecordError: if it is something else.
+    """
+    value = more.get(name, 0)
+    if type(value) is not int or value < 0:
+        msg = f"the record {KEY!r} has {value!r} where {name} must be a whole number"
+        raise RecordError(msg)
+    return value
+
+
 def flat(value: Any) -> tuple[Any, ...]:
     """A value of a record as a tuple, whether it is a list or not."""
     return tuple(cast("list[Any]", value)) if isinstance(value, list) else (value,)

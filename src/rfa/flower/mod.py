@@ -127,7 +127,8 @@ class RobustMod:
         except Exception as error:
             LOG.exception("this device fails to do what it is asked")
             what = type(error).__name__  # its text may be private
-            return records.refuse(message, f"{what}: the log of the node says more")
+            why = f"{what}: the log of the node says more"
+            return records.refuse(message, why, records.FAILED)
 
     def _answer(self, message: Message, storage: DeviceStorage, app: App) -> Message:
         message, first = records.split_first(message)
@@ -183,6 +184,8 @@ class RobustMod:
         answer, update = play(message, app, storage, work.personal)
         layout, brought = prepare(work, update, metrics_of(answer), storage.weights(), start)
         with self.vault(work.task, message, storage) as vault:
+            if work.unopened:
+                vault.end(work.unopened, opened=False)
             bring = partial(_begin, first=first) if first else _bring
             again, reply = bring(vault, brought, label_of(work, layout), work)
         return records.ready(message, records.Ready(layout, len(update), run, again), reply)

@@ -127,6 +127,11 @@ class PartOracle(RecordingOracle):
         return self._secure is not None and self._secure.server.opened
 
     @property
+    def number(self) -> int:
+        """The number of the round of the secure sum; 0 where none was opened."""
+        return self._secure.opening.round if self._secure else 0
+
+    @property
     def keys_ahead(self) -> Mapping[int, DeviceKeys]:
         """The keys for the next round that devices sent with their last shares."""
         return self._secure.server.keys_ahead if self._secure else {}

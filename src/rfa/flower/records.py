@@ -5,7 +5,8 @@ as messages of the type of their task, too: their content is one ConfigRecord, a
 them without the app. The request for training or evaluation carries one as well, beside the arrays.
 
     Work   {task, cap, weight, weights[, personal][, robust, bounds, bins][, clipped, limits]
-            [, again][, noise][, opening]} -> {dim, run[, names, sizes][, again][, reply]}: what is
+            [, again][, noise][, opening]
+            [, unopened]}                  -> {dim, run[, names, sizes][, again][, reply]}: what is
                                               ready, not its values, the digest of the run config,
                                               which sum it was in before, and its keys for the round
                                               of the secure sum that the opening is of
@@ -35,6 +36,7 @@ from rfa.flower.fields import (
     flat,
     read_bounds,
     read_bytes,
+    read_count,
     read_histograms,
     read_noise,
     read_opening,
@@ -54,8 +56,10 @@ FIRST = "rfa-first"
 """The record with the first request of a secure sum, of which each node has its own."""
 STAND_IN = 1
 """How many zeros stand for an update in an evaluation."""
-REFUSED = 0
+FAILED = 0
 """The code of Flower's errors that have no other."""
+REFUSED = 600
+"""The code of what a device refuses itself. It has masked nothing; an error of Flower says less."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 """What may name a folder of personal parameters: the server chooses it, so it must be harmless."""
 LONGEST = 300
@@ -67,6 +71,10 @@ def personal_fault(personal: object) -> str:
     if not personal or (isinstance(personal, str) and NAME.fullmatch(personal)):
         return ""
     return f"personal must be letters, digits and _.- that can name a folder, not {personal!r}"
+
+
+class RefusedError(RecordError):
+    """A node says itself that it does not do what it was asked."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +93,8 @@ class Work:
         noise: the multiplier of the noise of the sums to come, in which no metric is; 0 for none.
         opening: how the round of the secure sum begins, but for what only the device knows: what it
             started from, and how many metrics it has; empty where that is asked later.
+        unopened: the number of a round of the secure sum that began with this work and is over: no
+            sum of it was opened, so that what was brought into it may be brought again; 0 for none.
     """
 
     task: str
@@ -97,6 +107,7 @@ class Work:
     again: bool = False
     noise: float = 0.0
     opening: bytes = b""
+    unopened: int = 0
 
     def record(self) -> ConfigRecord:
         """As it travels."""
@@ -117,6 +128,8 @@ class Work:
             record["noise"] = self.noise
         if self.opening:
             record["opening"] = self.opening
+        if self.unopened:
+            record["unopened"] = self.unopened
         return record
 
 
@@ -207,7 +220,7 @@ def _order(task: str, rest: dict[str, Any]) -> Work | Stage | Over:
             if fault := personal_fault(personal) or cap_fault(cap, mode):
                 raise RecordError(fault)
             asked = read_histograms(more), read_bounds(more), more.get("again") is True
-            how = (*asked, read_noise(more), read_opening(more))
+            how = (*asked, read_noise(more), read_opening(more), read_count(more, "unopened"))
             work = Work(task, cap, weight, personal, mode, *how)
             if work.noise and (task != TRAIN or mode != EQUAL or work.histograms.names):
                 msg = "noise goes with training, equal weights and no histograms alone"
@@ -262,9 +275,9 @@ def reply(message: Message, answer: bytes) -> Message:
     return Message(RecordDict({KEY: ConfigRecord({"reply": answer})}), reply_to=message)
 
 
-def refuse(message: Message, why: str) -> Message:
+def refuse(message: Message, why: str, code: int = REFUSED) -> Message:
     """The reply that says why there is no other."""
-    return Message(Error(REFUSED, why), reply_to=message)
+    return Message(Error(code, why), reply_to=message)
 
 
 def read_ready(message: Message, wanted: int) -> Ready:
@@ -312,7 +325,8 @@ def read_reply(message: Message) -> bytes:
 def _record(message: Message) -> Mapping[str, Any]:
     if message.has_error():
         reason = message.error.reason or f"error {message.error.code}"
-        raise RecordError(" ".join(reason.split())[:LONGEST])
+        kind = RefusedError if message.error.code == REFUSED else RecordError
+        raise kind(" ".join(reason.split())[:LONGEST])
     if KEY not in message.content.config_records:
         msg = "it does not speak for rfa: has its ClientApp mods=[robust_mod]?"
         raise RecordError(msg)

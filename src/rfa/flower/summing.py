@@ -51,8 +51,8 @@ class Asked:
         """Who is asked."""
         return tuple(sorted(name for name, _ in self.messages))
 
-    def among(self, nodes: Collection[int]) -> Asked:
-        """The same of those who are among these.
+    def anew(self, nodes: Collection[int], unopened: int) -> Asked:
+        """The same of those who are among these, after a round of which no sum was opened.
 
         Raises:
             RoundSkippedError: if nobody is.
@@ -61,7 +61,8 @@ class Asked:
         if self.messages and not left:
             msg = f"none of {len(self.messages)} nodes has a privacy budget left"
             raise RoundSkippedError(msg)
-        return dataclasses.replace(self, messages=left)
+        work = dataclasses.replace(self.work, unopened=unopened)
+        return dataclasses.replace(self, work=work, messages=left)
 
 
 @dataclass(frozen=True)
@@ -108,9 +109,9 @@ def take_sums(
     done = None
     if prepared and layout.parts == 1:
         done = _begin_at_once(strategy, sums, asked, use, prepared)
-        if done is None:
-            asked = asked.among(strategy.privacy.solvent(asked.nodes))
-    if done is None:
+    if isinstance(done, int):
+        asked = asked.anew(strategy.privacy.solvent(asked.nodes), done)
+    if not isinstance(done, Summed):
         cohort = sums.gather(asked.work, asked.messages, asked.round, asked.timeout, asked.dim)
         strategy.missing.note(cohort.task, cohort.layout)
         layout = layout_of(len(cohort.devices))
@@ -128,11 +129,15 @@ def _begin_at_once(
     asked: Asked,
     use: Use[Value],
     prepared: Prepared,
-) -> Summed[Value] | None:
-    """The same among nodes that sent their keys a round ahead; None if they must be asked anew.
+) -> Summed[Value] | int:
+    """The same among nodes that sent their keys a round ahead, unless they must be asked anew.
 
     That is so where nobody was asked to open a sum. Those who masked an input are told that the
-    round is over, and forget what they brought: they work once more.
+    round is over, and forget what they brought: they work once more. Who does not hear of it is
+    told with the work.
+
+    Returns:
+        What came of it; or the number of the round of the secure sum that is over, 0 for none.
 
     Raises:
         OracleStoppedError: if a sum was opened, and none came of it.
@@ -152,7 +157,7 @@ def _begin_at_once(
         LOG.info("\t> nodes are asked anew, for their keys: %s", error)
         if sums.recorders:
             sums.recorders.clear()
-        return None
+        return max((oracle.number for oracle in oracles), default=0)
     strategy.ahead.count(cohort.task, worked=True)
     return done
 

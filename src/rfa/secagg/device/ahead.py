@@ -11,9 +11,9 @@ from rfa.secagg.crypto.keys import public_of
 from rfa.secagg.device.sharing import Entropy
 from rfa.secagg.errors import NoKeysAheadError, NotCanonicalError, OutOfStageError
 from rfa.secagg.messages.opening import OpenRound
-from rfa.secagg.messages.round import DeviceKeys, Unmask
+from rfa.secagg.messages.round import DeviceKeys, FirstSum, Unmask
 from rfa.secagg.security.parameters import ServerModel
-from rfa.secagg.transcript import SIZE
+from rfa.secagg.transcript import SIZE, leaf_of
 
 RoundSecrets = tuple[bytes, ...]
 """A secret for sealing, those of the masks of all masked sums, and the seeds of self-masks."""
@@ -52,6 +52,19 @@ def take_secrets(kept: RoundSecrets, opening: OpenRound) -> RoundSecrets:
         msg = f"the round begins with keys for {opening.masked_sums} masked sums, and this device "
         raise NoKeysAheadError(msg + f"has sent none ahead {what}: open the round, for new ones")
     return kept
+
+
+def check_listed(device: int, secrets: RoundSecrets, opening: OpenRound, first: FirstSum) -> None:
+    """Refuse a first sum whose roster has other keys of the device than those sent ahead.
+
+    Raises:
+        NoKeysAheadError: if it has.
+    """
+    if leaf_of(opening, public_keys(device, secrets)) not in first.leaves:
+        msg = (
+            f"the round begins with other keys than device {device} has sent ahead since, perhaps "
+        )
+        raise NoKeysAheadError(msg + "to another strategy: open the round, for new ones")
 
 
 def check_ahead(unmask: Unmask, opening: OpenRound) -> None:

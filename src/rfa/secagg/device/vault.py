@@ -13,7 +13,7 @@ import dataclasses
 import os
 from pathlib import Path
 
-from rfa.secagg.device.ahead import take_secrets
+from rfa.secagg.device.ahead import check_listed, take_secrets
 from rfa.secagg.device.kept import Kept
 from rfa.secagg.device.machine import Device
 from rfa.secagg.device.marks import Marks
@@ -26,7 +26,7 @@ from rfa.secagg.errors import ShareLimitError, SpentUpdateError
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.messages.decoding import decode_as
 from rfa.secagg.messages.opening import NO_BASIS, OpenRound
-from rfa.secagg.messages.round import OpenFirstSum
+from rfa.secagg.messages.round import FirstSum, OpenFirstSum
 from rfa.secagg.messages.stages import LEFT, START, Moment, Stage
 from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.transcript import request_digest
@@ -129,7 +129,7 @@ class DurableDevice:
             return self._join(contribution, opening)
 
     def check_ahead(self, request: bytes) -> None:
-        """Refuse a round that begins with its first sum if there are no keys to join it with.
+        """Refuse a round that begins with its first sum if its keys of this device are not there.
 
         Args:
             request: the message `OpenFirstSum`.
@@ -137,9 +137,11 @@ class DurableDevice:
         Raises:
             NoKeysAheadError, MessageError: saying why.
         """
-        opening = decode_as(OpenRound, decode_as(OpenFirstSum, request).opening)
+        message = decode_as(OpenFirstSum, request)
+        opening, first = decode_as(OpenRound, message.opening), decode_as(FirstSum, message.first)
         with self._kept.transaction():
-            take_secrets(self._kept.memory.ahead, opening)
+            secrets = take_secrets(self._kept.memory.ahead, opening)
+        check_listed(int(self._profile.device), secrets, opening, first)
 
     def begin(
         self,

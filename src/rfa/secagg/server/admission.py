@@ -20,7 +20,11 @@ from rfa.secagg.server.table import Table, form_table
 
 
 class Admission:
-    """The devices that join a round."""
+    """The devices that join a round.
+
+    Attributes:
+        joined: the keys of those who have.
+    """
 
     def __init__(self, opening: OpenRound, terms: Terms, identities: Identities) -> None:
         """Begin with nobody.
@@ -31,11 +35,21 @@ class Admission:
             identities: the public identities of the devices, where the server is malicious.
         """
         self._opening, self._terms, self._identities = opening, terms, identities
-        self._joined: dict[int, DeviceKeys] = {}
+        self.joined: dict[int, DeviceKeys] = {}
         self._taken: set[bytes] = set()
 
     def take(self, device: int, keys: DeviceKeys) -> None:
         """Take the keys of a device.
+
+        Raises:
+            NotCanonicalError, CohortError: saying what is wrong with them.
+        """
+        self.check(device, keys)
+        self._taken.update(keys.all_keys)
+        self.joined[device] = keys
+
+    def check(self, device: int, keys: DeviceKeys) -> None:
+        """Refuse keys that are not those of the device, not good for the round, or taken.
 
         Raises:
             NotCanonicalError, CohortError: saying what is wrong with them.
@@ -48,8 +62,6 @@ class Admission:
         if len(offered) <= self._opening.masked_sums or offered & self._taken:
             msg = f"device {device} has a key that is taken"
             raise DuplicateKeyError(msg)
-        self._taken |= offered
-        self._joined[device] = keys
 
     def close(self, faults: Mapping[int, SecAggError]) -> Table:
         """The table of those who joined.
@@ -60,8 +72,8 @@ class Admission:
         Raises:
             AbortError: if they are too few.
         """
-        parameters = self._agree(len(self._joined), faults)
-        return form_table(self._opening, self._joined.values(), parameters)
+        parameters = self._agree(len(self.joined), faults)
+        return form_table(self._opening, self.joined.values(), parameters)
 
     def _agree(self, joined: int, faults: Mapping[int, SecAggError]) -> Parameters:
         """The parameters of the cohort; if there are none, say what became of the others."""

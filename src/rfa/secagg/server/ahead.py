@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from rfa.secagg.errors import NotCanonicalError
 from rfa.secagg.messages.opening import OpenRound
 from rfa.secagg.messages.round import DeviceKeys, OpenFirstSum
-from rfa.secagg.security.cohort import check_device_keys
 from rfa.secagg.security.parameters import ServerModel
+from rfa.secagg.server.admission import Admission
 from rfa.secagg.server.requests import Outbox
 
 
@@ -25,22 +25,22 @@ def with_opening(opening: OpenRound, requests: Outbox) -> Iterator[tuple[int, by
 
 
 def check_keys(
-    device: int, ahead: Sequence[DeviceKeys], opening: OpenRound, *, asked: bool
+    device: int, ahead: Sequence[DeviceKeys], admission: Admission, *, asked: bool
 ) -> None:
-    """Refuse keys for the next round that were not asked for, or cannot be a device's.
+    """Refuse keys for the next round that were not asked for, or make no cohort with the others.
 
     Args:
         device: the device.
         ahead: what it sent: one set of keys, or none.
-        opening: the round in which it sent them.
+        admission: the keys of the others for the next round.
         asked: whether it was asked for any.
 
     Raises:
         NotCanonicalError, CohortError: saying what is wrong with them.
     """
-    if len(ahead) != asked or any(keys.device != device for keys in ahead):
+    if len(ahead) != asked:
         wanted = "one set of keys of its own" if asked else "no keys"
         msg = f"device {device} was asked for {wanted} for the next round, and sent {len(ahead)}"
         raise NotCanonicalError(msg)
     for keys in ahead:
-        check_device_keys(keys, opening, None)
+        admission.check(device, keys)

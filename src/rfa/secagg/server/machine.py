@@ -8,7 +8,7 @@ total when they arrive, so the server holds none of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rfa.radii import Radius
@@ -72,7 +72,6 @@ class Server:
         begun: for how many sums over its cohort masked inputs were asked, whatever came of it; a
             sum that is asked for again, after a cohort was formed anew, counts once.
         opened: whether anyone was asked to open one.
-        keys_ahead: the keys for the next round that devices sent with their last shares.
     """
 
     def __init__(
@@ -114,7 +113,7 @@ class Server:
         self._asked: set[int] = set()
         self._asks_ahead = ask_ahead and may_be_ahead(opening)
         self._begins_ahead = False
-        self.keys_ahead: dict[int, DeviceKeys] = {}
+        self._next = Admission(opening, terms, {})
         self.masked_sum = 0
         self.begun = 0
         self.opened = False
@@ -126,6 +125,11 @@ class Server:
     def parameters(self) -> Parameters:
         """The parameters, once the cohort is formed."""
         return self._formed().cohort.parameters
+
+    @property
+    def keys_ahead(self) -> Mapping[int, DeviceKeys]:
+        """The keys for the next round that devices sent with their last shares."""
+        return self._next.joined
 
     def open(self, devices: Iterable[int]) -> Requests:
         """Begin the round: ask devices for their keys."""
@@ -370,12 +374,16 @@ class Server:
             case SurvivorSignature():
                 self._masked_sum().take_consent(self._positions[device], message, self._identities)
             case UnmaskShares():
-                asked = self._asks_ahead and self._is_last
-                check_keys(device, message.keys, self._opening, asked=asked)
-                self._masked_sum().take_opened(self._positions[device], message, self._identities)
-                self.keys_ahead.update((keys.device, keys) for keys in message.keys)
+                self._take_opened(device, message)
             case _:  # never wanted
                 raise AssertionError
+
+    def _take_opened(self, device: int, message: UnmaskShares) -> None:
+        """Take shares, and the keys for the next round that come with the last ones."""
+        check_keys(device, message.keys, self._next, asked=self._asks_ahead and self._is_last)
+        self._masked_sum().take_opened(self._positions[device], message, self._identities)
+        for keys in message.keys:
+            self._next.take(device, keys)
 
     def _expect(self, wanted: type[Message], largest: int, devices: Iterable[int]) -> None:
         self._wanted, self._largest, self._asked = wanted, largest, set(devices)
