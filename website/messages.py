@@ -11,7 +11,7 @@ import types
 from typing import Any
 from unittest import mock
 
-from rfa.secagg.messages import codec
+from rfa.secagg.messages import codec, opening
 from rfa.secagg.messages import round as messages
 from rfa.secagg.messages.stages import Stage
 from website.markdown import code, table
@@ -34,7 +34,6 @@ sum: one for each query, or two where a limit on shares is set.
 """
 FROM_SERVER = set(re.findall(r"^(\w+) +->", messages.__doc__ or "", re.MULTILINE))
 """Messages that the drawing of a round shows on the server's side."""
-DESCRIBED = "website.described_messages"
 KINDS = {"<f4": "float32", "<u4": "32-bit words"}
 
 
@@ -54,18 +53,25 @@ def messages_page() -> str:
 def described_messages() -> list[Any]:
     """The classes of messages, in the order of the protocol, with layouts that are words.
 
-    The module of messages is loaded once more, with a codec whose fields are texts.
+    The modules of messages are loaded once more, with a codec whose fields are texts.
     """
     codec_in_words = types.ModuleType(codec.__name__)
     vars(codec_in_words).update({**vars(codec), **_WORDS})
-    spec = importlib.util.spec_from_file_location(DESCRIBED, inspect.getfile(messages))
+    with mock.patch.dict(sys.modules, {codec.__name__: codec_in_words}):
+        again, _ = [_load_again(module) for module in (opening, messages)]
+    return again.Message.__subclasses__()
+
+
+def _load_again(module: types.ModuleType) -> Any:
+    """Load a module under its own name: what is loaded after it imports from this one."""
+    spec = importlib.util.spec_from_file_location(module.__name__, inspect.getfile(module))
     if spec is None or spec.loader is None:
         msg = "the messages of the protocol have no file: install rfa from a clone"
         raise ImportError(msg)
-    module = importlib.util.module_from_spec(spec)
-    with mock.patch.dict(sys.modules, {DESCRIBED: module, codec.__name__: codec_in_words}):
-        spec.loader.exec_module(module)
-    return [kind for kind in module.Message.__subclasses__() if kind.__module__ == DESCRIBED]
+    loaded = importlib.util.module_from_spec(spec)
+    sys.modules[module.__name__] = loaded
+    spec.loader.exec_module(loaded)
+    return loaded
 
 
 def _many(entry: str, most: int | None = None) -> str:

@@ -169,14 +169,7 @@ def say_nothing(*_: Any, **__: Any) -> None:
     """What a server sends that is killed."""
 
 
-UNKNOWN_WHETHER_OPENED = pytest.mark.xfail(
-    strict=True,
-    reason="nodes that trained have masked, and nobody knows that no sum was opened: the server "
-    "must write down that it opens one before it does, and say so when it goes on",
-)
-
-
-@pytest.mark.parametrize("ahead", [False, pytest.param(True, marks=UNKNOWN_WHETHER_OPENED)])
+@pytest.mark.parametrize("ahead", [False, True])
 def test_a_server_that_is_killed_while_nodes_train_goes_on(
     tmp_path: Path, ahead: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

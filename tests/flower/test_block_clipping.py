@@ -19,7 +19,7 @@ from rfa.flower import SecureStrategy
 from rfa.flower.checkpoint import load_checkpoint
 from rfa.radii import Radii
 from rfa.secagg.messages.decoding import decode
-from rfa.secagg.messages.round import FirstSum, SumRequest
+from rfa.secagg.messages.round import FirstSum, OpenFirstSum, SumRequest
 from tests.flower.grid import LocalGrid
 from tests.flower.toy import DIM, FIRST, NODES, model, nodes, options, step_of
 
@@ -33,8 +33,11 @@ def strategy_of(**more: Any) -> SecureStrategy:
 
 def levels_of(request: Message) -> bytes | None:
     """The radii that a node is asked with, if it is asked for a sum."""
-    record: Any = request.content.config_records["rfa"]
+    records: Any = request.content.config_records
+    record = records.get("rfa-first", records["rfa"])
     message = decode(record["request"]) if "request" in record else None
+    if isinstance(message, OpenFirstSum):
+        message = decode(message.first)
     return message.levels if isinstance(message, FirstSum | SumRequest) else None
 
 

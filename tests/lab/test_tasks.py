@@ -18,7 +18,14 @@ pytest.importorskip("torch")
 EMBEDDED = ("glyphs-linear", "glyphs-convnet", "digits-linear", "digits-mlp")
 REAL = [name for name in TASKS if name not in EMBEDDED]
 
-RATES = {"linear": 0.01, "convnet": 0.03, "lstm": 0.1, "mlp": 0.1, "digits-linear": 0.1}
+RATES = {
+    "linear": 0.01,
+    "convnet": 0.03,
+    "lstm": 0.1,
+    "mlp": 0.1,
+    "digits-linear": 0.1,
+    "emnist-digits-linear": 0.1,
+}
 
 
 def learn(name: str, directory: Path | None) -> Devices:
@@ -34,7 +41,8 @@ def learn(name: str, directory: Path | None) -> Devices:
     before = devices.evaluate(w, device)
     after = devices.evaluate(w + devices.train(w, 0, device), device)
     assert after.train_loss < 0.95 * before.train_loss
-    assert after.train_count == devices.weights[device]
+    if settings.training.weights == "examples":
+        assert after.train_count == devices.weights[device]
     return devices
 
 

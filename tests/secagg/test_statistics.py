@@ -70,7 +70,7 @@ def test_totals_of_honest_devices_are_plausible(
 
 def test_every_statistic_of_a_sum_is_in_the_table() -> None:
     named = {item.name for item in dataclasses.fields(Sum)}
-    assert named - {"push", "objective", "noise"} == set(POSITIONS)
+    assert named - {"push", "objective", "noise", "votes"} == set(POSITIONS)
     assert all(row.at_most in {None, *POSITIONS} for row in STATISTICS)
     assert METRIC.sensitivity == math.ldexp(1, 33)
 

@@ -35,7 +35,7 @@ from rfa.lab.tasks.registry import TASKS
 from rfa.lab.tasks.task import Task
 
 INDENT = 2
-USED_BY = {task.reader.name: task for task in TASKS.values()}
+USED_BY = {task.reader.name: task for task in TASKS.values() if task.reader.name in CATALOG}
 """A task of each data set."""
 COLUMNS = ("devices", "train", "test", "median", "max", "min")
 

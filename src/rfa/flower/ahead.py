@@ -20,7 +20,7 @@ from rfa.flower.parts import Cohort, PartOracle
 from rfa.flower.transport import Addressed, GridExchange, send
 from rfa.secagg.messages.decoding import is_abstention
 from rfa.secagg.messages.round import DeviceKeys
-from rfa.secagg.server.requests import Outbox
+from rfa.secagg.server.requests import Outbox, Requests
 
 LOG = logging.getLogger("flwr")
 
@@ -67,9 +67,11 @@ class FirstWork:
 
     def _addressed(self, outbox: Outbox) -> Iterator[Addressed]:
         """Messages of their own: if this comes to nothing, those that were given are sent."""
+        whom = outbox.whom if isinstance(outbox, Requests) else b""
         for node, request in outbox:
             message = self.messages[node]
-            content = RecordDict({**message.content, records.FIRST: records.first(request)})
+            record = records.First(request, whom).record()
+            content = RecordDict({**message.content, records.FIRST: record})
             about = message.metadata
             yield (
                 node,

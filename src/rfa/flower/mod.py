@@ -166,7 +166,7 @@ class RobustMod:
         message: Message,
         storage: DeviceStorage,
         app: App,
-        first: bytes,
+        first: records.First | None,
     ) -> Message:
         """Let the app train or evaluate, and keep what it returns for the sums to come.
 
@@ -176,7 +176,7 @@ class RobustMod:
         self._check_budget(work, message, storage)
         if first:  # before the app does anything in vain
             with self.vault(work.task, message, storage) as vault:
-                vault.check_ahead(first)
+                vault.check_ahead(first.request)
         told, run = self.told(message), app.settle_run()
         mark = model_of(told) if work.task == records.EVALUATE else None
         start = Start(basis_of(sent_of(message, told), run), mark)
@@ -269,7 +269,7 @@ def _begin(
     contribution: Contribution | None,
     label: bytes,
     work: records.Work,
-    first: bytes,
+    first: records.First,
 ) -> tuple[bytes, bytes]:
     """Answer a first sum with the keys that were sent ahead; which sum it repeats, that is none.
 
@@ -278,13 +278,14 @@ def _begin(
     """
     if contribution:
         try:
-            return b"", vault.begin(contribution, label, first, noisy=work.noise > 0)
+            noisy, whom = work.noise > 0, first.whom
+            return b"", vault.begin(contribution, label, first.request, noisy=noisy, whom=whom)
         except SpentUpdateError as error:
             LOG.warning("%s", error)
             if _may_repeat(work):  # by a round that is opened as one that repeats a sum
                 raise
     LOG.warning("this device abstains")
-    opening = decode_as(OpenFirstSum, first).opening
+    opening = decode_as(OpenFirstSum, first.request).opening
     return b"", vault.bring(None, opening=decode_as(OpenRound, opening))
 
 

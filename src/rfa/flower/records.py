@@ -10,7 +10,7 @@ them without the app. The request for training or evaluation carries one as well
                                               ready, not its values, the digest of the run config,
                                               which sum it was in before, and its keys for the round
                                               of the secure sum that the opening is of
-    Work with a record `rfa-first` {request: bytes} -> the same, where the reply is the node's
+    Work with a record `rfa-first` {request, whom: bytes} -> the same, where the reply is the node's
                                               masked input: it has sent its keys a round ahead
     Stage  {task, request: bytes[, whom]}  -> {reply: bytes}
     Over   {task, over: the round, opened} -> {reply: b""}
@@ -233,29 +233,41 @@ def _order(task: str, rest: dict[str, Any]) -> Work | Stage | Over:
             raise RecordError(msg)
 
 
-def first(request: bytes) -> ConfigRecord:
-    """The first request of a secure sum, as it travels with a request for work."""
-    return ConfigRecord({"request": request})
+@dataclass(frozen=True)
+class First:
+    """The first request of a secure sum, as it travels with a request for work.
+
+    Attributes:
+        request: the request.
+        whom: the digest of the devices that its sum is over.
+    """
+
+    request: bytes
+    whom: bytes
+
+    def record(self) -> ConfigRecord:
+        """It as a record."""
+        return ConfigRecord({"request": self.request, "whom": self.whom})
 
 
-def split_first(message: Message) -> tuple[Message, bytes]:
-    """A message as all nodes get it, and the first request for this one; empty if there is none.
+def split_first(message: Message) -> tuple[Message, First | None]:
+    """A message as all nodes get it, and the first request for this one; None if there is none.
 
     Raises:
         RecordError: if there is something else in its place.
     """
     if not message.has_content() or FIRST not in message.content:
-        return message, b""
+        return message, None
     record: Any = message.content[FIRST]
-    request = record.get("request")
-    if not isinstance(record, ConfigRecord) or not isinstance(request, bytes) or not request:
+    found = [record.get(name) for name in ("request", "whom")]
+    if not isinstance(record, ConfigRecord) or not all(isinstance(x, bytes) and x for x in found):
         msg = f"the record {FIRST!r} has no bytes where the first request of a sum is wanted"
         raise RecordError(msg)
     common = copy.copy(message)
     common.content = RecordDict(
         {name: kept for name, kept in message.content.items() if name != FIRST}
     )
-    return common, request
+    return common, First(*found)
 
 
 def ready(message: Message, result: Ready, advert: bytes = b"") -> Message:

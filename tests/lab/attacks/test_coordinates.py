@@ -80,7 +80,7 @@ def test_texts_give_their_parameters() -> None:
     assert len(np.unique(found.forge(attack())[0])) > DIM / 3
     with pytest.raises(AttackError, match="has no parameter 'share': it has top, scale"):
         find_corruption("backdoor-aimed:share=0.5", own)
-    with pytest.raises(AttackError, match="'backdoor-signs' is not known"):
+    with pytest.raises(AttackError, match="this task has no 'backdoor-signs'"):
         find_corruption("backdoor-signs", {})
 
 

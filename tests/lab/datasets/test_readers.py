@@ -284,7 +284,7 @@ class TestSent140:
         ("content", "message"),
         [
             (b"the 1 2\ngood 1 2 3\n", r"line 2, 'good': must have 50 finite numbers, not 3"),
-            (b"good 1 x\n", "line 1, 'good': what follows a word must be numbers"),
+            (b"good 1 x\n", "line 1, 'good': a word must be followed by numbers"),
             (b"good" + b" nan" * 50, "line 1, 'good': must have 50 finite"),
             (b"bad 1\n", "has a vector for none of 1 words"),
             (b"", "has a vector for none of 1 words"),

@@ -151,7 +151,7 @@ def test_killed_and_interrupted_sweeps_leave_no_process_behind(tmp_path: Path, h
     _wait(lambda: not _alive(process.pid))
     if how == signal.SIGINT:
         assert process.returncode == 130
-        assert "start it again to go on" in errors
+        assert "the same command resumes it" in errors
         assert "Traceback" not in errors
 
 

@@ -11,9 +11,8 @@ from typing import Any
 from rfa._plugins import load_plugin
 from rfa._specs import Spec, parse_spec
 from rfa.errors import InvalidValueError, PluginError
-from rfa.lab.attacks import coordinates, corruption, fang, liars, optimized
+from rfa.lab.attacks import backdoors, coordinates, corruption, fang, liars, optimized
 from rfa.lab.attacks import literature as attacks
-from rfa.lab.attacks.backdoors import BACKDOORS
 from rfa.lab.attacks.corruption import (
     Corruption,
     DataCorruption,
@@ -24,7 +23,9 @@ from rfa.lab.attacks.corruption import (
 from rfa.lab.attacks.poisons import label_flip
 
 NONE, BACKDOOR = "none", "backdoor"
-TRIGGERED = (BACKDOOR, *BACKDOORS, *coordinates.BACKDOORS)
+BACKDOORS = {**backdoors.BACKDOORS, **coordinates.BACKDOORS}
+"""Ways to plant a task's own backdoor."""
+TRIGGERED = (BACKDOOR, *BACKDOORS)
 """Corruptions of data with a trigger, which every evaluation tries."""
 BUILT_IN: dict[str, UpdateCorruption] = {
     "gaussian": corruption.gaussian,
@@ -105,8 +106,7 @@ def _parameters(function: Callable[..., Any]) -> list[str]:
 def _backdoors(task_own: dict[str, DataCorruption]) -> dict[str, DataCorruption]:
     """The ways to plant a task's own backdoor, if it has one."""
     own = task_own.get(BACKDOOR)
-    ways = {**BACKDOORS, **coordinates.BACKDOORS}
-    return {name: make(own) for name, make in ways.items()} if own else {}
+    return {name: make(own) for name, make in BACKDOORS.items()} if own else {}
 
 
 def _load(name: str, task_own: dict[str, DataCorruption]) -> Corruption:

@@ -67,7 +67,13 @@ class Marks:
         return again, spent.token
 
     def spend(
-        self, contribution: Contribution, memory: Memory, label: bytes, *, again: bool
+        self,
+        contribution: Contribution,
+        memory: Memory,
+        label: bytes,
+        *,
+        again: bool,
+        whom: bytes = b"",
     ) -> None:
         """Mark what a masked input is about.
 
@@ -76,6 +82,8 @@ class Marks:
             memory: the memory after the input is masked.
             label: a digest of what its metrics mean.
             again: whether it was brought to repeat a sum.
+            whom: the digest of the devices without any of whom the sum is never opened; empty
+                where it may be opened over some of them.
 
         Raises:
             SpentUpdateError: if it is marked, and this is no repeat, or of another sum.
@@ -93,7 +101,7 @@ class Marks:
             raise self.refusal(contribution)
         spent = spent or first
         try:
-            after = spent.asked(memory)
+            after = spent.asked(memory, whom)
         except SpentUpdateError as error:
             raise self.refusal(contribution, str(error)) from None
         self._keep(name, after)

@@ -59,8 +59,9 @@ class Spent:
         session: the session of that round.
         content: the salted digest of what it brought.
         label: what it said of the meaning of its metrics.
-        whom: the digest of the devices that the sum was opened over; GONE where it opened none,
-            CHANGED where several sums were over different ones.
+        whom: the digest of the devices that the sum was opened over, or that the first sum of a
+            fast round can be opened over; GONE where it knows of none, CHANGED where several sums
+            were over different ones.
         row: the weight and the metrics, where a mark stands for what it brought; else empty.
         questions: the digests of what it was asked, one a masked sum.
         noisy: whether it was in sums with noise alone.
@@ -112,16 +113,25 @@ class Spent:
             contribution, basis=repeated_basis(contribution.basis, self.token)
         )
 
-    def asked(self, memory: Memory) -> Spent:
+    def asked(self, memory: Memory, whom: bytes = b"") -> Spent:
         """The same after another masked input of this update.
+
+        The first sum of a fast round is opened over all of its roster or never, so that who is in
+        it is known with the input. In a second roster it is known when its sum is opened.
+
+        Args:
+            memory: the memory after the input is masked.
+            whom: the digest of these devices, where it is known.
 
         Raises:
             SpentUpdateError: if it is asked something else than before.
         """
         question = question_of(memory)
-        at = decode_as(OpenRound, memory.opening).query_of(memory.due.masked_sum)
+        opening = decode_as(OpenRound, memory.opening)
+        at = opening.query_of(memory.due.masked_sum)
         if self.own == own_round_digest(memory.advert):
-            return dataclasses.replace(self, questions=(*self.questions[:at], question))
+            known = self.whom if at or not opening.fast else whom or GONE
+            return dataclasses.replace(self, questions=(*self.questions[:at], question), whom=known)
         if at < len(self.questions) and self.questions[at] != question:
             msg = (
                 "the sum that it was in was at another point, or of another kind: a sum can be "

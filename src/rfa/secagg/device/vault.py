@@ -150,6 +150,7 @@ class DurableDevice:
         request: bytes,
         *,
         noisy: bool = False,
+        whom: bytes = b"",
     ) -> bytes:
         """Bring something into a round that begins with its first sum, and answer that at once.
 
@@ -161,6 +162,7 @@ class DurableDevice:
             label: a digest of what its metrics mean.
             request: the message `OpenFirstSum`.
             noisy: whether the round is said to have noise.
+            whom: the digest of the devices that the first sum is over, as in `receive`.
 
         Returns:
             Its `FirstInput`.
@@ -176,7 +178,7 @@ class DurableDevice:
             device = self._device(contribution, before)
             decode_as(OpenFirstSum, request)
             reply = device.receive(request)
-            self._spend(contribution, device.memory)
+            self._spend(contribution, device.memory, whom)
             self._kept.memory = device.memory
             self._note(before, device.memory, reply)
         return reply
@@ -238,8 +240,9 @@ class DurableDevice:
 
         Args:
             request: the request.
-            whom: where a sum is to be opened, the digest of the devices that it is over, as a
-                server says that is trusted; by it the sum can be repeated over the same ones.
+            whom: where a sum is to be opened, or can be opened over one set of devices alone, the
+                digest of these, as a server says that is trusted; by it the sum can be repeated
+                over the same ones.
 
         Raises:
             RefusalError, MessageError: if it is refused, as `Device.receive` does.
@@ -257,7 +260,7 @@ class DurableDevice:
             try:
                 reply = device.receive(request)
                 if contribution and device.memory.context not in (GONE, memory.context):
-                    self._spend(contribution, device.memory)
+                    self._spend(contribution, device.memory, whom)
                 elif contribution and _opens(memory, device.memory):
                     self._spends.open(contribution, memory, whom)
             except ShareLimitError as error:  # which ends the round for the device
@@ -292,14 +295,14 @@ class DurableDevice:
             self._kept.memory = memory.between_rounds()
             self._kept.forget_brought()
 
-    def _spend(self, contribution: Contribution, memory: Memory) -> None:
+    def _spend(self, contribution: Contribution, memory: Memory, whom: bytes) -> None:
         """Mark what a masked input is about, and its charge, in the transaction that makes it.
 
         From now on others may open a sum about it, whether or not this device is asked. Another run
         may have masked it since it was brought: one transaction locks both files.
         """
         kept = self._kept
-        self._spends.spend(contribution, memory, kept.label, again=kept.again)
+        self._spends.spend(contribution, memory, kept.label, again=kept.again, whom=whom)
         kept.let_last(memory)
 
     def _note(self, before: Memory, after: Memory, reply: bytes) -> None:

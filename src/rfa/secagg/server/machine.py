@@ -196,7 +196,9 @@ class Server:
         requests = table.rosters(now.sum_request)
         if self._begins_ahead:
             requests = with_opening(self._opening, requests)
-        return Requests(requests, self.parameters.survivors)
+        trusted = self._opening.server_model == ServerModel.SEMI_HONEST
+        whom = devices_digest(self._positions) if trusted else b""
+        return Requests(requests, self.parameters.survivors, whom)
 
     @property
     def is_complete(self) -> bool:
