@@ -15,6 +15,7 @@
     ├── ReceiptError                rfa.receipts: a receipt that is invalid, or none at all
     ├── FlowerError                 rfa.flower: a run on Flower failed
     │   ├── RecordError             a message that is none of ours, or a refusal
+    │   │   └── RefusedError        a node says itself that it does not do what it was asked
     │   ├── ArraysError             arrays that do not fit each other
     │   ├── AppFailedError          the app failed; its text stays on the device
     │   ├── UnequalMessagesError    nodes are to be sent different things; also an InvalidValueError

@@ -156,7 +156,7 @@ def _state(server: Any) -> tuple[Any, ...]:
     )
     dealt = set[int](table.deals if table else ())
     admission = server._admission
-    return set(admission._joined), set(admission._taken), dealt, running
+    return set(admission.joined), set(admission._taken), dealt, running
 
 
 class Vaults:
