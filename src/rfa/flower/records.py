@@ -140,7 +140,7 @@ class Stage:
     Attributes:
         task: over what the sum is.
         request: the request.
-        whom: where a sum is to be opened, the digest of the devices that it is over.
+        whom: where it is known over whom a sum is opened, the digest of these devices.
     """
 
     task: str

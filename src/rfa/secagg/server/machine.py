@@ -196,9 +196,7 @@ class Server:
         requests = table.rosters(now.sum_request)
         if self._begins_ahead:
             requests = with_opening(self._opening, requests)
-        trusted = self._opening.server_model == ServerModel.SEMI_HONEST
-        whom = devices_digest(self._positions) if trusted else b""
-        return Requests(requests, self.parameters.survivors, whom)
+        return Requests(requests, self.parameters.survivors, self._whom(self._positions))
 
     @property
     def is_complete(self) -> bool:
@@ -307,8 +305,13 @@ class Server:
         self._expect(UnmaskShares, SLACK + size, table.devices(members))
         shares = now.unmask_requests(members, ahead=self._asks_ahead and self._is_last)
         requests = ((table.keys[at].device, each) for at, each in shares)
-        whom = devices_digest(table.devices(members)) if trusted else b""
+        whom = self._whom(table.devices(members))
         return Requests(requests, self._enough(members, free=self._is_last), whom)
+
+    def _whom(self, devices: Iterable[int]) -> bytes:
+        """By what devices that trust the server know a sum over these again; else nothing."""
+        trusted = self._opening.server_model == ServerModel.SEMI_HONEST
+        return devices_digest(devices) if trusted else b""
 
     def total(self) -> Total:
         """Open the sum.

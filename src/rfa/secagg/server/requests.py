@@ -14,8 +14,8 @@ class Requests(Outbox):
     Attributes:
         enough: how many are enough.
         spoilt: how many answers so far were not good; whoever takes them counts these.
-        whom: where a sum is to be opened, the digest of the devices that it is over; by it devices
-            that trust the server know the same sum again.
+        whom: where a sum is to be opened, or can be opened over one set of devices alone, the
+            digest of these; by it devices that trust the server know the same sum again.
     """
 
     def __init__(self, requests: Outbox, enough: int, whom: bytes = b"") -> None:
