@@ -148,11 +148,6 @@ def test_a_message_that_is_late_by_a_round_is_refused_before_the_training(
     assert exchanges(grid) == [2]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="the first training has changed them: a node must keep those of before, under the "
-    "number of the round that it began with, and go on from them where that was not opened",
-)
 def test_personal_parameters_are_trained_once_in_a_round_that_is_asked_anew(
     tmp_path: Path,
 ) -> None:

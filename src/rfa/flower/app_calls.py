@@ -17,7 +17,7 @@ from rfa.flower import records
 from rfa.flower.arrays import ArraysError, difference, moved, own_copy, size_of
 from rfa.flower.basis import run_of
 from rfa.flower.errors import FlowerError
-from rfa.flower.storage import DeviceStorage
+from rfa.flower.personal import Personal
 
 Next = Callable[[Message, Context], Message]
 LOG = logging.getLogger("flwr")
@@ -66,28 +66,24 @@ class App:
         return run_of(self.context.run_config)
 
 
-def train(
-    message: Message, app: App, storage: DeviceStorage, personal: str
-) -> tuple[Message, Floats32]:
+def train(message: Message, app: App, personal: Personal | None) -> tuple[Message, Floats32]:
     """What the app answers, and what it changed (lines 4 to 9 of Algorithm 1; Algorithm 4)."""
     w = _arrays(message)
     if personal:
-        u = storage.read_personal(personal, size_of(w))
-        u = difference(_arrays(app(_with(message, moved(w, u)))), w)
+        before = personal.read(size_of(w))
+        u = difference(_arrays(app(_with(message, moved(w, before)))), w)
         if np.isfinite(u).all():
-            storage.write_personal(personal, u)
+            personal.write(u, before)
         w = moved(w, u)
     answer = app(_with(message, w))
     return answer, difference(_arrays(answer), w)
 
 
-def evaluate(
-    message: Message, app: App, storage: DeviceStorage, personal: str
-) -> tuple[Message, Floats32]:
+def evaluate(message: Message, app: App, personal: Personal | None) -> tuple[Message, Floats32]:
     """What the app answers, and zeros in place of an update, which tell nothing."""
     if personal:
         w = _arrays(message)
-        message = _with(message, moved(w, storage.read_personal(personal, size_of(w))))
+        message = _with(message, moved(w, personal.read(size_of(w))))
     return app(message), np.zeros(records.STAND_IN, np.float32)
 
 

@@ -26,6 +26,7 @@ from rfa.flower.errors import FlowerError
 from rfa.flower.histograms import BINS, histograms_of
 from rfa.flower.metric_bounds import metric_bounds_of
 from rfa.flower.metrics import metrics_of
+from rfa.flower.personal import Personal
 from rfa.flower.simulated import storage_for
 from rfa.flower.storage import DeviceStorage
 from rfa.secagg.device.profile import Profile
@@ -174,14 +175,15 @@ class RobustMod:
         """
         self.check_work(work)
         self._check_budget(work, message, storage)
+        begins = 0
         if first:  # before the app does anything in vain
             with self.vault(work.task, message, storage) as vault:
-                vault.check_ahead(first.request)
+                begins = vault.check_ahead(first.request)
         told, run = self.told(message), app.settle_run()
         mark = model_of(told) if work.task == records.EVALUATE else None
         start = Start(basis_of(sent_of(message, told), run), mark)
         play = app_calls.train if work.task == records.TRAIN else app_calls.evaluate
-        answer, update = play(message, app, storage, work.personal)
+        answer, update = play(message, app, _personal(work, storage, begins))
         layout, brought = prepare(work, update, metrics_of(answer), storage.weights(), start)
         with self.vault(work.task, message, storage) as vault:
             if work.unopened:
@@ -240,6 +242,14 @@ class RobustMod:
 
 
 robust_mod = RobustMod()
+
+
+def _personal(work: records.Work, storage: DeviceStorage, begins: int) -> Personal | None:
+    """The personal parameters that work asks for; None if it asks for none."""
+    if not work.personal:
+        return None
+    unopened = work.unopened if work.task == records.TRAIN else 0  # evaluation changes nothing
+    return Personal(storage, work.personal, begins, unopened)
 
 
 def _bring(

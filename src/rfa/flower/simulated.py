@@ -6,11 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 from flwr.app import ConfigRecord, Context, RecordDict
 
-from rfa._types import Floats32
-from rfa.flower.arrays import ArraysError
 from rfa.flower.simulation import is_simulated
 from rfa.flower.storage import DeviceStorage, storage_of
 from rfa.flower.weighing import Surrogates
@@ -40,24 +37,13 @@ class SimulatedStorage(DeviceStorage):
         """The surrogates of its examples."""
         return self._record(WEIGHTS)
 
-    def read_personal(self, name: str, dim: int) -> Floats32:
-        """The personal parameters under a name; zeros for a device that has none yet.
+    def read_kept(self, kind: str, name: str) -> bytes | None:
+        """Return what the device keeps of a kind under a name in this run; None for nothing."""
+        return self._record(KEPT).get(f"{kind} {name}")
 
-        Raises:
-            ArraysError: if they belong to another model.
-        """
-        stored = self._record(KEPT).get(f"personal {name}")
-        if stored is None:
-            return np.zeros(dim, np.float32)
-        u = np.frombuffer(stored, np.float32)
-        if len(u) != dim:
-            msg = f"the personal parameters {name!r} are {len(u)} numbers, and the model has {dim}"
-            raise ArraysError(msg)
-        return u
-
-    def write_personal(self, name: str, u: Floats32) -> None:
-        """Keep personal parameters under a name."""
-        self._record(KEPT)[f"personal {name}"] = u.tobytes()
+    def write_kept(self, kind: str, name: str, content: bytes) -> None:
+        """Keep something of a kind under a name in place of the content before."""
+        self._record(KEPT)[f"{kind} {name}"] = content
 
     def tidy(self) -> None:
         """There are no files."""

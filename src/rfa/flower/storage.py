@@ -10,6 +10,7 @@
 <folder>/flower/sent/<who>.<task>        masked inputs that it sent, sums that it opened
 <folder>/flower/weights/<who>            the power of 1/2 as which its examples count, kept for ever
 <folder>/flower/personal/<name>/<who>    its personal parameters u_i (Algorithm 4)
+<folder>/flower/before/<name>/<who>      the same before its last training, and in which round
 """
 
 from __future__ import annotations
@@ -21,12 +22,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 from flwr.app import Context
 
 from rfa._files import replace_file
-from rfa._types import Floats32
-from rfa.flower.arrays import ArraysError
 from rfa.flower.weighing import Surrogates
 from rfa.secagg.crypto.keys import identity_of
 from rfa.secagg.device.profile import Identity, Profile
@@ -81,20 +79,16 @@ class DeviceStorage:
         """The file that keeps as what its examples count, in all runs."""
         return self.root / "flower" / "weights" / self.who
 
-    def read_personal(self, name: str, dim: int) -> Floats32:
-        """The personal parameters under a name; zeros for a device that has none yet.
+    def read_kept(self, kind: str, name: str) -> bytes | None:
+        """Return what the device keeps of a kind under a name, in all runs; None for nothing."""
+        return read_private(self._kept(kind, name))
 
-        Raises:
-            ArraysError: if they belong to another model.
-        """
-        return read_personal(self._personal(name), dim)
+    def write_kept(self, kind: str, name: str, content: bytes) -> None:
+        """Keep something of a kind under a name in place of the content before."""
+        write_private(self._kept(kind, name), content)
 
-    def write_personal(self, name: str, u: Floats32) -> None:
-        """Keep personal parameters under a name, all of them or the ones before."""
-        write_personal(self._personal(name), u)
-
-    def _personal(self, name: str) -> Path:
-        return self.root / "flower" / "personal" / name / self.who
+    def _kept(self, kind: str, name: str) -> Path:
+        return self.root / "flower" / kind / name / self.who
 
     def device(self, task: str, profile: Profile) -> DurableDevice:
         """The device in the secure sum over a task.
@@ -191,24 +185,13 @@ def _read_secret(path: Path) -> bytes:
     return secret
 
 
-def read_personal(path: Path, dim: int) -> Floats32:
-    """Personal parameters; zeros for a device that has none yet.
-
-    Raises:
-        ArraysError: if they belong to another model.
-    """
-    if not path.exists():
-        return np.zeros(dim, np.float32)
-    u = np.fromfile(path, np.float32)
-    if len(u) != dim:
-        msg = f"the personal parameters at {path} are {len(u)} numbers, and the model has {dim}: "
-        msg += "give the strategy another personal name, or remove them"
-        raise ArraysError(msg)
-    return u if np.isfinite(u).all() else np.zeros(dim, np.float32)
+def read_private(path: Path) -> bytes | None:
+    """Return the content of a file; None if there is no file."""
+    return path.read_bytes() if path.exists() else None
 
 
-def write_personal(path: Path, u: Floats32) -> None:
-    """Keep personal parameters, all of them or the ones before."""
+def write_private(path: Path, content: bytes) -> None:
+    """Write a file that only its owner may read, so that it has the old content or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with replace_file(path, mode=0o600) as file:
-        file.write(u.tobytes())
+        file.write(content)

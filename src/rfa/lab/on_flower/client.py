@@ -23,8 +23,9 @@ from rfa._files import as_path
 from rfa._types import Floats32
 from rfa.flower import records
 from rfa.flower.mod import Next, RobustMod
+from rfa.flower.personal import as_parameters
 from rfa.flower.simulation import is_simulated
-from rfa.flower.storage import DeviceStorage, read_personal, storage_of, write_personal
+from rfa.flower.storage import DeviceStorage, read_private, storage_of, write_private
 from rfa.lab.on_flower import records as lab_records
 from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.noise import noise_key
@@ -151,7 +152,10 @@ class _Kept:
     def read(self, device: int, t: int, dim: int) -> Floats32 | None:
         """Return the state of a device before round t; None if there is none yet."""
         known = [number for number in self._rounds(device) if number <= t]
-        return read_personal(self._path(device, max(known)), dim) if known else None
+        if not known:
+            return None
+        path = self._path(device, max(known))
+        return as_parameters(read_private(path), dim, f"parameters at {path}")
 
     def write(self, device: int, t: int, vector: Floats32) -> None:
         """Keep a vector after round t, and the one before it."""
@@ -159,7 +163,7 @@ class _Kept:
         for number in older[:-1]:
             with contextlib.suppress(FileNotFoundError):
                 self._path(device, number).unlink()
-        write_personal(self._path(device, t + 1), vector)
+        write_private(self._path(device, t + 1), vector.tobytes())
 
     def _path(self, device: int, after: int) -> Path:
         return self.folder / f"{device}.{after}"

@@ -128,11 +128,14 @@ class DurableDevice:
             self._kept.bring(contribution, label)
             return self._join(contribution, opening)
 
-    def check_ahead(self, request: bytes) -> None:
+    def check_ahead(self, request: bytes) -> int:
         """Refuse a round that begins with its first sum if its keys of this device are not there.
 
         Args:
             request: the message `OpenFirstSum`.
+
+        Returns:
+            The number of the round.
 
         Raises:
             NoKeysAheadError, MessageError: saying why.
@@ -142,6 +145,7 @@ class DurableDevice:
         with self._kept.transaction():
             secrets = take_secrets(self._kept.memory.ahead, opening)
         check_listed(int(self._profile.device), secrets, opening, first)
+        return opening.round
 
     def begin(
         self,
