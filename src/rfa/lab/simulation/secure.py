@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from rfa._types import Floats, Floats32
+from rfa.aggregators.base import SumAggregator
 from rfa.aggregators.partition import outlying
 from rfa.aggregators.registry import build_private
 from rfa.errors import InvalidValueError, OracleStoppedError
@@ -75,50 +77,86 @@ def aggregate_securely(  # noqa: PLR0913
     if settings.privacy.is_on and meter is None:
         msg = "these settings ask for noise: give the meter that charges devices for it"
         raise InvalidValueError(msg)
-    equal = settings.training.weights == EQUAL
-    parts = {row: _contribution(update, weights[row], equal) for row, update in enumerate(updates)}
-    abstained = tuple(row for row, part in parts.items() if part is None)
-    if len(abstained) == len(parts):
-        msg = f"none of {len(parts)} updates is finite"
-        raise NothingToAggregateError(msg)
+    parts = _contributions(updates, weights, equal=settings.training.weights == EQUAL)
+    lost = draw_losses(len(parts), settings, t)
+    cohort = _Cohort(settings, t, parts, lost, meter, liars)
     aggregator = build_private(settings.aggregation)
-    opening = open_round(
-        t + 1,
-        settings.secure.terms,
-        queries=settings.layout.queries,
-        dim=updates.shape[1],
-        max_share=settings.secure.max_share,
-        equal_weights=equal,
-        statistics=aggregator.statistics,
-        noise=meter.noise.opened if meter else 0.0,
-        block=aggregator.block,
-    )
-    lost, groups = draw_losses(len(parts), settings, t), split_cohort(len(parts), settings, t)
+    opening = cohort.open(aggregator, updates.shape[1])
+    groups = split_cohort(len(updates), settings, t)
     try:
-        oracles = [
-            RecordingOracle(
-                with_liars(
-                    _part_oracle(
-                        {row: parts[row] for row in rows}, opening, settings, lost, t, meter=meter
-                    ),
-                    rows,
-                    opening,
-                    liars,
-                )
-            )
-            for rows in groups
-        ]
+        oracles = [RecordingOracle(cohort.oracle(rows, opening)) for rows in groups]
         result, after = aggregator(oracles, updates.shape[1], state)
     except OracleStoppedError as error:
         raise RoundStoppedError(str(error), meter.charges if meter else None) from error
+    absent = {*cohort.abstained, *lost}
     outcome = dataclasses.replace(
         outcome_of(result),
-        dropped=abstained,
+        dropped=cohort.abstained,
         lost=tuple(sorted(lost)),
         charges=meter.charges if meter else None,
-        groups=_seen(groups, oracles, {*abstained, *lost}) if settings.secure.exclude_liars else (),
+        groups=_seen(groups, oracles, absent) if settings.secure.exclude_liars else (),
     )
     return outcome, after
+
+
+@dataclass(frozen=True)
+class _Cohort:
+    """The devices of a round, by the rows of their updates.
+
+    Attributes:
+        settings: the settings.
+        t: the round.
+        parts: the contribution of each device; None if the device abstains.
+        lost: when devices drop out.
+        meter: charges the devices, if their sums contain noise.
+        liars: the devices that lie inside the sums.
+    """
+
+    settings: Settings
+    t: int
+    parts: Parts
+    lost: Losses
+    meter: Meter | None
+    liars: Liars | None
+
+    @property
+    def abstained(self) -> tuple[int, ...]:
+        """The devices whose updates are not finite."""
+        return tuple(row for row, part in self.parts.items() if part is None)
+
+    def open(self, aggregator: SumAggregator[Any], dim: int) -> OpenRound:
+        """Return the message that opens the round for the sums of an aggregator."""
+        return open_round(
+            self.t + 1,
+            self.settings.secure.terms,
+            queries=self.settings.layout.queries,
+            dim=dim,
+            max_share=self.settings.secure.max_share,
+            equal_weights=self.settings.training.weights == EQUAL,
+            statistics=aggregator.statistics,
+            noise=self.meter.noise.opened if self.meter else 0.0,
+            block=aggregator.block,
+        )
+
+    def oracle(self, rows: list[int], opening: OpenRound) -> SumOracle:
+        """Return the oracle over some rows, whose total a liar sets if there is one among them.
+
+        If too few devices are left in one of several groups, the oracle gives no sum.
+
+        Raises:
+            OracleStoppedError: if too few devices are left, and there is one group.
+        """
+        parts = {row: self.parts[row] for row in rows}
+        try:
+            oracle = _oracle(parts, opening, self.settings, self.lost, self.t)
+        except OracleStoppedError as error:
+            if self.settings.layout.parts == 1:
+                raise
+            return stopped_oracle(error)
+        if self.meter:
+            joined = who_joins([row for row, part in parts.items() if part], self.lost)
+            return self.meter.watch(oracle, joined, self.lost)
+        return with_liars(oracle, rows, opening, self.liars)
 
 
 def _seen(
@@ -160,38 +198,28 @@ def device_policy(settings: Settings) -> Policy:
     )
 
 
-def _contribution(update: Floats32, weight: float, equal: bool) -> Contribution | None:
-    row = np.ascontiguousarray(update, np.float32)
-    try:
-        return Contribution(row, float(weight), equal_weights=equal)
-    except NotFiniteError:
-        return None
+def _contributions(updates: Floats32, weights: Floats, *, equal: bool) -> Parts:
+    """Return the contribution of each row; None for a row that is not finite.
+
+    Raises:
+        NothingToAggregateError: if no row is finite.
+    """
+    parts: Parts = {}
+    for row, update in enumerate(updates):
+        vector = np.ascontiguousarray(update, np.float32)
+        try:
+            parts[row] = Contribution(vector, float(weights[row]), equal_weights=equal)
+        except NotFiniteError:
+            parts[row] = None
+    if not any(parts.values()):
+        msg = f"none of {len(parts)} updates is finite"
+        raise NothingToAggregateError(msg)
+    return parts
 
 
 def rounding_key(settings: Settings, t: int, row: int) -> bytes:
     """By what the device in a row of the cohort of round t rounds."""
     return stream(settings.seed, "rounding", t, row).bytes(32)
-
-
-def _part_oracle(  # noqa: PLR0913
-    parts: Parts,
-    opening: OpenRound,
-    settings: Settings,
-    lost: Losses,
-    t: int,
-    *,
-    meter: Meter | None,
-) -> SumOracle:
-    """An oracle over a part of the cohort; one that gives no sum if too few of it are there."""
-    try:
-        oracle = _oracle(parts, opening, settings, lost, t)
-    except OracleStoppedError as error:
-        if settings.layout.parts == 1:
-            raise
-        return stopped_oracle(error)
-    if meter is None:
-        return oracle
-    return meter.watch(oracle, who_joins([row for row, part in parts.items() if part], lost), lost)
 
 
 def _oracle(
