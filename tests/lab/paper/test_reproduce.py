@@ -158,7 +158,7 @@ def test_paper_numbers_name_places_that_there_are() -> None:
 
 def test_mistakes_are_named(tmp_path: Path, folder: Path) -> None:
     for arguments, text in (
-        (["nonsense"], "no experiment is called 'nonsense': there are arena-convnet, arena-liars,"),
+        (["nonsense"], "no experiment is called 'nonsense': there are arena-backdoors,"),
         (["--scale", "huge"], "no scale is called 'huge': there are full, horizon, short, quick"),
         (["--from", str(tmp_path)], "no scales.toml is found in"),
     ):
