@@ -114,6 +114,25 @@ def test_adopted_runs_are_not_done_again_and_show_the_same(
         assert (tmp_path / "numbers" / name).read_bytes() == (numbers / name).read_bytes()
 
 
+def test_the_success_of_a_backdoor_is_adopted_too(tmp_path: Path) -> None:
+    files = tmp_path / "files"
+    files.mkdir()
+    arena = 'kind = "arena"\ntitle = "Mine"\nclaim = ""\nlevels = [0.25]\nattacks = ["backdoor"]\n'
+    arena += 'defenses = ["fedavg"]\n[tasks]\n"digits-linear" = "Digits"\n'
+    (files / "mine.toml").write_text(arena)
+    (files / "scales.toml").write_text(SCALES + "[short.tasks.digits-linear]\nrounds = 2\n")
+    first = reproduce(files, tmp_path / "out", "--numbers-to", str(tmp_path / "numbers"))
+    assert first.exit_code == 0, first.output
+    numbers = ["--show", "--numbers-from", str(tmp_path / "numbers")]
+    assert reproduce(files, tmp_path / "other", *numbers).exit_code == 0
+    shown = [
+        json.loads((tmp_path / where / "exhibits/mine.json").read_text())["tables"]
+        for where in ("out", "other")
+    ]
+    assert shown[0] == shown[1]
+    assert "How often the backdoor works (%)" in {table["title"] for table in shown[1]}
+
+
 def test_old_numbers_do_not_pass_for_new_ones(made: tuple[Path, ...], tmp_path: Path) -> None:
     files, _, numbers = made
     old = copy(numbers, tmp_path / "numbers")

@@ -42,7 +42,7 @@ COUNTS = (
 REALS = ("seconds", "certificate")
 MEASURED = (
     *("test_accuracy", "honest_accuracy", "train_loss", "test_loss", "median_device"),
-    *("honest_median_device", "worst_tenth", "honest_worst_tenth"),
+    *("honest_median_device", "worst_tenth", "honest_worst_tenth", "backdoor"),
 )
 """What is kept of an evaluation."""
 ALONG = ("round", "oracle_calls")
@@ -180,7 +180,8 @@ def _ends(experiment: str, result: Result, facts: Facts) -> list[dict[str, Any]]
         "horizon": row["rounds"],
         "status": row["status"],
     }
-    values = {f"{name} at the end": result.at_end(name) for name in MEASURED}
+    had = [name for name in MEASURED if any(e[name] is not None for e in result.evaluations)]
+    values = {f"{name} at the end": result.at_end(name) for name in had}
     values |= {name: row[name] for name in ("oracle_calls", "model_sha256")}
     values |= facts.get(row["run"], {})
     return [{**about, "measure": name, "value": value} for name, value in values.items()]
