@@ -8,6 +8,7 @@ Spec(name='mine:Median', parameters={'steps': 2})
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -66,7 +67,7 @@ def call_with(make: Callable[..., Made], values: Mapping[str, Any], name: str) -
         RfaError: what it raises itself, if that is one of ours.
     """
     try:
-        inspect.signature(make).bind(**values)
+        signature_of(make).bind(**values)
     except TypeError as error:
         msg = f"{name} cannot be made of {dict(values)}: {error}"
         raise InvalidValueError(msg) from None
@@ -77,6 +78,15 @@ def call_with(make: Callable[..., Made], values: Mapping[str, Any], name: str) -
     except (ValueError, TypeError, OverflowError) as error:  # an integer that no float holds
         msg = f"{name} cannot be made of {dict(values)}: {error}"
         raise InvalidValueError(msg) from error
+
+
+def signature_of(make: Callable[..., Any]) -> inspect.Signature:
+    """Return the signature of a class or function; kept, because it takes time to find."""
+    has_hash = getattr(make, "__hash__", None) is not None
+    return _kept_signature(make) if has_hash else inspect.signature(make)
+
+
+_kept_signature = functools.lru_cache(maxsize=256)(inspect.signature)
 
 
 def _parameter(part: str, text: str) -> tuple[str, Any]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from rfa._specs import signature_of
 from rfa.aggregators.base import SumAggregator
 from rfa.aggregators.clear import ClearAggregator
 
@@ -42,7 +42,7 @@ class Entry:
     @property
     def parameters(self) -> tuple[str, ...]:
         """The names of its parameters."""
-        taken = dict.fromkeys(inspect.signature(self.make).parameters)
+        taken = dict.fromkeys(signature_of(self.make).parameters)
         if self.is_private:
             taken[GROUPS] = None
         hidden = (CONTEXT, *getattr(self.kind, "set_in_rounds", ()))

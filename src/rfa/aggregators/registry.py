@@ -16,12 +16,11 @@ parameters of the class. Every private aggregator of one part takes `groups`.
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, cast
 
 from rfa._plugins import load_plugin
-from rfa._specs import Spec, call_with, parse_spec
+from rfa._specs import Spec, call_with, parse_spec, signature_of
 from rfa._texts import text_of
 from rfa.aggregators.base import SumAggregator
 from rfa.aggregators.block_clipping import BlockClipping
@@ -100,7 +99,7 @@ def build(
         raise InvalidValueError(msg)
     values = {key: value for key, value in (defaults or {}).items() if key in entry.parameters}
     values |= given
-    taken = inspect.signature(entry.make).parameters
+    taken = signature_of(entry.make).parameters
     groups = 0 if GROUPS in taken else values.pop(GROUPS, 0)
     if CONTEXT in taken:
         values[CONTEXT] = context or Context()
@@ -153,7 +152,7 @@ def spec_of(aggregator: Aggregator | type[Any], *, define: bool = True) -> Spec:
 def _spec_of_entry(aggregator: Aggregator, entry: Entry) -> Spec:
     """Every parameter of an aggregator, so that no default can change it; 0 stands for None."""
     values: dict[str, Any] = {}
-    for name, parameter in inspect.signature(entry.make).parameters.items():
+    for name, parameter in signature_of(entry.make).parameters.items():
         value = getattr(aggregator, name, None)
         if name in entry.parameters and not (value is None and parameter.default is None):
             values[name] = 0 if value is None else value

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import inspect
 from collections.abc import Callable
 from typing import Any
 
 from rfa._plugins import load_plugin
-from rfa._specs import Spec, parse_spec
+from rfa._specs import Spec, parse_spec, signature_of
 from rfa.errors import InvalidValueError, PluginError
 from rfa.lab.attacks import backdoors, coordinates, corruption, fang, liars, optimized
 from rfa.lab.attacks import literature as attacks
@@ -99,7 +98,7 @@ def with_parameters(corruption: Corruption, spec: Spec) -> Corruption:
 
 
 def _parameters(function: Callable[..., Any]) -> list[str]:
-    taken = inspect.signature(function).parameters.values()
+    taken = signature_of(function).parameters.values()
     return [parameter.name for parameter in taken if parameter.kind is parameter.KEYWORD_ONLY]
 
 

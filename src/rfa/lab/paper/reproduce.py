@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -75,7 +76,7 @@ class Experiment:
         """The scale, with the stand-in of the experiment if it has one."""
         return dataclasses.replace(self.scale, stand_in=self.stand_in or self.scale.stand_in)
 
-    @property
+    @functools.cached_property
     def with_data(self) -> WithData:
         """What of it can be done with the data at hand."""
         if self.kind in SWEEPS:

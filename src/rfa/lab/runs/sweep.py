@@ -116,7 +116,7 @@ def make_sweep(name: str, values: Mapping[str, Any]) -> Sweep:
     """
     try:
         sweep = _parse(name, values)
-        runs = [cell.settings for cell in cells(sweep)]
+        runs = [cell.settings for cell in _each_once(sweep)]
     except (ConfigError, NoSuchAttackError, TypeError, KeyError) as error:
         msg = f"the sweep {name} is invalid: {error}"
         raise ConfigError(msg) from None
@@ -138,6 +138,13 @@ def cells(sweep: Sweep) -> Iterator[Cell]:
         _check_line(line)
         given = merge(panel.settings, line.settings, {"seed": seed}, place)
         yield Cell(panel.name, line.name, value, settle(given))
+
+
+def _each_once(sweep: Sweep) -> Iterator[Cell]:
+    """Return the runs of the first seed, and one run of each other seed: enough to find errors."""
+    yield from cells(dataclasses.replace(sweep, seeds=sweep.seeds[:1]))
+    first = {name: getattr(sweep, name)[:1] for name in ("panels", "lines", "values")}
+    yield from cells(dataclasses.replace(sweep, seeds=sweep.seeds[1:], **first))
 
 
 def _check_line(line: Part) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -77,7 +79,8 @@ def setting(default: Any, text: str, *, option: str = "", choices: tuple[str, ..
     return dataclasses.field(default=default, metadata=about)
 
 
-def settings_of(group: str, kind: type[Any]) -> dict[str, Setting]:
+@functools.cache
+def settings_of(group: str, kind: type[Any]) -> Mapping[str, Setting]:
     """The settings among the fields of a class, by name."""
     listed = [
         Setting(
