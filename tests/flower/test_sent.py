@@ -269,5 +269,5 @@ def test_a_list_of_something_else_is_refused(tmp_path: Path) -> None:
         b"1 2 ab opened\n",
     ):
         (tmp_path / "list").write_bytes(content)
-        with pytest.raises(VaultError, match="is no list of masked inputs"):
+        with pytest.raises(VaultError, match="is not a list of masked inputs"):
             read_sent(tmp_path / "list")

@@ -261,7 +261,7 @@ def test_everything_is_bound_to_the_version(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_leaves_are_one_for_each_device_in_the_order_of_the_nonce() -> None:
     order = made(OPENING, PARAMETERS, LEAVES).leaves
-    with pytest.raises(CohortError, match="of 9 devices, and 8 are listed"):
+    with pytest.raises(CohortError, match="has 9 devices, but 8 are listed"):
         form_cohort(OPENING, PARAMETERS, NONCE, order[:8])
     swapped = (order[1], order[0], *order[2:])
     doubled = (order[0], *order[:8])

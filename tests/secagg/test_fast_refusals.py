@@ -171,7 +171,7 @@ def test_a_second_roster_has_nobody_that_the_first_had_not(terms: Terms) -> None
         at.victim,
         dataclasses.replace(good, leaves=tuple(leaves)).encode(),
         errors.CohortError,
-        "that the first had not",
+        "that the first did not have",
     )
     at.victim.receive(good.encode())
 
@@ -289,14 +289,14 @@ def test_policies_are_asked_about_the_first_roster_and_the_second(terms: Terms) 
 
 def test_a_server_forms_a_cohort_anew_once_and_before_it_opens() -> None:
     at = first_sum(TERMS).unmask()
-    with pytest.raises(errors.OutOfStageError, match="nothing was opened"):
+    with pytest.raises(errors.OutOfStageError, match="was not opened"):
         at.server.regroup()
     at = first_sum(TERMS).regroup()
     with pytest.raises(errors.OutOfStageError):
         at.server.regroup()
     at.deliver()
     at.ask(at.server.ask(POINT, 1.5))
-    with pytest.raises(errors.OutOfStageError, match="nothing was opened"):
+    with pytest.raises(errors.OutOfStageError, match="was not opened"):
         at.server.regroup()
 
 

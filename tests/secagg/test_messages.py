@@ -131,7 +131,7 @@ def test_other_versions_are_refused(start: bytes) -> None:
 @pytest.mark.parametrize("kind", [0, 15, 100, 200, 255])
 def test_other_kinds_are_refused(kind: int) -> None:
     """That of a device's memory among them."""
-    with pytest.raises(UnknownKindError, match=f"no message is of kind {kind}"):
+    with pytest.raises(UnknownKindError, match=f"there is no message of kind {kind}"):
         decode(HEAD + bytes([kind]) + SAMPLES[0].encode()[5:])
 
 

@@ -170,7 +170,7 @@ def test_unsafe_parameters_are_refused_with_their_reason(
         Parameters(*values)
     assert f"is not safe: {reason}" in str(caught.value)
     n, c, f, *_ = values
-    said = f"a sum over {n} devices, of whom {c} may collude and {f} drop out, is not safe: "
+    said = f"a sum over {n} devices, of which {c} may collude and {f} drop out, is not safe: "
     assert str(caught.value).startswith(said)
     assert "ask " in str(caught.value) or "rfa.secagg.derive gives" in str(caught.value)
 
@@ -180,7 +180,7 @@ def test_too_few_devices_are_told_how_many_it_takes() -> None:
     with pytest.raises(ParameterError) as caught:
         Terms().parameters(3)
     told = str(caught.value)
-    assert "a sum over 3 devices, of whom 1 may collude and 0 drop out, is not safe" in told
+    assert "a sum over 3 devices, of which 1 may collude and 0 drop out, is not safe" in told
     assert "2 honest ones are sure to be in it, and 3 must be" in told
     assert told.endswith("these terms take 4 devices or more")
 

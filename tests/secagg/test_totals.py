@@ -157,7 +157,7 @@ def test_a_device_with_weights_refuses_a_round_of_equal_ones() -> None:
         ({"statistics": 0b01111}, "count is not among them"),
         ({"statistics": 0}, "count is not among them"),
         ({"equal_weights": 2, "statistics": 0b10011}, "must be 0 or 1"),
-        ({"equal_weights": 1}, "no weight travels"),
+        ({"equal_weights": 1}, "no weight is sent"),
     ],
 )
 def test_a_device_refuses_totals_that_it_does_not_know(changes: dict[str, Any], what: str) -> None:
@@ -168,7 +168,7 @@ def test_a_device_refuses_totals_that_it_does_not_know(changes: dict[str, Any], 
 
 def test_a_limit_on_shares_needs_the_mass() -> None:
     _, device, request = at_stage(OpenRound, max_share=0.5)
-    refuses(device, altered(request, statistics=0b10000), NotCanonicalError, "is of the mass")
+    refuses(device, altered(request, statistics=0b10000), NotCanonicalError, "needs the mass")
     opening = open_round(1, TERMS, queries=1, dim=3, max_share=0.5, statistics=())
     assert [row.name for row in rows_of(opening.statistics)] == ["mass", "count"]
 

@@ -210,7 +210,7 @@ def test_a_memory_that_was_tampered_with_is_not_used(tmp_path: Path) -> None:
     store.execute("UPDATE kept SET value = zeroblob(80) WHERE name = 'memory'")
     store.commit()
     store.close()
-    with pytest.raises(VaultError, match="what is kept of a round is damaged"):
+    with pytest.raises(VaultError, match="the stored state of a round is damaged"):
         device.receive(b"")
 
 

@@ -42,7 +42,7 @@ def test_a_name_that_is_no_text_in_a_store_is_named(tmp_path: Path) -> None:
     with DurableDevice(path, Profile(5)) as device:
         device.bring(None)
     path.write_bytes(path.read_bytes().replace(b"CREATE TABLE kept", b"CREATE TABLE\xff\xfe\xfdpt"))
-    with pytest.raises(VaultError, match="remove it, and the device begins anew"):
+    with pytest.raises(VaultError, match="remove it, and the device starts over"):
         DurableDevice(path, Profile(5))
 
 

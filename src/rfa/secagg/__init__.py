@@ -1,8 +1,8 @@
-"""The secure sum: masked sums over devices, of which the server learns the total and no more.
+"""The secure sum: the server learns the totals of masked inputs over devices, and nothing else.
 
-A device and a server are state machines without I/O; an exchange carries their bytes. Behind the
-seam stand `SecureOracle`, the real protocol, and `UnmaskedOracle`, the same numbers without masks.
-See docs/threat-model.md for what is promised to whom.
+Devices and server are state machines without I/O; an exchange carries their bytes. Two oracles
+implement the seam: `SecureOracle` runs the real protocol, and `UnmaskedOracle` computes the same
+numbers without masks. docs/threat-model.md states every guarantee.
 
     >>> import numpy as np
     >>> updates = {name: np.full(2, name, np.float32) for name in range(1, 7)}

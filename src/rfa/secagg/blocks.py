@@ -1,17 +1,18 @@
-"""What a device adds where there is a radius for each block of coordinates, in the same words.
+"""The encoding of a device's input in a round with a radius for each block of coordinates.
 
-A word holds a coordinate of the push above, and in the first word of a block the device's vote
-below: whether it is within the radius there. With n devices and B = 2^bits > n a word is
+The high bits of a word hold a coordinate of the push. The low bits of the first word of a block
+hold the device's vote: whether it is within the radius of that block. With n devices and B = 2^bits
+> n a word is
 
     B q + vote,    |q| <= S + 1,    with  S = floor((floor((2^31 - 1) / n) - 1) / B) - 1,
 
-so that n of them stay below 2^31: no total can wrap around, and the votes, of which there are at
-most n < B, never reach the coordinates. So radii are learned for the bytes of a model.
+so n words stay below 2^31 and no total can wrap around. There are at most n < B votes, so they
+never reach the coordinates. The votes cost no further bytes.
 
 *Formal guarantee* (tests/secagg/test_blocks.py): a vote is a fair coin with probability 1/2, and
-else the truth. So no count of a block is proof of what any device has there: whatever it has, its
-vote is either with probability 1/4 at least (a privacy loss of log 3 a vote). Half of the coins say
-yes, so that half of the votes are yes just where half of the devices are within the radius.
+the truth otherwise. So each vote of a device has probability at least 1/4, whatever its update: a
+privacy loss of log 3 per vote. Half of the coins say yes, so half of the votes are yes exactly
+where half of the devices are within the radius.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ from rfa.secagg.statistics import rows_of
 from rfa.secagg.words import Words
 
 NAMES = frozenset({"weight", "count"})
-"""The totals that travel beside blocks."""
+"""The totals that are sent in rounds of blocks, beside the push."""
 LEAST_SCALE = 16
-"""The fewest units in 1: that of a cohort of some 8,000 devices."""
+"""The smallest scale: that of a cohort of about 8,000 devices."""
 
 
 def block_fault(opening: OpenRound) -> str:
-    """What does not go with a radius for each block, and the remedy; empty if all does."""
+    """Return which option excludes a radius for each block, and the remedy; empty if none does."""
     names = {row.name for row in rows_of(opening.statistics)}
     faults = [
         (opening.queries > 1, f"{opening.queries} queries: a round has one, so give queries=1"),
@@ -57,10 +58,10 @@ def block_fault(opening: OpenRound) -> str:
 
 
 def sent_radius(opening: OpenRound, radius: Radius) -> tuple[float, bytes]:
-    """A radius as it travels: the number, and the levels of blocks.
+    """Return a radius as it is sent: the number, and the levels of blocks.
 
     Raises:
-        InvalidValueError: if the round is of other blocks.
+        InvalidValueError: if the blocks of the round are different.
     """
     check_query_radius(radius, opening.dim)
     size = radius.size if isinstance(radius, Radii) else 0
@@ -71,10 +72,10 @@ def sent_radius(opening: OpenRound, radius: Radius) -> tuple[float, bytes]:
 
 
 def asked_radius(opening: OpenRound, request: SumRequest) -> Radius:
-    """The radius that a device is asked with.
+    """Return the radius that a request gives to a device.
 
     Raises:
-        NotCanonicalError: if it is none of such a round.
+        NotCanonicalError: if the request does not fit the round.
     """
     if not opening.block and not request.levels:
         return request.nu
@@ -91,7 +92,7 @@ def asked_radius(opening: OpenRound, request: SumRequest) -> Radius:
 
 
 def vote_bits(cohort: int) -> int:
-    """How many bits of a word the votes of a block take."""
+    """Return the number of bits of a word that the votes of a block take."""
     return cohort.bit_length()
 
 
@@ -108,12 +109,12 @@ def fill_blocks(  # noqa: PLR0913
     """Write a device's push and votes, some blocks at a time.
 
     Args:
-        words: where they are written.
+        words: where to write them.
         update: the device's update.
-        v: where it is asked; empty for zero.
+        v: the point of the query; empty for zero.
         radii: the radii.
-        factor: what a push of length 1 is in units.
-        bits: how many bits the votes take.
+        factor: the number of units in a push of length 1.
+        bits: the number of bits that the votes take.
         rounding: the key of the random choices.
     """
     stream, size = keystream(rounding), radii.size
@@ -132,23 +133,23 @@ def fill_blocks(  # noqa: PLR0913
 
 
 def _votes(near: NDArray[np.bool_], random: Words) -> NDArray[np.int32]:
-    """What a device says of its blocks: the truth, or a coin, by the last two random bits.
+    """Return the votes of a device: the truth or a coin, by the last two random bits.
 
-    The rounding takes the first bits, on which these have no bearing.
+    The rounding takes the first bits, which are independent of these.
     """
     coins = (random & 2) > 0
     return np.where(random & 1, coins, near).astype(np.int32)
 
 
 def split_words(words: Words, bits: int, size: int) -> tuple[NDArray[np.int32], Floats]:
-    """The units of the push, and the votes of each block, in a total."""
+    """Return the units of the push, and the votes of each block, of a total."""
     total = words.view(np.int32)
     votes = total[::size] & ((1 << bits) - 1)
     return total >> bits, votes.astype(np.float64)
 
 
 def unlike_blocks(total: Sum, size: int, slack: float) -> str:
-    """What no sum of honest devices can be, block by block; empty if there is nothing."""
+    """Return why honest devices cannot have such a total, block by block; empty if they can."""
     most = total.count if total.weight is None else total.weight
     longest = float(lengths_of(total.push, size).max())
     if longest > most + slack:

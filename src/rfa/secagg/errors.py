@@ -1,52 +1,52 @@
-"""Everything that can go wrong in a secure sum, as one tree.
+"""All errors of a secure sum, as one tree.
 
     SecAggError
-    ├── ParameterError              parameters that would not be safe, or cannot be met
-    │   └── NotFiniteError          an update or a metric that is no number: the device abstains
-    ├── MessageError                bytes that are no message
-    │   ├── TruncatedError          they end too soon
-    │   ├── OversizedError          they are longer than the message may be, or than it says
-    │   ├── UnknownVersionError     they are not of this version of the protocol
-    │   ├── UnknownKindError        they are of no kind that is known
+    ├── ParameterError              parameters that are not safe, or cannot be met
+    │   └── NotFiniteError          an update or a metric is not finite: the device abstains
+    ├── MessageError                bytes that are not a valid message
+    │   ├── TruncatedError          the bytes end too early
+    │   ├── OversizedError          the bytes are longer than the message may be, or than it says
+    │   ├── UnknownVersionError     the bytes belong to another version of the protocol
+    │   ├── UnknownKindError        the kind of the message is unknown
     │   └── NotCanonicalError       a value that a canonical message cannot hold
-    ├── RefusalError                a device does not do what it was asked
+    ├── RefusalError                a device refuses a request
     │   ├── OutOfStageError         a message at the wrong time, or for the wrong masked sum
     │   ├── OtherSessionError       a message of another session
     │   ├── ReplayedRoundError      a round that is not newer than the last one it joined
-    │   ├── AskedTwiceError         a second, different request where one is answered
-    │   ├── NoKeysAheadError        no keys of its own are left that were sent for this round
-    │   ├── WeakTermsError          less protection than the device insists on
-    │   ├── TooManyQueriesError     more queries than its own cap
-    │   ├── TooManyNeighborsError   more neighbors than its own cap
-    │   ├── SmallRadiusError        a radius nu below its own floor
+    │   ├── AskedTwiceError         a second, different request after one that it answered
+    │   ├── NoKeysAheadError        it has no unused keys that it sent ahead for this round
+    │   ├── WeakTermsError          less protection than its policy demands
+    │   ├── TooManyQueriesError     more queries than its policy allows
+    │   ├── TooManyNeighborsError   more neighbors than its policy allows
+    │   ├── SmallRadiusError        a radius nu below the minimum of its policy
     │   ├── ChosenQueryError        a point or radius that a malicious server could have chosen
-    │   ├── WrongDimensionError     a request about another number of coordinates
+    │   ├── WrongDimensionError     a request for another number of coordinates
     │   ├── OtherBasisError         a round about another model, or other settings, than its own
-    │   ├── UnequalWeightError      a round of equal weights, and it was to weigh by examples
+    │   ├── UnequalWeightError      a round of equal weights, but it was told to weigh by examples
     │   ├── CohortError             a list of devices that it does not accept
-    │   │   ├── DuplicateKeyError   a key, or a device, that is there twice
+    │   │   ├── DuplicateKeyError   a key or a device that is listed twice
     │   │   ├── MissingKeysError    its own keys are missing, or changed
     │   │   ├── LowOrderPointError  a public key that would make every secret known
-    │   │   ├── SmallCohortError    fewer devices than its own minimum
-    │   │   ├── TooFewHonestError   too few honest devices for as many sums about one update
+    │   │   ├── SmallCohortError    fewer devices than its policy demands
+    │   │   ├── TooFewHonestError   too few honest devices for the number of sums about one update
     │   │   └── SignatureError      keys or lists that their owner did not sign
     │   ├── TooManyDropoutsError    more drop-outs claimed than the parameters allow
-    │   ├── SurvivorsError          survivors who cannot be, or changed since the last query
+    │   ├── SurvivorsError          survivors that are impossible, or changed since the last query
     │   ├── DisagreementError       too few devices signed the same survivors
     │   ├── ShareLimitError         its share of the sum would exceed max_share
-    │   └── PrivacySpentError       its budget of privacy does not bear the charge of the sums
-    ├── AbortError                  the server ends the round; the sums before stand
-    │   ├── TooFewDevicesError      fewer devices are left than the parameters ask for
+    │   └── PrivacySpentError       the charge of the sums would exceed its privacy budget
+    ├── AbortError                  the server ends the round; the earlier sums stay valid
+    │   ├── TooFewDevicesError      fewer devices are left than the parameters require
     │   ├── SurvivorsChangedError   the survivors changed between queries: v stays as it is
-    │   ├── ExposingSumError        another sum would tell of the few devices beyond the radius
-    │   ├── BadShareError           a secret cannot be put together from its shares
-    │   │   └── ComplaintsError     more devices complain of a dealer than can collude in a cohort
-    │   └── ImplausibleSumError     a total that no honest devices can have
-    └── VaultError                  a device's own store cannot be used
-        └── SpentUpdateError        what it is to bring was in a sum before
+    │   ├── ExposingSumError        another sum would reveal the few devices beyond the radius
+    │   ├── BadShareError           the shares of a secret do not recover it
+    │   │   └── ComplaintsError     more devices complain about a dealer than can collude
+    │   └── ImplausibleSumError     a total that honest devices cannot have
+    └── VaultError                  a device cannot use its own store
+        └── SpentUpdateError        the device's update was in a sum before
 
-A refusal says what was refused and why; it holds no secret. An abort names who was at fault where
-that is known.
+A refusal names the request and the reason, and contains no secret. An abort names the device at
+fault where the server knows it.
 """
 
 from __future__ import annotations
@@ -55,23 +55,23 @@ from rfa.errors import InvalidValueError, OracleStoppedError, RfaError
 
 
 class SecAggError(RfaError):
-    """A secure sum cannot be had."""
+    """The root of all errors of a secure sum."""
 
 
 class ParameterError(SecAggError, InvalidValueError):
-    """Parameters that would not be safe, or cannot be met; the message says why."""
+    """The parameters are not safe, or cannot be met; the message says why."""
 
 
 class NotFiniteError(ParameterError):
-    """An update or a metric that is no number: the device must abstain."""
+    """An update or a metric is not finite, so the device must abstain."""
 
 
 class MessageError(SecAggError):
-    """Bytes that are no message."""
+    """The bytes are not a valid message."""
 
 
 class TruncatedError(MessageError):
-    """The bytes end too soon."""
+    """The bytes end too early."""
 
 
 class OversizedError(MessageError):
@@ -79,79 +79,79 @@ class OversizedError(MessageError):
 
 
 class UnknownVersionError(MessageError):
-    """The bytes are not of this version of the protocol."""
+    """The bytes belong to another version of the protocol."""
 
 
 class UnknownKindError(MessageError):
-    """The bytes are of no kind that is known."""
+    """The kind of the message is unknown."""
 
 
 class NotCanonicalError(MessageError):
-    """A value that a canonical message cannot hold."""
+    """A message holds a value that no canonical message can hold."""
 
 
 class RefusalError(SecAggError):
-    """A device does not do what it was asked."""
+    """A device refuses a request."""
 
 
 class OutOfStageError(RefusalError):
-    """A message at the wrong time, or for the wrong masked sum."""
+    """A message comes at the wrong time, or for the wrong masked sum."""
 
 
 class OtherSessionError(RefusalError):
-    """A message of another session."""
+    """A message belongs to another session."""
 
 
 class ReplayedRoundError(RefusalError):
-    """A round that is not newer than the last one that the device joined."""
+    """The round is not newer than the last one that the device joined."""
 
 
 class AskedTwiceError(RefusalError):
-    """A second, different request where one is answered already."""
+    """A second, different request comes after one that the device has answered."""
 
 
 class NoKeysAheadError(RefusalError):
-    """The device has no keys left that it has sent ahead for such a round."""
+    """The device has no unused keys that it sent ahead for this round."""
 
 
 class WeakTermsError(RefusalError):
-    """Less protection than the device insists on."""
+    """The round offers less protection than the policy of the device demands."""
 
 
 class TooManyQueriesError(RefusalError):
-    """More queries than the device's own cap."""
+    """The round has more queries than the policy of the device allows."""
 
 
 class TooManyNeighborsError(RefusalError):
-    """More neighbors than the device's own cap."""
+    """The device would have more neighbors than its policy allows."""
 
 
 class SmallRadiusError(RefusalError):
-    """A radius nu below the device's own floor."""
+    """The radius nu is below the minimum in the policy of the device."""
 
 
 class ChosenQueryError(RefusalError):
-    """A point or a radius that a malicious server could have chosen to single out an update."""
+    """A malicious server could have chosen this point or radius to single out an update."""
 
 
 class WrongDimensionError(RefusalError):
-    """A request about another number of coordinates."""
+    """The request is for another number of coordinates."""
 
 
 class OtherBasisError(RefusalError):
-    """A round about something else than what the device trained or evaluated from."""
+    """The round has another basis than the one that the device trained or evaluated from."""
 
 
 class UnequalWeightError(RefusalError):
-    """A round of equal weights, and the device was to weigh by its examples, whatever that is."""
+    """The round has equal weights, but the device was told to weigh by its examples."""
 
 
 class CohortError(RefusalError):
-    """A list of devices that the device does not accept."""
+    """The device does not accept the list of devices."""
 
 
 class DuplicateKeyError(CohortError):
-    """A key, or a device, that is there twice."""
+    """A key or a device is listed twice."""
 
 
 class MissingKeysError(CohortError):
@@ -159,27 +159,27 @@ class MissingKeysError(CohortError):
 
 
 class LowOrderPointError(CohortError):
-    """A public key that would make every secret agreed with it known."""
+    """A public key has low order: it would make every secret agreed with it known."""
 
 
 class SmallCohortError(CohortError):
-    """Fewer devices than the device's own minimum."""
+    """The cohort has fewer devices than the policy of the device demands."""
 
 
 class TooFewHonestError(CohortError):
-    """Too few honest devices for as many sums: together they would tell of single updates."""
+    """Too few honest devices take part for these sums, which would reveal single updates."""
 
 
 class SignatureError(CohortError):
-    """Keys or lists that their owner did not sign."""
+    """Keys or lists are not signed by their owner."""
 
 
 class TooManyDropoutsError(RefusalError):
-    """More drop-outs claimed than the parameters allow."""
+    """The server claims more drop-outs than the parameters allow."""
 
 
 class SurvivorsError(RefusalError):
-    """Survivors who cannot be, or who changed since the last query."""
+    """The survivors are impossible, or changed since the last query."""
 
 
 class DisagreementError(RefusalError):
@@ -191,40 +191,40 @@ class ShareLimitError(RefusalError):
 
 
 class PrivacySpentError(RefusalError):
-    """The device's budget of privacy does not bear the charge of the sums."""
+    """The charge of the sums would exceed the privacy budget of the device."""
 
 
 class AbortError(SecAggError, OracleStoppedError):
-    """The server ends the round; the sums before stand."""
+    """The server ends the round; the earlier sums stay valid."""
 
 
 class TooFewDevicesError(AbortError):
-    """Fewer devices are left than the parameters ask for."""
+    """Fewer devices are left than the parameters require."""
 
 
 class SurvivorsChangedError(AbortError):
-    """The survivors changed between queries, so the next sum would tell on those who left."""
+    """The survivors changed between queries, so the next sum would reveal those who left."""
 
 
 class ExposingSumError(AbortError):
-    """Another sum would tell of the few devices that are beyond the radius."""
+    """Another sum would reveal the few devices that are beyond the radius."""
 
 
 class BadShareError(AbortError):
-    """A secret cannot be put together from its shares."""
+    """The shares of a secret do not recover it."""
 
 
 class ComplaintsError(BadShareError):
-    """More devices complain of a dealer of shares than can collude in a cohort: no proof alone."""
+    """More devices complain about a dealer than can collude; that alone proves nothing."""
 
 
 class ImplausibleSumError(AbortError):
-    """A total that no honest devices can have."""
+    """A total is one that honest devices cannot have."""
 
 
 class VaultError(SecAggError):
-    """A device's own store cannot be used."""
+    """A device cannot use its own store."""
 
 
 class SpentUpdateError(VaultError):
-    """What the device is to bring was in a sum before."""
+    """The device's update was in a sum before."""

@@ -1,26 +1,26 @@
-"""What a device adds to a sum, in whole numbers that cannot wrap around.
+"""The encoding of a device's input to a sum, as whole numbers that cannot wrap around.
 
-What a device adds to a sum at (v, nu) is `push`, d words of 32 bits in two's complement, and a tail
-of whole numbers of 128 bits: the statistics of the table in `statistics`, and the device's metrics.
+At (v, nu) a device adds `push`, d words of 32 bits in two's complement, and a tail of whole numbers
+of 128 bits. The tail holds the statistics of the table in `statistics` and the device's metrics.
 Words are in units of 1/S with
 
     S = floor((2^31 - 1) / n) - 1     for n devices,
 
-so that n words of at most S + 1 each stay below 2^31: no total can wrap around, because
-|push_i| <= alpha_i <= 1 whatever the update is. In a round with noise, S is smaller, and each word
-gets a sample of noise after it is rounded (`noise`). Where there is a radius for each block, a word
-holds votes, too (`blocks`).
+so n words of at most S + 1 each stay below 2^31. No total can wrap around, because |push_i| <=
+alpha_i <= 1 for every update. In a round with noise, S is smaller, and each word gets a sample of
+noise after rounding (`noise`). In a round with a radius for each block, words also hold votes
+(`blocks`).
 
 Formal guarantees (tests/secagg/test_encoding.py):
-    each word is off by at most 1/S, up to the last digits of a float64, and right on average;
-    so each coordinate of a total is off by at most n/S, with a standard deviation of at most
+    the error of each word is at most 1/S, up to the last digits of a float64, and 0 on average;
+    so the error of each coordinate of a total is at most n/S, with a standard deviation of at most
     sqrt(n) / (2 S), and about sqrt(n / 6) / S;
     a total mass is never too large, and too small by at most 2^-43 of itself and n 2^-96; a total
-    of squares never too small, and too large by at most 2^-42 of itself and n 2^-96: certificates
-    err to the safe side.
+    of squares is never too small, and too large by at most 2^-42 of itself and n 2^-96. So
+    certificates err on the safe side.
 
-The point v is rounded to float32 first, and sums are at the rounded one: that is what travels.
-Zero, where one-step RFA and secure means ask, travels as an empty vector.
+The point v is rounded to float32 before it is sent, and sums are taken at the rounded point. Zero,
+where one-step RFA and secure means ask, is sent as an empty vector.
 """
 
 from __future__ import annotations
@@ -66,24 +66,25 @@ from rfa.secagg.words import WORD, Words
 
 HALF = 1 << 31
 LARGEST_COHORT = (HALF - 1) // 4
-"""More devices would leave no digits: the scale would be below 2."""
+"""The largest cohort: with more devices, the scale would be below 2."""
 _TOLD = [item.name for item in dataclasses.fields(Sum) if item.name in ALL]
 
 
 @dataclass(frozen=True)
 class Contribution:
-    """What a device brings into a round.
+    """The input of a device to a round.
 
     Attributes:
-        update: the update w_i, d numbers of float32, not to be changed while the round lasts.
+        update: the update w_i, d numbers of float32. Do not change it during the round.
         weight: the weight alpha_i = min(N_i, cap) / cap, above 0 and at most 1.
-        metrics: further numbers to be summed, each at most 2^32 in size.
-        basis: the digest of what the device trained or evaluated from, 32 bytes: it joins no
-            round about anything else.
-        mark: the digest by which the device knows that this was in a sum before, 32 bytes; by
-            default the update's own bytes are what it goes by.
-        equal_weights: whether the device was told that all weigh 1, so that its weight is no
-            secret: it joins rounds of equal weights then, and else none, whatever it weighs.
+        metrics: further numbers to sum, each at most 2^32 in absolute value.
+        basis: the digest of the task, model and configs that the device started from, 32 bytes. The
+            device joins only rounds with this basis.
+        mark: a digest by which the device recognizes that this input was in a sum before, 32 bytes;
+            by default the bytes of the update.
+        equal_weights: whether the device was told that all devices weigh 1, so its weight is not
+            secret. The device then joins only rounds of equal weights; otherwise it joins none of
+            them, even if its weight is 1.
     """
 
     update: Floats32 = field(repr=False)
@@ -94,7 +95,11 @@ class Contribution:
     equal_weights: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what no sum can hold. The message holds none of it: it is the device's secret."""
+        """Check that a sum can hold these values.
+
+        Raises:
+            ParameterError: if it cannot; the message contains no value, because they are secret.
+        """
         form = (getattr(self.update, "dtype", None), np.ndim(self.update), np.size(self.update) > 0)
         if form != (np.float32, 1, True):
             kind, shape = type(self.update).__name__, np.shape(self.update)
@@ -127,7 +132,7 @@ class Contribution:
 
 @dataclass(frozen=True)
 class EncodedInput:
-    """What one device adds to a sum, as whole numbers: secret until it is masked."""
+    """The input of one device to a sum, as whole numbers: secret until it is masked."""
 
     words: Words = field(repr=False)
     tail: list[int] = field(repr=False)
@@ -135,13 +140,13 @@ class EncodedInput:
 
 @dataclass(frozen=True)
 class Total:
-    """A sum over devices, decoded.
+    """A decoded sum over devices.
 
     Attributes:
         sum: the sum at (v, nu); its push is empty in a phase without vectors.
         metrics: the sums of the metrics.
-        mass: the total mass in units of 2^-96, exactly; 0 where it was not sent, or has noise.
-        statistics: the sums of the statistics that were sent by name, those of `sum` among them.
+        mass: the total mass in units of 2^-96, exactly; 0 if it was not sent, or has noise.
+        statistics: the sums of all statistics that were sent, by name.
     """
 
     sum: Sum
@@ -152,15 +157,15 @@ class Total:
 
 @dataclass(frozen=True)
 class Encoding:
-    """The fixed point for a cohort of a given size.
+    """The fixed-point encoding for a cohort of a given size.
 
     Attributes:
-        cohort: the largest number n of parts in a total.
-        statistics: which rows of the table of statistics travel, as bits.
+        cohort: the largest number n of inputs in a total.
+        statistics: the rows of the table of statistics that are sent, as bits.
         equal_weights: whether all weights are 1, so that their total is the count.
         noise: the scales of a round with noise; None for no noise.
-        block: the coordinates that share a radius; 0 for one radius.
-        scale: S, the units in 1.
+        block: the number of coordinates that share a radius; 0 for one radius.
+        scale: S, the number of units in 1.
     """
 
     cohort: int
@@ -171,7 +176,11 @@ class Encoding:
     scale: int = field(init=False)
 
     def __post_init__(self) -> None:
-        """Prove that no total can wrap around, or refuse."""
+        """Prove that no total can wrap around.
+
+        Raises:
+            ParameterError: if one could.
+        """
         rows_of(self.statistics)
         if not 1 <= self.cohort <= LARGEST_COHORT:
             msg = f"a sum is over 1 to {LARGEST_COHORT} devices, not {self.cohort}"
@@ -191,7 +200,7 @@ class Encoding:
 
     @classmethod
     def of(cls, opening: OpenRound, parameters: Parameters) -> Encoding:
-        """The fixed point of a round, for a cohort.
+        """Return the encoding of a round, for a cohort.
 
         Raises:
             ParameterError: if the noise of the round does not fit the cohort.
@@ -202,16 +211,16 @@ class Encoding:
 
     @property
     def bits(self) -> int:
-        """How many bits of a word hold votes."""
+        """The number of bits of a word that hold votes."""
         return vote_bits(self.cohort) if self.block else 0
 
     @functools.cached_property
     def rows(self) -> tuple[Statistic, ...]:
-        """The statistics that travel, in their order."""
+        """The statistics that are sent, in their order."""
         return rows_of(self.statistics)
 
     def mass_of(self, tail: Sequence[int]) -> int:
-        """The mass in a tail, in units of 2^-96; 0 where it does not travel, or has noise."""
+        """Return the mass in a tail, in units of 2^-96; 0 if it is not sent, or has noise."""
         names = [row.name for row in self.rows]
         return tail[names.index("mass")] if "mass" in names and not self.noise else 0
 
@@ -227,20 +236,20 @@ class Encoding:
         metrics: int | None = None,
         out: Words | None = None,
     ) -> EncodedInput:
-        """What a device adds at (v, nu).
+        """Encode the input of a device at (v, nu).
 
         Args:
             contribution: the device's update, weight and metrics.
-            v: where it is asked, as it travels: empty for zero.
+            v: the point of the query, as it is sent: empty for zero.
             nu: the radius, positive; or a radius for each block, in a round of blocks.
             rounding: the key of the random choices in rounding.
-            noise: the key of the noise, which a round with noise must have.
-            vector: whether the push is asked for.
-            metrics: how many of the metrics are asked for, the first ones; all by default.
-            out: where the words are to be written; in memory of their own by default.
+            noise: the key of the noise; required in a round with noise.
+            vector: whether to encode the push.
+            metrics: the number of metrics to encode, the first ones; all by default.
+            out: where to write the words; a new array by default.
 
         Raises:
-            ParameterError: if there is a key and no noise, or noise and no key.
+            ParameterError: if there is a key but no noise, or noise but no key.
         """
         stream = self._stream(noise)
         update, weight = contribution.update, contribution.weight
@@ -274,17 +283,17 @@ class Encoding:
         return EncodedInput(words, tail)
 
     def _stream(self, key: bytes | None) -> NoiseStream | None:
-        """The noise of a device; none in a round without."""
+        """Return the noise of a device; None in a round without noise."""
         if (self.noise is None) != (key is None):
             msg = "a round has noise if and only if devices have a key for it"
             raise ParameterError(msg)
         return NoiseStream(self.noise.std, key) if self.noise and key else None
 
     def decode(self, words: Words, tail: Sequence[int]) -> Total:
-        """What the devices add up to, from the totals modulo 2^32 and 2^128.
+        """Decode the totals of all devices, given modulo 2^32 and 2^128.
 
         Raises:
-            ImplausibleSumError: if no honest devices can have such a total.
+            ImplausibleSumError: if honest devices cannot have such a total.
         """
         statistics, metrics, exact = self._scalars(tail)
         count = int(statistics[COUNT.name])
@@ -303,7 +312,7 @@ class Encoding:
     def _scalars(
         self, tail: Sequence[int]
     ) -> tuple[dict[str, float], tuple[float, ...], dict[str, float]]:
-        """The totals of the statistics and of the metrics, and those of them that are exact."""
+        """Return the totals of the statistics, those of the metrics, and all that are exact."""
         if not self.noise:
             statistics, metrics = decode_all(tail, self.rows)
             return statistics, metrics, statistics
@@ -311,14 +320,14 @@ class Encoding:
         return statistics, (), {COUNT.name: statistics[COUNT.name]}
 
     def _vectors(self, words: Words) -> dict[str, Any]:
-        """The push, and the votes where there are blocks."""
+        """Return the push, and the votes where there are blocks."""
         if not self.block:
             return {"push": words.view(np.int32) / self.scale}
         units, votes = split_words(words, self.bits, self.block)
         return {"push": units / self.scale, "votes": votes}
 
     def _too_long(self, total: Sum) -> str:
-        """Why a push cannot be, if it is longer than the weights, and noise, allow."""
+        """Return why a push is impossible: it is longer than the weights and the noise allow."""
         if self.block:
             slack = self.cohort * (math.sqrt(self.block) / self.scale + 1e-9)
             return unlike_blocks(total, self.block, slack)
@@ -331,7 +340,7 @@ class Encoding:
 
 
 def as_sent(v: Any, dim: int) -> Floats32:
-    """A point as it travels: rounded to float32, and empty if it is zero.
+    """Return a point as it is sent: rounded to float32, and empty if it is zero.
 
     Raises:
         ValueError: if it is not a vector of numbers that float32 can hold.
@@ -345,5 +354,5 @@ def as_sent(v: Any, dim: int) -> Floats32:
 
 
 def weighs_more(mass: int, total: int, max_share: float) -> bool:
-    """Whether a mass exceeds a share of the total mass, exactly."""
+    """Return whether a mass exceeds a share of the total mass, in exact arithmetic."""
     return Fraction(mass) > Fraction(max_share) * total

@@ -1,4 +1,4 @@
-"""An exchange with devices in this process, some of which are lost on the way."""
+"""An exchange with devices in the same process, some of which may be lost."""
 
 from __future__ import annotations
 
@@ -12,22 +12,21 @@ from rfa.secagg.messages.stages import Moment
 from rfa.secagg.server.requests import Outbox
 
 Losses = Mapping[int, Moment]
-"""A fault plan: for each device that is lost, the moment of the first request that it does not
-answer."""
+"""A fault plan: the moment of the first request that each lost device does not answer."""
 
 
 def answers(device: int, moment: Moment, lost: Losses) -> bool:
-    """Whether a device still answers at a moment of a round."""
+    """Return whether a device still answers at a moment of a round."""
     return device not in lost or moment < lost[device]
 
 
 @dataclass
 class InProcess:
-    """An exchange with devices in this process, some of which are lost on the way.
+    """An exchange with devices in the same process, some of which may be lost.
 
     Attributes:
         devices: the devices, by number.
-        lost: who stops to answer, and when.
+        lost: the devices that stop answering, and when.
         refused: the errors with which devices refused requests.
     """
 
@@ -36,7 +35,7 @@ class InProcess:
     refused: dict[int, SecAggError] = field(default_factory=dict[int, SecAggError])
 
     def __call__(self, outbox: Outbox) -> Iterable[tuple[int, bytes]]:
-        """Bring each request to its device, and its answer back."""
+        """Deliver each request to its device, and yield its answer."""
         for device, request in outbox:
             self.refused.pop(device, None)
             try:

@@ -1,18 +1,20 @@
 """Noise in a sum: which rounds can have it, and what each device adds before it masks.
 
-Every whole number that a device adds, but for the count, gets a sample of discrete Gaussian noise
-(`crypto.gaussian`), on the scales of `rfa.privacy.NoisySum`. Who takes part the server knows: the
-count is exact.
+Every whole number that a device adds, except the count, gets a sample of discrete Gaussian noise
+(`crypto.gaussian`), on the scales of `rfa.privacy.NoisySum`. The count is exact, because the server
+knows who takes part.
 
 *Formal guarantees*, for at most c colluders and f drop-outs:
-    an opened sum holds noise of at least z times what a device can add to it, without theirs
+    without their noise, an opened sum still holds noise of at least z times the most that a device
+    can add to it
     (secagg/test_noise.py::test_without_drop_outs_and_colluders_the_promised_noise_is_left);
-    noise is fresh in every masked sum, from a key that is used for nothing else
+    noise is fresh in every masked sum, from a key that has no other use
     (secagg/test_noise.py::test_noise_is_fresh_in_every_masked_sum_round_and_device,
     secagg/test_noise.py::test_the_key_of_the_noise_is_not_that_of_the_rounding);
-    nothing else travels in the round that depends on data
+    the round sends nothing else that depends on data
     (secagg/test_noise.py::test_devices_refuse_contradictions_by_name);
-    whoever knows all but the honest noise tells a device no better than it is charged
+    an observer who knows everything except the honest noise distinguishes a device no better than
+    its charge says
     (test_noise_audit.py::test_the_server_tells_a_device_no_better_than_its_charge_says).
 """
 
@@ -39,7 +41,7 @@ LENGTH_SLACK = 10.0
 
 
 def noisy_sum(opening: OpenRound, parameters: Parameters) -> NoisySum | None:
-    """The scales and the charge of each sum of a round, for a cohort; None for no noise.
+    """Return the scales and the charge of each sum of a round, for a cohort; None for no noise.
 
     Raises:
         ParameterError: if the noise is too little or too much for the cohort.
@@ -61,15 +63,15 @@ def noisy_sum(opening: OpenRound, parameters: Parameters) -> NoisySum | None:
 
 
 def least_charge(noise: float) -> float:
-    """What each sum with noise of this multiplier is charged at the least, whatever its cohort.
+    """Return the least charge of a sum with noise of this multiplier, for any cohort.
 
-    A push of S + sqrt(d) units is longer than u sqrt(H) / z, since S is that, rounded down.
+    A push of S + sqrt(d) units is longer than u sqrt(H) / z, since S is that value, rounded down.
     """
     return 0.5 / noise / noise if noise else 0.0
 
 
 def noise_fault(opening: OpenRound) -> str:
-    """What does not go with the noise of a round, and the remedy; empty if all does."""
+    """Return which option excludes the noise of a round, and the remedy; empty if none does."""
     noise, share, exact = opening.noise, opening.max_share, _exact_totals(opening)
     faults = [
         (noise < 0, "a multiplier is 0 for none, or positive"),
@@ -87,13 +89,13 @@ def noise_fault(opening: OpenRound) -> str:
 
 
 def _exact_totals(opening: OpenRound) -> str:
-    """The totals of a round that have no noise, but for the count."""
+    """Return the totals of a round that have no noise, except the count."""
     names = [row.name for row in rows_of(opening.statistics)]
     return ", ".join(name for name in names if name not in {*NOISY, COUNT.name})
 
 
 def encode_noisy(local: LocalFacts, rows: Rows, scales: NoisySum, stream: NoiseStream) -> list[int]:
-    """The tail of a device: the first samples of its stream are those of the tail."""
+    """Return the tail of a device, with the first samples of its stream as noise."""
     units = units_of(scales)
     values = [math.floor(row.value(local) * units[row.name]) for row in rows]
     noisy = [place for place, row in enumerate(rows) if row.name in NOISY]
@@ -103,7 +105,7 @@ def encode_noisy(local: LocalFacts, rows: Rows, scales: NoisySum, stream: NoiseS
 
 
 def decode_noisy(tail: Sequence[int], rows: Rows, scales: NoisySum) -> dict[str, float]:
-    """The totals of the statistics by name, which may be negative, or more than devices have."""
+    """Return the totals of the statistics by name; noise can make them negative, or too large."""
     units = units_of(scales)
     return {
         row.name: signed(total) / units[row.name] if row.name in NOISY else signed(total)
@@ -112,12 +114,12 @@ def decode_noisy(tail: Sequence[int], rows: Rows, scales: NoisySum) -> dict[str,
 
 
 def units_of(scales: NoisySum) -> Mapping[str, int]:
-    """The units in 1 of each statistic."""
+    """Return the units in 1 of each statistic."""
     return {"mass": scales.mass_scale, "near": scales.near_scale, COUNT.name: 1}
 
 
 def length_slack(scales: NoisySum, count: int, dim: int) -> float:
-    """By how much noise can make a push longer."""
+    """Return by how much noise can lengthen a push."""
     return scales.noise_of(count) * (math.sqrt(dim) + LENGTH_SLACK)
 
 

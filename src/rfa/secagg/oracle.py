@@ -1,4 +1,4 @@
-"""The secure sum behind the seam: an oracle that asks devices, whoever carries the messages."""
+"""The secure sum as an oracle, with any transport for its messages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rfa.secagg.server.requests import Outbox, Requests
 from rfa.secagg.statistics import ALL, mask_of_round
 
 Exchange = Callable[[Outbox], Iterable[tuple[int, bytes]]]
-"""Sends requests, and brings the replies that come, by device."""
+"""A function that sends requests and returns the replies that arrive, by device."""
 
 
 def open_round(  # noqa: PLR0913
@@ -43,33 +43,36 @@ def open_round(  # noqa: PLR0913
     fast: bool = False,
     block: int = 0,
 ) -> OpenRound:
-    """A round to begin, under a session of its own.
+    """Return the opening of a new round, with a fresh session.
 
     Args:
         number: the number of the round, greater than that of any round before.
-        terms: what is offered to the devices.
-        queries: how many sums may be asked for, R.
+        terms: the terms that the server offers to the devices.
+        queries: the number of queries R that the round may make.
         dim: the number of coordinates d.
-        metrics: how many further numbers of each device are summed.
-        max_share: the largest share of any device in a sum, which each device checks for itself
-            after a phase that sums the scalars alone; 0 for none.
-        statistics: the names of the totals that are summed beside the push; count always is, the
-            mass where max_share needs it, near where another query may depend on it, and equal
-            weights never are.
+        metrics: the number of further numbers of each device to sum.
+        max_share: the largest share of any device in a sum; 0 for no limit. Each device checks its
+            own share, after a first phase that sums the scalars alone.
+        statistics: the names of the totals to sum beside the push. The count is always summed, the
+            mass where max_share needs it, and near where another query may depend on it; equal
+            weights are never summed.
         equal_weights: whether every device was told to bring a weight of exactly 1.
-        basis: the digest of what devices trained or evaluated from, 32 bytes.
-        noise: the least noise of a sum over what one device can add to its push; 0 for none. With
-            noise, weights are equal, there are no metrics and no limit on shares, and no squares
-            are summed.
-        fast: whether the first sum is taken with the roster, which takes two exchanges less (three
-            where the server is malicious), and one more where a device is lost there. Not with
+        basis: the digest of the task, model and configs that devices started from, 32 bytes.
+        noise: the least noise of a sum, divided by the most that one device can add to the push; 0
+            for none. A round with noise has equal weights, no metrics, no limit on shares and no
+            squares.
+        fast: whether to take the first sum together with the roster. It saves two exchanges (three
+            with a malicious server), and costs one more if a device is lost there. It excludes
             max_share.
-        block: how many coordinates share a radius, of which there is one for each block then; 0
-            for one radius. Such a round has one query, no noise and no limit on shares.
+        block: the number of coordinates that share a radius, one radius for each block; 0 for one
+            radius. A round of blocks has one query, no noise and no limit on shares.
+
+    Returns:
+        The first message of the round, for `SecureOracle` or `UnmaskedOracle`.
 
     Raises:
-        ParameterError: if there are too many masked sums or metrics, no such statistics, or what
-            does not go with noise.
+        ParameterError: if there are too many masked sums or metrics, if a statistic is unknown, or
+            if some options exclude each other.
     """
     insist(check_number, "max_share", max_share)
     insist(check_number, "noise", noise)
@@ -99,10 +102,10 @@ def open_round(  # noqa: PLR0913
 
 
 def _check(opening: OpenRound) -> None:
-    """Refuse what is too large for a round, or does not go together.
+    """Check that the sizes of a round are allowed, and that its options fit together.
 
     Raises:
-        ParameterError: naming it.
+        ParameterError: naming the first that does not.
     """
     number, dim, metrics, max_share = (
         opening.round,
@@ -130,7 +133,7 @@ def _check(opening: OpenRound) -> None:
 
 
 def _sizes(number: int, queries: int, dim: int, metrics: int) -> tuple[int, int, int, int]:
-    """The counts of a round, which are whole numbers."""
+    """Return the counts of a round, after checking that they are whole numbers."""
     for name, value, least in (
         ("the number of the round", number, 1),
         ("queries", queries, 1),
@@ -142,18 +145,18 @@ def _sizes(number: int, queries: int, dim: int, metrics: int) -> tuple[int, int,
 
 
 class Ended:
-    """Whether a round has ended by an abort: no sum comes after one."""
+    """The state of a round that an abort may end: no sum comes after one."""
 
     def __init__(self, exchange: object = None) -> None:
-        """Tell with an abort what devices in this process refused."""
+        """Add the refusals of devices in this process to the message of an abort."""
         self._refused: Mapping[int, SecAggError] = getattr(exchange, "refused", {})
         self._why: AbortError | None = None
 
     def check(self) -> None:
-        """Refuse to go on after an abort.
+        """Check that the round has not ended.
 
         Raises:
-            AbortError: saying why the round ended.
+            AbortError: if it has; the message says why.
         """
         if self._why is not None:
             msg = f"the round has ended: {self._why}"
@@ -161,7 +164,7 @@ class Ended:
 
     @contextlib.contextmanager
     def watch(self) -> Generator[None]:
-        """Note an abort in the block."""
+        """Record an abort in the block."""
         try:
             yield
         except AbortError as error:
@@ -175,11 +178,16 @@ class Ended:
 
 
 class SecureOracle:
-    """The real protocol.
+    """An oracle that runs the secure sum with devices.
+
+    *Formal guarantee*: if no more devices collude and drop out than the terms allow, the server
+    learns the opened totals and nothing else about the updates of honest devices.
+    docs/threat-model.md lists the assumptions and the exceptions, each with its test.
 
     Attributes:
         opening: the round, as it was opened.
-        server: the server's side: parameters, and who lost a place and why.
+        server: the server's state machine, with the parameters, the devices that were lost, and
+            why.
         last: the last total, with the sums of the metrics.
     """
 
@@ -199,16 +207,16 @@ class SecureOracle:
         """Open a round with these devices, and form the cohort.
 
         Args:
-            opening: the round.
-            terms: what is offered to the devices.
-            devices: whom to ask.
+            opening: the round, from `open_round`.
+            terms: the terms that the server offers to the devices.
+            devices: the devices to ask.
             exchange: carries the messages.
-            identities: the public identities of the devices, where the server is malicious.
-            recorder: keeps what a receipt tells of the round, if one is wanted.
-            adverts: what devices answered to the opening, if they know it already.
-            keys_ahead: the keys that all devices sent in the round before
-                (`server.keys_ahead`), with which a fast round takes one exchange less.
-            ask_ahead: whether devices are asked for such keys with the last sum.
+            identities: the public identities of the devices; required with a malicious server.
+            recorder: records the round for a receipt, if one is wanted.
+            adverts: the answers of devices to the opening, if they have answered already.
+            keys_ahead: the keys that all devices sent in the round before (`server.keys_ahead`).
+                With them, a fast round takes one exchange less.
+            ask_ahead: whether to ask devices for such keys with the last sum.
 
         Raises:
             AbortError: if too few devices join.
@@ -234,10 +242,10 @@ class SecureOracle:
                 self._carry(self.server.roster())
 
     def __call__(self, v: Vector, nu: Radius) -> Sum:
-        """The sum at v, rounded to float32.
+        """Return the sum at v, rounded to float32.
 
         Raises:
-            AbortError: if there is no such sum; the sums before stand.
+            AbortError: if the protocol does not open this sum; the earlier sums stay valid.
         """
         self._ended.check()
         with self._watched():
@@ -248,7 +256,7 @@ class SecureOracle:
 
     @contextlib.contextmanager
     def _watched(self) -> Generator[None]:
-        """Note an abort in the block, here and in the record."""
+        """Record an abort in the block, here and in the recorder."""
         try:
             with self._ended.watch():
                 yield

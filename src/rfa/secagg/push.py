@@ -1,4 +1,4 @@
-"""The push of a device, worked on in blocks that stay in the cache."""
+"""The push of a device, computed in blocks that stay in the cache."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from rfa._types import Floats, Floats32
 from rfa.secagg.crypto.masks import keystream, stream_words
 
 SHORT = 1 << 13
-"""Numbers that are worked on at a time: they stay in the cache, and no library starts threads."""
+"""The numbers of a block: they stay in the cache, and no library starts threads for them."""
 UNIFORM = 2.0**-32
-"""What makes a random word a number from 0 to 1."""
+"""The factor that turns a random word into a number from 0 to 1."""
 
 
 def distance_to(update: Floats32, v: Floats32) -> float:
-    """|w - v| in float64; v is empty for zero."""
+    """Return |w - v| in float64; v is empty for zero."""
     square = 0.0
     for start in range(0, len(update), SHORT):
         span = slice(start, start + SHORT)
@@ -29,7 +29,7 @@ def distance_to(update: Floats32, v: Floats32) -> float:
 
 
 def length_of(push: Floats) -> float:
-    """The length of a push."""
+    """Return the length of a push."""
     pieces = (push[start : start + SHORT] for start in range(0, len(push), SHORT))
     return math.sqrt(sum(float(piece @ piece) for piece in pieces))
 

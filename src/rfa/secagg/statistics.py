@@ -1,8 +1,8 @@
-"""The table of what is summed beside the push: a new statistic in a sum is one row of it.
+"""The table of statistics that are summed beside the push: a new statistic is one row.
 
-A device's value of a statistic travels as a whole number, in units of 2^-bits, modulo 2^128. The
-rows say how large a value can be, how it is rounded, and what its total is bounded by; what follows
-from them (no total wraps around, how much one device can change it) is computed here.
+A device's value of a statistic is sent as a whole number, in units of 2^-bits, modulo 2^128. The
+rows say how large a value can be, how it is rounded, and which total bounds its own. This module
+derives the rest from them: that no total wraps around, and how much one device can change it.
 
 >>> {row.name: row.sensitivity for row in (*STATISTICS, METRIC) if not row.bits}
 {'near': 1.0, 'count': 1.0}
@@ -18,14 +18,14 @@ from rfa.secagg.errors import ParameterError
 from rfa.secagg.words import TAIL
 
 SLACK = 2.0**-44
-"""More than the rounding errors of a mass, in parts of it, for up to a thousand million numbers."""
+"""More than the relative rounding error of a mass, for up to a thousand million numbers."""
 _TOLERANCE = 1e-9
-"""By how much totals of fractions may be beyond their bounds."""
+"""By how much totals of fractions may exceed their bounds."""
 
 
 @dataclass(frozen=True)
 class LocalFacts:
-    """What a device knows of itself when it is asked about a point; secret.
+    """What a device knows about itself at the point of a query; secret.
 
     Attributes:
         weight: its weight alpha_i, at most 1.
@@ -43,12 +43,12 @@ class Statistic:
     """A number of each device that is summed.
 
     Attributes:
-        name: its name, which is that of a field of `rfa.oracle.Sum` where it has one.
-        value: what a device adds, of what it knows.
+        name: its name; that of a field of `rfa.oracle.Sum` where there is one.
+        value: computes the value of a device from its local facts.
         largest: the largest value of a device.
-        bits: binary digits after the point.
+        bits: the number of binary digits after the point.
         rounding: how a value becomes a whole number of units.
-        at_most: the statistic whose total is never less than this one's; none for the cohort.
+        at_most: the statistic whose total bounds this one; by default the size of the cohort does.
         least: the least value of a device.
         positive: whether the total must be positive.
     """
@@ -63,35 +63,35 @@ class Statistic:
     positive: bool = True
 
     def units(self, value: float) -> int:
-        """A value as a whole number of units."""
+        """Return a value as a whole number of units."""
         return self.rounding(math.ldexp(value, self.bits))
 
     def encode(self, value: float) -> int:
-        """A value as it is added, modulo 2^128."""
+        """Return a value as it is sent, modulo 2^128."""
         return self.units(value) % TAIL
 
     def decode(self, total: int) -> float:
-        """A total, from what it is modulo 2^128."""
+        """Return a total from its value modulo 2^128."""
         value = signed(total)
         return value / (1 << self.bits) if self.bits else value
 
     @property
     def sensitivity(self) -> float:
-        """How much one device can change the sum, whether it comes, leaves or changes its value."""
+        """How much one device can change the sum, by joining, leaving or changing its value."""
         return (self.units(self.largest) - self.units(self.least)) / (1 << self.bits)
 
     def fits(self, cohort: int) -> bool:
-        """Whether no total over so many devices wraps around."""
+        """Return whether no total over this number of devices wraps around."""
         return cohort * max(abs(self.units(x)) for x in (self.least, self.largest)) < TAIL // 2
 
 
 def signed(total: int) -> int:
-    """A total, which can be negative, from what it is modulo 2^128."""
+    """Return a total, which may be negative, from its value modulo 2^128."""
     return total - TAIL if total >= TAIL // 2 else total
 
 
 STATISTICS = (
-    # Rounded down, so that a certificate, which divides by it, errs to the safe side.
+    # Rounded down, so that a certificate, which divides by it, errs on the safe side.
     Statistic("mass", lambda local: local.mass * (1 - SLACK), 1.0, 96, math.floor, "weight"),
     # Rounded up, for the same reason.
     Statistic(
@@ -106,26 +106,26 @@ STATISTICS = (
     Statistic("near", lambda local: local.near, 1.0, 0, math.floor, "count", positive=False),
     Statistic("count", lambda _: 1.0, 1.0, 0, math.floor),
 )
-"""What a sum can hold, in the order in which it travels; the device's metrics follow. A round's
-opening says which rows travel; the count always does."""
+"""The statistics of a sum, in the order in which they are sent; the device's metrics follow. The
+opening of a round says which rows are sent; the count always is."""
 ALL = frozenset(row.name for row in STATISTICS)
-"""The names of all of them."""
+"""The names of all statistics."""
 METRIC = Statistic("metric", lambda _: 0.0, 2.0**32, 64, round, least=-(2.0**32))
-"""What a device may add of its local: as many as the round says, which no other total bounds."""
+"""A metric of a device. The round says how many there are, and no other total bounds them."""
 COUNT = STATISTICS[-1]
-"""How many devices answered, which is always exact."""
+"""The number of devices that answered, which is always exact."""
 NOISY = frozenset({"mass", "near"})
-"""Those that travel in rounds with noise, beside the count."""
+"""The statistics that are sent in rounds with noise, beside the count."""
 POSITIONS = {row.name: position for position, row in enumerate(STATISTICS)}
-"""Where in the table a statistic is, and in the tail of a sum that holds all of them."""
+"""The position of each statistic in the table, and in the tail of a sum that holds all of them."""
 MASS_BITS = STATISTICS[POSITIONS["mass"]].bits
 
 
 def mask_of(names: Collection[str]) -> int:
-    """The statistics of these names, and count, as bits: the first row in the lowest one.
+    """Return the statistics of these names, and count, as bits: the first row in the lowest one.
 
     Raises:
-        ParameterError: naming one that is not in the table.
+        ParameterError: if a name is not in the table.
     """
     if unknown := sorted(set(names) - ALL):
         msg = f"there is no statistic {unknown[0]!r}: there are {', '.join(sorted(ALL))}"
@@ -142,11 +142,11 @@ def mask_of_round(
     equal_weights: bool = False,
     noise: float = 0.0,
 ) -> int:
-    """The statistics that travel in a round whose aggregator reads these, as bits.
+    """Return the statistics that a round sends for an aggregator that reads these, as bits.
 
-    A limit on shares takes the mass. Whether there may be another query depends on how many devices
-    are near, unless there is noise, which hides them. Weights that are equal are not sent; nor are
-    squares where there is noise: they are of no use there.
+    A limit on shares needs the mass. Without noise, whether there may be another query depends on
+    the number of devices that are near. Equal weights are not sent. Squares are not sent with
+    noise, where they have no use.
     """
     further = queries > 1 and not noise
     needed = {*names, *(["mass"] if max_share else []), *(["near"] if further else [])}
@@ -155,10 +155,10 @@ def mask_of_round(
 
 
 def rows_of(mask: int) -> tuple[Statistic, ...]:
-    """The rows that a mask names, in the order in which they travel.
+    """Return the rows that a mask names, in the order in which they are sent.
 
     Raises:
-        ParameterError: if it names others, or not the count, which always travels.
+        ParameterError: if it names unknown rows, or not the count, which is always sent.
     """
     rows = tuple(row for place, row in enumerate(STATISTICS) if mask >> place & 1)
     if mask >> len(STATISTICS) or COUNT not in rows:
@@ -171,7 +171,7 @@ Rows = Sequence[Statistic]
 
 
 def encode_all(local: LocalFacts, metrics: Sequence[float], rows: Rows = STATISTICS) -> list[int]:
-    """The tail of a device: its statistics and its metrics as whole numbers."""
+    """Return the tail of a device: its statistics and its metrics as whole numbers."""
     statistics = [row.encode(row.value(local)) for row in rows]
     return statistics + [METRIC.encode(metric) for metric in metrics]
 
@@ -179,24 +179,24 @@ def encode_all(local: LocalFacts, metrics: Sequence[float], rows: Rows = STATIST
 def decode_all(
     tail: Sequence[int], rows: Rows = STATISTICS
 ) -> tuple[dict[str, float], tuple[float, ...]]:
-    """The totals of the statistics by name, and those of the metrics."""
+    """Return the totals of the statistics by name, and those of the metrics."""
     totals = zip(rows, tail[: len(rows)], strict=True)
     metrics = tuple(METRIC.decode(total) for total in tail[len(rows) :])
     return {row.name: row.decode(total) for row, total in totals}, metrics
 
 
 def implausible(totals: Mapping[str, float], cohort: int, *, equal: bool = False) -> str:
-    """What no sum of honest devices can be; empty if there is nothing.
+    """Return why honest devices cannot have these totals; empty if they can.
 
-    Of totals that are wrong, the first is named whose own bound is right. What was not sent bounds
-    nothing: its own bound does.
+    If several totals are wrong, the message names the first whose own bound is right. The bound of
+    a statistic that was not sent is the bound of its own row.
 
-    *Formal guarantee*: no sum of honest devices is refused, whatever their updates, v and nu, and
-    whatever their weights unless `equal`; the rounding of the rows is allowed for.
+    *Formal guarantee*: no sum of honest devices is rejected, for all updates, v and nu, and for all
+    weights unless `equal`. The bounds allow for the rounding of the rows.
 
     Args:
         totals: the total of each statistic that was sent.
-        cohort: how many devices there are at most.
+        cohort: the largest possible number of devices.
         equal: whether every device has weight 1.
     """
     wrong: dict[str, str] = {}
@@ -216,7 +216,7 @@ def implausible(totals: Mapping[str, float], cohort: int, *, equal: bool = False
 
 
 def _unlike(totals: Mapping[str, float]) -> str:
-    """What squares cannot be, whatever the weights: by Cauchy and Schwarz, too small."""
+    """Return why squares are too small for any weights, by the Cauchy-Schwarz inequality."""
     if not {"mass", "squares"} <= totals.keys():
         return ""
     mass, squares, count = totals["mass"], totals["squares"], totals["count"]
@@ -226,14 +226,14 @@ def _unlike(totals: Mapping[str, float]) -> str:
 
 
 def _unlike_equals(totals: Mapping[str, float]) -> str:
-    """What the totals of devices of weight 1 cannot be.
+    """Return why devices of weight 1 cannot have these totals.
 
     A device of weight 1 is near if its mass is 1 / REACH = 1/2 or more. So with k near devices of n
 
         k / 2 <= mass <= (n + k) / 2,
         squares lie between those of masses as even, and as uneven, as k near ones allow.
 
-    The bounds are tight: devices can be placed so that each is met.
+    The bounds are tight: for each there are devices that meet it.
     """
     count = totals["count"]
     if totals.get("weight", count) != count:
@@ -251,8 +251,8 @@ def _unlike_equals(totals: Mapping[str, float]) -> str:
 
 
 def _squares_between(mass: float, near: float, count: float) -> tuple[float, float]:
-    """The least and the most squares of masses of at least 1/2 for the near, at most for others."""
+    """Return the least and the most squares of masses: at least 1/2 if near, at most otherwise."""
     held, even = (near, count - near) if 2 * mass < count else (count - near, near)
-    rest = max(0.0, mass - held / 2)  # over the others, each on their side of 1/2
+    rest = max(0.0, mass - held / 2)  # for the others, each on their side of 1/2
     least = held / 4 + (rest**2 / even if even else 0.0)
     return least, mass / 2 + min(near, mass) - near / 2

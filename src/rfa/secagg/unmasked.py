@@ -1,7 +1,7 @@
-"""The secure sum without masks: the same whole numbers, added by someone who may see them.
+"""The secure sum without masks: the same whole numbers, added by a party that may see them.
 
-Masks cancel exactly, so this oracle and the protocol give the same bits for the same devices,
-keys and drop-outs, and refuse the same (test_protocol.py, test_noise.py). Large sweeps use it.
+Masks cancel exactly, so for the same devices, keys and drop-outs this oracle and the protocol give
+the same bits and refuse the same rounds (test_protocol.py, test_noise.py). Large sweeps use it.
 
     >>> import numpy as np
     >>> from rfa.secagg.oracle import open_round
@@ -58,7 +58,10 @@ from rfa.secagg.words import TAIL, WORD
 
 
 class UnmaskedOracle:
-    """What the protocol computes, without its protection.
+    """An oracle that computes the same sums as the protocol, without its protection.
+
+    *Formal guarantee*: for the same devices, keys and drop-outs it gives the same bits as
+    `SecureOracle`.
 
     Attributes:
         parameters: the parameters of the cohort.
@@ -75,19 +78,19 @@ class UnmaskedOracle:
         noise: Mapping[int, bytes] | None = None,
         lost: Losses | None = None,
     ) -> None:
-        """Take what each device brings; None where it abstains.
+        """Form the cohort of the devices that join a round.
 
         Args:
-            opening: the round.
-            terms: what the parameters follow from.
-            contributions: what each device brings.
-            rounding: the key of the random choices of each device, fresh by default.
-            noise: the secret that the noise of each device is from, 32 bytes, fresh by default;
-                another in each round, or the noise is the same.
-            lost: who stops to answer, and when.
+            opening: the round, from `open_round`.
+            terms: the terms that the parameters follow from.
+            contributions: the input of each device; None if it abstains.
+            rounding: the key of the random choices of each device; fresh by default.
+            noise: the secret of each device's noise, 32 bytes; fresh by default. Give another one
+                in each round, or the noise is the same.
+            lost: the devices that stop answering, and when.
 
         Raises:
-            AbortError: if too few devices join, or the noise does not fit as many.
+            AbortError: if too few devices join, or the noise does not fit their number.
         """
         self._opening = opening
         self._lost = lost or {}
@@ -109,7 +112,7 @@ class UnmaskedOracle:
         self.last: Total | None = None
 
     def __call__(self, v: Vector, nu: Radius) -> Sum:
-        """The sum at v, rounded to float32.
+        """Return the sum at v, rounded to float32.
 
         Raises:
             AbortError: if the protocol would not open this sum.
@@ -127,7 +130,7 @@ class UnmaskedOracle:
         return self.last.sum
 
     def _masked_sum(self, v: Vector, nu: Radius, mass: int = 0, *, vector: bool = True) -> Total:
-        """One sum, over those who survive it."""
+        """Return one sum, over its survivors."""
         sent = as_sent(v, self._opening.dim)
         if self._opening.fast and not self._masked_sums:
             self._regroup()
@@ -165,7 +168,7 @@ class UnmaskedOracle:
         return encoding.decode(words, tail)
 
     def _regroup(self) -> None:
-        """Where a device of a fast round does not answer with the roster, form the cohort anew."""
+        """Form a new cohort if a device of a fast round does not answer with the roster."""
         lost = self.parameters.cohort - len(self._alive)
         if not lost:
             return
@@ -177,7 +180,7 @@ class UnmaskedOracle:
         self._alive = self._still(self._alive, Moment(0, Stage.UNMASK))
 
     def _close(self, survivors: Members, masked_sum: int) -> None:
-        """Keep the rules on those who survive a masked sum, and on those who open it."""
+        """Check the rules on the survivors of a masked sum, and on the devices that open it."""
         require_enough(self.parameters, survivors, "sent their inputs")
         same = self._opening.is_second(masked_sum)
         require_same(self.parameters, self._before, survivors, same_query=same)
@@ -187,7 +190,7 @@ class UnmaskedOracle:
         require_enough(self.parameters, self._alive, "opened the sum")
 
     def _still(self, members: Members, moment: Moment) -> Members:
-        """Those who still answer at a moment."""
+        """Return the devices that still answer at a moment."""
         return frozenset(device for device in members if self._answers(device, moment))
 
     def _answers(self, device: int, moment: Moment) -> bool:

@@ -1,15 +1,16 @@
-"""How a number of examples becomes a weight, and what sums of such weights tell.
+"""Weights from numbers of examples, and what sums of such weights reveal.
 
 A weight follows from the number of examples N and a public cap:
 
-    examples  min(N, cap) / cap. Total weights of rounds that differ by one device tell N.
-    buckets   min(S, cap) / cap for a surrogate S of N, a power of two. Such rounds tell S.
-    equal     1, for every device that has an example. There is nothing to tell.
+    examples  min(N, cap) / cap. Total weights of rounds that differ by one device reveal N.
+    buckets   min(S, cap) / cap for a surrogate S of N, a power of two. Such rounds reveal S.
+    equal     1, for every device that has an example. Such rounds reveal nothing.
 
-The surrogate is the power of two below N or the one above it, right on average, by a threshold
-that a device draws once for each task. The weight depends on N by the surrogate alone, so whatever
-caps a server tries, it learns the surrogate and nothing more. Drawn anew each time, the mean of
-many would tell N. Caps of buckets are powers of two: at others, weights are not right on average.
+The surrogate is the power of two below N or the one above it, and N on average. A device draws the
+threshold between them once for each task. The weight depends on N through the surrogate only, so a
+server that tries many caps learns the surrogate and nothing else. If devices drew a new threshold
+each time, the mean of many weights would reveal N. Caps of buckets are powers of two: with other
+caps, weights are not right on average.
 
 >>> [surrogate(300, chance * 2**DIGITS // 100) for chance in (0, 17, 18, 99)]
 [512.0, 512.0, 256.0, 256.0]
@@ -23,25 +24,26 @@ import math
 
 EXAMPLES, BUCKETS, EQUAL = "examples", "buckets", "equal"
 TELLS = {
-    EXAMPLES: "rounds that differ by one node tell how many examples it has",
-    BUCKETS: "rounds that differ by one node tell a power of two beside its number of examples",
-    EQUAL: "every node that has an example counts alike, and no count can be told",
+    EXAMPLES: "rounds that differ by one node reveal how many examples it has",
+    BUCKETS: "rounds that differ by one node reveal a power of two near its number of examples",
+    EQUAL: "every node that has an example counts the same, so no count is revealed",
 }
-"""The ways to weigh, and what a server can learn from the sums of each."""
+"""The modes of weighing, and what a server can learn from the sums of each."""
 MODES = tuple(TELLS)
 EXAMPLE_CAP = 2.0**16
 """The most examples that count by default: more than most devices have, and few enough that a
-hundred are not lost in the rounding of a sum."""
+hundred examples are not lost in the rounding of a sum."""
 LEAST = 1 / EXAMPLE_CAP
-"""The least bucket: who has fewer examples counts as much."""
+"""The smallest bucket: devices with fewer examples get this weight."""
 DIGITS = 56
-"""Binary digits of a threshold: more than a count has, and a whole number that sqlite can hold."""
+"""The binary digits of a threshold: more than a count has, and a whole number that sqlite can
+hold."""
 MOST = 2.0**60
-"""The largest surrogate, and one over the least: beyond them, counts are taken for these."""
+"""The largest surrogate, and the inverse of the smallest; counts beyond them are clipped."""
 
 
 def lower(count: float) -> float:
-    """The largest power of two that is no more than a count.
+    """Return the largest power of two that is no more than a count.
 
     >>> lower(300), lower(512), lower(0.3), lower(10**400) == MOST
     (256.0, 512.0, 0.25, True)
@@ -51,11 +53,11 @@ def lower(count: float) -> float:
 
 
 def surrogate(count: float, threshold: int) -> float:
-    """One of the two powers of two around a count; right on average over all thresholds.
+    """Return one of the two powers of two around a count, which is right on average.
 
     Args:
-        count: how many examples there are, more than none.
-        threshold: a random whole number below 2^DIGITS.
+        count: the number of examples, above 0.
+        threshold: a random whole number below 2^DIGITS, over which the average is taken.
     """
     below = lower(count)
     above = min(count, MOST) / below - 1
@@ -63,12 +65,12 @@ def surrogate(count: float, threshold: int) -> float:
 
 
 def bucket(stands: float, cap: float) -> float:
-    """The weight of a device with this surrogate, where caps are powers of two."""
+    """Return the weight of a device with this surrogate, for a cap that is a power of two."""
     return max(LEAST, min(stands, cap) / cap)
 
 
 def cap_fault(cap: float, mode: str) -> str:
-    """What is wrong with a cap for this way to weigh, and the remedy; empty if nothing is.
+    """Return what is wrong with a cap for this mode, and the remedy; empty if nothing is.
 
     >>> cap_fault(1000.0, BUCKETS)
     "weights='buckets' take a cap (example_cap) that is a power of two, not 1000: give 1024"

@@ -1,6 +1,6 @@
 """The form of a vector in a masked sum: words of 32 bits, and a tail of whole numbers of 128 bits.
 
-It stands apart from the masks, so that who counts bytes needs no cipher.
+This module does not import the masks, so counting bytes needs no cipher.
 """
 
 from __future__ import annotations

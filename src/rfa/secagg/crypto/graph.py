@@ -1,8 +1,8 @@
-"""Who shares masks with whom: a circulant graph on the cohort in the order of its keys.
+"""The graph of devices that share masks: a circulant graph on the cohort in its random order.
 
-Every device derives the graph from the list of the cohort; nobody is told it. With k neighbors,
-k/2 on each side of the ring, the graph stays connected when any k - 1 devices are taken away: the
-sum over the rest is then all that the masks let through.
+Every device derives the graph from the list of the cohort; nobody sends it. With k neighbors, k/2
+on each side of the ring, the graph stays connected after any k - 1 devices are removed. Then the
+masks let only the sum over the rest through.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 import functools
 
 KEPT = 64
-"""Graphs that are remembered: which ones there are is the server's to say."""
+"""The number of cached graphs; the server decides which ones there are."""
 
 
 @functools.lru_cache(maxsize=KEPT)
 def offsets(cohort: int, degree: int) -> tuple[int, ...]:
-    """Where the neighbors of a device stand, counted from it along the ring."""
+    """Return the positions of a device's neighbors, relative to its own along the ring."""
     if degree == cohort - 1:
         return tuple(range(1, cohort))
     half = degree // 2
@@ -23,7 +23,7 @@ def offsets(cohort: int, degree: int) -> tuple[int, ...]:
 
 
 def neighbors(position: int, cohort: int, degree: int) -> list[int]:
-    """The neighbors of the device at a position, in the order in which they hold its shares.
+    """Return the neighbors of the device at a position, in the order in which they hold its shares.
 
     >>> neighbors(0, 7, 4)
     [5, 6, 1, 2]
@@ -32,7 +32,7 @@ def neighbors(position: int, cohort: int, degree: int) -> list[int]:
 
 
 def rank(holder: int, dealer: int, cohort: int, degree: int) -> int:
-    """Which of the dealer's shares a neighbor holds, from 1."""
+    """Return which of the dealer's shares a neighbor holds, counted from 1."""
     offset = (holder - dealer) % cohort
     if degree != cohort - 1 and offset > degree // 2:
         offset -= cohort

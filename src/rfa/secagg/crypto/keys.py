@@ -1,7 +1,7 @@
 """Keys: agreement by X25519, sealing by ChaCha20-Poly1305, signatures by Ed25519.
 
-Keys are bytes, so that a device can keep them in its store; whoever agrees with many makes the
-key's object once.
+Keys are bytes, so a device can keep them in its store. A function that uses a key many times makes
+the key's object once.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ LOW_ORDER = frozenset(
     [number.to_bytes(32, "little") for number in (0, 1, _FIELD - 1, _FIELD, _FIELD + 1)]
     + [bytes.fromhex(text) for text in _ORDER_8]
 )
-"""The points whose agreed secret is known to everybody, with the top bit, which is ignored, off."""
+"""The points whose agreed secret everybody knows, without the top bit, which X25519 ignores."""
 
 
 def public_of(secret: bytes) -> bytes:
-    """The public key of an X25519 secret."""
+    """Return the public key of an X25519 secret."""
     return X25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
 
 
 def agree(secret: bytes, publics: Iterable[bytes]) -> list[bytes]:
-    """The secrets that X25519 agrees with each of many public keys.
+    """Return the secrets that X25519 agrees with each of many public keys.
 
     Raises:
-        LowOrderPointError, NotCanonicalError: if one of them is no good.
+        LowOrderPointError, NotCanonicalError: if one of the public keys is not valid.
     """
     private = X25519PrivateKey.from_private_bytes(secret)
     agreed: list[bytes] = []
@@ -51,26 +51,26 @@ def agree(secret: bytes, publics: Iterable[bytes]) -> list[bytes]:
 
 
 def check_point(public: bytes) -> None:
-    """Refuse public keys of low order, and all bytes but one that X25519 takes for the same key.
+    """Check that a public key is canonical and not of low order.
 
     Raises:
-        LowOrderPointError, NotCanonicalError: naming the key, which is public.
+        LowOrderPointError, NotCanonicalError: if it is not; the message names the key.
     """
     if public[:31] + bytes([public[31] & 0x7F]) in LOW_ORDER:
         msg = f"the public key {public.hex()} is of low order: secrets agreed with it are known"
         raise LowOrderPointError(msg)
     if int.from_bytes(public, "little") >= _FIELD:
-        msg = f"{public.hex()} is not the canonical form of a public key: below 2^255 - 19 it is"
+        msg = f"{public.hex()} is not the canonical form of a public key, which is below 2^255 - 19"
         raise NotCanonicalError(msg)
 
 
 def seal(key: bytes, masked_sum: int, plain: bytes, bound: bytes) -> bytes:
-    """Encrypt and authenticate, with what it is bound to. A key seals once a masked sum."""
+    """Encrypt and authenticate with associated data. A key seals once per masked sum."""
     return ChaCha20Poly1305(key).encrypt(_nonce(masked_sum), plain, bound)
 
 
 def unseal(key: bytes, masked_sum: int, sealed: bytes, bound: bytes) -> bytes | None:
-    """What was sealed; None if it was not sealed so."""
+    """Return the sealed bytes; None if they do not authenticate."""
     try:
         return ChaCha20Poly1305(key).decrypt(_nonce(masked_sum), sealed, bound)
     except InvalidTag:
@@ -78,17 +78,21 @@ def unseal(key: bytes, masked_sum: int, sealed: bytes, bound: bytes) -> bytes | 
 
 
 def sign(identity: bytes, statement: bytes) -> bytes:
-    """The Ed25519 signature of an identity under a statement."""
+    """Return the Ed25519 signature of a statement by an identity."""
     return Ed25519PrivateKey.from_private_bytes(identity).sign(statement)
 
 
 def identity_of(identity: bytes) -> bytes:
-    """The public half of an Ed25519 identity."""
+    """Return the public half of an Ed25519 identity.
+
+    Args:
+        identity: the secret half, 32 bytes.
+    """
     return Ed25519PrivateKey.from_private_bytes(identity).public_key().public_bytes_raw()
 
 
 def is_signed(public: bytes, statement: bytes, signature: bytes) -> bool:
-    """Whether a signature under a statement is that of a public identity."""
+    """Return whether a signature of a statement is by this public identity."""
     try:
         Ed25519PublicKey.from_public_bytes(public).verify(signature, statement)
     except (InvalidSignature, ValueError):

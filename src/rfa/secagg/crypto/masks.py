@@ -1,7 +1,7 @@
-"""Masks: streams of AES-128 in counter mode, added to vectors in blocks that stay in the cache.
+"""Masks: AES-128 streams in counter mode, added to vectors in blocks that stay in the cache.
 
-A key is for one mask in one masked sum, so that counters start at 0. The stream masks the tail
-first, and the words after it.
+A key serves one mask in one masked sum, so counters start at 0. The stream masks the tail first,
+and then the words.
 """
 
 from __future__ import annotations
@@ -15,24 +15,25 @@ from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algori
 from rfa.secagg.words import TAIL, TAIL_BYTES, WORD, Words
 
 Mask: TypeAlias = tuple[bytes, bool]
-"""A key, and whether its stream is added (or else subtracted)."""
+"""A key, and whether its stream is added (True) or subtracted (False)."""
 Stream: TypeAlias = tuple[CipherContext, bool]
-"""The stream of a mask, from where it has been read to."""
+"""The open stream of a mask, and whether it is added."""
 
 BLOCK = 1 << 15
-"""Words that are masked at a time: 128 kB, and as many of keystream, stay in the cache."""
+"""The words that are masked at a time: 128 kB, and the same size of keystream, stay in the
+cache."""
 GROUP = 256
-"""Streams that are open at a time."""
+"""The number of streams that are open at a time."""
 _ZEROS = bytes(BLOCK * WORD.itemsize)
 
 
 def keystream(key: bytes, start: int = 0) -> CipherContext:
-    """The stream of a key from a count of blocks on: what it makes of zeros."""
+    """Return the stream of a key, from a block counter on."""
     return Cipher(algorithms.AES128(key), modes.CTR(start.to_bytes(16, "big"))).encryptor()
 
 
 def stream_words(stream: CipherContext, count: int) -> Words:
-    """The next words of a stream."""
+    """Return the next words of a stream."""
     return np.frombuffer(stream.update(_zeros(count * WORD.itemsize)), WORD)
 
 
@@ -48,7 +49,7 @@ def add_masks(words: Words, tail: list[int], masks: Sequence[Mask]) -> None:
 
 
 def open_streams(masks: Sequence[Mask]) -> list[Stream]:
-    """The streams of masks, to be given to `mask_tail` and then to `mask_words`."""
+    """Return the streams of masks, for `mask_tail` and then `mask_words`."""
     return [(keystream(key), plus) for key, plus in masks]
 
 

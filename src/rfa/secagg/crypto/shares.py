@@ -1,4 +1,4 @@
-"""Shamir's secret sharing over a prime field: t shares give the secret, t - 1 tell nothing of it.
+"""Shamir's secret sharing over a prime field: t shares give the secret, t - 1 reveal nothing.
 
 >>> shares = split(bytes(31) + b"!", count=5, threshold=3)
 >>> combine({1: shares[0], 4: shares[3], 5: shares[4]}, threshold=3)[-1:]
@@ -20,17 +20,19 @@ PRIME = 2**256 + 297
 SHARE_SIZE = 33
 SECRET_SIZE = 32
 STRETCHES = 16
-"""How many sets of neighboring shares are tried before all are looked at together."""
+"""The number of sets of neighboring shares to try before decoding all shares together."""
 BLOCK = 16
-"""Coefficients of a polynomial between two reductions."""
+"""The number of coefficients of a polynomial between two reductions."""
 TRIES = 400
-"""How many sets of shares are tried, one after another, when some are corrupted."""
+"""The number of sets of shares to try, one after another, when some are corrupted."""
 
 
 def split(
     secret: bytes, *, count: int, threshold: int, entropy: Callable[[int], bytes] = os.urandom
 ) -> list[int]:
-    """The values at 1, 2, ... of a random polynomial of degree t - 1 that is the secret at 0.
+    """Split a secret: return the values of a random polynomial at 1, 2, ..., count.
+
+    Its degree is t - 1, and its value at 0 is the secret.
 
     Formal guarantee: any t - 1 of the values are uniform and independent of the secret, up to a
     bias of 2^-127 for each coefficient.
@@ -48,12 +50,12 @@ def split(
 
 
 def evaluate(coefficients: list[int], count: int, prime: int) -> list[int]:
-    """The values of a polynomial at 1, ..., count."""
+    """Return the values of a polynomial at 1, ..., count."""
     return [_value(coefficients, x, prime) for x in range(1, count + 1)]
 
 
 def _value(coefficients: list[int], x: int, prime: int) -> int:
-    """The value at x, by Horner; reduced once a block, since points are small numbers."""
+    """Return the value at x by Horner's method, reduced once per block, since points are small."""
     value, power = 0, x**BLOCK
     for start in range((len(coefficients) - 1) // BLOCK * BLOCK, -1, -BLOCK):
         part = 0
@@ -64,10 +66,10 @@ def _value(coefficients: list[int], x: int, prime: int) -> int:
 
 
 def combine(shares: Mapping[int, int], *, threshold: int) -> bytes:
-    """The secret, from at least t shares by their points; which t are used is not said.
+    """Return the secret from at least t shares, by their points; it may use any t of them.
 
     Raises:
-        BadShareError: if there are fewer than t, or what they make is no secret.
+        BadShareError: if there are fewer than t, or they do not give a secret.
     """
     if len(shares) < threshold:
         msg = f"{len(shares)} shares are too few: {threshold} are needed"
@@ -82,7 +84,10 @@ def combine(shares: Mapping[int, int], *, threshold: int) -> bytes:
 
 
 def are_shares(pair: bytes) -> bool:
-    """Whether bytes are two shares: what is none would be held against whoever passes it on."""
+    """Return whether bytes are two valid shares.
+
+    A holder that passed on invalid ones would be blamed for them.
+    """
     both = (pair[:SHARE_SIZE], pair[SHARE_SIZE:])
     return all(len(share) == SHARE_SIZE and int.from_bytes(share, "big") < PRIME for share in both)
 
@@ -90,13 +95,13 @@ def are_shares(pair: bytes) -> bool:
 def recover(
     shares: Mapping[int, int], *, threshold: int, is_secret: Callable[[bytes], bool]
 ) -> tuple[bytes, Sequence[int]]:
-    """The secret that passes a test, though some shares may be corrupted, and who made it.
+    """Return the secret that passes a test, and the points of the shares that gave it.
 
-    Of N shares, (N - t) / 2 may be; or any number, where there are few sets of t shares. The shares
-    that come first are tried first.
+    Some shares may be corrupted: (N - t) / 2 of N shares, or any number where there are few sets of
+    t shares. The first shares are tried first.
 
     Raises:
-        BadShareError: if there are too few shares, or none are found that make the secret.
+        BadShareError: if there are too few shares, or no set of them gives the secret.
     """
     for chosen in _choices(shares, threshold):
         try:
@@ -112,7 +117,7 @@ def recover(
 
 
 def borne(count: int, threshold: int) -> int:
-    """How many corrupted shares of so many `recover` surely does without.
+    """Return how many corrupted shares `recover` surely tolerates, of `count` shares.
 
     >>> borne(6, 3), borne(100, 40), borne(2, 3)
     (3, 30, 0)
@@ -122,10 +127,11 @@ def borne(count: int, threshold: int) -> int:
 
 
 def _choices(shares: Mapping[int, int], threshold: int) -> Iterator[Sequence[int]]:
-    """Sets of points: the first ones, then all if they are few, else some, and what fits together.
+    """Yield sets of points: the first ones, then all sets if they are few.
 
-    What fits together is found in time that is quadratic in the number of shares: a few liars are
-    found sooner by leaving out one stretch of the points after another.
+    Otherwise yield some sets that leave out one stretch of points each, and at last the shares that
+    fit together. Finding those takes time quadratic in the number of shares, and leaving out
+    stretches finds a few liars sooner.
     """
     points = list(shares)
     yield points[:threshold]
@@ -138,11 +144,12 @@ def _choices(shares: Mapping[int, int], threshold: int) -> Iterator[Sequence[int
 
 
 def fitting(shares: Mapping[int, int], threshold: int, prime: int) -> list[int]:
-    """The points of shares that lie on one polynomial, where few enough do not; else none.
+    """Return the points of the shares on one polynomial; empty if too many are not on it.
 
-    Gao's decoder, quadratic in the number N of shares: run Euclid's algorithm on the product of all
-    x - x_i and the polynomial through all shares until the degree is below (N + t) / 2. If up to
-    (N - t) / 2 shares are corrupted, the remainder over its cofactor is the polynomial.
+    This is Gao's decoder, quadratic in the number N of shares: run Euclid's algorithm on the
+    product of all x - x_i and the polynomial through all shares until the degree is below (N + t) /
+    2. If up to (N - t) / 2 shares are corrupted, the remainder divided by its cofactor is the
+    polynomial.
     """
     product, through = _interpolate(shares, prime)
     before, now = product, through
@@ -162,13 +169,13 @@ def fitting(shares: Mapping[int, int], threshold: int, prime: int) -> list[int]:
 
 
 def misfits(shares: Mapping[int, int], chosen: Sequence[int]) -> list[int]:
-    """The points of shares that do not lie on the polynomial through those that were chosen."""
+    """Return the points of shares that are not on the polynomial through the chosen ones."""
     _, polynomial = _interpolate({x: shares[x] for x in chosen}, PRIME)
     return [x for x in shares if _value(polynomial, x, PRIME) != shares[x]]
 
 
 def _interpolate(shares: Mapping[int, int], prime: int) -> tuple[list[int], list[int]]:
-    """The product of all x - x_i, and the polynomial through all shares, by Newton."""
+    """Return the product of all x - x_i, and the polynomial through all shares, by Newton."""
     points, slopes = list(shares), list(shares.values())
 
     @functools.cache
@@ -189,7 +196,7 @@ def _interpolate(shares: Mapping[int, int], prime: int) -> tuple[list[int], list
 
 
 def _divide(above: list[int], below: list[int], prime: int) -> tuple[list[int], list[int]]:
-    """Quotient and remainder of two polynomials, which are lists from the constant on."""
+    """Return quotient and remainder of two polynomials, as lists from the constant on."""
     rest, inverse = list(above), pow(below[-1], -1, prime)
     quotient = [0] * max(0, len(above) - len(below) + 1)
     for shift in range(len(quotient) - 1, -1, -1):
@@ -202,7 +209,7 @@ def _divide(above: list[int], below: list[int], prime: int) -> tuple[list[int], 
 
 
 def _less_product(first: list[int], left: list[int], right: list[int], prime: int) -> list[int]:
-    """A polynomial less the product of two others."""
+    """Return a polynomial minus the product of two others."""
     result = first + [0] * (len(left) + len(right) - 1 - len(first))
     for shift, factor in enumerate(left):
         for power, value in enumerate(right, shift):
@@ -211,7 +218,7 @@ def _less_product(first: list[int], left: list[int], right: list[int], prime: in
 
 
 def _trimmed(polynomial: list[int]) -> list[int]:
-    """A polynomial without leading zeros."""
+    """Return a polynomial without leading zeros."""
     while polynomial and not polynomial[-1]:
         polynomial.pop()
     return polynomial
@@ -219,7 +226,7 @@ def _trimmed(polynomial: list[int]) -> list[int]:
 
 @functools.lru_cache(maxsize=4096)
 def _at_zero(points: tuple[int, ...], prime: int) -> tuple[int, ...]:
-    """Lagrange's factors for the value at 0 of a polynomial known at these points."""
+    """Return Lagrange's factors for the value at 0 of a polynomial known at these points."""
     return tuple(_factor(point, points, prime) for point in points)
 
 

@@ -1,4 +1,4 @@
-"""What a device adds to a masked sum, the room for it, and the masks that go over it."""
+"""The input of a device to a masked sum, the buffer for it, and its masks."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def encode_part(
     sum_request: SumRequest,
     words: Words,
 ) -> EncodedInput:
-    """What a device adds, with its noise where the round has some.
+    """Return the encoded input of a device, with its noise if the round has noise.
 
     Args:
-        contribution: what it brought.
+        contribution: its update, weight and metrics.
         member: its membership.
-        memory: where it is, with its keys.
-        sum_request: what is asked.
-        words: where the words are to be written.
+        memory: its state, with its keys.
+        sum_request: the request.
+        words: where to write the words.
     """
     encoding, masked_sum = member.encoding, sum_request.masked_sum
     return encoding.encode(
@@ -51,10 +51,10 @@ def encode_part(
 def check_share(
     member: Membership, part: EncodedInput, sum_request: SumRequest, max_share: float
 ) -> None:
-    """Refuse to be more of a sum than the limit on shares allows.
+    """Check that the share of a device in a sum is within the limit.
 
     Raises:
-        ShareLimitError: naming the limit.
+        ShareLimitError: if it is not; the message names the limit.
     """
     limit = min(member.opening.max_share, max_share)
     own = member.encoding.mass_of(part.tail)
@@ -66,7 +66,7 @@ def check_share(
 def room_for(
     opening: OpenRound, sum_request: SumRequest, dealt: ShareKeys | None, complaints: Bitmap
 ) -> InputBuffer:
-    """Room for a masked input, with what the device deals in the first sum of a fast round."""
+    """Return a buffer for a masked input, with dealt shares in the first sum of a fast round."""
     tail_size = len(rows_of(opening.statistics)) + opening.metrics
     sizes = tail_size, opening.dim if sum_request.vector else 0
     if dealt:
@@ -77,7 +77,7 @@ def room_for(
 def masks_of(
     member: Membership, memory: Memory, masked_sum: int, alive: Members, context: bytes
 ) -> list[Mask]:
-    """The device's own mask, and one with each neighbor in the masked sum."""
+    """Return the device's own mask, and one with each neighbor in the masked sum."""
     others = member.among(alive)
     publics = [member.keys[other].mask_keys[masked_sum] for other in others]
     agreed = agree(memory.masks[masked_sum], publics)

@@ -1,8 +1,9 @@
 """The secrets of a device in a round: drawn when it joins, or one round ahead.
 
-A device that is asked, with the last sum of a round, for its keys of the next round keeps their
-secrets until the next round that it has something to bring into, however that one begins. They are
-for one round: whatever is made of them leaves after they are gone from where they were kept.
+With the last sum of a round, a server may ask for the device's keys of the next round. The device
+then keeps their secrets until the next round to which it brings an input, however that round
+begins. They serve one round: the device removes them from its store before anything made of them
+leaves.
 """
 
 from __future__ import annotations
@@ -16,33 +17,34 @@ from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.transcript import SIZE, leaf_of
 
 RoundSecrets = tuple[bytes, ...]
-"""A secret for sealing, those of the masks of all masked sums, and the seeds of self-masks."""
+"""The secret for sealing, the secrets of the masks of all masked sums, and the seeds of
+self-masks."""
 
 
 def draw_secrets(entropy: Entropy, opening: OpenRound) -> RoundSecrets:
-    """Fresh secrets for a round with as many masked sums."""
+    """Return fresh secrets for the masked sums of a round."""
     return tuple(entropy(SIZE) for _ in range(1 + 2 * opening.masked_sums))
 
 
 def split_secrets(
     secrets: RoundSecrets,
 ) -> tuple[bytes, tuple[bytes, ...], tuple[bytes, ...]]:
-    """The secret for sealing, those of masks, and the seeds."""
+    """Return the secret for sealing, those of masks, and the seeds."""
     count = len(secrets) // 2
     return secrets[0], secrets[1 : 1 + count], secrets[1 + count :]
 
 
 def public_keys(device: int, secrets: RoundSecrets) -> DeviceKeys:
-    """The public halves, as a roster lists them; not signed."""
+    """Return the public halves, as a roster lists them; not signed."""
     sealing, masks, _ = split_secrets(secrets)
     return DeviceKeys(device, public_of(sealing), tuple(map(public_of, masks)))
 
 
 def take_secrets(kept: RoundSecrets, opening: OpenRound) -> RoundSecrets:
-    """The secrets whose public halves were sent ahead, for a round that begins with its first sum.
+    """Return the secrets whose public halves were sent ahead, for a round that begins with a sum.
 
     Raises:
-        NoKeysAheadError: if there are none, or the round is not one that they are for.
+        NoKeysAheadError: if there are none, or they are not for such a round.
     """
     if not opening.fast or opening.server_model != ServerModel.SEMI_HONEST:
         msg = "only a fast round of a semi-honest server begins with keys that were sent ahead: "
@@ -55,10 +57,10 @@ def take_secrets(kept: RoundSecrets, opening: OpenRound) -> RoundSecrets:
 
 
 def check_listed(device: int, secrets: RoundSecrets, opening: OpenRound, first: FirstSum) -> None:
-    """Refuse a first sum whose roster has other keys of the device than those sent ahead.
+    """Check that the roster of a first sum lists the keys that the device sent ahead.
 
     Raises:
-        NoKeysAheadError: if it has.
+        NoKeysAheadError: if it does not.
     """
     if leaf_of(opening, public_keys(device, secrets)) not in first.leaves:
         msg = (
@@ -68,7 +70,7 @@ def check_listed(device: int, secrets: RoundSecrets, opening: OpenRound, first: 
 
 
 def check_ahead(unmask: Unmask, opening: OpenRound) -> None:
-    """Refuse to give keys for the next round where that is not foreseen.
+    """Check that a round allows a request for keys of the next round.
 
     Raises:
         NotCanonicalError: if the request is neither 0 nor 1.

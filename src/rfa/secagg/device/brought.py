@@ -1,4 +1,4 @@
-"""What a device brings into a round, as it is kept in its store."""
+"""The input of a device to a round, as its store keeps it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ABSENT = (0, 0, 0.0, (), NO_BASIS, (), ())
 
 
 def write_brought(contribution: Contribution | None) -> bytes:
-    """What was brought, as it is kept."""
+    """Return the bytes of an input."""
     if contribution is None:
         return write_message(_KIND, _LAYOUT, _ABSENT)
     brought = contribution
@@ -22,10 +22,10 @@ def write_brought(contribution: Contribution | None) -> bytes:
 
 
 def read_brought(stored: bytes) -> Contribution | None:
-    """What was brought, from what is kept.
+    """Return the input from its bytes.
 
     Raises:
-        MessageError, ValueError: if it is damaged.
+        MessageError, ValueError: if they are damaged.
     """
     _, (there, equal, *said) = read_message(stored, {_KIND: _LAYOUT})
     if not there:

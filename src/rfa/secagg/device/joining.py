@@ -1,4 +1,4 @@
-"""What a device brings into a round against what the round is about."""
+"""Checks that a device's input fits the round."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from rfa.secagg.noise import noise_fault
 from rfa.secagg.statistics import rows_of
 
 _SHOWN = 8
-"""Bytes of a digest that are enough to tell it from others."""
+"""The bytes of a digest that messages show."""
 
 
 def check_brought(opening: OpenRound, contribution: Contribution) -> None:
-    """Refuse a round that is not about what the device brings.
+    """Check that a round fits the input of the device.
 
     Raises:
-        RefusalError, NotCanonicalError: naming what.
+        RefusalError, NotCanonicalError: if it does not; the message names the difference.
     """
     _check_totals(opening)
     if opening.equal_weights and not contribution.equal_weights:
-        # whatever the weight is: to refuse by it would tell whether examples exceed the cap
+        # for any weight: a refusal that depends on it would reveal whether examples exceed the cap
         msg = (
             "the round is of equal weights, and this device was to weigh by its examples: the "
             "server must ask for the same `weights` in its work and its rounds"
@@ -42,16 +42,16 @@ def check_brought(opening: OpenRound, contribution: Contribution) -> None:
 
 
 def _check_totals(opening: OpenRound) -> None:
-    """Refuse statistics that are not known, and what does not go with the others, or with noise."""
+    """Check that the statistics are known, and fit the other options of the round."""
     try:
         names = {row.name for row in rows_of(opening.statistics)}
     except ParameterError as error:
         raise NotCanonicalError(str(error)) from None
     if opening.equal_weights not in (0, 1) or (opening.equal_weights and "weight" in names):
-        msg = f"equal_weights={opening.equal_weights} must be 0 or 1, and with 1 no weight travels"
+        msg = f"equal_weights={opening.equal_weights} must be 0 or 1, and with 1 no weight is sent"
         raise NotCanonicalError(msg)
     if opening.max_share and "mass" not in names:
-        msg = f"max_share={opening.max_share} is of the mass, which is not among {sorted(names)}"
+        msg = f"max_share={opening.max_share} needs the mass, which is not among {sorted(names)}"
         raise NotCanonicalError(msg)
     if opening.fast_fault:
         raise NotCanonicalError(opening.fast_fault)

@@ -1,4 +1,4 @@
-"""What a device keeps in its store: where it is in the round, what it brought, and what lasts.
+"""The contents of a device's store: its state in the round, its input, and what lasts.
 
 main:  device, memory, contribution, label, again
 marks: salt, lasting (the last nu, and all charges), and the marks of updates (`Marks`)
@@ -22,13 +22,13 @@ from rfa.secagg.messages.opening import NO_BASIS
 from rfa.secagg.transcript import SIZE
 
 _LASTING = "lasting"
-"""Under what it is kept that outlives rounds and runs: the last nu, and all charges."""
+"""The entry that outlives rounds and runs: the last nu, and all charges."""
 _AGAIN = "again"
-"""Under what it is kept that what was brought repeats a sum."""
+"""The entry that says that the input repeats a sum."""
 
 
 class Kept:
-    """The store of one device, in the terms of the device.
+    """The store of one device, with typed entries.
 
     Attributes:
         store: the store.
@@ -43,17 +43,17 @@ class Kept:
         entropy: Entropy,
         durable: bool,
     ) -> None:
-        """Open the store, or make it.
+        """Open or create the store.
 
         Args:
             path: the file, or a store.
             device: the number of the device.
-            spent: the file that keeps what outlives this one, if any does.
-            entropy: where the salt of a new store comes from.
-            durable: False where nothing need survive a machine that loses its power.
+            spent: the file for the entries that outlive this one, if any.
+            entropy: the source of the salt of a new store.
+            durable: False if nothing needs to survive a power failure.
 
         Raises:
-            VaultError: if the file cannot be used, or is that of another device.
+            VaultError: if the file cannot be used, or belongs to another device.
         """
         self._device, self._entropy = device, entropy
         self._path, self._spent = str(path), str(spent or "")
@@ -71,7 +71,7 @@ class Kept:
 
     @contextlib.contextmanager
     def transaction(self) -> Generator[None]:
-        """All or nothing, on the disk, and no other process meanwhile.
+        """Write all changes of the block to disk or none, and exclude other processes.
 
         Raises:
             VaultError: if the store cannot be used.
@@ -82,7 +82,7 @@ class Kept:
 
     @property
     def memory(self) -> Memory:
-        """What is kept of the round, and of the last nu and all charges in whatever run."""
+        """The state in the round, with the last nu and all charges of all runs."""
         stored, last = self._find("memory"), self._find(_LASTING, self._marks)
         try:
             memory = Memory() if stored is None else read_memory(stored)
@@ -103,32 +103,32 @@ class Kept:
         self.store.keep(_LASTING, lasting.encode(), self._marks)
 
     def bring(self, contribution: Contribution | None, label: bytes) -> None:
-        """Keep what is brought into the next round; the last one is over."""
+        """Keep the input to the next round; the last round is over."""
         self.memory = self.memory.between_rounds()
         self.store.keep("contribution", guard(write_brought(contribution)))
         self.store.keep("label", label)
         self.store.remove(_AGAIN)
 
     def brings_again(self, token: bytes) -> None:
-        """Note that what was brought repeats a sum."""
+        """Record that the input repeats a sum."""
         self.store.keep(_AGAIN, token)
 
     @property
     def again(self) -> bool:
-        """Whether what was brought repeats a sum."""
+        """Whether the input repeats a sum."""
         return self._find(_AGAIN) is not None
 
     @property
     def label(self) -> bytes:
-        """The digest of what the metrics mean that were brought."""
+        """The digest of what the metrics of the input mean."""
         return self._find("label") or NO_BASIS
 
     @property
     def contribution(self) -> Contribution | None:
-        """What was brought; None to abstain.
+        """The input; None to abstain.
 
         Raises:
-            VaultError: if nothing was, or it is damaged.
+            VaultError: if there is none, or it is damaged.
         """
         stored = self._find("contribution")
         if stored is None:
@@ -140,17 +140,17 @@ class Kept:
             raise self.damaged(str(error)) from None
 
     def forget_brought(self) -> None:
-        """Remove what was brought."""
+        """Remove the input."""
         for name in ("contribution", "label", _AGAIN):
             self.store.remove(name)
 
     def damaged(self, why: str) -> VaultError:
-        """The error that says that the store fails, and the remedy."""
+        """Return the error for a store that fails, with the remedy."""
         marks = f"; {self._spent} keeps which updates were in a sum, and what sums were charged"
         marks = marks if self._spent else "; what its sums were charged is forgotten with it"
         return VaultError(
             f"the store of device {self._device} at {self._path} fails: {why}. If it is "
-            f"damaged, remove it, and the device begins anew with its next round{marks}"
+            f"damaged, remove it, and the device starts over with its next round{marks}"
         )
 
     def _find(self, name: str, where: str = MAIN) -> bytes | None:
@@ -170,7 +170,7 @@ class Kept:
             raise VaultError(msg)
 
     def _own(self) -> None:
-        """Make a store that is new the device's own."""
+        """Write the number of the device to a new store."""
         if self._find("device") is None:
             self.store.keep("device", self._owner)
         if self._find("salt", self._marks) is None:
@@ -180,5 +180,5 @@ class Kept:
     def _translated(self) -> Generator[None]:
         try:
             yield
-        except (OSError, sqlite3.Error, UnicodeError) as error:  # sqlite's texts may be damaged
+        except (OSError, sqlite3.Error, UnicodeError) as error:  # damaged texts in sqlite
             raise self.damaged(str(error)) from None

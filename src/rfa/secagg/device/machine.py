@@ -1,7 +1,7 @@
 """The device's side of a secure sum: bytes in, bytes out.
 
-A device trusts its own code only. It answers each request of a round once, in order; it refuses
-everything else with a named error, and its state is then as if it had not been asked.
+A device trusts only its own code. It answers each request of a round once, in order. It refuses
+everything else with a named error, and a refusal leaves its state unchanged.
 """
 
 from __future__ import annotations
@@ -72,10 +72,10 @@ from rfa.secagg.words import Words
 class Device:
     """A device in one round.
 
-    Formal guarantees (tests/secagg/test_refusals.py, test_adversary.py): it masks one answer a
-    masked sum; it releases one share of each neighbor's secrets a masked sum, of either kind and
-    never both; and it does so only for cohorts, radii, queries and survivors that its policy and
-    the parameters allow.
+    Formal guarantees (tests/secagg/test_refusals.py, test_adversary.py): the device masks one
+    answer per masked sum. It releases one share of each neighbor's secrets per masked sum, of one
+    kind or the other and never both. It does so only for cohorts, radii, queries and survivors that
+    its policy and the parameters allow.
     """
 
     def __init__(  # noqa: PLR0913
@@ -88,16 +88,16 @@ class Device:
         entropy: Entropy = os.urandom,
         memory: Memory | None = None,
     ) -> None:
-        """A device with what it brings into a round.
+        """Create a device with its input to a round.
 
         Args:
-            contribution: its update, weight and metrics; None to abstain, if it is not finite.
-            profile: what it is.
-            rounding: the key of the random choices in rounding, fresh by default.
-            noise: the secret that its noise is from, 32 bytes, fresh by default; another in each
+            contribution: its update, weight and metrics; None to abstain, if they are not finite.
+            profile: its number, policy and identity.
+            rounding: the key of the random choices in rounding; fresh by default.
+            noise: the secret of its noise, 32 bytes; fresh by default. Give another one in each
                 round, or the noise is the same.
-            entropy: where its secrets come from.
-            memory: where it was, after a restart; or just the last round that it joined.
+            entropy: the source of its secrets.
+            memory: its state before a restart, or only the last round that it joined.
         """
         self._contribution = contribution
         self._device = int(profile.device)
@@ -111,27 +111,33 @@ class Device:
 
     @property
     def due(self) -> Moment:
-        """The moment of the request that the device waits for."""
+        """The moment of the request that the device expects next."""
         return self.memory.due
 
     @property
     def spent_rho(self) -> float:
-        """What all sums with noise that it was in were charged, in zCDP."""
+        """The charges of all sums with noise that the device was in, in zCDP."""
         return self.memory.rho
 
     @property
     def over(self) -> bool:
-        """Whether the device has answered everything that a round may ask."""
+        """Whether the device has answered all requests of a round."""
         due = self.memory.due
         return due > START and due >= Moment(self._opening().masked_sums, Stage.SUM)
 
     def receive(self, request: bytes) -> bytes:
         """Answer a request; the same request again gets the same bytes.
 
+        Args:
+            request: the bytes of the request.
+
+        Returns:
+            The bytes of the reply.
+
         Raises:
-            RefusalError, MessageError: if it is refused; nothing has changed then. A refusal that
-                depends on its update, by the limit on shares, ends the round for the device: the
-                server learns that bit once.
+            RefusalError, MessageError: if the device refuses; its state is unchanged. A refusal
+                that depends on its update, by the limit on shares, ends the round for the device,
+                so the server learns that bit only once.
         """
         message = decode(request, self._policy.max_message_bytes + self._size)
         asked = request_digest(request)
@@ -141,7 +147,7 @@ class Device:
         try:
             after, reply = self._answer(message, request)
         except SecAggError as error:
-            self._membership = None  # perhaps of a roster that it did not take
+            self._membership = None  # it may belong to a roster that the device did not accept
             if isinstance(error, ShareLimitError):
                 self.memory = self.memory.left()
             raise
@@ -166,12 +172,12 @@ class Device:
                 raise AssertionError
 
     def _check_stage(self, message: Message) -> None:
-        """Refuse what is of another session, comes too early, or came before."""
+        """Check that a message is of this session, due now, and new."""
         name, due, asked = type(message).__name__, self.memory.due, moment_of(message)
         if isinstance(message, OpenRound) and due == Moment(0, Stage.ROSTER):
-            return  # nothing but keys has left in the round before: `_join` sees that it is later
+            return  # only keys were sent in the round before: `_join` checks that this one is later
         if asked is None:
-            msg = f"{name} is nothing that a device is asked"
+            msg = f"{name} is not a request to a device"
             raise OutOfStageError(msg)
         if due > START and message.session != self._opening().session:
             msg = f"{name} of session {message.session.hex()}, which is not that of this round"
@@ -189,35 +195,35 @@ class Device:
             raise OutOfStageError(msg)
 
     def _may_regroup(self, asked: Moment) -> bool:
-        """Whether a roster may take the place of that of a fast sum, which is then never opened."""
+        """Return whether a roster may replace that of a fast sum, which is then never opened."""
         if self.memory.due != Moment(0, Stage.UNMASK):
             return False
         opening = self._opening()
         return bool(opening.fast) and asked == Moment(opening.each_roster, Stage.ROSTER)
 
     def _is_first(self, asked: Moment) -> bool:
-        """Whether a roster comes with the first sum, as in fast rounds."""
+        """Return whether a roster comes with the first sum, as in fast rounds."""
         return asked == Moment(0, Stage.ROSTER) and bool(self._opening().fast)
 
     def _opening(self) -> OpenRound:
         return decode_as(OpenRound, self.memory.opening)
 
     def _member(self) -> Membership:
-        """The device's membership in the cohort, from its memory after a restart."""
+        """Return the device's membership in the cohort, from its memory after a restart."""
         if self._membership is None:
             self._membership = self._accept(decode_as(Roster, self.memory.roster))
         return self._membership
 
     def _accept(self, roster: Roster, before: Membership | None = None) -> Membership:
-        """The membership that a roster gives, perhaps in place of one before.
+        """Return the membership that a roster gives, perhaps in place of an earlier one.
 
-        Its parameters are looked at before any key.
+        It checks the parameters before any key.
         """
         opening, keys = self._opening(), decode_as(AdvertiseKeys, self.memory.advert).keys
         parameters = read_parameters(roster, opening)
         if before:
             before.check_regroup(roster, parameters)
-        elif not roster.masked_sum:  # a second roster is as the first allowed, after a restart too
+        elif not roster.masked_sum:  # the first roster decides about a second, also after a restart
             self._policy.check_cohort(parameters.cohort)
         self._policy.check_parameters(parameters, opening.queries)
         cohort = form_cohort(opening, parameters, roster.nonce, roster.leaves)
@@ -259,14 +265,14 @@ class Device:
         return after, advert
 
     def _join_ahead(self, message: OpenFirstSum) -> tuple[Memory, bytes]:
-        """Join with the keys that were sent ahead, which are gone by it, and answer at once."""
+        """Join with the keys that were sent ahead, which are then used up, and answer at once."""
         opening = decode_as(OpenRound, message.opening)
         first = decode_as(FirstSum, message.first)
         if not message.session == opening.session == first.session:
             msg = "the first sum is of another session than the opening that it comes with"
             raise OtherSessionError(msg)
         if self._contribution is None:
-            msg = "a device that abstains is in no sum"
+            msg = "a device that abstains takes part in no sum"
             raise OutOfStageError(msg)
         before, secrets = self.memory, take_secrets(self.memory.ahead, opening)
         try:
@@ -307,7 +313,7 @@ class Device:
         return after, shares
 
     def _enter(self, message: Roster | FirstSum, request: bytes) -> tuple[Memory, bytes]:
-        """Deal shares; with a first sum mask, before anyone has the shares of others."""
+        """Deal shares; in a fast round also mask, before anyone has the shares of others."""
         if isinstance(message, Roster):
             memory, dealt = self._deal(message, request)
             return memory, dealt.encode()
@@ -318,7 +324,7 @@ class Device:
     def _mask(
         self, sum_request: SumRequest, memory: Memory, dealt: ShareKeys | None = None
     ) -> tuple[Memory, bytes]:
-        """Compute what the device adds at v, and mask it; with what it deals in a fast sum."""
+        """Compute and mask the device's input at v; in a fast sum, add the shares that it deals."""
         member, masked_sum, opening = self._member(), sum_request.masked_sum, self._opening()
         self._policy.check_query(sum_request.v, asked_radius(opening, sum_request), memory.nu)
         charge = max(0.0, member.charge - memory.charged)
@@ -332,7 +338,7 @@ class Device:
         part = self._part(member, sum_request, masked.words())
         add_masks(part.words, part.tail, masks_of(member, memory, masked_sum, alive, context))
         tail = part.tail
-        del part  # which holds the words
+        del part  # it holds the words
         to_sign = opening.server_model == ServerModel.MALICIOUS and not dealt
         after = dataclasses.replace(
             memory,
@@ -351,7 +357,7 @@ class Device:
         return after, masked.finish(tail)
 
     def _part(self, member: Membership, sum_request: SumRequest, words: Words) -> EncodedInput:
-        """What the device adds, if that is no more than the limit on shares allows."""
+        """Return the input of the device, if its share is within the limit."""
         if self._contribution is None:
             msg = "a device that abstained has nothing to add"
             raise OutOfStageError(msg)
@@ -368,7 +374,7 @@ class Device:
         return after, SurvivorSignature(message.session, message.masked_sum, signature).encode()
 
     def _open(self, unmask: Unmask) -> tuple[Memory, bytes]:
-        """Release one share for each neighbor: of its self-mask if it survived, else its key."""
+        """Release one share for each neighbor: of its self-mask if it survived, else of its key."""
         member, memory = self._member(), self.memory
         opening, masked_sum = member.opening, unmask.masked_sum
         survivors = member.check_survivors(unmask.survivors, masked_sum, memory)

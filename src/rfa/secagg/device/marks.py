@@ -1,4 +1,4 @@
-"""The marks that a device keeps of what was in a sum: salted digests, for ever."""
+"""The permanent marks of inputs that were in a sum: salted digests in the device's store."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from rfa.secagg.transcript import (
 
 @dataclass(frozen=True)
 class Marks:
-    """The marks of a device, in its store; all of it is within a transaction of the store.
+    """The marks of a device. All methods run within a transaction of the store.
 
     Attributes:
         device: the number of the device.
-        store: where they are kept.
-        damaged: the error that says that the store is damaged, and how.
-        charged: whether sums with noise are limited by their charges alone: not where the server
-            may lie and there is no budget, so that it could ask for one until the noise is gone.
+        store: the store that keeps them.
+        damaged: makes the error for a damaged store.
+        charged: whether charges alone limit sums with noise. They do not for a malicious server
+            without a budget, which could repeat a sum until the noise averages out.
     """
 
     device: int
@@ -38,24 +38,24 @@ class Marks:
     charged: bool = True
 
     def check_unspent(self, contribution: Contribution, *, noisy: bool) -> None:
-        """Refuse what is marked, unless this is about sums with noise, as all before were.
+        """Check that an input is not marked, unless it only was and will be in sums with noise.
 
         Raises:
-            SpentUpdateError: if it is.
+            SpentUpdateError: if it is marked.
         """
         spent = self._find(self._name(contribution))
         if spent and not (noisy and self._recurs(spent)):
             raise self.refusal(contribution)
 
     def _recurs(self, spent: Spent) -> bool:
-        """Whether what was in sums with noise may be in more of them."""
+        """Return whether an input of sums with noise may enter more of them."""
         return spent.noisy and self.charged
 
     def repeat(self, contribution: Contribution, label: bytes) -> tuple[Contribution, bytes]:
-        """What the device brings into a repeat, and by what all devices name the sum.
+        """Return the input of the device to a repeat, and the token that names the sum.
 
         Raises:
-            SpentUpdateError: if there can be no repeat, saying why.
+            SpentUpdateError: if there can be no repeat; the message says why.
         """
         spent = self._find(self._name(contribution))
         if spent is None:
@@ -75,18 +75,18 @@ class Marks:
         again: bool,
         whom: bytes = b"",
     ) -> None:
-        """Mark what a masked input is about.
+        """Mark the input that a masked input was made of.
 
         Args:
-            contribution: what was brought.
+            contribution: the input.
             memory: the memory after the input is masked.
             label: a digest of what its metrics mean.
             again: whether it was brought to repeat a sum.
-            whom: the digest of the devices without any of whom the sum is never opened; empty
-                where it may be opened over some of them.
+            whom: the digest of the devices if the sum can be opened over all of them only; else
+                empty.
 
         Raises:
-            SpentUpdateError: if it is marked, and this is no repeat, or of another sum.
+            SpentUpdateError: if it is marked, and this is not a repeat, or a repeat of another sum.
         """
         name, first = (
             self._name(contribution),
@@ -107,7 +107,7 @@ class Marks:
         self._keep(name, after)
 
     def open(self, contribution: Contribution, memory: Memory, whom: bytes) -> None:
-        """Note over whom a sum is opened; refuse to open a repeat over others.
+        """Record the devices over which a sum is opened; refuse to open a repeat over others.
 
         Raises:
             SpentUpdateError: if these are others.
@@ -126,19 +126,19 @@ class Marks:
             self._keep(name, after)
 
     def take_back(self, contribution: Contribution, memory: Memory) -> None:
-        """Forget that something was asked about in this very round, and in no other."""
+        """Remove the mark of an input if only this round set it."""
         name = self._name(contribution)
         spent = self._find(name)
         if spent and spent.own == own_round_digest(memory.advert):
             self.store.remove(name, self.store.where)
 
     def rounding_of(self, contribution: Contribution) -> bytes:
-        """The secret of the random choices in rounding, the same for what is the same."""
+        """Return the secret of the random choices in rounding, the same for the same input."""
         salt = self._salt()
         return repeated_rounding(salt, content_of(salt, contribution))
 
     def _find(self, name: str) -> Spent | None:
-        """What is kept of something; None if it was in no sum."""
+        """Return the entry of an input; None if it was in no sum."""
         stored = self._read(name)
         try:
             return None if stored is None else read_spent(stored)
@@ -146,10 +146,10 @@ class Marks:
             raise self.damaged(str(error)) from None
 
     def refusal(self, contribution: Contribution, why: str = "") -> SpentUpdateError:
-        """The error that says that something was in a sum before."""
-        what = "this very update before: train anew, with randomness"
+        """Return the error for an input that was in a sum before."""
+        what = "this very update before: train again, with randomness"
         if contribution.mark is not None:
-            what = "the very same before, and another would tell on it"
+            what = "the very same before, and another would reveal it"
         more = f" ({why})" if why else ""
         return SpentUpdateError(f"device {self.device} was in a sum with {what}{more}")
 
@@ -157,7 +157,7 @@ class Marks:
         self.store.keep(name, spent.encode(), self.store.where)
 
     def _name(self, contribution: Contribution) -> str:
-        """Under what it is kept that an update was asked about."""
+        """Return the name of the entry for an input."""
         salt, own = self._salt(), contribution.mark
         mark = update_digest(salt, contribution.update) if own is None else mark_digest(salt, own)
         return "spent " + mark.hex()

@@ -1,4 +1,4 @@
-"""A device's membership in the cohort of its round, and what it accepts to be told there."""
+"""A device's membership in the cohort of its round, and its checks of requests there."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class Membership:
     """A device in a cohort.
 
     Attributes:
-        opening: the round as it was opened.
+        opening: the opening of the round.
         cohort: the cohort.
-        position: its position.
-        keys: the keys of others that it was sent, by position.
+        position: the device's position.
+        keys: the keys of other devices that it received, by position.
     """
 
     opening: OpenRound
@@ -55,12 +55,12 @@ class Membership:
 
     @functools.cached_property
     def encoding(self) -> Encoding:
-        """The fixed point of the round, for the cohort."""
+        """The encoding of the round, for the cohort."""
         return Encoding.of(self.opening, self.cohort.parameters)
 
     @property
     def charge(self) -> float:
-        """What each sum of the round is charged; 0 without noise."""
+        """The charge of each sum of the round; 0 without noise."""
         return self.encoding.noise.rho if self.encoding.noise else 0.0
 
     @functools.cached_property
@@ -69,15 +69,15 @@ class Membership:
         return self.cohort.neighbors(self.position)
 
     def members(self, bitmap: bytes) -> Members:
-        """The positions in a bitmap."""
+        """Return the positions in a bitmap."""
         return read_bitmap(bitmap, self.cohort.parameters.cohort)
 
     def among(self, members: Members) -> list[int]:
-        """Those of its neighbors who are among these."""
+        """Return the neighbors of the device that are among these."""
         return [other for other in self.neighbors if other in members]
 
     def check_request(self, sum_request: SumRequest, point: bytes, memory: Memory) -> Members:
-        """Who takes part in a masked sum that asks about a point.
+        """Check a request, and return the devices in its masked sum.
 
         Raises:
             RefusalError, MessageError: if the round does not allow the request.
@@ -105,22 +105,22 @@ class Membership:
         return alive
 
     def check_sealed(self, sealed: Sequence[bytes], dealers: Members) -> None:
-        """Refuse sealed shares that are not one of each neighbor among these.
+        """Check that there is one sealed share of each neighbor among these.
 
         Raises:
-            NotCanonicalError: if they are more, or fewer.
+            NotCanonicalError: if there are more, or fewer.
         """
         if len(sealed) != len(self.among(dealers)):
             msg = f"{len(sealed)} sealed shares do not match the neighbors who are alive"
             raise NotCanonicalError(msg)
 
     def check_regroup(self, roster: Roster, parameters: Parameters) -> None:
-        """Refuse a roster in place of this one, after a fast sum, that tells more than this one.
+        """Check that a second roster, after a fast sum, reveals no more than the first.
 
-        The masked input of the fast sum has left, and others can open that sum, over all of this
-        roster, with t shares of each secret. Those who open a sum over the second roster are at
-        least n - f of the first: at most f others are left to open the first, and they and c
-        colluders are fewer than t where the server is malicious.
+        The masked input of the fast sum has been sent, and others can open that sum, over the whole
+        first roster, with t shares of each secret. At least n - f devices of the first roster open
+        a sum over the second. So at most f others are left to open the first, and with c colluders
+        they are fewer than t where the server is malicious.
 
         Raises:
             CohortError: if there is anyone else in it.
@@ -129,7 +129,7 @@ class Membership:
         """
         first = self.cohort.parameters
         if not set(roster.leaves) <= set(self.cohort.leaves):
-            msg = "a roster that takes the place of another has devices that the first had not"
+            msg = "a roster that replaces another has devices that the first did not have"
             raise CohortError(msg)
         if parameters.survivors < first.survivors:
             msg = (
@@ -144,10 +144,10 @@ class Membership:
             raise WeakTermsError(msg)
 
     def check_survivors(self, bitmap: bytes, masked_sum: int, memory: Memory) -> Members:
-        """Who survived a masked sum.
+        """Check the survivors of a masked sum, and return them.
 
         Raises:
-            RefusalError: if they cannot have, are too few, or would tell on those who left.
+            RefusalError: if they are impossible, too few, or would reveal the devices that left.
         """
         survivors, alive = self.members(bitmap), self.members(memory.alive)
         if self.position not in survivors or not survivors <= alive:
@@ -169,10 +169,10 @@ class Membership:
         return survivors
 
     def check_quorum(self, unmask: Unmask, memory: Memory, known: Identities) -> None:
-        """Refuse to open a sum unless a quorum signed the same survivors of the same masked sum.
+        """Check that a quorum signed the same survivors of the same masked sum.
 
         Raises:
-            DisagreementError: if none did.
+            DisagreementError: if it did not.
         """
         if unmask.survivors != memory.signed:
             msg = "the survivors are not those that this device signed"
@@ -194,9 +194,10 @@ class Membership:
             raise DisagreementError(msg)
 
     def _check_phase(self, sum_request: SumRequest, point: bytes, memory: Memory) -> None:
-        """With a limit, a query is a masked sum for the scalars and then one for the vectors.
+        """Check that a masked sum asks for the right phase of a query, at the same v and nu.
 
-        A second roster is asked what the first was asked.
+        With a limit on shares, a query takes a masked sum for the scalars and then one for the
+        vectors. A second roster gets the same query as the first.
         """
         second = self.opening.is_second(sum_request.masked_sum)
         vector = second or not self.opening.max_share
@@ -227,10 +228,10 @@ class Membership:
 def accept_roster(
     roster: Roster, cohort: Cohort, keys: DeviceKeys, identities: Identities | None
 ) -> Membership:
-    """The membership in a cohort that a roster gives to the device with these keys.
+    """Return the membership that a roster gives to the device with these keys.
 
     Raises:
-        CohortError, NotCanonicalError: saying what the device does not accept.
+        CohortError, NotCanonicalError: if the device does not accept it; the message says why.
     """
     opening = cohort.opening
     leaf = leaf_of(opening, keys)
@@ -258,10 +259,10 @@ def accept_roster(
 
 
 def _check_all(listed: list[DeviceKeys], opening: OpenRound, identities: Identities | None) -> None:
-    """Refuse keys that no cohort may have.
+    """Check that a cohort may have these keys.
 
     Raises:
-        CohortError: naming the device.
+        CohortError: if it may not; the message names the device.
     """
     _check_unique("device", (keys.device for keys in listed), str)
     _check_unique("key", (key for keys in listed for key in keys.all_keys), bytes.hex)
@@ -279,10 +280,10 @@ def _check_unique(what: str, values: Iterable[object], show: Callable[..., str])
 
 
 def read_parameters(roster: Roster, opening: OpenRound) -> Parameters:
-    """The parameters of a roster, which the device proves to be safe for itself.
+    """Return the parameters of a roster, after the device has checked that they are safe.
 
     Raises:
-        WeakTermsError: if they are not safe, not those of the opening, or no fit for its noise.
+        WeakTermsError: if they are not safe, do not match the opening, or do not fit its noise.
     """
     n, c, f, h, k, t, server_model, statistical = roster.parameters
     try:

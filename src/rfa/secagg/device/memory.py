@@ -1,7 +1,7 @@
-"""What a device remembers of a round: enough to go on after a restart, and no more than it needs.
+"""The state of a device in a round: as little as it needs to continue after a restart.
 
-A memory is one frozen value. A device that has a store writes it there before its reply leaves, so
-that no restart takes it back to before an answer; a request that comes again gets the same bytes.
+A memory is one frozen value. A device with a store writes it before its reply leaves, so a restart
+never takes the device back to before an answer. A repeated request gets the same bytes.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ from rfa.secagg.security.parameters import LARGEST_DEGREE, MAX_MASKED_SUMS
 from rfa.secagg.transcript import memory_digest
 
 GONE = bytes(32)
-"""What stands for a secret that is no longer needed."""
+"""The placeholder for a secret that is no longer needed."""
 KIND = 200
 
 
 @dataclass(frozen=True)
 class Memory:
-    """A device's state between two messages. Its repr holds no secret.
+    """A device's state between two messages. Its repr contains no secret.
 
     Attributes:
         round: the number of the last round that it joined; 0 for none.
-        due: the moment of the request that it waits for.
+        due: the moment of the request that it expects next.
         opening, advert, roster: the messages that it accepted, and its own keys between them.
         sealing: its secret for sealing shares.
-        masks, seeds: its secrets for masks and the seeds of its self-masks, one a masked sum.
+        masks, seeds: its secrets for masks and the seeds of its self-masks, one per masked sum.
         rounding: the key of the random choices in rounding.
         noise: the secret of its noise, in a round with noise.
         incoming: the keys that open what its neighbors sealed for it.
         shares: what they dealt to it for the current masked sum: two shares each, or nothing.
         context: the digest of the current masked sum.
         asked: the digest of the point and radius of the current masked sum.
-        alive, survivors: who is in the current masked sum, and who was in the last one opened.
+        alive, survivors: the devices in the current masked sum, and in the last one opened.
         signed: the survivors that it signed in the current masked sum.
-        request, reply: the digest of the last request, and the answer that it got.
-        charged: what was charged for masked sum 0 of a fast round that was not opened.
-        nu: the radius of the last sum that it was in, of whatever round; 0 for none.
-        rho: what all sums with noise that it was in were charged, of whatever rounds.
+        request, reply: the digest of the last request, and the answer to it.
+        charged: the charge of masked sum 0 of a fast round, if that sum was not opened.
+        nu: the radius of the last sum that it was in, over all rounds; 0 for none.
+        rho: the charges of all sums with noise that it was in, over all rounds.
         ahead: its secrets for the next round, whose public halves it has sent; empty for none.
     """
 
@@ -82,19 +82,22 @@ class Memory:
     ahead: tuple[bytes, ...] = field(default=(), repr=False)
 
     def between_rounds(self) -> Memory:
-        """What stays when the round is over."""
+        """Return the memory that remains when the round is over."""
         return Memory(round=self.round, nu=self.nu, rho=self.rho)
 
     def before_next(self) -> Memory:
-        """The same with the secrets that the next round may begin with, and no later one."""
+        """Return the same with the secrets that only the next round may begin with."""
         return dataclasses.replace(self.between_rounds(), ahead=self.ahead)
 
     def left(self) -> Memory:
-        """What stays when the device leaves the round before its end."""
+        """Return the memory that remains when the device leaves the round before its end."""
         return dataclasses.replace(self.between_rounds(), due=LEFT, opening=self.opening)
 
     def only_for(self, masked_sums: range) -> Memory:
-        """The same without secrets of other masked sums: no roster will be dealt shares of them."""
+        """Return the memory with the secrets of these masked sums only.
+
+        No roster will get shares of the others.
+        """
         masks, seeds = (
             tuple(secret if at in masked_sums else GONE for at, secret in enumerate(secrets))
             for secrets in (self.masks, self.seeds)
@@ -102,15 +105,15 @@ class Memory:
         return dataclasses.replace(self, sealing=GONE, masks=masks, seeds=seeds)
 
     def encode(self) -> bytes:
-        """Its bytes, with a digest of them."""
+        """Return its bytes, with a digest of them."""
         return guard(write_message(KIND, _LAYOUT, tuple(getattr(self, name) for name in _NAMES)))
 
 
 def read_memory(data: bytes) -> Memory:
-    """The memory that bytes are.
+    """Return the memory from its bytes.
 
     Raises:
-        MessageError: if they are none.
+        MessageError: if they are not a memory.
         ValueError: if they are damaged.
     """
     _, values = read_message(unguard(data), {KIND: _LAYOUT})
@@ -118,25 +121,25 @@ def read_memory(data: bytes) -> Memory:
 
 
 def guard(body: bytes) -> bytes:
-    """Bytes with their digest before them, so that damage is seen."""
+    """Return bytes with their digest before them, so that damage is noticed."""
     return memory_digest(body) + body
 
 
 def unguard(data: bytes) -> bytes:
-    """The bytes that were guarded.
+    """Return the bytes that were guarded.
 
     Raises:
         ValueError: if they are damaged.
     """
     body = data[32:]
     if memory_digest(body) != data[:32]:
-        msg = "what is kept of a round is damaged"
+        msg = "the stored state of a round is damaged"
         raise InvalidValueError(msg)
     return body
 
 
 def forget(secrets: tuple[bytes, ...], masked_sum: int) -> tuple[bytes, ...]:
-    """Secrets without that of a masked sum."""
+    """Return secrets without that of a masked sum."""
     return (*secrets[:masked_sum], GONE, *secrets[masked_sum + 1 :])
 
 

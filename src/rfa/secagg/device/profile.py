@@ -1,4 +1,4 @@
-"""What a device is, in all rounds."""
+"""The properties of a device that all rounds share."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from rfa.secagg.security.policy import Policy
 
 @dataclass(frozen=True)
 class Identity:
-    """A device's Ed25519 identity, and those of all devices, known before.
+    """A device's Ed25519 identity, and the public identities of all devices.
 
     Attributes:
-        secret: its own, 32 bytes.
-        known: the public ones, by device.
+        secret: its own secret, 32 bytes.
+        known: the public identities, by device.
     """
 
     secret: bytes = field(repr=False)
     known: Identities
 
     def __post_init__(self) -> None:
-        """Refuse a list in which one identity stands for two devices."""
+        """Check that no two devices have the same identity."""
         if len(set(self.known.values())) < len(self.known):
             msg = "two devices have the same public identity"
             raise SignatureError(msg)
@@ -32,13 +32,13 @@ class Identity:
 
 @dataclass(frozen=True)
 class Profile:
-    """What a device is, in all rounds.
+    """The properties of a device that all rounds share.
 
     Attributes:
         device: its number.
-        policy: what it insists on; demands that are left open become numbers here, for a malicious
-            server by the identities that the device knows (`Policy.settled`).
-        identity: its identity, where the server is malicious.
+        policy: its demands. Defaults become numbers here; with a malicious server they follow from
+            the identities that the device knows (`Policy.settled`).
+        identity: its identity; required with a malicious server.
     """
 
     device: int
@@ -46,7 +46,7 @@ class Profile:
     identity: Identity | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is no number of a device, and settle the policy."""
+        """Check the number of the device, and settle the policy."""
         insist(check_count, "the number of a device", self.device, least=0)
         if self.device >= 1 << 64:
             msg = f"the number of a device must be below 2^64, not {self.device}"

@@ -1,14 +1,15 @@
-"""A device's own list of the masked inputs that it sent, and of those whose sums it helped to open.
+"""A device's own list of the masked inputs that it sent, and of the sums that it helped to open.
 
 With it a device finds out whether a receipt claims that it sent something else, was asked something
-else, or was not there, and whether it opened a sum that no receipt shows. There is a line of
-digests for each masked input, and one more when the device releases its shares of that sum:
+else, or was absent, and whether it opened a sum that no receipt shows. Each masked input has a line
+of digests, and one more line when the device releases its shares of that sum:
 
     device, masked sum, session, context, digest
     device, masked sum, session, "opened"
 
-A line is on the disk before the answer leaves. A crash in between leaves a line of what never left;
-the device then answers the request again, and the last line of a masked sum is of what did.
+A line is on the disk before the answer leaves. A crash in between leaves a line for an input that
+was never sent. The device then answers the request again, so the last line of a masked sum is the
+right one.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ class SentInput:
         device: its number in the round.
         session: the session of the round.
         masked_sum: the masked sum.
-        context: the digest of the cohort and of what it was asked.
-        digest: the digest of what it sent.
+        context: the digest of the cohort and of the request.
+        digest: the digest of the masked input.
         opened: whether the device released its shares of the masked sum.
     """
 
@@ -50,7 +51,7 @@ class SentInput:
 
 
 def note_sent(path: Path, device: int, context: bytes, reply: bytes) -> None:
-    """Add a masked input to the list, before it leaves."""
+    """Add a masked input to the list, before it is sent."""
     message = decode(reply)
     number = message.masked_sum if isinstance(message, MaskedInput) else 0  # with the roster
     hexed = (message.session.hex(), context.hex(), input_digest(reply).hex())
@@ -58,26 +59,26 @@ def note_sent(path: Path, device: int, context: bytes, reply: bytes) -> None:
 
 
 def note_opened(path: Path, device: int, reply: bytes) -> None:
-    """Add to the list that the device opens a masked sum, before its shares leave."""
+    """Add to the list that the device opens a masked sum, before it sends its shares."""
     message = decode_as(UnmaskShares, reply)
     _add(path, f"{device} {message.masked_sum} {message.session.hex()} {OPENED}\n")
 
 
 def read_sent(path: Path) -> list[SentInput]:
-    """What a device sent, from its list: one entry for each masked sum.
+    """Read the list of a device: one entry for each masked sum.
 
     Raises:
-        VaultError: if the file is no such list.
+        VaultError: if the file is not such a list.
     """
     try:
         check_regular(path)
         sent = _read_lines(path.read_text("ascii").splitlines())
     except (OSError, ValueError, KeyError) as error:
         why = error.strerror if isinstance(error, OSError) else "it has other lines"
-        msg = f"{path} is no list of masked inputs that a device sent: {why}"
+        msg = f"{path} is not a list of masked inputs that a device sent: {why}"
         raise VaultError(msg) from None
     if not sent:
-        msg = f"{path} is no list of masked inputs that a device sent: it is empty"
+        msg = f"{path} is not a list of masked inputs that a device sent: it is empty"
         raise VaultError(msg)
     return sent
 

@@ -1,4 +1,4 @@
-"""Shares of a device's secrets, sealed for its neighbors; and those that they sealed for it."""
+"""Shares of a device's secrets, sealed for its neighbors, and shares that they sealed for it."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ Entropy = Callable[[int], bytes]
 def deal(
     member: Membership, memory: Memory, first: int, entropy: Entropy
 ) -> tuple[tuple[bytes, ...], ShareKeys]:
-    """Shares of a device's secrets, sealed for its neighbors.
+    """Return shares of a device's secrets, sealed for its neighbors.
 
     Args:
         member: its membership.
-        memory: where its secrets are.
+        memory: its state, with its secrets.
         first: the first masked sum whose secrets are dealt.
-        entropy: what makes shares.
+        entropy: the source of randomness for shares.
 
     Returns:
-        The keys that unseal what its neighbors deal to it, and what it deals.
+        The keys that unseal the shares that its neighbors deal to it, and the shares that it deals.
     """
     cohort, here = member.cohort.digest, member.position
     publics = [member.keys[other].sealing_key for other in member.neighbors]
@@ -51,13 +51,13 @@ def deal(
 
 
 def _secrets(member: Membership, memory: Memory, masked_sum: int) -> tuple[bytes, bytes]:
-    """The secrets of a masked sum: where nobody may be lost, nobody can open a mask's secret."""
+    """Return the secrets of a masked sum, without that of the masks if no device may be lost."""
     mask = GONE if member.opening.is_first(masked_sum) else memory.masks[masked_sum]
     return memory.seeds[masked_sum], mask
 
 
 def _split(member: Membership, secrets: tuple[bytes, bytes], entropy: Entropy) -> list[bytes]:
-    """For each neighbor, a share of the self-mask's seed and one of the mask's secret."""
+    """Return, for each neighbor, a share of the self-mask's seed and one of the mask's secret."""
     count, threshold = len(member.neighbors), member.cohort.parameters.threshold
     seeds, masks = (
         split(secret, count=count, threshold=threshold, entropy=entropy) for secret in secrets
@@ -71,13 +71,13 @@ def _split(member: Membership, secrets: tuple[bytes, bytes], entropy: Entropy) -
 def unseal_shares(
     member: Membership, memory: Memory, request: SumRequest | Unmask, alive: Members
 ) -> tuple[bytes, ...]:
-    """What the neighbors in the masked sum dealt; nothing where it was not sealed by them.
+    """Return the shares of the neighbors in the masked sum; empty where one does not unseal.
 
     Args:
         member: the membership of the device.
-        memory: where the keys are that unseal.
-        request: what brings sealed shares.
-        alive: who is in the masked sum.
+        memory: its state, with the keys that unseal.
+        request: the request that contains sealed shares.
+        alive: the devices in the masked sum.
     """
     sealed, masked_sum = iter(request.sealed), request.masked_sum
     shares: list[bytes] = []
@@ -90,6 +90,6 @@ def unseal_shares(
 
 
 def complain(member: Membership, alive: Members, shares: Sequence[bytes]) -> Bitmap:
-    """The neighbors in the masked sum whose shares are missing; empty if none is."""
+    """Return the neighbors in the masked sum whose shares are missing; empty if none are."""
     missing = [other for other, share in zip(member.among(alive), shares, strict=True) if not share]
     return write_bitmap(missing, member.cohort.parameters.cohort) if missing else b""

@@ -1,21 +1,21 @@
-"""What a device keeps of an update that was in a sum, by which the same sum can be had again.
+"""The record of an update that was in a sum, by which the same sum can be repeated.
 
-The difference of two sums about the same updates can tell on one device: on one that is in the
-first and not in the second, or whose input changed in between. A repeat has no such difference: it
-is a sum over the same devices, each with the same input, at the same point. It tells the first sum
-once more, and nothing else. What makes it one is checked by each device:
+The difference of two sums about the same updates can reveal one device: a device that is only in
+the first, or whose input changed in between. A repeat has no such difference. It is a sum over the
+same devices, each with the same input, at the same point, so it reveals only the first sum again.
+Each device checks these conditions:
 
-    its own input    the same bytes as before, or, where a mark stands for it (the evaluation of a
-                     model), the very numbers that it brought then, whatever it found now;
-    the others'      a round that repeats a sum has a basis of its own (`repeated_basis`), which
-                     holds the session of the first: a device with anything new has another;
-    who is in it     it opens the sum only over the devices that it opened the first over;
+    its own input    the same bytes as before; or, where a mark stands for it (the evaluation of a
+                     model), the numbers that it brought then, whatever it computed now;
+    the others'      a round that repeats a sum has its own basis (`repeated_basis`), which holds
+                     the session of the first: a device with any new input has another basis;
+    the devices      it opens the sum only over the devices that it opened the first over;
     the point        it masks at the same v and nu, with the same random choices in rounding.
 
-Who the devices are is the server's word, so a malicious one gets no repeats.
+The server says who the devices are, so a malicious server gets no repeats.
 
-Sums with noise need none of this: each has noise of its own and is charged, so that an update may
-be in several of them, whoever else is. The mark of it keeps it out of exact sums.
+Sums with noise need none of this: each has its own noise and is charged, so an update may be in
+several of them, with any other devices. The mark keeps it out of exact sums.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from rfa.secagg.security.parameters import MAX_MASKED_SUMS
 from rfa.secagg.transcript import content_digest, own_round_digest, question_digest, repeated_basis
 
 CHANGED = b"\xff" * 32
-"""What stands for the devices of sums that were not over the same ones."""
+"""The placeholder for the devices of several sums that were over different ones."""
 TOKEN_SIZE = 16 + 32
-"""The bytes by which all devices of a sum name it."""
+"""The length of the token by which all devices of a sum name it, in bytes."""
 _KIND, _NOISY = 202, 203
 _LAYOUT = (
     KEY,
@@ -51,20 +51,20 @@ _LAYOUT = (
 
 @dataclass(frozen=True)
 class Spent:
-    """An update that was masked, as a device keeps it. Its repr holds no secret.
+    """The stored record of an update that was masked. Its repr contains no secret.
 
     Attributes:
-        own: by what the device knows its round; GONE for several rounds with noise, of which a word
-            about one of them takes nothing back.
+        own: the digest by which the device recognizes its round; GONE for several rounds with
+            noise, of which none can be taken back.
         session: the session of that round.
-        content: the salted digest of what it brought.
-        label: what it said of the meaning of its metrics.
+        content: the salted digest of the input.
+        label: the digest of what its metrics mean.
         whom: the digest of the devices that the sum was opened over, or that the first sum of a
-            fast round can be opened over; GONE where it knows of none, CHANGED where several sums
-            were over different ones.
-        row: the weight and the metrics, where a mark stands for what it brought; else empty.
-        questions: the digests of what it was asked, one a masked sum.
-        noisy: whether it was in sums with noise alone.
+            fast round can be opened over; GONE if they are unknown, CHANGED if several sums were
+            over different ones.
+        row: the weight and the metrics, if a mark stands for the input; else empty.
+        questions: the digests of the requests, one per masked sum.
+        noisy: whether it was only in sums with noise.
     """
 
     own: bytes
@@ -77,25 +77,25 @@ class Spent:
     noisy: bool = False
 
     def encode(self) -> bytes:
-        """Its bytes, with a digest of them."""
+        """Return its bytes, with a digest of them."""
         *values, noisy = (getattr(self, item.name) for item in dataclasses.fields(self))
         return guard(write_message(_NOISY if noisy else _KIND, _LAYOUT, tuple(values)))
 
     @property
     def token(self) -> bytes:
-        """By what all devices of the sum name it: its session, and who was in it."""
+        """The token by which all devices of the sum name it: its session, and its devices."""
         return self.session + self.whom
 
     def repeated(self, contribution: Contribution, content: bytes, label: bytes) -> Contribution:
-        """What the device brings into a repeat, in place of what it would bring now.
+        """Return the input of the device to a repeat, in place of its current input.
 
         Args:
-            contribution: what it would bring now.
+            contribution: its current input.
             content: the salted digest of that.
-            label: what it says of the meaning of its metrics.
+            label: the digest of what its metrics mean.
 
         Raises:
-            SpentUpdateError: if there can be no repeat, saying why.
+            SpentUpdateError: if there can be no repeat; the message says why.
         """
         if self.whom in (GONE, CHANGED):
             msg = "it does not know who else was in that sum, so it cannot be in it again"
@@ -114,17 +114,17 @@ class Spent:
         )
 
     def asked(self, memory: Memory, whom: bytes = b"") -> Spent:
-        """The same after another masked input of this update.
+        """Return the record after another masked input of this update.
 
-        The first sum of a fast round is opened over all of its roster or never, so that who is in
-        it is known with the input. In a second roster it is known when its sum is opened.
+        The first sum of a fast round is opened over its whole roster or never, so its devices are
+        known with the input. The devices of a second roster are known when its sum is opened.
 
         Args:
             memory: the memory after the input is masked.
-            whom: the digest of these devices, where it is known.
+            whom: the digest of the devices, if they are known.
 
         Raises:
-            SpentUpdateError: if it is asked something else than before.
+            SpentUpdateError: if the request differs from the one before.
         """
         question = question_of(memory)
         opening = decode_as(OpenRound, memory.opening)
@@ -135,7 +135,7 @@ class Spent:
         if at < len(self.questions) and self.questions[at] != question:
             msg = (
                 "the sum that it was in was at another point, or of another kind: a sum can be "
-                "repeated as it was"
+                "repeated only as it was"
             )
             raise SpentUpdateError(msg)
         if at < len(self.questions):
@@ -143,16 +143,16 @@ class Spent:
         return dataclasses.replace(self, questions=(*self.questions, question))
 
     def opened(self, whom: bytes, own: bytes) -> Spent:
-        """The same after the device opens a sum over these devices, in a round of its own.
+        """Return the record after the device opens a sum over these devices, in its own round.
 
         Raises:
-            SpentUpdateError: if that repeats a sum that was over others.
+            SpentUpdateError: if that repeats a sum over other devices.
         """
         if own != self.own:
             if whom != self.whom:
                 msg = (
-                    "not the devices of the first sum are in this one, and the difference would "
-                    "tell on those who are in one of them"
+                    "this sum is not over the devices of the first one, and the difference would "
+                    "reveal those who are in only one of them"
                 )
                 raise SpentUpdateError(msg)
             return self
@@ -163,7 +163,7 @@ class Spent:
 
 
 def first_spent(salt: bytes, contribution: Contribution, label: bytes, memory: Memory) -> Spent:
-    """What a device keeps of what it masks for the first time."""
+    """Return the record of an input that a device masks for the first time."""
     opening = decode_as(OpenRound, memory.opening)
     row = () if contribution.mark is None else (contribution.weight, *contribution.metrics)
     return Spent(
@@ -177,17 +177,17 @@ def first_spent(salt: bytes, contribution: Contribution, label: bytes, memory: M
 
 
 def content_of(salt: bytes, contribution: Contribution) -> bytes:
-    """The salted digest of what a device brings, whatever it started from."""
+    """Return the salted digest of a device's input, without its basis."""
     numbers = (contribution.weight, *contribution.metrics)
     equal = bytes([contribution.equal_weights])
     return content_digest(salt, many(REAL).write(numbers), equal, contribution.update)
 
 
 def question_of(memory: Memory) -> bytes:
-    """The digest of what a device was asked in its last masked sum, in whatever round.
+    """Return the digest of the request of the device's last masked sum, in any round.
 
-    With one sum, how many devices joined makes no difference to what it tells. Several sums must
-    have the same digits, and so the same scale.
+    With one sum, the number of devices that joined makes no difference to what it reveals. Several
+    sums must have the same digits, and so the same scale.
     """
     opening = decode_as(OpenRound, memory.opening)
     same = dataclasses.replace(opening, session=bytes(16), round=1, basis=NO_BASIS, fast=0)
@@ -198,7 +198,7 @@ def question_of(memory: Memory) -> bytes:
 
 
 def read_spent(data: bytes) -> Spent:
-    """What is kept of an update, from its bytes.
+    """Return the record of an update from its bytes.
 
     Raises:
         MessageError, ValueError: if they are damaged.

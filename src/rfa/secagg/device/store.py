@@ -1,7 +1,7 @@
-"""Where a device keeps what it must not forget: in files of its own, or in memory.
+"""The store of a device: in its own files, or in memory.
 
-What is kept are strings of bytes by name, in two places: `main`, which lasts for a run, and one
-that outlives runs, if anything does. What is removed is overwritten, and the file gets shorter.
+A store keeps strings of bytes by name, in two places: `main`, which lasts for a run, and one that
+outlives runs, if there is one. Removed values are overwritten, and the file gets shorter.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _FLEETING = ("journal_mode = MEMORY", "synchronous = OFF", "secure_delete = ON")
 
 
 class Store(Protocol):
-    """Where a device keeps what it must not forget.
+    """The store of the values that a device must not forget.
 
     Attributes:
-        where: the place of what outlives a run: `main` where nothing does.
-        name: what errors call it.
-        lasting_name: what they call the place that outlives a run; empty where there is none.
+        where: the place that outlives a run; `main` if none does.
+        name: the name of the store in errors.
+        lasting_name: the name in errors of the place that outlives a run; empty if there is none.
     """
 
     where: str
@@ -37,46 +37,47 @@ class Store(Protocol):
     lasting_name: str
 
     def transaction(self) -> AbstractContextManager[None]:
-        """All or nothing; what is found, kept and removed is so within one."""
+        """Return a context in which all changes happen, or none; all access is within one."""
         ...
 
     def find(self, name: str, where: str = MAIN) -> object:
-        """What is kept under a name; None if nothing is."""
+        """Return the value under a name; None if there is none."""
         ...
 
     def keep(self, name: str, value: bytes, where: str = MAIN) -> None:
-        """Keep a value under a name."""
+        """Store a value under a name."""
         ...
 
     def remove(self, name: str, where: str = MAIN) -> None:
-        """Keep nothing under a name."""
+        """Remove the value under a name."""
         ...
 
     def close(self) -> None:
-        """Let go of it; what is kept stays."""
+        """Close the store; its values stay."""
         ...
 
 
 class FileStore:
-    """A store in one file, or in two, which only their owner may read.
+    """A store in one or two files that only their owner may read.
 
-    A transaction that changes nothing writes nothing. One that does is on the disk when it ends,
-    and no other process has one meanwhile. Of two files, what outlives runs is there first: whoever
-    is killed in between is as before the transaction, but knows what it was about to mark.
+    A transaction that changes nothing writes nothing. One with changes is on the disk when it ends,
+    and excludes other processes. Of two files, the one that outlives runs is written first. So a
+    device that is killed in between is as before the transaction, but knows what it was about to
+    mark.
 
-    There are two, though one would be a commit less where both change: the file of a run is large,
-    is written with each message, and may be removed when it is damaged or old. What must never be
-    forgotten is not at stake then.
+    Two files cost one more commit where both change. But the file of a run is large, is written
+    with each message, and may be removed when it is damaged or old. The values that must never be
+    forgotten are safe then.
     """
 
     def __init__(self, path: Path, lasting: Path | None = None, *, durable: bool = True) -> None:
-        """Open the files, or make them.
+        """Open or create the files.
 
         Args:
             path: the file of a run.
-            lasting: the file of what outlives runs, if anything does.
-            durable: False to let the operating system write when it likes: what a machine that
-                loses its power forgets does not matter.
+            lasting: the file that outlives runs, if there is one.
+            durable: False to let the operating system decide when to write, if a power failure may
+                lose values.
 
         Raises:
             OSError, sqlite3.Error: if they cannot be used.
@@ -95,7 +96,7 @@ class FileStore:
 
     @contextlib.contextmanager
     def transaction(self) -> Generator[None]:
-        """All or nothing, on the disk, and no other process meanwhile."""
+        """Write all changes of the block to disk or none, and exclude other processes."""
         files = list(self._files.values())
         with self._lock:
             try:
@@ -109,19 +110,19 @@ class FileStore:
                     file.roll_back()
 
     def find(self, name: str, where: str = MAIN) -> object:
-        """What is kept under a name, whatever it is; None if nothing is."""
+        """Return the value under a name, of any type; None if there is none."""
         return self._files[where].find(name)
 
     def keep(self, name: str, value: bytes, where: str = MAIN) -> None:
-        """Keep a value under a name."""
+        """Store a value under a name."""
         self._files[where].keep(name, value)
 
     def remove(self, name: str, where: str = MAIN) -> None:
-        """Keep nothing under a name."""
+        """Remove the value under a name."""
         self._files[where].remove(name)
 
     def close(self) -> None:
-        """Close the files; everything is in them already."""
+        """Close the files, which hold everything already."""
         for file in self._files.values():
             file.close()
 
@@ -138,7 +139,7 @@ class _File:
             for pragma in _DURABLE if durable else _FLEETING:
                 self._base.execute(f"PRAGMA {pragma}")
             self._made = self._has_table()
-            if self._made:  # damage shows before anything is asked for
+            if self._made:  # notice damage at once
                 self._base.execute("SELECT name, value FROM kept LIMIT 1").fetchall()
             else:
                 self._base.execute("PRAGMA auto_vacuum = FULL")
@@ -183,7 +184,7 @@ class _File:
 
 
 class MemoryStore:
-    """A store in a mapping, for a device that nothing is kept of when its run is over."""
+    """A store in a mapping, for a device that keeps nothing after its run."""
 
     where = LASTING
     name, lasting_name = "memory", ""
@@ -194,7 +195,7 @@ class MemoryStore:
 
     @contextlib.contextmanager
     def transaction(self) -> Generator[None]:
-        """All or nothing."""
+        """Make all changes of the block, or none."""
         before = dict(self._kept)
         try:
             yield
@@ -205,27 +206,27 @@ class MemoryStore:
             raise
 
     def find(self, name: str, where: str = MAIN) -> object:
-        """What is kept under a name; None if nothing is."""
+        """Return the value under a name; None if there is none."""
         return self._kept.get(self._key(name, where))
 
     def keep(self, name: str, value: bytes, where: str = MAIN) -> None:
-        """Keep a value under a name."""
+        """Store a value under a name."""
         self._kept[self._key(name, where)] = value
 
     def remove(self, name: str, where: str = MAIN) -> None:
-        """Keep nothing under a name."""
+        """Remove the value under a name."""
         self._kept.pop(self._key(name, where), None)
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing: there is nothing to close."""
 
     def _key(self, name: str, where: str) -> str:
         return f"{self._prefix}{where} {name}"
 
 
 def create_private(path: Path) -> None:
-    """Make an empty file, unless it is there, which only its owner may read from the start."""
+    """Create an empty file, unless it exists, that only its owner can ever read."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        path.chmod(0o600)  # what the umask took away
+        path.chmod(0o600)  # restores the bits that the umask removed

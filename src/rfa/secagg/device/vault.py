@@ -1,10 +1,10 @@
-"""A device whose secrets and progress in the round are in a store of its own, and survive restarts.
+"""A device that keeps its secrets and its progress in its own store, and survives restarts.
 
-Each request is one transaction: the memory is read, the answer is made, the new memory is on the
-disk, and only then the answer is returned. Whatever is killed in between, the device goes on from
-before the request, of which nothing has left, or from after it, and a retry gets the stored bytes.
-Two processes cannot answer at once. What is no longer needed is overwritten in the file, which gets
-shorter by it; a file system may keep older blocks.
+Each request is one transaction: the device reads its memory, makes the answer, writes the new
+memory to disk, and only then returns the answer. If it is killed in between, it continues either
+from before the request, of which nothing was sent, or from after it, and a retry gets the stored
+bytes. Two processes cannot answer at the same time. Values that are no longer needed are
+overwritten in the file, which gets shorter; a file system may keep older blocks.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ from rfa.secagg.transcript import request_digest
 
 
 class DurableDevice:
-    """A device that keeps what it must not forget in a file, which only its owner may read.
+    """A device that keeps its state in a file that only its owner may read.
 
-    *Formal guarantee*: killed whenever it is, it has charged itself for each sum with noise that it
-    was in (test_privacy_spent.py::test_a_device_that_is_killed_is_never_charged_too_little).
+    *Formal guarantee*: the device has charged itself for each sum with noise that it was in, even
+    if it is killed at any time
+    (test_privacy_spent.py::test_a_device_that_is_killed_is_never_charged_too_little).
     """
 
     def __init__(  # noqa: PLR0913
@@ -51,19 +52,20 @@ class DurableDevice:
         entropy: Entropy = os.urandom,
         durable: bool = True,
     ) -> None:
-        """Open the store, or make it.
+        """Open or create the store.
 
         Args:
             path: the file, or a store.
-            profile: what the device is.
-            spent: the file that keeps what updates were in a sum, the last nu, and what all sums
-                were charged, if they are to outlive this one.
-            sent: the file that lists the digests of the masked inputs that it sends, if any.
-            rounding: the key of the random choices in rounding, fresh for each update by default.
-            noise: the secret that its noise is from, 32 bytes, fresh in each round by default; with
-                one that is given, the noise of all rounds is the same.
-            entropy: where its secrets come from.
-            durable: False where nothing need survive a machine that loses its power.
+            profile: the number, policy and identity of the device.
+            spent: the file for what outlives this one: the updates that were in a sum, the last nu,
+                and the charges of all sums. By default the store itself keeps them.
+            sent: the file that lists the digests of the masked inputs that the device sends, if
+                any.
+            rounding: the key of the random choices in rounding; fresh for each update by default.
+            noise: the secret of its noise, 32 bytes; fresh in each round by default. With a given
+                one, the noise of all rounds is the same.
+            entropy: the source of its secrets.
+            durable: False if nothing needs to survive a power failure.
 
         Raises:
             VaultError: if the file cannot be used.
@@ -77,22 +79,22 @@ class DurableDevice:
         self._spends = Marks(device, self._kept.store, self._kept.damaged, charged)
 
     def __enter__(self) -> DurableDevice:
-        """Begin to use it."""
+        """Return the device itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End its use."""
+        """Close the store."""
         self.close()
 
     @property
     def due(self) -> Moment:
-        """The moment of the request that the device waits for."""
+        """The moment of the request that the device expects next."""
         with self._kept.transaction():
             return self._kept.memory.due
 
     @property
     def spent_rho(self) -> float:
-        """What all sums with noise that it was in were charged, in zCDP, in whatever runs."""
+        """The charges of all sums with noise that the device was in, in zCDP, over all runs."""
         with self._kept.transaction():
             return self._kept.memory.rho
 
@@ -104,23 +106,24 @@ class DurableDevice:
         *,
         noisy: bool = False,
     ) -> bytes:
-        """Bring something into the next round; None to abstain from it. The last round is over.
+        """Set the input to the next round; None to abstain from it. The last round is over.
 
         Args:
-            contribution: what it brings.
+            contribution: the input.
             label: a digest of what its metrics mean.
-            opening: how the round begins, if it does so at once; what it is about, and how many
-                metrics it has, is taken from what is brought.
-            noisy: whether the round is said to have noise, and so to be charged.
+            opening: the opening of the round, if it begins at once. Its basis and its number of
+                metrics are taken from the input.
+            noisy: whether the server says that the round has noise, and so is charged.
 
         Returns:
-            What the device answers to the opening; nothing without one.
+            The device's answer to the opening; empty without one.
 
         Raises:
-            RefusalError, MessageError: if it refuses the opening; nothing was brought then.
-            SpentUpdateError: if the update, or what has the same mark, was masked in an earlier
-                round, and one of both is exact. The difference of two sums about the same updates
-                can tell on one device, so it takes a new one, or a repeat.
+            RefusalError, MessageError: if the device refuses the opening; the input is not set
+                then.
+            SpentUpdateError: if the update, or another with the same mark, was masked in an earlier
+                round, and one of the two rounds is exact. The difference of two sums about the same
+                updates can reveal one device. Bring a new update, or repeat the sum.
         """
         with self._kept.transaction():
             if contribution:
@@ -129,7 +132,7 @@ class DurableDevice:
             return self._join(contribution, opening)
 
     def check_ahead(self, request: bytes) -> int:
-        """Refuse a round that begins with its first sum if its keys of this device are not there.
+        """Check that the device has the keys with which a round begins.
 
         Args:
             request: the message `OpenFirstSum`.
@@ -138,7 +141,7 @@ class DurableDevice:
             The number of the round.
 
         Raises:
-            NoKeysAheadError, MessageError: saying why.
+            NoKeysAheadError, MessageError: if it does not; the message says why.
         """
         message = decode_as(OpenFirstSum, request)
         opening, first = decode_as(OpenRound, message.opening), decode_as(FirstSum, message.first)
@@ -156,23 +159,23 @@ class DurableDevice:
         noisy: bool = False,
         whom: bytes = b"",
     ) -> bytes:
-        """Bring something into a round that begins with its first sum, and answer that at once.
+        """Set the input to a round that begins with its first sum, and answer that sum.
 
-        The device joins with the keys that it has sent ahead. They, the mark of what it brings and
-        its charge change in the transaction in which its masked input is made.
+        The device joins with the keys that it has sent ahead. One transaction makes its masked
+        input, removes these keys, marks the input and adds its charge.
 
         Args:
-            contribution: what it brings.
+            contribution: the input.
             label: a digest of what its metrics mean.
             request: the message `OpenFirstSum`.
-            noisy: whether the round is said to have noise.
-            whom: the digest of the devices that the first sum is over, as in `receive`.
+            noisy: whether the server says that the round has noise.
+            whom: the digest of the devices in the first sum, as in `receive`.
 
         Returns:
             Its `FirstInput`.
 
         Raises:
-            RefusalError, MessageError: if it refuses; nothing has changed then.
+            RefusalError, MessageError: if the device refuses; its state is unchanged.
             SpentUpdateError: as in `bring`.
         """
         with self._kept.transaction():
@@ -193,31 +196,34 @@ class DurableDevice:
         label: bytes = NO_BASIS,
         opening: OpenRound | None = None,
     ) -> tuple[bytes, bytes]:
-        """Bring something that was in a sum before, into a round that repeats this sum.
+        """Set the input to a round that repeats a sum that it was in before.
 
         Args:
-            contribution: what it would bring if it had not been; where it has a mark, what was
-                brought then takes the place of its weight and metrics.
+            contribution: the current input. If it has a mark, the weight and metrics of the first
+                sum replace its own.
             label: a digest of what its metrics mean.
-            opening: how the round begins, as in `bring`.
+            opening: the opening of the round, as in `bring`.
 
         Returns:
-            By what all devices of that sum name it: part of the basis of a round that repeats it;
-            and what the device answers to the opening.
+            The token by which all devices of that sum name it, which is part of the basis of the
+            repeat; and the device's answer to the opening.
 
         Raises:
-            SpentUpdateError: if it was in none, or in one that cannot be repeated, saying why.
+            SpentUpdateError: if the input was in no sum, or in one that cannot be repeated; the
+                message says why.
         """
         with self._kept.transaction():
             if self._profile.policy.server_model == ServerModel.MALICIOUS:
-                raise self._spends.refusal(contribution, "who else is in a sum is a server's word")
+                raise self._spends.refusal(
+                    contribution, "only the server knows who else is in a sum"
+                )
             again, token = self._spends.repeat(contribution, label)
             self._kept.bring(again, label)
             self._kept.brings_again(token)
             return token, self._join(again, opening)
 
     def _join(self, contribution: Contribution | None, opening: OpenRound | None) -> bytes:
-        """The answer to an opening that comes before what it is about."""
+        """Return the answer to an opening, with the basis of the input."""
         if opening is None:
             return b""
         if contribution:
@@ -229,7 +235,7 @@ class DurableDevice:
         return reply
 
     def _device(self, contribution: Contribution | None, memory: Memory) -> Device:
-        """The device where it is."""
+        """Return the device in its current state."""
         return Device(
             contribution,
             self._profile,
@@ -240,19 +246,19 @@ class DurableDevice:
         )
 
     def receive(self, request: bytes, whom: bytes = b"") -> bytes:
-        """Answer a request, and remember it first. After the last one the update is forgotten.
+        """Answer a request, after storing the new state. The last request removes the update.
 
         Args:
             request: the request.
-            whom: where a sum is to be opened, or can be opened over one set of devices alone, the
-                digest of these, as a server says that is trusted; by it the sum can be repeated
-                over the same ones.
+            whom: if a sum is to be opened, or can be opened over one set of devices only, the
+                digest of these devices, from a server that is trusted. It allows to repeat the sum
+                over the same devices.
 
         Raises:
-            RefusalError, MessageError: if it is refused, as `Device.receive` does.
+            RefusalError, MessageError: if the device refuses, as in `Device.receive`.
             SpentUpdateError: if the update was masked in another run since it was brought, or this
-                is no repeat of the sum that it was in; the device has left the round then.
-            VaultError: if the store cannot be used, or nothing was brought.
+                is not a repeat of the sum that it was in; the device has left the round then.
+            VaultError: if the store cannot be used, or there is no input.
         """
         with self._kept.transaction():
             memory = self._kept.memory
@@ -267,7 +273,7 @@ class DurableDevice:
                     self._spend(contribution, device.memory, whom)
                 elif contribution and _opens(memory, device.memory):
                     self._spends.open(contribution, memory, whom)
-            except ShareLimitError as error:  # which ends the round for the device
+            except ShareLimitError as error:  # it ends the round for the device
                 refused = error
             except SpentUpdateError as error:
                 refused, device.memory = error, memory.left()
@@ -282,17 +288,17 @@ class DurableDevice:
         return reply
 
     def end(self, number: int | None = None, *, opened: bool = True) -> None:
-        """Forget the round but for its number, and a salted digest of the update.
+        """Forget the round, except its number and a salted digest of the update.
 
         Args:
-            number: forget this round only, and what was brought for it; by default any.
-            opened: False where the server says that it has asked nobody to open a sum of this very
-                round. If it is trusted to follow the protocol, the update may be brought again.
+            number: forget only this round, and the input to it; by default any round.
+            opened: False if the server says that it asked nobody to open a sum of this round. If
+                the server is trusted to follow the protocol, the update may be brought again.
         """
         with self._kept.transaction():
             memory = self._kept.memory
             later = number is not None and memory.round > number
-            if later or (memory.round == number and memory.due == START):  # a new update is there
+            if later or (memory.round == number and memory.due == START):  # there is a new update
                 return
             if not opened and memory.round == number and _may_take_back(memory):
                 self._take_back(memory)
@@ -300,7 +306,7 @@ class DurableDevice:
             self._kept.forget_brought()
 
     def _spend(self, contribution: Contribution, memory: Memory, whom: bytes) -> None:
-        """Mark what a masked input is about, and its charge, in the transaction that makes it.
+        """Mark an input and add its charge, in the transaction that masks it.
 
         From now on others may open a sum about it, whether or not this device is asked. Another run
         may have masked it since it was brought: one transaction locks both files.
@@ -310,7 +316,7 @@ class DurableDevice:
         kept.let_last(memory)
 
     def _note(self, before: Memory, after: Memory, reply: bytes) -> None:
-        """Add to the device's own list what is about to leave."""
+        """Add the next reply to the device's own list."""
         if not self._sent or after is before:
             return
         if after.context not in {before.context, GONE}:
@@ -319,7 +325,7 @@ class DurableDevice:
             note_opened(self._sent, self._profile.device, reply)
 
     def _take_back(self, memory: Memory) -> None:
-        """Forget that what was brought was asked about in this round."""
+        """Remove the mark that this round set on the input."""
         contribution = self._kept.contribution
         if contribution:
             self._spends.take_back(contribution, memory)
@@ -329,9 +335,9 @@ class DurableDevice:
         self._kept.store.close()
 
     def _rounding_of(self, contribution: Contribution | None, memory: Memory) -> bytes | None:
-        """The key of the random choices in rounding, the same for what is the same.
+        """Return the key of the random choices in rounding, the same for the same input.
 
-        It is needed where a round may be joined: also in place of one of which only keys have left.
+        It is needed where a round may be joined, also in place of one in which only keys were sent.
         """
         if self._rounding or contribution is None or memory.due > Moment(0, Stage.ROSTER):
             return self._rounding
@@ -339,14 +345,14 @@ class DurableDevice:
 
 
 def _opens(before: Memory, after: Memory) -> bool:
-    """Whether the device released shares between two memories."""
+    """Return whether the device released shares between two memories."""
     return before.due.stage == Stage.UNMASK and after.roster == before.roster
 
 
 def _may_take_back(memory: Memory) -> bool:
-    """Whether a server may say of a round that no sum of it was opened.
+    """Return whether a server may say that no sum of a round was opened.
 
-    Not one that may lie; and a device that opened a sum itself, or has left since, knows better.
+    A malicious server may not. A device that opened a sum itself, or has left since, knows better.
     """
     if not memory.opening or memory.due == LEFT or memory.survivors:
         return False

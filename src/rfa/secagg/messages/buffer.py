@@ -1,4 +1,4 @@
-"""Masked inputs as bytes that are made in place."""
+"""Masked inputs as bytes that are written in place."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rfa.secagg.words import Words
 
 
 class InputBuffer:
-    """The bytes of a masked input whose words are written in place, so that nothing is copied."""
+    """The bytes of a masked input whose words are written in place, without a copy."""
 
     def __init__(
         self,
@@ -22,12 +22,12 @@ class InputBuffer:
         sizes: tuple[int, int],
         complaints: Bitmap = b"",
     ) -> None:
-        """Make room.
+        """Allocate the bytes.
 
         Args:
-            kind: which message.
+            kind: the class of the message.
             head: the session, and the fields before the tail.
-            sizes: how many scalars the tail has, and how many words there are.
+            sizes: the number of scalars in the tail, and the number of words.
             complaints: the complaints that end a `MaskedInput`.
         """
         tail, count = sizes
@@ -38,9 +38,9 @@ class InputBuffer:
         self._message = ReservedMessage(kind.KIND, before, values, count, rest=rest)
 
     def words(self) -> Words:
-        """The words; whoever holds them lets go of them before `finish`."""
+        """Return the words; release the array before `finish`."""
         return self._message.words()
 
     def finish(self, tail: Sequence[int]) -> bytes:
-        """The bytes of the message, with its tail."""
+        """Return the bytes of the message, with its tail."""
         return self._message.finish((*self._head, tuple(tail)))

@@ -1,9 +1,9 @@
 """The bytes of messages: bounded, canonical, versioned.
 
 A message is b"rfa", the version, its kind and three zeros, and its fields in order, with nothing
-between or after them. Whole numbers are little-endian and of fixed width; lists and strings of
-bytes are counted first, and a count is checked against what is left before anything is allocated.
-There is one encoding of each message, and decoding anything else raises a `MessageError`.
+between or after them. Whole numbers are little-endian with a fixed width. Lists and byte strings
+begin with their count, which is checked against the bytes left before anything is allocated. Each
+message has one encoding, and decoding anything else raises a `MessageError`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LARGEST = 1 << 33
 
 
 class Reader:
-    """Takes bytes apart from front to back, and never looks beyond their end."""
+    """Reads bytes from front to back, and never beyond their end."""
 
     def __init__(self, data: bytes) -> None:
         self._data = memoryview(data)
@@ -44,11 +44,11 @@ class Reader:
 
     @property
     def left(self) -> int:
-        """How many bytes are left."""
+        """The number of bytes left."""
         return len(self._data) - self._at
 
     def take(self, size: int) -> memoryview:
-        """The next bytes, not copied."""
+        """Return the next bytes without a copy."""
         if size > self.left:
             msg = f"a message ends too soon: {size} bytes are missing from byte {self._at} on"
             raise TruncatedError(msg)
@@ -57,7 +57,7 @@ class Reader:
         return self._data[start : self._at]
 
     def count(self, most: int, width: int) -> int:
-        """A count of entries of some width, checked against what is left."""
+        """Return a count of entries of some width, checked against the bytes left."""
         count = int.from_bytes(self.take(4), "little")
         _check_most(count, most)
         if count * width > self.left:
@@ -71,13 +71,13 @@ Buffer = bytes | memoryview
 
 @dataclass(frozen=True)
 class Field:
-    """How one value is written and read.
+    """The way one value is written and read.
 
     Attributes:
-        write: its bytes.
-        read: the value that comes next.
-        width: the least number of bytes it takes.
-        pieces: its bytes in pieces that need not be copied, where that saves something.
+        write: returns the bytes of a value.
+        read: reads the next value.
+        width: the least number of bytes of a value.
+        pieces: returns the bytes in pieces without a copy, where that saves time.
     """
 
     write: Callable[[Any], bytes]
@@ -87,7 +87,7 @@ class Field:
 
 
 def integer(size: int) -> Field:
-    """A whole number of some bytes."""
+    """Return the field of a whole number with this many bytes."""
     return Field(
         lambda value: value.to_bytes(size, "little"),
         lambda reader: int.from_bytes(reader.take(size), "little"),
@@ -96,7 +96,7 @@ def integer(size: int) -> Field:
 
 
 def fixed(size: int) -> Field:
-    """So many bytes."""
+    """Return the field of a byte string of this size."""
 
     def write(value: bytes) -> bytes:
         if len(value) != size:
@@ -114,7 +114,7 @@ def _check_most(count: int, most: int) -> None:
 
 
 def blob(most: int) -> Field:
-    """Some bytes, no more than so many."""
+    """Return the field of a byte string of at most this size."""
 
     def write(value: bytes) -> bytes:
         _check_most(len(value), most)
@@ -124,7 +124,7 @@ def blob(most: int) -> Field:
 
 
 def many(entry: Field, most: int = MANY) -> Field:
-    """A tuple of entries, no more than so many."""
+    """Return the field of a tuple of at most this many entries."""
 
     def write(values: tuple[Any, ...]) -> bytes:
         _check_most(len(values), most)
@@ -137,7 +137,7 @@ def many(entry: Field, most: int = MANY) -> Field:
 
 
 def rows(size: int, most: int = MANY) -> Field:
-    """A tuple of strings of bytes, all of one size: a fast `many(fixed(size))`."""
+    """Return the field of byte strings that all have one size: a fast `many(fixed(size))`."""
 
     def write(values: tuple[bytes, ...]) -> bytes:
         _check_most(len(values), most)
@@ -155,7 +155,7 @@ def rows(size: int, most: int = MANY) -> Field:
 
 
 def group(*fields: Field) -> Field:
-    """A tuple of values, each of its own kind."""
+    """Return the field of a tuple of values, each with its own field."""
 
     def write(values: tuple[Any, ...]) -> bytes:
         return b"".join(field.write(value) for field, value in zip(fields, values, strict=True))
@@ -167,7 +167,7 @@ def group(*fields: Field) -> Field:
 
 
 def record(kind: type[Any], *fields: Field) -> Field:
-    """A dataclass, field by field."""
+    """Return the field of a dataclass, field by field."""
     row = group(*fields)
     names = [item.name for item in dataclasses.fields(kind)]
     return Field(
@@ -178,7 +178,7 @@ def record(kind: type[Any], *fields: Field) -> Field:
 
 
 def array(kind: str) -> Field:
-    """A vector of numbers of a numpy type; what is read is a view of the message."""
+    """Return the field of a vector of a numpy type; reading gives a view of the message."""
     dtype = np.dtype(kind)
 
     def pieces(value: Any) -> list[Buffer]:
@@ -206,14 +206,14 @@ KEY = fixed(32)
 
 
 def write_message(kind: int, fields: tuple[Field, ...], values: tuple[Any, ...]) -> bytes:
-    """A message of some kind."""
+    """Return the bytes of a message of some kind."""
     return b"".join([_header(kind), *_pieces(fields, values)])
 
 
 class ReservedMessage:
-    """A message of a kind of which one field, an array of words, is written in place.
+    """A message with one array of words that is written in place.
 
-    Nothing is copied: `finish` gives the memory in which the words were written.
+    Nothing is copied: `finish` returns the memory that holds the words.
     """
 
     def __init__(
@@ -230,8 +230,8 @@ class ReservedMessage:
         Args:
             kind: its kind.
             fields: the fields before the array.
-            values: their values for now.
-            count: how many words the array has.
+            values: their provisional values.
+            count: the number of words in the array.
             rest: the bytes after it.
         """
         self._kind, self._fields = kind, fields
@@ -246,11 +246,11 @@ class ReservedMessage:
         self._bytes.write(rest)
 
     def words(self) -> Words:
-        """The words; whoever holds them lets go of them before `finish`."""
+        """Return the words; release the array before `finish`."""
         return np.frombuffer(self._bytes.getbuffer()[self._start : self._end], WORD)
 
     def finish(self, values: tuple[Any, ...]) -> bytes:
-        """The bytes of the message, with final values before the array, of the same size."""
+        """Return the bytes of the message, with final values of the same size before the array."""
         self._bytes.seek(0)
         self._write(values)
         return self._bytes.getvalue()
@@ -261,7 +261,7 @@ class ReservedMessage:
 
 
 def _header(kind: int) -> bytes:
-    """What a message begins with: 8 bytes, so that numbers in it are where processors like them."""
+    """Return the first 8 bytes of a message; this length keeps the numbers after it aligned."""
     return MAGIC + bytes([VERSION, kind]) + PADDING
 
 
@@ -275,24 +275,24 @@ def _pieces(fields: tuple[Field, ...], values: tuple[Any, ...]) -> list[Buffer]:
 def read_message(
     data: bytes, kinds: dict[int, tuple[Field, ...]], most: int = LARGEST
 ) -> tuple[int, tuple[Any, ...]]:
-    """The kind and the values of a message.
+    """Return the kind and the values of a message.
 
     Raises:
-        MessageError: if it is none; nothing larger than the bytes themselves is allocated.
+        MessageError: if it is not valid. Nothing larger than the bytes themselves is allocated.
     """
     if len(data) > most:
         msg = f"a message of {len(data)} bytes is longer than {most}"
         raise OversizedError(msg)
     reader = Reader(data)
     if bytes(reader.take(len(MAGIC))) != MAGIC:
-        msg = "the bytes are no message of rfa"
+        msg = "the bytes are not a message of rfa"
         raise UnknownVersionError(msg)
     version, kind = reader.take(2)
     if version != VERSION:
         msg = f"the message is of version {version}, and this is version {VERSION}"
         raise UnknownVersionError(msg)
     if kind not in kinds:
-        msg = f"no message is of kind {kind}"
+        msg = f"there is no message of kind {kind}"
         raise UnknownKindError(msg)
     if bytes(reader.take(len(PADDING))) != PADDING:
         msg = "the three bytes after the kind of a message must be zero"

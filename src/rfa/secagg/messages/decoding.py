@@ -1,4 +1,4 @@
-"""Messages from their bytes."""
+"""Decoding of messages."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ M = TypeVar("M", bound=Message)
 
 
 def decode(data: bytes, most: int = LARGEST) -> Message:
-    """The message that bytes are.
+    """Decode a message.
 
     Raises:
-        MessageError: if they are none.
+        MessageError: if the bytes are not a valid message.
     """
     if type(data) is not bytes:
         msg = f"a message is bytes, not {type(data).__name__}"
@@ -28,10 +28,10 @@ def decode(data: bytes, most: int = LARGEST) -> Message:
 
 
 def decode_as(wanted: type[M], data: bytes, most: int = LARGEST) -> M:
-    """The message of a kind that bytes are.
+    """Decode a message of this kind.
 
     Raises:
-        MessageError: if they are none.
+        MessageError: if the bytes are not one.
     """
     message = decode(data, most)
     if not isinstance(message, wanted):
@@ -41,6 +41,6 @@ def decode_as(wanted: type[M], data: bytes, most: int = LARGEST) -> M:
 
 
 def is_abstention(reply: bytes) -> bool:
-    """Whether bytes are the word of a device that it stays out of a round."""
+    """Return whether a reply says that the device abstains from the round."""
     header = write_message(Abstain.KIND, (SESSION, *Abstain.LAYOUT), (bytes(16), 0))
     return len(reply) == len(header) and reply[:5] == header[:5]

@@ -1,4 +1,4 @@
-"""How a round begins: what every message has, and the opening that all others are about."""
+"""The opening of a round, to which all other messages belong."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rfa.secagg.messages.codec import (
 MAX_METRICS = 256
 SESSION = fixed(16)
 NO_BASIS = bytes(32)
-"""The basis of a round whose devices were told nothing to start from."""
+"""The basis of a round for whose devices none was set."""
 
 
 @dataclass(frozen=True)
@@ -33,21 +33,21 @@ class Message:
     session: bytes
 
     def encode(self) -> bytes:
-        """Its bytes."""
+        """Return its bytes."""
         values = tuple(getattr(self, item.name) for item in dataclasses.fields(self))
         return write_message(self.KIND, (SESSION, *self.LAYOUT), values)
 
 
 @dataclass(frozen=True)
 class OpenRound(Message):
-    """The server begins a round: a number that grows, what is to be summed, and how often.
+    """The server begins a round: its number, which grows, what is summed, and how often.
 
-    `statistics` has a bit for each row of the table of statistics, the first in the lowest one:
-    which totals travel. With `equal_weights` every device must have been told to weigh 1.
-    `basis` is the digest of what devices trained or evaluated from. `noise` is the least noise of a
-    sum over what one device can add to its push; 0 for none. In a `fast` round masked sum 0 is
-    taken with the roster, over all of it or not at all. `block` is how many coordinates share a
-    radius, of which there is one for each block; 0 for one radius.
+    `statistics` has a bit for each row of the table of statistics, the first in the lowest one: the
+    totals that are sent. With `equal_weights`, every device must have been told to weigh 1. `basis`
+    is the digest of what devices trained or evaluated from. `noise` is the least noise of a sum,
+    divided by the most that one device can add to the push; 0 for none. In a `fast` round, masked
+    sum 0 is taken with the roster, over all of it or not at all. `block` is the number of
+    coordinates that share a radius, one radius for each block; 0 for one radius.
     """
 
     KIND = 1
@@ -68,49 +68,49 @@ class OpenRound(Message):
 
     @property
     def masked_sums(self) -> int:
-        """For how many masked sums devices have keys: those of a roster, twice in a fast round.
+        """The number of masked sums for which devices have keys, twice those of a roster if fast.
 
-        Those of a second roster are about the same queries, with keys of their own: a device that
-        is in one roster must not lose by what is opened of it in the other.
+        Those of a second roster are about the same queries, with their own keys, so a device loses
+        nothing in one roster by what is opened in the other.
         """
         return self.each_roster * (1 + self.fast)
 
     @property
     def each_roster(self) -> int:
-        """How many masked sums there may be over one roster: two a query if there is a limit."""
+        """The most masked sums over one roster: two per query if there is a limit on shares."""
         return self.queries * (2 if self.max_share else 1)
 
     @property
     def fast_fault(self) -> str:
-        """What is wrong with how fast the round is to be; empty if nothing is."""
+        """What is wrong with the option `fast`; empty if nothing is."""
         if self.fast in (0, 1) and not (self.fast and self.max_share):
             return ""
         return f"fast={self.fast} must be 0 or 1, and 0 with max_share={self.max_share:g}"
 
     def sums_from(self, first: int) -> range:
-        """The masked sums of the roster whose first one it is."""
+        """Return the masked sums of the roster that begins with this one."""
         return range(first, first + self.each_roster)
 
     def place_of(self, masked_sum: int) -> int:
-        """Which masked sum of its roster it is, from 0.
+        """Return the index of a masked sum in its roster, from 0.
 
-        By it the random choices in rounding are made: the same in either roster, of which one is
-        opened, so that a sum can be repeated whatever was lost on the way.
+        It decides the random choices in rounding. They are the same in both rosters, of which one
+        is opened, so a sum can be repeated whatever was lost on the way.
         """
         return masked_sum % self.each_roster
 
     def query_of(self, masked_sum: int) -> int:
-        """Which query a masked sum is about, from 0."""
+        """Return the index of the query of a masked sum, from 0."""
         return self.place_of(masked_sum) // (2 if self.max_share else 1)
 
     def is_last(self, masked_sum: int) -> bool:
-        """Whether a masked sum is the last one of its roster."""
+        """Return whether a masked sum is the last one of its roster."""
         return (masked_sum + 1) % self.each_roster == 0
 
     def is_first(self, masked_sum: int) -> bool:
-        """Whether a masked sum is the one that a fast round takes with the roster."""
+        """Return whether a masked sum is the one that a fast round takes with the roster."""
         return bool(self.fast) and not masked_sum
 
     def is_second(self, masked_sum: int) -> bool:
-        """Whether a masked sum asks for the vectors of a query whose scalars are known."""
+        """Return whether a masked sum asks for the vectors of a query whose scalars are known."""
         return bool(self.max_share) and masked_sum % 2 == 1

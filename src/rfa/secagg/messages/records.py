@@ -1,7 +1,7 @@
-"""What is kept of a secure sum for a receipt: its cohort, what was asked, who answered, the total.
+"""The record of a secure sum for a receipt: its cohort, queries, answers and totals.
 
-All of it the server knows, and none of it tells more of a device than the totals do: digests of
-masked inputs, public keys, and the secrets that opened the sums.
+The server knows all of it, and none of it reveals more about a device than the totals do. It
+consists of digests of masked inputs, public keys, and the secrets that opened the sums.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class CohortRecord:
 
     Attributes:
         opening: the message that opened its round.
-        parameters: its parameters as they travel; empty if it never formed.
-        nonce: what the order of the devices comes from.
+        parameters: its parameters as they are sent; empty if it never formed.
+        nonce: the random value that decides the order of the devices.
         keys: the keys of the devices, in order.
-        identities: their public identities, in order, where the server is malicious; else empty.
+        identities: their public identities, in order, if the server is malicious; else empty.
         stopped: the error that ended its sums early; empty if none did.
-        rho: what each of its sums is charged, in zCDP, to each device in it; 0 without noise.
+        rho: the charge of each of its sums to each device in it, in zCDP; 0 without noise.
     """
 
     opening: bytes
@@ -61,16 +61,16 @@ class SumRecord:
 
     Attributes:
         masked_sum: its number in the round.
-        vector: whether the vectors were asked for.
+        vector: whether it asked for the vectors.
         nu: the radius.
-        mass: the total mass that was told with it, in units of 2^-96.
-        alive: who was asked.
+        mass: the total mass in the request, in units of 2^-96.
+        alive: the devices that were asked.
         point: the digest of the point and the radius.
-        survivors: who answered.
+        survivors: the devices that answered.
         inputs: the digests of the survivors' masked inputs, by position.
-        secrets: what opened the sum, of each device that was asked, by position: the seed of the
+        secrets: the secret of each device that opened the sum, by position: the seed of the
             self-mask of a survivor, the secret mask key of a drop-out.
-        signatures: the signatures under the survivors, by position, where the server is malicious.
+        signatures: the signatures of the survivors, by position, if the server is malicious.
     """
 
     masked_sum: int

@@ -5,21 +5,21 @@ OpenRound      ->
                <-   AdvertiseKeys      its public keys for all masked sums (or Abstain)
 Roster         ->
                <-   ShareKeys          sealed shares of its secrets for all masked sums
-then, for each masked sum (one a query; two if there is a limit on shares):
+then, for each masked sum (one per query; two if there is a limit on shares):
 SumRequest     ->
-               <-   MaskedInput        what it adds at v, masked
+               <-   MaskedInput        its input at v, masked
 SurvivorList   ->                      only if the server is malicious
-               <-   SurvivorSignature  its signature under the survivors
+               <-   SurvivorSignature  its signature of the survivors
 Unmask         ->
                <-   UnmaskShares       its shares of the secrets that open the sum
 
 A fast round takes the roster and the first masked sum in one exchange:
 FirstSum       ->                      the roster, v and nu, or the radii of blocks
-               <-   FirstInput         sealed shares, and what it adds at v, masked
+               <-   FirstInput         sealed shares, and its input at v, masked
 Unmask         ->                      with the shares that were sealed for the device
                <-   UnmaskShares
-If anyone does not answer FirstSum, its sum is never opened: a second Roster without those, for
-masked sums with keys of their own, goes on with the longer way.
+If a device does not answer FirstSum, its sum is never opened. The server sends a second Roster
+without that device, for masked sums with their own keys, and continues as in other rounds.
 
 Where the keys of all devices came with the last UnmaskShares of the round before, a fast round
 begins with its first sum:
@@ -68,8 +68,8 @@ class DeviceKeys:
     Attributes:
         device: its number.
         sealing_key: its key for sealing shares.
-        mask_keys: its keys for masks, one a masked sum.
-        signature: its signature under them where the server is malicious; else empty.
+        mask_keys: its keys for masks, one per masked sum.
+        signature: its signature of them if the server is malicious; else empty.
     """
 
     device: int
@@ -79,7 +79,7 @@ class DeviceKeys:
 
     @property
     def all_keys(self) -> tuple[bytes, ...]:
-        """All of its keys, which are different ones."""
+        """All of its keys, which must differ."""
         return self.sealing_key, *self.mask_keys
 
 
@@ -88,7 +88,7 @@ DEVICE_KEYS = record(DeviceKeys, U64, KEY, rows(32, MAX_MASKED_SUMS), blob(SIGNA
 
 @dataclass(frozen=True)
 class AdvertiseKeys(Message):
-    """A device joins: its keys for the roster."""
+    """A device joins with its keys for the roster."""
 
     KIND = 2
     LAYOUT = (DEVICE_KEYS,)
@@ -101,12 +101,12 @@ _ROSTER = (group(U32, U32, U32, U32, U32, U32, U8, U8), fixed(16), rows(32), man
 
 @dataclass(frozen=True)
 class Roster(Message):
-    """The cohort: parameters, the digests of all devices' keys in order, and keys themselves.
+    """The cohort: parameters, the digests of all devices' keys in order, and the keys themselves.
 
-    The order is that of a nonce, drawn when all keys are there, so that nobody chooses a position.
-    A semi-honest server sends each device the keys of its neighbors; one that is not
-    trusted must send all. `masked_sum` is the first that it is for: 0, or in a fast round, whose
-    masked sum 0 came to nothing, the first of the second half of all.
+    A nonce, drawn after all keys have arrived, decides the order, so nobody chooses a position. A
+    semi-honest server sends each device the keys of its neighbors; a malicious one must send all.
+    `masked_sum` is the first that the roster is for. It is 0, or the first of the second half in a
+    fast round whose masked sum 0 was not opened.
     """
 
     KIND = 3
@@ -123,8 +123,7 @@ class Roster(Message):
 class ShareKeys(Message):
     """Commitments to the self-masks of all masked sums, and sealed shares.
 
-    For each neighbor there is one sealed pair of shares a masked sum, all those of a neighbor
-    together.
+    Each neighbor gets one sealed pair of shares per masked sum; those of a neighbor are adjacent.
     """
 
     KIND = 4
@@ -136,11 +135,12 @@ class ShareKeys(Message):
 
 @dataclass(frozen=True)
 class SumRequest(Message):
-    """A masked sum: the point, the radius, who takes part, and their sealed shares for this device.
+    """A masked sum: the point, the radius, its devices, and their sealed shares for this device.
 
-    `vector` is 0 in the phase of the scalars, and `mass` is the total mass that it found, in units
-    of 2^-96; `sealed` holds what the device's neighbors in `alive` dealt, in the order of its
-    neighbors. `levels` are the radii of blocks, if there are any, of which `nu` is the smallest.
+    `vector` is 0 in the phase of the scalars, and `mass` is the total mass that this phase found,
+    in units of 2^-96. `sealed` holds the shares that the device's neighbors in `alive` dealt, in
+    the order of its neighbors. `levels` are the radii of blocks, if there are any, and `nu` is the
+    smallest of them.
     """
 
     KIND = 5
@@ -167,7 +167,7 @@ class SumRequest(Message):
 
 @dataclass(frozen=True)
 class MaskedInput(Message):
-    """What a device adds, masked; and whose shares, sealed for it, it could not unseal.
+    """The masked input of a device, and the dealers of shares that it could not unseal.
 
     `complaints` is empty if there are none.
     """
@@ -183,7 +183,7 @@ class MaskedInput(Message):
 
 @dataclass(frozen=True)
 class SurvivorList(Message):
-    """Whose masked vectors came."""
+    """The devices whose masked inputs arrived."""
 
     KIND = 7
     LAYOUT = (U32, blob(MANY // 8))
@@ -194,7 +194,7 @@ class SurvivorList(Message):
 
 @dataclass(frozen=True)
 class SurvivorSignature(Message):
-    """A device's signature under the masked sum and its survivors."""
+    """A device's signature of the masked sum and its survivors."""
 
     KIND = 8
     LAYOUT = (U32, fixed(SIGNATURE_SIZE))
@@ -205,11 +205,11 @@ class SurvivorSignature(Message):
 
 @dataclass(frozen=True)
 class Unmask(Message):
-    """Whose sum is to be opened, with the signatures under it where the server is malicious.
+    """The survivors over which to open the sum, with their signatures if the server is malicious.
 
-    In a fast round that of masked sum 0 is opened over the whole roster, so that there is nothing
-    to sign; `sealed` holds what the device's neighbors dealt, in the order of its neighbors. With
-    the last one of a round may be asked, by `ahead` = 1, for the device's keys of the next round.
+    Masked sum 0 of a fast round is opened over the whole roster, so there is nothing to sign, and
+    `sealed` holds the shares that the device's neighbors dealt, in the order of its neighbors. In
+    the last request of a round, `ahead` = 1 asks for the device's keys of the next round.
     """
 
     KIND = 9
@@ -230,10 +230,10 @@ class Unmask(Message):
 
 @dataclass(frozen=True)
 class UnmaskShares(Message):
-    """For each neighbor in the sum a share of its self-mask if it survived, else of its key.
+    """For each neighbor in the sum, a share of its self-mask if it survived, else of its key.
 
-    With the first sum of a fast round comes a signature under it, where the server is malicious:
-    it is for receipts. `keys` are those of the next round, if they were asked for.
+    With the first sum of a fast round comes a signature of it, for receipts, if the server is
+    malicious. `keys` are those of the next round, if the server asked for them.
     """
 
     KIND = 10
@@ -252,7 +252,7 @@ class UnmaskShares(Message):
 
 @dataclass(frozen=True)
 class Abstain(Message):
-    """A device stays out of the round; why is its own business."""
+    """A device stays out of the round, without a reason."""
 
     KIND = 11
     LAYOUT = (U64,)
@@ -282,14 +282,14 @@ class FirstSum(Message):
 
     @property
     def sum_request(self) -> SumRequest:
-        """What is asked, of all; the shares come with the request to open the sum."""
+        """The request to all devices; the shares come with the request to open the sum."""
         everyone = write_bitmap(range(len(self.leaves)), len(self.leaves))
         return SumRequest(self.session, 0, 1, self.nu, 0, everyone, (), self.v, self.levels)
 
 
 @dataclass(frozen=True)
 class FirstInput(Message):
-    """What a device deals, as in `ShareKeys`, and what it adds, masked."""
+    """The shares that a device deals, as in `ShareKeys`, and its masked input."""
 
     KIND = 13
     LAYOUT = (*ShareKeys.LAYOUT, many(U128, MAX_METRICS + 8), array("<u4"))
@@ -301,18 +301,18 @@ class FirstInput(Message):
 
     @property
     def deal(self) -> ShareKeys:
-        """What it deals."""
+        """The shares that it deals."""
         return ShareKeys(self.session, self.commitments, self.sealed)
 
     @property
     def masked(self) -> MaskedInput:
-        """What it adds."""
+        """The masked input."""
         return MaskedInput(self.session, 0, self.tail, self.words)
 
 
 @dataclass(frozen=True)
 class OpenFirstSum(Message):
-    """An `OpenRound` and the `FirstSum` of its round, as they would travel one after the other.
+    """An `OpenRound` and the `FirstSum` of its round, in one message.
 
     A device joins with the keys that it has sent ahead, and answers with its `FirstInput`.
     """

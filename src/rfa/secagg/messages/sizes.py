@@ -1,4 +1,4 @@
-"""What a secure sum costs a device in bytes: the lengths of the messages, before any is sent.
+"""The cost of a secure sum for a device, in bytes: the lengths of all messages, before any is sent.
 
 >>> from rfa.secagg.security.parameters import derive
 >>> traffic(derive(10, num_colluders=1, num_dropouts=2), queries=1, dim=1000)
@@ -44,12 +44,12 @@ _SESSION, _KEY = bytes(16), bytes(32)
 
 @dataclass(frozen=True)
 class Traffic:
-    """What a device receives and sends in a round.
+    """The bytes that a device receives and sends in a round.
 
     Attributes:
-        down: bytes that it receives.
-        up: bytes that it sends.
-        exchanges: requests that it answers.
+        down: the bytes that it receives.
+        up: the bytes that it sends.
+        exchanges: the number of requests that it answers.
     """
 
     down: int
@@ -71,20 +71,20 @@ def traffic(  # noqa: PLR0913
     ahead: bool = False,
     block: int = 0,
 ) -> Traffic:
-    """The traffic of a device in a round in which all queries are taken and nobody is lost.
+    """Return the traffic of a device in a round that takes all queries and loses nobody.
 
     Args:
         parameters: the parameters of the cohort.
-        queries: the sums R.
+        queries: the number of queries R.
         dim: the number of coordinates d.
-        metrics: the further numbers that are summed.
+        metrics: the number of further numbers that are summed.
         max_share: the largest share, for which each query takes two masked sums; 0 for none.
         statistics: the totals that are summed beside the push; count always is.
         noise: the multiplier of the noise, with which weights are equal; 0 for none.
-        from_zero: whether the first request is about zero, which travels as nothing.
+        from_zero: whether the first query is at zero, which is sent as an empty vector.
         fast: whether the first sum is taken with the roster.
         ahead: whether devices sent their keys in the round before, and send those of the next.
-        block: how many coordinates share a radius; 0 for one radius.
+        block: the number of coordinates that share a radius; 0 for one radius.
     """
     model = int(parameters.server_model)
     equal = bool(noise)
@@ -123,7 +123,7 @@ def _keys(opening: OpenRound) -> DeviceKeys:
 def _forming(
     opening: OpenRound, parameters: Parameters, keys: DeviceKeys
 ) -> tuple[Roster, ShareKeys]:
-    """The roster, and shares."""
+    """Return a roster and the shares."""
     malicious = parameters.server_model == ServerModel.MALICIOUS
     shown = parameters.cohort if malicious else parameters.degree
     leaves = (_KEY,) * parameters.cohort
@@ -135,7 +135,7 @@ def _forming(
 def _asking(
     opening: OpenRound, parameters: Parameters, masked_sum: int, *, zero: bool
 ) -> tuple[SumRequest, MaskedInput]:
-    """A request, and the masked input."""
+    """Return a request and the masked input."""
     bitmap, degree = bytes((parameters.cohort + 7) // 8), parameters.degree
     vector = not opening.max_share or opening.is_second(masked_sum)
     v = np.zeros(0 if zero else opening.dim, "<f4")
@@ -156,7 +156,7 @@ def _first_sum(
     asked: SumRequest,
     masked: MaskedInput,
 ) -> Iterator[tuple[Message, Message]]:
-    """The first sum of a fast round with the roster, and its opening with the shares."""
+    """Yield the first sum of a fast round with the roster, and its opening with the shares."""
     told = roster.session, roster.parameters, roster.nonce, roster.leaves, roster.keys
     yield (
         FirstSum(*told, asked.nu, asked.v, asked.levels),
@@ -171,7 +171,7 @@ def _first_sum(
 
 
 def _opening(parameters: Parameters, masked_sum: int) -> Iterator[tuple[Message, Message]]:
-    """The survivors' consent where the server is malicious, and the opening."""
+    """Yield the signatures of the survivors, if the server is malicious, and the opening."""
     bitmap = bytes((parameters.cohort + 7) // 8)
     signatures: tuple[tuple[int, bytes], ...] = ()
     if parameters.server_model == ServerModel.MALICIOUS:

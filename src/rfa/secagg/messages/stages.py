@@ -1,4 +1,4 @@
-"""Where a round stands: the stages in which a server asks, in the order in which it does."""
+"""The stages of a round, in the order in which a server asks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rfa.secagg.security.parameters import MAX_MASKED_SUMS
 
 
 class Stage(enum.IntEnum):
-    """What a device is asked for; the last three come again in each masked sum."""
+    """The kind of request to a device; SUM, SURVIVORS and UNMASK repeat in each masked sum."""
 
     OPEN = 0
     ROSTER = 1
@@ -27,18 +27,18 @@ class Stage(enum.IntEnum):
     SURVIVORS = 3
     UNMASK = 4
     LEFT = 5
-    """Nothing more: the device has left the round."""
+    """The device has left the round and expects nothing."""
 
 
 @dataclass(frozen=True, order=True)
 class Moment:
-    """A stage of a masked sum of a round; moments are ordered as they come.
+    """A stage of a masked sum of a round; moments are ordered in time.
 
     >>> Moment(0, Stage.UNMASK) < Moment(1, Stage.SUM)
     True
 
     Attributes:
-        masked_sum: which masked sum of the round, from 0; 0 before the first one, too.
+        masked_sum: the index of the masked sum in the round; also 0 before the first one.
         stage: the stage.
     """
 
@@ -47,14 +47,14 @@ class Moment:
 
     @property
     def number(self) -> int:
-        """How many moments come before it in a round."""
+        """The number of moments before it in a round."""
         if self.stage is Stage.LEFT:
             return _LEFT
         return _EACH * self.masked_sum + self.stage
 
     @classmethod
     def numbered(cls, number: int) -> Moment:
-        """The moment before which so many come.
+        """Return the moment with this number of moments before it.
 
         >>> Moment.numbered(5)
         Moment(masked_sum=1, stage=<Stage.SUM: 2>)
@@ -71,7 +71,7 @@ _EACH = len((Stage.SUM, Stage.SURVIVORS, Stage.UNMASK))
 _LEFT = (1 << 32) - 1
 START = Moment(0, Stage.OPEN)
 LEFT = Moment(MAX_MASKED_SUMS, Stage.LEFT)
-"""After all others."""
+"""The moment after all others."""
 MOMENT = Field(
     lambda moment: U32.write(moment.number), lambda reader: Moment.numbered(U32.read(reader)), 4
 )
@@ -87,6 +87,6 @@ _STAGES: dict[type[Message], Stage] = {
 
 
 def moment_of(message: Message) -> Moment | None:
-    """The moment in a round at which a message is a request; None if it is a reply."""
+    """Return the moment of a request in a round; None if the message is a reply."""
     stage = _STAGES.get(type(message))
     return None if stage is None else Moment(getattr(message, "masked_sum", 0), stage)

@@ -1,4 +1,4 @@
-"""What fields of messages hold: a set of devices as a bitmap, and a share as bytes."""
+"""The values of fields: a set of devices as a bitmap, and a share as bytes."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from rfa.secagg.crypto.shares import PRIME, SHARE_SIZE
 from rfa.secagg.errors import NotCanonicalError
 
 NO_SHARE = b"\xff" * SHARE_SIZE
-"""What stands for a share that the holder never got."""
+"""The placeholder for a share that the holder never got."""
 
 Bitmap: TypeAlias = bytes
 """A set of positions in the cohort, one bit each, the first in the lowest bit."""
 
 
 def write_bitmap(members: Iterable[int], cohort: int) -> Bitmap:
-    """A set of positions as a bitmap."""
+    """Return a set of positions as a bitmap."""
     bits = np.zeros(cohort, np.uint8)
     bits[list(members)] = 1
     return np.packbits(bits, bitorder="little").tobytes()
 
 
 def read_bitmap(bitmap: Bitmap, cohort: int) -> frozenset[int]:
-    """The positions in a bitmap.
+    """Return the positions in a bitmap.
 
     Raises:
-        NotCanonicalError: if it is not that of a cohort of this size.
+        NotCanonicalError: if it does not fit a cohort of this size.
     """
     bits = np.unpackbits(np.frombuffer(bitmap, np.uint8), bitorder="little")
     if len(bitmap) != (cohort + 7) // 8 or bits[cohort:].any():
@@ -38,10 +38,10 @@ def read_bitmap(bitmap: Bitmap, cohort: int) -> frozenset[int]:
 
 
 def read_share(share: bytes) -> int | None:
-    """The number that a share is; None if its holder never got it.
+    """Return the number in a share; None if its holder never got it.
 
     Raises:
-        NotCanonicalError: if it is none.
+        NotCanonicalError: if it is not a share.
     """
     if share == NO_SHARE:
         return None

@@ -1,1 +1,1 @@
-"""Whom a sum withstands: terms, parameters, policies."""
+"""Terms, parameters and policies: the adversaries that a sum withstands."""

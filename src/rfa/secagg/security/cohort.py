@@ -1,4 +1,4 @@
-"""The cohort of a round: who is in it, in what order, and which keys may be."""
+"""The cohort of a round: its devices, their order, and which keys are valid."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from rfa.secagg.security.parameters import Parameters, ServerModel
 from rfa.secagg.transcript import SIZE, cohort_digest, leaf_of
 
 Identities = Mapping[int, bytes]
-"""The public Ed25519 identities of devices, known before."""
+"""The public Ed25519 identities of devices, known before the round."""
 SPLIT = (
     "they were changed, or it was told of another round, and may have trained from something else"
 )
-"""What may be behind keys that do not fit the opening that a device was told."""
+"""The possible reasons why keys do not fit the opening that a device received."""
 
 
 @dataclass(frozen=True)
 class Cohort:
-    """Who is in a round, under which parameters.
+    """The devices of a round and their parameters.
 
     Attributes:
-        opening: how the server began the round.
+        opening: the message with which the server began the round.
         parameters: the parameters.
-        nonce: what the order of the devices comes from.
+        nonce: the random value that decides the order of the devices.
         leaves: the digests of the devices' keys, in order; a position is an index into them.
-        digest: the digest of all of it.
+        digest: the digest of all of this.
     """
 
     opening: OpenRound
@@ -44,20 +44,20 @@ class Cohort:
     digest: bytes
 
     def neighbors(self, position: int) -> list[int]:
-        """The positions of a device's neighbors."""
+        """Return the positions of a device's neighbors."""
         return neighbors(position, self.parameters.cohort, self.parameters.degree)
 
 
 def form_cohort(
     opening: OpenRound, parameters: Parameters, nonce: bytes, leaves: tuple[bytes, ...]
 ) -> Cohort:
-    """The cohort of these leaves.
+    """Return the cohort of these leaves.
 
     Raises:
         CohortError: if they are not one leaf for each device, in order, none twice.
     """
     if len(leaves) != parameters.cohort:
-        msg = f"the cohort is of {parameters.cohort} devices, and {len(leaves)} are listed"
+        msg = f"the cohort has {parameters.cohort} devices, but {len(leaves)} are listed"
         raise CohortError(msg)
     joined = b"".join(leaves)
     (high, low), after = _order_keys(nonce, joined).T, slice(1, None)
@@ -70,25 +70,25 @@ def form_cohort(
 
 
 def in_order(nonce: bytes, leaves: Sequence[bytes]) -> tuple[bytes, ...]:
-    """Leaves in the order of their first halves, encrypted under the nonce."""
+    """Return the leaves in the order of their first halves, encrypted under the nonce."""
     keys = _order_keys(nonce, b"".join(leaves))
     order: list[int] = np.lexsort((keys[:, 1], keys[:, 0])).tolist()
     return tuple(leaves[index] for index in order)
 
 
 def _order_keys(nonce: bytes, leaves: bytes) -> NDArray[np.uint64]:
-    """What leaves are ordered by, two numbers each: one call of the cipher for all of them."""
+    """Return the two numbers by which each leaf is ordered, from one call of the cipher."""
     halves = np.frombuffer(leaves, np.uint8).reshape(-1, SIZE)[:, : SIZE // 2].tobytes()
     cipher = Cipher(algorithms.AES128(nonce), modes.ECB()).encryptor()  # noqa: S305
     return np.frombuffer(cipher.update(halves), ">u8").astype(np.uint64).reshape(-1, 2)
 
 
 def check_device_keys(keys: DeviceKeys, opening: OpenRound, identities: Identities | None) -> None:
-    """Refuse keys that are too few or too many, of low order, not canonical, or not signed.
+    """Check that keys are complete, canonical, not of low order, and signed.
 
     Raises:
-        CohortError: naming the device.
-        NotCanonicalError: naming the key.
+        CohortError: if they are not; the message names the device.
+        NotCanonicalError: if one is not canonical; the message names the key.
     """
     device, count = keys.device, len(keys.mask_keys)
     if count != opening.masked_sums:
@@ -102,7 +102,7 @@ def check_device_keys(keys: DeviceKeys, opening: OpenRound, identities: Identiti
         return
     known = (identities or {}).get(device)
     if known is None:
-        msg = f"device {device} has no identity that is known"
+        msg = f"device {device} has no known identity"
         raise SignatureError(msg)
     if not is_signed(known, leaf_of(opening, keys), keys.signature):
         msg = f"device {device} did not sign the keys that are listed for it in this round: {SPLIT}"

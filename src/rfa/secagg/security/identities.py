@@ -1,6 +1,6 @@
-"""The public identities of devices, in a file that everyone got by another way than the server.
+"""The public identities of devices, in a file that everyone got through another channel.
 
-A list is read in one way or not at all: two who read it must not take it for two lists.
+Every valid file has one reading, so two readers never see two different lists.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from rfa.secagg.security.cohort import Identities
 
 _NODE = re.compile("0|[1-9][0-9]{0,19}")
 _NODES = 1 << 64
-"""Numbers of nodes are less."""
+"""The numbers of nodes are below this."""
 _PUBLIC = re.compile("[0-9a-fA-F]{64}")
 _SHOWN = 40
 
 
 def read_identities(path: Path) -> Identities:
-    """The public identities of nodes, from a JSON object {"node": "hex"}.
+    """Read the public identities of nodes from a JSON object {"node": "hex"}.
 
     Raises:
-        VaultError: if the file holds something else: a node that is listed twice or is no number
-            from 0 on as it is printed, or an identity that is not 64 hexadecimal digits.
+        VaultError: if a node is listed twice, or is not a number from 0 to 2^64 - 1 in plain
+            digits, or if an identity is not 64 hexadecimal digits.
     """
     try:
         check_regular(path)
@@ -38,12 +38,12 @@ def read_identities(path: Path) -> Identities:
 
 
 class _Pairs(list[tuple[str, object]]):
-    """A JSON object with all that it lists, also what it lists twice."""
+    """A JSON object with all its entries, including duplicates."""
 
 
 def _identities(pairs: object) -> Identities:
     if not isinstance(pairs, _Pairs):
-        msg = "it is no object"
+        msg = "it is not an object"
         raise InvalidValueError(msg)
     known: dict[int, bytes] = {}
     for name, public in pairs:

@@ -1,7 +1,8 @@
-"""How likely a random order of a large cohort puts too many of one kind around one device.
+"""The probability that a random order of a large cohort puts too many bad devices around one.
 
 With n devices in random order on the ring, each with k neighbors and threshold t, three things
-could go wrong; their probabilities are bounded by hypergeometric tails and the sum over devices:
+could go wrong. Their probabilities are bounded by hypergeometric tails and a union bound over
+devices:
 
     opened    some device has t colluders or more among its k neighbors;
     blocked   some device has fewer than t neighbors left after the drop-outs;
@@ -15,19 +16,19 @@ import functools
 import math
 
 FAILURE_BITS = 40
-"""The least b such that a probability of 2^-b of learning more than the sum is accepted."""
+"""The least b such that a probability of 2^-b of revealing more than the sum is accepted."""
 BLOCKED = 2.0**-30
-"""The probability that is accepted of learning nothing, though few enough dropped out."""
+"""The accepted probability that a sum cannot be opened, although few enough devices dropped out."""
 LARGEST_DEGREE = 400
 KEPT = 1 << 14
-"""Odds that are remembered: on a device, the server says which ones are asked for."""
+"""The number of cached results; a server could make a device compute many."""
 
 
 @functools.lru_cache(maxsize=KEPT)
 def exposed(
     cohort: int, num_colluders: int, num_dropouts: int, degree: int, threshold: int
 ) -> float:
-    """A bound on the probability that a secret can be opened, or the sum split."""
+    """Return a bound on the probability that a secret can be opened, or the sum split."""
     opened = _tail(cohort - 1, num_colluders, degree, threshold)
     half = degree // 2
     split = _tail(cohort, min(num_colluders + num_dropouts, cohort), half, half)
@@ -36,7 +37,7 @@ def exposed(
 
 @functools.lru_cache(maxsize=KEPT)
 def blocked(cohort: int, num_dropouts: int, degree: int, threshold: int) -> float:
-    """A bound on the probability that some secret can no longer be opened."""
+    """Return a bound on the probability that some secret can no longer be opened."""
     return min(1.0, cohort * _tail(cohort - 1, num_dropouts, degree, degree - threshold + 1))
 
 
@@ -49,7 +50,7 @@ def smallest(
     failure_bits: int = FAILURE_BITS,
     below: int = LARGEST_DEGREE,
 ) -> tuple[int, int] | None:
-    """The smallest (k, t), with k below a bound, whose failures are acceptable; None if none are.
+    """Return the smallest (k, t), with k below a bound, whose failures are acceptable, or None.
 
     >>> smallest(1000, 100, 100)
     (52, 28)
@@ -67,7 +68,7 @@ def smallest(
 
 
 def around(count: int, marked: int, degree: int, least: int) -> float:
-    """The probability that a device of so many has at least so many marked ones around it.
+    """Return the probability that one of `count` devices has `least` marked neighbors or more.
 
     >>> round(around(8, 1, 4, 1), 3), around(8, 1, 4, 2)
     (0.571, 0.0)
@@ -76,7 +77,7 @@ def around(count: int, marked: int, degree: int, least: int) -> float:
 
 
 def _tail(population: int, marked: int, drawn: int, least: int) -> float:
-    """The probability that at least so many of those drawn without replacement are marked."""
+    """Return the probability that `least` or more of those drawn without replacement are marked."""
     most = min(marked, drawn)
     total = _log_choose(population, drawn)
     return sum(

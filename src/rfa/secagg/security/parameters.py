@@ -1,16 +1,16 @@
-"""The parameters of a secure sum, derived from whom it must withstand.
+"""The parameters of a secure sum, derived from the adversary that it must withstand.
 
-With n devices, of which c may tell the server what they know and f may drop out:
+With n devices, of which c may collude with the server and f may drop out:
 
     semi-honest server   k > c + f, c < t <= k - f
     malicious server     2 t > k + c also, signed identities, and a quorum of devices that sign the
                          same survivors
 
-where every device shares masks with k neighbors, t of whom can open its secrets. These hold with
-certainty. In a large cohort in random order, colluders and drop-outs are not all neighbors of one
-device: with a semi-honest server, who draws the order, fewer neighbors then do, but for a
-probability of 2^-40 (`odds`). They are taken where they are fewer; their number grows with the
-logarithm of n.
+where every device shares masks with k neighbors, t of whom can open its secrets. These conditions
+hold with certainty. In a large cohort in random order, colluders and drop-outs are rarely all
+neighbors of one device. With a semi-honest server, which draws the order, fewer neighbors then
+suffice, except with a probability of 2^-40 (`odds`). `derive` chooses them where they are fewer;
+their number grows with the logarithm of n.
 
     >>> print(derive(1000, num_colluders=100, num_dropouts=200))
     n=1000 c=100 f=200 h=250 k=74 t=33 (semi-honest server, by odds)
@@ -32,50 +32,52 @@ from rfa.secagg.security import odds
 LARGEST_COHORT = 1 << 20
 LARGEST_DEGREE = 1 << 14
 MAX_NEIGHBORS = 512
-"""The most neighbors that a device deals to by default: with 16 sums, most of a second of work."""
+"""The most neighbors of a device by default: with 16 sums, most of a second of work."""
 MAX_MASKED_SUMS = 256
-"""The most masked sums of a round."""
+"""The most masked sums in a round."""
 LEAST_HONEST = 3
-"""With two honest devices, their masses would follow from the sums of masses and of squares."""
+"""The fewest honest devices: with two, the sums of masses and of squares would reveal their
+masses."""
 HONEST_PER_QUERY = 16
-"""How many more honest devices each further sum about the same updates asks for."""
+"""The number of further honest devices that each further sum about the same updates requires."""
 
 
 class ServerModel(enum.IntEnum):
-    """What the server may do."""
+    """The behavior that a secure sum assumes of the server."""
 
     SEMI_HONEST = 1
-    """It follows the protocol, and keeps all it sees."""
+    """The server follows the protocol, and analyzes everything that it sees."""
     MALICIOUS = 2
-    """It may send anything to anyone."""
+    """The server may send anything to anyone."""
 
     @property
     def label(self) -> str:
-        """Its name in texts: semi-honest or malicious."""
+        """The name in texts: semi-honest or malicious."""
         return self.name.lower().replace("_", "-")
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """Parameters that were proven safe when they were made.
+    """Parameters of a cohort, which are checked to be safe when they are created.
 
     Formal guarantees, for a cohort of n devices of which at most c collude with the server:
         a sum is opened only over at least n - f devices, so over at least h honest ones;
-        no c colluders hold the t shares that open a secret;
-        no f devices that drop out can keep a sum from being opened.
-    Parameters by odds hold for a random order of the cohort, but for probabilities of 2^-40 (that
-    a secret is opened, or a sum split) and 2^-30 (that it cannot be opened) in a round. Whoever
-    makes this value, a device from what the server sent, has computed these for itself.
+        c colluders never hold the t shares that open a secret;
+        f devices that drop out never keep a sum from being opened.
+    Parameters by odds hold for a random order of the cohort, except with probabilities of 2^-40
+    (that a secret is opened, or a sum split) and 2^-30 (that a sum cannot be opened) per round. A
+    device creates this value from the numbers that the server sent, so it checks these conditions
+    itself.
 
     Attributes:
         cohort: the number of devices n.
-        num_colluders: how many devices c may tell the server all they know.
-        num_dropouts: how many devices f may drop out in a round.
+        num_colluders: the number of devices c that may collude with the server.
+        num_dropouts: the number of devices f that may drop out in a round.
         min_honest: the least number h of honest devices in any sum, and in any difference of two.
-        degree: the neighbors k of a device.
-        threshold: the shares t that open a secret.
+        degree: the number of neighbors k of a device.
+        threshold: the number of shares t that open a secret.
         server_model: what the server may do.
-        statistical: whether they are parameters by odds.
+        statistical: whether these are parameters by odds.
     """
 
     cohort: int
@@ -88,7 +90,11 @@ class Parameters:
     statistical: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what is not safe, with the reason."""
+        """Check that the parameters are safe.
+
+        Raises:
+            ParameterError: if they are not; the message says why.
+        """
         for name in ("num_colluders", "num_dropouts"):
             insist(check_count, name, getattr(self, name), least=0)
         for name in ("cohort", "degree", "threshold"):
@@ -97,13 +103,13 @@ class Parameters:
         reason = self._reason()
         if reason:
             msg = (
-                f"a sum over {self.cohort} devices, of whom {self.num_colluders} may collude and "
+                f"a sum over {self.cohort} devices, of which {self.num_colluders} may collude and "
                 f"{self.num_dropouts} drop out, is not safe: {reason} ({self})"
             )
             raise ParameterError(msg)
 
     def _reason(self) -> str:
-        """Why these parameters are refused, and what to do; nothing if they are not."""
+        """Return why these parameters are not safe, and a remedy; empty if they are safe."""
         n, c, f, h = self.cohort, self.num_colluders, self.num_dropouts, self.min_honest
         if n > LARGEST_COHORT:
             return f"at most {LARGEST_COHORT} devices can be in it: ask fewer"
@@ -116,7 +122,7 @@ class Parameters:
         return f"{reason}; rfa.secagg.derive gives a k and a t that are safe" if reason else ""
 
     def _graph_reason(self) -> str:
-        """Why no device is safe with such neighbors and such a threshold.
+        """Return why the neighbors or the threshold are not safe; empty if they are safe.
 
         Two more conditions follow: k > c + f, so the graph stays connected without c + f devices;
         and, where the server is malicious, n - f reaches the quorum.
@@ -154,10 +160,12 @@ class Parameters:
         return ""
 
     def holds_with(self, failure_bits: int | None) -> bool:
-        """Whether no more than the sums is learned, but with a probability of at most 2^-bits.
+        """Return whether the parameters fail with a probability of at most 2^-bits.
+
+        They fail if the server learns more than the sums.
 
         Args:
-            failure_bits: the bits; None to ask for certainty.
+            failure_bits: the bits; None to require certainty.
         """
         if not self.statistical:
             return True
@@ -168,7 +176,7 @@ class Parameters:
 
     @property
     def quorum(self) -> int:
-        """How many devices must sign the same survivors: two such sets share an honest device."""
+        """How many devices must sign the same survivors: two quorums share an honest device."""
         return (self.cohort + self.num_colluders) // 2 + 1
 
     @property
@@ -183,7 +191,7 @@ class Parameters:
 
     @property
     def numbers(self) -> tuple[int, int, int, int, int, int, int, int]:
-        """The parameters as they travel."""
+        """The parameters as they are sent."""
         return (
             self.cohort,
             self.num_colluders,
@@ -196,7 +204,7 @@ class Parameters:
         )
 
     def __str__(self) -> str:
-        """The parameters by their letters."""
+        """Return the parameters by their letters."""
         return (
             f"n={self.cohort} c={self.num_colluders} f={self.num_dropouts} h={self.min_honest} "
             f"k={self.degree} t={self.threshold} ({self.server_model.label} server"
@@ -214,16 +222,16 @@ def derive(  # noqa: PLR0913
     failure_bits: int | None = odds.FAILURE_BITS,
     max_neighbors: int = MAX_NEIGHBORS,
 ) -> Parameters:
-    """The cheapest safe parameters.
+    """Return the parameters with the fewest neighbors that are safe.
 
     Args:
         cohort: the number of devices n, at least 3.
-        num_colluders: how many of them may tell the server all they know.
-        num_dropouts: how many of them may drop out in a round.
+        num_colluders: the number of devices that may collude with the server.
+        num_dropouts: the number of devices that may drop out in a round.
         min_honest: the least number of honest devices in a sum; a quarter of the cohort by default.
         server_model: what the server may do.
         failure_bits: accept a failure with probability 2^-bits over the random order of the cohort
-            where that takes fewer neighbors, for a semi-honest server; None for certainty only.
+            where that takes fewer neighbors, for a semi-honest server; None requires certainty.
         max_neighbors: the most neighbors k that devices accept.
 
     Raises:
@@ -261,7 +269,7 @@ def derive(  # noqa: PLR0913
 
 
 def _certain(num_colluders: int, num_dropouts: int, server_model: ServerModel) -> tuple[int, int]:
-    """The smallest (k, t) that hold wherever colluders and drop-outs are."""
+    """Return the smallest (k, t) that are safe for any positions of colluders and drop-outs."""
     if server_model == ServerModel.MALICIOUS:
         threshold = max(2, num_colluders + num_dropouts + 1)
         return max(2, num_colluders + 2 * num_dropouts + 1), threshold
@@ -280,20 +288,21 @@ def _check_degree(cohort: int, degree: int, max_neighbors: int) -> None:
 
 
 def check_max_neighbors(name: str, value: object) -> None:
-    """Refuse what is no number of neighbors.
+    """Check that a value is a number of neighbors.
 
     Raises:
-        ParameterError: naming the value.
+        ParameterError: if it is not; the message names the value.
     """
     insist(check_count, name, value, least=2)
 
 
 def honest_needed(queries: int, per_query: int = HONEST_PER_QUERY) -> int:
-    """The honest devices that must be in sums about the same updates: per_query (R - 1) + 3.
+    """Return the least number of honest devices in sums about the same updates.
 
-    R sums are R equations in as many unknown updates as there are honest devices: as many sums as
-    these determine every update, and fewer tell much of the most exposed one. That there are more
-    honest devices than sums is a floor, whatever is asked for each query.
+    It is per_query (R - 1) + 3. R sums are R equations in as many unknown updates as there are
+    honest devices. As many sums as honest devices determine every update, and fewer sums reveal
+    much about the most exposed one. There must be more honest devices than sums, whatever per_query
+    is.
 
     >>> [honest_needed(queries) for queries in (1, 2, 3)]
     [3, 19, 35]
@@ -302,20 +311,20 @@ def honest_needed(queries: int, per_query: int = HONEST_PER_QUERY) -> int:
 
 
 def check_failure_bits(name: str, value: object) -> None:
-    """Refuse a probability of failure that is too large.
+    """Check that a probability of failure is small enough.
 
     Raises:
-        ParameterError: naming the value.
+        ParameterError: if it is not; the message names the value.
     """
     if value is not None:
         insist(check_count, name, value, least=odds.FAILURE_BITS)
 
 
 def check_server_model(name: str, value: object) -> None:
-    """Refuse what is no model of a server.
+    """Check that a value is a `ServerModel`.
 
     Raises:
-        ValueError: naming the value.
+        ValueError: if it is not; the message names the value.
     """
     if value not in tuple(ServerModel):
         msg = f"{name} must be ServerModel.SEMI_HONEST or ServerModel.MALICIOUS, not {value!r}"
@@ -323,7 +332,7 @@ def check_server_model(name: str, value: object) -> None:
 
 
 def insist(check: Callable[..., None], name: str, value: object, **how: int) -> None:
-    """Check a value, and refuse it as a parameter."""
+    """Check a value, and raise a `ParameterError` if it is wrong."""
     try:
         check(name, value, **how)
     except ValueError as error:

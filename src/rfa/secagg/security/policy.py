@@ -1,4 +1,4 @@
-"""What a device insists on, whatever the server says."""
+"""The demands of a device on every round."""
 
 from __future__ import annotations
 
@@ -42,11 +42,12 @@ from rfa.secagg.security.parameters import (
 )
 
 MAX_NU_FACTOR = 32.0
-"""By how much nu may change between two sums of a malicious server: what a learned one does."""
+"""The factor by which nu may change between two sums of a malicious server, as a learned nu
+does."""
 MAX_QUERIES = 16
-"""The most queries in a round of a server that follows the protocol."""
+"""The most queries in a round of a semi-honest server."""
 LAST_DIGITS = 1e-9
-"""By how much computed radii and charges may be off, in parts of them."""
+"""The relative error of computed radii and charges."""
 _rho_of = functools.cache(rho_of)
 
 
@@ -54,37 +55,43 @@ _rho_of = functools.cache(rho_of)
 class Policy:
     """A device's own demands, which no message can change.
 
+    *Formal guarantee*: a device contributes to no sum, and opens no sum, that contradicts its
+    policy (tests/secagg/test_refusals.py). A policy protects the device alone, and holds whatever
+    the server does.
+
     Attributes:
-        min_cohort: the least number of devices in a round; 3 by default. For a malicious server it
-            has no default but nine tenths of all identities that the device knows.
+        min_cohort: the least number of devices in a round. The default is 3; with a malicious
+            server it is nine tenths of all identities that the device knows.
         min_honest: the least number of honest devices in a sum.
-        num_colluders: how many colluders must be withstood, at least; 0 by default, where the
-            server says how many. A malicious server chooses the cohort, and can choose all of them:
-            count them among all devices. By default a tenth of all identities, rounded up.
-        max_queries: the most queries in a round. By default 16, where every v follows from the
-            sums before; and 1 for a malicious server, which could choose two queries whose answers
-            differ by what one device added.
-        min_nu: the least radius; below it one device that sits on v would outweigh the others.
-        server_model: what the server may do, at least; SEMI_HONEST accepts both.
-        max_share: the most that the device's share of a query's sum may be; 1 for any.
-        max_neighbors: the most neighbors to deal shares to, each of which is work.
+        num_colluders: the least number of colluders that the parameters must withstand. The default
+            is 0 with a semi-honest server, which chooses the number. A malicious server chooses the
+            cohort, and could choose all colluders, so count them among all devices; the default is
+            then a tenth of all identities, rounded up.
+        max_queries: the most queries in a round. The default is 16, because every v follows from
+            the sums before; with a malicious server it is 1, because that server could choose two
+            queries whose answers differ by the input of one device.
+        min_nu: the least radius; below it, one device at v would outweigh the others.
+        server_model: the strongest server that the device must be protected from; SEMI_HONEST
+            accepts both.
+        max_share: the largest share of the device in the sum of a query; 1 for any.
+        max_neighbors: the most neighbors; the device does work for each.
         max_message_bytes: the most bytes of a message beside its vector.
-        failure_bits: parameters by odds are accepted if the device finds that they expose it with
-            a probability of at most 2^-bits; 40 bits at least, None for certain ones only.
-        honest_per_query: how many more honest devices must be in the sums for each query after the
-            first (`honest_needed`): together they tell of single updates. 0 leaves the floor alone
-            under which they determine every one.
-        any_point: whether a malicious server may ask at another point than zero, as sub-cohorts
-            do. At a guessed update, one sum tells whether some device has it.
-        max_nu_factor: by which factor a malicious server may change nu from the last sum that the
-            device was in to the next; None for any. A learned nu changes by at most 32 a round, so
-            a device that is asked in few rounds, or for another nu, needs more.
+        failure_bits: accept parameters by odds if they expose the device with a probability of at
+            most 2^-bits, by its own computation; at least 40, None for certain parameters only.
+        honest_per_query: the number of further honest devices that the sums need for each query
+            after the first (`honest_needed`), because several sums together reveal single updates.
+            With 0, only more honest devices than sums are required.
+        any_point: whether a malicious server may query points other than zero, as sub-cohorts need.
+            A sum at a guessed update reveals whether some device has it.
+        max_nu_factor: the largest factor by which a malicious server may change nu between two sums
+            that the device is in; None for any. A learned nu changes by at most 32 per round, so a
+            device that takes part in few rounds, or with another nu, needs a larger factor.
         any_radii: whether a malicious server may give each block of coordinates its own radius, as
-            block clipping does: in each block it chooses between a mean and a count of signs.
-        epsilon: the budget of privacy, at delta, of all sums that the device will ever be in, of
-            whatever rounds and runs; None for none. A device with a budget joins rounds with noise
-            only, and refuses sums beyond it by `PrivacySpentError`.
-        delta: the probability that epsilon leaves out.
+            block clipping does. In each block it then chooses between a mean and a count of signs.
+        epsilon: the privacy budget, at delta, for all sums that the device is ever in, over all
+            rounds and runs; None for no budget. A device with a budget joins only rounds with
+            noise, and refuses sums beyond it with `PrivacySpentError`.
+        delta: the delta of the privacy budget.
     """
 
     min_cohort: int | None = None
@@ -133,7 +140,7 @@ class Policy:
         self._check_budget()
 
     def _check_budget(self) -> None:
-        """Check that the budget has a meaning, and goes with the other demands."""
+        """Check that the budget is valid, and fits the other demands."""
         check_delta(self.delta)
         if self.epsilon is None:
             return
@@ -147,19 +154,22 @@ class Policy:
 
     @property
     def budget(self) -> float:
-        """The charge that all sums may come to, in zCDP; infinite without a budget."""
+        """The limit on the charges of all sums, in zCDP; infinite without a budget."""
         return math.inf if self.epsilon is None else _rho_of(self.epsilon, self.delta)
 
     @property
     def is_wary(self) -> bool:
-        """Whether the device takes the server for malicious."""
+        """Whether the device assumes that the server is malicious."""
         return self.server_model == ServerModel.MALICIOUS
 
     def settled(self, identities: int) -> Policy:
-        """The policy of a device that knows so many identities, with every demand a number.
+        """Return the policy with every default replaced by a number.
+
+        Args:
+            identities: the number of identities that the device knows.
 
         Raises:
-            ParameterError: if the server is malicious, and a demand neither given nor derived.
+            ParameterError: if the server is malicious, and a demand is neither given nor derived.
         """
         cohort, colluders = self.min_cohort, self.num_colluders
         if None not in (cohort, colluders):
@@ -183,10 +193,10 @@ class Policy:
         )
 
     def check_opening(self, opening: OpenRound, dim: int, metrics: int) -> None:
-        """Refuse a round that asks too much.
+        """Check that the device accepts the opening of a round.
 
         Raises:
-            RefusalError: naming what.
+            RefusalError: if it does not; the message names the value.
         """
         malicious = opening.server_model == ServerModel.MALICIOUS
         most = self.max_queries or (1 if malicious else MAX_QUERIES)
@@ -221,15 +231,15 @@ class Policy:
             raise WeakTermsError(msg)
 
     def check_charge(self, spent: float, charge: float, sums: int = 1) -> None:
-        """Refuse sums that would be charged beyond the budget.
+        """Check that the charges of sums stay within the budget.
 
         Args:
-            spent: what was charged before.
-            charge: what each of the sums is charged.
-            sums: how many there are.
+            spent: the charges so far.
+            charge: the charge of each sum.
+            sums: the number of sums.
 
         Raises:
-            PrivacySpentError: naming what is spent.
+            PrivacySpentError: if they would not; the message says how much is spent.
         """
         if spent + sums * charge <= self.budget * (1 + LAST_DIGITS):
             return
@@ -241,10 +251,10 @@ class Policy:
         raise PrivacySpentError(msg)
 
     def check_cohort(self, cohort: int) -> None:
-        """Refuse a cohort that is too small.
+        """Check that a cohort is large enough.
 
         Raises:
-            SmallCohortError: naming its size.
+            SmallCohortError: if it is not; the message gives its size.
             ParameterError: if the policy is not settled.
         """
         if self.min_cohort is None:
@@ -257,14 +267,14 @@ class Policy:
         return ParameterError(f"{self} is not settled: let the device's Profile do it")
 
     def check_parameters(self, parameters: Parameters, queries: int) -> None:
-        """Refuse parameters that protect too little in such a round, or cost too much.
+        """Check that parameters protect the device enough, and do not cost it too much work.
 
         Args:
             parameters: the parameters.
-            queries: how many queries the round has.
+            queries: the number of queries in the round.
 
         Raises:
-            RefusalError: naming what.
+            RefusalError: if they do not; the message names the value.
             ParameterError: if the policy is not settled.
         """
         if parameters.degree > self.max_neighbors:
@@ -288,21 +298,21 @@ class Policy:
         self._check_honest(parameters, queries)
 
     def _check_honest(self, parameters: Parameters, queries: int) -> None:
-        """Refuse as many sums about one update as would tell of it together."""
+        """Check that the sums about one update do not reveal it together."""
         needed = honest_needed(queries, self.honest_per_query)
         if parameters.honest < needed:
             lost = f"{parameters.num_colluders} colluders and {parameters.num_dropouts} drop-outs"
             msg = (
-                f"{queries} sums about the same updates tell of single ones together: of "
+                f"{queries} sums about the same updates reveal single ones together: of "
                 f"{parameters.cohort} devices with {lost} {parameters.honest} are sure to be "
-                f"honest, and this device wants {needed}, so "
-                f"{parameters.cohort - parameters.honest + needed} devices with as many of those, "
+                f"honest, and this device wants {needed}: take "
+                f"{parameters.cohort - parameters.honest + needed} devices, "
                 "or one sum"
             )
             raise TooFewHonestError(msg)
 
     def check_query(self, v: Floats32, radius: Radius, last_nu: float) -> None:
-        """Refuse a point and a radius by which a device could be singled out.
+        """Check that a point and a radius cannot single out a device.
 
         Args:
             v: the point, empty for zero.
@@ -310,7 +320,7 @@ class Policy:
             last_nu: the one radius of the last sum that the device was in; 0 for none.
 
         Raises:
-            SmallRadiusError, ChosenQueryError: naming them.
+            SmallRadiusError, ChosenQueryError: if they can; the message names them.
         """
         nu = radius.nu if isinstance(radius, Radii) else radius
         if not nu >= self.min_nu:
@@ -342,5 +352,5 @@ class Policy:
 
 
 def _slack(factor: float) -> float:
-    """A factor that is as large but for the last digits of computed radii."""
+    """Return a factor with room for the error of computed radii."""
     return factor * (1 + LAST_DIGITS)

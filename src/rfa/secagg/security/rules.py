@@ -1,6 +1,6 @@
-"""The rules on drop-outs and on further queries, which the server and the sum without masks keep.
+"""The rules on drop-outs and further queries, for the server and for the sum without masks.
 
-Devices keep those on drop-outs, too; how many are beyond a radius they do not know.
+Devices also check the rules on drop-outs. They cannot check how many devices are beyond a radius.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ Members = frozenset[int]
 
 @dataclass(frozen=True)
 class Answered:
-    """The last query of a round that was answered.
+    """The last answered query of a round.
 
     Attributes:
-        queries: how many were, with it.
+        queries: the number of answered queries, including this one.
         nu: its radius.
         total: its sum.
     """
@@ -39,11 +39,11 @@ class Answered:
 
 
 def agree_on(terms: Terms, joined: int, opening: OpenRound) -> Parameters:
-    """The parameters for as many devices as joined a round.
+    """Return the parameters for the number of devices that joined a round.
 
     Raises:
-        TooFewDevicesError: if there are none.
-        AbortError: if the noise of the round does not fit so many devices.
+        TooFewDevicesError: if no parameters are safe.
+        AbortError: if the noise of the round does not fit this number of devices.
     """
     if joined < LEAST_HONEST:
         msg = f"{joined} devices joined the round, and at least {LEAST_HONEST} must be honest"
@@ -62,18 +62,18 @@ def agree_on(terms: Terms, joined: int, opening: OpenRound) -> Parameters:
 
 
 def are_enough(parameters: Parameters, members: Members) -> bool:
-    """Whether so few dropped out that a sum over these devices may be opened."""
+    """Return whether enough devices are left that their sum may be opened."""
     return len(members) >= parameters.survivors
 
 
 def may_follow(
     parameters: Parameters, before: Members | None, now: Members, *, same_query: bool
 ) -> bool:
-    """Whether a sum over these devices may be opened after one over those of the masked sum before.
+    """Return whether a sum over these devices may be opened after the masked sum before.
 
-    The difference of the two sums is about those who left. Near convergence it tells what they
-    added, so either nobody left, or so many left together that h of them are honest. Within a query
-    nobody may leave: shares of the query are of the total mass that was found for all.
+    The difference of the two sums is about the devices that left. Near convergence it reveals their
+    inputs. So either nobody left, or so many devices left together that h of them are honest.
+    Within a query nobody may leave, because shares are fractions of the total mass of all.
     """
     if before is None or now == before:
         return True
@@ -85,7 +85,7 @@ def require_enough(parameters: Parameters, members: Members, what: str) -> None:
     """End the round if too few devices did something.
 
     Raises:
-        TooFewDevicesError: saying what.
+        TooFewDevicesError: saying what they did.
     """
     if not are_enough(parameters, members):
         least, cohort = parameters.survivors, parameters.cohort
@@ -96,36 +96,37 @@ def require_enough(parameters: Parameters, members: Members, what: str) -> None:
 def require_same(
     parameters: Parameters, before: Members | None, now: Members, *, same_query: bool
 ) -> None:
-    """End the round if the sum over the survivors would tell on those who left.
+    """End the round if the sum over the survivors would reveal the devices that left.
 
     Raises:
         SurvivorsChangedError: saying how many left.
     """
     if not may_follow(parameters, before, now, same_query=same_query):
         gone = len(before or ()) - len(now)
-        msg = f"{gone} devices left since the last query, and the next sum would tell on them"
+        msg = f"{gone} devices left since the last query, and the next sum would reveal them"
         raise SurvivorsChangedError(msg)
 
 
 def require_many_beyond(
     parameters: Parameters, last: Answered | None, nu: float, per_query: int
 ) -> None:
-    """End the round if the next sum would tell of the few devices that are beyond the radius.
+    """End the round if the next sum would reveal the few devices that are beyond the radius.
 
-    Devices within nu of v at two queries add the same to both but for v itself, so that they cancel
-    in the difference, however many they are: it is about the others. So half as many honest devices
-    as a query takes must be beyond the radius for each query that was answered. They are counted as
-    those beyond REACH nu, which are fewer. A smaller radius than the last one is not held up: who
-    is beyond it is not known. Nor is a sum with noise, which hides them by itself, and is charged.
+    Devices within nu of v at two queries add the same to both, except for v itself, so they cancel
+    in the difference. The difference is about the other devices. So for each answered query, half
+    as many honest devices as a query takes must be beyond the radius. The rule counts those beyond
+    REACH nu, which are fewer. It does not apply to a smaller radius than the last one, because
+    nobody knows how many devices are beyond that, nor to a sum with noise, which hides them and is
+    charged.
 
     Args:
         parameters: those of the cohort.
-        last: the last query that was answered; None before the first.
-        nu: the radius of the next.
+        last: the last answered query; None before the first.
+        nu: the radius of the next query.
         per_query: the honest devices for each query after the first; 0 for no rule.
 
     Raises:
-        ExposingSumError: saying how many there are.
+        ExposingSumError: saying how many devices there are.
     """
     if last is None or last.total.noise or nu < last.nu or not per_query:
         return
@@ -136,6 +137,6 @@ def require_many_beyond(
     if honest < needed:
         msg = (
             f"{max(honest, 0)} honest devices are sure to be beyond the radius {nu:g}, and another "
-            f"sum tells of them unless {needed} are: the sums so far stand"
+            f"sum reveals them unless {needed} are: the sums so far stay valid"
         )
         raise ExposingSumError(msg)

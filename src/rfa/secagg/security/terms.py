@@ -1,4 +1,4 @@
-"""What a server offers to devices, whatever their number."""
+"""The terms that a server offers to devices, for cohorts of any size."""
 
 from __future__ import annotations
 
@@ -24,25 +24,26 @@ from rfa.secagg.security.parameters import (
 )
 
 SMALL = 1 << 10
-"""Below how many devices a cohort is looked for that terms allow."""
+"""The search for the smallest cohort that terms allow ends at this size."""
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What a server offers whatever the number of devices, as fractions of a cohort.
+    """The terms that a server offers, as fractions of a cohort of any size.
 
     Attributes:
-        colluder_fraction: the devices that may tell the server all they know.
-        max_dropout_fraction: the devices that may drop out in a round, at most.
-        min_honest_fraction: the honest devices in any sum, at least.
+        colluder_fraction: the fraction of devices that may collude with the server.
+        max_dropout_fraction: the largest fraction of devices that may drop out in a round.
+        min_honest_fraction: the least fraction of honest devices in any sum.
         server_model: what the server may do.
-        failure_bits: accept, where that takes fewer neighbors and the server is semi-honest, that
-            more than the sums is learned with a probability of 2^-bits over the random order of
-            the cohort. More bits are safer, 40 the least; None is the safest: certainty only.
+        failure_bits: with a semi-honest server, accept that it learns more than the sums with a
+            probability of 2^-bits over the random order of the cohort, where that takes fewer
+            neighbors. The least is 40, and more is safer; None requires certainty.
         max_neighbors: the most neighbors of a device, which its policy must accept.
-        honest_per_query: how many more honest devices must be in the sums for each query after the
-            first (`honest_needed`): together they tell of single updates. 0 leaves the floor alone
-            under which they determine every one; devices refuse it unless their `Policy` has it.
+        honest_per_query: the number of further honest devices that the sums need for each query
+            after the first (`honest_needed`), because several sums together reveal single updates.
+            With 0, only more honest devices than sums are required; devices refuse it unless their
+            `Policy` allows it.
     """
 
     colluder_fraction: float = 0.1
@@ -54,7 +55,7 @@ class Terms:
     honest_per_query: int = HONEST_PER_QUERY
 
     def __post_init__(self) -> None:
-        """Check that these are fractions, and that they leave room for each other."""
+        """Check that the fractions are valid, and at most 1 together."""
         names = ("colluder_fraction", "max_dropout_fraction", "min_honest_fraction")
         fractions = {name: getattr(self, name) for name in names}
         for name, value in fractions.items():
@@ -69,10 +70,10 @@ class Terms:
         insist(check_count, "honest_per_query", self.honest_per_query, least=0)
 
     def parameters(self, cohort: int, queries: int = 1) -> Parameters:
-        """The parameters for a cohort of this size, each device of which answers so many queries.
+        """Return the parameters for a cohort of this size whose devices answer this many queries.
 
         Raises:
-            ParameterError: if there are none, or the sums would tell of single updates together.
+            ParameterError: if none are safe, or the sums would reveal single updates together.
         """
         try:
             found = self._derive(cohort)
@@ -83,7 +84,7 @@ class Terms:
         if found.honest < needed:
             least = self._smallest(queries, cohort + 1)
             msg = (
-                f"{queries} sums about the same updates tell of single ones together: of {cohort} "
+                f"{queries} sums about the same updates reveal single ones together: of {cohort} "
                 f"devices {found.honest} honest ones are sure to be in a sum, and {needed} must "
                 f"be. Ask {least} devices or more, or each device once: one-step RFA "
                 "(rfa-one-step) does, and RFA in sub-cohorts"
@@ -92,21 +93,21 @@ class Terms:
         return found
 
     def without(self, parameters: Parameters, lost: int) -> Parameters:
-        """The parameters of the same sums without devices that are lost already.
+        """Return the parameters of the same sums after some devices are lost.
 
-        A sum has as many devices at the least, and as many honest ones, as it had before, and is as
-        safe: parameters that were certain are, and others hold with the same odds.
+        Each sum still has the same least number of devices and of honest devices, and the same
+        safety: certain parameters stay certain, and others hold with the same odds.
 
         Args:
             parameters: those of the cohort before.
-            lost: how many of it are lost.
+            lost: the number of lost devices.
 
         Raises:
-            ParameterError: if more are lost than may be, or none are safe.
+            ParameterError: if more are lost than may be, or no parameters are safe.
         """
         cohort, dropouts = parameters.cohort, parameters.num_dropouts
         if lost > dropouts:
-            msg = f"{lost} of {cohort} devices are lost, and at most {dropouts} may"
+            msg = f"{lost} of {cohort} devices are lost, and at most {dropouts} may be"
             raise ParameterError(msg)
         return derive(
             cohort - lost,
@@ -119,9 +120,10 @@ class Terms:
         )
 
     def enough(self, asked: int, queries: int = 1) -> int:
-        """How many of the devices that are asked to join are enough to form a cohort.
+        """Return how many of the devices that are asked to join are enough to form a cohort.
 
-        All but as many as may drop out; all where fewer would be too few for the terms.
+        These are all except the tolerated drop-outs, or all if fewer would be too few for the
+        terms.
         """
         least = asked - math.floor(self.max_dropout_fraction * asked)
         try:
@@ -131,7 +133,7 @@ class Terms:
         return least
 
     def smallest(self, queries: int = 1) -> int:
-        """The smallest cohort that the terms allow, each device of which answers so many queries.
+        """Return the size of the smallest cohort that the terms allow with this many queries.
 
         Raises:
             ParameterError: if there is none of reasonable size.
@@ -139,7 +141,7 @@ class Terms:
         return self._smallest(queries, LEAST_HONEST)
 
     def _smallest(self, queries: int, least: int) -> int:
-        """The smallest cohort from a size on."""
+        """Return the smallest cohort of at least this size."""
         needed = honest_needed(queries, self.honest_per_query)
         honest = 1 - self.colluder_fraction - self.max_dropout_fraction
         most = SMALL + (math.ceil(needed / honest) if honest > 0 else 0)
@@ -153,11 +155,11 @@ class Terms:
         raise ParameterError(msg)
 
     def honest(self, cohort: int) -> int:
-        """The honest devices that are sure to be in a sum of a cohort of this size, n - f - c."""
+        """Return n - f - c, the honest devices that are sure to be in a sum of such a cohort."""
         return cohort - self._colluders(cohort) - self._dropouts(cohort)
 
     def _remedy(self, queries: int, cohort: int) -> str:
-        """How many devices the terms take, where more of them would do."""
+        """Return how many devices the terms need, if more devices would help."""
         try:
             return f"; these terms take {self._smallest(queries, cohort + 1)} devices or more"
         except ParameterError:

@@ -1,4 +1,4 @@
-"""Who joins a round: the keys that devices offer, none of them twice."""
+"""The devices that join a round, with keys of which no two are equal."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class Admission:
 
         Args:
             opening: the round.
-            terms: what is offered to the devices.
-            identities: the public identities of the devices, where the server is malicious.
+            terms: the terms that the server offers.
+            identities: the public identities of the devices, if the server is malicious.
         """
         self._opening, self._terms, self._identities = opening, terms, identities
         self.joined: dict[int, DeviceKeys] = {}
         self._taken: set[bytes] = set()
 
     def take(self, device: int, keys: DeviceKeys) -> None:
-        """Take the keys of a device.
+        """Check the keys of a device, and add it.
 
         Raises:
             NotCanonicalError, CohortError: saying what is wrong with them.
@@ -49,7 +49,7 @@ class Admission:
         self.joined[device] = keys
 
     def check(self, device: int, keys: DeviceKeys) -> None:
-        """Refuse keys that are not those of the device, not good for the round, or taken.
+        """Check that keys belong to the device, fit the round, and are not taken.
 
         Raises:
             NotCanonicalError, CohortError: saying what is wrong with them.
@@ -60,14 +60,14 @@ class Admission:
         check_device_keys(keys, self._opening, self._identities)
         offered = set(keys.all_keys)
         if len(offered) <= self._opening.masked_sums or offered & self._taken:
-            msg = f"device {device} has a key that is taken"
+            msg = f"device {device} has a key that another device has"
             raise DuplicateKeyError(msg)
 
     def close(self, faults: Mapping[int, SecAggError]) -> Table:
-        """The table of those who joined.
+        """Return the table of the devices that joined.
 
         Args:
-            faults: what became of the others.
+            faults: why the others did not.
 
         Raises:
             AbortError: if they are too few.
@@ -76,7 +76,7 @@ class Admission:
         return form_table(self._opening, self.joined.values(), parameters)
 
     def _agree(self, joined: int, faults: Mapping[int, SecAggError]) -> Parameters:
-        """The parameters of the cohort; if there are none, say what became of the others."""
+        """Return the parameters of the cohort; the error also says why others did not join."""
         try:
             return agree_on(self._terms, joined, self._opening)
         except TooFewDevicesError as error:

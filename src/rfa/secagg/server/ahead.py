@@ -1,4 +1,4 @@
-"""Keys that devices send a round ahead, as the server sees them."""
+"""Keys that devices send a round ahead, on the server."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from rfa.secagg.server.requests import Outbox
 
 
 def may_be_ahead(opening: OpenRound) -> bool:
-    """Whether devices send keys ahead in such a round, and join it with keys that they sent."""
+    """Return whether devices can send keys ahead in this round, and join it with such keys."""
     return bool(opening.fast) and opening.server_model == ServerModel.SEMI_HONEST
 
 
 def with_opening(opening: OpenRound, requests: Outbox) -> Iterator[tuple[int, bytes]]:
-    """The requests of a first sum, each with the opening of its round before it."""
+    """Yield the requests of a first sum, each with the opening of its round."""
     encoded = opening.encode()
     for device, first in requests:
         yield device, OpenFirstSum(opening.session, encoded, first).encode()
@@ -27,16 +27,17 @@ def with_opening(opening: OpenRound, requests: Outbox) -> Iterator[tuple[int, by
 def check_keys(
     device: int, ahead: Sequence[DeviceKeys], admission: Admission, *, asked: bool
 ) -> None:
-    """Refuse keys for the next round that were not asked for, or make no cohort with the others.
+    """Check the keys for the next round that a device sent.
 
     Args:
         device: the device.
-        ahead: what it sent: one set of keys, or none.
+        ahead: the keys: one set, or none.
         admission: the keys of the others for the next round.
-        asked: whether it was asked for any.
+        asked: whether the device was asked for keys.
 
     Raises:
-        NotCanonicalError, CohortError: saying what is wrong with them.
+        NotCanonicalError, CohortError: if they were not asked for, or form no cohort with the
+            others.
     """
     if len(ahead) != asked:
         wanted = "one set of keys of its own" if asked else "no keys"

@@ -1,9 +1,10 @@
-"""Whose shares did not unseal, as devices say before the survivors of a masked sum are closed.
+"""Complaints about shares that did not unseal, which come before the survivors are fixed.
 
-One complaint is one word against another: the dealer sealed garbage, or the neighbor lies. More
-complaints than there can be colluders hold an honest one, so that the dealer is at fault. But a
-cohort that is one of many groups may hold more liars than its parameters say, so over rounds each
-complaint stays a dispute: `rfa.secagg.server.suspicion` counts them against all liars there can be.
+In one complaint it is one device's word against another's: the dealer sealed garbage, or the
+neighbor lies. If there are more complaints than possible colluders, one of them is honest, so the
+dealer is at fault. But a cohort that is one of many groups may hold more liars than its parameters
+say. So over rounds each complaint stays a dispute, and `rfa.secagg.server.suspicion` compares
+disputes with the possible number of liars among all devices.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from rfa.secagg.security.cohort import Cohort
 from rfa.secagg.security.rules import Members
 
 Complaints = Mapping[int, Collection[int]]
-"""For each dealer, who complained about it."""
+"""For each dealer, the devices that complained about it."""
 
 
 @dataclass(frozen=True, order=True)
 class Dispute:
-    """A dealer and a holder of whom one is at fault, and nobody can tell which.
+    """A dealer and a holder, one of which is at fault; the server cannot know which.
 
     Attributes:
         dealer: the device that dealt a share.
-        holder: the device that says it could not unseal it, or opened a wrong one.
-        forgers: so many liars, or more, could have put two honest devices in this dispute; 0 if no
-            number of others could.
+        holder: the device that says that it could not unseal it, or that opened a wrong one.
+        forgers: the least number of liars that could have put two honest devices in this dispute; 0
+            if no number could.
     """
 
     dealer: int
@@ -42,8 +43,8 @@ class Unopened:
 
     Attributes:
         dealer: the device whose secret it is.
-        holders: how many devices opened shares of it.
-        forgers: how many of these must have lied, if the dealer did not.
+        holders: the number of devices that opened shares of it.
+        forgers: the number of these that must have lied, if the dealer did not.
     """
 
     dealer: int
@@ -52,10 +53,10 @@ class Unopened:
 
 
 def read_complaints(bitmap: Bitmap, dealers: Collection[int], cohort: int) -> Members:
-    """About whom a device complains, of those who dealt it shares.
+    """Return the dealers about which a device complains.
 
     Raises:
-        NotCanonicalError: if it names nobody in so many bytes, or somebody else.
+        NotCanonicalError: if the bitmap is empty but not omitted, or names others.
     """
     if not bitmap:
         return frozenset()
@@ -69,7 +70,7 @@ def read_complaints(bitmap: Bitmap, dealers: Collection[int], cohort: int) -> Me
 def faults_of(
     complaints: Complaints, num_colluders: int, names: Sequence[int]
 ) -> dict[int, SecAggError]:
-    """The dealers of whom more devices complain than can lie together, and what is said of them."""
+    """Return the dealers about which more devices complain than can lie together, and the error."""
     return {
         names[dealer]: ComplaintsError(
             f"device {names[dealer]} dealt shares that {len(holders)} of its neighbors could not "
@@ -83,7 +84,7 @@ def faults_of(
 def disputes_of(
     complaints: Complaints, names: Sequence[int], forgers: Mapping[int, int] | None = None
 ) -> set[Dispute]:
-    """Complaints, or wrong shares that liars can forge, as pairs of devices."""
+    """Return complaints, or wrong shares that liars can forge, as pairs of devices."""
     needed = forgers or {}
     return {
         Dispute(names[dealer], names[holder], needed.get(dealer, 0))
@@ -95,12 +96,12 @@ def disputes_of(
 def require_shares(
     cohort: Cohort, survivors: Members, complaints: Complaints, names: Sequence[int]
 ) -> None:
-    """End the round where too few good shares of a secret are left to open it.
+    """End the round if too few good shares of a secret are left to open it.
 
     Args:
         cohort: the cohort.
-        survivors: who can open shares.
-        complaints: who says that it holds none.
+        survivors: the devices that can open shares.
+        complaints: the devices that say that they hold none.
         names: the device at each position.
 
     Raises:

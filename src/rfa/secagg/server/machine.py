@@ -1,9 +1,9 @@
 """The server's side of a secure sum: bytes in, bytes out, and never a device's input.
 
-Each stage is a method that closes the stage before and says what to send to whom; replies are taken
-as they come, in any order. What a device sends costs at most that device its place (`faults` says
-why); too few devices end the round with an `AbortError`. Masked vectors are added to one running
-total when they arrive, so the server holds none of them.
+Each stage is a method that closes the stage before and returns the requests to send. The server
+takes replies in any order. A bad reply costs at most its device its place (`faults` says why); too
+few devices end the round with an `AbortError`. The server adds masked vectors to one running total
+when they arrive, so it holds none of them.
 """
 
 from __future__ import annotations
@@ -58,20 +58,21 @@ from rfa.secagg.server.table import Table
 from rfa.secagg.transcript import devices_digest
 
 SLACK = 1 << 9
-"""Bytes of a reply beside its lists."""
+"""The bytes of a reply beside its lists."""
 
 
 class Server:
     """A server in one round.
 
     Attributes:
-        faults: the devices that are at fault, most of which lost their place, and the reason.
+        faults: the devices at fault, most of which lost their place, and the reason.
         disputes: pairs of a dealer and a holder of shares, one of whom is at fault.
         unopened: the secret that could not be opened, if that ended the round.
         masked_sum: the number of the next masked sum.
-        begun: for how many sums over its cohort masked inputs were asked, whatever came of it; a
-            sum that is asked for again, after a cohort was formed anew, counts once.
-        opened: whether anyone was asked to open one.
+        begun: the number of sums over its cohort for which it asked for masked inputs, whether or
+            not they were opened. A sum that is asked for again, after a new cohort was formed,
+            counts once.
+        opened: whether it asked any device to open a sum.
     """
 
     def __init__(
@@ -83,15 +84,18 @@ class Server:
         *,
         ask_ahead: bool = False,
     ) -> None:
-        """A server that opens a round.
+        """Create the server of a round.
 
         Args:
-            opening: the round.
-            terms: what is offered to the devices.
-            identities: the public identities of the devices, where the server is malicious.
-            recorder: keeps what a receipt tells of the round, if one is wanted.
-            ask_ahead: whether devices are asked with the last sum for their keys of the next round;
-                in fast rounds of a semi-honest server.
+            opening: the round, from `open_round`.
+            terms: the terms that it offers to the devices.
+            identities: the public identities of the devices; required if the server is malicious.
+            recorder: records the round for a receipt, if one is wanted.
+            ask_ahead: whether to ask devices, with the last sum, for their keys of the next round;
+                only in fast rounds of a semi-honest server.
+
+        Raises:
+            ParameterError: if the opening and the terms have different server models.
         """
         if opening.server_model != terms.server_model:
             msg = f"a round of server model {opening.server_model} cannot be held under {terms}"
@@ -144,7 +148,7 @@ class Server:
     def open_ahead(self, keys: Iterable[DeviceKeys]) -> None:
         """Begin a fast round with devices that sent their keys in the one before.
 
-        They hear of it with the first sum.
+        They learn about it with the first sum.
 
         Raises:
             AbortError: if they are too few, or two have the same key.
@@ -152,7 +156,7 @@ class Server:
         """
         if not may_be_ahead(self._opening):
             msg = "a round begins with keys of the round before if it is fast, and the server is "
-            raise ParameterError(msg + "semi-honest: give fast=True, or ask for keys anew")
+            raise ParameterError(msg + "semi-honest: give fast=True, or ask for new keys")
         for each in keys:
             try:
                 self._admission.take(each.device, each)
@@ -174,7 +178,7 @@ class Server:
         return Requests(table.rosters(), self.parameters.survivors)
 
     def form(self) -> None:
-        """Close the cohort, once: those who joined are in it.
+        """Form the cohort of the devices that joined, once.
 
         Raises:
             AbortError: if too few devices joined.
@@ -183,11 +187,11 @@ class Server:
             self._seat(self._admission.close(self.faults))
 
     def first(self, v: Any, nu: Radius) -> Requests:
-        """Send the cohort, and ask for what everyone adds at v at once, in a fast round.
+        """Send the cohort, and ask for all inputs at v at once, in a fast round.
 
         Raises:
             AbortError: if too few devices joined.
-            ValueError: if v or nu has no meaning.
+            ValueError: if v or nu is not valid.
         """
         self.form()
         table = self._formed()
@@ -200,20 +204,20 @@ class Server:
 
     @property
     def is_complete(self) -> bool:
-        """Whether everyone who was asked in the current masked sum has answered."""
+        """Whether all devices that were asked in the current masked sum have answered."""
         return self._masked_sum().is_complete
 
     def regroup(self) -> Requests:
-        """Send a cohort without those who did not answer the first sum of a fast round.
+        """Send a cohort without the devices that did not answer the first sum of a fast round.
 
-        That sum is never opened; the first masked sum over them is about the same query.
+        That sum is never opened; the first masked sum over the new cohort is about the same query.
 
         Raises:
             AbortError: if too few devices are left.
         """
         now, table = self._masked_sum(), self._formed()
         if self.opened or not now.is_first:
-            msg = "a cohort is formed anew in place of one of whose first sum nothing was opened"
+            msg = "a new cohort can only replace one whose first sum was not opened"
             raise OutOfStageError(msg)
         self.masked_sum = self._opening.each_roster
         left = table.without(table.everyone - now.arrived, self.masked_sum, self._terms)
@@ -222,21 +226,21 @@ class Server:
         return self.roster()
 
     def _seat(self, table: Table) -> None:
-        """Go on with the devices of a table."""
+        """Continue with the devices of a table."""
         self._table = table
         self._positions = {keys.device: position for position, keys in enumerate(table.keys)}
         if self._recorder:
             self._recorder.form(table, self._identities)
 
     def ask(self, v: Any, nu: Radius) -> Requests:
-        """Begin a masked sum: ask for what everyone adds at v.
+        """Begin a masked sum: ask for all inputs at v.
 
         With a limit on shares, the first masked sum of a query asks for the scalars and the next
         one, at the same v and nu, for the vectors.
 
         Raises:
             AbortError: if too few devices are left, or no masked sum is.
-            ValueError: if v or nu has no meaning.
+            ValueError: if v or nu is not valid.
         """
         table = self._formed()
         alive = frozenset(table.deals) if self._before is None else self._ready
@@ -247,7 +251,7 @@ class Server:
         return Requests(requests, self._enough(alive, free=self._before is None))
 
     def _begin(self, alive: Members, v: Any, nu: Radius) -> MaskedSum:
-        """The next masked sum, over some of the cohort."""
+        """Return the next masked sum, over some devices of the cohort."""
         table, opening = self._formed(), self._opening
         if self.masked_sum not in opening.sums_from(table.first):
             msg = f"all {opening.each_roster} masked sums of the round are used up"
@@ -275,7 +279,7 @@ class Server:
         return self._now
 
     def survivors(self) -> Requests:
-        """Say whose inputs came, to be signed; only where the server is malicious.
+        """Send the list of survivors, to be signed; only if the server is malicious.
 
         Raises:
             AbortError: if the sum over them may not be opened.
@@ -309,15 +313,15 @@ class Server:
         return Requests(requests, self._enough(members, free=self._is_last), whom)
 
     def _whom(self, devices: Iterable[int]) -> bytes:
-        """By what devices that trust the server know a sum over these again; else nothing."""
+        """Return the digest by which devices recognize a sum; empty for a malicious server."""
         trusted = self._opening.server_model == ServerModel.SEMI_HONEST
         return devices_digest(devices) if trusted else b""
 
     def total(self) -> Total:
-        """Open the sum.
+        """Open the sum and return its total.
 
         Raises:
-            AbortError: if that cannot be done; it names who is at fault where that is known.
+            AbortError: if that is not possible; it names the device at fault if it is known.
         """
         now = self._masked_sum()
         require_enough(self.parameters, frozenset(now.opened), "opened the sum")
@@ -337,9 +341,9 @@ class Server:
         return total
 
     def take(self, device: int, reply: bytes) -> bool:
-        """Take a reply; whether it was good. A bad one costs its device its place in the stage.
+        """Take a reply, and return whether it is good. A bad one costs its device its place.
 
-        What comes from a device that was not asked, or has answered, changes nothing.
+        A reply from a device that was not asked, or has answered, changes nothing.
         """
         if device not in self._asked:
             msg = f"device {device} was not asked, or has answered"
@@ -380,7 +384,7 @@ class Server:
                 self._masked_sum().take_consent(self._positions[device], message, self._identities)
             case UnmaskShares():
                 self._take_opened(device, message)
-            case _:  # never wanted
+            case _:  # the server never asks for it
                 raise AssertionError
 
     def _take_opened(self, device: int, message: UnmaskShares) -> None:
@@ -399,9 +403,9 @@ class Server:
         return self._opening.is_last(self.masked_sum - 1)
 
     def _enough(self, members: Members, *, free: bool) -> int:
-        """How many of those asked must answer: all, unless a loss here is free of consequences.
+        """Return how many devices must answer: all, unless a loss here has no consequences.
 
-        Between two queries nobody may be lost, or the next sum would tell on them.
+        Between two queries no device may be lost, or the next sum would reveal it.
         """
         return min(len(members), self.parameters.survivors) if free else len(members)
 
@@ -412,7 +416,7 @@ class Server:
         return self._table
 
     def _closed(self) -> MaskedSum:
-        """The masked sum with its survivors, after complaints were heard.
+        """Return the masked sum with its survivors, after all complaints.
 
         Raises:
             AbortError: if the sum over them may not, or cannot, be opened.
@@ -423,13 +427,13 @@ class Server:
         return now
 
     def _hear(self, now: MaskedSum) -> None:
-        """Hear what devices say of shares that they could not unseal."""
+        """Process the complaints of devices about shares that they could not unseal."""
         names = self._formed().names
         self.faults |= faults_of(now.complaints, self.parameters.num_colluders, names)
         self.disputes |= disputes_of(now.complaints, names)
 
     def _masked_sum(self) -> MaskedSum:
         if self._now is None:
-            msg = "nothing is asked: ask first"
+            msg = "no masked sum has begun: call ask first"
             raise OutOfStageError(msg)
         return self._now

@@ -1,4 +1,4 @@
-"""One masked sum as the server sees it: a running total, sets of positions, and opened shares."""
+"""The server's state of one masked sum: a running total, sets of positions, and opened shares."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def masks_left(
     survivors: Members,
     context: bytes,
 ) -> list[Mask]:
-    """The masks that are on a sum of masked inputs: self-masks, and those shared with drop-outs.
+    """Return the masks on a sum of masked inputs: self-masks, and masks shared with drop-outs.
 
     Args:
         cohort: the cohort.
         publics: the public mask keys of its devices in this masked sum.
-        secrets: of each device that was asked, by position: the seed of a survivor's self-mask,
-            the secret mask key of a drop-out.
-        survivors: whose inputs are in the sum.
+        secrets: the secret of each device that was asked, by position: the seed of a survivor's
+            self-mask, the secret mask key of a drop-out.
+        survivors: the devices whose inputs are in the sum.
         context: the digest of the masked sum.
     """
     masks: list[Mask] = []
@@ -77,15 +77,15 @@ def masks_left(
 
 
 def tail_size(cohort: Cohort) -> int:
-    """How many scalars a device adds."""
+    """Return the number of scalars in a device's input."""
     return len(_encoding_of(cohort).rows) + cohort.opening.metrics
 
 
 def decode_total(cohort: Cohort, words: Words, tail: Sequence[int], survivors: int) -> Total:
-    """The total of a sum over so many devices, from what it is without masks.
+    """Decode the total of a sum over this number of devices, after the masks are removed.
 
     Raises:
-        ImplausibleSumError: if no honest devices can have such a total.
+        ImplausibleSumError: if honest devices cannot have such a total.
     """
     total = _encoding_of(cohort).decode(words, tail)
     if total.sum.count != survivors:
@@ -99,22 +99,24 @@ def _encoding_of(cohort: Cohort) -> Encoding:
 
 
 class MaskedSum:
-    """A masked sum on its way.
+    """A masked sum in progress.
 
     Attributes:
-        sum_request: what is asked, without the sealed shares.
-        alive: who is asked.
-        survivors: whose inputs came, once that is fixed.
-        signatures: who signed them.
-        opened: who opened shares.
+        sum_request: the request, without the sealed shares.
+        alive: the devices that are asked.
+        survivors: the devices whose inputs arrived, once that is fixed.
+        signatures: the signatures of the survivors.
+        opened: the shares that devices opened.
         words: the running total of the vectors; without masks once the sum is opened.
         tail: the running total of the scalars, likewise.
-        secrets: what took the masks off, by position: seeds of survivors, keys of drop-outs.
+        secrets: the secrets that removed the masks, by position: seeds of survivors, keys of
+            drop-outs.
         complaints: for each dealer whose shares did not unseal, the holders who say so.
         wrong: for each dealer of whom wrong shares were opened, the holders who surely did; all
-            holders, where no shares make its secret.
-        forgers: how many liars it takes around such a dealer to make honest devices look so.
-        unopened: the secret that could not be opened, if one could not.
+            holders, if no shares give its secret.
+        forgers: the number of liars around such a dealer that could make honest devices look like
+            this.
+        unopened: the secret that could not be opened, if there is one.
     """
 
     def __init__(self, table: Table, sum_request: SumRequest, alive: Members) -> None:
@@ -144,21 +146,21 @@ class MaskedSum:
 
     @property
     def is_first(self) -> bool:
-        """Whether it is the first sum of a fast round, over all of the roster or not opened."""
+        """Whether it is the first sum of a fast round: over the whole roster, or never opened."""
         return self._table.cohort.opening.is_first(self.sum_request.masked_sum)
 
     @property
     def is_complete(self) -> bool:
-        """Whether the input of everyone who was asked came."""
+        """Whether all inputs arrived."""
         return self.alive <= self.arrived
 
     @property
     def bitmap(self) -> bytes:
-        """The survivors as they travel."""
+        """The survivors as they are sent."""
         return write_bitmap(self.survivors, self._table.cohort.parameters.cohort)
 
     def sum_requests(self) -> Iterator[tuple[int, bytes]]:
-        """For each device that is asked, the request with what its neighbors dealt to it."""
+        """Yield, for each device, the request with the shares that its neighbors dealt to it."""
         for position in sorted(self.alive):
             sealed = self._sealed_for(position)
             yield position, dataclasses.replace(self.sum_request, sealed=sealed).encode()
@@ -166,13 +168,13 @@ class MaskedSum:
     def unmask_requests(
         self, members: Members, *, ahead: bool = False
     ) -> Iterator[tuple[int, bytes]]:
-        """For each of some devices, the request to open the sum over the survivors.
+        """Yield, for each of some devices, the request to open the sum over the survivors.
 
-        With that of the first sum of a fast round come the shares that it holds.
+        The request of the first sum of a fast round contains the shares that the device holds.
 
         Args:
-            members: who is asked.
-            ahead: whether they are also asked for their keys of the next round.
+            members: the devices to ask.
+            ahead: whether to ask also for their keys of the next round.
         """
         signatures = tuple(sorted(self.signatures.items()))
         head = self.sum_request.session, self.sum_request.masked_sum, self.bitmap, signatures
@@ -223,7 +225,7 @@ class MaskedSum:
     def take_consent(
         self, position: int, consent: SurvivorSignature, identities: Identities
     ) -> None:
-        """Take a device's signature under the survivors."""
+        """Take a device's signature of the survivors."""
         self._check_masked_sum(consent.masked_sum)
         device = self._table.keys[position].device
         statement = survivors_statement(self._context, self.bitmap)
@@ -233,7 +235,7 @@ class MaskedSum:
         self.signatures[position] = consent.signature
 
     def take_opened(self, position: int, opened: UnmaskShares, identities: Identities) -> None:
-        """Take the shares that a device opens; its signature with those of a first sum."""
+        """Take the shares that a device opens; in a first sum, its signature comes with them."""
         self._check_masked_sum(opened.masked_sum)
         model = self._table.cohort.opening.server_model
         if self.is_first and model == ServerModel.MALICIOUS:
@@ -245,7 +247,7 @@ class MaskedSum:
             raise WrongDimensionError(msg)
         shares = dict(zip(dealers, map(read_share, opened.shares), strict=True))
         missing = {dealer for dealer, share in shares.items() if share is None}
-        if self.is_first:  # only now the device has shares to complain of
+        if self.is_first:  # only now does the device have shares to complain about
             self._note_complaints(position, missing)
         self._check_missing(position, shares, missing)
         for dealer, share in shares.items():
@@ -254,26 +256,26 @@ class MaskedSum:
         self.opened.add(position)
 
     def _check_missing(self, position: int, dealers: Iterable[int], missing: set[int]) -> None:
-        """Refuse shares, or missing ones, that contradict the holder's complaints.
+        """Check that opened and missing shares agree with the holder's complaints.
 
         Raises:
-            NotCanonicalError: naming the dealer.
+            NotCanonicalError: if they do not; the message names the dealer.
         """
         for dealer in dealers:
             if (dealer in missing) != (position in self.complaints.get(dealer, ())):
                 device = self._table.keys[dealer].device
-                msg = f"a share of device {device} was opened, of which the holder said that it "
+                msg = f"a share of device {device} was opened, but the holder had said that it "
                 msg += "could not be unsealed"
                 if dealer in missing:
-                    msg = f"no share of device {device} was opened, and the holder did not say "
+                    msg = f"no share of device {device} was opened, but the holder had not said "
                     msg += "that it could not be unsealed"
                 raise NotCanonicalError(msg)
 
     def total(self) -> Total:
-        """Take the masks off, and decode the sum.
+        """Remove the masks, and decode the sum.
 
         Raises:
-            AbortError: if that cannot be done.
+            AbortError: if that is not possible.
         """
         if self.is_first:
             cohort, names = self._table.cohort, self._table.names
@@ -282,7 +284,7 @@ class MaskedSum:
         return decode_total(self._table.cohort, self.words, self.tail, len(self.survivors))
 
     def _masks(self) -> list[Mask]:
-        """The masks that are still on the total, from the secrets that were opened."""
+        """Return the masks that are still on the total, from the opened secrets."""
         publics = [keys.mask_keys[self.sum_request.masked_sum] for keys in self._table.keys]
         for position in self.survivors:
             self._recover_seed(position)
@@ -294,7 +296,7 @@ class MaskedSum:
         return masks_left(cohort, publics, self.secrets, survivors, self._context)
 
     def _recover_seed(self, position: int) -> None:
-        """The seed of a survivor's self-mask, which is what it committed to."""
+        """Recover the seed of a survivor's self-mask, which its commitment identifies."""
         masked_sum, cohort = self.sum_request.masked_sum, self._table.cohort.digest
         promised = self._table.commitment(position, masked_sum)
         self._recover(
@@ -302,7 +304,7 @@ class MaskedSum:
         )
 
     def _recover(self, position: int, is_secret: Callable[[bytes], bool]) -> None:
-        """A secret of a device, from the shares of holders who gave no reason for doubt first."""
+        """Recover a secret of a device, from the shares of holders without complaints first."""
         holders = self._table.cohort.neighbors(position)
         threshold = self._table.cohort.parameters.threshold
         given = self._shares.get(position, {})
@@ -320,9 +322,9 @@ class MaskedSum:
         self.secrets[position] = secret
 
     def _note_unopened(self, position: int, holders: set[int]) -> None:
-        """Note that a dealer's shares make no secret of it, whoever holds them.
+        """Record that no set of a dealer's shares gives its secret.
 
-        Those of an honest dealer do, unless more of them are forged than `recover` does without.
+        The shares of an honest dealer do, unless more of them are forged than `recover` tolerates.
         """
         threshold = self._table.cohort.parameters.threshold
         if len(holders) >= threshold:
@@ -332,12 +334,12 @@ class MaskedSum:
             self.unopened = Unopened(dealer, len(holders), self.forgers[position])
 
     def _note_wrong(self, position: int, shares: Mapping[int, int], used: Sequence[int]) -> None:
-        """Doubt who opened shares that do not fit those that made a secret.
+        """Record the holders of shares that do not fit those that gave a secret.
 
-        Colluders can choose wrong shares that make the secret together. So it is held against the
-        others only where so many shares fit that t of them are honest ones. A polynomial that
-        makes the secret and is not the dealer's goes through at most t - 2 honest shares: all
-        others that fit it are forged.
+        Colluders can choose wrong shares that give the secret together. So the others are recorded
+        only if so many shares fit that t of them are honest. A polynomial that gives the secret and
+        is not the dealer's goes through at most t - 2 honest shares: all others that fit it are
+        forged.
         """
         holders, parameters = self._table.cohort.neighbors(position), self._table.cohort.parameters
         wrong = {holders[rank - 1] for rank in misfits(shares, used)}
@@ -348,7 +350,7 @@ class MaskedSum:
             self.forgers[position] = fit - parameters.threshold + 2
 
     def _dealers(self, position: int) -> list[int]:
-        """Whose shares a device holds in this masked sum."""
+        """Return the dealers whose shares a device holds in this masked sum."""
         return [other for other in self._table.cohort.neighbors(position) if other in self.alive]
 
     def _rank(self, holder: int, dealer: int) -> int:

@@ -1,7 +1,7 @@
-"""Keeps what a receipt tells of a round, while the server holds no masked input longer than before.
+"""The record of a round for a receipt; the server still keeps no masked input.
 
-A masked input is digested when it comes: one SHA-256 of the message, and only where someone wants
-a receipt.
+The recorder digests a masked input when it arrives: one SHA-256 of the message, and only if a
+receipt is wanted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rfa.secagg.transcript import input_digest, point_of
 
 
 class Recorder:
-    """What happened to one part of a cohort."""
+    """Records the events of one part of a cohort."""
 
     def __init__(self, opening: OpenRound) -> None:
         """Begin with the message that opens the round."""
@@ -33,12 +33,12 @@ class Recorder:
 
     @property
     def part(self) -> PartRecord:
-        """All of it."""
+        """The complete record."""
         cohort = dataclasses.replace(self._cohort, stopped=self._stopped)
         return PartRecord(cohort, tuple(self._sums), tuple(self._totals))
 
     def form(self, table: Table, identities: Identities) -> None:
-        """Note the cohort, and what its sums are charged; inputs to one before are of no sum."""
+        """Record the cohort and the charge of its sums; inputs to an earlier cohort are dropped."""
         self._inputs = {}
         cohort, keys = table.cohort, tuple(table.keys)
         malicious = cohort.opening.server_model == ServerModel.MALICIOUS
@@ -55,11 +55,11 @@ class Recorder:
         )
 
     def take(self, position: int, reply: bytes) -> None:
-        """Note a masked input by its digest."""
+        """Record a masked input by its digest."""
         self._inputs[position] = input_digest(reply)
 
     def close(self, now: MaskedSum) -> None:
-        """Note a sum that was opened."""
+        """Record a sum that was opened."""
         request, inputs = now.sum_request, self._inputs
         self._inputs = {}
         self._sums.append(
@@ -79,7 +79,7 @@ class Recorder:
         self._totals.append(TotalRecord(tuple(now.tail), now.words))
 
     def stop(self, error: AbortError) -> None:
-        """Note that no sum comes after; not why in words, which could be a device's."""
+        """Record the kind of an abort, but not its message: a device could have written that."""
         self._stopped = type(error).__name__.encode()
 
 

@@ -1,33 +1,33 @@
-"""A ledger of suspicion: who lies inside of sums, or ends rounds, told from many rounds.
+"""A ledger of suspicion: evidence over many rounds of devices that lie in sums or end rounds.
 
-A sum over a group says that someone in it lied, and not who. But groups are drawn anew in each
-round, so that a persistent liar is in bad groups in every round, and others are so by chance. For
-each device the ledger keeps a likelihood ratio: that of a device that spoils its group almost
-always, over that of an honest one, whose group is bad with probability p. It is mixed with one that
-does so in 7 of 10 rounds, and over the round in which the device may have begun, so that neither
-pausing nor waiting helps a liar.
+A sum over a group reveals that someone in it lied, and not who. But groups are drawn anew in each
+round: a persistent liar is in bad groups in every round, and other devices only by chance. For each
+device the ledger keeps a likelihood ratio: that of a device that almost always spoils its group, to
+that of an honest one, whose group is bad with probability p. It is mixed with the ratio for a
+device that does so in 7 of 10 rounds, and over the round in which the device may have begun. So
+neither pausing nor waiting helps a liar.
 
 Formal guarantees (tests/secagg/test_suspicion.py):
-    The ratio of an honest device is a martingale of mean 1 or less, as long as p is no less than
-    its chance of a bad group. By Ville's inequality it ever reaches n / b with probability b / n
-    at most, so that some honest device among n is ever left out for lying with probability b at
-    most, however many rounds there are: b is 0.95 a, and the rest of a is for stopping rounds, for
-    devices that are lost in no more than a tolerated share of their rounds.
-    p is the share of devices in bad groups, and at least the chance of being in a group with one of
-    `num_liars` others: that many liars cannot frame an honest device by lying only beside it,
-    whatever they know of each other and of the groups.
-    No rule that goes by how often a device's groups were bad is faster: beside so many liars who
-    always lie, each honest device has bad groups only for T rounds with probability p^T, so that
-    n p^T <= a takes T >= ln(n / a) / ln(1 / p) rounds (`soonest`). A liar that always lies is left
-    out after as many.
-    A device is left out for faults if it broke the rules in three rounds (a message that no
-    honest device sends), and for disputes if these are with more devices than can be liars: with
-    different devices of those that there are, over all rounds, and not only of one group. Two
-    honest devices are in no dispute that counts, so that an honest one has no more rivals than
-    there are liars, and liars who complain of many have all of these.
+    The ratio of an honest device is a supermartingale of mean at most 1, as long as p is at least
+    its chance of a bad group. By Ville's inequality it ever reaches n / b with probability at most
+    b / n. So with probability at most b, any honest device among n is ever left out for lying, over
+    any number of rounds. b is 0.95 a; the rest of a is for stopping rounds, and holds for
+    devices that are lost in no more than a tolerated fraction of their rounds.
+    p is the fraction of devices in bad groups, and at least the chance of sharing a group with one
+    of `num_liars` others. So that many liars cannot frame an honest device by lying only beside
+    it, whatever they know about each other and about the groups.
+    No rule that counts how often a device's groups were bad is faster: if `num_liars` liars always
+    lie, an honest device has only bad groups for T rounds with probability p^T, so n p^T <= a takes
+    T >= ln(n / a) / ln(1 / p) rounds (`soonest`). A liar that always lies is left out after that
+    many rounds.
+    A device is left out for faults if it broke the rules in three rounds (with a message that no
+    honest device sends). It is left out for disputes if they are with more devices than can be
+    liars, counted over all rounds and among all devices, not only those of one group. Two
+    honest devices are in no dispute that counts, so an honest one has no more rivals than
+    there are liars, and a liar that complains about many devices has all of them as rivals.
     No more than `max_fraction` of the devices are ever left out.
 
-Without groups there is no evidence about liars, only about those who stop rounds.
+Without groups there is no evidence about liars, only about devices that stop rounds.
 
     >>> ledger = Suspicion()
     >>> for t in range(9):
@@ -52,24 +52,24 @@ from rfa.errors import InvalidValueError
 from rfa.secagg.server.complaints import Dispute
 
 PERSISTENT = (0.98, 0.7)
-"""How often a device that is looked for spoils its group, or is lost: almost always, or mostly."""
+"""How often the offenders in question spoil their group, or are lost: almost always, or mostly."""
 MIXED = (0.9, 0.1)
-"""How much each of these counts."""
+"""The weight of each of these in the mixture."""
 AT_ONCE = 0.93
-"""How much it counts that a device begins in its first round, and not later."""
+"""The weight of the case that a device begins in its first round, and not later."""
 FOR_LYING = 0.95
 """The share of all false alarms that is for lies; the rest is for stopping rounds."""
 STRIKES = 3
-"""In so many rounds a device may break the rules before it is left out."""
+"""A device that breaks the rules in this many rounds is left out."""
 
 
 @dataclass(frozen=True)
 class GroupReport:
-    """What one sum tells of the devices in it.
+    """The evidence from one sum about its devices.
 
     Attributes:
         members: the devices whose inputs are in it.
-        bad: what was wrong with it that cannot be told to be one device's fault; empty for nothing.
+        bad: what was wrong with it, if no single device is known to be at fault; empty for nothing.
     """
 
     members: frozenset[int]
@@ -78,14 +78,14 @@ class GroupReport:
 
 @dataclass(frozen=True)
 class RoundReport:
-    """What one round tells of its devices.
+    """The evidence from one round about its devices.
 
     Attributes:
-        groups: its sums; one, where there were no groups.
-        joined: those who joined, if others than those in the groups did.
-        lost: those who joined and did not answer a later stage.
-        faults: those who broke the rules, and how.
-        disputes: pairs of whom one broke them.
+        groups: its sums; one, if there were no groups.
+        joined: the devices that joined, if they differ from those in the groups.
+        lost: the devices that joined and did not answer a later stage.
+        faults: the devices that broke the rules, and how.
+        disputes: pairs of devices, one of which broke the rules.
     """
 
     groups: tuple[GroupReport, ...] = ()
@@ -106,10 +106,10 @@ class Evidence:
     """A likelihood ratio over rounds, and the counts behind it.
 
     Attributes:
-        ratios: those of persistent offenders that began in one of the rounds so far, one for each
-            of PERSISTENT, over that of an honest device.
+        ratios: the likelihoods of persistent offenders that began in one of the rounds so far, one
+            for each of PERSISTENT, divided by that of an honest device.
         rounds: the rounds that counted.
-        hits: those in which the device was where an offender is.
+        hits: the rounds in which the device was in a bad group, or lost.
     """
 
     ratios: tuple[float, float] = (0.0, 0.0)
@@ -118,12 +118,17 @@ class Evidence:
 
     @property
     def total(self) -> float:
-        """The ratio with what is kept for later rounds: 1 on average for an honest device."""
+        """The ratio including offenders that begin later: 1 on average for an honest device."""
         mixed = sum(share * ratio for share, ratio in zip(MIXED, self.ratios, strict=True))
         return mixed + _later(self.rounds)
 
     def after(self, chance: float, *, hit: bool) -> Evidence:
-        """The evidence after a round in which an honest device is hit with this chance at most."""
+        """Return the evidence after a round.
+
+        Args:
+            chance: the largest probability with which an honest device is hit.
+            hit: whether the device was hit.
+        """
         rounds = self.rounds + 1
         begins = _later(self.rounds) - _later(rounds)
         first, second = (
@@ -134,27 +139,27 @@ class Evidence:
 
 
 def _later(rounds: int) -> float:
-    """How much it counts that a device begins after so many rounds: 1 before the first."""
+    """Return the weight of the case that a device begins after `rounds` rounds: 1 for 0 rounds."""
     return 2 * (1 - AT_ONCE) / (rounds + 1) if rounds else 1.0
 
 
 def _factor(persistent: float, chance: float, *, hit: bool) -> float:
-    """The likelihood of a round for a persistent offender, over that for an honest device."""
+    """Return the likelihood ratio of a round for a persistent offender to an honest device."""
     offends = persistent + (1 - persistent) * chance
     return offends / chance if hit else (1 - offends) / (1 - chance)
 
 
 @dataclass(frozen=True)
 class Record:
-    """What is known of a device.
+    """The evidence about a device.
 
     Attributes:
-        lying: evidence that it lies inside of sums.
+        lying: evidence that it lies in sums.
         stopping: evidence that it is lost again and again.
-        faults: in how many rounds it broke the rules.
+        faults: the number of rounds in which it broke the rules.
         last_fault: how it last did.
-        rivals: the devices with which it was in dispute, and how many forgers each dispute takes,
-            as `Dispute` says.
+        rivals: the devices with which it was in dispute, and the number of forgers of each dispute,
+            as in `Dispute`.
     """
 
     lying: Evidence = Evidence()
@@ -164,23 +169,23 @@ class Record:
     rivals: Mapping[int, int] = field(default_factory=dict[int, int])
 
     def against(self, rival: int, forgers: int) -> Record:
-        """The record after a dispute; the one that takes most forgers counts, 0 being for none."""
+        """Return the record after a dispute; of several with a rival, most forgers count, or 0."""
         before = self.rivals.get(rival, forgers)
         most = max(before, forgers) if before and forgers else 0
         return dataclasses.replace(self, rivals={**self.rivals, rival: most})
 
     def count_rivals(self, devices: Collection[int], num_liars: int) -> int:
-        """How many of these devices are its rivals, where no dispute is one that liars forged."""
+        """Return the number of its rivals among devices, without disputes that liars can forge."""
         rivals = ((rival, forgers) for rival, forgers in self.rivals.items() if rival in devices)
         return sum(not forgers or forgers > num_liars for _, forgers in rivals)
 
     def reason(self, limits: tuple[float, float], rivals: int, num_liars: int) -> str:
-        """Why the device is to be left out, in words; empty if it is not.
+        """Return why to leave the device out, in words; empty if there is no reason.
 
         Args:
-            limits: the ratios from which on evidence is enough, for lying and for stopping.
-            rivals: how many devices there are with which it was in dispute.
-            num_liars: how many of all may lie.
+            limits: the ratios at which evidence is enough, for lying and for stopping.
+            rivals: the number of devices with which it was in dispute.
+            num_liars: the number of devices that may lie.
         """
         if self.faults >= STRIKES:
             return f"it broke the rules in {self.faults} rounds, last: {self.last_fault}"
@@ -194,22 +199,23 @@ class Record:
         return ""
 
     def weight(self, rivals: int) -> tuple[int, float]:
-        """How much speaks against it, to leave out the worst first."""
+        """Return the weight of the evidence, to leave out the worst devices first."""
         return self.faults + rivals, max(self.lying.total, self.stopping.total)
 
 
 @dataclass(frozen=True)
 class Suspicion:
-    """The ledger: state in and out, no randomness.
+    """The ledger: an immutable value without randomness.
 
     Attributes:
-        records: what is known of each device.
-        num_liars: how many devices may lie together; None for as many as the groups of a round
-            withstand, fewer than half of them. Fewer are found sooner, and can frame nobody.
-        liar_fraction: the share of all devices that may lie about shares.
-        tolerated_loss: the share of its rounds in which an honest device may be lost.
-        false_alarm: the probability a that an honest device is ever left out.
-        max_fraction: the most devices that are left out, below 1/2.
+        records: the evidence about each device.
+        num_liars: the number of devices that may lie together; None for as many as the groups of a
+            round withstand, fewer than half of them. Smaller numbers are found sooner, and can
+            frame nobody.
+        liar_fraction: the fraction of all devices that may lie about shares.
+        tolerated_loss: the fraction of its rounds in which an honest device may be lost.
+        false_alarm: the probability a that any honest device is ever left out.
+        max_fraction: the largest fraction of devices that are left out, below 1/2.
     """
 
     records: Mapping[int, Record] = field(default_factory=dict[int, Record])
@@ -230,7 +236,7 @@ class Suspicion:
                 raise InvalidValueError(msg)
 
     def after(self, report: RoundReport) -> Suspicion:
-        """The ledger after a round."""
+        """Return the ledger after a round."""
         records = {device: self.records.get(device, Record()) for device in report.everyone}
         joined = report.joined or report.everyone
         missing = max(self.tolerated_loss, len(report.lost & joined) / max(1, len(joined)))
@@ -252,11 +258,11 @@ class Suspicion:
         return dataclasses.replace(self, records={**self.records, **records})
 
     def excluded(self, devices: Iterable[int], least: int = 1) -> dict[int, str]:
-        """Whom to leave out of these devices, the worst first, and why.
+        """Return the devices to leave out, the worst first, and why.
 
         Args:
             devices: all devices that there are.
-            least: how many must be left.
+            least: the number of devices that must be left.
         """
         known = dict.fromkeys(sorted(set(devices)))
         count = max(len(known), len(self.records))
@@ -272,14 +278,14 @@ class Suspicion:
         return {device: told[device] for device in out[:room]}
 
     def forgive(self, device: int) -> Suspicion:
-        """The ledger without what it holds against a device, say after it was repaired."""
+        """Return the ledger without the evidence about a device, for example after its repair."""
         records = {other: record for other, record in self.records.items() if other != device}
         return dataclasses.replace(self, records=records)
 
     def _chance(self, groups: Collection[GroupReport]) -> tuple[float, list[GroupReport]]:
-        """The chance of an honest device to be in a bad group, and the bad groups.
+        """Return the chance of an honest device to be in a bad group, and the bad groups.
 
-        It is 0, which is no evidence, where half of the groups or more are bad, or there is one.
+        It is 0, which is no evidence, if half of the groups or more are bad, or there is only one.
         """
         bad = [group for group in groups if group.bad]
         if len(groups) <= 1 or 2 * len(bad) >= len(groups):
@@ -293,7 +299,7 @@ class Suspicion:
 
 
 def beside_liars(count: int, group: int, liars: int) -> float:
-    """The chance that a random group with some device in it holds one of some others.
+    """Return the chance that a random group with a given device contains a liar.
 
     >>> round(beside_liars(30, 5, 1), 3), round(beside_liars(30, 5, 3), 3)
     (0.138, 0.371)
@@ -305,7 +311,7 @@ def beside_liars(count: int, group: int, liars: int) -> float:
 
 
 def soonest(count: int, group: int, liars: int, false_alarm: float = 0.05) -> int:
-    """The fewest rounds after which a rule that counts bad groups can leave a liar out.
+    """Return the fewest rounds after which a rule that counts bad groups can leave a liar out.
 
     >>> soonest(30, 5, 2), soonest(30, 5, 1), soonest(1000, 40, 12)
     (5, 4, 11)
@@ -315,7 +321,7 @@ def soonest(count: int, group: int, liars: int, false_alarm: float = 0.05) -> in
 
 
 def pack_suspicion(ledger: Suspicion) -> list[dict[str, Any]]:
-    """The records as plain values, for a checkpoint."""
+    """Return the records as plain values, for a checkpoint."""
     return [
         {**dataclasses.asdict(record), "device": device, "rivals": sorted(record.rivals.items())}
         for device, record in sorted(ledger.records.items())
@@ -323,10 +329,10 @@ def pack_suspicion(ledger: Suspicion) -> list[dict[str, Any]]:
 
 
 def unpack_suspicion(ledger: Suspicion, packed: Iterable[Mapping[str, Any]]) -> Suspicion:
-    """A ledger with the records that `pack_suspicion` packed.
+    """Return a ledger with the records that `pack_suspicion` packed.
 
     Raises:
-        ValueError, KeyError, TypeError: if these are none.
+        ValueError, KeyError, TypeError: if they are not such records.
     """
     records: dict[int, Record] = {}
     for row in packed:

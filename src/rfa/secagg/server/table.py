@@ -1,4 +1,4 @@
-"""The cohort as the server sees it: the keys of its devices, and what they deal to each other."""
+"""The cohort on the server: the keys of its devices, and the shares that they deal."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from rfa.secagg.transcript import leaf_of
 def form_table(
     opening: OpenRound, keys: Iterable[DeviceKeys], parameters: Parameters, first: int = 0
 ) -> Table:
-    """The table of the devices with these keys, in an order that nobody could choose.
+    """Return the table of the devices with these keys, in an order that nobody can choose.
 
     Args:
         opening: the round.
         keys: the keys of the devices.
-        parameters: those of a cohort of as many.
+        parameters: the parameters of a cohort of this size.
         first: the first masked sum that they deal for.
     """
     leaves = {leaf_of(opening, listed): listed for listed in keys}
@@ -44,12 +44,12 @@ def form_table(
 
 @dataclass(frozen=True)
 class Table:
-    """What the server knows of the cohort when its masked sums begin, by position.
+    """The server's knowledge of the cohort when its masked sums begin, by position.
 
     Attributes:
         cohort: the cohort.
         keys: the public keys of its members.
-        deals: the sealed shares and commitments of those who dealt.
+        deals: the sealed shares and commitments of the devices that dealt.
         first: the first masked sum that they are for.
     """
 
@@ -64,7 +64,7 @@ class Table:
         return [keys.device for keys in self.keys]
 
     def devices(self, members: Members) -> list[int]:
-        """The devices at some positions, in the order of these."""
+        """Return the devices at some positions, in the order of these."""
         return [self.keys[position].device for position in sorted(members)]
 
     @property
@@ -73,10 +73,12 @@ class Table:
         return frozenset(range(len(self.keys)))
 
     def rosters(self, first: SumRequest | None = None) -> Iterator[tuple[int, bytes]]:
-        """The roster for each device: keys of its neighbors, or of all if it trusts nobody.
+        """Yield the roster for each device: keys of its neighbors, or of all devices.
+
+        A malicious server must send all keys.
 
         Args:
-            first: what is asked with it, in a fast round.
+            first: the first request, in a fast round.
         """
         cohort, opening = self.cohort, self.cohort.opening
         everyone = opening.server_model == ServerModel.MALICIOUS
@@ -93,12 +95,12 @@ class Table:
             yield addressee.device, roster.encode()
 
     def without(self, lost: Members, first: int, terms: Terms) -> Table:
-        """The table of those who are left, in an order of its own, who deal anew.
+        """Return the table of the devices that are left, in a new order; they deal again.
 
         Args:
             lost: the positions of the others.
             first: the first masked sum that they deal for.
-            terms: what the first cohort was offered.
+            terms: the terms of the first cohort.
 
         Raises:
             TooFewDevicesError: if too few are left.
@@ -114,32 +116,32 @@ class Table:
     def sealed_for(
         self, position: int, dealers: Iterable[int], masked_sum: int
     ) -> tuple[bytes, ...]:
-        """What some of its neighbors dealt to a device for a masked sum."""
+        """Return the shares that some of its neighbors dealt to a device for a masked sum."""
         n, k = self.cohort.parameters.cohort, self.cohort.parameters.degree
         ranks = ((dealer, rank(position, dealer, n, k) - 1) for dealer in dealers)
         at = masked_sum - self.first
         return tuple(self.deals[dealer].sealed[self._dealt * place + at] for dealer, place in ranks)
 
     def commitment(self, position: int, masked_sum: int) -> bytes:
-        """What a device committed to of the seed of a masked sum."""
+        """Return a device's commitment to the seed of a masked sum."""
         return self.deals[position].commitments[masked_sum - self.first]
 
     @property
     def deal_size(self) -> int:
-        """The bytes of what a device deals."""
+        """The number of bytes that a device deals."""
         return self._dealt * (32 + SEALED_SIZE * self.cohort.parameters.degree)
 
     @property
     def _dealt(self) -> int:
-        """For how many masked sums shares are dealt."""
+        """The number of masked sums for which shares are dealt."""
         return self.cohort.opening.each_roster
 
     def take_deal(self, position: int, deal: ShareKeys) -> None:
-        """Take what a device deals.
+        """Take the shares that a device deals.
 
         Raises:
-            WrongDimensionError: if it is not a commitment a masked sum, and for each neighbor a
-                sealed pair of shares a masked sum.
+            WrongDimensionError: if there is not one commitment per masked sum, and one sealed pair
+                of shares per neighbor and masked sum.
         """
         masked_sums, degree = self._dealt, self.cohort.parameters.degree
         if len(deal.commitments) != masked_sums or len(deal.sealed) != masked_sums * degree:
