@@ -210,7 +210,7 @@ def test_examples_that_no_batch_has_change_nothing() -> None:
     assert np.array_equal(learner.train(start, x, y, plan), found)
 
 
-@pytest.mark.parametrize("size", [1.0, 30.0, 300.0])
+@pytest.mark.parametrize("size", [1.0, 30.0, 300.0, 3000.0])
 def test_scores_that_move_far_in_local_training_are_exact_too(size: float) -> None:
     """A first model with scores of this size, and steps that move them by as much."""
     x, y = images(60)

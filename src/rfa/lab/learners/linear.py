@@ -60,7 +60,7 @@ class LinearLearner(Learner):
         bound = np.sqrt(6 / (self.features + self.rows))
         return rng.uniform(-bound, bound, self.dim).astype(np.float32)
 
-    @np.errstate(over="ignore", invalid="ignore")  # a model that diverges is the server's affair
+    @np.errstate(all="ignore")  # a model that diverges is the server's affair
     def train(self, start: Floats32, x: Any, y: Any, plan: Plan) -> Floats32:
         """What local SGD changes, in the space of examples where that is the smaller one."""
         first, scaled = start.reshape(self.rows, self.features), Scaled.of(x)
