@@ -6,6 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from rfa.lab.attacks.registry import NONE
+from rfa.lab.report.arena import WORST
+from website.arena import levels_of
 from website.svg import BLUE, GRAY, GREEN, ORANGE, Picture
 
 ROOT = Path(__file__).parents[1]
@@ -149,14 +152,8 @@ def draw_study() -> Picture:
 
 
 def draw_arena() -> Picture:
-    """The worst case of each defense on EMNIST, a tenth of the data corrupted."""
-    text = read("docs/beyond-results.md")
-    part = text.partition("<summary>EMNIST linear, level 0.1: test accuracy (%)</summary>")[2]
-    lines = [line for line in part.partition("</details>")[0].splitlines() if line.startswith("|")]
-    rows = {
-        line.split(" | ")[0].strip("| "): line.strip("| ").split(" | ")[1:] for line in lines[2:]
-    }
-    names = [name.strip() for name in lines[0].strip("| ").split(" | ")]
+    """The worst case of some defenses on Sent140, at two levels of corruption."""
+    levels = levels_of("arena-linear")["sent140-linear"][:2]
     shown = {
         "fedavg": "FedAvg",
         "rfa": "RFA",
@@ -166,17 +163,13 @@ def draw_arena() -> Picture:
         "trimmed-mean": "trimmed/mean",
         "multi-krum": "multi-/Krum",
     }
-    worst = dict(zip(names, map(float, rows["worst case"]), strict=True))
-    clean = dict(zip(names, map(float, rows["no corruption"]), strict=True))
-    groups = {label: (clean[name], worst[name]) for name, label in shown.items()}
-    title = "EMNIST linear: accuracy without corruption and under each defense's worst attack"
-    return bars(
-        title,
-        "accuracy, %",
-        groups,
-        {"no corruption": GREEN, "worst of 13 attacks": ORANGE},
-        top=60,
-    )
+    clean, *worst = levels[0].heights(NONE), *(bout.heights(WORST) for bout in levels)
+    groups = {
+        label: [heights[name] for heights in (clean, *worst)] for name, label in shown.items()
+    }
+    legend = {"no corruption": GREEN, "a tenth of the data": BLUE, "a quarter": ORANGE}
+    title = "Sent140: accuracy without corruption and in the worst of 15 attacks"
+    return bars(title, "accuracy, %", groups, legend, top=80, digits=0)
 
 
 def draw_epsilon() -> Picture:

@@ -1,0 +1,134 @@
+"""The tables of docs/beyond.md, from the numbers in docs/numbers/arena.
+
+`python -m website.arena` writes them anew, between marks of the page.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rfa.lab.paper.numbers import read_numbers
+from rfa.lab.paper.reproduce import find_experiments
+from rfa.lab.paper.scale import scaled_cells
+from rfa.lab.report.arena import WORST, Bout, bouts
+from rfa.lab.report.gather import Result
+from rfa.lab.runs.sweep import make_sweep
+
+ROOT = Path(__file__).parents[1]
+NUMBERS, PAGE = ROOT / "docs" / "numbers" / "arena", ROOT / "docs" / "beyond.md"
+LEVELS = (0.1, 0.25, 0.4)
+NAMES = {
+    "fedavg": "FedAvg",
+    "rfa": "RFA, three steps",
+    "rfa-one-step": "one-step RFA",
+    "centered-clipping": "centered clipping",
+    "clipping with momentum": "centered clipping, worker momentum",
+    "adaptive-clipping": "adaptive clipping",
+    "block-clipping": "block clipping",
+    "coordinate-median": "coordinate-wise median",
+    "trimmed-mean": "trimmed mean",
+    "multi-krum": "multi-Krum",
+    "bulyan": "Bulyan",
+    "nnm with momentum": "mixing, worker momentum",
+    "dnc": "DnC",
+    "flame": "FLAME",
+    "signguard": "SignGuard",
+    "fltrust": "FLTrust",
+}
+"""The defenses as the page names them."""
+_MARK = re.compile(r"(<!-- table: ([\w -]+) -->\n).*?(<!-- end of the table -->)", re.DOTALL)
+
+
+@functools.cache
+def levels_of(experiment: str) -> dict[str, list[Bout]]:
+    """Return the levels of an arena for which there are numbers, by task."""
+    (found,) = find_experiments([experiment], "arena", None)
+    sweep = make_sweep(found.name, found.plan)
+    kept = {run.name: run for run in read_numbers(NUMBERS)}
+    named = ((cell, kept.get(cell.settings.run_name)) for cell in scaled_cells(sweep, found.scale))
+    results = [Result(cell, dict(run.row), run.evaluations) for cell, run in named if run]
+    by_task: dict[str, list[Bout]] = {}
+    for bout in bouts(sweep, results):
+        by_task.setdefault(str(bout.panel.settings["task"]), []).append(bout)
+    return by_task
+
+
+def is_whole(bout: Bout, defense: str) -> bool:
+    """Whether all attacks on a defense were run."""
+    return len(bout.known(defense)) == len(bout.attacks)
+
+
+def worst_table(task: str) -> list[str]:
+    """The worst case of each defense at each level, private defenses first, best ones first."""
+    levels = levels_of("arena-linear")[task]
+    shown = [name for name in NAMES if all(is_whole(bout, name) for bout in levels)]
+    shown.sort(key=lambda name: (name not in levels[0].private, -_sum_of_worst(levels, name)))
+    head = [f"level {bout.panel.settings['rho']:g}" for bout in levels]
+    lines = [_row(["defense", "no corruption", *head]), _row(["---", *["---:"] * (1 + len(head))])]
+    for name in shown:
+        first = NAMES[name] if name in levels[0].private else f"*{NAMES[name]}*"
+        clean = f"{levels[0].score('none', name).spread.mean:.1f}"
+        lines.append(_row([first, clean, *(_worst(bout, name) for bout in levels)]))
+    return lines
+
+
+def backdoor_table() -> list[str]:
+    """The backdoor that works best, and the accuracy in the worst case, of three defenses."""
+    arena = levels_of("arena-backdoors")
+    heads = [f"{what}: {NAMES[name]}" for what in ("backdoor", "accuracy") for name in _BESIDE]
+    lines = [_row(["task", "level", *heads]), _row(["---", *["---:"] * (1 + len(heads))])]
+    for task, name in _TASKS.items():
+        for bout in arena.get(task, ()):
+            level = f"{bout.panel.settings['rho']:g}"
+            planted = [_backdoor(bout, defense) for defense in _BESIDE]
+            lines.append(_row([name, level, *planted, *(_worst(bout, each) for each in _BESIDE)]))
+    return lines
+
+
+_BESIDE = ("rfa-one-step", "block-clipping", "coordinate-median")
+_TASKS = {
+    "emnist-linear:polarity=ink": "EMNIST, ink = 1",
+    "emnist-linear": "EMNIST, paper = 1",
+    "sent140-linear": "Sent140",
+}
+TABLES: dict[str, Callable[[], list[str]]] = {
+    "worst cases on Sent140": lambda: worst_table("sent140-linear"),
+    "backdoors": backdoor_table,
+}
+
+
+def renew(text: str) -> str:
+    """Return a page with its tables as the numbers have them."""
+    return _MARK.sub(lambda found: found[1] + "\n".join(TABLES[found[2]]()) + "\n" + found[3], text)
+
+
+def _sum_of_worst(levels: Sequence[Bout], defense: str) -> float:
+    return sum(bout.heights(WORST)[defense] for bout in levels)
+
+
+def _worst(bout: Bout, defense: str) -> str:
+    case = bout.case(defense)
+    text = f"{case.mean:.1f}"
+    if math.isfinite(case.low):
+        text += f" ({max(case.low, 0):.0f} to {min(case.high, 100):.0f})"
+    return f"**{text}**" if bout.best and defense in bout.best else text
+
+
+def _backdoor(bout: Bout, defense: str) -> str:
+    """How often the best backdoor works, in per cent: the mean, and the lowest and highest seed."""
+    attack = bout.backdoor_case(defense).attack
+    values = bout.scores[attack, defense].fooled.values()
+    low, high = f"{min(values):.0f}", f"{max(values):.0f}"
+    return low if low == high else f"{sum(values) / len(values):.0f} ({low} to {high})"
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(renew(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
