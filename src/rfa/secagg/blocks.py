@@ -29,6 +29,7 @@ from rfa.secagg.messages.opening import OpenRound
 from rfa.secagg.messages.round import SumRequest
 from rfa.secagg.push import SHORT, UNIFORM
 from rfa.secagg.statistics import rows_of
+from rfa.secagg.weights import ONE_COORDINATE
 from rfa.secagg.words import Words
 
 NAMES = frozenset({"weight", "count"})
@@ -39,7 +40,10 @@ LEAST_SCALE = 16
 
 def block_fault(opening: OpenRound) -> str:
     """What does not go with a radius for each block, and the remedy; empty if all does."""
+    if not opening.block:
+        return ""
     names = {row.name for row in rows_of(opening.statistics)}
+    single = (opening.dim - 1) % opening.block == 0  # at least the last block has one coordinate
     faults = [
         (opening.queries > 1, f"{opening.queries} queries: a round has one, so give queries=1"),
         (
@@ -51,9 +55,17 @@ def block_fault(opening: OpenRound) -> str:
             "noise is for a push that is clipped as a whole: take rfa-one-step, or no noise",
         ),
         (names - NAMES, f"the totals {sorted(names - NAMES)} are of one radius"),
+        (single and not opening.equal_weights, _remedy(opening.dim, opening.block)),
     ]
     why = next((why for wrong, why in faults if wrong), "")
-    return f"a radius for each block of {opening.block}: {why}" if opening.block and why else ""
+    return f"a radius for each block of {opening.block}: {why}" if why else ""
+
+
+def _remedy(dim: int, block: int) -> str:
+    """What to do about a block of one coordinate and weights that differ."""
+    other = next((size for size in range(block + 1, dim + 1) if (dim - 1) % size), dim)
+    blocks = f", or blocks of {other}" if dim > 1 else ""
+    return f"of {dim} coordinates one is a block by itself: {ONE_COORDINATE}{blocks}"
 
 
 def sent_radius(opening: OpenRound, radius: Radius) -> tuple[float, bytes]:
