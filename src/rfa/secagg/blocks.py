@@ -8,10 +8,14 @@ below: whether it is within the radius there. With n devices and B = 2^bits > n 
 so that n of them stay below 2^31: no total can wrap around, and the votes, of which there are at
 most n < B, never reach the coordinates. So radii are learned for the bytes of a model.
 
-*Formal guarantee* (tests/secagg/test_blocks.py): a vote is a fair coin with probability 1/2, and
-else the truth. So no count of a block is proof of what any device has there: whatever it has, its
-vote is either with probability 1/4 at least (a privacy loss of log 3 a vote). Half of the coins say
-yes, so that half of the votes are yes just where half of the devices are within the radius.
+*Formal guarantees* (tests/secagg/test_blocks.py, test_block_attacks.py): a vote is a fair coin
+with probability 1/2, and else the truth. So no count of votes is proof of what any device has in a
+block: whatever it has, its vote is either with probability 1/4 at least. Of h honest devices, a
+count tells at most log 3 of one, and 0.8 / h on average, to who knows all but coins; counts of
+several blocks and rounds add up. Half of the coins say yes, so that half of the votes are yes just
+where half of the devices are within the radius. Coins cover the votes and not the push, which is
+exact: beyond the radius a device adds to a block of one coordinate its weight or minus that, so
+there weights must be equal.
 """
 
 from __future__ import annotations

@@ -80,7 +80,8 @@ class Policy:
             device was in to the next; None for any. A learned nu changes by at most 32 a round, so
             a device that is asked in few rounds, or for another nu, needs more.
         any_radii: whether a malicious server may give each block of coordinates its own radius, as
-            block clipping does: in each block it chooses between a mean and a count of signs.
+            block clipping does: in each block it chooses between a mean and a sum of directions,
+            and two rounds of nearly the same updates tell the longest device of each block.
         epsilon: the budget of privacy, at delta, of all sums that the device will ever be in, of
             whatever rounds and runs; None for none. A device with a budget joins rounds with noise
             only, and refuses sums beyond it by `PrivacySpentError`.
