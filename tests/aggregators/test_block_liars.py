@@ -25,8 +25,9 @@ from hypothesis import strategies as st
 from rfa._types import Floats
 from rfa.aggregators import BlockClipping, Groups
 from rfa.aggregators.block_clipping import RISE, SETTLED, BlockRadii
+from rfa.aggregators.partition import outlying
 from rfa.numerics.plain_oracle import PlainOracle
-from rfa.oracle import Sum
+from rfa.oracle import RecordingOracle, Sum
 from rfa.radii import PER_DOUBLING, TOP_LEVEL, Radii, lengths_of
 from rfa.secagg.errors import ImplausibleSumError
 from rfa.secagg.fixed_point import Contribution, Encoding
@@ -131,6 +132,27 @@ def test_liars_in_fewer_than_half_of_groups_of_four_shrink_radii_to_nothing() ->
     reach a half; radii hold if (1 - q)^4 > 1/2, as in groups of ten (0.72), and not of four (0.30).
     """
     assert np.median(in_groups(everybody_is_near, 4, settled(RIGHT_LEVEL), 60)) < -8
+
+
+@pytest.mark.parametrize(
+    ("lie", "each", "seen"),
+    [(nobody_is_near, 30, True), (nobody_is_near, EACH, False), (everybody_is_near, 30, False)],
+)
+def test_a_liar_s_group_is_seen_if_groups_are_large_and_never_by_votes(
+    lie: Lie, each: int, seen: bool
+) -> None:
+    """A limit: a liar throws its group by a median length and no farther.
+
+    The means of m honest updates that have nothing in common are 1 / sqrt(m) of that apart, and the
+    ledger of suspicion takes a group for spoilt from four times that on: where m is above 16.
+    """
+    updates = cloud(GROUPS * each, 1)
+    groups = [
+        RecordingOracle(ring(updates[part::GROUPS], None if part else lie, seed=part))
+        for part in range(GROUPS)
+    ]
+    Groups(BlockClipping(size=SIZE), GROUPS)(groups, DIM, settled(RIGHT_LEVEL))
+    assert outlying(groups) == [seen] + [False] * (GROUPS - 1)
 
 
 @pytest.mark.parametrize(

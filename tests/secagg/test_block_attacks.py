@@ -14,12 +14,14 @@ import pytest
 from rfa._types import Floats
 from rfa.aggregators.block_clipping import BlockRadii
 from rfa.radii import LEAST_RADIUS, Radii, count_blocks
-from rfa.secagg.errors import NotCanonicalError, ParameterError
+from rfa.secagg.errors import AskedTwiceError, NotCanonicalError, ParameterError
 from rfa.secagg.fixed_point import Contribution, Encoding
 from rfa.secagg.oracle import open_round
 from rfa.secagg.statistics import mask_of
 from rfa.secagg.words import WORD
-from tests.secagg.party import SMALL, contributions, party
+from tests.secagg.attack import TERMS, altered, refuses
+from tests.secagg.fast_round import first_sum
+from tests.secagg.party import SMALL, contributions, equals, party
 
 ZERO = np.empty(0, np.float32)
 TINY = 0
@@ -171,6 +173,18 @@ def test_two_rounds_of_the_same_updates_with_radii_around_one_device_is_a_limit(
     true = updates.reshape(count, blocks, size)[victims, np.arange(blocks)]
     errors = np.linalg.norm(found - true, axis=1)[singled]
     assert np.median(errors / longest[singled]) < 0.01
+
+
+def test_a_second_roster_is_asked_with_the_radii_of_the_first() -> None:
+    """Else the two sums, of which both could be opened somehow, are at radii around one device."""
+    radii = Radii(np.array([160, 161, 162], np.uint8))
+    table = party(equals(10, 3), TERMS, fast=True, block=1)
+    at = first_sum(table=table, point=np.zeros(3), radius=radii).regroup()
+    at.deliver()
+    at.ask(at.server.ask(np.zeros(3), radii))
+    other = altered(at.request, levels=bytes([160, 161, 163]))
+    refuses(at.victim, other, AskedTwiceError, "with another roster")
+    at.victim.receive(at.request)
 
 
 def votes_of(near: int, far: int) -> Floats:

@@ -125,7 +125,8 @@ class BlockClipping(SumAggregator[BlockRadii]):
     """The mean of updates that are clipped block by block, each block to a learned radius.
 
     Attributes:
-        size: the coordinates of a block; 1 clips every coordinate by itself.
+        size: the coordinates of a block; 1 clips every coordinate by itself, and takes equal
+            weights in secure sums.
     """
 
     size: int = SIZE
