@@ -14,7 +14,15 @@ from click.testing import CliRunner
 
 from rfa import PlainOracle, RecordingOracle, Sum, SumOracle, one_step, theory
 from rfa._types import Floats
-from rfa.aggregators import RFA, Groups, Mean, OneStepRFA, SubCohorts, SumAggregator
+from rfa.aggregators import (
+    RFA,
+    BlockClipping,
+    Groups,
+    Mean,
+    OneStepRFA,
+    SubCohorts,
+    SumAggregator,
+)
 from rfa.aggregators.partition import center_of_groups
 from rfa.cli.main import main
 from rfa.lab.settings.settings import Settings
@@ -312,6 +320,7 @@ def test_the_certificate_is_what_rounds_with_a_learned_radius_show(
         (RFA(), {"terms": Terms(honest_per_query=0), "devices": 4}, "Ask 6 devices or more"),
         (RFA(early_stop=0.1), {}, "needs the objective"),
         (Mean(clip_norm=float("inf")), {}, "secure sums are of clipped updates"),
+        (BlockClipping(size=1), {"weights": "examples"}, "give equal weights, or blocks of 2"),
     ],
 )
 def test_what_secure_sums_do_not_allow_is_said_in_one_place(
@@ -328,3 +337,5 @@ def test_what_fits_is_allowed() -> None:
     check_fit(RFA(budget=3), Terms(), devices=49, max_share=0.5, max_queries=3)
     check_fit(Groups(RFA(budget=2), 4), Terms(), devices=108)
     check_fit(RFA(budget=3), Terms(honest_per_query=0), devices=6)
+    check_fit(BlockClipping(size=1), malicious, devices=40)
+    check_fit(BlockClipping(size=2), malicious, devices=40, weights="examples")

@@ -135,7 +135,7 @@ def count_blocks(dim: int, size: int) -> int:
 
 def widen(blocks: Array, size: int, dim: int) -> Array:
     """The value of its block for each coordinate."""
-    return blocks if size == 1 else np.repeat(blocks, size)[:dim]
+    return blocks if size == 1 else np.repeat(blocks, min(size, dim))[:dim]
 
 
 def lengths_of(steps: Floats, size: int) -> Floats:

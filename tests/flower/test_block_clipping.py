@@ -28,7 +28,8 @@ LOST = FIRST
 
 
 def strategy_of(**more: Any) -> SecureStrategy:
-    return SecureStrategy(BlockClipping(size=1), fraction_evaluate=0.0, **options(**more))
+    how = options(**{"weights": "equal", "fraction_evaluate": 0.0, **more})
+    return SecureStrategy(BlockClipping(size=1), **how)
 
 
 def levels_of(request: Message) -> bytes | None:
@@ -62,7 +63,7 @@ def test_the_model_moves_by_the_mean_of_clipped_coordinates(
         return None if node == lost and levels is not None else reply
 
     grid = LocalGrid(nodes(tmp_path, {FIRST + 1: in_one_coordinate}), spoil)
-    result = strategy_of(weights="equal").start(grid, model(), num_rounds=ROUNDS)
+    result = strategy_of().start(grid, model(), num_rounds=ROUNDS)
     assert len(asked) == ROUNDS  # other radii in each round
     wanted = np.zeros(DIM)
     for t, levels in enumerate(asked, 1):
@@ -89,7 +90,10 @@ def test_restarts_go_on_with_the_radii(tmp_path: Path) -> None:
     assert set(asked) == {before.levels.tobytes()}
 
 
-@pytest.mark.parametrize("how", [{"max_share": 0.5}, {"noise_multiplier": 1.0}, {"epsilon": 8.0}])
+@pytest.mark.parametrize(
+    "how",
+    [{"max_share": 0.5}, {"noise_multiplier": 1.0}, {"epsilon": 8.0}, {"weights": "examples"}],
+)
 def test_what_does_not_go_with_it_is_said_at_once(how: dict[str, Any]) -> None:
     with pytest.raises((InvalidValueError, TypeError), match="block"):
         strategy_of(**how)

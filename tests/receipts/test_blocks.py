@@ -19,7 +19,7 @@ from tests.receipts.rounds import Run
 
 @pytest.mark.parametrize("fast", [False, True])
 def test_receipts_of_several_rounds_hold(tmp_path: Path, fast: bool) -> None:
-    run = Run(tmp_path, BlockClipping(size=2), dim=7, fast=fast)
+    run = Run(tmp_path, BlockClipping(size=2), dim=8, fast=fast)
     verifier = Verifier()
     verified = [verifier.check(path) for path in run.play(3)]
     states = [checked.signed.receipt.state_after["levels"] for checked in verified]
@@ -27,12 +27,12 @@ def test_receipts_of_several_rounds_hold(tmp_path: Path, fast: bool) -> None:
 
 
 def test_groups_have_receipts_too(tmp_path: Path) -> None:
-    run = Run(tmp_path, Groups(BlockClipping(size=3), 3), count=24, dim=7)
+    run = Run(tmp_path, Groups(BlockClipping(size=3), 3), count=24, dim=8)
     Verifier().check(run.play()[0])
 
 
 def test_other_radii_than_those_of_the_state_are_found_out(tmp_path: Path) -> None:
-    run = Run(tmp_path, BlockClipping(size=2), dim=7)
+    run = Run(tmp_path, BlockClipping(size=2), dim=8)
     receipt, parts = checked(run)
     levels = receipt.state_before["levels"].copy()
     levels[0] += np.uint8(1)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from rfa.radii import Radius
 from rfa.secagg.crypto.graph import neighbors
 from rfa.secagg.device.machine import Device
 from rfa.secagg.messages.round import DeviceKeys, Roster
@@ -113,11 +114,16 @@ class FastRound:
 
 
 def first_sum(
-    terms: Terms = TERMS, *, table: Party | None = None, point: Any = POINT, **how: Any
+    terms: Terms = TERMS,
+    *,
+    table: Party | None = None,
+    point: Any = POINT,
+    radius: Radius = NU,
+    **how: Any,
 ) -> FastRound:
     """A fast round at the requests for the first sum."""
     table = table or party(contributions(10, 3), terms, fast=True, **how)
     server = Server(table.opening, table.terms, table.known)
     begun = FastRound(table, server, dict(server.open(table.devices)))
     begun.deliver()
-    return begun.ask(server.first(point, NU))
+    return begun.ask(server.first(point, radius))

@@ -174,7 +174,7 @@ def party(
         dim=dim,
         metrics=metrics,
         max_share=max_share,
-        equal_weights=noise > 0,
+        equal_weights=noise > 0 or bool(block and some.equal_weights),
         noise=noise,
         fast=fast,
         block=block,

@@ -41,7 +41,7 @@ def test_there_are_vectors_of_everything() -> None:
     assert [case["kind"] for case in VECTORS["messages"]] == [type(one).__name__ for one in SAMPLES]
     named = {case["error"] for case in VECTORS["refused"]}
     assert named == {one.__name__ for one in errors.MessageError.__subclasses__()}
-    assert len(VECTORS["refused_openings"]) == 10
+    assert len(VECTORS["refused_openings"]) == 11
     assert len(VECTORS["low_order"]) == 14
     assert len(VECTORS["not_canonical"]) == 36
 

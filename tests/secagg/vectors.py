@@ -329,6 +329,10 @@ def refused_openings() -> list[Vector]:
         ("blocks with noise", {"block": 2, "statistics": 0b10000}),
         ("blocks with masses", {"block": 2, "noise": 0.0}),
         ("blocks in two queries", {"block": 2, "noise": 0.0, "statistics": 0b10000, "queries": 2}),
+        (
+            "a block of one coordinate, and weights",
+            {"block": 3, "noise": 0.0, "statistics": 0b10100, "equal_weights": 0},
+        ),
     ]
     return [
         {

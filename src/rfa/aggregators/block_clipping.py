@@ -15,8 +15,13 @@ the block. Votes travel inside the words of the push, and half of them are coins
 (`rfa.secagg.blocks`).
 
 *Formal guarantees* (tests/aggregators/test_block_clipping.py): a round moves block b by at most
-nu_b, and devices with a share p of the weight by at most p nu_b, whatever they send. Whatever the
-votes are, a radius at most doubles in a round, and once it has settled grows by at most 1.41.
+nu_b, and devices with a share p of the weight by at most p nu_b, whatever their updates are.
+Whatever the votes are, a radius at most doubles in a round, and once it has settled grows by at
+most 1.41.
+
+A device that lies inside a sum sets it, and so all votes: in a cohort of one part it moves each
+block by nu_b, and lets radii grow by 1.41 a round for as long as it is there, up to 3932. Groups of
+ten devices or more hold them (tests/aggregators/test_block_liars.py).
 
     >>> from rfa import PlainOracle
     >>> rng, size, state = np.random.default_rng(0), 100, None
@@ -120,7 +125,8 @@ class BlockClipping(SumAggregator[BlockRadii]):
     """The mean of updates that are clipped block by block, each block to a learned radius.
 
     Attributes:
-        size: the coordinates of a block; 1 clips every coordinate by itself.
+        size: the coordinates of a block; 1 clips every coordinate by itself, and takes equal
+            weights in secure sums.
     """
 
     size: int = SIZE

@@ -273,7 +273,13 @@ def check_strategy(
     Raises:
         InvalidValueError: naming the option.
     """
-    check_fit(aggregator, secure.terms, max_share=secure.max_share, max_queries=max_queries)
+    check_fit(
+        aggregator,
+        secure.terms,
+        max_share=secure.max_share,
+        max_queries=max_queries,
+        weights=secure.weights,
+    )
     if secure.has_noise:
         aggregator.check_noise()
         if fedavg.get("fraction_evaluate"):

@@ -10,6 +10,7 @@ from rfa.errors import InvalidValueError
 from rfa.secagg.errors import ParameterError
 from rfa.secagg.security.parameters import HONEST_PER_QUERY, MAX_MASKED_SUMS, ServerModel
 from rfa.secagg.security.terms import Terms
+from rfa.secagg.weights import EQUAL, ONE_COORDINATE
 
 
 def make_terms(
@@ -29,13 +30,14 @@ def make_terms(
     )
 
 
-def check_fit(
+def check_fit(  # noqa: PLR0913
     aggregator: SumAggregator[Any],
     terms: Terms,
     *,
     devices: int | None = None,
     max_share: float = 0.0,
     max_queries: int = MAX_MASKED_SUMS,
+    weights: str = EQUAL,
 ) -> None:
     """Check that secure sums under some terms are enough for an aggregator, and promise something.
 
@@ -45,6 +47,7 @@ def check_fit(
         devices: the devices a round, where they are known.
         max_share: the largest share of a step that a device may have; 0 for any.
         max_queries: the most queries that devices answer in a round.
+        weights: how examples make a weight.
 
     Raises:
         InvalidValueError: naming what does not fit, and what would.
@@ -52,10 +55,7 @@ def check_fit(
     aggregator.check_secure()
     layout = aggregator.layout(devices or terms.smallest())
     masked_sums = layout.queries * (2 if max_share else 1)
-    if aggregator.block and (max_share or layout.queries > 1):
-        given = f"max_share={max_share:g}" if max_share else f"{layout.queries} queries"
-        msg = f"a radius for each block takes one sum a round, in which no mass is summed: {given} "
-        raise InvalidValueError(msg + "is not for it: give max_share=0, and one query")
+    _check_blocks(aggregator.block, layout.queries, max_share, weights)
     if terms.server_model == ServerModel.MALICIOUS and layout.queries > 1:
         msg = "the protection from a malicious server holds for one query a device, not for "
         msg += f"{layout.queries}: take rfa-one-step, or RFA in sub-cohorts"
@@ -83,6 +83,21 @@ def check_fit(
         least = math.ceil(1000 / together) / 1000
         msg = f"max_share={max_share} cannot hold for {together} devices: give {least} or more"
         raise InvalidValueError(msg)
+
+
+def _check_blocks(block: int, queries: int, max_share: float, weights: str) -> None:
+    """Check what else a round of blocks has; 0 for none.
+
+    Raises:
+        InvalidValueError: naming what does not fit.
+    """
+    if block and (max_share or queries > 1):
+        given = f"max_share={max_share:g}" if max_share else f"{queries} queries"
+        msg = f"a radius for each block takes one sum a round, in which no mass is summed: {given} "
+        raise InvalidValueError(msg + "is not for it: give max_share=0, and one query")
+    if block == 1 and weights != EQUAL:
+        msg = f"weights={weights!r} with a radius for each coordinate: {ONE_COORDINATE}, or blocks "
+        raise InvalidValueError(msg + "of 2 or more")
 
 
 def describe_sums(layout: Layout) -> str:

@@ -9,10 +9,14 @@ hold the device's vote: whether it is within the radius of that block. With n de
 so n words stay below 2^31 and no total can wrap around. There are at most n < B votes, so they
 never reach the coordinates. The votes cost no further bytes.
 
-*Formal guarantee* (tests/secagg/test_blocks.py): a vote is a fair coin with probability 1/2, and
-the truth otherwise. So each vote of a device has probability at least 1/4, whatever its update: a
-privacy loss of log 3 per vote. Half of the coins say yes, so half of the votes are yes exactly
-where half of the devices are within the radius.
+*Formal guarantees* (tests/secagg/test_blocks.py, test_block_attacks.py): a vote is a fair coin
+with probability 1/2, and the truth otherwise. So each vote of a device has probability at least
+1/4, whatever its update, and no count of votes proves anything about a device: to an observer who
+knows everything but the coins, a count over h honest devices reveals at most log 3 about one of
+them, and 0.8 / h on average. Counts of several blocks and rounds add up. Half of the coins say yes,
+so half of the votes are yes exactly where half of the devices are within the radius. Coins cover
+the votes only; the push is exact. In a block of one coordinate, a device beyond the radius adds its
+weight or minus its weight, so there the weights must be equal.
 """
 
 from __future__ import annotations
@@ -30,6 +34,7 @@ from rfa.secagg.messages.opening import OpenRound
 from rfa.secagg.messages.round import SumRequest
 from rfa.secagg.push import SHORT, UNIFORM
 from rfa.secagg.statistics import rows_of
+from rfa.secagg.weights import ONE_COORDINATE
 from rfa.secagg.words import Words
 
 NAMES = frozenset({"weight", "count"})
@@ -40,7 +45,10 @@ LEAST_SCALE = 16
 
 def block_fault(opening: OpenRound) -> str:
     """Return which option excludes a radius for each block, and the remedy; empty if none does."""
+    if not opening.block:
+        return ""
     names = {row.name for row in rows_of(opening.statistics)}
+    single = (opening.dim - 1) % opening.block == 0  # at least the last block has one coordinate
     faults = [
         (opening.queries > 1, f"{opening.queries} queries: a round has one, so give queries=1"),
         (
@@ -52,9 +60,17 @@ def block_fault(opening: OpenRound) -> str:
             "noise is for a push that is clipped as a whole: take rfa-one-step, or no noise",
         ),
         (names - NAMES, f"the totals {sorted(names - NAMES)} are of one radius"),
+        (single and not opening.equal_weights, _remedy(opening.dim, opening.block)),
     ]
     why = next((why for wrong, why in faults if wrong), "")
-    return f"a radius for each block of {opening.block}: {why}" if opening.block and why else ""
+    return f"a radius for each block of {opening.block}: {why}" if why else ""
+
+
+def _remedy(dim: int, block: int) -> str:
+    """What to do about a block of one coordinate and weights that differ."""
+    other = next((size for size in range(block + 1, dim + 1) if (dim - 1) % size), dim)
+    blocks = f", or blocks of {other}" if dim > 1 else ""
+    return f"of {dim} coordinates one is a block by itself: {ONE_COORDINATE}{blocks}"
 
 
 def sent_radius(opening: OpenRound, radius: Radius) -> tuple[float, bytes]:

@@ -329,7 +329,8 @@ class Encoding:
     def _too_long(self, total: Sum) -> str:
         """Return why a push is impossible: it is longer than the weights and the noise allow."""
         if self.block:
-            slack = self.cohort * (math.sqrt(self.block) / self.scale + 1e-9)
+            longest = min(self.block, len(total.push))
+            slack = self.cohort * (math.sqrt(longest) / self.scale + 1e-9)
             return unlike_blocks(total, self.block, slack)
         slack = self.cohort * (math.sqrt(len(total.push)) / self.scale + 1e-9)
         if self.noise:

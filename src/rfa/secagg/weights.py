@@ -30,6 +30,11 @@ TELLS = {
 }
 """The modes of weighing, and what a server can learn from the sums of each."""
 MODES = tuple(TELLS)
+ONE_COORDINATE = (
+    "beyond the radius it adds its weight or minus that, and weights that differ tell whose sign "
+    "is which: give equal weights"
+)
+"""Why a block of one coordinate, which has a radius of its own, takes equal weights."""
 EXAMPLE_CAP = 2.0**16
 """The most examples that count by default: more than most devices have, and few enough that a
 hundred examples are not lost in the rounding of a sum."""

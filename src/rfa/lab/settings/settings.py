@@ -214,6 +214,7 @@ class Settings:
                 self.secure.terms,
                 devices=self.training.devices_per_round,
                 max_share=self.secure.max_share,
+                weights=self.training.weights,
             )
         if self.privacy.is_on:
             build_private(self.aggregation).check_noise()

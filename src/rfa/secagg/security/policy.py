@@ -87,7 +87,9 @@ class Policy:
             that the device is in; None for any. A learned nu changes by at most 32 per round, so a
             device that takes part in few rounds, or with another nu, needs a larger factor.
         any_radii: whether a malicious server may give each block of coordinates its own radius, as
-            block clipping does. In each block it then chooses between a mean and a count of signs.
+            block clipping does. In each block it then chooses between a mean and a sum of
+            directions, and two rounds of nearly the same updates reveal the longest device of each
+            block.
         epsilon: the privacy budget, at delta, for all sums that the device is ever in, over all
             rounds and runs; None for no budget. A device with a budget joins only rounds with
             noise, and refuses sums beyond it with `PrivacySpentError`.
