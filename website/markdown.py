@@ -18,8 +18,10 @@ def code(text: str) -> str:
 
 
 def mark_names(html: str) -> str:
-    """A page in which code that is one short word has the class `name`: it must not break."""
-    return re.sub(r"<code>([^<\s]{1,32})</code>", r'<code class="name">\1</code>', html)
+    """A page in which short names and options have the class `name`: they must not break."""
+    return re.sub(
+        r"<code>([^<\s]{1,32}|--[\w-]{1,24} [A-Z]+)</code>", r'<code class="name">\1</code>', html
+    )
 
 
 def first_sentence(text: str | None) -> str:

@@ -123,9 +123,9 @@ def test_cells_of_a_table_cannot_break_it() -> None:
 
 
 def test_names_stay_whole_and_sentences_in_code_do_not() -> None:
-    html = "<td><code>--device-fraction</code> or <code>all N nodes refuse</code></td>"
+    html = "<td><code>--noise-cohort INTEGER</code> or <code>all N nodes refuse</code></td>"
     marked = mark_names(html)
-    assert '<code class="name">--device-fraction</code>' in marked
+    assert '<code class="name">--noise-cohort INTEGER</code>' in marked
     assert "<code>all N nodes refuse</code>" in marked
 
 
