@@ -66,7 +66,7 @@ check: $(READY) ## check format, lint, types, the direction of imports, and the 
 
 docs: $(READY) ## build the documentation site into build/site; broken links and warnings fail
 	@echo "== building the documentation"
-	@$(MKDOCS) build --strict --quiet
+	@$(MKDOCS) build --strict
 
 docs-serve: $(READY) ## show the documentation at http://127.0.0.1:8000 while you write
 	@$(MKDOCS) serve --strict

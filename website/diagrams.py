@@ -38,6 +38,33 @@ def draw_round() -> Picture:
     return picture
 
 
+def draw_narrow_round() -> Picture:
+    """The same from top to bottom, for a phone."""
+    picture = Picture(360, 520, draw_round().title)
+    heads = ((8, 22, "1  train"), (74, 121, "2  mask"), (8, 254, "3  add up"))
+    for x, y, head in (*heads, (8, 364, "4  robust step")):
+        picture.text(x, y, head, anchor="start", bold=True, size=15)
+    devices = (
+        (BLUE, "device 1", "update stays"),
+        (BLUE, "device 2", "update stays"),
+        (ORANGE, "corrupted", "sends a lie"),
+    )
+    for number, (color, *lines) in enumerate(devices):
+        x = 8 + 118 * number
+        picture.box(x, 34, 108, 56, *lines, color=color)
+        picture.arrow(x + 54, 90, x + 54, 142, color=color)
+        picture.box(x, 142, 108, 56, "length 1,", "random masks", color=color, fill=0.05)
+        picture.arrow(x + 54, 198, 180 + 60 * (number - 1), 266, color=color)
+    picture.box(84, 266, 192, 62, "sum", "masks cancel: all it sees", color=GREEN)
+    picture.arrow(180, 328, 180, 376, color=GREEN)
+    picture.box(
+        84, 376, 192, 80, "median step", "v + nu · push / mass", "no lie goes far", color=GREEN
+    )
+    picture.arrow(180, 456, 180, 492, color=GRAY)
+    picture.text(180, 512, "the new model, for the next round", soft=True, size=13)
+    return picture
+
+
 def draw_seam() -> Picture:
     """The seam: aggregators on one side, sources of sums on the other."""
     picture = Picture(

@@ -9,10 +9,20 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from website import formulas, links, offline, pictures
+from website import formulas, links, markdown, offline, pictures
 from website.generated import GENERATED
 
 ROOT = Path(__file__).parents[1]
+BOOSTS = {
+    "tutorials/": 2.0,
+    "how-to/": 2.0,
+    "reference/": 2.0,
+    "glossary": 2.0,
+    "decisions/": 0.2,
+    "CHANGELOG": 0.2,
+    "beyond-results": 0.2,
+}
+"""How far up a search lists pages whose path begins so: pages of use before those of record."""
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
@@ -26,16 +36,21 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
-    """Let links between docs/ and the rest of the repository lead to the pages of the site."""
+    """Let links between docs/ and the rest of the repository lead to the pages of the site.
+
+    Says as well how far up a search lists the page.
+    """
     path = page.file.src_uri
+    boost = next((much for start, much in BOOSTS.items() if path.startswith(start)), 1.0)
+    page.meta.setdefault("search", {"boost": boost})
     elsewhere = page.file.generated_by is not None and path not in GENERATED
     home = path if elsewhere else f"docs/{path}"
     return links.rewrite(ROOT, markdown, home)
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Turn formulas into MathML, which needs no script, and put pictures into the page."""
-    return pictures.inline(formulas.to_mathml(html))
+    """Turn formulas into MathML, which needs no script, put pictures in, and mark names."""
+    return markdown.mark_names(pictures.inline(formulas.to_mathml(html)))
 
 
 def on_post_build(*, config: MkDocsConfig) -> None:

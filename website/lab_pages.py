@@ -45,7 +45,7 @@ def settings_page() -> str:
     for group, title in titles.items():
         rows = [_setting(one) for one in known if one.group == group]
         if rows:
-            heads = ("setting", "type", "default", "meaning")
+            heads = ("setting", "meaning", "default", "type")
             parts += [f"\n## {title}\n", table(heads, rows)]
     return "\n".join(parts)
 
@@ -53,7 +53,8 @@ def settings_page() -> str:
 def _setting(one: Setting) -> tuple[str, ...]:
     kind = ", ".join(map(code, one.choices)) or one.kind
     where = f" In a `Settings`: `{one.group}.{one.attribute}`." if one.attribute != one.name else ""
-    return code(one.name), kind, _default(one), one.help + where * (one.group != "aggregator")
+    meaning = one.help + where * (one.group != "aggregator")
+    return code(one.name), meaning, _default(one), kind
 
 
 def _default(one: Setting) -> str:

@@ -17,6 +17,13 @@ def code(text: str) -> str:
     return f"`{text}`"
 
 
+def mark_names(html: str) -> str:
+    """A page in which short names and options have the class `name`: they must not break."""
+    return re.sub(
+        r"<code>([^<\s]{1,32}|--[\w-]{1,24} [A-Z]+)</code>", r'<code class="name">\1</code>', html
+    )
+
+
 def first_sentence(text: str | None) -> str:
     """The first sentence of a docstring, on one line."""
     paragraph = " ".join((text or "").strip().split("\n\n")[0].split())

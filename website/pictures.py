@@ -12,6 +12,7 @@ from website.svg import STYLE, Picture
 FOLDER = Path(__file__).parents[1] / "docs" / "assets" / "pictures"
 PICTURES: dict[str, Callable[[], Picture]] = {
     "round": diagrams.draw_round,
+    "round-narrow": diagrams.draw_narrow_round,
     "seam": diagrams.draw_seam,
     "house": diagrams.draw_house,
     "attacks": charts.draw_attacks,
@@ -24,13 +25,23 @@ _IMAGE = re.compile(r'<img alt="[^"]*" src="[^"]*assets/pictures/([\w-]+)\.svg"\
 
 
 def inline(html: str) -> str:
-    """A page with its pictures as part of it, so that they have the colors of the page."""
+    """A page with its pictures as part of it, so that they have the colors of the page.
+
+    A picture that has a narrow form is there in both, and the page shows the one that fits.
+    """
 
     def load(match: re.Match[str]) -> str:
-        text = (FOLDER / f"{match[1]}.svg").read_text(encoding="utf-8")
-        return f'<span class="picture">{text.replace(STYLE, "").strip()}</span>'
+        name = match[1]
+        if f"{name}-narrow" in PICTURES:
+            return _span(name, "picture wide") + _span(f"{name}-narrow", "picture narrow")
+        return _span(name, "picture")
 
     return _IMAGE.sub(load, html)
+
+
+def _span(name: str, kind: str) -> str:
+    text = (FOLDER / f"{name}.svg").read_text(encoding="utf-8")
+    return f'<span class="{kind}">{text.replace(STYLE, "").strip()}</span>'
 
 
 def main() -> None:

@@ -24,7 +24,7 @@ from tests.website.pages import ROOT
 from website.commands import all_commands, commands_page, prose
 from website.errors import errors_page, find_errors
 from website.lab_pages import names_page, settings_page
-from website.markdown import table
+from website.markdown import mark_names, table
 from website.messages import described_messages, messages_page
 from website.pictures import FOLDER, PICTURES, inline
 
@@ -122,6 +122,13 @@ def test_cells_of_a_table_cannot_break_it() -> None:
     assert table(("a",), [("`x|y` [default: 1]",)]).endswith("| `x|y` \\[default: 1] |\n")
 
 
+def test_names_stay_whole_and_sentences_in_code_do_not() -> None:
+    html = "<td><code>--noise-cohort INTEGER</code> or <code>all N nodes refuse</code></td>"
+    marked = mark_names(html)
+    assert '<code class="name">--noise-cohort INTEGER</code>' in marked
+    assert "<code>all N nodes refuse</code>" in marked
+
+
 @pytest.mark.parametrize("name", PICTURES)
 def test_pictures_show_the_numbers_of_the_pages(name: str) -> None:
     drawn = PICTURES[name]().finish()
@@ -131,6 +138,7 @@ def test_pictures_show_the_numbers_of_the_pages(name: str) -> None:
 
 def test_pictures_become_part_of_a_page() -> None:
     page = inline('<p><img alt="x" src="../assets/pictures/round.svg" /></p>')
-    assert "<svg" in page
+    assert page.count("<svg") == len(["wide", "narrow"])
+    assert '<span class="picture narrow">' in page
     assert "<style>" not in page
     assert "<img" not in page

@@ -105,7 +105,7 @@ class SecureStrategy(FedAvg):
         super().summary()
         layout = self.aggregator.layout(self.min_train_nodes)
         LOG.info("\t└──> Secure sums of %s", self.aggregator)
-        LOG.info("\t\t├── %s queries a node, %s parts of nodes", layout.queries, layout.parts)
+        LOG.info("\t\t├── queries per node: %s; parts of nodes: %s", layout.queries, layout.parts)
         LOG.info("\t\t├── %s", self.options.terms)
         LOG.info("\t\t├── at most %g examples of a node count", self.options.example_cap)
         LOG.info("\t\t├── %s", self.privacy)

@@ -94,7 +94,7 @@ def mlp(device: str) -> Learner:
 
 def note(names: Sequence[str]) -> str:
     """Say that the images are real and the devices are not."""
-    return f"real images of 8 x 8 pixels, dealt out to {len(names)} devices"
+    return f"real images of 8 x 8 pixels, split across {len(names)} devices"
 
 
 LINEAR = Task(
