@@ -382,7 +382,7 @@ def test_nodes_above_the_cap_are_counted_and_told(
     how = options(example_cap=1024.0, weights=weights)
     SecureFedAvg(fraction_evaluate=0.0, **how).start(LocalGrid(apps), model(), 1)
     told = (
-        "3 of 8 nodes have more than 1024 examples, and count as if they had so many: example_cap"
+        "3 of 8 nodes have more than 1024 examples, and count as if they had that many: example_cap"
     )
     assert (told in heard.text) == (weights != "equal")
 
