@@ -104,7 +104,7 @@ class Spending:
 
 
 def _step_of(value: float) -> int:
-    """Return the power of ALIKE just below a positive value."""
+    """Return the exponent of the least power of ALIKE that is not below a positive value."""
     return math.ceil(math.log(value) / math.log(ALIKE))
 
 
