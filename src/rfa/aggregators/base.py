@@ -255,7 +255,7 @@ def unpack_state(aggregator: SumAggregator[State], arrays: Mapping[str, Array]) 
         return cast("State", first)
     names = {field.name for field in dataclasses.fields(first)}
     if set(arrays) != names:
-        msg = f"{sorted(arrays)} is no state of {aggregator!r}, which has {sorted(names)}"
+        msg = f"{sorted(arrays)} is not a state of {aggregator!r}, which has {sorted(names)}"
         raise InvalidValueError(msg)
     values = {name: array if array.ndim else array.item() for name, array in arrays.items()}
     return type(first)(**values)

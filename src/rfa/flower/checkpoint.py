@@ -114,10 +114,10 @@ def load_checkpoint(
         spending = Spending.unpack(about["spending"])
         optimizer = ServerState(**kept)
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
-        msg = f"the checkpoint {path} cannot be read ({error}): remove it to start anew"
+        msg = f"the checkpoint {path} cannot be read ({error}): remove it to start over"
         raise InvalidValueError(msg) from None
     if not fits(result.arrays, initial):
-        msg = f"the checkpoint {path} is of another model: remove it to start anew"
+        msg = f"the checkpoint {path} belongs to another model: remove it to start over"
         raise InvalidValueError(msg)
     return Checkpoint(
         done, result.arrays, result, before, suspicion, optimizer, spending, resumed=True

@@ -303,7 +303,7 @@ class GridSums:
             if least >= LEAST_NODES:
                 metrics += cohort.histograms.count
             else:
-                what = "\t> %s nodes are ready, of whom %s are sure to be in a sum: there are no "
+                what = "\t> %s nodes are ready, of which %s are sure to be in a sum: there are no "
                 LOG.info(what + "histograms of fewer than %s", count, least, LEAST_NODES)
         if metrics > MAX_METRICS:
             names = ", ".join(cohort.layout.names)
@@ -323,7 +323,7 @@ def _require_many(oracle: SecureOracle, recorder: Recorder | None) -> None:
     if formed.survivors >= LEAST_NODES:
         return
     msg = (
-        f"{formed.cohort} nodes joined, of whom {formed.survivors} may be left in a sum, and "
+        f"{formed.cohort} nodes joined, of which {formed.survivors} may be left in a sum, and "
         f"histograms of metrics take {LEAST_NODES}: ask more nodes, or for no robust_metrics"
     )
     error = TooFewDevicesError(msg)

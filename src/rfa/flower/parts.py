@@ -194,7 +194,9 @@ def summarize(cohort: Cohort, oracles: Sequence[PartOracle]) -> MetricRecord | N
     asked = [(row[plain:], count) for row, count in totals if len(row) > plain]
     for name, value in cohort.histograms.quantiles(asked).items():
         if name in layout.names:
-            LOG.warning("the app has a metric %s itself: there is no quantile of the name", name)
+            LOG.warning(
+                "the app has a metric %s itself, so there is no quantile of that name", name
+            )
         else:
             found[name] = value
     return found

@@ -205,7 +205,7 @@ def read_order(message: Message) -> Work | Stage | Over | None:
         case {"task": str(task), **rest} if task in TASKS:
             return _order(task, rest)
         case _:
-            msg = f"the record {KEY!r} asks for nothing that is known"
+            msg = f"the record {KEY!r} holds no known request"
             raise RecordError(msg)
 
 
@@ -229,7 +229,7 @@ def _order(task: str, rest: dict[str, Any]) -> Work | Stage | Over:
         case {"over": int(number), "opened": bool(opened)}:
             return Over(task, number, opened)
         case _:
-            msg = f"the record {KEY!r} asks for nothing that is known: {sorted(rest)}"
+            msg = f"the record {KEY!r} holds unknown fields: {sorted(rest)}"
             raise RecordError(msg)
 
 

@@ -38,7 +38,7 @@ TAG = (1 << 28) - 1
 TILE, DEPTH = 32, 256
 """The points and the coordinates of a product of matrices that BLAS does not use threads for."""
 PIECES, SPACE = 64, 1 << 23
-"""Such products that are made in one go, as far as their block keeps within so many bytes."""
+"""The number of such products in one call, and the most bytes of their block."""
 
 
 def column_median(rows: Rows, weights: Floats) -> Array:

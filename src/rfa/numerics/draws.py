@@ -3,7 +3,7 @@
 Of a population N, of which C are marked, m are drawn; how many of these are marked is
 hypergeometric, or binomial if each is put back. Differences of log-factorials lose all digits for
 large N. Here their large parts are taken apart by hand, as Loader does ("Fast and accurate
-computation of binomial probabilities", 2000): what is left are small numbers that add up.
+computation of binomial probabilities", 2000): small numbers remain, which are added.
 
 >>> round(tail(1, 3, 2, 6), 12), round(binomial_tail(2, 3, 0.5), 12)
 (0.8, 0.5)

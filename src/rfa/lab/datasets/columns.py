@@ -200,7 +200,7 @@ def _encoded_images(values: Sequence[Any], name: str) -> Iterator[Any]:
                 opened.load()
                 yield opened
         except (OSError, SyntaxError, ValueError, AttributeError) as error:
-            msg = f"column {name!r}, row {row}: it is no image that can be decoded ({error})"
+            msg = f"column {name!r}, row {row}: it is not an image that can be decoded ({error})"
             raise DataError(msg) from error
 
 

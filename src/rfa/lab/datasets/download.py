@@ -75,7 +75,7 @@ def download(  # noqa: PLR0913
             _verify(job, sha256, check)
             job.part.finish(target)
     except OSError as error:  # those of the network have become TransientError
-        hint = "Make room there, or choose another place; the same call again then goes on"
+        hint = "Make room there, or choose another place; the same call then continues"
         msg = f"{url} cannot be written to {target}: {error}. {hint}"
         raise DownloadError(msg) from error
 
@@ -90,9 +90,7 @@ def _transfer(job: _Job, attempts: int, pause: Callable[[float], None]) -> None:
             if attempt == attempts:
                 hint = "Try again later, or put the file into the data directory by hand"
                 if job.part.version(job.url):
-                    hint = (
-                        f"{job.part.size()} bytes are kept: the same call again goes on from there"
-                    )
+                    hint = f"{job.part.size()} bytes are kept: the same call continues from there"
                 msg = f"{job.url} failed {attempts} times, at last because {error}. {hint}"
                 raise DownloadError(msg) from error
             usual = min(2.0 ** (attempt - 1), web.LONGEST_PAUSE)

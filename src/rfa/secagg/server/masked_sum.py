@@ -112,7 +112,7 @@ class MaskedSum:
         secrets: the secrets that removed the masks, by position: seeds of survivors, keys of
             drop-outs.
         complaints: for each dealer whose shares did not unseal, the holders who say so.
-        wrong: for each dealer of whom wrong shares were opened, the holders who surely did; all
+        wrong: for each dealer with wrong shares, the holders that surely opened them; all
             holders, if no shares give its secret.
         forgers: the number of liars around such a dealer that could make honest devices look like
             this.
