@@ -8,7 +8,7 @@ radius, in strides of at most 1.5 once it has settled, until 2 nu is outside of 
 honest devices. Then their answers agree, and the radius returns.
 
 If sums have noise, so do counts. A stride is then limited by the distance of the count from a half,
-and shorter with more noise, so many rounds together decide what one round cannot. A change of
+and shorter with more noise. Several rounds together decide what one round cannot. A change of
 direction counts only if the count is farther from a half than noise usually moves it. If the noise
 is as large as the cohort, the radius hardly moves: give nu then.
 
@@ -48,7 +48,8 @@ MAX_NU = 1e6
 RADIUS_RANGE = (1e-12, 1e9)
 """The radii for which sums of whole numbers keep their digits."""
 SHORTEST, LONGEST, GROWN = 0.05, math.log(32), math.log(1.5)
-"""The shortest and the longest stride, in logarithms, and what one may grow to after a turn."""
+"""The shortest and the longest stride, in logarithms, and the longest after a change of
+direction."""
 AHEAD, CREEP = math.log(2), math.log(1.02)
 """How far a settled radius may be above its anchor, and the anchor's stride, in logarithms."""
 LONGEST_STEP = 2 * REACH
@@ -56,7 +57,7 @@ LONGEST_STEP = 2 * REACH
 a mass of at least 1 / REACH of its weight. So if half of the devices are near, and weights are
 equal, no step is longer, and the limit changes only steps that lies made."""
 LONGEST_NOISY, NOISY = 1.0, 0.1
-"""The longest stride where counts have noise, in logarithms, and that of one which is off by all
+"""The longest stride with noisy counts, in logarithms, and that with a standard error of all
 devices."""
 AGREED = 3
 """This many equal answers in a row mean that the median distance is far."""

@@ -31,8 +31,9 @@ SUB_COHORTS = "sub-cohorts"
 MANY = 1 << 10
 """A size of cohort that every aggregator with parts splits."""
 FAR, LEAST_GROUPS = 4.0, 3
-"""How much farther than usual a group is that is taken for spoilt, and how many show what is usual.
-Means of as many honest updates are about equally far from their center."""
+"""A group is spoilt if it is this many times farther away than usual, and the least number of
+groups that define the usual distance. Means of equally many honest updates are about equally far
+from their center."""
 ALL_SCHEDULES = (*SCHEDULES, SUB_COHORTS)
 """The ways to spend the budget of RFA."""
 

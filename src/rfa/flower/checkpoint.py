@@ -28,7 +28,7 @@ HISTORIES = (
     "evaluate_metrics_serverapp",
 )
 CARRIED, OPTIMIZER = "aggregator.", "optimizer."
-"""Before the names of what the aggregator carries, and of what the server's optimizer does."""
+"""The prefixes of the arrays of the aggregator's state, and of the server optimizer's."""
 
 
 @dataclass(frozen=True)

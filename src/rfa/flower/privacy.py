@@ -38,7 +38,7 @@ from rfa.secagg.errors import PrivacySpentError
 
 LOG = logging.getLogger("flwr")
 SERVER, READERS = "epsilon-against-server", "epsilon-against-readers"
-"""Under what names a result has what was spent."""
+"""The names of the spent epsilons in a result."""
 MOST_GROWTH = 1.25
 """The largest factor by which noise may grow when a run continues."""
 ALL_OF_THEM = (1, 1)

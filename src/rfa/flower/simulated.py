@@ -19,7 +19,7 @@ from rfa.secagg.device.store import MemoryStore
 from rfa.secagg.device.vault import DurableDevice
 
 KEPT, WEIGHTS = "rfa", "rfa-weights"
-"""The records of the context's state in which a device of a simulation keeps what it must."""
+"""The records of the context's state that hold the data of a simulated device."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ LOG = logging.getLogger("flwr")
 RARE = 1e-3
 """The largest chance that liars keep a secret of an honest node from opening, below LEAST_LOSS."""
 MOST, LEAST_LOSS = 0.49, 0.05
-"""The largest fractions of which a ledger can make something, and the least loss it tolerates."""
+"""The largest fractions that a ledger can use, and the least loss that it tolerates."""
 
 
 class Watch:

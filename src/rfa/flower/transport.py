@@ -20,7 +20,7 @@ from rfa.secagg.messages.decoding import is_abstention
 from rfa.secagg.server.requests import Outbox, Requests
 
 FIRST_WAIT, LONGEST_WAIT = 0.02, 0.5
-"""Seconds between two looks for replies: short at first, then longer."""
+"""Seconds between two checks for replies: short at first, then longer."""
 FAREWELL = 30.0
 """Seconds to wait until nodes have forgotten a round that ended early."""
 AT_ONCE = 16

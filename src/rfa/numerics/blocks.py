@@ -69,7 +69,7 @@ class Blocks:
         self._points = points
         self._dtype: np.dtype[Any] = np.dtype(dtype)
         self.center: Array | None = None
-        """What is taken off all points: a vector of the working type, or nothing."""
+        """The vector that is subtracted from all points, in the working type; None for none."""
         self._copy_width, self._copies = _share_scratch(points.count, points.dim)
         self._scratch: SimpleQueue[Array | None] = SimpleQueue()
         for _ in range(self._copies):

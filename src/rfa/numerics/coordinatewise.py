@@ -36,7 +36,7 @@ NARROWEST = 1e-9
 TAG = (1 << 28) - 1
 """The bits of a float64 below half a unit in the last place of a float32."""
 TILE, DEPTH = 32, 256
-"""The points and the coordinates of a product of matrices that BLAS does not use threads for."""
+"""The points and coordinates of a matrix product for which BLAS uses no threads."""
 PIECES, SPACE = 64, 1 << 23
 """The number of such products in one call, and the most bytes of their block."""
 

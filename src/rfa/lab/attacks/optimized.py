@@ -31,9 +31,10 @@ DECADES = tuple(10.0 ** (k / 2) for k in range(-2, 7))
 AROUND = tuple(10.0 ** (k / 8) for k in (-3, -2, -1, 1, 2, 3))
 """The factors around the most harmful one that are tried next."""
 SHORTFALL, DISTANCE = GOALS = ("shortfall", "distance")
-"""What attacks on any defense may maximize."""
+"""The measures of harm that attacks on any defense may maximize."""
 TRIALS, STRIDE, SHRINK = 20, 10.0, 0.8
-"""The line search of Allouah et al.: its trials, its first step, and what shortens a step."""
+"""The line search of Allouah et al.: its trials, its first step, and the factor of shorter
+steps."""
 DISTANCES = (0.3, 3.0, 30.0, 300.0)
 """The distances of an attack on the median, as multiples of a typical honest update."""
 

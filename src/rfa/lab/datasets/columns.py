@@ -18,7 +18,7 @@ from rfa.lab.datasets.dataset import DataError, damaged, lab_module
 
 PAIR = 2
 X, Y = "x", "y"
-"""The columns of data whose columns have no names."""
+"""The names of the columns of data without column names."""
 
 
 @dataclass(frozen=True)

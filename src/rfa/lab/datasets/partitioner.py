@@ -16,7 +16,7 @@ Partitioner: TypeAlias = Any
 
 LIBRARY, EXTRA = "flwr-datasets", "datasets"
 LABEL, ROW, DEVICE = "label", "row", "device"
-"""The columns that a Partitioner is given."""
+"""The columns that a Partitioner gets."""
 
 
 def partitioners() -> Any:

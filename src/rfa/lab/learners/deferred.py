@@ -6,7 +6,7 @@ is much larger than D and A. Here steps are kept as such factors, and a product 
 
     W a = W_0 a - D (A^T a),
 
-until so many columns wait that this costs more than writing the matrix. If they all wait until the
+until the waiting columns cost more than writing the matrix. If they all wait until the
 end, D A^T is the change itself, in one product, and the first matrix is never copied.
 """
 

@@ -337,7 +337,7 @@ class MaskedSum:
         """Record the holders of shares that do not fit those that gave a secret.
 
         Colluders can choose wrong shares that give the secret together. So the others are recorded
-        only if so many shares fit that t of them are honest. A polynomial that gives the secret and
+        only if enough shares fit that t of them are honest. A polynomial that gives the secret and
         is not the dealer's goes through at most t - 2 honest shares: all others that fit it are
         forged.
         """
