@@ -45,7 +45,7 @@ def block_fault(opening: OpenRound) -> str:
         (opening.queries > 1, f"{opening.queries} queries: a round has one, so give queries=1"),
         (
             opening.max_share,
-            f"max_share={opening.max_share:g} needs the mass, which is not summed: give 0",
+            f"max_share={opening.max_share:g} needs the mass, which is absent: give max_share=0",
         ),
         (
             opening.noise,
