@@ -272,7 +272,7 @@ def test_states_that_cannot_be_kept_are_refused() -> None:
         pack_state(3)
     with pytest.raises(rfa.InvalidValueError, match=r"Momentum\.v must be a number"):
         pack_state(Momentum(Path()))
-    with pytest.raises(rfa.InvalidValueError, match="is no state of RFA"):
+    with pytest.raises(rfa.InvalidValueError, match="is not a state of RFA"):
         unpack_state(RFA(), pack_state(Momentum(1.0)))
 
 

@@ -257,7 +257,7 @@ def test_fltrust_trusts_nobody_who_turns_away() -> None:
         (lambda: SignGuard(fraction=1.5), "fraction must be at most 1, not 1.5"),
         (lambda: SignGuard(quantile=0.0), "quantile must be a positive number, not 0.0"),
         (lambda: FLTrust(examples=0), "examples must be .* from 1 on, not 0"),
-        (lambda: FLTrust()(np.ones((2, 3))), "update of the server's own: give it as reference"),
+        (lambda: FLTrust()(np.ones((2, 3))), "the server's own update: give it as reference"),
         (lambda: FLTrust(np.full(3, np.nan))(np.ones((2, 3))), "reference must be finite"),
         (lambda: FLTrust(np.ones(4))(np.ones((2, 3))), r"reference has shape \(4,\)"),
     ],

@@ -119,7 +119,7 @@ def test_a_device_that_does_not_trust_the_server_says_how_it_is_weighted(tmp_pat
         if fine:
             wary.check_work(records.Work("train", cap, "num-examples"))
             continue
-        with pytest.raises(records.RecordError, match="say the same on both sides"):
+        with pytest.raises(records.RecordError, match="give the same on both sides"):
             wary.check_work(records.Work("train", cap, "num-examples"))
 
 

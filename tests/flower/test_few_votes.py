@@ -97,7 +97,7 @@ def test_a_part_that_promises_too_few_says_so(
 ) -> None:
     grid = train(tmp_path, 12, 2, fast=fast)
     assert not opened
-    assert "10 nodes joined, of whom 8 may be left in a sum, and histograms" in said.text
+    assert "10 nodes joined, of which 8 may be left in a sum, and histograms" in said.text
     assert f"take {LEAST_NODES}" in said.text
     asked = {stage_of(request) for _, request, _ in grid.seen}
     assert not asked & {"FirstSum", "SumRequest"}

@@ -129,7 +129,7 @@ def test_a_hook_that_answers_something_else_is_told_what_ends_a_run(
     strategy = OneStepRFA(on_round=odd, fraction_evaluate=0.0, **with_nu())
     result = strategy.start(LocalGrid(nodes(tmp_path)), model(), 2)
     assert list(result.train_metrics_clientapp) == [1, 2]
-    told = f"on_round returned {answer!r}, and the run goes on: True ends it"
+    told = f"on_round returned {answer!r}, and the run continues: True ends it"
     assert heard.text.count(told) == 1
 
 
@@ -382,7 +382,7 @@ def test_nodes_above_the_cap_are_counted_and_told(
     how = options(example_cap=1024.0, weights=weights)
     SecureFedAvg(fraction_evaluate=0.0, **how).start(LocalGrid(apps), model(), 1)
     told = (
-        "3 of 8 nodes have more than 1024 examples, and count as if they had so many: example_cap"
+        "3 of 8 nodes have more than 1024 examples, and count as if they had that many: example_cap"
     )
     assert (told in heard.text) == (weights != "equal")
 
@@ -436,8 +436,8 @@ def test_bounds_of_a_metric_that_no_node_has_are_told_once(
     strategy.start(LocalGrid(nodes(tmp_path, parts=[5.0, 9.0])), model(), 2)
     told = [line for line in heard.messages if line.startswith("metric_bounds")]
     assert told == [
-        "metric_bounds: 'los' is had by no node, so nothing is bounded; nodes have loss, parts "
-        "(train); accuracy, seen (evaluate)"
+        "metric_bounds: 'los' is missing on all nodes, so nothing is bounded; nodes have loss, "
+        "parts (train); accuracy, seen (evaluate)"
     ]
 
 
@@ -477,9 +477,7 @@ def test_a_run_in_which_nothing_is_done_is_no_success(tmp_path: Path) -> None:
         return None
 
     silent = LocalGrid(nodes(tmp_path), silence)
-    with pytest.raises(
-        NothingDoneError, match="none of 2 rounds came to anything: none of 8"
-    ) as it:
+    with pytest.raises(NothingDoneError, match="none of 2 rounds gave a result: none of 8") as it:
         RFA(**with_nu()).start(silent, model(), 2, timeout=0.1)
     assert not w_of(it.value.result).any()
 

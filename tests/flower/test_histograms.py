@@ -235,7 +235,7 @@ def test_a_device_that_does_not_trust_the_server_says_where_it_votes(tmp_path: P
     asked = records.Work("train", EXAMPLE_CAP, "num-examples", histograms=histograms_of(LOSS))
     RobustMod(policy, tmp_path, robust_metrics=LOSS).check_work(asked)
     for own in (None, {"loss": (0.0, 1.0)}):
-        with pytest.raises(records.RecordError, match="say the same robust_metrics"):
+        with pytest.raises(records.RecordError, match="give the same robust_metrics"):
             RobustMod(policy, tmp_path, robust_metrics=own).check_work(asked)
     RobustMod(Policy(), tmp_path).check_work(asked)
 
@@ -297,8 +297,8 @@ def test_a_metric_that_no_node_has_is_said_once_with_those_that_they_have(
     strategy.start(LocalGrid(nodes(tmp_path)), model(), 2)
     (said,) = warnings()
     assert said == (
-        "robust_metrics: 'los' is had by no node, so there are no quantiles of it; nodes have "
-        "loss (train); accuracy, seen (evaluate)"
+        "robust_metrics: 'los' is missing on all nodes, so there are no quantiles of it; nodes "
+        "have loss (train); accuracy, seen (evaluate)"
     )
 
 

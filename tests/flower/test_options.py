@@ -83,7 +83,7 @@ def one_argument(t: int) -> None:
         ({"max_share": 1.5}, "max_share is a fraction"),
         ({"max_share": -0.1}, "max_share"),
         ({"max_share": None}, "max_share"),
-        ({"max_share": 1e-9}, "no sum has so many nodes"),
+        ({"max_share": 1e-9}, "no sum has that many nodes"),
         (
             {"max_share": 0.1, "min_train_nodes": 5},
             "min_train_nodes=5: 10 nodes or more .* max_share=0.1: of n nodes in a sum one has 1/n",

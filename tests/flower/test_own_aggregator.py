@@ -222,7 +222,7 @@ def test_a_checkpoint_of_another_aggregator_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "server.npz"
     strategy_of(HeavyBall(), checkpoint=file).start(grid_of(tmp_path), model(), num_rounds=1)
     strategy, grid = strategy_of(RFA(), checkpoint=file), grid_of(tmp_path / "other")
-    with pytest.raises(ValueError, match=r"is no state of RFA.*: remove it to start anew"):
+    with pytest.raises(ValueError, match=r"is not a state of RFA.*: remove it to start over"):
         strategy.start(grid, model(), num_rounds=2)
     assert not grid.seen
 

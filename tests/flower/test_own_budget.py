@@ -245,7 +245,7 @@ def test_a_wary_node_with_a_budget_weighs_all_alike(tmp_path: Path) -> None:
     policy = Policy(epsilon=8.0, server_model=ServerModel.MALICIOUS)
     mod = RobustMod(policy, tmp_path, cap=200.0)
     mod.check_work(records.Work("train", 200.0, "num-examples", weights="equal", noise=Z))
-    with pytest.raises(records.RecordError, match="say the same on both sides"):
+    with pytest.raises(records.RecordError, match="give the same on both sides"):
         mod.check_work(records.Work("train", 200.0, "num-examples"))
 
 

@@ -51,7 +51,7 @@ def test_a_length_that_most_nodes_agree_on_is_still_not_theirs_to_say(
         (["a"], [1 << 40], "most 256 are summed"),
         (["a"], [(1 << 63) - 1], "most 256 are summed"),
         ([f"{i:04}" for i in range(300)], [0] * 300, "make 600 numbers, and at most 256"),
-        (["a", "a"], [0, 0], "none there twice"),
+        (["a", "a"], [0, 0], "without duplicates"),
         (["b", "a"], [0, 0], "in order"),
         (["a" * (LONGEST + 1)], [0], "257 letters"),
         (["a"], [True], "does not say what it has"),

@@ -173,7 +173,7 @@ def test_no_sum_is_repeated_without_one_of_its_nodes(
     grid = after_the_crash(apps, tmp_path)
     assert len(opened) == 1
     if server_checks:
-        assert "the difference of the two would tell on one of them" in caplog.text
+        assert "the difference of the two would reveal one of them" in caplog.text
         asked = {stage_of(request) for _, request, _ in grid.seen}
         assert not asked & {"FirstSum", "SumRequest"}
     else:

@@ -276,7 +276,7 @@ def test_a_device_that_does_not_trust_the_server_says_how_it_weighs(
     if own == asked:
         wary.check_work(work)
     else:
-        with pytest.raises(records.RecordError, match="say the same on both sides"):
+        with pytest.raises(records.RecordError, match="give the same on both sides"):
             wary.check_work(work)
 
 

@@ -201,7 +201,7 @@ NO_CLOUDS: list[tuple[Any, str]] = [
     (np.float64(3.0), "sequence of points, not float64"),
     ("abc", "sequence of points, not str"),
     ([[1.0, 2.0], [3.0]], "point 1 has shape \\(1,\\), where the first point has \\(2,\\)"),
-    ([[1.0, [2.0]]], "point 0 is no array of numbers"),
+    ([[1.0, [2.0]]], "point 0 is not an array of numbers"),
     ([np.zeros(2), None], "point 1 holds object values"),
     (np.zeros((2, 2), complex), "holds complex128 values, where real numbers are needed"),
     ([["a", "b"]], "holds <U1 values"),
@@ -216,7 +216,7 @@ NO_CLOUDS: list[tuple[Any, str]] = [
         "point 1, array 1 holds float64 values, where the first point has whole numbers",
     ),
     (np.ma.masked_array(np.zeros((2, 2)), mask=True), "is a masked array"),
-    (torch.zeros((2, 2), device="meta"), "is no array of numbers"),
+    (torch.zeros((2, 2), device="meta"), "is not an array of numbers"),
     (np.full((3, 2), 1e-200), "must not all be smaller than 1e-140"),
 ]
 

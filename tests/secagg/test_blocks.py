@@ -230,7 +230,7 @@ def change_requests(table: Any, change: dict[str, Any]) -> None:
         ({"queries": 2}, "2 queries: a round has one, so give queries=1"),
         ({"max_share": 0.5}, "give max_share=0"),
         ({"noise": 1.0, "equal_weights": True}, "noise is for a push that is clipped as a whole"),
-        ({"statistics": {"near"}}, r"the totals \['near'\] are of one radius"),
+        ({"statistics": {"near"}}, r"the totals \['near'\] need one radius"),
         ({"block": -1}, "block must be"),
     ],
 )
@@ -244,7 +244,7 @@ def test_a_round_is_asked_with_the_radii_that_it_was_opened_for() -> None:
     for opened, asked in ((0, levels(3, 1)), (1, 1.0), (1, levels(3, 2))):
         table = party(equals(9, 3), block=opened)
         for oracle in (table.oracle(), table.unmasked()):
-            with pytest.raises(InvalidValueError, match="let both be the same"):
+            with pytest.raises(InvalidValueError, match="give the same to both"):
                 oracle(np.zeros(3), asked)
 
 

@@ -61,7 +61,7 @@ def test_how_many_are_near_is_sent_where_it_is_read_alone() -> None:
 @pytest.mark.parametrize(
     ("how", "why"),
     [
-        ({"equal_weights": False}, "weigh the same: equal_weights=True"),
+        ({"equal_weights": False}, "of equal weight: give equal_weights=True"),
         ({"metrics": 2}, "2 metrics would be summed without it: give metrics=0"),
         ({"max_share": 0.5}, r"max_share=0\.5 limits are of exact sums: give max_share=0"),
         ({"noise": -1.0}, "noise must be a number from 0 on, not -1"),
@@ -82,7 +82,7 @@ def test_contradictions_are_refused_with_the_remedy(how: dict[str, Any], why: st
         ({"metrics": 1}, "1 metrics would be summed without it"),
         ({"max_share": 0.5}, "give max_share=0"),
         ({"statistics": mask_of(("mass", "squares"))}, "the totals squares would be summed"),
-        ({"equal_weights": 0}, "weigh the same: equal_weights=True"),
+        ({"equal_weights": 0}, "of equal weight: give equal_weights=True"),
     ],
 )
 def test_devices_refuse_contradictions_by_name(changes: dict[str, Any], why: str) -> None:

@@ -61,7 +61,7 @@ def test_it_refuses_a_masked_sum_without_itself_or_with_too_many_drop_outs() -> 
     table, device, request = at_stage(SumRequest)
     victim = victim_position(table)
     others = [place for place in range(10) if place != victim]
-    refuses(device, alive_without(request, victim), errors.SurvivorsError, "cannot be")
+    refuses(device, alive_without(request, victim), errors.SurvivorsError, "is impossible")
     refuses(device, alive_without(request, *others[:3]), errors.TooManyDropoutsError, "at most 2")
     refuses(device, altered(request, alive=b"\xff\xff"), errors.NotCanonicalError)
     refuses(device, altered(request, sealed=()), errors.NotCanonicalError, "sealed shares")
@@ -78,7 +78,7 @@ def test_nobody_comes_back_in_a_later_masked_sum() -> None:
     everyone = SumRequest(
         table.opening.session, 1, 1, NU, 0, write_bitmap(range(10), 10), (), np.ones(3, "<f4")
     )
-    refuses(device, everyone.encode(), errors.SurvivorsError, "cannot be")
+    refuses(device, everyone.encode(), errors.SurvivorsError, "is impossible")
 
 
 def test_the_phases_of_a_query_with_a_limit_come_in_order_at_the_same_point() -> None:

@@ -238,7 +238,7 @@ def test_a_damaged_radius_is_named(tmp_path: Path, value: object) -> None:
         store.execute("INSERT INTO kept VALUES ('lasting', ?)", (value,))
         store.commit()
         store.close()
-        with pytest.raises(VaultError, match=r"damaged|lasting is no bytes"):
+        with pytest.raises(VaultError, match=r"damaged|lasting is not bytes"):
             device.bring(table.parts[name])
 
 

@@ -1,8 +1,10 @@
-"""Pages are in plain English: some phrases have a plainer one."""
+"""Pages and docstrings are in plain English: some phrases have a plainer one."""
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 
 import pytest
 
@@ -33,6 +35,8 @@ OTHERS = [
         ROOT / "SECURITY.md",
     )
 ]
+ROOMS = ("aggregators", "flower", "numerics", "secagg")
+LAB_ROOMS = ("attacks", "datasets", "learners", "report", "training")
 PAGES = [page for page in (*own_pages(), *GUIDES) if not page.startswith("docs/decisions/0")]
 
 
@@ -40,6 +44,26 @@ PAGES = [page for page in (*own_pages(), *GUIDES) if not page.startswith("docs/d
 def test_a_page_is_in_plain_english(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     prose = re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.DOTALL)
+    check(page, prose)
+
+
+@pytest.mark.parametrize("room", [*ROOMS, *(f"lab/{room}" for room in LAB_ROOMS)])
+def test_docstrings_are_in_plain_english(room: str) -> None:
+    files = sorted((ROOT / "src/rfa" / room).rglob("*.py"))
+    assert files
+    for file in files:
+        for text in docstrings(ast.parse(file.read_text(encoding="utf-8"))):
+            check(str(file.relative_to(ROOT)), re.sub(r"`[^`]*`", "", text))
+
+
+def docstrings(tree: ast.Module) -> Iterator[str]:
+    """The docstrings of modules, classes, functions and attributes: texts that stand alone."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            yield str(node.value.value)
+
+
+def check(where: str, prose: str) -> None:
     for phrase, remedy in BANNED.items():
         found = re.search(phrase, prose)
-        assert not found, f"{page}: {prose[found.start() - 40 : found.end() + 30]!r}: {remedy}"
+        assert not found, f"{where}: {prose[found.start() - 40 : found.end() + 30]!r}: {remedy}"

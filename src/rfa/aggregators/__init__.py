@@ -3,8 +3,8 @@
     RFA(budget=3)   OneStepRFA()   Mean(clip_norm=100.0)   CenteredClipping()
     BlockClipping(size=8)   SubCohorts(RFA(budget=3))   Groups(RFA(budget=3), 7)   Groups(Mean(), 7)
 
-A private aggregator is a `SumAggregator`: it is given oracles, never updates. Those that look at
-single updates are in `rfa.aggregators.clear`. `build` makes either from a text.
+A private aggregator is a `SumAggregator`: it gets oracles, never updates. Aggregators that see
+single updates are in `rfa.aggregators.clear`. `build` makes either kind from a text.
 """
 
 from rfa.aggregators.adaptive_radius import AdaptiveRadius

@@ -1,19 +1,19 @@
 """Weiszfeld's algorithm with fewer sums: one extrapolation, and a proof that it does no harm.
 
-Each step of Algorithm 2 costs a secure sum. Near the median a step T is almost linear, so that the
-iterates of plain steps tell where v = T(v) would hold (reduced-rank extrapolation: Anderson mixing
-once at the end, not at every step). The last sum is asked for there, and a plain step follows.
+Each step of Algorithm 2 costs a secure sum. Near the median a step T is almost linear, so the
+iterates of plain steps predict where v = T(v) holds (reduced-rank extrapolation: Anderson mixing
+once at the end, not at every step). The last query is at that point, and a plain step follows.
 
-What the guess is worth is proven by its sum alone. Let p be the last plain iterate, q the guess
-and g = -push the gradient of the smoothed objective f at q, with L = mass / nu. By convexity
-f(p) >= f(q) - <g, q - p>, and a step from q gains |g|^2 / 2L or more. So where
+The sum at the guess proves its worth. Let p be the last plain iterate, q the guess and g = -push
+the gradient of the smoothed objective f at q, with L = mass / nu. By convexity f(p) >= f(q) - <g, q
+- p>, and a step from q gains |g|^2 / 2L or more. So if
 
     <g, q - p> <= |g|^2 / 2L
 
-the step ends no higher than p, and else p is the answer. With R sums the answer is never worse than
-R - 1 plain steps, and where these are slow (at high corruption) worth half as many again as R. No
-point between p and the end of the step is higher than p either, by convexity, so that shortening
-the way from p keeps the proof.
+the step ends no higher than p; otherwise p is the result. With R sums the result is never worse
+than R - 1 plain steps. Where these are slow (at high corruption) it is worth about 1.5 R plain
+steps. By convexity, no point between p and the end of the step is higher than p, so shortening the
+way from p keeps the proof.
 
     >>> import numpy as np
     >>> from rfa import PlainOracle, geometric_median, weiszfeld
@@ -40,32 +40,36 @@ from rfa.aggregators.weiszfeld import check_max_step, image_of, shortened
 from rfa.oracle import Sum, SumOracle, next_sum
 
 SHORT = 0.05
-"""How far a guess stays short of the extrapolation, over the changes that it is made of: beyond the
-median nothing could be proven."""
+"""How far a guess stays short of the extrapolation, relative to the changes that it combines;
+beyond the median nothing could be proven."""
 RIDGE = 1e-12
-"""Keeps the small system solvable where steps are almost alike, as a share of its trace."""
+"""Keeps the small system solvable if steps are almost equal, as a fraction of its trace."""
 LEAST = 2
-"""The pairs that an extrapolation needs."""
+"""The number of pairs that an extrapolation needs."""
 
 
 def accelerated(
     oracle: SumOracle, start: Vector, *, nu: float, steps: int, max_step: float | None = None
 ) -> Vector:
-    """Algorithm 2, with its last sum at an extrapolation of the iterates before.
+    """Run Algorithm 2 with its last sum at an extrapolation of the earlier iterates.
 
-    Up to two steps are those of `weiszfeld`.
+    With up to two steps it equals `weiszfeld`.
 
     Args:
         oracle: the secure average oracle.
         start: the first iterate, v^(0).
         nu: the smoothing radius, positive.
         steps: the budget R. Each step is one call of the oracle.
-        max_step: how far an iterate, or the guess, may be from the one before; None for any way.
+        max_step: the largest distance of an iterate, or the guess, from the one before; None for
+            any.
+
+    Returns:
+        The last iterate.
 
     Raises:
-        ValueError: if an argument has no meaning, or if no device has any mass at v.
-        OracleStoppedError: if the oracle gives no sum at all. One that stops later ends the
-            algorithm early.
+        ValueError: if an argument is out of range, or if no device has any mass at v.
+        OracleStoppedError: if the oracle gives no sum at all. If it stops later, the algorithm ends
+            early.
     """
     check_number("nu", nu, positive=True)
     check_count("steps", steps)
@@ -84,7 +88,7 @@ def accelerated(
 
 
 def _extrapolate(v: Vector, moves: Sequence[Vector]) -> Vector:
-    """Where the moves that led to v would vanish if they were linear, or a little before."""
+    """Return about the point where the moves that led to v would vanish if they were linear."""
     products = np.array([[one @ other for other in moves] for one in moves])
     changes = np.diff(products, axis=0)
     square = np.diff(changes, axis=1)
@@ -96,7 +100,7 @@ def _extrapolate(v: Vector, moves: Sequence[Vector]) -> Vector:
 
 
 def _is_proven(v: Vector, total: Sum, nu: float, plain: Vector) -> bool:
-    """Whether the step from v ends no higher than the plain iterate."""
+    """Return whether the step from v ends no higher than the plain iterate."""
     rise = -float(total.push @ (v - plain))
     mass = total.need("mass")
     return mass > 0 and rise <= nu * float(total.push @ total.push) / (2 * mass)

@@ -1,25 +1,25 @@
 """The smoothing radius nu, learned from sums: half the median distance of the updates from v.
 
-The server knows of each sum how many devices are within 2 nu of v (`Sum.near`), and no more. If
-fewer than half are, nu is too small, else too large. So it is steered from round to round: in far
-steps while the answers agree, in halved ones when they turn. Corrupted devices can give what bits
-they like: while answers of honest devices differ, a minority can push the radius, once it has
-settled in strides of at most 1.5, until 2 nu leaves the distances of the others; then these agree,
-and it comes back.
+Each sum tells the server how many devices are within 2 nu of v (`Sum.near`), and nothing else about
+distances. If fewer than half are, nu is too small; otherwise it is too large. So nu moves from
+round to round: in long strides while the answers agree, in halved ones when they change. Corrupted
+devices can give any answer. While the answers of honest devices differ, a minority can push the
+radius, in strides of at most 1.5 once it has settled, until 2 nu is outside of the distances of the
+honest devices. Then their answers agree, and the radius returns.
 
-Where sums have noise, so do counts. Strides are then no longer than the count is far from a half,
-and shorter the more noise it has: what one round does not tell, many do. A turn counts as one where
-the count is farther from a half than noise usually takes it. Where the noise is as large as the
-cohort the radius hardly moves: give nu there.
+If sums have noise, so do counts. A stride is then limited by the distance of the count from a half,
+and shorter with more noise. Several rounds together decide what one round cannot. A change of
+direction counts only if the count is farther from a half than noise usually moves it. If the noise
+is as large as the cohort, the radius hardly moves: give nu then.
 
-A device that lies inside a sum can make the count whatever it likes. *Formal guarantee*: once the
-radius has settled, whatever the counts are, it is T rounds later at most 2 * 1.02^T times what it
-was (4.5 times in 40 rounds); it shrinks as fast as ever. In random groups the median of their
-counts is taken, so that liars need half of the groups. Before it has settled, a liar in a cohort of
-one part can set it: what the liar makes of the sum is the sum of honest devices that are farther
-away, and no look at the sum tells which. It grows by 32 a round at most then, up to 1e6, and a step
-is no longer than what the next radius may allow. Give nu, or groups, where there may be a liar from
-the first round on.
+A device that lies in a sum can set the count to any value. *Formal guarantee*: once the radius has
+settled, for any counts, it is after T rounds at most 2 * 1.02^T times as large (4.5 times after 40
+rounds); there is no such limit on its decrease. With random groups, the median of their counts is
+used, so liars need half of the groups. Before it has settled, a liar in a cohort of one part can
+set it, because the liar can make the sum equal to that of honest devices that are farther away, and
+the sum does not reveal the difference. The radius then grows by at most 32 per round, up to 1e6,
+and a step is no longer than the next radius may allow. Give nu, or use groups, if there may be a
+liar from the first round on.
 
     >>> radius = AdaptiveRadius()
     >>> for _ in range(20):
@@ -42,37 +42,38 @@ from rfa.errors import InvalidValueError
 from rfa.oracle import REACH, RecordingOracle
 
 FIRST = 0.1
-"""The radius before anything is known."""
+"""The radius of the first round."""
 MAX_NU = 1e6
-"""The largest radius that is learned; the smallest is the least that devices accept."""
+"""The largest learned radius; the smallest is the least that devices accept."""
 RADIUS_RANGE = (1e-12, 1e9)
 """The radii for which sums of whole numbers keep their digits."""
 SHORTEST, LONGEST, GROWN = 0.05, math.log(32), math.log(1.5)
-"""The shortest and the longest stride, in logarithms, and what one may grow to after a turn."""
+"""The shortest and the longest stride, in logarithms, and the longest after a change of
+direction."""
 AHEAD, CREEP = math.log(2), math.log(1.02)
 """How far a settled radius may be above its anchor, and the anchor's stride, in logarithms."""
 LONGEST_STEP = 2 * REACH
-"""The longest step of Weiszfeld's algorithm, in radii, where the radius is learned. A device that
-is near has a mass of 1 / REACH of its weight or more; so where half of the devices are near, and
-weights are equal, no step is longer, and shortening changes nothing but lies."""
+"""The longest step of Weiszfeld's algorithm, in radii, if the radius is learned. A near device has
+a mass of at least 1 / REACH of its weight. So if half of the devices are near, and weights are
+equal, no step is longer, and the limit changes only steps that lies made."""
 LONGEST_NOISY, NOISY = 1.0, 0.1
-"""The longest stride where counts have noise, in logarithms, and that of one which is off by all
+"""The longest stride with noisy counts, in logarithms, and that with a standard error of all
 devices."""
 AGREED = 3
-"""So many answers of the same kind in a row mean that the median distance is far."""
+"""This many equal answers in a row mean that the median distance is far."""
 
 
 @dataclass(frozen=True)
 class AdaptiveRadius:
-    """A radius on its way to half the median distance.
+    """A radius that is learned: half the median distance of the updates.
 
     Attributes:
         nu: the radius for the next round.
         stride: how far its logarithm last moved.
         toward: 1 if it grew, -1 if it shrank, 0 at the beginning.
-        run: how often in a row.
-        turned: whether it has ever turned.
-        anchor: what follows the radius slowly, and holds it back, since it settled; 0 before.
+        run: the number of moves in a row in that direction.
+        turned: whether it has ever changed direction.
+        anchor: follows the radius slowly and limits it, once it has settled; 0 before.
     """
 
     nu: float = FIRST
@@ -87,14 +88,15 @@ class AdaptiveRadius:
         check_number("nu", self.nu, positive=True)
 
     def after(self, near: float, noise: float = 0.0) -> AdaptiveRadius:
-        """The radius after a round, in whose last sum that fraction of the devices was near v.
+        """Return the radius after a round.
 
         Args:
-            near: the fraction.
-            noise: how far it is off because of noise in the sum: the more, the shorter the strides.
+            near: the fraction of the devices that were near v in the last sum.
+            noise: the standard error of this fraction through noise in the sum; more noise makes
+                strides shorter.
 
         Raises:
-            InvalidValueError: if it is no fraction.
+            InvalidValueError: if `near` is not a fraction.
         """
         if not 0 <= near <= 1:
             msg = f"near is a fraction of the devices, from 0 to 1, not {near}"
@@ -125,7 +127,7 @@ class AdaptiveRadius:
 
 @dataclass(frozen=True, kw_only=True)
 class RadiusAggregator(SumAggregator[AdaptiveRadius | None]):
-    """A private aggregator with one radius, which is fixed, or learned from the sums."""
+    """A private aggregator with one radius, which is fixed or learned from the sums."""
 
     radius_name: ClassVar[str] = "nu"
 
@@ -137,19 +139,19 @@ class RadiusAggregator(SumAggregator[AdaptiveRadius | None]):
     @property
     @abstractmethod
     def fixed_radius(self) -> float | None:
-        """The radius, or None where it is learned."""
+        """The radius, or None if it is learned."""
 
     def radius(self, state: AdaptiveRadius | None) -> float:
-        """The radius of a round."""
+        """Return the radius of a round."""
         if self.fixed_radius is not None:
             return self.fixed_radius
         return (state or AdaptiveRadius()).nu
 
     def max_step(self, state: AdaptiveRadius | None) -> float | None:
-        """The longest step of a round: LONGEST_STEP radii where the radius is learned, else any.
+        """Return the longest step of a round: LONGEST_STEP learned radii; None if nu is fixed.
 
-        Until the radius has turned, the next one may be by the longest stride larger, and so may be
-        the step: who lies in the first round sets a step, and not any step.
+        Until the radius has changed direction, the next one may be larger by the longest stride,
+        and so may the step. So a liar in the first round can choose a step only up to this length.
         """
         if self.fixed_radius is not None:
             return None
@@ -157,34 +159,34 @@ class RadiusAggregator(SumAggregator[AdaptiveRadius | None]):
         return LONGEST_STEP * state.nu * (1.0 if state.turned else math.exp(LONGEST))
 
     def init(self) -> AdaptiveRadius | None:
-        """The first radius, where it is learned."""
+        """Return the first radius, if it is learned."""
         return AdaptiveRadius() if self.fixed_radius is None else None
 
     def next_state(
         self, oracles: Sequence[RecordingOracle], state: AdaptiveRadius | None
     ) -> AdaptiveRadius | None:
-        """The next radius, by how many devices the last sums count as near."""
+        """Return the next radius, from the number of near devices in the last sums."""
         near = nearness(oracles)
         return state if state is None or near is None else state.after(near, near_noise(oracles))
 
     @property
     def statistics(self) -> frozenset[str]:
-        """What its steps read, and the devices that are near where the radius is learned."""
+        """The totals that its steps read, and the near devices if the radius is learned."""
         return self.step_totals | ({"near"} if self.fixed_radius is None else set[str]())
 
     @property
     def step_totals(self) -> frozenset[str]:
-        """What a step reads, and what proves its certificate: the masses."""
+        """The totals that a step and its certificate read: the masses."""
         return frozenset({"mass", "squares"})
 
     def certificate(self, oracle: RecordingOracle) -> float | None:
-        """The bound of the last sum, which made the last step; none if that has noise."""
+        """Return the bound from the last sum, which made the last step; None if it has noise."""
         last = oracle.last
         return last.certificate() if last and not last.noise else None
 
     @property
     def min_nu(self) -> float:
-        """The fixed radius, or the smallest that is learned."""
+        """The fixed radius, or the smallest learned one."""
         return MIN_NU if self.fixed_radius is None else self.fixed_radius
 
 
@@ -192,7 +194,7 @@ def check_radius(name: str, radius: float) -> None:
     """Check that sums of whole numbers keep their digits at a radius.
 
     Raises:
-        InvalidValueError: naming the radius.
+        InvalidValueError: if they do not; the message names the radius.
     """
     check_number(name, radius, positive=True)
     if not RADIUS_RANGE[0] <= radius <= RADIUS_RANGE[1]:

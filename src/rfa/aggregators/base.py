@@ -1,8 +1,8 @@
-"""Private aggregators as values: each is given oracles, never updates.
+"""Private aggregators as values: each gets oracles, never updates.
 
-A `SumAggregator` says how it asks a cohort (`layout`), makes an aggregate of the sums (`aggregate`)
-and carries what it learned to the next round (`init`, `next_state`). Lab, Flower and planner take
-the same values. One of your own is one class:
+A `SumAggregator` says how it queries a cohort (`layout`), computes an aggregate from the sums
+(`aggregate`) and carries a state to the next round (`init`, `next_state`). The lab, Flower and the
+planner take the same values. Your own aggregator is one class:
 
     >>> from dataclasses import dataclass
     >>> import numpy as np
@@ -43,11 +43,11 @@ MIN_NU = 1e-6
 
 @dataclass(frozen=True)
 class Layout:
-    """How an aggregator asks a cohort in a round: what it costs, and what it needs.
+    """How an aggregator queries a cohort in a round: its costs and its needs.
 
     Attributes:
-        parts: disjoint random parts of the cohort, each with an oracle of its own.
-        queries: how many queries a device answers at most.
+        parts: the number of disjoint random parts of the cohort, each with its own oracle.
+        queries: the most queries that a device answers.
         sequential: whether a part waits for the sums of the parts before it.
     """
 
@@ -62,17 +62,17 @@ class Layout:
 
     @property
     def calls(self) -> int:
-        """Sums that wait for each other: what a round costs in time."""
+        """The number of sums that wait for each other: the cost of a round in time."""
         return self.queries * (self.parts if self.sequential else 1)
 
 
 @dataclass(frozen=True)
 class Result:
-    """What an aggregator makes of the sums of a round.
+    """The result of an aggregator in a round.
 
     Attributes:
         point: the aggregate of the updates.
-        calls: calls of the oracle that waited for each other.
+        calls: the number of calls of the oracle that waited for each other.
         certificate: a proven bound on the share of any one device in the last step.
         near: the fraction of the devices that the last sums count as near.
     """
@@ -84,71 +84,73 @@ class Result:
 
 
 class SumAggregator(ABC, Generic[State]):
-    """An aggregator that needs sums alone, so that it runs under secure aggregation.
+    """An aggregator that needs only sums, so it runs under secure aggregation.
 
-    *Formal guarantee*: it is given oracles and no update. Whatever `aggregate` does, it knows the
-    sums of at most `layout(m).queries` queries over each of `layout(m).parts` disjoint parts.
+    *Formal guarantee*: it gets oracles and no update. Whatever `aggregate` does, it learns the sums
+    of at most `layout(m).queries` queries over each of `layout(m).parts` disjoint parts.
     """
 
     def init(self) -> State:
-        """What it carries into the first round: None, or a frozen dataclass of plain values."""
+        """Return the state for the first round: None, or a frozen dataclass of plain values."""
         return cast("State", None)
 
     def layout(self, devices: int) -> Layout:  # noqa: ARG002
-        """How it asks a cohort of that many devices: one part and one query by default."""
+        """Return how it queries a cohort of this size: one part and one query by default."""
         return Layout()
 
     @abstractmethod
     def aggregate(self, oracles: Sequence[RecordingOracle], dim: int, state: State) -> Vector:
-        """The aggregate of the updates, relative to the current model.
+        """Return the aggregate of the updates, relative to the current model.
 
         Args:
             oracles: an oracle for each part.
             dim: the number of coordinates d.
-            state: what the round before left.
+            state: the state after the round before.
 
         Raises:
             OracleStoppedError: if the oracles give too few sums.
         """
 
     def next_state(self, oracles: Sequence[RecordingOracle], state: State) -> State:  # noqa: ARG002
-        """What it carries into the next round, from the sums that the oracles gave."""
+        """Return the state for the next round, from the sums that the oracles gave."""
         return state
 
     @property
     def statistics(self) -> frozenset[str]:
-        """The totals that it reads beside push and count: secure sums hold no others."""
+        """The totals that it reads beside push and count; secure sums hold no others."""
         return TOTALS
 
     @property
     def block(self) -> int:
-        """How many coordinates share a radius, where there is one for each block; 0 for one."""
+        """The number of coordinates in a block with its own radius; 0 for one radius."""
         return 0
 
     def certificate(self, oracle: RecordingOracle) -> float | None:  # noqa: ARG002
-        """A proven bound on the share of a device in the step of an oracle; None for no proof."""
+        """Return a proven bound on the share of a device in an oracle's step, or None."""
         return None
 
     @property
     def min_nu(self) -> float:
-        """The smallest radius that it asks devices for."""
+        """The smallest radius in its queries."""
         return MIN_NU
 
     def check_secure(self) -> None:
-        """Check that secure sums are enough.
+        """Check that it works with secure sums.
 
         Raises:
-            InvalidValueError: naming the parameter that needs sums in the clear.
+            InvalidValueError: if it does not; the message names the parameter that needs sums in
+                the clear.
         """
 
     def check_noise(self) -> None:
-        """Check that sums with noise are enough, as they are unless it needs exact ones.
+        """Check that it works with noisy sums; the default is that it does.
 
-        Totals with noise may be what no devices add up to: a mass may be negative, and more devices
-        may be near than there are. `squares` is none of them.
+        Totals with noise may be impossible for any devices: a mass may be negative, and more
+        devices may be near than there are. `squares` is not among them.
 
         Raises:
-            InvalidValueError: naming the parameter that needs exact sums, and what to give instead.
+            InvalidValueError: if it does not; the message names the parameter that needs exact
+                sums, and a remedy.
         """
 
     def __call__(
@@ -159,13 +161,13 @@ class SumAggregator(ABC, Generic[State]):
         Args:
             oracles: an oracle for each part of the cohort, as many as `layout` says.
             dim: the number of coordinates d.
-            state: what the round before left; None for the first round.
+            state: the state after the round before; None for the first round.
 
         Returns:
             The result, and the state for the next round.
 
         Raises:
-            OracleStoppedError: if the oracles give too few sums; the state stays as it was.
+            OracleStoppedError: if the oracles give too few sums; the state stays the same.
             InvalidValueError: if the aggregate is not a vector of `dim` numbers.
         """
         check_count("dim", dim)
@@ -192,7 +194,7 @@ class SumAggregator(ABC, Generic[State]):
         return result, self.next_state(recorded, before)
 
     def _aggregated(self, oracles: list[RecordingOracle], dim: int, state: State) -> Vector:
-        """The aggregate; who counts with a total that was not asked for is told so."""
+        """Return the aggregate; an error about a missing total says how to request it."""
         try:
             return self.aggregate(oracles, dim, state)
         except TypeError as error:
@@ -206,9 +208,9 @@ class SumAggregator(ABC, Generic[State]):
 
 
 def nearness(oracles: Sequence[RecordingOracle]) -> float | None:
-    """The fraction of the devices that the last sums count as near: of parts, the median.
+    """Return the fraction of devices near v in the last sums; the median over parts.
 
-    A count with noise is brought back to what a count can be. None where no sum tells it.
+    A count with noise is clipped to the possible range. None if no sum contains it.
     """
     sums = [oracle.last for oracle in oracles if oracle.last]
     known = [total.near / total.count for total in sums if total.near is not None]
@@ -216,13 +218,13 @@ def nearness(oracles: Sequence[RecordingOracle]) -> float | None:
 
 
 def near_noise(oracles: Sequence[RecordingOracle]) -> float:
-    """By how much noise in the sums takes that fraction off, usually; 0 for none."""
+    """Return the standard error of that fraction through noise; 0 for none."""
     sums = [oracle.last for oracle in oracles if oracle.last and oracle.last.near is not None]
     return max((NEAR_FACTOR * total.noise / total.count for total in sums), default=0.0)
 
 
 def pack_state(state: Any) -> dict[str, Array]:
-    """A state as named arrays, for checkpoints and messages.
+    """Return a state as named arrays, for checkpoints and messages.
 
     Raises:
         InvalidValueError: if it is neither None nor a dataclass of numbers, texts and arrays.
@@ -243,7 +245,7 @@ def pack_state(state: Any) -> dict[str, Array]:
 
 
 def unpack_state(aggregator: SumAggregator[State], arrays: Mapping[str, Array]) -> State:
-    """The state that `pack_state` packed; the first one if there is nothing.
+    """Return the state that `pack_state` packed; the first state if there are no arrays.
 
     Raises:
         InvalidValueError: if the arrays belong to another aggregator.
@@ -253,7 +255,7 @@ def unpack_state(aggregator: SumAggregator[State], arrays: Mapping[str, Array]) 
         return cast("State", first)
     names = {field.name for field in dataclasses.fields(first)}
     if set(arrays) != names:
-        msg = f"{sorted(arrays)} is no state of {aggregator!r}, which has {sorted(names)}"
+        msg = f"{sorted(arrays)} is not a state of {aggregator!r}, which has {sorted(names)}"
         raise InvalidValueError(msg)
     values = {name: array if array.ndim else array.item() for name, array in arrays.items()}
     return type(first)(**values)

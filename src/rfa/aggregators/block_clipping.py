@@ -1,27 +1,25 @@
-"""The mean of updates that are clipped block by block, each block to a radius of its own.
+"""The mean of updates that are clipped block by block, each block to its own radius.
 
-Between the mean and the median of each coordinate: a device adds every block of its update, clipped
+This is between the mean and the coordinate median. A device adds every block of its update, clipped
 to the block's radius, and one sum gives the step
 
     v_b + nu_b push_b / weight,
 
 a gradient step on Huber's loss in each block. A backdoor is a large change in few coordinates,
-which is small in the whole of an update: the one radius of the geometric median lets it through.
-Here it is cut where honest devices hardly change.
+which is small compared with a whole update, so the single radius of the geometric median lets it
+through. Here it is clipped where honest devices hardly change.
 
-The radii are learned as that of `AdaptiveRadius` is, but for a radius for each block: devices vote
-on whether they are within the radius, and it goes to where half of them are, the median length of
-the block. Votes travel inside the words of the push, and half of them are coins
-(`rfa.secagg.blocks`).
+The radii are learned like `AdaptiveRadius`, one for each block. Devices vote on whether they are
+within the radius, and it moves to where half of them are: the median length of the block. Votes are
+sent inside the words of the push, and half of them are coins (`rfa.secagg.blocks`).
 
 *Formal guarantees* (tests/aggregators/test_block_clipping.py): a round moves block b by at most
-nu_b, and devices with a share p of the weight by at most p nu_b, whatever their updates are.
-Whatever the votes are, a radius at most doubles in a round, and once it has settled grows by at
-most 1.41.
+nu_b, and devices with a share p of the weight move it by at most p nu_b, whatever their updates are.
+For any votes, a radius at most doubles in a round, and grows by at most 1.41 once it has settled.
 
-A device that lies inside a sum sets it, and so all votes: in a cohort of one part it moves each
-block by nu_b, and lets radii grow by 1.41 a round for as long as it is there, up to 3932. Groups of
-ten devices or more hold them (tests/aggregators/test_block_liars.py).
+A device that lies inside a sum sets the total, and with it all votes. In a cohort of one part it
+moves each block by nu_b, and lets radii grow by 1.41 per round for as long as it takes part, up to
+3932. Groups of ten devices or more prevent this (tests/aggregators/test_block_liars.py).
 
     >>> from rfa import PlainOracle
     >>> rng, size, state = np.random.default_rng(0), 100, None
@@ -61,33 +59,33 @@ from rfa.radii import (
 )
 
 SIZE = 8
-"""The coordinates of a block, by default."""
+"""The default number of coordinates of a block."""
 FIRST = 0.1
-"""The length of all radii together before anything is known."""
+"""The length of all radii together in the first round."""
 LONGEST = 5 * PER_DOUBLING
-"""The first stride down, in levels: a factor of 32, as that of one radius."""
+"""The first stride down, in levels: a factor of 32, as for one radius."""
 RISE = PER_DOUBLING
-"""The longest stride up: a radius at most doubles. Votes of few devices can be wrong, and one that
-is too large lets attackers in, while one that is too small costs a few rounds."""
+"""The longest stride up: a radius at most doubles. Votes of few devices can be wrong. A radius that
+is too large lets attackers in, while one that is too small costs only a few rounds."""
 SETTLED = PER_DOUBLING // 2
-"""The longest stride of a radius that has settled: one whose stride was as short before."""
+"""The longest stride of a radius that has settled: one whose last stride was this short."""
 
 
 @dataclass(frozen=True, eq=False)
 class BlockRadii:
-    """Radii on their way to the median length of each block; empty before the first round.
+    """Learned radii: the median length of each block; empty before the first round.
 
     Attributes:
         levels: the level of each radius for the next round.
-        strides: how far each last moved, up or down. A stride is halved at every turn; a short one
-            doubles while votes agree, since those of few devices can be wrong.
+        strides: how far each last moved, up or down. A change of direction halves a stride. A short
+            stride doubles while votes agree, since votes of few devices can be wrong.
     """
 
     levels: Levels = field(default_factory=lambda: np.zeros(0, np.uint8), repr=False)
     strides: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8), repr=False)
 
     def __eq__(self, other: object) -> bool:
-        """Whether all radii and strides are the same."""
+        """Return whether all radii and strides are the same."""
         return (
             isinstance(other, BlockRadii)
             and np.array_equal(self.levels, other.levels)
@@ -95,19 +93,19 @@ class BlockRadii:
         )
 
     def __hash__(self) -> int:
-        """By all radii and strides."""
+        """Return a hash of all radii and strides."""
         return hash((self.levels.tobytes(), self.strides.tobytes()))
 
     @classmethod
     def first(cls, dim: int, size: int) -> BlockRadii:
-        """Equal radii of the usual length together, which have not moved."""
+        """Return equal radii of the first length together, which have not moved."""
         count = count_blocks(dim, size)
         level = PER_DOUBLING * math.log2(FIRST / math.sqrt(count) / LEAST_RADIUS)
         levels = np.full(count, min(max(round(level), 0), TOP_LEVEL), np.uint8)
         return cls(levels, np.zeros(count, np.int8))
 
     def after(self, near: Floats) -> BlockRadii:
-        """The radii after a round in which that fraction of the votes on each block was yes."""
+        """Return the radii after a round, given the fraction of yes votes on each block."""
         toward = np.where(near < 1 / 2, 1, -1)
         lengths = np.abs(self.strides.astype(np.int64))
         turned = toward * self.strides < 0
@@ -124,9 +122,12 @@ class BlockRadii:
 class BlockClipping(SumAggregator[BlockRadii]):
     """The mean of updates that are clipped block by block, each block to a learned radius.
 
+    *Formal guarantee*: a round moves a block by at most its radius, and devices with a share p of
+    the weight move it by at most p times the radius, whatever they send.
+
     Attributes:
-        size: the coordinates of a block; 1 clips every coordinate by itself, and takes equal
-            weights in secure sums.
+        size: the number of coordinates of a block; 1 clips every coordinate separately, and needs
+            equal weights in secure sums.
     """
 
     size: int = SIZE
@@ -136,21 +137,21 @@ class BlockClipping(SumAggregator[BlockRadii]):
         check_count("size", self.size)
 
     def init(self) -> BlockRadii:
-        """No radii: the first round decides how many there are."""
+        """Return no radii: the first round decides how many there are."""
         return BlockRadii()
 
     @property
     def block(self) -> int:
-        """The coordinates of a block."""
+        """The number of coordinates of a block."""
         return self.size
 
     @property
     def statistics(self) -> frozenset[str]:
-        """A mean divides by the weights."""
+        """The total weight, by which a mean divides."""
         return frozenset({"weight"})
 
     def aggregate(self, oracles: Sequence[RecordingOracle], dim: int, state: BlockRadii) -> Vector:
-        """One step from the current model over the sum of the one part."""
+        """Return one step from the current model over the sum of the one part."""
         (oracle,) = oracles
         levels = (state if len(state.levels) else BlockRadii.first(dim, self.size)).levels
         radii = Radii(levels, self.size)
@@ -162,7 +163,7 @@ class BlockClipping(SumAggregator[BlockRadii]):
         return radii.spread(dim) * shorten_blocks(total.push / weight, self.size)
 
     def next_state(self, oracles: Sequence[RecordingOracle], state: BlockRadii) -> BlockRadii:
-        """The next radii, by the votes of the last sums: of parts, the medians."""
+        """Return the next radii, from the votes in the last sums; the medians over parts."""
         sums = [oracle.last for oracle in oracles if oracle.last]
         shares = [total.votes / total.count for total in sums if total.votes is not None]
         if not shares:
@@ -172,7 +173,7 @@ class BlockClipping(SumAggregator[BlockRadii]):
         return state.after(np.median(shares, axis=0))
 
     def certificate(self, oracle: RecordingOracle) -> float | None:
-        """The largest share of a device in any block of the step."""
+        """Return the largest share of a device in any block of the step."""
         return oracle.last.certificate() if oracle.last else None
 
     @property
@@ -181,13 +182,11 @@ class BlockClipping(SumAggregator[BlockRadii]):
         return LEAST_RADIUS
 
     def check_noise(self) -> None:
-        """Refuse noise: a push of B blocks is up to sqrt(B) long, and noise is for a length of 1.
+        """Raise an error: noise is scaled to a length of 1, but B blocks have up to sqrt(B).
 
         Raises:
-            InvalidValueError: naming what goes with noise.
+            InvalidValueError: always; the message names an aggregator that works with noise.
         """
-        msg = (
-            "block-clipping bounds each block of what a device adds, not the whole, so that noise "
-        )
+        msg = "block-clipping bounds each block of a device's input, not the whole, so that noise "
         msg += "would be as large as the square root of the blocks: take rfa-one-step"
         raise InvalidValueError(msg)

@@ -32,7 +32,7 @@ from rfa.errors import InvalidValueError
 from rfa.oracle import RecordingOracle, SumOracle, next_sum
 
 UNCLIPPED = 1e20
-"""A length that no update has which is not rejected anyway."""
+"""A length above that of any update that is not rejected anyway."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class Clipping(RadiusAggregator):
     """A mean of clipped differences, whose radius is the clip norm.
 
     Attributes:
-        clip_norm: the length to which differences are clipped; None for half their median,
+        clip_norm: the length to which differences are clipped; None for half their median length,
             learned from the sums.
     """
 
@@ -55,19 +55,21 @@ class Clipping(RadiusAggregator):
 
     @property
     def step_totals(self) -> frozenset[str]:
-        """A mean divides by the weights."""
+        """The total weight, by which a mean divides."""
         return frozenset({"weight"})
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class CenteredClipping(Clipping):
-    """Steps from the current model by the mean of the differences, each clipped.
+    """Steps from the current model by the mean of the clipped differences.
+
+    *Formal guarantee*: a step is no longer than the clip norm, whatever the sums hold.
 
     Attributes:
-        clip_norm: the length to which differences are clipped; None for half their median,
+        clip_norm: the length to which differences are clipped; None for half their median length,
             learned from the sums.
-        budget: sums that a round may take; each is a step.
+        budget: the number of sums that a round may take; each is a step.
     """
 
     budget: int = 3
@@ -78,13 +80,13 @@ class CenteredClipping(Clipping):
         check_count("budget", self.budget)
 
     def layout(self, devices: int) -> Layout:  # noqa: ARG002
-        """One part; as many queries as the budget says."""
+        """Return one part, with the budget as the number of queries."""
         return Layout(queries=self.budget)
 
     def aggregate(
         self, oracles: Sequence[RecordingOracle], dim: int, state: AdaptiveRadius | None
     ) -> Vector:
-        """Steps over the sums of the one part."""
+        """Return the result of steps over the sums of the one part."""
         (oracle,) = oracles
         start, radius = np.zeros(dim), self.radius(state)
         return centered_clipping(oracle, start, clip_norm=radius, steps=self.budget)
@@ -93,11 +95,11 @@ class CenteredClipping(Clipping):
 @final
 @dataclass(frozen=True, kw_only=True)
 class Mean(Clipping):
-    """The weighted mean of the updates, each clipped: FedAvg where none is longer.
+    """The weighted mean of the clipped updates: FedAvg if none is longer than the clip norm.
 
     Attributes:
-        clip_norm: the length to which updates are clipped; None for half their median, learned
-            from the sums; infinite for no clipping, where the sums are in the clear.
+        clip_norm: the length to which updates are clipped; None for half their median length,
+            learned from the sums; infinite for no clipping, if the sums are in the clear.
     """
 
     clip_norm: float | None = 100.0
@@ -110,7 +112,7 @@ class Mean(Clipping):
     def aggregate(
         self, oracles: Sequence[RecordingOracle], dim: int, state: AdaptiveRadius | None
     ) -> Vector:
-        """The mean, from the sum of the one part."""
+        """Return the mean, from the sum of the one part."""
         (oracle,) = oracles
         return clipped_mean(oracle, dim, clip_norm=self.radius(state))
 
@@ -121,21 +123,20 @@ class Mean(Clipping):
 
 
 def clipped_mean(oracle: SumOracle, dim: int, *, clip_norm: float) -> Vector:
-    """The weighted mean of the updates, each clipped to a length, from one sum."""
+    """Return the weighted mean of the updates, each clipped to a length, from one sum."""
     return centered_clipping(oracle, np.zeros(dim), clip_norm=clip_norm, steps=1)
 
 
 def centered_clipping(oracle: SumOracle, start: Vector, *, clip_norm: float, steps: int) -> Vector:
-    """Steps from v to v plus the mean of the clipped differences of the updates from v.
+    """Take steps from v by the mean of the clipped differences of the updates from v.
 
-    *Formal guarantee*: whatever the sums hold, a step is no longer than the clip norm, which no
-    mean of clipped differences is.
+    *Formal guarantee*: a step is no longer than the clip norm, whatever the sums hold.
 
     Args:
         oracle: the secure average oracle.
         start: the first center.
         clip_norm: the length to which the differences are clipped, positive.
-        steps: how many steps; each is one call of the oracle.
+        steps: the number of steps; each is one call of the oracle.
 
     Raises:
         InvalidValueError: if an argument is wrong, or if no device has any weight.

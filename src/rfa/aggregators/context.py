@@ -1,4 +1,4 @@
-"""What decides parameters of aggregators that are not given."""
+"""The defaults of an aggregator's parameters."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Context:
-    """What decides parameters that are not given.
+    """Values that decide parameters that are not given.
 
     Attributes:
         corrupted: the fraction of the devices that clear aggregators assume to be corrupted.
         clip_norm: the length to which means clip updates.
         early_stop: the improvement at which plain Weiszfeld steps end; None for never.
-        max_groups: tells the most groups that a cohort can be split into.
-        noise: whether sums hold noise, which is as large as what means clip updates to.
+        max_groups: returns the most groups into which a cohort can be split.
+        noise: whether sums hold noise, which is proportional to the clip norm of a mean.
     """
 
     corrupted: float = 0.0

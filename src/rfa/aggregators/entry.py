@@ -1,4 +1,4 @@
-"""What is known of an aggregator by its name: how it is made, and with which parameters."""
+"""The entry of a named aggregator: how it is made, and with which parameters."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ CONTEXT, GROUPS = "context", "groups"
 
 @dataclass(frozen=True)
 class Entry:
-    """An aggregator that has a name.
+    """An aggregator with a name.
 
     Attributes:
         name: its name.
         summary: what it does, in one line.
-        make: makes it from its parameters, all of them optional, and from `context` if it takes it.
+        make: makes it from its parameters, all of them optional, and from `context` if it takes
+            one.
         kind: its class.
-        local_steps: the local steps that devices take, where it needs a certain number of them.
+        local_steps: the number of local steps that devices take, if it requires one.
         defends: whether it is meant to withstand corrupted devices.
     """
 
@@ -36,7 +37,7 @@ class Entry:
 
     @property
     def is_private(self) -> bool:
-        """Whether sums over devices are all that it needs."""
+        """Whether it needs only sums over devices."""
         return issubclass(self.kind, SumAggregator)
 
     @property

@@ -1,4 +1,4 @@
-"""Aggregators over disjoint parts of a cohort, each part with an oracle of its own.
+"""Aggregators over disjoint parts of a cohort, each part with its own oracle.
 
 >>> from rfa.aggregators import Mean
 >>> SubCohorts(RFA(budget=4)).layout(100)
@@ -29,17 +29,18 @@ from rfa.oracle import RecordingOracle, SumOracle
 Composed: TypeAlias = SumAggregator[Any]
 SUB_COHORTS = "sub-cohorts"
 MANY = 1 << 10
-"""A cohort in which every aggregator that splits cohorts does so."""
+"""A size of cohort that every aggregator with parts splits."""
 FAR, LEAST_GROUPS = 4.0, 3
-"""How much farther than usual a group is that is taken for spoilt, and how many show what is usual.
-Means of as many honest updates are about equally far from their center."""
+"""A group is spoilt if it is this many times farther away than usual, and the least number of
+groups that define the usual distance. Means of equally many honest updates are about equally far
+from their center."""
 ALL_SCHEDULES = (*SCHEDULES, SUB_COHORTS)
-"""How the budget of RFA can be spent."""
+"""The ways to spend the budget of RFA."""
 
 
 @dataclass(frozen=True)
 class Around(SumAggregator[Any]):
-    """An aggregator over parts of a cohort that learns, proves and reads what an inner one does.
+    """An aggregator over parts of a cohort that delegates to an inner one.
 
     Attributes:
         inner: the inner aggregator.
@@ -48,30 +49,30 @@ class Around(SumAggregator[Any]):
     inner: SumAggregator[Any]
 
     def init(self) -> Any:
-        """What the inner aggregator carries."""
+        """Return the first state of the inner aggregator."""
         return self.inner.init()
 
     def next_state(self, oracles: Sequence[RecordingOracle], state: Any) -> Any:
-        """What the inner aggregator learns from the sums of all parts."""
+        """Return the next state of the inner aggregator, from the sums of all parts."""
         return self.inner.next_state(oracles, state)
 
     def certificate(self, oracle: RecordingOracle) -> float | None:
-        """The bound that the inner aggregator proves in a part."""
+        """Return the bound that the inner aggregator proves in a part."""
         return self.inner.certificate(oracle)
 
     @property
     def statistics(self) -> frozenset[str]:
-        """What the inner aggregator reads."""
+        """The totals that the inner aggregator reads."""
         return self.inner.statistics
 
     @property
     def block(self) -> int:
-        """That of the inner aggregator."""
+        """The block size of the inner aggregator."""
         return self.inner.block
 
     @property
     def min_nu(self) -> float:
-        """That of the inner aggregator."""
+        """The smallest radius of the inner aggregator."""
         return self.inner.min_nu
 
     def check_secure(self) -> None:
@@ -86,7 +87,7 @@ class Around(SumAggregator[Any]):
 @final
 @dataclass(frozen=True)
 class SubCohorts(Around):
-    """Weiszfeld steps of which each asks another part of the cohort: a device answers once.
+    """Weiszfeld steps that each ask another part of the cohort, so a device answers once.
 
     Attributes:
         inner: the RFA whose budget is the number of parts.
@@ -107,13 +108,13 @@ class SubCohorts(Around):
                 raise InvalidValueError(msg)
 
     def layout(self, devices: int) -> Layout:  # noqa: ARG002
-        """A part for each step."""
+        """Return a part for each step."""
         return Layout(parts=self.inner.budget, sequential=True)
 
     def aggregate(
         self, oracles: Sequence[RecordingOracle], dim: int, state: AdaptiveRadius | None
     ) -> Vector:
-        """Steps over the sums of one part after the other."""
+        """Return the result of steps over the sums of one part after the other."""
         nu, max_step = self.inner.radius(state), self.inner.max_step(state)
         return sub_cohorts(oracles, np.zeros(dim), nu=nu, max_step=max_step)
 
@@ -121,23 +122,24 @@ class SubCohorts(Around):
 @final
 @dataclass(frozen=True)
 class Groups(Around):
-    """The geometric median of what an aggregator makes of each of some random groups.
+    """The geometric median of the aggregates of random groups.
 
-    A device that lies inside of the sums spoils its group and no other. With `Mean` this is
-    bucketing (Karimireddy et al. 2022) under secure sums.
+    A device that lies in the sums spoils its own group only. With `Mean` this is bucketing
+    (Karimireddy et al. 2022) under secure sums.
 
-    *Formal guarantee*: while fewer than half of the groups that answer hold such a device, the
-    aggregate is no farther from the other groups' than with as many corrupted points.
+    *Formal guarantee*: while fewer than half of the groups that answer hold a lying device, the
+    aggregate is no farther from those of the other groups than a geometric median with that many
+    corrupted points.
 
     Attributes:
-        inner: the aggregator of a group, of one part.
-        count: how many groups.
+        inner: the aggregator of a group, with one part.
+        count: the number of groups.
     """
 
     count: int
 
     def __post_init__(self) -> None:
-        """Check the count, and that the inner aggregator asks one part."""
+        """Check the count, and that the inner aggregator has one part."""
         check_count("the number of groups", self.count)
         if not isinstance(self.inner, SumAggregator):  # pyright: ignore[reportUnnecessaryIsInstance]
             msg = f"groups are of a private aggregator, such as Mean(), not of {self.inner!r}"
@@ -147,17 +149,17 @@ class Groups(Around):
             raise InvalidValueError(msg)
 
     def layout(self, devices: int) -> Layout:
-        """A part for each group, at the same time."""
+        """Return a part for each group; all are queried at the same time."""
         inner = self.inner.layout(max(1, devices // self.count))
         return Layout(parts=self.count, queries=inner.queries)
 
     def aggregate(self, oracles: Sequence[RecordingOracle], dim: int, state: Any) -> Vector:
-        """The median of the groups' aggregates."""
+        """Return the median of the groups' aggregates."""
         return center_of_groups(oracles, lambda oracle: self.inner.aggregate([oracle], dim, state))
 
 
 def compose_rfa(*, schedule: Any = "plain", groups: int = 1, **parameters: Any) -> Composed:
-    """RFA with a schedule, which may be sub-cohorts, in groups.
+    """Return RFA with a schedule, which may be sub-cohorts, in groups.
 
     Args:
         schedule: "plain", "accelerated" or "sub-cohorts".
@@ -171,17 +173,17 @@ def compose_rfa(*, schedule: Any = "plain", groups: int = 1, **parameters: Any) 
 
 
 def grouped(aggregator: SumAggregator[Any], groups: int) -> Composed:
-    """An aggregator in groups, or itself where there is only one."""
+    """Return an aggregator in groups, or itself if there is only one."""
     return aggregator if groups == 1 else Groups(aggregator, groups)
 
 
 def sub_cohorts(
     oracles: Sequence[SumOracle], start: Vector, *, nu: float, max_step: float | None = None
 ) -> Vector:
-    """Weiszfeld steps, of which each asks another part of the cohort.
+    """Take Weiszfeld steps that each ask another part of the cohort.
 
-    The iterate is the average of the steps so far, weighted by their masses: steps over few devices
-    scatter, and what they have in common is the median.
+    The iterate is the average of the steps so far, weighted by their masses: single steps over few
+    devices scatter around the median.
 
     Args:
         oracles: an oracle for each part, in order.
@@ -191,7 +193,7 @@ def sub_cohorts(
 
     Raises:
         InvalidValueError: if nu is not positive, or a part has no mass.
-        OracleStoppedError: if no part gives a sum. One that does not is left out.
+        OracleStoppedError: if no part gives a sum. Single parts without a sum are left out.
     """
     check_number("nu", nu, positive=True)
     check_max_step(max_step)
@@ -214,14 +216,14 @@ def sub_cohorts(
 def center_of_groups(
     oracles: Sequence[RecordingOracle], aggregate: Callable[[RecordingOracle], Vector]
 ) -> Vector:
-    """The geometric median of what an aggregator makes of each of some groups.
+    """Return the geometric median of the aggregates of groups.
 
     Args:
         oracles: an oracle for each group.
-        aggregate: the aggregate of a group, from its oracle.
+        aggregate: computes the aggregate of a group from its oracle.
 
     Raises:
-        OracleStoppedError: if no more than half of the groups give one that is finite.
+        OracleStoppedError: if no more than half of the groups give a finite one.
     """
     points: list[Vector] = []
     stopped = OracleStoppedError("there are no groups")
@@ -240,12 +242,11 @@ def center_of_groups(
 
 
 def outlying(oracles: Sequence[RecordingOracle]) -> list[bool]:
-    """Which groups are farther from the median of all than one device could take them.
+    """Return which groups are farther from the median of all than one device could move them.
 
-    That is farther than FAR times what most of them are, and than a device that follows the
-    protocol moves the result of a group, whatever its update is: one whose data are like nobody
-    else's is no liar. Fewer than three groups tell nothing, and neither do groups without a result
-    of their own.
+    Such a group is farther away than FAR times the usual distance, and than a device that follows
+    the protocol can move the result of a group with any update. So a device with unusual data does
+    not make its group look bad. Fewer than three groups, or groups without a result, prove nothing.
     """
     points = [oracle.point for oracle in oracles]
     made = [point for point in points if point is not None]
@@ -262,10 +263,10 @@ def outlying(oracles: Sequence[RecordingOracle]) -> list[bool]:
 
 
 def _reach(oracle: RecordingOracle) -> float:
-    """How far a device of weight 1 can move the result of a group by another update, about.
+    """Return about how far a device of weight 1 can move the result of a group.
 
-    A step nu push / mass changes most if the device goes far away, where its mass vanishes, or to
-    v, where it is 1; its push changes by 2 at most.
+    A step nu push / mass changes most if the device moves far away, where its mass vanishes, or to
+    v, where it is 1; its push changes by at most 2.
     """
     total, point = oracle.last, oracle.point
     if total is None or point is None:

@@ -1,6 +1,6 @@
 """Aggregators by name: one entry each, for the lab, the command line, Flower and the planner.
 
-A text names an aggregator and its parameters, and a value has one such text:
+A text names an aggregator and its parameters, and each value has one such text:
 
     >>> build("rfa:budget=4,nu=0.5")
     RFA(budget=4, nu=0.5, start='current', schedule='plain', clip_norm=100.0, early_stop=None)
@@ -9,8 +9,9 @@ A text names an aggregator and its parameters, and a value has one such text:
     >>> str(spec_of(Groups(Mean(), 7)))
     'fedavg:clip_norm=100.0,groups=7'
 
-One of your own is `module:NAME`, where NAME is a class or a value, and `module:NAME:a=1,b=2` with
-parameters of the class. Every private aggregator of one part takes `groups`.
+The name of your own aggregator is `module:NAME`, where NAME is a class or a value, and
+`module:NAME:a=1,b=2` with parameters of the class. Every private aggregator with one part takes
+`groups`.
 """
 
 from __future__ import annotations
@@ -49,10 +50,10 @@ from rfa.errors import InvalidTypeError, InvalidValueError, PluginError
 
 
 def find(text: str) -> Entry:
-    """The entry that a text names.
+    """Return the entry that a text names.
 
     Raises:
-        InvalidValueError: if there is none; the message lists those that there are.
+        InvalidValueError: if there is none; the message lists all names.
         PluginError: if a module:NAME cannot be loaded.
     """
     name = parse_spec(text).name
@@ -74,12 +75,12 @@ def build(
     defaults: Mapping[str, Any] | None = None,
     context: Context | None = None,
 ) -> Aggregator:
-    """The aggregator that a text names; a value is returned as it is.
+    """Return the aggregator that a text names; a value is returned unchanged.
 
     Args:
-        text: a name with parameters, or a value.
-        defaults: parameters that hold where the text has no others and the aggregator takes them.
-        context: what decides the rest.
+        text: a name with parameters, such as "rfa:budget=4", or a value.
+        defaults: parameters for aggregators that take them, if the text does not give them.
+        context: decides parameters that are still missing.
 
     Raises:
         InvalidValueError: if there is no such aggregator or parameter, or a value is wrong.
@@ -108,7 +109,7 @@ def build(
 
 
 def build_private(text: str | Aggregator, **options: Any) -> SumAggregator[Any]:
-    """The private aggregator that a text names.
+    """Return the private aggregator that a text names.
 
     Raises:
         InvalidValueError: if it must see single updates, or if `build` raises it.
@@ -123,12 +124,12 @@ def build_private(text: str | Aggregator, **options: Any) -> SumAggregator[Any]:
 
 
 def spec_of(aggregator: Aggregator | type[Any], *, define: bool = True) -> Spec:
-    """The name and parameters that build an aggregator, or a class of them.
+    """Return the name and parameters that build an aggregator.
 
     Args:
         aggregator: a value, or a class.
-        define: whether one of your own that no module has under a name is kept for this process,
-            as `rfa._texts.text_of` does.
+        define: whether to register your own aggregator for this process if no module has it under a
+            name, as `rfa._texts.text_of` does.
 
     Raises:
         PluginError: if no text names it.
@@ -150,7 +151,7 @@ def spec_of(aggregator: Aggregator | type[Any], *, define: bool = True) -> Spec:
 
 
 def _spec_of_entry(aggregator: Aggregator, entry: Entry) -> Spec:
-    """Every parameter of an aggregator, so that no default can change it; 0 stands for None."""
+    """Return every parameter of an aggregator, so that no default can change it; 0 means None."""
     values: dict[str, Any] = {}
     for name, parameter in signature_of(entry.make).parameters.items():
         value = getattr(aggregator, name, None)
@@ -164,7 +165,7 @@ def _spec_of_entry(aggregator: Aggregator, entry: Entry) -> Spec:
 
 
 def _own_entry(name: str) -> Entry:
-    """An entry for a user's own class or value."""
+    """Return an entry for a user's own class or value."""
     kinds = (SumAggregator, ClearAggregator)
     wanted = "a SumAggregator or a ClearAggregator, or a class of them"
     loaded: Any = load_plugin(name, (type, *kinds), wanted)
@@ -181,13 +182,13 @@ def _fedavg(context: Context, clip_norm: float = 0) -> Mean:
 
 
 def clip_norm_of(clip_norm: float, context: Context, *, used: bool = True) -> float:
-    """The length to which a mean clips updates; 0 for the usual one, which noise would drown.
+    """Return the length to which a mean clips updates; 0 means the usual length.
 
     Raises:
-        InvalidValueError: if there is noise, and none is given.
+        InvalidValueError: if there is noise, which would drown the usual length.
     """
     if context.noise and used and not clip_norm:
-        msg = "noise is as large as what a mean clips updates to: give clip_norm, about the length "
+        msg = "noise is as large as the clip norm of a mean: give clip_norm, about the length "
         msg += "of an update, or take adaptive-clipping, which learns it, or rfa-one-step"
         raise InvalidValueError(msg)
     return clip_norm or context.clip_norm
@@ -255,7 +256,7 @@ def _mixed_median(  # noqa: PLR0913
 
 
 def _assuming(kind: Callable[..., ClearAggregator]) -> Callable[..., ClearAggregator]:
-    """Make an aggregator that assumes some of the points to be corrupted."""
+    """Return a function that makes an aggregator that assumes some points to be corrupted."""
 
     def make(
         context: Context, corrupted: int | None = None, corrupted_fraction: float | None = None
@@ -300,7 +301,7 @@ ENTRIES = {
         Entry("krum", f"the update with the nearest neighbors{_CLEAR}", _assuming(Krum), Krum),
         Entry("multi-krum", f"the mean of such updates{_CLEAR}", _assuming(MultiKrum), MultiKrum),
         Entry("meamed", f"the mean around the median{_CLEAR}", _assuming(MeaMed), MeaMed),
-        Entry("bulyan", f"the same of what Krum chooses{_CLEAR}", _assuming(Bulyan), Bulyan),
+        Entry("bulyan", f"the same over Krum's choices{_CLEAR}", _assuming(Bulyan), Bulyan),
         Entry(
             "nnm",
             f"nearest-neighbor mixing, then the trimmed mean{_CLEAR}",
@@ -308,11 +309,11 @@ ENTRIES = {
             NearestNeighborMixing,
         ),
         Entry(
-            "dnc", f"without what stands out along the top direction{_CLEAR}", _assuming(DnC), DnC
+            "dnc", f"the mean without outliers along the top direction{_CLEAR}", _assuming(DnC), DnC
         ),
         Entry("flame", f"a majority by angles, clipped, with noise{_CLEAR}", FLAME, FLAME),
         Entry("signguard", f"usual lengths, usual signs, clipped{_CLEAR}", SignGuard, SignGuard),
-        Entry("fltrust", f"by the angle with an update of its own{_CLEAR}", FLTrust, FLTrust),
+        Entry("fltrust", f"by the angle with the server's own update{_CLEAR}", FLTrust, FLTrust),
         Entry(
             "nnm-median",
             f"clipping, mixing, then the geometric median{_CLEAR}",
@@ -321,4 +322,4 @@ ENTRIES = {
         ),
     )
 }
-"""The aggregators that come with rfa. A new one is one file and one entry here."""
+"""The aggregators of rfa. A new one takes one file and one entry here."""

@@ -41,16 +41,16 @@ class RFA(RadiusAggregator):
     """Weiszfeld steps from the current model or the mean, each a sum (Algorithms 1 and 2).
 
     Attributes:
-        budget: sums that a round may take, R; a start at the mean is one of them.
-        nu: the smoothing radius; None for half the median distance of the updates, learned from
-            the sums.
+        budget: the number of sums R that a round may take; a start at the mean is one of them.
+        nu: the smoothing radius; None for half the median distance of the updates, learned from the
+            sums.
         start: "current", the current model; or "mean", as in the paper's runs, which is weak
             against huge updates.
         schedule: "plain" steps; or "accelerated", with the last sum at an extrapolation.
-        clip_norm: the length to which the mean clips updates; infinite where the sums are in the
+        clip_norm: the length to which the mean clips updates; infinite if the sums are in the
             clear.
         early_stop: stop when a step improves the objective by no more than this fraction; None for
-            never. Only sums in the clear tell the objective.
+            never. Only sums in the clear contain the objective.
     """
 
     budget: int = 3
@@ -61,7 +61,7 @@ class RFA(RadiusAggregator):
     early_stop: float | None = None
 
     def __post_init__(self) -> None:
-        """Check the parameters and that they go together."""
+        """Check the parameters, and that they fit together."""
         super().__post_init__()
         check_count("budget", self.budget)
         check_choice("start", self.start, STARTS)
@@ -78,7 +78,7 @@ class RFA(RadiusAggregator):
 
     @property
     def fixed_radius(self) -> float | None:
-        """The smoothing radius, unless it is learned."""
+        """The smoothing radius; None if it is learned."""
         return self.nu
 
     @property
@@ -88,17 +88,17 @@ class RFA(RadiusAggregator):
 
     @property
     def step_totals(self) -> frozenset[str]:
-        """Those of its steps, and of the mean if it starts there."""
+        """The totals of its steps, and of the mean if it starts there."""
         return super().step_totals | ({"weight"} if self.start == "mean" else set[str]())
 
     def layout(self, devices: int) -> Layout:  # noqa: ARG002
-        """One part; as many queries as the budget says."""
+        """Return one part, with the budget as the number of queries."""
         return Layout(queries=self.budget)
 
     def aggregate(
         self, oracles: Sequence[RecordingOracle], dim: int, state: AdaptiveRadius | None
     ) -> Vector:
-        """Steps over the sums of the one part."""
+        """Return the result of steps over the sums of the one part."""
         (oracle,), nu, steps = oracles, self.radius(state), self.budget
         v = np.zeros(dim)
         if self.start == "mean":
@@ -115,56 +115,56 @@ class RFA(RadiusAggregator):
         )
 
     def certificate(self, oracle: RecordingOracle) -> float | None:
-        """The bound of the last sum; of the last two where the last was at an extrapolation.
+        """Return the bound from the last sum, or the last two if the last was at an extrapolation.
 
-        A sum with noise proves none.
+        A sum with noise proves no bound.
         """
         sums = (oracle.last, oracle.previous if self.schedule == "accelerated" else None)
         proven = (total.certificate() for total in sums if total and not total.noise)
         return max(proven, default=None)
 
     def check_secure(self) -> None:
-        """Check that nothing needs the objective or an infinite clip norm."""
+        """Check that no parameter needs the objective or an infinite clip norm."""
         super().check_secure()
         if self.start == "mean":
             check_secure_clip(self.clip_norm)
         if self.early_stop:
-            msg = f"early_stop={self.early_stop} needs the objective, which no secure sum tells: "
+            msg = (
+                f"early_stop={self.early_stop} needs the objective, which secure sums do not hold: "
+            )
             msg += "give early_stop=0"
             raise InvalidValueError(msg)
 
     def check_noise(self) -> None:
-        """Check that nothing is proven from exact sums: neither a guess nor an early stop."""
+        """Check that no parameter needs exact sums: neither a guess nor an early stop."""
         if self.schedule != "plain":
             msg = f"schedule={self.schedule} proves its guess from exact sums, and noise leaves "
             raise InvalidValueError(msg + "none: give schedule=plain, or take rfa-one-step")
         if self.early_stop:
-            msg = (
-                f"early_stop={self.early_stop} needs the exact objective, which no sum with noise "
-            )
-            raise InvalidValueError(msg + "tells: give early_stop=0")
+            msg = f"early_stop={self.early_stop} needs the exact objective, which sums with noise "
+            raise InvalidValueError(msg + "do not hold: give early_stop=0")
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class OneStepRFA(RadiusAggregator):
-    """One Weiszfeld step from the current model: the communication of FedAvg (Algorithm 3).
+    """One Weiszfeld step from the current model, with the communication of FedAvg (Algorithm 3).
 
     Attributes:
-        nu: the smoothing radius; None for half the median distance of the updates, learned from
-            the sums.
+        nu: the smoothing radius; None for half the median distance of the updates, learned from the
+            sums.
     """
 
     nu: float | None = None
 
     @property
     def fixed_radius(self) -> float | None:
-        """The smoothing radius, unless it is learned."""
+        """The smoothing radius; None if it is learned."""
         return self.nu
 
     def aggregate(
         self, oracles: Sequence[RecordingOracle], dim: int, state: AdaptiveRadius | None
     ) -> Vector:
-        """One step over the sum of the one part."""
+        """Return one step over the sum of the one part."""
         (oracle,) = oracles
         return one_step(oracle, dim, nu=self.radius(state), max_step=self.max_step(state))

@@ -1,6 +1,6 @@
-"""What the server does with the aggregate: take it, or feed it to an optimizer (FedOpt).
+"""How the server applies the aggregate: adds it, or gives it to an optimizer (FedOpt).
 
-The aggregate of the updates plays the part of a negative gradient (Reddi et al. 2021). Plain SGD
+The aggregate of the updates takes the place of a negative gradient (Reddi et al. 2021). Plain SGD
 with rate 1 and no momentum adds it to the model, which is Algorithm 1 of the paper.
 
     >>> build_optimizer("momentum")
@@ -24,21 +24,21 @@ from rfa.errors import InvalidValueError
 SGD, ADAM, YOGI = "sgd", "adam", "yogi"
 OPTIMIZERS = (SGD, ADAM, YOGI)
 LEARNING_RATES = {SGD: 1.0, ADAM: 0.01, YOGI: 0.01}
-"""Those that are usual."""
+"""The default learning rates."""
 MOMENTUM = 0.9
-"""The usual momentum, beta_1 of Adam and Yogi."""
+"""The default momentum, beta_1 of Adam and Yogi."""
 BETA2 = 0.99
-"""How slowly Adam and Yogi forget squares."""
+"""The decay of the squares in Adam and Yogi."""
 TAU = 1e-3
-"""How adaptive they are: added to the roots of the squares."""
+"""The adaptivity of Adam and Yogi, which is added to the roots of the squares."""
 NAMES = (SGD, "momentum", ADAM, YOGI)
-"""What texts may name: momentum is sgd with one."""
+"""The names in texts; momentum is sgd with momentum."""
 Numbers = NDArray[Any]
 
 
 @dataclass(frozen=True)
 class ServerState:
-    """What an optimizer keeps between rounds.
+    """The state of an optimizer between rounds.
 
     Attributes:
         momentum: the running sum of aggregates; None until there is one.
@@ -55,8 +55,8 @@ class ServerOptimizer:
 
     Attributes:
         name: "sgd", "adam" or "yogi".
-        learning_rate: by what the step is multiplied.
-        momentum: how much of the steps before is kept: beta_1 of Adam and Yogi.
+        learning_rate: the factor of the step.
+        momentum: the fraction of the earlier steps that is kept: beta_1 of Adam and Yogi.
     """
 
     name: str = SGD
@@ -67,7 +67,7 @@ class ServerOptimizer:
         """Check each value.
 
         Raises:
-            InvalidValueError: naming the one that is wrong.
+            InvalidValueError: if one is wrong; the message names it.
         """
         check_choice("the server's optimizer", self.name, OPTIMIZERS)
         check_number("learning_rate", self.learning_rate, positive=True)
@@ -77,7 +77,7 @@ class ServerOptimizer:
             raise InvalidValueError(msg)
 
     def __call__(self, aggregate: Numbers, state: ServerState) -> tuple[Numbers, ServerState]:
-        """What is added to the model, in the digits of the aggregate, and what is kept."""
+        """Return the step, in the precision of the aggregate, and the new state."""
         number = aggregate.dtype.type
         step = aggregate
         if self.name != SGD:
@@ -89,7 +89,7 @@ class ServerOptimizer:
         return number(self.learning_rate) * step, state
 
     def _adaptive(self, aggregate: Numbers, state: ServerState) -> tuple[Numbers, ServerState]:
-        """A step of Adam or Yogi."""
+        """Return a step of Adam or Yogi."""
         number = aggregate.dtype.type
         beta1, beta2 = number(self.momentum), number(BETA2)
         momentum, new = (1 - beta1) * aggregate, np.square(aggregate)
@@ -105,10 +105,10 @@ class ServerOptimizer:
 
 
 def build_optimizer(given: str | ServerOptimizer | None) -> ServerOptimizer | None:
-    """The optimizer that a text names, such as "adam:learning_rate=0.05"; a value stays as it is.
+    """Return the optimizer for a text such as "adam:learning_rate=0.05", or for a value.
 
     Raises:
-        InvalidValueError: if there is none of the name, or a parameter is wrong.
+        InvalidValueError: if there is no such optimizer, or a parameter is wrong.
     """
     if given is None or isinstance(given, ServerOptimizer):
         return given

@@ -28,10 +28,10 @@ def weiszfeld(  # noqa: PLR0913
     early_stop: float | None = None,
     max_step: float | None = None,
 ) -> Vector:
-    """Algorithm 2: the geometric median as an iterative secure aggregate.
+    """Run Algorithm 2: compute the geometric median by steps that are secure sums.
 
-    A step is v + nu * push / mass, which is the paper's sum_i beta_i w_i / sum_i beta_i written
-    with sums that are bounded whatever the devices send, so that they fit a ring.
+    A step is v + nu * push / mass. This is the paper's sum_i beta_i w_i / sum_i beta_i, written
+    with sums that are bounded for any input of the devices, so they fit a ring.
 
     Args:
         oracle: the secure average oracle.
@@ -39,14 +39,17 @@ def weiszfeld(  # noqa: PLR0913
         nu: the smoothing radius, positive.
         steps: the budget R. Each step is one call of the oracle.
         early_stop: stop sooner when a step improved the smoothed objective by no more than this
-            fraction (the paper's appendix uses 1e-6). Only oracles that tell the objective can do
-            it, and secure ones do not.
-        max_step: the longest step; None for any. Longer ones are shortened to it.
+            fraction (the paper's appendix uses 1e-6). This needs an oracle that gives the
+            objective, and secure ones do not.
+        max_step: the longest step; None for any. Longer steps are shortened to it.
+
+    Returns:
+        The last iterate.
 
     Raises:
-        ValueError: if an argument has no meaning, or if no device has any mass at v.
-        OracleStoppedError: if the oracle gives no sum at all. One that stops later ends the
-            algorithm early: every iterate is a robust aggregate.
+        ValueError: if an argument is out of range, or if no device has any mass at v.
+        OracleStoppedError: if the oracle gives no sum at all. If it stops later, the algorithm ends
+            early: every iterate is a robust aggregate.
     """
     check_number("nu", nu, positive=True)
     check_count("steps", steps)
@@ -68,10 +71,10 @@ def weiszfeld(  # noqa: PLR0913
 
 
 def image_of(v: Vector, total: Sum, nu: float, max_step: float | None = None) -> Vector:
-    """T(v), what one Weiszfeld step makes of v, or the point on the way to it.
+    """Return T(v), the result of one Weiszfeld step from v, or the point on the way to it.
 
-    *Formal guarantee*: whatever the sum holds, v moves by at most `max_step`. A step that is
-    shortened shrinks every device's share of it, so that certificates still hold.
+    *Formal guarantee*: v moves by at most `max_step`, whatever the sum holds. A shortened step
+    shrinks every device's share of it, so certificates still hold.
 
     Raises:
         ValueError: if no device has any mass at v.
@@ -84,12 +87,12 @@ def image_of(v: Vector, total: Sum, nu: float, max_step: float | None = None) ->
 
 
 def mass_of(total: Sum) -> float:
-    """The mass of a sum; one with noise is brought back to what it can be.
+    """Return the mass of a sum; with noise, clipped to a plausible range.
 
-    A mass that is less than twice its noise may be nothing else, and a step is divided by it. So it
-    counts as that much; but no more than where half of the devices are near, each of which has a
-    mass of 1 / REACH, and never less than 1. Where there is noise every device weighs 1, so that no
-    mass is above their count.
+    A step divides by the mass, and a mass below twice its noise may be only noise. So a smaller
+    mass is raised to that value, but to no more than the mass if half of the devices are near, each
+    with a mass of 1 / REACH, and never below 1. With noise every device weighs 1, so no mass is
+    above their count.
     """
     mass = total.need("mass")
     if not total.noise:
@@ -99,7 +102,7 @@ def mass_of(total: Sum) -> float:
 
 
 def shortened(step: Vector, most: float | None) -> Vector:
-    """A step of at most this length in the same direction; None for any length."""
+    """Return a step in the same direction of at most this length; None for any length."""
     length = 0.0 if most is None else float(np.linalg.norm(step))
     return step if most is None or length <= most else step * (most / length)
 
@@ -111,13 +114,16 @@ def check_max_step(max_step: float | None) -> None:
 
 
 def one_step(oracle: SumOracle, dim: int, *, nu: float, max_step: float | None = None) -> Vector:
-    """Algorithm 3: one step from zero, the current model, at the price of one oracle call.
+    """Run Algorithm 3: one step from zero, the current model, for one oracle call.
 
     Args:
         oracle: the secure average oracle.
         dim: the number of coordinates d.
         nu: the smoothing radius, positive.
         max_step: the longest step; None for any.
+
+    Returns:
+        The step, relative to the current model.
     """
     check_count("dim", dim)
     return weiszfeld(oracle, np.zeros(dim), nu=nu, steps=1, max_step=max_step)
@@ -125,6 +131,6 @@ def one_step(oracle: SumOracle, dim: int, *, nu: float, max_step: float | None =
 
 def _objective(objective: float | None) -> float:
     if objective is None:
-        msg = "early_stop needs an oracle that tells the objective, and a secure one does not"
+        msg = "early_stop needs an oracle that gives the objective, and a secure one does not"
         raise InvalidValueError(msg)
     return objective

@@ -1,4 +1,4 @@
-"""RFA on Flower: robust and private aggregation in an app of yours.
+"""RFA on Flower: robust and private aggregation in your app.
 
     from rfa.flower import RFA, robust_mod
 

@@ -1,9 +1,9 @@
 """Rounds that begin with their first sum, among nodes that sent their keys in the round before.
 
-The message that asks a node to train or evaluate carries the roster of the secure sum and its first
-query; what the node answers is its masked input. This takes the same nodes as in the round before,
-with the same metrics and run config, one part, and a semi-honest server. Where it comes to nothing
-before a sum is opened, nodes are asked anew, and send their keys with what is ready.
+The message that asks a node to train or evaluate also carries the roster of the secure sum and its
+first query, and the node answers with its masked input. This requires the same nodes as in the
+round before, with the same metrics and run config, one part, and a semi-honest server. If it fails
+before a sum is opened, the server asks the nodes again, and they send new keys with their results.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ LOG = logging.getLogger("flwr")
 
 @dataclass(frozen=True)
 class FirstWork:
-    """Messages that ask nodes for work, with which the first requests of a sum travel.
+    """Messages that ask nodes for work and carry the first requests of a sum.
 
     Attributes:
         messages: the messages, by node.
-        like: what a node must have, or its masked input does not count.
+        like: the metrics and run config that a node must have for its masked input to count.
         timeout: seconds to wait.
     """
 
@@ -40,9 +40,9 @@ class FirstWork:
     timeout: float
 
     def __call__(self, exchange: GridExchange, outbox: Outbox) -> Iterator[tuple[int, bytes]]:
-        """Send them with the requests; who is not ready, or has something else, is lost.
+        """Send them with the requests, and yield the masked inputs; other nodes are lost.
 
-        Only a node that refuses has masked nothing. Of another error nobody knows what came before.
+        Only a node that refuses has certainly masked nothing. After another error, nobody knows.
         """
         exchange.late |= self.messages.keys()
         for node, message in send(exchange.grid, self._addressed(outbox), self.timeout):
@@ -66,7 +66,7 @@ class FirstWork:
         LOG.info("%s: %s of %s nodes are ready", exchange.task, there, len(self.messages))
 
     def _addressed(self, outbox: Outbox) -> Iterator[Addressed]:
-        """Messages of their own: if this comes to nothing, those that were given are sent."""
+        """Yield copies of the messages, so that the originals can be sent if this fails."""
         whom = outbox.whom if isinstance(outbox, Requests) else b""
         for node, request in outbox:
             message = self.messages[node]
@@ -90,7 +90,7 @@ class Prepared:
     """Nodes that may begin the next round with its first sum.
 
     Attributes:
-        cohort: what they had in the round before.
+        cohort: the cohort of the round before.
         keys: their keys for the next one.
     """
 
@@ -98,17 +98,17 @@ class Prepared:
     keys: Mapping[int, DeviceKeys] = field(repr=False)
 
     def fits(self, nodes: Collection[int], masked_sums: int) -> bool:
-        """Whether these nodes, all of them, have keys for so many masked sums."""
+        """Return whether all of these nodes have keys for this number of masked sums."""
         counts = {len(keys.mask_keys) for keys in self.keys.values()}
         return set(nodes) == set(self.keys) and counts == {masked_sums}
 
 
 @dataclass
 class KeysAhead:
-    """The keys that a server has for the next round of each task, for one use.
+    """The server's keys for the next round of each task, for one use.
 
     Attributes:
-        ask: whether nodes are asked for them.
+        ask: whether to ask nodes for them.
     """
 
     ask: bool = False
@@ -117,13 +117,13 @@ class KeysAhead:
     _worth: dict[str, int] = field(default_factory=dict[str, int])
 
     def begin(self, grid: Grid) -> None:
-        """Begin a run: on another grid without any, on the same one with those that there are."""
+        """Begin a run: keep the keys if the grid is the same, and drop them otherwise."""
         if grid is not self._grid:
             self._grid = grid
             self.forget()
 
     def forget(self) -> None:
-        """Go on without any."""
+        """Drop all keys."""
         self._prepared, self._worth = {}, {}
 
     def keep(self, cohort: Cohort, oracles: Sequence[PartOracle]) -> None:
@@ -132,9 +132,9 @@ class KeysAhead:
             self._prepared[cohort.task] = Prepared(cohort, dict(oracles[0].keys_ahead))
 
     def take(self, task: str, nodes: Collection[int], masked_sums: int) -> Prepared | None:
-        """The keys of all of these nodes; None if they are not at hand, or hardly worth a try.
+        """Return and drop the keys of all of these nodes; None if some are missing.
 
-        Whether they are taken or not, they are gone.
+        It also returns None, and drops them, if earlier attempts mostly failed.
         """
         prepared = self._prepared.pop(task, None)
         if prepared is None or self._worth.get(task, 0) < 0:
@@ -142,5 +142,5 @@ class KeysAhead:
         return prepared if prepared.fits(nodes, masked_sums) else None
 
     def count(self, task: str, *, worked: bool) -> None:
-        """Count a round that began so: it is tried while it works as often as it does not."""
+        """Count the result of a round that began with keys; it is tried while half of them work."""
         self._worth[task] = self._worth.get(task, 0) + (1 if worked else -1)

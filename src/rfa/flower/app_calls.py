@@ -1,4 +1,4 @@
-"""The app behind the mod: it gets messages as they would be without rfa, and keeps its failures."""
+"""Calls of the app behind the mod: it gets messages as if there were no rfa."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from rfa.flower.personal import Personal
 Next = Callable[[Message, Context], Message]
 LOG = logging.getLogger("flwr")
 TAKING_ARRAYS = frozenset({"localdp_mod", "centraldp_mods"})
-"""Flower's modules of mods that take the arrays out of a reply, and lose one that has none."""
+"""Flower's modules of mods that need arrays in a reply, and lose a reply without them."""
 
 
 class AppFailedError(FlowerError):
-    """The app failed; what it said stays on the device."""
+    """The app failed; its message stays on the device."""
 
 
 @dataclass(frozen=True)
 class App:
-    """The app, as it is called with a message."""
+    """The app, as a function of a message."""
 
     call_next: Next
     context: Context
 
     def __call__(self, message: Message) -> Message:
-        """What the app answers to a message as it would be without rfa.
+        """Return the app's answer to a message without rfa's records.
 
-        Its records are copies: whatever the app changes in them, no other call sees.
+        Its records are copies, so no other call sees what the app changes in them.
 
         Raises:
-            AppFailedError: if it fails; what it says may be private, and is logged here only.
+            AppFailedError: if the app fails; its message may be private, and is only logged here.
         """
         bare = copy.copy(message)
         bare.content = RecordDict(
@@ -61,13 +61,13 @@ class App:
         return answer
 
     def settle_run(self) -> bytes:
-        """Give the app its run config by name, so that no order tells it more than the digest."""
+        """Sort the app's run config by name, so that its order reveals no more than the digest."""
         self.context.run_config = dict(sorted(self.context.run_config.items()))
         return run_of(self.context.run_config)
 
 
 def train(message: Message, app: App, personal: Personal | None) -> tuple[Message, Floats32]:
-    """What the app answers, and what it changed (lines 4 to 9 of Algorithm 1; Algorithm 4)."""
+    """Return the app's answer and its update (lines 4 to 9 of Algorithm 1; Algorithm 4)."""
     w = _arrays(message)
     if personal:
         before = personal.read(size_of(w))
@@ -80,7 +80,7 @@ def train(message: Message, app: App, personal: Personal | None) -> tuple[Messag
 
 
 def evaluate(message: Message, app: App, personal: Personal | None) -> tuple[Message, Floats32]:
-    """What the app answers, and zeros in place of an update, which tell nothing."""
+    """Return the app's answer, and zeros in place of an update."""
     if personal:
         w = _arrays(message)
         message = _with(message, moved(w, personal.read(size_of(w))))
@@ -88,13 +88,13 @@ def evaluate(message: Message, app: App, personal: Personal | None) -> tuple[Mes
 
 
 def check_order() -> None:
-    """Refuse to be called by a mod that needs the arrays of a reply: here there are none.
+    """Check that no mod before this one needs the arrays of a reply, which has none here.
 
     Flower's mods for differential privacy answer such a reply with an error that reaches nobody, so
-    that the server would wait for it until its time is up.
+    the server would wait for it until its timeout.
 
     Raises:
-        RecordError: naming the mod, and the order that works.
+        RecordError: if there is one; the message names the mod, and the order that works.
     """
     frame = inspect.currentframe()
     while frame is not None:
@@ -111,12 +111,12 @@ def check_order() -> None:
 
 
 def _copy(record: Any) -> Any:
-    """A record that nobody else holds; the numbers of arrays, which nothing changes, are shared."""
+    """Return a copy of a record that shares the numbers of arrays, which nothing changes."""
     return ArrayRecord(dict(record)) if isinstance(record, ArrayRecord) else own_copy(record)
 
 
 def _with(message: Message, arrays: ArrayRecord) -> Message:
-    """The message with other arrays in place of its own."""
+    """Return the message with other arrays."""
     (name,) = message.content.array_records
     other = copy.copy(message)
     other.content = RecordDict({**message.content, name: arrays})
@@ -126,6 +126,6 @@ def _with(message: Message, arrays: ArrayRecord) -> Message:
 def _arrays(message: Message) -> ArrayRecord:
     array_records = list(message.content.array_records.values())
     if len(array_records) != 1:
-        msg = f"a message has {len(array_records)} ArrayRecords, and just one can be aggregated"
+        msg = f"a message has {len(array_records)} ArrayRecords, but only one can be aggregated"
         raise ArraysError(msg)
     return array_records[0]

@@ -1,7 +1,8 @@
-"""Between Flower's arrays and the flat vector that is aggregated.
+"""Conversion between Flower's arrays and the flat vector that is aggregated.
 
-Only floating-point arrays are aggregated. Whole numbers, such as the batches that a layer has seen,
-are not: they would decide how far apart updates are, and stay as the server has them.
+Only floating-point arrays are aggregated. Whole numbers, such as the number of batches that a layer
+has seen, are not: they would dominate the distances between updates. They stay as the server has
+them.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ from rfa.receipts.models import apply_step
 
 
 class ArraysError(FlowerError):
-    """Arrays that do not fit each other."""
+    """Arrays do not fit each other."""
 
 
 def size_of(arrays: ArrayRecord) -> int:
-    """How many numbers there are in all."""
+    """Return the total number of floating-point numbers."""
     return sum(math.prod(array.shape) for array in arrays.values() if _is_float(array))
 
 
 def difference(after: ArrayRecord, before: ArrayRecord) -> Floats32:
-    """What changed, array after array in the order of `before`, as one flat vector.
+    """Return the change as one flat vector, array after array in the order of `before`.
 
     Raises:
-        ArraysError: naming the array that is missing or has another shape.
+        ArraysError: if an array is missing or has another shape; the message names it.
     """
     if set(after) != set(before):
         odd = ", ".join(sorted(set(after) ^ set(before)))
@@ -50,7 +51,7 @@ def difference(after: ArrayRecord, before: ArrayRecord) -> Floats32:
 
 
 def moved(arrays: ArrayRecord, step: Vector | Floats32) -> ArrayRecord:
-    """The arrays after a step of the flat vector, each in its own shape and type."""
+    """Return the arrays after a step of the flat vector, each in its own shape and type."""
     after = apply_step(named_arrays(arrays), step)
     return ArrayRecord(
         {name: Array(after[name]) if _is_float(old) else old for name, old in arrays.items()}
@@ -58,12 +59,12 @@ def moved(arrays: ArrayRecord, step: Vector | Floats32) -> ArrayRecord:
 
 
 def named_arrays(arrays: ArrayRecord) -> dict[str, NDArray[Any]]:
-    """The arrays as numpy has them, by name."""
+    """Return the arrays as numpy arrays, by name."""
     return {name: array.numpy() for name, array in arrays.items()}
 
 
 def values_of(records: Iterable[ArrayRecord]) -> Vector:
-    """The numbers of all arrays, one after the other; zeros have no sign."""
+    """Return the numbers of all arrays, one after the other; zeros have no sign."""
     arrays = [array for record in records for array in record.values() if _is_float(array)]
     values, start = np.zeros(sum(math.prod(array.shape) for array in arrays)), 0
     for array in arrays:
@@ -74,7 +75,7 @@ def values_of(records: Iterable[ArrayRecord]) -> Vector:
 
 
 def own_copy(record: Any) -> Any:
-    """A record that nobody else changes; arrays, which are large, are shared."""
+    """Return a copy of a record that shares its arrays."""
     if isinstance(record, ArrayRecord):
         return record
     kind: Any = ConfigRecord if isinstance(record, ConfigRecord) else MetricRecord

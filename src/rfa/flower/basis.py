@@ -1,16 +1,16 @@
-"""What nodes train or evaluate from, as a digest that the secure sum is bound to.
+"""The digest of everything that nodes train or evaluate from, to which the secure sum is bound.
 
-Everything that a server chooses for a node, and that an app may train by, counts: the type of the
-message with its action, its group, and all records in the order in which they travel, which Flower
-keeps: arrays with their names, types, shapes and bytes; every key of every other record with the
-type and the value that it has, rfa's own record (task, example cap, weight and personal name) among
-them. So does the run config, of which the server's side sees no more than the digests that nodes
-send. A server that lets one node train from something else than all others could else read that
-node's update off a sum in which the others are nothing.
+The digest covers everything that a server chooses for a node and that an app may use in training.
+This includes the type of the message with its action, its group, and all records in their order,
+which Flower keeps: arrays with their names, types, shapes and bytes, and every key of every other
+record with its type and value, including rfa's own record (task, example cap, weight and personal
+name). It also covers the run config, of which the server only sees the digests that nodes send.
+Without it, a server could let one node train from something else than all others, and read that
+node's update off a sum in which the others contribute nothing.
 
-What does not count are the ids and times of a message, which no two have in common, and what a node
-has of its own: its node config, its data, and `context.state`. An app that keeps something there
-which a message decides opens the same hole again, by messages after which no sum is asked for.
+The digest does not cover the ids and times of a message, which always differ, nor what a node has
+itself: its node config, its data, and `context.state`. An app that keeps something in its state
+that a message decides opens the same hole again, through messages that no sum follows.
 """
 
 from __future__ import annotations
@@ -31,50 +31,50 @@ from rfa.flower.records import Work
 from rfa.secagg.transcript import basis_digest, meaning_digest, model_digest, run_digest
 
 Told = Callable[[RecordDict], RecordDict]
-"""What of a message's content all nodes are told: all of it, unless it holds an address."""
+"""Returns the part of a message's content that all nodes get: all of it, except an address."""
 Part = bytes | memoryview
 
 
 class UnequalMessagesError(FlowerError, InvalidValueError):
-    """The nodes of a round were to be sent different things."""
+    """The nodes of a round would get different messages."""
 
 
 def basis_of(sent: bytes, run: bytes) -> bytes:
-    """The digest of all that a node starts from: of what it is sent, and of its run config."""
+    """Return the digest of all that a node starts from: its message, and its run config."""
     return basis_digest(sent, run)
 
 
 def run_of(run_config: Mapping[str, Any]) -> bytes:
-    """The digest of a run config by name: on its way through Flower it has no order."""
+    """Return the digest of a run config, sorted by name because Flower does not keep its order."""
     return run_digest(*_entries(dict(sorted(run_config.items()))))
 
 
 def model_of(content: RecordDict) -> bytes:
-    """The digest of the numbers of a model alone: under other names or types it is the same."""
+    """Return the digest of the numbers of a model, without their names and types."""
     return model_digest(values_of(content.array_records.values()).view(np.uint8).data)
 
 
 def label_of(work: Work, layout: MetricLayout) -> bytes:
-    """The digest of what the metrics of a device mean: their names, and how they are weighed."""
+    """Return the digest of what a device's metrics mean: their names, and how they are weighted."""
     entries = _entries(dataclasses.replace(work, again=False, opening=b"", unopened=0).record())
     layouts = (list(layout.names), list(layout.sizes))
     return meaning_digest(*entries, *(part for each in layouts for part in _value(each)))
 
 
 def sent_of(message: Message, content: RecordDict) -> bytes:
-    """The digest of a message, with the content that all nodes are told in place of its own."""
+    """Return the digest of a message, with the content that all nodes get in place of its own."""
     return _Digests().sent(message, content)
 
 
 def common_sent(messages: Iterable[tuple[int, Message]], told: Told) -> bytes:
-    """The digest of what all nodes of a round are sent; each array is read once.
+    """Return the digest of what all nodes of a round get, reading each array once.
 
     Args:
         messages: the messages, each with its node.
-        told: what of a message's content all nodes are told.
+        told: returns the part of a message's content that all nodes get.
 
     Raises:
-        UnequalMessagesError: naming two nodes that are sent different things, and what differs.
+        UnequalMessagesError: if two nodes get different messages; it names them, and what differs.
     """
     digests = _Digests()
     first: tuple[int, Message, RecordDict, bytes] | None = None
@@ -104,11 +104,11 @@ class _Digests:
         self._known: dict[int, tuple[ArrayRecord, bytes]] = {}
 
     def sent(self, message: Message, content: RecordDict) -> bytes:
-        """The digest of a message with a content."""
+        """Return the digest of a message with a content."""
         return basis_digest(*_frame(message), *self._records(content))
 
     def _records(self, content: RecordDict) -> Iterator[Part]:
-        """All records, in the order that they have."""
+        """Yield all records, in their order."""
         for name, record in content.items():
             yield from (name.encode(), type(record).__name__.encode(), _number(len(record)))
             if isinstance(record, ArrayRecord):
@@ -117,18 +117,18 @@ class _Digests:
                 yield from _entries(record)
 
     def _arrays(self, record: ArrayRecord) -> bytes:
-        if id(record) not in self._known:  # with the record, so that no other gets its id
+        if id(record) not in self._known:  # kept with the record, so no other gets its id
             self._known[id(record)] = record, model_digest(*_arrays(record))
         return self._known[id(record)][1]
 
 
 def _frame(message: Message) -> tuple[bytes, bytes]:
-    """What is not in a message's content, and the same for all nodes."""
+    """Return the part of a message outside its content, which is the same for all nodes."""
     return message.metadata.message_type.encode(), message.metadata.group_id.encode()
 
 
 def _odd(one: tuple[Message, RecordDict], other: tuple[Message, RecordDict]) -> str:
-    """In what two messages differ, with their contents: the first thing that does."""
+    """Return the first difference between two messages with their contents."""
     if _frame(one[0]) != _frame(other[0]):
         return "types of message, or groups"
     for name in sorted({*one[1], *other[1]}):
@@ -142,7 +142,7 @@ def _single(message: Message, content: RecordDict, name: str) -> bytes | None:
 
 
 def _arrays(record: ArrayRecord) -> Iterator[Part]:
-    """The arrays of a record, in the order that they have."""
+    """Yield the arrays of a record, in their order."""
     for key, array in record.items():
         yield from (key.encode(), array.dtype.encode(), array.stype.encode())
         yield b"".join(_number(size) for size in array.shape)
@@ -150,14 +150,14 @@ def _arrays(record: ArrayRecord) -> Iterator[Part]:
 
 
 def _entries(record: Mapping[str, Any]) -> Iterator[Part]:
-    """The keys and values of a record, in the order that they have."""
+    """Yield the keys and values of a record, in their order."""
     for key, value in record.items():
         yield key.encode()
         yield from _value(value)
 
 
 def _value(value: Any) -> Iterator[Part]:
-    """A value, after its type."""
+    """Yield a value, after its type."""
     match value:
         case bool():
             yield from (b"bool", bytes([value]))

@@ -1,4 +1,4 @@
-"""Where a server was, in one file: a restart goes on from there."""
+"""The state of a server in one file, from which a restart continues."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ HISTORIES = (
     "evaluate_metrics_serverapp",
 )
 CARRIED, OPTIMIZER = "aggregator.", "optimizer."
-"""Before the names of what the aggregator carries, and of what the server's optimizer does."""
+"""The prefixes of the arrays of the aggregator's state, and of the server optimizer's."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A server after a round.
+    """The state of a server after a round.
 
     Attributes:
-        round: how many rounds are done.
+        round: the number of rounds that are done.
         arrays: the model.
-        result: what goes to the user at the end.
-        aggregator: what the aggregator carries, such as a learned radius.
-        suspicion: what speaks against nodes.
-        optimizer: what the server's optimizer keeps.
-        spending: what was spent of their privacy.
-        resumed: whether it was read from a file: a sum of the next round may be lost.
+        result: the result for the user.
+        aggregator: the state of the aggregator, such as a learned radius.
+        suspicion: the evidence against nodes.
+        optimizer: the state of the server's optimizer.
+        spending: what was spent of the nodes' privacy.
+        resumed: whether it was read from a file, so a sum of the next round may be lost.
     """
 
     round: int
@@ -57,7 +57,7 @@ class Checkpoint:
 
 
 def save_checkpoint(path: Path | None, state: Checkpoint) -> None:
-    """Write where the server is, all of it or nothing."""
+    """Write the state of the server, completely or not at all."""
     if path is None:
         return
     metrics = {
@@ -83,14 +83,14 @@ def save_checkpoint(path: Path | None, state: Checkpoint) -> None:
 
 
 def save_spending(path: Path | None, state: Checkpoint, spending: Spending) -> None:
-    """Write where the server is before a round, with what that round may spend."""
+    """Write the state of the server before a round, with what that round may spend."""
     save_checkpoint(path, dataclasses.replace(state, spending=spending))
 
 
 def load_checkpoint(
     path: Path | None, initial: ArrayRecord, aggregator: SumAggregator[Any]
 ) -> Checkpoint:
-    """Where the server was, or the beginning.
+    """Return the stored state of the server, or its initial state.
 
     Raises:
         ValueError: if the file cannot be read, or belongs to another model.
@@ -114,10 +114,10 @@ def load_checkpoint(
         spending = Spending.unpack(about["spending"])
         optimizer = ServerState(**kept)
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
-        msg = f"the checkpoint {path} cannot be read ({error}): remove it to start anew"
+        msg = f"the checkpoint {path} cannot be read ({error}): remove it to start over"
         raise InvalidValueError(msg) from None
     if not fits(result.arrays, initial):
-        msg = f"the checkpoint {path} is of another model: remove it to start anew"
+        msg = f"the checkpoint {path} belongs to another model: remove it to start over"
         raise InvalidValueError(msg)
     return Checkpoint(
         done, result.arrays, result, before, suspicion, optimizer, spending, resumed=True
@@ -125,13 +125,13 @@ def load_checkpoint(
 
 
 def _named(file: Any, prefix: str) -> dict[str, Any]:
-    """The arrays of a file whose names have a prefix, without it."""
+    """Return the arrays of a file whose names have a prefix, without the prefix."""
     names = [name for name in file.files if name.startswith(prefix)]
     return {name.removeprefix(prefix): np.asarray(file[name]) for name in names}
 
 
 def _check_place(path: Path | None) -> None:
-    """See that a checkpoint could be written, before a round is played for it."""
+    """Check that a checkpoint can be written, before the first round."""
     if path is None:
         return
     trial = path.with_name(f"{path.name}.{os.getpid()}")
@@ -145,7 +145,7 @@ def _check_place(path: Path | None) -> None:
 
 
 def fits(one: ArrayRecord, other: ArrayRecord) -> bool:
-    """Whether two models have arrays of the same names, types and shapes."""
+    """Return whether two models have arrays of the same names, types and shapes."""
     return _shapes(one) == _shapes(other)
 
 

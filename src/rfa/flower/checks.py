@@ -1,4 +1,4 @@
-"""Checks of what an app gives a strategy, before anything is sent."""
+"""Checks of the app's arguments to a strategy, before anything is sent."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from rfa.flower import records
 from rfa.flower.arrays import size_of
 
 ON_ROUND = ("t", "arrays", "train_metrics", "evaluate_metrics")
-"""What `on_round` is called with."""
+"""The arguments of `on_round`."""
 KEYS = ("weighted_by_key", "arrayrecord_key", "configrecord_key")
 """The options of FedAvg that name a metric, or a record of a message."""
 
 
 def check_hook(name: str, hook: Any, given: tuple[str, ...]) -> None:
-    """Refuse what cannot be called with as many arguments, before a round is played for it.
+    """Check that a function can be called with these arguments, before the first round.
 
     Raises:
-        InvalidValueError: naming the hook, and what it is called with.
+        InvalidValueError: if it cannot; the message names the hook and its arguments.
     """
     try:
         inspect.signature(hook).bind(*given)
-    except ValueError:  # one of those in C that do not tell
+    except ValueError:  # some functions in C have no signature
         return
     except TypeError as error:
         said = f"{', '.join(given[:-1])} and {given[-1]}"
@@ -39,7 +39,7 @@ def check_keys(fedavg: Mapping[str, Any]) -> None:
     """Check the names of metrics and records.
 
     Raises:
-        InvalidValueError: naming the option.
+        InvalidValueError: if one is wrong; the message names the option.
     """
     for option in KEYS:
         name = fedavg.get(option, option)
@@ -54,17 +54,17 @@ def check_keys(fedavg: Mapping[str, Any]) -> None:
 def check_start(
     arrays: Any, configs: Mapping[str, Any], num_rounds: Any, timeout: Any, evaluate_fn: Any
 ) -> None:
-    """Check what a run starts with.
+    """Check the arguments of `start`.
 
     Args:
         arrays: the first model.
-        configs: what the app's training and evaluation are told, by the name of the argument.
-        num_rounds: how many rounds there are in all.
+        configs: the configs for the app's training and evaluation, by the name of the argument.
+        num_rounds: the total number of rounds.
         timeout: seconds to wait for nodes that train or evaluate.
-        evaluate_fn: evaluates a model on the server, if anything does.
+        evaluate_fn: evaluates a model on the server, if there is one.
 
     Raises:
-        InvalidTypeError, InvalidValueError: naming the argument.
+        InvalidTypeError, InvalidValueError: if one is wrong; the message names the argument.
     """
     _check_record("initial_arrays", arrays, ArrayRecord, "ArrayRecord(model.state_dict())")
     for name, config in configs.items():

@@ -1,4 +1,4 @@
-"""Strategies by their usual names: each takes what applies to its aggregator, and nothing else."""
+"""Strategies by their usual names: each takes only the parameters of its aggregator."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from rfa.flower.options import StrategyOptions
 from rfa.flower.strategy import SecureStrategy
 
 DEFAULT_PARTS = 3
-"""Into how many sub-cohorts nodes are dealt out where no budget is given."""
+"""The number of sub-cohorts if no budget is given."""
 USUAL: Final = "usual"
-"""The clip norm of a mean where none is given."""
+"""The default clip norm of a mean."""
 
 
 class RFA(SecureStrategy):
@@ -32,23 +32,27 @@ class RFA(SecureStrategy):
         clip_norm: float | None = None,
         **options: Unpack[StrategyOptions],
     ) -> None:
-        """Take the parameters of `rfa.aggregators.RFA`, and options.
+        """Create the strategy from the parameters of `rfa.aggregators.RFA`, and options.
 
         Args:
-            budget: sums that a round may take, R; by default one, and three in sub-cohorts. R
-                sums about the same updates tell of single ones together, unless as many as
-                16 (R - 1) + 3 honest nodes are in them: with the usual terms, 27 nodes for two sums
-                and 49 for three.
+            budget: the number of sums R that a round may take; by default 1, and 3 in sub-cohorts.
+                Several sums about the same updates reveal single ones together, unless 16 (R - 1) +
+                3 honest nodes are in them: with the default terms, 27 nodes for two sums and 49 for
+                three.
             nu: the smoothing radius; by default half the median distance of the updates, learned
                 from the sums.
-            start: "current", the current model, or "mean", itself a sum.
-            schedule: "plain" steps; "accelerated", the last sum at an extrapolation; or
-                "sub-cohorts", each step another part of the nodes, so that a node answers once.
-            groups: random groups of nodes, each with sums of its own, whose geometric median is
-                taken: nodes that lie inside of the sums spoil their group and no other.
-            clip_norm: the length to which a start at the mean clips updates; 100 by default, but
-                to be given where there is noise, which is as large.
+            start: "current", the current model, or "mean", which takes a sum itself.
+            schedule: "plain" steps; "accelerated", with the last sum at an extrapolation; or
+                "sub-cohorts", where each step asks another part of the nodes, so each node answers
+                once.
+            groups: the number of random groups of nodes. Each has its own sums, and the result is
+                their geometric median. Nodes that lie in the sums spoil their own group only.
+            clip_norm: the length to which a start at the mean clips updates; 100 by default. Give
+                it if there is noise, because the noise is proportional to it.
             options: see `SecureStrategy`.
+
+        Raises:
+            InvalidValueError: if a value is wrong; the message says which.
         """
         if clip_norm is not None and start != "mean":
             msg = f"clip_norm={clip_norm} is for a start at the mean: give start='mean', or no "
@@ -68,17 +72,23 @@ class RFA(SecureStrategy):
 
 
 class OneStepRFA(SecureStrategy):
-    """One Weiszfeld step from the current model: the communication of FedAvg (Algorithm 3)."""
+    """One Weiszfeld step from the current model, with the communication of FedAvg (Algorithm 3)."""
 
     def __init__(
         self, *, nu: float | None = None, groups: int = 1, **options: Unpack[StrategyOptions]
     ) -> None:
-        """Take the smoothing radius, learned by default, a number of groups, and options."""
+        """Create the strategy from the parameters of `rfa.aggregators.OneStepRFA`, and options.
+
+        Args:
+            nu: the smoothing radius; learned from the sums by default.
+            groups: the number of random groups of nodes, whose geometric median is taken.
+            options: see `SecureStrategy`.
+        """
         super().__init__(grouped(aggregators.OneStepRFA(nu=nu), groups), **options)
 
 
 class SecureFedAvg(SecureStrategy):
-    """FedAvg by one secure sum of clipped updates: private, hardly robust."""
+    """FedAvg by one secure sum of clipped updates: private, but hardly robust."""
 
     def __init__(
         self,
@@ -87,10 +97,14 @@ class SecureFedAvg(SecureStrategy):
         groups: int = 1,
         **options: Unpack[StrategyOptions],
     ) -> None:
-        """Take the length to which updates are clipped, a number of groups, and options.
+        """Create the strategy from the parameters of `rfa.aggregators.Mean`, and options.
 
-        With clip_norm=None the length is half the median of the updates', learned from the sums;
-        so it is by default where there is noise, which is as large as that length. Else it is 100.
+        Args:
+            clip_norm: the length to which updates are clipped. The default is 100; with noise,
+                which is proportional to it, the default is None. With None, the length is half the
+                median length of the updates, learned from the sums.
+            groups: the number of random groups of nodes, whose geometric median is taken.
+            options: see `SecureStrategy`.
         """
         if clip_norm == USUAL:
             clip_norm = None if wants_noise(options) else Context().clip_norm

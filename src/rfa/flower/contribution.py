@@ -1,4 +1,4 @@
-"""What a device brings into a sum: its update, its weight, and its metrics as a row of numbers."""
+"""The input of a device to a sum: its update, its weight, and its metrics as a row of numbers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Start:
 
     Attributes:
         basis: the digest of all of it, to which the sum is bound.
-        mark: the digest of the model that it evaluated; None where it trained.
+        mark: the digest of the model that it evaluated; None if it trained.
     """
 
     basis: bytes
@@ -40,12 +40,12 @@ def prepare(
     kept: Path | Surrogates,
     start: Start,
 ) -> tuple[MetricLayout, Contribution | None]:
-    """Which metrics a device has, and what it brings; nothing where it abstains.
+    """Return the metrics that a device has, and its input; None if it abstains.
 
     Args:
-        work: what it was asked for.
-        update: what training changed.
-        metrics: what the app returned beside it.
+        work: the request for work.
+        update: the change by training.
+        metrics: the app's metrics.
         kept: where the device keeps its surrogates.
         start: what it started from.
 
@@ -55,7 +55,7 @@ def prepare(
     """
     examples = _examples_of(work, metrics)
     values = dict[str, Any]()
-    if not work.noise:  # in sums with noise is no metric, so that none is brought
+    if not work.noise:  # sums with noise hold no metrics
         values = work.bounds.clip(metrics)
         del values[work.weight]
     layout = layout_of(values)
@@ -83,10 +83,10 @@ def prepare(
 
 
 def _examples_of(work: Work, metrics: dict[str, Any]) -> float:
-    """How many examples the app says that there are.
+    """Return the number of examples that the app reports.
 
     Raises:
-        RecordError: if it does not say it.
+        RecordError: if it reports none.
     """
     examples = metrics.get(work.weight)
     if isinstance(examples, int | float):
@@ -98,10 +98,10 @@ def _examples_of(work: Work, metrics: dict[str, Any]) -> float:
 
 
 def _check_count(layout: MetricLayout, bins: int, flags: int) -> None:
-    """Refuse more numbers than a sum has.
+    """Check that a sum can hold all numbers.
 
     Raises:
-        RecordError: naming the metrics.
+        RecordError: if it cannot; the message names the metrics.
     """
     numbers = layout.count + bins + flags
     if numbers > MAX_METRICS:

@@ -1,4 +1,4 @@
-"""The root of what can go wrong on Flower."""
+"""The errors of runs on Flower."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ if TYPE_CHECKING:
 
 
 class FlowerError(RfaError):
-    """Something on Flower failed; the message says what to do."""
+    """A run on Flower failed; the message says what to do."""
 
 
 class TooFewNodesError(FlowerError):
-    """There are too few nodes for any round; the message says how many there must be."""
+    """There are too few nodes for any round; the message says how many are needed."""
 
 
 class RunFailedError(FlowerError):
-    """A run did nothing, or cannot go on; the message says why, and what to do.
+    """A run did nothing, or cannot continue; the message says why, and what to do.
 
     Attributes:
-        result: what it came to until then: the last model, and the metrics of the rounds before.
+        result: the result until then: the last model, and the metrics of the rounds before.
     """
 
     def __init__(self, message: str, result: Result) -> None:
-        """Take the message, and what the run came to."""
+        """Set the message, and the result of the run."""
         super().__init__(message)
         self.result = result
 
 
 class NodesRefusedError(RunFailedError):
-    """All nodes refuse what a round asks of them; the message says what they said."""
+    """All nodes refuse a round; the message quotes their reasons."""
 
 
 class NothingDoneError(RunFailedError):
-    """No round of a run gave anything; the message says why the last one did not."""
+    """No round of a run gave a result; the message says why the last one did not."""
 
 
 class NodesSpentError(NodesRefusedError):

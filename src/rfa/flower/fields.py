@@ -1,4 +1,4 @@
-"""Values in the records of messages, as they are read: each is what it should be, or refused."""
+"""Reading of values in the records of messages, with checks of each."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from rfa.flower.histograms import Histograms
 from rfa.flower.metric_bounds import MetricBounds
 
 KEY = "rfa"
-"""The record with what strategy and mod tell each other."""
+"""The record for values between strategy and mod."""
 
 
 class RecordError(FlowerError):
-    """A message is not what it should be, or a node does not do what it was asked."""
+    """A message has the wrong form, or a node refuses a request."""
 
 
 def read_opening(more: Mapping[str, Any]) -> bytes:
-    """How a round of the secure sum begins; empty if it does not yet.
+    """Return the opening of a round of the secure sum; empty if there is none yet.
 
     Raises:
-        RecordError: if it is no bytes.
+        RecordError: if it is not bytes.
     """
     opening = more.get("opening", b"")
     if not isinstance(opening, bytes):
@@ -33,23 +33,23 @@ def read_opening(more: Mapping[str, Any]) -> bytes:
 
 
 def read_noise(more: Mapping[str, Any]) -> float:
-    """The multiplier of the noise of the sums to come; 0 for none.
+    """Return the noise multiplier of the next sums; 0 for none.
 
     Raises:
-        RecordError: if there can be no such.
+        RecordError: if it is not a multiplier.
     """
     noise = more.get("noise", 0.0)
     if not isinstance(noise, float) or not 0 <= noise < math.inf:
-        msg = f"noise={noise!r} is no multiplier"
+        msg = f"noise={noise!r} is not a multiplier"
         raise RecordError(msg)
     return noise
 
 
 def read_histograms(more: Mapping[str, Any]) -> Histograms:
-    """The histograms that a request for work asks for.
+    """Return the histograms that a request for work asks for.
 
     Raises:
-        RecordError: if there can be no such.
+        RecordError: if they are not valid.
     """
     names, bounds = flat(more.get("robust", [])), flat(more.get("bounds", []))
     if not names and not bounds:
@@ -63,22 +63,22 @@ def read_histograms(more: Mapping[str, Any]) -> Histograms:
 
 
 def read_bounds(more: Mapping[str, Any]) -> MetricBounds:
-    """The bounds of metrics that a request for work gives.
+    """Return the bounds of metrics that a request for work gives.
 
     Raises:
-        RecordError: if there can be no such.
+        RecordError: if they are not valid.
     """
     names, limits = flat(more.get("clipped", [])), flat(more.get("limits", []))
     try:
         pairs = tuple(zip(limits[::2], limits[1::2], strict=True))
         return MetricBounds(tuple(map(str, names)), pairs)
     except (InvalidValueError, TypeError, ValueError) as error:
-        msg = f"these are no bounds of metrics: {error}"
+        msg = f"these are not bounds of metrics: {error}"
         raise RecordError(msg) from None
 
 
 def read_bytes(value: Any, size: int) -> bytes:
-    """A value of a record that is so many bytes, or none.
+    """Return a value of a record that is empty or a byte string of this size.
 
     Raises:
         RecordError: if it is something else.
@@ -90,7 +90,7 @@ def read_bytes(value: Any, size: int) -> bytes:
 
 
 def read_count(more: Mapping[str, Any], name: str) -> int:
-    """A whole number of a request for work; 0 where there is none.
+    """Return a whole number of a request for work; 0 if there is none.
 
     Raises:
         RecordError: if it is something else.
@@ -103,5 +103,5 @@ def read_count(more: Mapping[str, Any], name: str) -> int:
 
 
 def flat(value: Any) -> tuple[Any, ...]:
-    """A value of a record as a tuple, whether it is a list or not."""
+    """Return a value of a record as a tuple, whether it is a list or not."""
     return tuple(cast("list[Any]", value)) if isinstance(value, list) else (value,)

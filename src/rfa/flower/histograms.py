@@ -1,13 +1,13 @@
 """Medians and quantiles of metrics, from sums in which each device counts once.
 
-A mean weighs a metric by what its device says, and one device that lies moves it anywhere. Here
-each device puts one vote into one of some bins between public bounds, which travel as further
-metrics of the same sum. One vote moves a quantile as far as the next vote, and no farther.
+In a weighted mean, one lying device can move a metric anywhere. Here each device puts one vote into
+one of several bins between public bounds. The bins are further metrics of the same sum. One vote
+moves a quantile to the next vote at most.
 
 Formal guarantees (tests/flower/test_histograms.py):
-    the quantile q of the votes is off by less than a bin, for values within the bounds; what is
-    outside of them counts in the first or last bin;
-    by quantile q the least value is meant that at least the fraction q of the votes do not exceed.
+    the error of the quantile q of the votes is less than a bin, for values within the bounds;
+    values outside count in the first or last bin;
+    the quantile q is the least value that at least the fraction q of the votes do not exceed.
 
 >>> asked = Histograms(("accuracy",), ((0.0, 1.0),), bins=4)
 >>> asked.votes({"accuracy": 0.3}), asked.votes({"accuracy": float("nan")})
@@ -35,19 +35,19 @@ LOG = logging.getLogger("flwr")
 BINS = 32
 LARGEST_BINS = 128
 LEAST_NODES = 10
-"""Where fewer nodes may be left, no histogram is asked for or told: a bin would tell of one."""
+"""Sums over fewer nodes have no histogram, because a bin would reveal single nodes."""
 QUANTILES = {"q10": 10, "q25": 25, "median": 50, "q75": 75, "q90": 90}
-"""What is told of the votes, by the end of its name, in percent."""
+"""The reported quantiles in percent, by the ending of their name."""
 
 
 @dataclass(frozen=True)
 class Histograms:
-    """The metrics of which there are histograms: part of what devices are told, and so public.
+    """The metrics that have histograms; devices get this value, so it is public.
 
     Attributes:
         names: their names, sorted.
-        bounds: between which values each has its bins.
-        bins: how many bins each has, a power of two.
+        bounds: the bounds of the bins of each.
+        bins: the number of bins of each, a power of two.
     """
 
     names: tuple[str, ...] = ()
@@ -55,10 +55,10 @@ class Histograms:
     bins: int = BINS
 
     def __post_init__(self) -> None:
-        """Check that these can be summed.
+        """Check that they can be summed.
 
         Raises:
-            InvalidValueError: naming what cannot.
+            InvalidValueError: if they cannot; the message says why.
         """
         for reason in self._reasons():
             raise InvalidValueError(reason)
@@ -86,17 +86,17 @@ class Histograms:
 
     @property
     def count(self) -> int:
-        """How many numbers are summed."""
+        """The number of numbers that are summed."""
         return len(self.names) * self.bins
 
     def within(self, layout: MetricLayout) -> Histograms:
-        """Those of the metrics that devices have; lists have none."""
+        """Return the histograms of the metrics that devices have and that are not lists."""
         there = set(layout.scalars)
         kept = [pair for pair in zip(self.names, self.bounds, strict=True) if pair[0] in there]
         return Histograms(tuple(n for n, _ in kept), tuple(b for _, b in kept), self.bins)
 
     def votes(self, values: Values) -> list[float]:
-        """What a device adds: 1 in one bin of each; nothing for a value that is not finite."""
+        """Return the votes of a device: 1 in one bin per metric; none if a value is not finite."""
         row: list[float] = []
         for name, (low, high) in zip(self.names, self.bounds, strict=True):
             value: Any = values[name]
@@ -104,10 +104,10 @@ class Histograms:
         return row
 
     def quantiles(self, parts: Sequence[tuple[Sequence[float], int]]) -> MetricRecord:
-        """The quantiles of the votes in all parts together, by name.
+        """Return the quantiles of the votes in all parts together, by name.
 
         Args:
-            parts: the sums of the votes in each part, and how many devices are in it.
+            parts: the sums of the votes in each part, and the number of devices in it.
         """
         found = MetricRecord()
         for place, (name, bounds) in enumerate(zip(self.names, self.bounds, strict=True)):
@@ -121,9 +121,9 @@ class Histograms:
 
 
 class MissingMetrics:
-    """Says of each metric that an option names, once, that no node has it.
+    """Warns once about each metric that an option names and that no node has.
 
-    Training and evaluation may have different metrics: it is missing where neither has it.
+    Training and evaluation may have different metrics: one is missing if neither has it.
     """
 
     def __init__(self, robust: Iterable[str] | None, bounded: Iterable[str] | None) -> None:
@@ -132,37 +132,37 @@ class MissingMetrics:
         self._seen = dict[str, MetricLayout]()
 
     def note(self, task: str, layout: MetricLayout) -> None:
-        """Note what nodes have after they trained or evaluated."""
+        """Record the metrics of nodes that trained or evaluated."""
         self._seen[task] = layout
 
     def warn(self) -> None:
-        """Warn of what no node has had so far, if any node had anything to say."""
+        """Warn about metrics that no node has had so far, if any node had a metric."""
         if not self._seen:
             return
         numbers = {name for layout in self._seen.values() for name in layout.scalars}
         there = {name for layout in self._seen.values() for name in layout.names}
         known = "; ".join(f"{', '.join(at.names) or 'none'} ({t})" for t, at in self._seen.items())
         for name in sorted(self._robust - numbers):
-            what = "is a list on all nodes" if name in there else "is had by no node"
+            what = "is a list on all nodes" if name in there else "is missing on all nodes"
             text = "robust_metrics: %r %s, so there are no quantiles of it; nodes have %s"
             LOG.warning(text, name, what, known)
         for name in sorted(self._bounded - there):
-            text = "metric_bounds: %r is had by no node, so nothing is bounded; nodes have %s"
+            text = "metric_bounds: %r is missing on all nodes, so nothing is bounded; nodes have %s"
             LOG.warning(text, name, known)
         self._robust, self._bounded = self._robust & numbers, self._bounded & there
 
 
 def histograms_of(robust_metrics: Mapping[str, Bounds] | None, bins: int = BINS) -> Histograms:
-    """Histograms as an option gives them: bounds by name.
+    """Return the histograms for an option that gives bounds by name.
 
     Raises:
-        InvalidValueError: naming what cannot be.
+        InvalidValueError: if they are not valid; the message says why.
     """
     return Histograms(*read_bounds("robust_metrics", robust_metrics), bins)
 
 
 def quantile(votes: Sequence[int], bounds: Bounds, percent: int) -> float:
-    """The quantile of votes in bins between bounds, interpolated within its bin."""
+    """Return the quantile of votes in bins between bounds, interpolated within its bin."""
     low, high = bounds
     needed, before = percent * sum(votes), 0
     for place, here in enumerate(votes):
@@ -183,7 +183,7 @@ def _one_hot(value: float, low: float, high: float, bins: int) -> list[float]:
 
 
 def _is_told(name: str, votes: Sequence[float], count: int) -> bool:
-    """Whether votes are of enough devices, and can be those of honest ones."""
+    """Return whether votes come from enough devices, and can be those of honest ones."""
     if count < LEAST_NODES:
         LOG.info("no histogram of %s: %s nodes, of at least %s", name, count, LEAST_NODES)
         return False

@@ -1,4 +1,4 @@
-"""What a run came to, in Flower's result and in the log."""
+"""The results of a run, in Flower's result and in the log."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ LOG = logging.getLogger("flwr")
 
 
 def note_metrics(history: dict[int, MetricRecord], t: int, metrics: MetricRecord | None) -> None:
-    """Keep the metrics of a round, if there are any."""
+    """Store the metrics of a round, if there are any."""
     if metrics is not None:
         LOG.info("\t└──> MetricRecord: %s", metrics)
         history[t] = metrics
 
 
 def log_result(result: Result, seconds: float) -> None:
-    """Tell the result, as Flower does."""
+    """Log the result, as Flower does."""
     LOG.info("")
     LOG.info("Strategy execution finished in %.2fs", seconds)
     for line in io.StringIO(str(result)):

@@ -1,4 +1,4 @@
-"""Bounds within which a metric of a node counts: what is beyond them counts as the bound.
+"""Bounds of metrics: a value of a node beyond them counts as the bound.
 
 >>> MetricBounds(("loss",), ((0.0, 10.0),)).clip({"loss": 1e9, "hits": [3, 4]})
 {'loss': 10.0, 'hits': [3, 4]}
@@ -18,7 +18,7 @@ Bounds = tuple[float, float]
 
 @dataclass(frozen=True)
 class MetricBounds:
-    """Bounds of metrics: part of what devices are told, and so public.
+    """Bounds of metrics; devices get this value, so it is public.
 
     Attributes:
         names: the names of the metrics, sorted.
@@ -32,7 +32,7 @@ class MetricBounds:
         """Check that these are bounds.
 
         Raises:
-            InvalidValueError: naming what is not.
+            InvalidValueError: if they are not; the message names the metric.
         """
         for reason in self._reasons():
             raise InvalidValueError(reason)
@@ -48,7 +48,7 @@ class MetricBounds:
             yield f"metric_bounds must have each name once, not {self.names}"
 
     def clip(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The values, those beyond their bounds as the bound; what is no number stays as it is."""
+        """Return the values clipped to their bounds; values that are not numbers are unchanged."""
         clipped = dict(values)
         for name, (low, high) in zip(self.names, self.bounds, strict=True):
             match values.get(name):
@@ -62,10 +62,10 @@ class MetricBounds:
 
 
 def metric_bounds_of(given: Mapping[str, Bounds] | None) -> MetricBounds:
-    """Bounds as an option gives them, by name.
+    """Return the bounds for an option that gives them by name.
 
     Raises:
-        InvalidValueError: naming what cannot be.
+        InvalidValueError: if they are not valid; the message names the metric.
     """
     return MetricBounds(*read_bounds("metric_bounds", given))
 
@@ -73,7 +73,7 @@ def metric_bounds_of(given: Mapping[str, Bounds] | None) -> MetricBounds:
 def read_bounds(
     option: str, given: Mapping[str, Bounds] | None
 ) -> tuple[tuple[str, ...], tuple[Bounds, ...]]:
-    """Names and bounds from what an option was given, sorted by name.
+    """Return names and bounds from an option, sorted by name.
 
     Raises:
         InvalidValueError: if they are not bounds by name.
@@ -90,5 +90,5 @@ def read_bounds(
 
 
 def _within(number: float, low: float, high: float) -> float:
-    """A number within bounds; NaN, which compares with nothing, stays."""
+    """Return a number clipped to bounds; NaN stays NaN."""
     return min(max(number, low), high)

@@ -1,8 +1,8 @@
-"""The numbers that an app returns beside its arrays, as a row of numbers that can be summed.
+"""The metrics of an app, as a row of numbers that can be summed.
 
-Each metric is summed times the weight, and beside it the weight itself: of the devices whose metric
-is a number that a sum can hold. So a loss that is not finite costs the loss of one device in a
-mean, and not its update.
+Each metric is summed times the weight, next to the weight itself, over the devices whose metric is
+a number that a sum can hold. So if a device's loss is not finite, only this loss is missing in the
+mean, and its update still counts.
 
 >>> layout = layout_of({"loss": 0.5, "hits": [3, 4]})
 >>> layout.names, layout.row({"loss": 0.5, "hits": [3, 4]}, 0.5)
@@ -27,18 +27,18 @@ from rfa.secagg.messages.opening import MAX_METRICS
 from rfa.secagg.statistics import METRIC
 
 LONGEST = 256
-"""Letters of the name of a metric."""
+"""The most letters of the name of a metric."""
 Values = Mapping[str, "int | float | Sequence[int] | Sequence[float]"]
 LOG = logging.getLogger("flwr")
 
 
 @dataclass(frozen=True)
 class MetricLayout:
-    """Which metrics there are: the same on all nodes of a sum.
+    """The metrics of a sum, the same on all its nodes.
 
     Attributes:
         names: their names, sorted.
-        sizes: how many numbers each has; 0 for one that is no list.
+        sizes: the number of values of each; 0 for one that is not a list.
     """
 
     names: tuple[str, ...] = ()
@@ -46,19 +46,19 @@ class MetricLayout:
 
     @property
     def count(self) -> int:
-        """How many numbers are summed: those of each metric, and the weight behind it."""
+        """The number of numbers that are summed: those of each metric, and its weight."""
         return sum(max(1, size) + 1 for size in self.sizes)
 
     @property
     def fault(self) -> str:
-        """Why no sum can be about these metrics; nothing if one can."""
+        """Why these metrics cannot be summed; empty if they can."""
         if self.count > MAX_METRICS:
             return (
                 f"the app's metrics, with a weight behind each, make {self.count} numbers, and at "
                 f"most {MAX_METRICS} are summed"
             )
         if any(first >= second for first, second in itertools.pairwise(self.names)):
-            return "the names of metrics must be in order, and none there twice"
+            return "the names of metrics must be in order, without duplicates"
         longest = max(map(len, self.names), default=0)
         if longest > LONGEST:
             return f"a metric's name has {longest} letters, and {LONGEST} are the most"
@@ -66,11 +66,11 @@ class MetricLayout:
 
     @property
     def scalars(self) -> tuple[str, ...]:
-        """The names of those that are no lists."""
+        """The names of the metrics that are not lists."""
         return tuple(name for name, size in zip(self.names, self.sizes, strict=True) if not size)
 
     def row(self, values: Values, weight: float) -> list[float]:
-        """What a device of this weight adds; zeros for a metric that no sum can hold."""
+        """Return the row of a device with this weight; zeros for a metric that no sum can hold."""
         row: list[float] = []
         for name in self.names:
             weighted = [weight * number for number in _numbers(values[name])]
@@ -82,7 +82,11 @@ class MetricLayout:
         return row
 
     def means(self, totals: Sequence[float]) -> MetricRecord:
-        """The weighted means, by name, from sums of rows; without those that no device has."""
+        """Return the weighted means by name, without metrics that no device has.
+
+        Args:
+            totals: the sums of rows.
+        """
         means = MetricRecord()
         for name, size, numbers, weight in self._split(totals):
             if weight > 0:
@@ -93,20 +97,20 @@ class MetricLayout:
         return means
 
     def _split(self, totals: Sequence[float]) -> Iterator[tuple[str, int, list[float], float]]:
-        """Each metric with its size, its numbers, and the weight behind it."""
+        """Yield each metric with its size, its numbers, and its weight."""
         rest = iter(totals)
         for name, size in zip(self.names, self.sizes, strict=True):
             yield name, size, [next(rest) for _ in range(max(1, size))], next(rest)
 
 
 def metrics_of(message: Message) -> dict[str, int | float | list[int] | list[float]]:
-    """The metrics of a message, by name."""
+    """Return the metrics of a message, by name."""
     records: list[MetricRecord] = list(message.content.metric_records.values())
     return {str(name): value for record in records for name, value in record.items()}
 
 
 def layout_of(values: Values) -> MetricLayout:
-    """What metrics these are; empty lists are left out."""
+    """Return the layout of metrics, without empty lists."""
     sizes: dict[str, int] = {}
     for name, value in sorted(values.items()):
         if isinstance(value, int | float):
@@ -117,7 +121,7 @@ def layout_of(values: Values) -> MetricLayout:
 
 
 def as_float(number: float) -> float:
-    """A number as a float; NaN for a whole number that is too large for one."""
+    """Return a number as a float; NaN for a whole number that is too large for one."""
     try:
         return float(number)
     except OverflowError:

@@ -1,8 +1,8 @@
 """The device's side: a mod that keeps the update, and answers the stages of the secure sum.
 
-The app trains and evaluates as always. What it returns stays here: in a file of the device's own,
-which only its owner may read, until the round is over. What leaves are the names of metrics, the
-length of the update, and the messages of the secure sum.
+The app trains and evaluates as always. Its results stay on the device, in a file that only its
+owner may read, until the round is over. Only the names of metrics, the length of the update and the
+messages of the secure sum leave the device.
 """
 
 from __future__ import annotations
@@ -46,32 +46,32 @@ LOG = logging.getLogger("flwr")
 
 @dataclass(frozen=True)
 class RobustMod:
-    """The mod of a device: `ClientApp(mods=[robust_mod])`, or one with demands of its own.
+    """The mod of a device: `ClientApp(mods=[robust_mod])`, or one with its own demands.
 
-    It answers nothing in the clear: a strategy that does not ask for sums gets an error. Queries
-    alone go to the app, as they are; what it answers to them is the app's own business.
+    It sends no result in the clear: a strategy that does not ask for sums gets an error. Only query
+    messages go to the app unchanged, and the app is responsible for its answers to them.
 
     Attributes:
-        policy: what the device insists on, whatever the server says. With a budget, such as
-            Policy(epsilon=8.0), it trains only for sums with noise, until they have cost as much in
-            all runs together, and evaluates nothing.
-        folder: the folder of the device's files; by default what the node config `rfa-home` or the
-            environment's RFA_HOME says, else ~/.rfa.
-        weight: the metric that counts examples, where the server is not trusted to name it.
-        cap: the most examples that count, where the server is not trusted to say it: one that
-            tells each device another cap could make all but one count for nothing.
-        weights: how examples make a weight, where the server is not trusted to say it: "examples",
-            "buckets" or "equal"; `SecureOptions` says what each tells. By default "examples", or
-            with a budget "equal".
-        robust_metrics: the metrics whose histograms may be asked for, with their bounds, where the
-            server is not trusted to choose them.
-        metric_bins: how many bins these have.
-        metric_bounds: the bounds within which metrics count, where the server is not trusted to
-            choose them.
-        personal: the name of personal parameters u_i that may be asked for, where the server is not
-            trusted to ask for any. Each training changes them, and no sum need follow: a malicious
-            server could have all nodes but one ruin theirs, by other messages before a round, and
-            read that one's update off the sum. So name them only if that risk is yours to take.
+        policy: the demands of the device, whatever the server sends. With a budget, such as
+            Policy(epsilon=8.0), it trains only for sums with noise, until the charges of all runs
+            together reach the budget, and it evaluates nothing.
+        folder: the folder of the device's files; by default the node config `rfa-home`, the
+            environment variable RFA_HOME, or ~/.rfa.
+        weight: the metric that counts examples, if the server is not trusted to name it.
+        cap: the most examples that count, if the server is not trusted to choose it. A server that
+            sends each device another cap could make all devices but one count for nothing.
+        weights: how examples become a weight, if the server is not trusted to choose it:
+            "examples", "buckets" or "equal"; `SecureOptions` says what each reveals. The default is
+            "examples", and "equal" with a budget.
+        robust_metrics: the metrics whose histograms the server may ask for, with their bounds, if
+            the server is not trusted to choose them.
+        metric_bins: the number of bins of these.
+        metric_bounds: the bounds within which metrics count, if the server is not trusted to choose
+            them.
+        personal: the name of the personal parameters u_i that the server may ask for, if it is not
+            trusted. Each training changes them, and no sum needs to follow. So a malicious server
+            could send other messages before a round that ruin the parameters of all nodes but one,
+            and read the update of that one off the sum. Name them only if you accept that risk.
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -85,10 +85,10 @@ class RobustMod:
     personal: str = ""
 
     def __post_init__(self) -> None:
-        """Check what the device is told of itself.
+        """Check the arguments.
 
         Raises:
-            InvalidValueError: naming what is wrong.
+            InvalidValueError: if one is wrong; the message names it.
         """
         if not isinstance(self.policy, Policy):  # pyright: ignore[reportUnnecessaryIsInstance]
             msg = f"policy must be Policy(...), such as Policy(min_cohort=9), not {self.policy!r}: "
@@ -127,7 +127,7 @@ class RobustMod:
                 return records.refuse(message, f"{type(error).__name__}: {why}")
         except Exception as error:
             LOG.exception("this device fails to do what it is asked")
-            what = type(error).__name__  # its text may be private
+            what = type(error).__name__  # its message may be private
             why = f"{what}: the log of the node says more"
             return records.refuse(message, why, records.FAILED)
 
@@ -150,15 +150,15 @@ class RobustMod:
                 raise records.RecordError(msg)
 
     def storage(self, message: Message, context: Context) -> DeviceStorage:  # noqa: ARG002 others need it
-        """Where the device that a message is for keeps what it must."""
+        """Return the storage of the device that a message is for."""
         return storage_for(context, as_path("folder", self.folder, "a folder"))
 
     def vault(self, task: str, message: Message, storage: DeviceStorage) -> DurableDevice:  # noqa: ARG002
-        """The device that a message is for, in the secure sum over a task."""
+        """Return the device that a message is for, in the secure sum over a task."""
         return storage.device(task, Profile(storage.node, self.policy, storage.identity()))
 
     def told(self, message: Message) -> RecordDict:
-        """What of a message all devices are told, to which the sum is bound: all of it."""
+        """Return the part of a message that all devices get, to which the sum is bound."""
         return message.content
 
     def _work(
@@ -169,14 +169,14 @@ class RobustMod:
         app: App,
         first: records.First | None,
     ) -> Message:
-        """Let the app train or evaluate, and keep what it returns for the sums to come.
+        """Let the app train or evaluate, and keep its result for the next sums.
 
-        Where a first sum comes with the work, it is answered at once.
+        If a first sum comes with the work, the device answers it at once.
         """
         self.check_work(work)
         self._check_budget(work, message, storage)
         begins = 0
-        if first:  # before the app does anything in vain
+        if first:  # before the app does any work
             with self.vault(work.task, message, storage) as vault:
                 begins = vault.check_ahead(first.request)
         told, run = self.told(message), app.settle_run()
@@ -193,7 +193,7 @@ class RobustMod:
         return records.ready(message, records.Ready(layout, len(update), run, again), reply)
 
     def _check_budget(self, work: records.Work, message: Message, storage: DeviceStorage) -> None:
-        """Refuse work for sums that the budget does not bear, before the app does any.
+        """Check that the privacy budget covers the sums of a request, before the app works.
 
         Raises:
             WeakTermsError: if the sums would have no noise.
@@ -211,25 +211,25 @@ class RobustMod:
             policy.check_charge(vault.spent_rho, least_charge(work.noise))
 
     def check_work(self, work: records.Work) -> None:
-        """Where the server is not trusted, how updates are weighted is the device's to say."""
+        """Check that the server weights updates as the device demands, if it is not trusted."""
         malicious = self.policy.server_model == ServerModel.MALICIOUS
         asked, own = (work.weights, work.weight, work.cap), (self.weights, self.weight, self.cap)
         if malicious and asked != own:
             msg = (
-                f"updates are to be weighted by {asked}, and this device weighs by {own}: say the "
+                f"updates are to be weighted by {asked}, but this device weighs by {own}: give the "
                 "same on both sides (weights, the name of the weight, example_cap)"
             )
             raise records.RecordError(msg)
         wanted = histograms_of(self.robust_metrics, self.metric_bins)
         if malicious and work.histograms.names and work.histograms != wanted:
             msg = (
-                f"{work.histograms} are asked for, and this device votes in {wanted}: say the same "
-                "robust_metrics and metric_bins on both sides"
+                f"{work.histograms} are asked for, but this device votes in {wanted}: give the "
+                "same robust_metrics and metric_bins on both sides"
             )
             raise records.RecordError(msg)
         if malicious and work.bounds != metric_bounds_of(self.metric_bounds):
             msg = (
-                f"{work.bounds} are asked for, and this device has {self.metric_bounds}: say the "
+                f"{work.bounds} are asked for, but this device has {self.metric_bounds}: give the "
                 "same metric_bounds on both sides"
             )
             raise records.RecordError(msg)
@@ -255,10 +255,10 @@ def _personal(work: records.Work, storage: DeviceStorage, begins: int) -> Person
 def _bring(
     vault: DurableDevice, contribution: Contribution | None, label: bytes, work: records.Work
 ) -> tuple[bytes, bytes]:
-    """Bring what the device has: which sum it repeats, else nothing; and its keys, if asked for.
+    """Set the device's input; return the token of a sum that it repeats, and its keys if asked.
 
-    It abstains if what it has was in a sum that is not to be repeated, as it does if it has
-    nothing: nobody learns which.
+    A device whose input was in a sum that is not to be repeated abstains, like a device without an
+    input, so nobody learns which is the case.
     """
     opening = decode_as(OpenRound, work.opening) if work.opening else None
     try:
@@ -281,10 +281,10 @@ def _begin(
     work: records.Work,
     first: records.First,
 ) -> tuple[bytes, bytes]:
-    """Answer a first sum with the keys that were sent ahead; which sum it repeats, that is none.
+    """Answer a first sum with the keys that were sent ahead; return no token, and the answer.
 
     Raises:
-        SecAggError: if that cannot be: the server is to ask anew, for the keys.
+        SecAggError: if that is not possible: the server must ask again, for new keys.
     """
     if contribution:
         try:
@@ -292,7 +292,7 @@ def _begin(
             return b"", vault.begin(contribution, label, first.request, noisy=noisy, whom=whom)
         except SpentUpdateError as error:
             LOG.warning("%s", error)
-            if _may_repeat(work):  # by a round that is opened as one that repeats a sum
+            if _may_repeat(work):  # such a round must be opened as a repeat
                 raise
     LOG.warning("this device abstains")
     opening = decode_as(OpenFirstSum, first.request).opening
@@ -300,18 +300,19 @@ def _begin(
 
 
 def _may_repeat(work: records.Work) -> bool:
-    """Whether the server may be told of what was in a sum before.
+    """Return whether the device may reveal that its input was in a sum before.
 
-    That a model was evaluated before it knows. That an update is the same as before it does not,
-    and is told where it says that it may have lost the sum.
+    The server knows which models it has asked to evaluate before. It does not know that an update
+    is the same as before. The device reveals that only if the server says that it may have lost the
+    sum.
     """
     return work.task == records.EVALUATE or work.again
 
 
 def _receive(vault: DurableDevice, stage: records.Stage) -> bytes:
-    """What the device answers; as one that has left if another run has what it brought."""
+    """Return the device's answer; it leaves the round if another run used its input."""
     try:
         return vault.receive(stage.request, stage.whom)
     except SpentUpdateError as error:
         LOG.warning("this device leaves the round: %s", error)
-        return vault.receive(stage.request)  # refused like all that it is asked from now on
+        return vault.receive(stage.request)  # refused, like all later requests

@@ -1,4 +1,4 @@
-"""How much noise the sums of a run have, so that its rounds cost no node more than its budget."""
+"""The noise of the sums of a run, such that its rounds cost no node more than its budget."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from rfa.secagg.security.terms import Terms
 from rfa.secagg.statistics import mask_of_round, rows_of
 
 MOST_SIZES = 1024
-"""Of how many sizes of a cohort the charges are looked at."""
+"""The most sizes of a cohort for which charges are computed."""
 GROWTH = 2
-"""By what factor nodes may become more while a run goes on for which the noise was found."""
+"""The factor by which the number of nodes may grow during a run for which the noise was found."""
 
 
 def wants_noise(options: Mapping[str, Any]) -> bool:
-    """Whether the options of a strategy ask for noise."""
+    """Return whether the options of a strategy ask for noise."""
     return options.get("epsilon") is not None or options.get("noise_multiplier") is not None
 
 
@@ -32,10 +32,10 @@ class Draw:
     """How the nodes of a round are drawn.
 
     Attributes:
-        fraction: the fraction of those that are there.
-        least: how many at least.
-        available: how many must be there, at least.
-        uniform: whether each of them is as likely to be drawn as any other.
+        fraction: the fraction of the connected nodes.
+        least: the least number of nodes that are drawn.
+        available: the least number of nodes that must be connected.
+        uniform: whether all nodes are equally likely to be drawn.
     """
 
     fraction: float = 1.0
@@ -45,16 +45,16 @@ class Draw:
 
     @property
     def needed(self) -> int:
-        """How many nodes must be there for a round."""
+        """The number of nodes that must be connected for a round."""
         return max(self.least, self.available)
 
     def asked(self, there: int) -> int:
-        """How many are drawn of so many."""
+        """Return how many of the connected nodes are drawn."""
         return max(int(there * self.fraction), self.least)
 
 
 def draw_of(strategy: FedAvg) -> Draw:
-    """How a strategy draws nodes for training: evenly, unless it is one that draws them itself."""
+    """Return how a strategy draws nodes for training: uniformly, unless it overrides that."""
     evenly = type(strategy).configure_train is FedAvg.configure_train
     there = strategy.min_available_nodes
     return Draw(strategy.fraction_train, strategy.min_train_nodes, there, evenly)
@@ -62,11 +62,11 @@ def draw_of(strategy: FedAvg) -> Draw:
 
 @dataclass(frozen=True)
 class RoundCost:
-    """What the rounds of a run cost a node, by how many take part.
+    """The cost of the rounds of a run for a node, by the number of nodes.
 
     Attributes:
-        aggregator: how a cohort is asked.
-        terms: how many of it are sure to be honest.
+        aggregator: the aggregator, which decides the queries.
+        terms: the terms, which decide how many nodes are sure to be honest.
         dim: the number of coordinates.
         draw: how its nodes are drawn.
     """
@@ -77,32 +77,36 @@ class RoundCost:
     draw: Draw
 
     def rho(self, multiplier: float, there: int) -> float:
-        """The charge of a round to a node, where so many are there, and all that are asked join.
+        """Return the charge of a round to a node, if all nodes that are asked join.
+
+        Args:
+            multiplier: the noise multiplier.
+            there: the number of connected nodes.
 
         Raises:
-            InvalidValueError: if so much noise does not fit a sum over so many.
+            InvalidValueError: if this noise does not fit a sum over this number of nodes.
         """
         layout = self._layout(there)
         cohort = max(self.draw.asked(there) // layout.parts, self.terms.smallest(layout.queries))
         return layout.queries * NoisySum(multiplier=multiplier, **self._sum(cohort)).rho
 
     def check(self, multiplier: float, there: int) -> None:
-        """Check that noise fits the sums over any cohort that may come.
+        """Check that noise fits the sums over any possible cohort.
 
         Raises:
-            InvalidValueError: naming it, and what would fit.
+            InvalidValueError: if it does not; the message says what would fit.
         """
         for cohort in self._sizes(there):
             NoisySum(multiplier=multiplier, **self._sum(cohort))
 
     def multiplier(self, budget: Budget, spent: float, rounds: int, there: int) -> float:
-        """The least noise with which so many rounds of about as many nodes stay within a budget.
+        """Return the least noise with which the rounds to come stay within a budget.
 
         Args:
             budget: the budget of a node.
-            spent: what the node that was charged most has spent of it.
-            rounds: the rounds to come, in all of which it may be.
-            there: how many nodes are there now.
+            spent: what the most charged node has spent of it.
+            rounds: the number of rounds to come; the node may be in all of them.
+            there: the number of nodes that are connected now.
 
         Raises:
             InvalidValueError: if no noise is enough; the message says what would help.
@@ -121,10 +125,10 @@ class RoundCost:
         return found
 
     def _sizes(self, there: int) -> Sequence[int]:
-        """The sizes that a cohort may have, the smallest first; some of them if they are many.
+        """Return the possible sizes of a cohort, the smallest first; a sample if there are many.
 
-        As many may be lost as the terms allow. Sums over fewer cost more; they are charged as what
-        they are.
+        The terms say how many nodes may be lost. Sums over even fewer cost more; they are charged
+        by their actual size.
         """
         layout, asked = self._layout(there), self.draw.asked(there)
         lost = math.floor(self.terms.max_dropout_fraction * asked)
@@ -136,7 +140,7 @@ class RoundCost:
         return self.aggregator.layout(self.draw.asked(there))
 
     def _sum(self, cohort: int) -> dict[str, Any]:
-        """What the charge of a sum depends on, but for the noise."""
+        """Return what the charge of a sum depends on, except the noise."""
         statistics = mask_of_round(
             self.aggregator.statistics,
             queries=self.aggregator.layout(cohort).queries,
@@ -151,7 +155,7 @@ class RoundCost:
 
 
 def _costs_more(allowed: float, multiplier: float, shape: dict[str, Any]) -> bool:
-    """Whether a sum costs more than is allowed, or cannot be with so little noise."""
+    """Return whether a sum costs more than allowed, or is impossible with this little noise."""
     try:
         return NoisySum(multiplier=multiplier, **shape).rho > allowed
     except InvalidValueError:

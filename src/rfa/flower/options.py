@@ -1,4 +1,4 @@
-"""The options of a strategy, and the checks of them before a round is played."""
+"""The options of a strategy, and their checks before the first round."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from rfa.secagg.security.terms import Terms
 from rfa.secagg.weights import EQUAL, EXAMPLE_CAP, EXAMPLES, MODES, cap_fault
 
 OnRound = Callable[[int, ArrayRecord, MetricRecord | None, MetricRecord | None], bool | None]
-"""What is called after a round."""
+"""A function that is called after each round."""
 
 
 class StrategyOptions(TypedDict, total=False):
-    """What every strategy takes: the fields of `SecureOptions`, and the options of FedAvg."""
+    """The options of every strategy: the fields of `SecureOptions`, and the options of FedAvg."""
 
     example_cap: float
     weights: str
@@ -77,46 +77,46 @@ class SecureOptions:
 
     Attributes:
         example_cap: the most examples that count: a public number, by which weights are divided.
-            Weights far below it lose digits. A power of two, where weights are buckets.
-        weights: how examples make a weight. "examples": min(N, cap) / cap, as Flower's users
-            expect; the total weights of rounds that differ by one node tell how many examples it
-            has. "buckets": the same for a power of two beside N, which each node draws once and
-            keeps; such rounds tell that power, whatever the caps. "equal": 1 for every node that
-            has an example; nothing is left to learn.
-        robust_metrics: bounds by name, such as {"loss": (0.0, 10.0)}: medians and quantiles of
-            these metrics over nodes, beside their means. The server learns how many nodes are in
+            Weights far below it lose digits. A power of two if weights are "buckets".
+        weights: how a number of examples N becomes a weight. "examples": min(N, cap) / cap, as
+            Flower's users expect. The total weights of rounds that differ by one node reveal its
+            number of examples. "buckets": the same for a power of two near N, which each node draws
+            once and keeps. Such rounds reveal that power only, for all caps. "equal": 1 for every
+            node that has an example, which reveals nothing.
+        robust_metrics: bounds by name, such as {"loss": (0.0, 10.0)}, for medians and quantiles of
+            these metrics over nodes, beside their means. The server learns the number of nodes in
             each bin between the bounds.
-        metric_bins: the bins between them, a power of two: the resolution of quantiles.
-        metric_bounds: bounds by name, such as {"loss": (0.0, 10.0)}: what a node has beyond them
+        metric_bins: the number of bins between them, a power of two: the resolution of quantiles.
+        metric_bounds: bounds by name, such as {"loss": (0.0, 10.0)}. A value of a node beyond them
             counts as the bound in means.
-        server_optimizer: what is done with the aggregate: "momentum", "adam", "yogi", with
+        server_optimizer: how the server applies the aggregate: "momentum", "adam" or "yogi", with
             parameters as in "adam:learning_rate=0.05", or a `ServerOptimizer`; None to add it to
             the model.
-        on_round: is called after each round with its number, the model, and the metrics of
-            training and evaluation, None where there are none; True ends the run.
-        personal: a name under which each node keeps parameters of its own (Algorithm 4): the app
-            then trains and evaluates the model plus those. Empty for none.
-        terms: what the secure sum must withstand.
-        identities: the public identities of nodes, where these do not trust the server.
-        max_share: the largest share of a step that a node may have, which doubles the sums; 0 for
-            any. Nodes whose policy has a `max_share` ask for one.
+        on_round: a function that is called after each round with its number, the model, and the
+            metrics of training and evaluation (None if there are none). True ends the run.
+        personal: a name under which each node keeps its personal parameters (Algorithm 4). The app
+            then trains and evaluates the model plus these. Empty for none.
+        terms: the terms of the secure sum.
+        identities: the public identities of nodes; required if the nodes do not trust the server.
+        max_share: the largest share of a node in a step, which doubles the sums; 0 for any. It is
+            required by nodes whose policy has a `max_share`.
         stage_timeout: seconds to wait for the answers to a stage of the secure sum.
-        stage_grace: seconds to wait for the others once so many nodes have answered a stage that
-            the round can go on without them; who is later has lost its place in the round.
-        num_liars: how many nodes may lie together inside of sums, for the ledger of suspicion;
-            None for as many as the groups withstand. Fewer are found sooner.
-        epsilon: the budget of a node: what all rounds of the run together may tell the server of
-            it, as differential privacy at `delta`. Nodes add noise to what they send, weights are
-            equal, and there are no metrics of nodes, which would be exact. None for no budget.
-        delta: the probability that is left out.
-        noise_multiplier: the noise of a sum over what one node can add to it; by default what
-            `epsilon` takes where every node is in every round. With both, the run stops when the
-            budget is spent. None, without an epsilon, for no noise.
+        stage_grace: seconds to wait for the other nodes after enough nodes have answered a stage.
+            Later nodes lose their place in the round.
+        num_liars: the number of nodes that may lie together in sums, for the ledger of suspicion;
+            None for as many as the groups withstand. Smaller numbers of liars are found sooner.
+        epsilon: the privacy budget of a node against the server, at `delta`, for all rounds of the
+            run together. Nodes add noise to their inputs, weights are equal, and there are no
+            metrics of nodes, because these would be exact. None for no budget.
+        delta: the delta of the privacy budget.
+        noise_multiplier: the noise of a sum, divided by the most that one node can add to it. By
+            default it follows from `epsilon`, as if every node were in every round. With both, the
+            run stops when the budget is spent. None, without an epsilon, for no noise.
         node_timeout: seconds to wait for enough nodes, before a round is skipped.
-        checkpoint: the file from which a server that was restarted goes on.
+        checkpoint: the file from which a restarted server continues.
         receipts: the folder for a signed record of each round, which `rfa verify` checks; None for
-            none. Publishing it publishes the sums.
-        receipts_identity: the folder of the identity that signs them, which is made if there is
+            none. If you publish it, you publish the sums.
+        receipts_identity: the folder of the identity that signs them, which is created if there is
             none; by default `server` in RFA_HOME or ~/.rfa.
     """
 
@@ -169,16 +169,16 @@ class SecureOptions:
 
     @property
     def histograms(self) -> Histograms:
-        """The metrics of which nodes are asked for histograms."""
+        """The metrics whose histograms nodes are asked for."""
         return histograms_of(self.robust_metrics, self.metric_bins)
 
     @property
     def has_noise(self) -> bool:
-        """Whether nodes add noise to what they send."""
+        """Whether nodes add noise to their inputs."""
         return self.epsilon is not None or self.noise_multiplier is not None
 
     def _check_noise(self) -> None:
-        """Check the numbers, and that nothing is asked for that noise would not cover."""
+        """Check the numbers, and that no option asks for values that noise would not cover."""
         check_delta(self.delta)
         for name in ("epsilon", "noise_multiplier"):
             if getattr(self, name) is not None:
@@ -187,7 +187,7 @@ class SecureOptions:
             raise InvalidValueError(reason)
 
     def _exact(self) -> Iterator[str]:
-        """What does not go with noise, or without."""
+        """Yield why options contradict noise, or need it."""
         if not self.has_noise:
             if self.delta != DELTA:
                 yield f"delta={self.delta} is for epsilon or noise_multiplier: give one, too"
@@ -195,7 +195,7 @@ class SecureOptions:
         if self.weights != EQUAL:
             yield (
                 f"weights={self.weights!r} would let one node count more than another, and noise "
-                "hides nodes that count alike: give weights='equal', or none"
+                "hides nodes that count the same: give weights='equal', or none"
             )
         if self.max_share:
             yield f"max_share={self.max_share} needs exact sums, and these have noise: give none"
@@ -212,14 +212,14 @@ class SecureOptions:
             yield fault
         if self.server_optimizer is not None and self.receipts is not None:
             yield (
-                "a receipt tells that the model follows from a step, and a server_optimizer makes "
+                "a receipt proves that the model follows from a step, and a server_optimizer makes "
                 "another of it: give one of the two"
             )
         if self.max_share > 1:
             yield f"max_share is a fraction, from 0 to 1, not {self.max_share}"
         if 0 < self.max_share < 1 / LARGEST_COHORT:
             most = LARGEST_COHORT
-            yield f"max_share={self.max_share:g} is below 1/{most}: no sum has so many nodes"
+            yield f"max_share={self.max_share:g} is below 1/{most}: no sum has that many nodes"
         if self.receipts_identity is not None and self.receipts is None:
             yield "receipts_identity signs receipts: give a folder for these, too, as receipts"
         if fault := records.personal_fault(self.personal):
@@ -231,7 +231,7 @@ class SecureOptions:
 
 
 PATHS = {"checkpoint": "a file", "receipts": "a folder", "receipts_identity": "a folder"}
-"""The options that name a path, and of what."""
+"""The options that name a path, and its kind."""
 SECURE = frozenset(option.name for option in dataclasses.fields(SecureOptions))
 FEDAVG = frozenset(StrategyOptions.__annotations__) - SECURE
 
@@ -239,11 +239,11 @@ FEDAVG = frozenset(StrategyOptions.__annotations__) - SECURE
 def split_options(
     strategy: type[Any], options: Mapping[str, Any]
 ) -> tuple[SecureOptions, dict[str, Any]]:
-    """The options of ours, and those of FedAvg.
+    """Return the options of rfa, and those of FedAvg.
 
     Raises:
-        InvalidTypeError: naming an option that the strategy has not, and those that it has.
-        InvalidValueError: naming an option with a wrong value.
+        InvalidTypeError: if the strategy has no such option; the message lists those that it has.
+        InvalidValueError: if a value is wrong; the message names the option.
     """
     unknown = sorted(set(options) - SECURE - FEDAVG)
     if unknown:
@@ -260,7 +260,7 @@ def split_options(
 
 
 def _with_implied(options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Options with those that noise implies, unless they are spelled out."""
+    """Return options with those that noise implies, unless they are given."""
     implied = {"weights": EQUAL, "fraction_evaluate": 0.0} if wants_noise(options) else {}
     return {**implied, **options}
 
@@ -268,10 +268,10 @@ def _with_implied(options: Mapping[str, Any]) -> Mapping[str, Any]:
 def check_strategy(
     aggregator: SumAggregator[Any], secure: SecureOptions, fedavg: dict[str, Any], max_queries: int
 ) -> None:
-    """Check that an aggregator and options go together, and fill in the least numbers of nodes.
+    """Check that an aggregator and options fit together, and fill in the least numbers of nodes.
 
     Raises:
-        InvalidValueError: naming the option.
+        InvalidValueError: if they do not; the message names the option.
     """
     check_fit(
         aggregator,
@@ -288,7 +288,7 @@ def check_strategy(
             raise InvalidValueError(msg)
     parts = aggregator.layout(secure.terms.smallest()).parts
     if secure.num_liars is not None and parts < LEAST_GROUPS:
-        msg = f"num_liars={secure.num_liars}: who lies inside of sums is told by random groups, "
+        msg = f"num_liars={secure.num_liars}: liars in sums are found by random groups, "
         msg += f"{LEAST_GROUPS} or more: give groups={LEAST_GROUPS} or more, or no num_liars"
         raise InvalidValueError(msg)
     check_keys(fedavg)
@@ -314,7 +314,7 @@ def check_strategy(
 def _fill_in_nodes(
     aggregator: SumAggregator[Any], secure: SecureOptions, fedavg: dict[str, Any]
 ) -> None:
-    """The least numbers of nodes, which follow from the parts of a cohort and their queries."""
+    """Fill in the least numbers of nodes, which follow from the layout of a cohort."""
     terms = secure.terms
     layout = aggregator.layout(terms.smallest())
     sums = {
@@ -331,7 +331,7 @@ def _fill_in_nodes(
 
 
 def needs_of(layout: Layout, max_share: float) -> str:
-    """What nodes are needed for, in words."""
+    """Return in words why nodes are needed."""
     sums = describe_sums(layout)
     if not max_share:
         return sums
@@ -339,12 +339,12 @@ def needs_of(layout: Layout, max_share: float) -> str:
 
 
 def _sharers(max_share: float) -> int:
-    """How many nodes there must be in a sum of which none may have a larger share."""
+    """Return the least number of nodes in a sum such that none needs a larger share."""
     return math.ceil(1 / max_share - 1e-9) if max_share else 0
 
 
 def remedy_of(layout: Layout) -> str:
-    """What to take where there are too few nodes for as many queries as a layout has."""
+    """Return what to use if there are too few nodes for the queries of a layout."""
     if layout.queries == 1:
         return ""
     return (

@@ -1,6 +1,6 @@
-"""Secure sums over the nodes of a Flower grid: who is ready, and an oracle over them.
+"""Secure sums over the nodes of a Flower grid: which nodes are ready, and an oracle over them.
 
-Nothing here holds an update, an example count or a metric of a single node.
+No code here holds an update, an example count or a metric of a single node.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LOG = logging.getLogger("flwr")
 
 
 def split(devices: Sequence[int], parts: int) -> list[list[int]]:
-    """Devices in parts of about the same size, at random: nobody can choose a part."""
+    """Split devices at random into parts of about the same size; nobody can choose a part."""
     order = sorted(devices, key=lambda _: os.urandom(16))
     return [sorted(order[first::parts]) for first in range(parts)]
 
@@ -52,12 +52,12 @@ class SumPlan:
     """What a round asks of each part of its nodes.
 
     Attributes:
-        queries: how many sums.
+        queries: the number of sums.
         statistics: the names of the totals that are summed beside the updates.
         max_share: the largest share of a node in a sum; 0 for no limit.
-        fast: whether nodes send their keys with what they trained, and the first masked input with
+        fast: whether nodes send their keys with their results, and the first masked input with
             their shares, which takes fewer exchanges.
-        block: how many coordinates share a radius; 0 for one radius.
+        block: the number of coordinates that share a radius; 0 for one radius.
     """
 
     queries: int
@@ -67,7 +67,7 @@ class SumPlan:
     block: int = 0
 
     def open(self, terms: Terms, *, dim: int, metrics: int = 0, **how: Any) -> OpenRound:
-        """A round of the secure sum, as `open_round` opens it."""
+        """Return the opening of a round, as `open_round` does."""
         return open_round(
             time.time_ns() // 1000,
             terms,
@@ -88,13 +88,13 @@ class GridSums:
 
     Attributes:
         grid: Flower's grid.
-        terms: what the secure sum must withstand.
-        plan: what is asked in a round.
-        identities: the public identities of devices, where they do not trust the server.
-        told: what of a message's content all devices are told.
-        recorders: gets what a receipt tells of each part, in order; None if no receipt is wanted.
-        hear: is told what nodes say that are not ready.
-        ask_ahead: whether nodes are asked for their keys of the next round.
+        terms: the terms of the secure sum.
+        plan: what a round asks.
+        identities: the public identities of devices, if they do not trust the server.
+        told: returns the part of a message's content that all devices get.
+        recorders: a list that gets the recorder of each part, in order; None for no receipt.
+        hear: is called with the replies of nodes that are not ready.
+        ask_ahead: whether to ask nodes for their keys of the next round.
     """
 
     grid: Grid
@@ -107,24 +107,24 @@ class GridSums:
     ask_ahead: bool = False
 
     def asking(self, queries: int) -> GridSums:
-        """The same with another number of sums a round."""
+        """Return the same with another number of sums per round."""
         return dataclasses.replace(self, plan=dataclasses.replace(self.plan, queries=queries))
 
     def gather(
         self, work: records.Work, messages: list[Addressed], t: int, timeout: float, dim: int
     ) -> Cohort:
-        """Let devices train or evaluate, and see who is ready for a sum.
+        """Let devices train or evaluate, and return those that are ready for a sum.
 
         Args:
-            work: what they are asked for.
-            messages: the messages that ask for it, by device: the same for all of them.
+            work: the request for work.
+            messages: the messages that carry it, by device: the same for all of them.
             t: the round.
             timeout: seconds to wait.
-            dim: the length of their updates; who has another is not ready.
+            dim: the length of their updates; devices with another length are not ready.
 
         Raises:
-            RoundSkippedError: if nobody is.
-            UnequalMessagesError: if devices are to be sent different things.
+            RoundSkippedError: if no device is ready.
+            UnequalMessagesError: if devices would get different messages.
         """
         opening = self._template(work, dim)
         work = dataclasses.replace(work, opening=opening.encode() if opening else b"")
@@ -160,10 +160,10 @@ class GridSums:
     def address(
         self, work: records.Work, messages: list[Addressed], t: int, timeout: float
     ) -> bytes:
-        """Write what devices are asked for into their messages: the digest of what they are sent.
+        """Write the request for work into messages, and return the digest of their content.
 
         Raises:
-            UnequalMessagesError: if devices are to be sent different things.
+            UnequalMessagesError: if devices would get different messages.
         """
         for _, message in messages:
             message.content[records.KEY] = work.record()
@@ -171,7 +171,7 @@ class GridSums:
         return common_sent(messages, self.told)
 
     def _template(self, work: records.Work, dim: int) -> OpenRound | None:
-        """How the round of the secure sum begins, where devices are told with their work."""
+        """Return the opening of the secure sum, if devices get it with their work."""
         if not self.plan.fast:
             return None
         return self.plan.open(
@@ -187,7 +187,10 @@ class GridSums:
         dim: int,
         adverts: dict[int, bytes],
     ) -> tuple[bytes, dict[records.Ready, list[int]]]:
-        """The digest of what devices are sent, and who has what; their keys go to `adverts`."""
+        """Return the digest of the messages, and the devices by what they have.
+
+        Their keys go to `adverts`.
+        """
         ready: dict[records.Ready, list[int]] = {}
         refused: dict[int, str] = {}
         sent = self.address(work, messages, t, timeout)
@@ -214,10 +217,10 @@ class GridSums:
     def over_parts(
         self, cohort: Cohort, exchange: GridExchange, parts: Sequence[Sequence[int]]
     ) -> Generator[list[PartOracle]]:
-        """An oracle over each of some parts of a cohort; one without a sum if too few are there.
+        """Yield an oracle over each part of a cohort; one without a sum if it has too few devices.
 
         Raises:
-            OracleStoppedError: if there is only one part, and no sum.
+            OracleStoppedError: if there is only one part, and it gives no sum.
         """
         with contextlib.ExitStack() as stack:
             oracles: list[PartOracle] = []
@@ -235,7 +238,7 @@ class GridSums:
 
     @contextlib.contextmanager
     def over(self, cohort: Cohort, exchange: GridExchange) -> Generator[PartOracle]:
-        """An oracle over a cohort; devices are told if it ends before all sums are taken.
+        """Yield an oracle over a cohort; tell devices if it ends before all sums are taken.
 
         Raises:
             OracleStoppedError: if there are too few devices, or none that can be asked.
@@ -269,7 +272,7 @@ class GridSums:
                 exchange.tell_over(opening.round, gone, opened=opened)
 
     def _open(self, cohort: Cohort, metrics: int) -> tuple[OpenRound, Mapping[int, bytes] | None]:
-        """The round of the secure sum, and who has joined it: None if it is to be opened first."""
+        """Return the round of the secure sum, and who has joined; None to open it first."""
         joined, how = cohort.opening, {"noise": cohort.noise, "basis": cohort.basis}
         new = self.plan.open(
             self.terms,
@@ -286,21 +289,21 @@ class GridSums:
         return new, None
 
     def _count_metrics(self, cohort: Cohort) -> int:
-        """How many numbers are summed beside the update: bins come last, of enough devices.
+        """Return how many numbers are summed beside the update; bins come last, if allowed.
 
         Raises:
-            RoundSkippedError: if there are more than can be.
+            RoundSkippedError: if there are more than a sum can hold.
         """
         count, metrics = len(cohort.devices), cohort.plain
         if cohort.histograms.count:
             try:
                 least = self.terms.parameters(count, self.plan.queries).survivors
-            except ParameterError:  # as the server says to those who join
+            except ParameterError:  # the server raises it again when the cohort forms
                 least = 0
             if least >= LEAST_NODES:
                 metrics += cohort.histograms.count
             else:
-                what = "\t> %s nodes are ready, of whom %s are sure to be in a sum: there are no "
+                what = "\t> %s nodes are ready, of which %s are sure to be in a sum: there are no "
                 LOG.info(what + "histograms of fewer than %s", count, least, LEAST_NODES)
         if metrics > MAX_METRICS:
             names = ", ".join(cohort.layout.names)
@@ -314,13 +317,13 @@ def _require_many(oracle: SecureOracle, recorder: Recorder | None) -> None:
     """End a round with bins, before any sum, if too few devices joined it.
 
     Raises:
-        TooFewDevicesError: if the sum could be over fewer than a histogram takes.
+        TooFewDevicesError: if the sum could have fewer devices than a histogram requires.
     """
     formed = oracle.server.parameters
     if formed.survivors >= LEAST_NODES:
         return
     msg = (
-        f"{formed.cohort} nodes joined, of whom {formed.survivors} may be left in a sum, and "
+        f"{formed.cohort} nodes joined, of which {formed.survivors} may be left in a sum, and "
         f"histograms of metrics take {LEAST_NODES}: ask more nodes, or for no robust_metrics"
     )
     error = TooFewDevicesError(msg)
@@ -330,7 +333,7 @@ def _require_many(oracle: SecureOracle, recorder: Recorder | None) -> None:
 
 
 def _most(ready: dict[records.Ready, list[int]]) -> records.Ready:
-    """What most nodes have.
+    """Return what most nodes have.
 
     Raises:
         RoundSkippedError: if no majority has the same.
@@ -360,6 +363,6 @@ def _check_repeat(task: str, nodes: Sequence[int], again: bytes) -> None:
         what, remedy = "model", "evaluate it over all of those nodes, or another model"
     msg = (
         f"{list_nodes(nodes)} were in a sum about the same {what} before, with others: the "
-        f"difference of the two would tell on one of them; {remedy}"
+        f"difference of the two would reveal one of them; {remedy}"
     )
     raise RoundSkippedError(msg)

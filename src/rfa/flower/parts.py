@@ -1,4 +1,4 @@
-"""A part of the nodes of a round: an oracle over it, and what its sums told."""
+"""A part of the nodes of a round: an oracle over it, and the results of its sums."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ LOG = logging.getLogger("flwr")
 
 @dataclass(frozen=True)
 class Cohort:
-    """Devices that are ready for a sum: nodes, but where several are on one.
+    """Devices that are ready for a sum; a device is a node, unless several are on one.
 
     Attributes:
         task: what they did: train or evaluate.
-        round: in which round.
-        devices: who they are.
+        round: the round.
+        devices: the devices.
         layout: their metrics.
         dim: the length of their updates.
         basis: the digest of what they were sent, and of their run config.
-        odd: who else is ready, but with other metrics, arrays or another run config.
+        odd: other devices that are ready, but with other metrics, arrays or another run config.
         histograms: those of their metrics.
         equal_weights: whether each must weigh 1.
         cap: the most examples of each that count.
@@ -66,7 +66,7 @@ class Cohort:
 
     @property
     def plain(self) -> int:
-        """How many numbers of each are summed before the bins: metrics, and whether it is capped.
+        """The count of summed numbers before the bins: metrics, and whether a device is capped.
 
         Equal weights have no cap.
         """
@@ -74,18 +74,18 @@ class Cohort:
 
 
 class PartOracle(RecordingOracle):
-    """An oracle over a part of the cohort, or all of it, and what it told.
+    """An oracle over a part of the cohort, or all of it, that records its sums.
 
     Attributes:
         devices: the devices of the part.
         rho: the charge of each sum to each device, in zCDP; 0 without noise. It is that of the
-            cohort that was formed first: over a second roster a sum costs no more, and devices
-            have charged themselves for the first.
+            cohort that was formed first: a sum over a second roster costs no more, and devices have
+            charged themselves for the first.
         stopped: why it gave no sum, the first time it did not.
     """
 
     def __init__(self, oracle: SecureOracle | OracleStoppedError, cohort: Cohort) -> None:
-        """Watch an oracle over a cohort; or none, and the reason why there is none."""
+        """Wrap an oracle over a cohort, or the reason why there is none."""
         super().__init__(
             stopped_oracle(oracle) if isinstance(oracle, OracleStoppedError) else oracle
         )
@@ -96,7 +96,7 @@ class PartOracle(RecordingOracle):
         self._level = logging.INFO if cohort.task == records.TRAIN else logging.DEBUG
 
     def __call__(self, v: Vector, nu: Radius) -> Sum:
-        """Pass the query on, and log what anyone may know of the answer."""
+        """Pass the query on, and log the public facts about the answer."""
         try:
             total = super().__call__(v, nu)
         except OracleStoppedError as error:
@@ -113,7 +113,7 @@ class PartOracle(RecordingOracle):
 
     @property
     def disputes(self) -> set[Dispute]:
-        """Pairs of devices of whom one is at fault."""
+        """Pairs of devices, one of which is at fault."""
         return self._secure.server.disputes if self._secure else set()
 
     @property
@@ -123,12 +123,12 @@ class PartOracle(RecordingOracle):
 
     @property
     def opened(self) -> bool:
-        """Whether any device was asked to open a sum, whatever came of it."""
+        """Whether any device was asked to open a sum, even if that failed."""
         return self._secure is not None and self._secure.server.opened
 
     @property
     def number(self) -> int:
-        """The number of the round of the secure sum; 0 where none was opened."""
+        """The number of the round of the secure sum; 0 if none was opened."""
         return self._secure.opening.round if self._secure else 0
 
     @property
@@ -138,16 +138,16 @@ class PartOracle(RecordingOracle):
 
     @property
     def begun(self) -> int:
-        """For how many sums devices were asked, whatever came of it."""
+        """The number of sums for which devices were asked, even if they failed."""
         return self._secure.server.begun if self._secure else 0
 
     @property
     def queries(self) -> int:
-        """For how many sums they may be asked."""
+        """The number of sums for which devices may be asked."""
         return self._secure.opening.each_roster if self._secure else 0
 
     def _charge(self) -> float:
-        """What each sum over the cohort as it is formed is charged."""
+        """Return the charge of each sum over the cohort as it is formed."""
         if self._secure is None:
             return 0.0
         noise = noisy_sum(self._secure.opening, self._secure.server.parameters)
@@ -155,21 +155,21 @@ class PartOracle(RecordingOracle):
 
     @property
     def abstained(self) -> frozenset[int]:
-        """The devices that had nothing to bring."""
+        """The devices that abstained."""
         return frozenset(
             device for device, fault in self.faults.items() if type(fault) is RefusalError
         )
 
     @property
     def totals(self) -> tuple[tuple[float, ...], int] | None:
-        """The sums of the metrics, and over how many devices; None where there was no sum."""
+        """The sums of the metrics, and the number of devices; None if there was no sum."""
         if self._secure is None or self._secure.last is None:
             return None
         return self._secure.last.metrics, self._secure.last.sum.count
 
 
 def _describe(total: Sum, nu: float) -> str:
-    """What anyone may know of a sum, in words."""
+    """Return the public facts about a sum, in words."""
     near = "" if total.near is None else f", {total.near} of them within {REACH * nu:g}"
     if not total.noise:
         return f"{total.count} nodes{near}; no share above {100 * total.certificate():.0f} %"
@@ -179,7 +179,7 @@ def _describe(total: Sum, nu: float) -> str:
 
 
 def summarize(cohort: Cohort, oracles: Sequence[PartOracle]) -> MetricRecord | None:
-    """The means of the metrics over all parts of a cohort by weight, and quantiles over nodes."""
+    """Return the weighted means of the metrics over all parts, and quantiles over nodes."""
     totals = [oracle.totals for oracle in oracles if oracle.totals]
     layout, plain = cohort.layout, cohort.plain
     if not totals:
@@ -194,7 +194,9 @@ def summarize(cohort: Cohort, oracles: Sequence[PartOracle]) -> MetricRecord | N
     asked = [(row[plain:], count) for row, count in totals if len(row) > plain]
     for name, value in cohort.histograms.quantiles(asked).items():
         if name in layout.names:
-            LOG.warning("the app has a metric %s itself: there is no quantile of the name", name)
+            LOG.warning(
+                "the app has a metric %s itself, so there is no quantile of that name", name
+            )
         else:
             found[name] = value
     return found
@@ -202,5 +204,5 @@ def summarize(cohort: Cohort, oracles: Sequence[PartOracle]) -> MetricRecord | N
 
 def _tell_capped(capped: int, count: int, cap: float) -> None:
     if capped > 0:
-        text = "\t> %s of %s nodes have more than %g examples, and count as if they had so many: "
+        text = "\t> %s of %s nodes have more than %g examples, and count as if they had that many: "
         LOG.info(text + "example_cap", capped, count, cap)

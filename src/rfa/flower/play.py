@@ -1,4 +1,4 @@
-"""The rounds of a run: train, evaluate, note what came of it, and give up where nothing does."""
+"""The rounds of a run: train, evaluate, record the results, and give up if there are none."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ if TYPE_CHECKING:
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 LOG = logging.getLogger("flwr")
 EVALUATION_RADIUS = RADIUS_RANGE[1]
-"""Above the smallest radius of any policy, and so large that nodes count by their weight."""
+"""A radius above the smallest one of any policy, and so large that nodes count by their weight."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """What stays the same from round to round.
+    """The values that stay the same in all rounds.
 
     Attributes:
         strategy: the strategy.
         grid: Flower's grid.
-        train: what the app's training is told.
-        evaluate: what its evaluation is told.
+        train: the config for the app's training.
+        evaluate: the config for its evaluation.
         timeout: seconds to wait for nodes that train or evaluate.
-        evaluate_fn: evaluates a model on the server, if anything does.
-        book: the book of receipts, if any are kept.
+        evaluate_fn: evaluates a model on the server, if there is one.
+        book: the book of receipts, if there is one.
     """
 
     strategy: SecureStrategy
@@ -62,12 +62,12 @@ class Run:
 
 
 class Progress:
-    """Whether a run comes to anything.
+    """Counts the rounds of a run that gave a result.
 
     Attributes:
-        done: the rounds that did.
-        refused: the rounds in a row, up to the last one, in which all nodes refused.
-        why: why the last one that did not come to anything did not.
+        done: the number of rounds that did.
+        refused: the number of rounds in a row, up to the last one, in which all nodes refused.
+        why: why the last round without a result had none.
     """
 
     def __init__(self) -> None:
@@ -75,17 +75,17 @@ class Progress:
         self.done, self.refused, self.why = 0, 0, ""
 
     def count(self) -> None:
-        """Count a round that came to something."""
+        """Count a round that gave a result."""
         self.done, self.refused = self.done + 1, 0
 
     def skip(self, error: OracleStoppedError, result: Result) -> None:
-        """Go on after a round that did not, or give up.
+        """Continue after a round without a result, or give up.
 
-        Where all nodes refuse, the next round is no better: one that came to something before is
-        worth one more attempt.
+        If all nodes refuse, the next round will probably fail too. A run that has had a result gets
+        one more attempt.
 
         Raises:
-            NodesRefusedError: if the run cannot go on.
+            NodesRefusedError: if the run cannot continue.
         """
         self.why = str(error)
         self.refused = self.refused + 1 if isinstance(error, AllRefusedError) else 0
@@ -96,19 +96,19 @@ class Progress:
         """End a run.
 
         Raises:
-            NothingDoneError: if none of its rounds came to anything.
+            NothingDoneError: if none of its rounds gave a result.
         """
         if rounds and not self.done:
             count = "the round" if rounds == 1 else f"none of {rounds} rounds"
-            msg = f"{count} came to {'nothing' if rounds == 1 else 'anything'}: {self.why}"
+            msg = f"{count} gave {'no' if rounds == 1 else 'a'} result: {self.why}"
             raise NothingDoneError(msg, result)
 
 
 def play_rounds(run: Run, state: Checkpoint, num_rounds: int) -> Checkpoint:
-    """Play rounds until there are so many in all, or `on_round` ends the run.
+    """Run rounds until the total is reached, or `on_round` ends the run.
 
     Raises:
-        RunFailedError: if nothing comes of them.
+        RunFailedError: if they give no result.
     """
     strategy, progress, first = run.strategy, Progress(), state.round + 1
     for t in range(first, num_rounds + 1):
@@ -136,19 +136,19 @@ def play_rounds(run: Run, state: Checkpoint, num_rounds: int) -> Checkpoint:
 
 
 def _ends_run(answer: object, *, tell: bool) -> bool:
-    """Whether what `on_round` returned ends the run: True does, numpy's as well as Python's."""
+    """Return whether the answer of `on_round` ends the run: True does, of Python or numpy."""
     if isinstance(answer, bool | np.bool_):
         return bool(cast("Any", answer))
     if tell and answer is not None:
-        LOG.warning("on_round returned %r, and the run goes on: True ends it", answer)
+        LOG.warning("on_round returned %r, and the run continues: True ends it", answer)
     return False
 
 
 def _is_spent(run: Run, t: int, state: Checkpoint, progress: Progress, *, began: int) -> bool:
-    """Whether a run ends before round t, because too few nodes have a privacy budget left.
+    """Return whether a run ends before round t, because too few nodes have a privacy budget left.
 
     Raises:
-        NodesSpentError: if it is so, and nothing was trained.
+        NodesSpentError: if it does, and nothing was trained.
     """
     why = run.strategy.privacy.over(run.grid)
     if not why:
@@ -162,7 +162,7 @@ def _is_spent(run: Run, t: int, state: Checkpoint, progress: Progress, *, began:
 def _train(
     run: Run, t: int, state: Checkpoint, progress: Progress
 ) -> tuple[Checkpoint, MetricRecord | None]:
-    """A round of training: where the server is after it, as before if there is no sum."""
+    """Train for a round, and return the new state; the old state if there is no sum."""
     strategy, result = run.strategy, state.result
     if not strategy.fraction_train:
         return dataclasses.replace(state, round=t), None
@@ -184,7 +184,7 @@ def _train(
         LOG.warning("round %s is skipped, and the model is kept: %s", t, error)
         if not strategy.privacy.over(run.grid):
             progress.skip(error, result)
-        metrics = strategy.privacy.told(None)  # what was asked for is spent all the same
+        metrics = strategy.privacy.told(None)  # requested sums are spent even if none was opened
         note_metrics(result.train_metrics_clientapp, t, metrics)
         known = {"suspicion": strategy.suspicion, "spending": strategy.privacy.spending}
         return dataclasses.replace(state, round=t, **known), metrics
@@ -202,7 +202,7 @@ def _train(
 
 
 def _evaluate(run: Run, t: int, state: Checkpoint, progress: Progress) -> MetricRecord | None:
-    """The means of the metrics of an evaluation, from one sum."""
+    """Evaluate the model, and return the means of the metrics, from one sum."""
     strategy = run.strategy
     if not strategy.fraction_evaluate:
         return None

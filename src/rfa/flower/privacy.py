@@ -1,13 +1,14 @@
 """Keeps a run with noise within its budget: finds the noise, charges nodes, and ends the run.
 
-A node is charged before it is asked. What a round may cost is in the checkpoint before the first
-request for a sum leaves; what was not asked for after all is taken off when the round is over. A
-server that is killed in between has charged a round too much, and never one too little.
+The server charges a node before it asks the node. The charges that a round may cause are in the
+checkpoint before the first request for a sum leaves. When the round is over, charges for sums that
+were not requested are removed. A server that is killed in between has charged a round too much, and
+never too little.
 
-*Formal guarantees*, over all rounds that the checkpoint knows of:
+*Formal guarantees*, over all rounds in the checkpoint:
     nodes are charged no less than they charge themselves, whenever the server is killed
     (test_noise_kept.py::test_a_server_that_is_killed_has_never_charged_too_little);
-    no node is asked for sums that would take it over the budget
+    no node is asked for sums that would exceed its budget
     (flower/test_noise.py::test_fewer_nodes_than_there_were_do_not_overspend,
     flower/test_noise.py::test_the_budget_stops_the_run_and_keeps_the_model).
 """
@@ -37,24 +38,24 @@ from rfa.secagg.errors import PrivacySpentError
 
 LOG = logging.getLogger("flwr")
 SERVER, READERS = "epsilon-against-server", "epsilon-against-readers"
-"""Under what names a result has what was spent."""
+"""The names of the spent epsilons in a result."""
 MOST_GROWTH = 1.25
-"""By what factor noise may grow when a run goes on."""
+"""The largest factor by which noise may grow when a run continues."""
 ALL_OF_THEM = (1, 1)
-"""How many nodes were drawn, and from how many, where it must be taken for known who they are."""
+"""The draw of a round if its nodes must be assumed to be known: all nodes of all."""
 
 
 class PrivacyMeter:
-    """The privacy of the nodes of a run; without noise there is nothing to measure.
+    """Measures the privacy of the nodes of a run; without noise there is nothing to measure.
 
     Attributes:
         multiplier: the noise multiplier of the run's sums; 0 for no noise, or before it is found.
         spending: what the run has spent so far.
-        save: is told what may be spent, before nodes are asked for it.
+        save: is called with what may be spent, before nodes are asked for it.
     """
 
     def __init__(self, aggregator: SumAggregator[Any], options: SecureOptions) -> None:
-        """Take what the noise depends on."""
+        """Set the aggregator and the options that the noise depends on."""
         self._options = options
         self._budget = Budget(options.epsilon, options.delta) if options.epsilon else None
         self._cost = RoundCost(aggregator, options.terms, 1, Draw())
@@ -66,18 +67,18 @@ class PrivacyMeter:
         self.save: Callable[[Spending], None] = _keep_nothing
 
     def begin(self, grid: Grid, spending: Spending, draw: Draw, *, rounds: int, dim: int) -> None:
-        """Go on from what was spent, and find the noise of the rounds to come.
+        """Continue from earlier spending, and find the noise of the next rounds.
 
         Args:
-            grid: Flower's grid, with the nodes that are there.
-            spending: what the run that goes on has spent; for nothing, what the runs before with
-                this strategy have, which nodes do not forget.
+            grid: Flower's grid, with the connected nodes.
+            spending: what the continued run has spent; if that is nothing, what earlier runs with
+                this strategy have spent, which nodes do not forget.
             draw: how nodes are drawn.
-            rounds: how many rounds are to come.
+            rounds: the number of rounds to come.
             dim: the number of coordinates.
 
         Raises:
-            InvalidValueError: if rounds before were without noise, or the noise does not fit.
+            InvalidValueError: if earlier rounds had no noise, or the noise does not fit.
         """
         if spending == Spending():
             spending = self.spending
@@ -91,16 +92,15 @@ class PrivacyMeter:
             raise InvalidValueError(msg)
         self._cost = dataclasses.replace(self._cost, dim=dim, draw=draw)
         if rounds > 0:
-            known = len(spending.charges.charges)  # also where no node is back yet
+            known = len(spending.charges.charges)  # even if no node is connected yet
             self._find(rounds, max(known, len(list(grid.get_node_ids()))))
 
     def _find(self, rounds: int, there: int) -> None:
-        """Find the noise, or see that the given one fits.
+        """Find the noise, or check that the given noise fits.
 
-        A run that goes on spreads what is left over its rounds: a server that was killed has
-        charged a round that was lost. Where that would take far more noise than before, because
-        there are more rounds than were planned for, the noise stays, and the run ends when the
-        budget is spent.
+        A continued run spreads the rest of the budget over its rounds, because a killed server has
+        charged a round that was lost. If that needed far more noise than before, because there are
+        more rounds than planned, the noise stays, and the run ends when the budget is spent.
         """
         spent, before = self.spending.charges.largest, self.spending.multiplier
         if self._options.noise_multiplier is not None or self._budget is None:
@@ -119,7 +119,7 @@ class PrivacyMeter:
             LOG.warning("delta=%g is large: %s", self._options.delta, fault)
 
     def __str__(self) -> str:
-        """What noise there is, in words."""
+        """Return a description of the noise."""
         options = self._options
         if not options.has_noise:
             return "no noise: sums are exact"
@@ -129,11 +129,11 @@ class PrivacyMeter:
         return f"noise: {noise}; budget of a node: {epsilon} at delta={options.delta:g}"
 
     def within_budget(self, grid: Grid) -> Grid:
-        """A grid that lists those nodes alone that may be in a further round."""
+        """Return a grid that lists only the nodes that may be in a further round."""
         return cast("Grid", SolventGrid(grid, self._drawable)) if self._options.has_noise else grid
 
     def _drawable(self, nodes: Iterable[int]) -> list[int]:
-        """The nodes from which a round is drawn; if budgets leave some out, that is noted."""
+        """Return the nodes from which a round is drawn; record if budgets leave some out."""
         there = list(nodes)
         left = self.solvent(there)
         if len(left) < len(there):
@@ -141,12 +141,12 @@ class PrivacyMeter:
         return left
 
     def _link(self) -> None:
-        """Note that who is drawn depends on who was drawn before."""
+        """Record that the draw depends on earlier draws."""
         self.spending = dataclasses.replace(self.spending, linked=True)
         self._before = self._before and dataclasses.replace(self._before, linked=True)
 
     def solvent(self, nodes: Iterable[int]) -> list[int]:
-        """The nodes that a further round leaves within their budgets, and that do not refuse it."""
+        """Return the nodes whose budget covers a further round, and that do not refuse it."""
         there = list(nodes)
         if not self._options.has_noise or not there:
             return there
@@ -157,13 +157,13 @@ class PrivacyMeter:
         return [node for node in there if node not in gone]
 
     def over(self, grid: Grid) -> str:
-        """Why no further round can be played: too many nodes have no budget left.
+        """Return why no further round is possible: too many nodes have no budget left.
 
         Args:
             grid: Flower's grid, with all nodes.
 
         Returns:
-            The reason, and what to do; nothing if a round can be played, or for want of nodes.
+            The reason, and what to do; empty if a round is possible, or if only nodes are missing.
         """
         if not self._options.has_noise:
             return ""
@@ -178,11 +178,11 @@ class PrivacyMeter:
         return msg + "fewer rounds or a larger epsilon"
 
     def ask(self, asked: int, population: int) -> None:
-        """Note how many nodes are asked in the next round, and from how many they were drawn."""
+        """Record how many nodes the next round asks, and from how many they were drawn."""
         self._drawn = (asked, population) if self._cost.draw.uniform else ALL_OF_THEM
 
     def hear(self, nodes: Mapping[int, object]) -> None:
-        """Hear what nodes said that do not take part, some of which have no budget left."""
+        """Record the replies of nodes that do not take part, some because of their budget."""
         spent = {node for node, text in nodes.items() if _is_spent(text)} - self._refused
         if not spent:
             return
@@ -196,7 +196,7 @@ class PrivacyMeter:
         """Charge nodes for all sums that a round may ask of them, before it does.
 
         Raises:
-            RoundSkippedError: if that takes a node over its budget: no sum is asked for then.
+            RoundSkippedError: if that exceeds the budget of a node; no sum is requested then.
         """
         if not self._options.has_noise:
             return
@@ -211,7 +211,7 @@ class PrivacyMeter:
         self.save(self.spending)
 
     def settle(self, oracles: Sequence[PartOracle], exchange: GridExchange) -> None:
-        """Take off what was not asked for after all, when a round is over."""
+        """Remove the charges for sums that were not requested, when a round is over."""
         self.hear(exchange.refused)
         if self._before is None:
             return
@@ -223,7 +223,7 @@ class PrivacyMeter:
         self._before, self._drawn = None, ALL_OF_THEM
 
     def told(self, metrics: MetricRecord | None) -> MetricRecord | None:
-        """The metrics of a round, with what all rounds so far tell of a node."""
+        """Return the metrics of a round, with the epsilons of all rounds so far."""
         if not self._options.has_noise:
             return metrics
         record = MetricRecord(dict(metrics or {}))
@@ -242,29 +242,29 @@ class PrivacyMeter:
 
 
 class SolventGrid:
-    """A grid that lists those nodes alone that some rule leaves.
+    """A grid that lists only the nodes that a rule allows.
 
     Attributes:
-        rule: which of the nodes that are there are left.
+        rule: returns the allowed nodes.
     """
 
     def __init__(self, grid: Grid, rule: Callable[[Iterable[int]], list[int]]) -> None:
-        """Take a grid, and a rule."""
+        """Wrap a grid with a rule."""
         self._grid, self.rule = grid, rule
 
     def get_node_ids(self) -> list[int]:
-        """The nodes that are left."""
+        """Return the allowed nodes."""
         return self.rule(self._grid.get_node_ids())
 
     def __getattr__(self, name: str) -> Any:
-        """Everything else is the grid's."""
+        """Return every other attribute of the grid."""
         return getattr(self._grid, name)
 
 
 def _charges(
     oracles: Sequence[PartOracle], joined: Collection[int], sums: Sequence[int]
 ) -> dict[int, float]:
-    """What so many sums of each part cost each of its nodes that joined."""
+    """Return the charges of the nodes that joined, for this number of sums of each part."""
     costs = [oracle.rho * count for oracle, count in zip(oracles, sums, strict=True)]
     return {
         node: cost
@@ -275,9 +275,9 @@ def _charges(
 
 
 def _is_spent(text: object) -> bool:
-    """Whether a node says that it has no budget left."""
+    """Return whether a node says that it has no budget left."""
     return str(text).startswith(f"{PrivacySpentError.__name__}:")
 
 
 def _keep_nothing(_: Spending) -> None:
-    """What a run without a checkpoint keeps."""
+    """Do nothing, for a run without a checkpoint."""

@@ -1,4 +1,4 @@
-"""Receipts of a strategy: what a round on Flower leaves for whoever verifies it."""
+"""Receipts of a strategy: the signed records of rounds on Flower."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ LOG = logging.getLogger("flwr")
 def open_book(
     options: SecureOptions, aggregator: SumAggregator[Any], state: Checkpoint
 ) -> ReceiptBook | None:
-    """The book of a run's receipts, if it keeps one.
+    """Return the book of a run's receipts; None if it keeps none.
 
     Args:
-        options: where the receipts go, and where the identity is that signs them.
+        options: the folder of the receipts, and of the identity that signs them.
         aggregator: the aggregator.
-        state: from where the run goes on.
+        state: the state from which the run continues.
 
     Raises:
-        InvalidValueError: if no receipt could be written, or the folder is of another run.
-        PluginError: if no text names the aggregator, so that nobody could run it again.
-        VaultError: if there is no identity, and none can be made.
+        InvalidValueError: if no receipt could be written, or the folder belongs to another run.
+        PluginError: if no text names the aggregator, so nobody could run it again.
+        VaultError: if there is no identity, and none can be created.
     """
     folder = options.receipts
     if folder is None:
@@ -50,7 +50,7 @@ def open_book(
 
 
 def records_of(recorders: Sequence[Recorder] | None) -> tuple[PartRecord, ...]:
-    """What the recorders of the parts have kept; nothing where there are none."""
+    """Return the records of the parts; empty if there are no recorders."""
     return tuple(recorder.part for recorder in recorders or ())
 
 
@@ -61,13 +61,13 @@ def receipt_of(
     done: TrainedRound,
     arrays: ArrayRecord,
 ) -> Receipt:
-    """The receipt of a round; the book knows which one it follows.
+    """Return the receipt of a round; the book adds the link to the receipt before.
 
     Args:
         t: the round.
         aggregator: the aggregator.
-        before: where the server was before the round.
-        done: what came of the round.
+        before: the state of the server before the round.
+        done: the result of the round.
         arrays: the model after it.
     """
     return Receipt(

@@ -1,22 +1,22 @@
-"""What crosses the wire between strategy and mod, beside Flower's own records.
+"""The records between strategy and mod, beside Flower's own records.
 
-Mods are called for messages that the app has a function for, so the stages of the secure sum travel
-as messages of the type of their task, too: their content is one ConfigRecord, and the mod answers
-them without the app. The request for training or evaluation carries one as well, beside the arrays.
+Flower calls mods only for messages that the app has a function for. So the stages of the secure sum
+are messages of the type of their task: their content is one ConfigRecord, and the mod answers them
+without the app. The request for training or evaluation also carries one, beside the arrays.
 
     Work   {task, cap, weight, weights[, personal][, robust, bounds, bins][, clipped, limits]
             [, again][, noise][, opening]
             [, unopened]}                  -> {dim, run[, names, sizes][, again][, reply]}: what is
-                                              ready, not its values, the digest of the run config,
-                                              which sum it was in before, and its keys for the round
-                                              of the secure sum that the opening is of
+                                              ready, without its values; the digest of the run
+                                              config; the sum that it was in before; and its keys
+                                              for the round of the secure sum in the opening
     Work with a record `rfa-first` {request, whom: bytes} -> the same, where the reply is the node's
                                               masked input: it has sent its keys a round ahead
     Stage  {task, request: bytes[, whom]}  -> {reply: bytes}
     Over   {task, over: the round, opened} -> {reply: b""}
 
-What a device does not do it answers with Flower's Error, which says why. No update, example count
-or metric of a device is ever in such a record in the clear.
+A device answers a request that it refuses with Flower's Error, which says why. No such record ever
+holds an update, example count or metric of a device in the clear.
 """
 
 from __future__ import annotations
@@ -49,32 +49,32 @@ from rfa.secagg.messages.opening import NO_BASIS
 from rfa.secagg.weights import EQUAL, EXAMPLES, MODES, cap_fault
 
 WEIGHTED_BY = "num-examples"
-"""The metric that counts examples, unless another is named."""
+"""The default name of the metric that counts examples."""
 TRAIN, EVALUATE = MessageType.TRAIN, MessageType.EVALUATE
 TASKS = (TRAIN, EVALUATE)
 FIRST = "rfa-first"
-"""The record with the first request of a secure sum, of which each node has its own."""
+"""The record with the first request of a secure sum, which differs between nodes."""
 STAND_IN = 1
-"""How many zeros stand for an update in an evaluation."""
+"""The number of zeros in place of an update in an evaluation."""
 FAILED = 0
-"""The code of Flower's errors that have no other."""
+"""The code of Flower's errors that have no other code."""
 REFUSED = 600
-"""The code of what a device refuses itself. It has masked nothing; an error of Flower says less."""
+"""The code of a device's own refusal: it has masked nothing. Flower's errors do not say that."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-"""What may name a folder of personal parameters: the server chooses it, so it must be harmless."""
+"""The allowed names of personal parameters: the server chooses them, and they name a folder."""
 LONGEST = 300
-"""Letters of a reason that are worth logging."""
+"""The most letters of a reason that are logged."""
 
 
 def personal_fault(personal: object) -> str:
-    """Why this cannot name a folder of personal parameters; nothing if it can, or names none."""
+    """Return why this cannot name a folder of personal parameters; empty if it can, or is empty."""
     if not personal or (isinstance(personal, str) and NAME.fullmatch(personal)):
         return ""
     return f"personal must be letters, digits and _.- that can name a folder, not {personal!r}"
 
 
 class RefusedError(RecordError):
-    """A node says itself that it does not do what it was asked."""
+    """A node refuses a request."""
 
 
 @dataclass(frozen=True)
@@ -85,16 +85,16 @@ class Work:
         task: train or evaluate.
         cap: the most examples that count.
         weight: the name of the metric that counts examples.
-        personal: under what name personal parameters are kept; empty for none.
-        weights: how examples make a weight.
-        histograms: of which metrics there are histograms.
-        bounds: within which metrics count.
-        again: whether a sum about this may be lost, so that it is to be repeated.
-        noise: the multiplier of the noise of the sums to come, in which no metric is; 0 for none.
-        opening: how the round of the secure sum begins, but for what only the device knows: what it
-            started from, and how many metrics it has; empty where that is asked later.
-        unopened: the number of a round of the secure sum that began with this work and is over: no
-            sum of it was opened, so that what was brought into it may be brought again; 0 for none.
+        personal: the name of the personal parameters; empty for none.
+        weights: how examples become a weight.
+        histograms: the metrics that have histograms.
+        bounds: the bounds of metrics.
+        again: whether a sum about this may be lost, so it is to be repeated.
+        noise: the noise multiplier of the next sums, which then hold no metrics; 0 for none.
+        opening: the opening of the secure sum, without the basis and the number of metrics, which
+            only the device knows; empty if it comes later.
+        unopened: the number of a round of the secure sum that began with this work and is over. No
+            sum of it was opened, so its inputs may be used again. 0 for none.
     """
 
     task: str
@@ -110,7 +110,7 @@ class Work:
     unopened: int = 0
 
     def record(self) -> ConfigRecord:
-        """As it travels."""
+        """Return the record that is sent."""
         record = ConfigRecord({"task": self.task, "cap": self.cap, "weight": self.weight})
         record["weights"] = self.weights
         if self.personal:
@@ -135,12 +135,12 @@ class Work:
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage of the secure sum over what the task left on devices.
+    """A stage of the secure sum over the results of a task.
 
     Attributes:
-        task: over what the sum is.
+        task: the task.
         request: the request.
-        whom: where it is known over whom a sum is opened, the digest of these devices.
+        whom: the digest of the devices over which a sum is opened, if they are known.
     """
 
     task: str
@@ -148,7 +148,7 @@ class Stage:
     whom: bytes = b""
 
     def content(self) -> RecordDict:
-        """As it travels."""
+        """Return the content that is sent."""
         record = ConfigRecord({"task": self.task, "request": self.request})
         if self.whom:
             record["whom"] = self.whom
@@ -157,10 +157,10 @@ class Stage:
 
 @dataclass(frozen=True)
 class Over:
-    """The word that a round of the secure sum has ended early.
+    """A message that a round of the secure sum has ended early.
 
     Attributes:
-        task: over what the sum was.
+        task: the task.
         number: the number of the round.
         opened: whether any device was asked to open a sum.
     """
@@ -170,7 +170,7 @@ class Over:
     opened: bool
 
     def content(self) -> RecordDict:
-        """As it travels."""
+        """Return the content that is sent."""
         record: dict[str, Any] = {"task": self.task, "over": self.number, "opened": self.opened}
         return RecordDict({KEY: ConfigRecord(record)})
 
@@ -180,10 +180,10 @@ class Ready:
     """What a device has for a sum.
 
     Attributes:
-        layout: which metrics.
+        layout: its metrics.
         dim: the length of its update.
         run: the digest of its run config, which is the same on all nodes of an honest server.
-        again: by what all nodes name the sum that it was in with the same before; else empty.
+        again: the token of the sum that it was in with the same input; empty if there is none.
     """
 
     layout: MetricLayout
@@ -193,10 +193,10 @@ class Ready:
 
 
 def read_order(message: Message) -> Work | Stage | Over | None:
-    """What a message asks of the mod; None if there is nothing about it.
+    """Return the request to the mod in a message; None if there is none.
 
     Raises:
-        RecordError: if it makes no sense.
+        RecordError: if it is not valid.
     """
     if not message.has_content() or KEY not in message.content.config_records:
         return None
@@ -205,7 +205,7 @@ def read_order(message: Message) -> Work | Stage | Over | None:
         case {"task": str(task), **rest} if task in TASKS:
             return _order(task, rest)
         case _:
-            msg = f"the record {KEY!r} asks for nothing that is known"
+            msg = f"the record {KEY!r} holds no known request"
             raise RecordError(msg)
 
 
@@ -223,35 +223,35 @@ def _order(task: str, rest: dict[str, Any]) -> Work | Stage | Over:
             how = (*asked, read_noise(more), read_opening(more), read_count(more, "unopened"))
             work = Work(task, cap, weight, personal, mode, *how)
             if work.noise and (task != TRAIN or mode != EQUAL or work.histograms.names):
-                msg = "noise goes with training, equal weights and no histograms alone"
+                msg = "noise requires training, equal weights and no histograms"
                 raise RecordError(msg)
             return work
         case {"over": int(number), "opened": bool(opened)}:
             return Over(task, number, opened)
         case _:
-            msg = f"the record {KEY!r} asks for nothing that is known: {sorted(rest)}"
+            msg = f"the record {KEY!r} holds unknown fields: {sorted(rest)}"
             raise RecordError(msg)
 
 
 @dataclass(frozen=True)
 class First:
-    """The first request of a secure sum, as it travels with a request for work.
+    """The first request of a secure sum, which a request for work carries.
 
     Attributes:
         request: the request.
-        whom: the digest of the devices that its sum is over.
+        whom: the digest of the devices in its sum.
     """
 
     request: bytes
     whom: bytes
 
     def record(self) -> ConfigRecord:
-        """It as a record."""
+        """Return the record that is sent."""
         return ConfigRecord({"request": self.request, "whom": self.whom})
 
 
 def split_first(message: Message) -> tuple[Message, First | None]:
-    """A message as all nodes get it, and the first request for this one; None if there is none.
+    """Return the message that all nodes get, and the first request for this node, or None.
 
     Raises:
         RecordError: if there is something else in its place.
@@ -271,9 +271,9 @@ def split_first(message: Message) -> tuple[Message, First | None]:
 
 
 def ready(message: Message, result: Ready, advert: bytes = b"") -> Message:
-    """The reply that a result is there, with the device's keys where they were asked for."""
+    """Return the reply that a result is ready, with the device's keys if they were asked for."""
     record = ConfigRecord({"dim": result.dim, "run": result.run})
-    if result.layout.names:  # mods of Flower cannot tell the size of an empty list
+    if result.layout.names:  # mods of Flower cannot compute the size of an empty list
         record["names"], record["sizes"] = list(result.layout.names), list(result.layout.sizes)
     if result.again:
         record["again"] = result.again
@@ -283,21 +283,21 @@ def ready(message: Message, result: Ready, advert: bytes = b"") -> Message:
 
 
 def reply(message: Message, answer: bytes) -> Message:
-    """The reply to a stage."""
+    """Return the reply to a stage."""
     return Message(RecordDict({KEY: ConfigRecord({"reply": answer})}), reply_to=message)
 
 
 def refuse(message: Message, why: str, code: int = REFUSED) -> Message:
-    """The reply that says why there is no other."""
+    """Return a reply with the reason of a refusal."""
     return Message(Error(code, why), reply_to=message)
 
 
 def read_ready(message: Message, wanted: int) -> Ready:
-    """What a reply to a request for work says.
+    """Return what a reply to a request for work says.
 
     Raises:
-        RecordError: if it says something else, or has an update of another length than is wanted;
-            the text holds the reason.
+        RecordError: if it is not valid, or its update has another length than expected; the message
+            holds the reason.
     """
     record = _record(message)
     names, sizes = (flat(record.get(name, [])) for name in ("names", "sizes"))
@@ -322,10 +322,10 @@ def read_ready(message: Message, wanted: int) -> Ready:
 
 
 def read_reply(message: Message) -> bytes:
-    """The answer in a reply to a stage.
+    """Return the answer in a reply to a stage.
 
     Raises:
-        RecordError: if there is none; the text holds the reason.
+        RecordError: if there is none; the message holds the reason.
     """
     answer = _record(message).get("reply")
     if not isinstance(answer, bytes):

@@ -1,4 +1,4 @@
-"""What nodes say that do not take part in a round, and when no round can be played for it."""
+"""The replies of nodes that do not take part in a round, and when to give up."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from rfa.errors import OracleStoppedError
 from rfa.flower.records import Ready
 
 SHOWN = 5
-"""Nodes, and different texts, that are worth telling."""
+"""The most nodes, and different texts, in a message."""
 ABSTAINS = (
     "it abstains, as a node does that has no examples, an update that is not finite, or the very "
     "update that was in a sum before (its log says which). Where a seed is fixed, let it depend on "
     "context.run_id"
 )
-"""What is known of a node that abstains."""
+"""The possible reasons of a node that abstains."""
 
 
 class RoundSkippedError(OracleStoppedError):
-    """There is nothing to sum in this round; the text says why."""
+    """There is nothing to sum in this round; the message says why."""
 
 
 class AllRefusedError(RoundSkippedError):
-    """Every node that was asked refused; the text says what they said."""
+    """Every node that was asked refused; the message quotes their reasons."""
 
 
 def check_refusals(asked: Iterable[int], said: Mapping[int, str]) -> None:
-    """End a round in which nobody takes part because nobody wants to.
+    """End a round in which all nodes refuse.
 
     Args:
         asked: the nodes that were asked.
-        said: what nodes said that do not take part.
+        said: the reasons of nodes that do not take part.
 
     Raises:
-        AllRefusedError: if all of them said something.
+        AllRefusedError: if all of them gave one.
     """
     nodes = set(asked)
     if nodes and nodes <= said.keys():
@@ -43,7 +43,7 @@ def check_refusals(asked: Iterable[int], said: Mapping[int, str]) -> None:
 
 
 def describe_refusals(said: Mapping[int, str]) -> str:
-    """What nodes said: each text once, with the nodes that said it."""
+    """Return the reasons of nodes: each text once, with its nodes."""
     by_text: dict[str, list[int]] = {}
     for node, text in sorted(said.items()):
         by_text.setdefault(text, []).append(node)
@@ -53,7 +53,7 @@ def describe_refusals(said: Mapping[int, str]) -> str:
 
 
 def describe_ready(ready: Mapping[Ready, list[int]]) -> str:
-    """What nodes have that do not have the same: their metrics, or what else is different."""
+    """Return how nodes differ: their metrics, run configs or earlier sums."""
     runs, again = {found.run for found in ready}, {found.again for found in ready}
     told: list[str] = []
     for found, nodes in sorted(ready.items(), key=lambda item: -len(item[1]))[:SHOWN]:
@@ -67,7 +67,7 @@ def describe_ready(ready: Mapping[Ready, list[int]]) -> str:
 
 
 def list_nodes(nodes: Iterable[int]) -> str:
-    """Some nodes in words: the first of them by their numbers."""
+    """Return nodes in words: the first of them by number."""
     known = sorted(nodes)
     more = f" and {len(known) - SHOWN} more" if len(known) > SHOWN else ""
     return f"node{'' if len(known) == 1 else 's'} {', '.join(map(str, known[:SHOWN]))}{more}"

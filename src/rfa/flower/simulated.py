@@ -1,4 +1,4 @@
-"""A device of Flower's simulation: what it keeps is in its context, and gone with the run."""
+"""A device of Flower's simulation: its data is in its context, and is gone after the run."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from rfa.secagg.device.store import MemoryStore
 from rfa.secagg.device.vault import DurableDevice
 
 KEPT, WEIGHTS = "rfa", "rfa-weights"
-"""The records of the context's state in which a device of a simulation keeps what it must."""
+"""The records of the context's state that hold the data of a simulated device."""
 
 
 @dataclass(frozen=True)
 class SimulatedStorage(DeviceStorage):
-    """What a device keeps in a simulation: nothing is read that another run left, or left for one.
+    """The storage of a device in a simulation, which no other run sees.
 
     Attributes:
-        state: the state of its context, which Flower carries from message to message of a run.
+        state: the state of its context, which Flower carries between the messages of a run.
     """
 
     state: RecordDict
 
     def device(self, task: str, profile: Profile) -> DurableDevice:
-        """The device in the secure sum over a task."""
+        """Return the device in the secure sum over a task."""
         return DurableDevice(MemoryStore(self._record(KEPT), f"{task} "), profile)
 
     def weights(self) -> Path | Surrogates:
-        """The surrogates of its examples."""
+        """Return the surrogates of its examples."""
         return self._record(WEIGHTS)
 
     def read_kept(self, kind: str, name: str) -> bytes | None:
@@ -46,7 +46,7 @@ class SimulatedStorage(DeviceStorage):
         self._record(KEPT)[f"{kind} {name}"] = content
 
     def tidy(self) -> None:
-        """There are no files."""
+        """Do nothing: there are no files."""
 
     def _record(self, name: str) -> Any:
         if name not in self.state.config_records:
@@ -55,7 +55,7 @@ class SimulatedStorage(DeviceStorage):
 
 
 def storage_for(context: Context, given: Path | None = None) -> DeviceStorage:
-    """Where a device keeps what it must: files on a SuperNode, its context in a simulation."""
+    """Return the storage of a device: files on a SuperNode, its context in a simulation."""
     files = storage_of(context, given)
     if not is_simulated():
         return files

@@ -1,12 +1,12 @@
-"""Whether Flower simulates: on the device's side, and on the server's.
+"""Detects Flower's simulation, on the device and on the server.
 
 On a SuperNode a device must not forget which updates were in a sum. In Flower's simulation there is
-no device: a run that is started again is to begin anew, and nothing needs to survive it.
+no device: a run that is started again starts over, and nothing needs to survive it.
 
-The context of a ClientApp does not tell: simulation fills in `partition-id` and `num-partitions`,
-as many a SuperNode's node config does. The process does. The simulation engine calls ClientApps in
-actors of Ray, of a class that a SuperNode never loads. What else it may be is taken for a
-deployment, where a device keeps too much and never too little.
+The context of a ClientApp does not show this: simulation sets `partition-id` and `num-partitions`,
+and so do many SuperNodes in their node config. But the simulation engine calls ClientApps in Ray
+actors, of a class that a SuperNode never loads. Everything else is treated as a deployment, where a
+device keeps too much rather than too little.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ GRID = "InMemoryGrid"
 
 
 def is_simulated() -> bool:
-    """Whether this process is an actor of Flower's simulation engine."""
+    """Return whether this process is an actor of Flower's simulation engine."""
     ray: Any = sys.modules.get("ray")
     if ray is None or ACTORS not in sys.modules or not ray.is_initialized():
         return False
@@ -29,5 +29,5 @@ def is_simulated() -> bool:
 
 
 def is_simulation(grid: object) -> bool:
-    """Whether a grid is that of Flower's simulation engine."""
+    """Return whether a grid is that of Flower's simulation engine."""
     return any(kind.__name__ == GRID for kind in type(grid).__mro__)

@@ -1,4 +1,4 @@
-"""What a run has spent of the privacy of its nodes: a value, kept in the checkpoint."""
+"""The privacy that a run has spent: a value in the checkpoint."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from rfa.errors import MissingExtraError
 from rfa.privacy import Charges, SampledRounds, readers_epsilon
 
 MOST_KINDS = 8
-"""Of how many kinds rounds may be, before those that are nearly alike are taken together."""
+"""The most kinds of rounds, before similar ones are combined."""
 ALIKE = 1.02
-"""By what factor these may differ, in their charges and in the fraction of nodes that is drawn."""
+"""The factor by which similar rounds may differ, in their charges and drawn fractions."""
 
 
 @dataclass(frozen=True)
 class Spending:
-    """What a run has spent so far.
+    """The privacy that a run has spent so far.
 
     Attributes:
-        charges: what each node was charged for sums that it may have been in.
-        rounds: the rounds that made a model, those that are alike together.
+        charges: the charge of each node, for all sums that it may have been in.
+        rounds: the rounds that made a model, with equal ones combined.
         exact: whether nodes were asked for sums without noise.
         multiplier: the noise multiplier of the last rounds; 0 before the first.
-        linked: whether who was drawn for a round depended on who was drawn before, as it does where
-            budgets leave nodes out; the draw is then not counted.
+        linked: whether the draw of a round depended on earlier draws, as it does when budgets leave
+            nodes out; the draw then gives no amplification.
     """
 
     charges: Charges = field(default_factory=Charges)
@@ -37,19 +37,19 @@ class Spending:
     linked: bool = False
 
     def charged(self, charges: Mapping[int, float]) -> Spending:
-        """The same after nodes were charged."""
+        """Return the spending after nodes were charged."""
         after = self.charges
         for rho in sorted(set(charges.values())):
             after = after.after([node for node, each in charges.items() if each == rho], rho)
         return dataclasses.replace(self, charges=after)
 
     def played(self, rho: float, asked: int, population: int) -> Spending:
-        """The same after a round that made a model.
+        """Return the spending after a round that made a model.
 
         Args:
             rho: the charge of its sums to a node, the largest of all parts.
-            asked: how many nodes were drawn for it.
-            population: from how many.
+            asked: the number of nodes drawn.
+            population: the number of nodes from which they were drawn.
         """
         counts = {(each.rho, each.cohort, each.population): each.count for each in self.rounds}
         key = (rho, asked, population)
@@ -58,10 +58,11 @@ class Spending:
         return dataclasses.replace(self, rounds=rounds)
 
     def epsilons(self, delta: float) -> tuple[float, float | None]:
-        """What was spent against the server, and against readers of the models.
+        """Return epsilon against the server, and against readers of the models.
 
-        The second is None without the extra dp, which computes it. Readers of models whose nodes
-        were not drawn independently learn at most what all sums of the most charged node tell.
+        The second is None without the extra dp, which computes it. If the draws of nodes were not
+        independent, readers of the models learn at most what all sums of the most charged node
+        reveal.
         """
         server, kinds = self.charges.epsilon(delta), self._kinds()
         if self.linked:
@@ -72,9 +73,9 @@ class Spending:
             return server, None
 
     def _kinds(self) -> Iterable[SampledRounds]:
-        """The rounds; if they are of many kinds, those that are nearly alike as the worst of them.
+        """Return the rounds; if they have many kinds, similar ones as the worst of them.
 
-        To compose rounds takes time for each kind.
+        Composing rounds takes time for each kind.
         """
         if len(self.rounds) <= MOST_KINDS:
             return self.rounds
@@ -84,14 +85,14 @@ class Spending:
         return [_worst(rounds) for rounds in alike.values()]
 
     def pack(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return plain values."""
         rounds = [dataclasses.astuple(each) for each in self.rounds]
         about = {"exact": self.exact, "multiplier": self.multiplier, "linked": self.linked}
         return {"charges": self.charges.pack(), "rounds": rounds, **about}
 
     @classmethod
     def unpack(cls, packed: Mapping[str, Any]) -> Spending:
-        """What `pack` packed.
+        """Return the spending that `pack` packed.
 
         Raises:
             KeyError, TypeError, ValueError: if it is something else.
@@ -103,12 +104,12 @@ class Spending:
 
 
 def _step_of(value: float) -> int:
-    """Between which powers of ALIKE a positive value is."""
+    """Return the exponent of the least power of ALIKE that is not below a positive value."""
     return math.ceil(math.log(value) / math.log(ALIKE))
 
 
 def _worst(rounds: Sequence[SampledRounds]) -> SampledRounds:
-    """As many rounds, each with the largest charge and the largest fraction of all of them."""
+    """Return the same number of rounds, with the largest charge and the largest fraction."""
     drawn = max(rounds, key=lambda each: each.fraction)
     rho, count = max(each.rho for each in rounds), sum(each.count for each in rounds)
     return dataclasses.replace(drawn, rho=rho, count=count)

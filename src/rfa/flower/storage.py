@@ -1,14 +1,14 @@
-"""A device's own folder: what is large or secret, and none of the server's business.
+"""The device's own folder, for files that are large or secret and that the server never gets.
 
 <folder>/identity                        its Ed25519 identity, if it has one
 <folder>/identities.json                 the public identities of all nodes: {"node": "hex"}
 <folder>/flower/<run>/<node>.<task>      the secure sum: written before each reply leaves
-<folder>/flower/spent/<who>.<task>       salted digests of updates that were in a sum, for ever;
-                                         of models that were evaluated, also what it answered; and
-                                         what sums with noise have cost; of a node with a budget and
-                                         no partition in `own.<task>`, whatever its number
+<folder>/flower/spent/<who>.<task>       salted digests of updates that were in a sum, kept
+                                         permanently; for evaluated models also its answers; and
+                                         the charges of sums with noise. A node with a budget
+                                         and no partition uses `own.<task>`
 <folder>/flower/sent/<who>.<task>        masked inputs that it sent, sums that it opened
-<folder>/flower/weights/<who>            the power of 1/2 as which its examples count, kept for ever
+<folder>/flower/weights/<who>            the power of two for its examples, kept permanently
 <folder>/flower/personal/<name>/<who>    its personal parameters u_i (Algorithm 4)
 <folder>/flower/before/<name>/<who>      the same before its last training, and in which round
 """
@@ -34,10 +34,10 @@ from rfa.secagg.security.identities import read_identities
 
 VARIABLE, NODE_CONFIG = "RFA_HOME", "rfa-home"
 FORGOTTEN = 24 * 3600
-"""Seconds after which nothing more is expected of a run."""
+"""Seconds after which a run is assumed to be over."""
 SECRET_SIZE = 32
 OWN = "own"
-"""What names the device to which a folder belongs."""
+"""The name of the device to which a folder belongs."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ class DeviceStorage:
         root: the folder itself.
         run: the run.
         node: the node's number.
-        who: what names the device in all runs: its partition, or else its number.
-        named: whether its owner has named it, by a partition: its number is the server's to give.
+        who: the name of the device in all runs: its partition, or else its number.
+        named: whether its owner has named it, by a partition; the server gives the number.
     """
 
     root: Path
@@ -59,24 +59,24 @@ class DeviceStorage:
     named: bool
 
     def vault(self, task: str) -> Path:
-        """The file of the secure sum over a task."""
+        """Return the file of the secure sum over a task."""
         return self.root / "flower" / str(self.run) / f"{self.node}.{task}"
 
     def spent(self, task: str, *, budget: bool = False) -> Path:
-        """The file that keeps which updates were in a sum, and what sums have cost, in all runs.
+        """Return the file with the spent updates and the charges of all runs.
 
-        A number is new when a node starts anew. So a budget goes by a name that the owner gave, and
-        without one by the folder: nodes that share one without names share a budget.
+        A node that restarts gets a new number. So a budget belongs to a name that the owner gave,
+        and without one to the folder: nodes that share a folder without names share a budget.
         """
         who = OWN if budget and not self.named else self.who
         return self.root / "flower" / "spent" / f"{who}.{task}"
 
     def sent(self, task: str) -> Path:
-        """The file that lists the masked inputs that the device sent, to compare with receipts."""
+        """Return the file with the masked inputs that the device sent, to compare with receipts."""
         return self.root / "flower" / "sent" / f"{self.who}.{task}"
 
     def weights(self) -> Path | Surrogates:
-        """The file that keeps as what its examples count, in all runs."""
+        """Return the file with the surrogates of its numbers of examples, over all runs."""
         return self.root / "flower" / "weights" / self.who
 
     def read_kept(self, kind: str, name: str) -> bytes | None:
@@ -91,7 +91,7 @@ class DeviceStorage:
         return self.root / "flower" / kind / name / self.who
 
     def device(self, task: str, profile: Profile) -> DurableDevice:
-        """The device in the secure sum over a task.
+        """Return the device in the secure sum over a task.
 
         Raises:
             VaultError: if its files cannot be used.
@@ -100,14 +100,14 @@ class DeviceStorage:
         return DurableDevice(self.vault(task), profile, spent=spent, sent=self.sent(task))
 
     def tidy(self) -> None:
-        """Remove what runs left long ago, also under other numbers that the node had then."""
+        """Remove the files of old runs, also under earlier numbers of the node."""
         for path in self.root.glob("flower/[0-9]*/*"):
             with contextlib.suppress(OSError):
                 if path.stat().st_mtime < time.time() - FORGOTTEN:
                     path.unlink()
 
     def identity(self) -> Identity | None:
-        """The device's identity and those it knows, if it has them.
+        """Return the device's identity and those it knows; None if it has none.
 
         Raises:
             VaultError: if they cannot be read.
@@ -119,7 +119,7 @@ class DeviceStorage:
 
 
 def storage_of(context: Context, given: Path | None = None) -> DeviceStorage:
-    """The folder that is given, or that the node's config or RFA_HOME names, or ~/.rfa."""
+    """Return the storage in the given folder, or that of the node config, RFA_HOME, or ~/.rfa."""
     named = context.node_config.get(NODE_CONFIG) or os.environ.get(VARIABLE)
     root = given or (Path(str(named)).expanduser() if named else Path.home() / ".rfa")
     partition = context.node_config.get("partition-id")
@@ -129,26 +129,29 @@ def storage_of(context: Context, given: Path | None = None) -> DeviceStorage:
 
 
 def server_home() -> Path:
-    """The folder of the server's identity, unless another is given."""
+    """Return the default folder of the server's identity."""
     named = os.environ.get(VARIABLE)
     return (Path(named).expanduser() if named else Path.home() / ".rfa") / "server"
 
 
 def read_identity(folder: Path) -> bytes:
-    """The secret half of the identity in a folder, which is made if there is none.
+    """Return the secret half of the identity in a folder, and create it if there is none.
 
     Raises:
-        VaultError: if there is none, and none can be made.
+        VaultError: if there is none, and none can be created.
     """
     create_identity(folder)
     return _read_secret(folder / "identity")
 
 
 def create_identity(folder: Path) -> str:
-    """Make an identity in a folder, unless there is one, and return its public half in hex.
+    """Create an identity in a folder, unless there is one, and return its public half in hex.
+
+    Args:
+        folder: the folder; the secret half never leaves it.
 
     Raises:
-        VaultError: if that cannot be done.
+        VaultError: if that is not possible.
     """
     path = folder / "identity"
     try:
@@ -162,12 +165,12 @@ def create_identity(folder: Path) -> str:
 
 
 def _write_secret(path: Path) -> None:
-    """A fresh secret in a file, all of it or nothing, which only its owner may ever read."""
-    handle, new = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # which is its owner's
+    """Write a fresh secret to a file that only its owner can ever read, or nothing."""
+    handle, new = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # for its owner only
     try:
         with os.fdopen(handle, "w") as file:
             file.write(os.urandom(SECRET_SIZE).hex())
-        Path(new).chmod(0o600)  # what the umask took away
+        Path(new).chmod(0o600)  # restores the bits that the umask removed
         with contextlib.suppress(FileExistsError):  # another process was faster
             os.link(new, path)
     finally:
@@ -180,7 +183,7 @@ def _read_secret(path: Path) -> bytes:
     except (OSError, ValueError):
         secret = b""
     if len(secret) != SECRET_SIZE:
-        msg = f"{path} is no identity: it must hold {SECRET_SIZE} bytes in hex"
+        msg = f"{path} is not an identity: it must hold {SECRET_SIZE} bytes in hex"
         raise VaultError(msg)
     return secret
 

@@ -1,9 +1,9 @@
 """The server's side: strategies that aggregate by secure sums, in place of FedAvg.
 
-A round is one exchange for training, one that forms the cohort and masks, and one that opens the
-first sum; for each further sum two more. Where the nodes are those of the round before, the first
-two are one (`rfa.flower.ahead`). At no time does the server hold an update, an example count or a
-metric of a single node.
+A round takes one exchange for training, one that forms the cohort and collects masked inputs, and
+one that opens the first sum; each further sum takes two more. If the nodes are those of the round
+before, the first two exchanges are one (`rfa.flower.ahead`). The server never holds an update, an
+example count or a metric of a single node.
 """
 
 from __future__ import annotations
@@ -59,28 +59,34 @@ LOG = logging.getLogger("flwr")
 
 
 class SecureStrategy(FedAvg):
-    """A private aggregator on Flower: every node needs `ClientApp(mods=[robust_mod])`."""
+    """A private aggregator on Flower: every node needs `ClientApp(mods=[robust_mod])`.
+
+    *Formal guarantee*: the server receives masked inputs and opens sums over many nodes. It never
+    receives an update, an example count or a metric of a single node. docs/threat-model.md states
+    the assumptions.
+    """
 
     max_queries = MAX_QUERIES
-    """The most queries a round that devices answer by default."""
+    """The most queries per round that devices answer by default."""
     fast = True
-    """Whether rounds take as few exchanges as they can."""
+    """Whether rounds take as few exchanges as possible."""
 
     def __init__(
         self, aggregator: SumAggregator[Any] | str, **options: Unpack[StrategyOptions]
     ) -> None:
-        """Take an aggregator, and options.
+        """Create the strategy from an aggregator and options.
 
         Args:
-            aggregator: a value such as `rfa.aggregators.RFA(budget=3)`, one of your own, or a text
-                such as "rfa:budget=3" or "module:NAME".
+            aggregator: a value such as `rfa.aggregators.RFA(budget=3)`, your own aggregator, or a
+                text such as "rfa:budget=3" or "module:NAME".
             options: those of `SecureOptions` and of Flower's FedAvg: fraction_train,
-                min_available_nodes and so on. By default the least numbers of nodes are what the
-                terms need.
+                min_available_nodes and so on. By default the least numbers of nodes follow from the
+                terms.
 
         Raises:
             InvalidValueError: if a value is wrong; the message says which.
-            InvalidTypeError: if there is no such option, or the class overrides what is not called.
+            InvalidTypeError: if there is no such option, or the class overrides a method that is
+                never called.
         """
         _check_overrides(type(self))
         check_hook("on_round", self.on_round, ON_ROUND)
@@ -97,7 +103,7 @@ class SecureStrategy(FedAvg):
 
     @property
     def suspicion(self) -> Suspicion:
-        """The ledger of what speaks against nodes, and whom it leaves out."""
+        """The ledger of the evidence against nodes, and of those that it leaves out."""
         return self._watch.ledger
 
     def summary(self) -> None:
@@ -124,25 +130,25 @@ class SecureStrategy(FedAvg):
     ) -> Result:
         """Train for a number of rounds, and return Flower's usual result.
 
-        Nodes that are too few for the first round are waited for, up to `node_timeout`; a later
-        round without enough of them is skipped. What the aggregator and the server's optimizer have
-        learned is kept for the next call, where that is about a model of the same shape.
+        The strategy waits up to `node_timeout` for enough nodes for the first round. It skips a
+        later round if there are too few nodes. It keeps the state of the aggregator and of the
+        server's optimizer for the next call, if that has a model of the same shape.
 
         Args:
             grid: Flower's grid.
             initial_arrays: the first model.
-            num_rounds: rounds in all, with those of the checkpoint.
+            num_rounds: the total number of rounds, including those of the checkpoint.
             timeout: seconds to wait for nodes that train or evaluate.
-            train_config: what the app's training is told.
-            evaluate_config: what the app's evaluation is told.
+            train_config: the config for the app's training.
+            evaluate_config: the config for the app's evaluation.
             evaluate_fn: evaluates a model on the server, before the first round and after each.
 
         Raises:
             InvalidTypeError, InvalidValueError: if an argument is wrong; the message says which.
-            TooFewNodesError: if there are too few for any round; nothing was trained then.
+            TooFewNodesError: if there are too few nodes for any round; nothing was trained then.
             NodesRefusedError: if all nodes refuse, or too few have a privacy budget left
-                (`NodesSpentError`); the text says why, and what to do.
-            NothingDoneError: if no round came to anything.
+                (`NodesSpentError`); the message says why, and what to do.
+            NothingDoneError: if no round gave a result.
         """
         began = time.monotonic()
         configs = {"train_config": train_config, "evaluate_config": evaluate_config}
@@ -152,7 +158,7 @@ class SecureStrategy(FedAvg):
         state = self._begin(grid, initial_arrays, num_rounds)
         if evaluate_fn and not state.resumed:
             note_metrics(state.result.evaluate_metrics_serverapp, 0, evaluate_fn(0, state.arrays))
-        save_checkpoint(self.options.checkpoint, state)  # with the word whether there is noise
+        save_checkpoint(self.options.checkpoint, state)  # it says whether there is noise
         train, evaluate = train_config or ConfigRecord(), evaluate_config or ConfigRecord()
         book = open_book(self.options, self.aggregator, state)
         run = Run(self, grid, train, evaluate, timeout, evaluate_fn, book)
@@ -167,7 +173,7 @@ class SecureStrategy(FedAvg):
         train_metrics: MetricRecord | None,
         evaluate_metrics: MetricRecord | None,
     ) -> bool | None:
-        """Is called after each round, to log, to save, or to end the run; yours may override it.
+        """Called after each round, to log, to save, or to end the run; override it in your class.
 
         Args:
             t: the round, from 1.
@@ -182,13 +188,13 @@ class SecureStrategy(FedAvg):
         return None if hook is None else hook(t, arrays, train_metrics, evaluate_metrics)
 
     def _begin(self, grid: Grid, initial_arrays: ArrayRecord, num_rounds: int) -> Checkpoint:
-        """Where the run begins: at its checkpoint, or with what was learned in the one before."""
+        """Return the first state of a run: its checkpoint, or the learned state of the last run."""
         self.ahead.ask = self.fast
         self.ahead.begin(grid)
         state = load_checkpoint(self.options.checkpoint, initial_arrays, self.aggregator)
         self._again, last = state.resumed, self._last
         if state.resumed:
-            LOG.info("going on after round %s, from %s", state.round, self.options.checkpoint)
+            LOG.info("continuing after round %s, from %s", state.round, self.options.checkpoint)
             self._watch.go_on(state.suspicion, state.round)
             if state.round >= num_rounds:
                 text = "the checkpoint has %s rounds, and %s are asked for in all: none is left"
@@ -205,18 +211,18 @@ class SecureStrategy(FedAvg):
     def train_round(  # noqa: PLR0913
         self, grid: Grid, t: int, messages: list[Addressed], *, dim: int, timeout: float, state: Any
     ) -> TrainedRound:
-        """Let nodes train, and aggregate what they have by secure sums.
+        """Let nodes train, and aggregate their updates by secure sums.
 
         Args:
             grid: Flower's grid.
             t: the round, from 1.
             messages: the messages that ask for training, by node.
-            dim: how many numbers the model has.
+            dim: the number of parameters of the model.
             timeout: seconds to wait for nodes that train.
-            state: what the aggregator carries from the round before.
+            state: the state of the aggregator after the round before.
 
         Raises:
-            OracleStoppedError: if there is no aggregate; the text says why.
+            OracleStoppedError: if there is no aggregate; the message says why.
         """
         recorders: list[Recorder] | None = [] if self.options.receipts else None
         sums = self.sums(grid, self.plan(self.aggregator, len(messages)), recorders)
@@ -234,16 +240,16 @@ class SecureStrategy(FedAvg):
         return TrainedRound(result, after, metrics, abstained, len(cohort.devices), recorded)
 
     def partition(self, devices: Sequence[int], parts: int, t: int) -> list[list[int]]:  # noqa: ARG002
-        """The parts of a cohort, by the randomness of the operating system."""
+        """Return the parts of a cohort, from the randomness of the operating system."""
         return split(devices, parts)
 
     def exchange(self, grid: Grid, task: str, t: int) -> GridExchange:
-        """What carries the messages of the secure sum."""
+        """Return the exchange that carries the messages of the secure sum."""
         options = self.options
         return GridExchange(grid, task, t, options.stage_timeout, grace=options.stage_grace)
 
     def work(self, task: str) -> records.Work:
-        """What nodes are told about how to weight what they have."""
+        """Return the request for work, which says how to weight the results."""
         options, name = self.options, self.weighted_by_key
         weighed = (float(options.example_cap), name, options.personal, options.weights)
         bounds, again = metric_bounds_of(options.metric_bounds), task == records.TRAIN
@@ -251,25 +257,25 @@ class SecureStrategy(FedAvg):
         return records.Work(task, *weighed, *asked)
 
     def told(self, content: RecordDict) -> RecordDict:
-        """What of a message's content all nodes are told, to which the sum is bound: all of it."""
+        """Return the part of a message's content that all nodes get, to which the sum is bound."""
         return content
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> NoReturn:
-        """There are no updates to aggregate here."""
+        """Raise an error: there are no single updates to aggregate."""
         _refuse_replies(server_round, replies)
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> NoReturn:
-        """There are no metrics to aggregate here."""
+        """Raise an error: there are no single metrics to aggregate."""
         _refuse_replies(server_round, replies)
 
     def sums(self, grid: Grid, plan: SumPlan, recorders: list[Recorder] | None = None) -> GridSums:
-        """How sums are taken over a grid."""
+        """Return the way in which sums are taken over a grid."""
         terms, identities = self.options.terms, self.options.identities
         hear, ahead = self.privacy.hear, self.ahead.ask
         return GridSums(grid, terms, plan, identities, self.told, recorders, hear, ahead)
 
     def plan(self, asking: SumAggregator[Any] | None = None, nodes: int = 1) -> SumPlan:
-        """What a round asks of its nodes, as an aggregator does, or for metrics alone."""
+        """Return what a round asks of its nodes, for an aggregator or for metrics alone."""
         asked = (asking.layout(nodes).queries, asking.statistics) if asking else (1, ())
         return SumPlan(*asked, self.options.max_share, self.fast, asking.block if asking else 0)
 
@@ -281,17 +287,17 @@ class SecureStrategy(FedAvg):
         parts: Sequence[Sequence[int]],
         first: FirstWork | None = None,
     ) -> Generator[list[PartOracle]]:
-        """An oracle over each part of a cohort; what they tell of nodes is noted in the end.
+        """Yield an oracle over each part of a cohort; afterwards record the evidence about nodes.
 
         Args:
             sums: how sums are taken.
             cohort: the nodes.
-            parts: the parts of it.
-            first: sends the first requests with the messages that ask nodes for work, if these are
-                not yet ready.
+            parts: its parts.
+            first: sends the first requests with the messages that ask nodes for work, if the nodes
+                are not ready yet.
 
         Raises:
-            OracleStoppedError: if there is only one part, and no sum.
+            OracleStoppedError: if there is only one part, and it gives no sum.
         """
         exchange, oracles = self.exchange(sums.grid, cohort.task, cohort.round), list[PartOracle]()
         exchange.hear_adverts(cohort.adverts)
@@ -312,7 +318,7 @@ class SecureStrategy(FedAvg):
         """Wait until there are enough nodes for the first round.
 
         Raises:
-            TooFewNodesError: if there are not; the text says how many there must be, and why.
+            TooFewNodesError: if there are not; the message says how many there must be, and why.
         """
         if not self.fraction_train and not self.fraction_evaluate:
             return
@@ -327,12 +333,12 @@ class SecureStrategy(FedAvg):
             raise TooFewNodesError(msg) from None
 
     def steady(self, grid: Grid, fraction: float, least: int, what: str = "") -> Grid:
-        """Wait for as many nodes that nothing speaks against as a round needs, up to a limit.
+        """Wait for the nodes that a round needs, without those under suspicion, up to a limit.
 
         Args:
             grid: Flower's grid.
             fraction: the fraction of nodes that take part.
-            least: how many must, at least.
+            least: the least number of nodes.
             what: what they are needed for.
 
         Raises:
@@ -343,10 +349,10 @@ class SecureStrategy(FedAvg):
 
 
 def _check_overrides(strategy: type[SecureStrategy]) -> None:
-    """Refuse a class of a user's own that overrides what no round calls.
+    """Check that a user's class overrides no method that is never called.
 
     Raises:
-        InvalidTypeError: saying what to override instead.
+        InvalidTypeError: if it does; the message says what to override instead.
     """
     for name in ("aggregate_train", "aggregate_evaluate"):
         if getattr(strategy, name) is not getattr(SecureStrategy, name):

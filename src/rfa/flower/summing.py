@@ -1,4 +1,4 @@
-"""The sums of a round: nodes work, and what they have is summed, at once or when all are ready."""
+"""The sums of a round: nodes work, and their results are summed, at once or when all are ready."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("flwr")
 Value = TypeVar("Value")
 Use = Callable[[list[PartOracle]], Value]
-"""What is made of the oracles over the parts of a cohort."""
+"""Computes a value from the oracles over the parts of a cohort."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What nodes are asked to do in a round.
+    """The work of nodes in a round.
 
     Attributes:
-        work: to train or evaluate, and how to weigh it.
+        work: the request to train or evaluate, and how to weight the result.
         messages: the messages that ask for it, by node.
         round: the round.
         timeout: seconds to wait.
@@ -48,14 +48,14 @@ class Asked:
 
     @property
     def nodes(self) -> tuple[int, ...]:
-        """Who is asked."""
+        """The nodes that are asked."""
         return tuple(sorted(name for name, _ in self.messages))
 
     def anew(self, nodes: Collection[int], unopened: int) -> Asked:
-        """The same of those who are among these, after a round of which no sum was opened.
+        """Return the request for some of these nodes, after a round in which no sum was opened.
 
         Raises:
-            RoundSkippedError: if nobody is.
+            RoundSkippedError: if there are none.
         """
         left = [each for each in self.messages if each[0] in nodes]
         if self.messages and not left:
@@ -67,12 +67,12 @@ class Asked:
 
 @dataclass(frozen=True)
 class Summed(Generic[Value]):
-    """What came of a round.
+    """The result of a round.
 
     Attributes:
         cohort: the nodes that were ready.
         oracles: the oracles over its parts.
-        value: what was made of their sums.
+        value: the value that was computed from their sums.
     """
 
     cohort: Cohort
@@ -81,7 +81,7 @@ class Summed(Generic[Value]):
 
 
 def one_part(nodes: int) -> Layout:  # noqa: ARG001 as aggregators have it
-    """One sum over all nodes, however many there are."""
+    """Return the layout of one sum over all nodes."""
     return Layout()
 
 
@@ -92,17 +92,17 @@ def take_sums(
     use: Use[Value],
     layout_of: Callable[[int], Layout] = one_part,
 ) -> Summed[Value]:
-    """Let nodes work, and use the sums over what they have.
+    """Let nodes work, and use the sums over their results.
 
     Args:
         strategy: the strategy.
         sums: how sums are taken.
-        asked: what nodes are asked to do.
-        use: what is made of the oracles over the parts of those who are ready.
-        layout_of: how many parts and queries so many nodes have.
+        asked: the work of nodes.
+        use: computes a value from the oracles over the parts of the nodes that are ready.
+        layout_of: returns the layout for a number of nodes.
 
     Raises:
-        OracleStoppedError: if there is no sum; the text says why.
+        OracleStoppedError: if there is no sum; the message says why.
     """
     layout = layout_of(len(asked.messages))
     prepared = strategy.ahead.take(asked.work.task, asked.nodes, 2 * layout.queries)
@@ -116,7 +116,7 @@ def take_sums(
         strategy.missing.note(cohort.task, cohort.layout)
         layout = layout_of(len(cohort.devices))
         parts = strategy.partition(cohort.devices, layout.parts, asked.round)
-        sums = sums.asking(layout.queries)  # fewer nodes may take another number of sums
+        sums = sums.asking(layout.queries)  # fewer nodes may need another number of sums
         with strategy.over(sums, cohort, parts) as oracles:
             done = Summed(cohort, oracles, use(oracles))
     strategy.ahead.keep(done.cohort, done.oracles)
@@ -130,17 +130,17 @@ def _begin_at_once(
     use: Use[Value],
     prepared: Prepared,
 ) -> Summed[Value] | int:
-    """The same among nodes that sent their keys a round ahead, unless they must be asked anew.
+    """Take sums among nodes that sent their keys a round ahead, if that works.
 
-    That is so where nobody was asked to open a sum. Those who masked an input are told that the
-    round is over, and forget what they brought: they work once more. Who does not hear of it is
-    told with the work.
+    It fails if no node was asked to open a sum. Nodes that masked an input learn that the round is
+    over, forget their input, and work once more. Nodes that miss this message learn it with the
+    next request for work.
 
     Returns:
-        What came of it; or the number of the round of the secure sum that is over, 0 for none.
+        The result; or the number of the round of the secure sum that is over, 0 for none.
 
     Raises:
-        OracleStoppedError: if a sum was opened, and none came of it.
+        OracleStoppedError: if a sum was to be opened, and failed.
     """
     cohort = _expect(sums, asked, prepared)
     like = records.Ready(cohort.layout, cohort.dim, cohort.run)
@@ -154,7 +154,7 @@ def _begin_at_once(
         strategy.ahead.count(cohort.task, worked=False)
         if any(oracle.opened for oracle in oracles):
             raise
-        LOG.info("\t> nodes are asked anew, for their keys: %s", error)
+        LOG.info("\t> nodes are asked again, for their keys: %s", error)
         if sums.recorders:
             sums.recorders.clear()
         return max((oracle.number for oracle in oracles), default=0)
@@ -163,10 +163,10 @@ def _begin_at_once(
 
 
 def _expect(sums: GridSums, asked: Asked, prepared: Prepared) -> Cohort:
-    """The nodes as they will be ready, if they have what they had in the round before.
+    """Return the cohort, assuming that nodes have the same as in the round before.
 
     Raises:
-        UnequalMessagesError: if nodes are to be sent different things.
+        UnequalMessagesError: if nodes would get different messages.
     """
     work, last = asked.work, prepared.cohort
     sent = sums.address(work, asked.messages, asked.round, asked.timeout)

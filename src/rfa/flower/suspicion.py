@@ -1,4 +1,4 @@
-"""The ledger of suspicion of a strategy: what rounds tell of nodes, and who is left out."""
+"""The ledger of suspicion of a strategy: evidence from rounds, and the nodes that are left out."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ from rfa.secagg.server.suspicion import GroupReport, RoundReport, Suspicion
 
 LOG = logging.getLogger("flwr")
 RARE = 1e-3
-"""How likely it may be that liars keep a secret of an honest node shut: far below LEAST_LOSS."""
+"""The largest chance that liars keep a secret of an honest node from opening, below LEAST_LOSS."""
 MOST, LEAST_LOSS = 0.49, 0.05
-"""The largest fractions of which a ledger can make something, and the least loss it tolerates."""
+"""The largest fractions that a ledger can use, and the least loss that it tolerates."""
 
 
 class Watch:
-    """Keeps the ledger over the rounds of a strategy.
+    """Updates the ledger over the rounds of a strategy.
 
     Attributes:
-        ledger: what speaks against nodes.
-        round: how many rounds it has seen.
+        ledger: the evidence against nodes.
+        round: the number of rounds it has seen.
     """
 
     def __init__(self, terms: Terms, num_liars: int | None) -> None:
-        """Tolerate what the terms do.
+        """Create a ledger that tolerates what the terms allow.
 
         Args:
-            terms: which fractions of nodes may lie about shares, and be lost.
-            num_liars: how many nodes may lie together inside of sums; None for as many as the
+            terms: the fractions of nodes that may lie about shares, and be lost.
+            num_liars: the number of nodes that may lie together in sums; None for as many as the
                 groups withstand.
         """
         self.ledger = Suspicion(
@@ -56,16 +56,16 @@ class Watch:
         self._told: set[int] = set()
 
     def go_on(self, ledger: Suspicion, t: int) -> None:
-        """Go on with the records of another ledger, after a round of a checkpoint."""
+        """Continue with the records of another ledger, after a round of a checkpoint."""
         self.round, self.ledger = t, dataclasses.replace(self.ledger, records=ledger.records)
 
     def note(self, oracles: Sequence[PartOracle], exchange: GridExchange, t: int) -> None:
-        """Note what a round told."""
+        """Record the evidence of a round."""
         report = report_of(oracles, exchange, self.ledger.liar_fraction)
         self.round, self.ledger = t, self.ledger.after(report)
 
     def trusted(self, nodes: Iterable[int], least: int) -> list[int]:
-        """The nodes that nothing speaks against; more where they would be fewer than these."""
+        """Return the nodes without evidence against them, and more if they are too few."""
         there = list(nodes)
         out = self.ledger.excluded(there, least)
         for node in sorted(out.keys() - self._told):
@@ -78,7 +78,7 @@ class Watch:
 def report_of(
     oracles: Sequence[PartOracle], exchange: GridExchange, liar_fraction: float
 ) -> RoundReport:
-    """What the sums of a round, and the messages that carried them, tell of its nodes."""
+    """Return the evidence about nodes, from the sums of a round and its messages."""
     joined = frozenset(exchange.joined)
     liars = math.ceil(liar_fraction * len(joined))
     shut = {oracle.unopened for oracle in oracles if oracle.unopened}
@@ -101,13 +101,13 @@ def report_of(
 
 
 def _members(oracle: PartOracle, exchange: GridExchange) -> frozenset[int]:
-    """Whose inputs may be in the sum."""
+    """Return the nodes whose inputs may be in the sum."""
     there = exchange.joined - exchange.silent - exchange.late
     return frozenset(oracle.devices) & there
 
 
 def _badness(oracle: PartOracle, *, far: bool) -> str:
-    """What was wrong with a group that cannot be told to be one node's fault."""
+    """Return what was wrong with a group, if no single node is known to be at fault."""
     if far:
         return "its result was far from that of the others"
     if isinstance(oracle.stopped, ImplausibleSumError):
@@ -118,15 +118,15 @@ def _badness(oracle: PartOracle, *, far: bool) -> str:
 
 
 def _is_own(shut: Unopened, joined: frozenset[int], liars: int) -> bool:
-    """Whether a secret is hardly ever shut by others: as good as if its node were lost."""
+    """Return whether others can hardly keep a secret from opening, so its node counts as lost."""
     return around(len(joined), liars, shut.holders, shut.forgers) <= RARE
 
 
 def _is_proof(fault: SecAggError) -> bool:
-    """Whether no honest node does this, as it may abstain, or answer twice.
+    """Return whether no honest node does this; an honest one may abstain, or answer twice.
 
-    Complaints about a node are disputes: in a group there may be more liars than may collude there.
-    Of two nodes that offer the same key, the later one is refused, and may be its owner.
+    Complaints about a node are disputes: a group may hold more liars than may collude there. Of two
+    nodes that offer the same key, the later one is refused, and may be its owner.
     """
     excused = (OutOfStageError, ComplaintsError, DuplicateKeyError)
     return type(fault) is not RefusalError and not isinstance(fault, excused)

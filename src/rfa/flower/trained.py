@@ -1,4 +1,4 @@
-"""What came of a round of training."""
+"""The result of a round of training."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from rfa.secagg.messages.records import PartRecord
 
 @dataclass(frozen=True)
 class TrainedRound:
-    """What came of a round of training.
+    """The result of a round of training.
 
     Attributes:
-        result: what the aggregator made of the sums.
-        state: what the aggregator carries to the next round.
+        result: the result of the aggregator.
+        state: the state of the aggregator for the next round.
         metrics: the means of the nodes' metrics.
-        abstained: the devices that had nothing to bring.
-        devices: how many devices were ready.
-        parts: what a receipt tells of each part of them; empty if none is wanted.
+        abstained: the devices that abstained.
+        devices: the number of devices that were ready.
+        parts: the records of the parts for a receipt; empty if none is wanted.
     """
 
     result: Result

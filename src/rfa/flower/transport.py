@@ -1,4 +1,4 @@
-"""Messages over a Flower grid: sent to all, and taken as they come."""
+"""Messages over a Flower grid: sent to all nodes, with replies in any order."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from rfa.secagg.messages.decoding import is_abstention
 from rfa.secagg.server.requests import Outbox, Requests
 
 FIRST_WAIT, LONGEST_WAIT = 0.02, 0.5
-"""Seconds between two looks for replies: short at first, then longer."""
+"""Seconds between two checks for replies: short at first, then longer."""
 FAREWELL = 30.0
 """Seconds to wait until nodes have forgotten a round that ended early."""
 AT_ONCE = 16
-"""Messages in memory at once."""
+"""The number of messages in memory at a time."""
 LOG = logging.getLogger("flwr")
 _Item = TypeVar("_Item")
 Addressed = tuple[int, Message]
-"""Whom the reply will be from, a node or a device on it, and the message."""
+"""The sender of the reply, which is a node or a device on it, and the message."""
 
 
 def by_node(messages: Iterable[Message]) -> list[Addressed]:
-    """Messages, each with its node, and each with a content of its own.
+    """Return messages with their nodes, each with its own content.
 
-    Flower's strategies give all messages of a round the same content. What a strategy writes into
-    it for one node, before it makes the message for the next, stays with that node.
+    Flower's strategies give all messages of a round the same content. If a strategy changes it for
+    one node before it makes the message for the next, only that node gets the change.
     """
     addressed: list[Addressed] = []
     for message in messages:
@@ -46,25 +46,25 @@ def by_node(messages: Iterable[Message]) -> list[Addressed]:
 
 
 Work = Callable[["GridExchange", Outbox], Iterator[tuple[int, bytes]]]
-"""Sends requests with other messages, and brings the replies."""
+"""Sends requests with other messages, and yields the replies."""
 
 
 @dataclass
 class GridExchange:
-    """An exchange of the secure sum: nodes that are late, gone or talk nonsense cost themselves.
+    """An exchange of the secure sum, in which late, lost or faulty nodes only lose their own place.
 
     Attributes:
         grid: Flower's grid.
-        task: over what the sum is: train or evaluate.
+        task: the task of the sum: train or evaluate.
         round: the round, for the logs of nodes.
         timeout: seconds to wait for the answers to a stage.
-        refused: what nodes said in place of an answer, the last of each.
-        grace: seconds to wait for the others once so many have answered that the round can go on.
+        refused: the last refusal of each node.
+        grace: seconds to wait for the others once enough nodes have answered.
         joined: the nodes that have answered a stage.
-        silent: those of them that did not answer a later one, in all the time there was.
-        late: those that had not yet answered one when it closed before its time was up.
-        abstained: those that have nothing to bring.
-        work: sends the first requests in messages of its own, if they travel with other ones.
+        silent: those of them that did not answer a later one before the timeout.
+        late: those that had not answered one when it closed before the timeout.
+        abstained: those that abstained.
+        work: sends the first requests in other messages, if they carry them.
     """
 
     grid: Grid
@@ -80,7 +80,7 @@ class GridExchange:
     work: Work | None = None
 
     def __call__(self, outbox: Outbox) -> Iterator[tuple[int, bytes]]:
-        """Send requests, and bring the replies that come in time, by node."""
+        """Send requests, and yield the replies that arrive in time, by node."""
         work, self.work = self.work, None
         if work:
             yield from work(self, outbox)
@@ -108,22 +108,22 @@ class GridExchange:
         self.silent |= lost - slow
 
     def hear_adverts(self, adverts: Mapping[int, bytes]) -> None:
-        """Note who has joined with its keys in the reply to another message."""
+        """Record the nodes that joined with keys in the reply to another message."""
         self.joined |= adverts.keys()
         self.abstained |= {node for node, reply in adverts.items() if is_abstention(reply)}
 
     def _messages(self, outbox: Outbox, asked: set[int]) -> Iterator[Addressed]:
-        """Requests as messages; who is asked is noted."""
+        """Yield requests as messages, and record the nodes that are asked."""
         whom = outbox.whom if isinstance(outbox, Requests) else b""
         for node, request in outbox:
             asked.add(node)
             yield node, self.message_for(node, records.Stage(self.task, request, whom).content())
 
     def check_refusals(self, nodes: Iterable[int]) -> None:
-        """End a round that gave no sum because all of its nodes refuse.
+        """End a round without a sum if all of its nodes refuse.
 
         Raises:
-            AllRefusedError: if all of them do; the text says why.
+            AllRefusedError: if all of them do; the message says why.
         """
         said = dict.fromkeys(self.abstained, ABSTAINS)
         check_refusals(nodes, said | {node: str(why) for node, why in self.refused.items()})
@@ -136,9 +136,9 @@ class GridExchange:
             pass
 
     def message_for(self, node: int, content: RecordDict) -> Message:
-        """A message that nobody delivers when its time is over.
+        """Return a message that expires after the timeout.
 
-        It is of the type of the task, which the app has a function for.
+        It has the type of the task, for which the app has a function.
         """
         return Message(
             content,
@@ -151,12 +151,12 @@ class GridExchange:
 
 @dataclass
 class Closing:
-    """When a stage closes before its time is up: a grace time after enough good answers.
+    """Closes a stage before its timeout: a grace time after enough good answers.
 
     Attributes:
-        requests: the requests, which know how many answers are enough; None to wait for all.
+        requests: the requests, with the number of answers that are enough; None to wait for all.
         grace: seconds to wait for the others then.
-        early: whether the stage closes before its time is up.
+        early: whether the stage closes before its timeout.
     """
 
     requests: Requests | None = None
@@ -164,12 +164,12 @@ class Closing:
     early: bool = False
 
     def count_spoilt(self) -> None:
-        """Count an answer that is none."""
+        """Count an invalid answer."""
         if self.requests:
             self.requests.spoilt += 1
 
     def end(self, answers: int, now: float, end: float) -> float:
-        """When to stop waiting, given so many answers, and when it was to be."""
+        """Return when to stop waiting, after this number of answers."""
         stage = self.requests
         if stage is None or answers - stage.spoilt < stage.enough or now + self.grace >= end:
             return end
@@ -184,9 +184,9 @@ def send(
     clock: Callable[[], float] = time.monotonic,
     closing: Closing | None = None,
 ) -> Iterator[tuple[int, Message]]:
-    """Send messages, and give each reply as soon as it is there, by name, until the time is up.
+    """Send messages, and yield each reply with its sender when it arrives, until the timeout.
 
-    The time is up `timeout` seconds after all are sent, or sooner, as `closing` says.
+    The timeout is `timeout` seconds after all are sent, or sooner, as `closing` says.
     """
     waiting = _push(grid, messages)
     asked, began, closing = len(waiting), clock(), closing or Closing()
@@ -211,7 +211,7 @@ def send(
 
 
 def _push(grid: Grid, messages: Iterable[Addressed]) -> dict[str, int]:
-    """Send messages: for each that was taken, whom its reply will be from, by its id."""
+    """Send messages; return the sender of the reply for each accepted message, by its id."""
     waiting: dict[str, int] = {}
     for some in _groups(messages):
         sent: Iterable[str | None] = grid.push_messages([message for _, message in some])

@@ -1,4 +1,4 @@
-"""Waiting for as many nodes as a round needs, and saying so meanwhile."""
+"""Waits for the nodes that a round needs, and logs how many are connected."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from rfa.flower.suspicion import Watch
 
 LOG = logging.getLogger("flwr")
 PAUSE = 0.2
-"""Seconds between two looks for nodes."""
+"""Seconds between two checks for nodes."""
 TELL_EVERY = 5.0
-"""Seconds between two lines that say how many are there."""
+"""Seconds between two lines that say how many nodes are connected."""
 SETTLED = 2.0
-"""Seconds without a new node after which those of a simulation are all there."""
+"""Seconds without a new node after which all nodes of a simulation are assumed to be there."""
 MORE = 'give it more, flwr run . --federation-config "num-supernodes={}"'
 """How a simulation gets more nodes."""
 
@@ -27,30 +27,30 @@ MORE = 'give it more, flwr run . --federation-config "num-supernodes={}"'
 class SteadyGrid:
     """A grid whose list of nodes does not change while a round is configured.
 
-    Flower's sampling waits without end for a node that left after it was counted.
+    Flower's sampling would wait without end for a node that left after it was counted.
     """
 
     def __init__(self, grid: Grid, nodes: list[int]) -> None:
-        """Take a grid, and the nodes that were there."""
+        """Wrap a grid with a fixed list of nodes."""
         self._grid, self._nodes = grid, nodes
 
     def get_node_ids(self) -> list[int]:
-        """The nodes that were there."""
+        """Return the fixed list of nodes."""
         return list(self._nodes)
 
     def __getattr__(self, name: str) -> Any:
-        """Everything else is the grid's."""
+        """Return every other attribute of the grid."""
         return getattr(self._grid, name)
 
 
 @dataclass(frozen=True)
 class Need:
-    """How many nodes a round needs.
+    """The number of nodes that a round needs.
 
     Attributes:
         fraction: the fraction of nodes that take part.
-        least: how many must be there, at least.
-        what: what they are needed for; empty to say nothing of it.
+        least: the least number of connected nodes.
+        what: what they are needed for; empty to omit it.
     """
 
     fraction: float
@@ -58,23 +58,23 @@ class Need:
     what: str = ""
 
     def among(self, there: int) -> int:
-        """How many are needed where so many are there."""
+        """Return how many nodes are needed, given the number of connected ones."""
         return max(self.least, int(there * self.fraction))
 
 
 def wait_for_nodes(grid: Grid, need: Need, watch: Watch, timeout: float) -> Grid:
-    """Wait for as many nodes that nothing speaks against as a round needs, up to a limit.
+    """Wait for the nodes that a round needs, without those under suspicion, up to a limit.
 
-    How many there are is logged every few seconds. In a simulation no more come than there are.
+    It logs the number of nodes every few seconds. In a simulation no further nodes appear.
 
     Args:
         grid: Flower's grid.
-        need: how many are needed.
+        need: the number of nodes needed.
         watch: knows which nodes are left out.
         timeout: seconds to wait.
 
     Returns:
-        The grid, with the nodes that were there.
+        The grid, with a fixed list of its nodes.
 
     Raises:
         RoundSkippedError: if there are too few.
@@ -95,7 +95,7 @@ def wait_for_nodes(grid: Grid, need: Need, watch: Watch, timeout: float) -> Grid
             msg = f"{_count(there)} after {timeout:g} s, {needed} are needed{need.what}"
             raise RoundSkippedError(msg)
         if now - began >= told + TELL_EVERY and not simulated:
-            text = "%s, %s are needed%s: waiting for more, for %.0f s yet"
+            text = "%s, %s are needed%s: waiting for more, for another %.0f s"
             LOG.info(text, _count(there), needed, need.what, began + timeout - now)
             told = now - began
         time.sleep(min(PAUSE, timeout))

@@ -1,9 +1,10 @@
-"""How much a device counts for its number of examples: its weight, and what it keeps for it.
+"""The weight of a device for its number of examples, and the values that it keeps for it.
 
-What each way to weigh tells is in `rfa.secagg.weights`. A surrogate is kept while the count stays
-between its two powers, so that a count that grows tells nothing on its way. Neither it nor the
-threshold, which is drawn once for all rounds and runs of a task, depends on the cap: the server
-chooses that. Tasks share nothing, or the surrogates of two would tell the ratio of their counts.
+`rfa.secagg.weights` says what each mode reveals. A device keeps a surrogate while its count stays
+between the two powers of two, so a growing count reveals nothing on its way. Neither the surrogate
+nor the threshold, which is drawn once for all rounds and runs of a task, depends on the cap, which
+the server chooses. Tasks share nothing: the surrogates of two tasks with one threshold would reveal
+the ratio of their counts.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from rfa.secagg.errors import VaultError
 from rfa.secagg.weights import BUCKETS, DIGITS, EQUAL, bucket, lower, surrogate
 
 Surrogates = MutableMapping[str, float]
-"""What a device keeps by name, where it keeps it in memory."""
+"""The stored values of a device by name, in memory."""
 
 
 def weigh(examples: float, cap: float, mode: str, *, kept: Path | Surrogates, task: str) -> float:
-    """The weight of a device, above 0 and at most 1; 0 if it has no examples.
+    """Return the weight of a device, above 0 and at most 1; 0 if it has no examples.
 
     Args:
-        examples: how many examples it has.
+        examples: its number of examples.
         cap: the most that count; with buckets a power of two.
-        mode: how it is weighed.
+        mode: the mode: examples, buckets or equal.
         kept: where it keeps its surrogates: a file, or memory.
-        task: what the examples are for: a device has a surrogate for each task.
+        task: the task of the examples: a device has a surrogate for each task.
 
     Raises:
         VaultError: if the file cannot be used.
@@ -48,7 +49,7 @@ def weigh(examples: float, cap: float, mode: str, *, kept: Path | Surrogates, ta
 def is_capped(
     examples: float, cap: float, mode: str, *, kept: Path | Surrogates, task: str
 ) -> bool:
-    """Whether a device has more examples than count; with buckets, as its surrogate says.
+    """Return whether a device, or with buckets its surrogate, has more examples than count.
 
     The arguments are those of `weigh`, which was called with them before.
     """
@@ -59,7 +60,7 @@ def is_capped(
 
 
 def keep_surrogate(kept: Path | Surrogates, task: str, examples: float) -> float:
-    """The power of two for which a device's examples pass, kept while they are beside it.
+    """Return the power of two for a device's examples, the same while they stay near it.
 
     Raises:
         VaultError: if the file cannot be used.
@@ -78,7 +79,7 @@ def keep_surrogate(kept: Path | Surrogates, task: str, examples: float) -> float
 
 
 def _can_be_kept(threshold: object, below: object, chosen: object) -> bool:
-    """Whether these can have been kept: no surrogate yet, or one of two powers."""
+    """Return whether these are valid stored values: no surrogate yet, or one of two powers."""
     if not isinstance(threshold, int) or not 0 <= threshold < 1 << DIGITS:
         return False
     if not isinstance(below, float) or not isinstance(chosen, float):
@@ -90,9 +91,9 @@ def _can_be_kept(threshold: object, below: object, chosen: object) -> bool:
 
 @contextlib.contextmanager
 def _opened(kept: Path | Surrogates) -> Generator[Surrogates]:
-    """What is kept, by name: in a file, only its owner may read it, and no other process meanwhile.
+    """Yield the stored values by name; a file is private and locked meanwhile.
 
-    What is the same at the end is not written again.
+    Values that did not change are not written again.
     """
     if not isinstance(kept, Path):
         yield kept

@@ -1,9 +1,9 @@
 """Anderson acceleration of Weiszfeld's iteration, on the weights of the average.
 
-Weiszfeld's map takes weights x to weights t(x), and the median is where they are equal. Near
-there the map is almost linear, so the last few pairs (x, t(x)) tell where x = t(x) would hold.
-A plain step never increases the objective. So where an extrapolation did, the plain step that it
-replaced is taken instead: the objective decreases all the way, as it does without acceleration.
+Weiszfeld's map takes weights x to weights t(x), and the median is where they are equal. Near the
+median the map is almost linear, so the last few pairs (x, t(x)) predict where x = t(x) holds. A
+plain step never increases the objective. So if an extrapolation does, the plain step that it
+replaced is taken instead: the objective always decreases, as it does without acceleration.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ import numpy as np
 from rfa._types import Floats
 
 DEPTH = 3
-"""How many earlier iterates to extrapolate from."""
+"""The number of earlier iterates in an extrapolation."""
 RIDGE = 1e-14
-"""Keeps the small system solvable when steps are almost alike."""
+"""Keeps the small system solvable if steps are almost equal."""
 TINY = 1e-300
-"""The same when there are no steps left to tell apart."""
+"""Keeps it solvable if all steps are equal."""
 
 
 @dataclass(frozen=True)
 class Merit:
-    """How good an iterate is: by its objective, and by its residual where rounding hides that."""
+    """The quality of an iterate: its objective, or its residual if rounding hides that."""
 
     objective: float
     residual: float
     noise: float
 
     def worse_than(self, other: Merit) -> bool:
-        """Whether this is a step back from the other."""
+        """Return whether this is a step back from the other."""
         rise = self.objective - other.objective
         return rise > self.noise or (rise > -self.noise and self.residual > other.residual)
 
@@ -47,13 +47,13 @@ class Anderson:
         self._stretch = 1.0
 
     def propose(self, weights: Floats, image: Floats, scale: Floats, merit: Merit) -> Floats:
-        """The next weights.
+        """Return the next weights.
 
         Args:
-            weights: where the map was evaluated.
+            weights: the weights at which the map was evaluated.
             image: the plain next step.
-            scale: how much a change of each weight matters: the distances of the points.
-            merit: how good `weights` are.
+            scale: the importance of a change of each weight: the distances of the points.
+            merit: the quality of `weights`.
         """
         if self._plain is not None and merit.worse_than(self._merit):
             return self._step_back(self._plain)
@@ -66,8 +66,8 @@ class Anderson:
     def _step_back(self, plain: Floats) -> Floats:
         """Drop a bad proposal.
 
-        Where mixing failed, longer and longer plain steps come next: they lead away from points
-        that are almost, but not quite, the median, which mixing takes for the solution.
+        After mixing fails, longer and longer plain steps follow. They lead away from points near
+        the median that mixing mistakes for the solution.
         """
         self._images, self._errors, self._plain = [], [], None
         self._stretch = 1.0 if self._stretch > 1 else 2.0

@@ -1,14 +1,15 @@
-"""The coordinates of all points, block by block, each less a center, for threads to work on.
+"""The coordinates of all points, block by block, each minus a center, for threads to work on.
 
-An array is read where it lies. Rows that lie apart, as in lists of models, and what must be
+An array is read in place. Rows at different addresses, as in lists of models, and data that must be
 converted or centered are copied, a block at a time.
 
-Blocks are shared out to threads of ours, not of BLAS: those spin while they wait for each other,
-which beside other busy processes costs more than they gain (decision 0018). Python's lock is what
-our threads wait for. So the rows of a block are copied by one call, which lets go of it once.
+Blocks are distributed to our own threads, not to those of BLAS. BLAS threads spin while they wait
+for each other, which costs more than it gains beside other busy processes (decision 0018). Our
+threads wait for Python's lock. So the rows of a block are copied by one call, which releases it
+once.
 
-How blocks are cut depends on the points alone, and their results are added in order, so that the
-number of threads makes no difference to a single bit.
+The division into blocks depends only on the points, and their results are added in order, so the
+number of threads does not change a single bit.
 
     >>> import numpy as np
     >>> from rfa.numerics.points import read_points
@@ -34,39 +35,41 @@ from rfa.numerics.points import Points, Rows
 
 Item = TypeVar("Item")
 Work: TypeAlias = Callable[[Array, slice], Array]
-"""From some coordinates of all points, less the center, and which they are, to what is summed."""
+"""A function of some coordinates of all points, minus the center, and their slice; its results are
+summed."""
 
 LARGE = 1 << 22
-"""From so many numbers on, blocks are shared out to threads."""
+"""With this many numbers or more, blocks are distributed to threads."""
 BLOCK = 1 << 21
-"""Numbers in a block that is read in place: work enough for a thread."""
+"""The numbers in a block that is read in place: enough work for a thread."""
 SQUARES = 1 << 23
-"""Numbers in a block for sums of squares, which read them once and like long rows."""
+"""The numbers in a block for sums of squares, which read them once and prefer long rows."""
 WIDTH = 1 << 17
-"""Coordinates in a block at most; across blocks, sums go on in float64."""
+"""The most coordinates in a block; sums across blocks are in float64."""
 LONG = 1 << 17
-"""From so many coordinates on, rows that lie apart are long enough to be read one by one."""
+"""With this many coordinates or more, rows at different addresses are read one by one."""
 RUN = 1 << 10
-"""Squares added up in working precision, where errors do not cancel, before float64."""
+"""The number of squares that are added in working precision, without cancellation, before
+float64."""
 SCRATCH = 16
-"""What must be copied is copied in parts: at most this fraction of the points at once."""
+"""The most points that are copied at once, as a fraction 1/16 of all."""
 COPIES = 4
-"""Blocks at most that may be copied at the same time, each by its thread."""
+"""The most blocks that may be copied at the same time, each by its thread."""
 LARGEST = np.iinfo(np.intp).max
-"""Bytes of an array at most, counting those that are not there."""
+"""The most bytes of an array, including those that do not exist."""
 NARROW = 1 << 13
-"""Coordinates below which a block is too narrow to be copied fast: rather fewer at a time."""
+"""Blocks with fewer coordinates are slow to copy, so fewer are copied at a time."""
 
 
 @final
 class Blocks:
-    """Points of any size, less a center, read block by block."""
+    """Points of any size, minus a center, read block by block."""
 
     def __init__(self, points: Points, dtype: Any) -> None:
         self._points = points
         self._dtype: np.dtype[Any] = np.dtype(dtype)
         self.center: Array | None = None
-        """What is taken off all points: a vector of the working type, or nothing."""
+        """The vector that is subtracted from all points, in the working type; None for none."""
         self._copy_width, self._copies = _share_scratch(points.count, points.dim)
         self._scratch: SimpleQueue[Array | None] = SimpleQueue()
         for _ in range(self._copies):
@@ -77,11 +80,11 @@ class Blocks:
         """Whether threads may work on the blocks."""
 
     def sum(self, work: Work) -> Floats:
-        """The sum in float64 of what `work` makes of the blocks."""
+        """Return the sum in float64 of the results of `work` on the blocks."""
         return self._share_out(lambda c: self._read(c, work), list(self._columns(BLOCK)))
 
     def squares(self) -> Floats:
-        """The squared norms of the points less the center."""
+        """Return the squared norms of the points minus the center."""
 
         def squares(part: _Columns | _RowGroup) -> Floats:
             if isinstance(part, _RowGroup):
@@ -92,14 +95,14 @@ class Blocks:
         return self._share_out(squares, [*self._row_groups(), *blocks])
 
     def _share_out(self, work: Callable[[Item], Floats], items: list[Item]) -> Floats:
-        """The sum of the work on all items, in their order."""
+        """Return the sum of the work on all items, in their order."""
         if not self.are_shared:
             return _total(map(work, items))
         in_place = all(map(self._is_in_place, self._points.segments))
         return _total(self._threads.map(work, items, None if in_place else self._copies))
 
     def _columns(self, size: int) -> Iterator[_Columns]:
-        """The coordinates in blocks of this many numbers, or as many as may be copied."""
+        """Yield the coordinates in blocks of this many numbers, or fewer if they must be copied."""
         rows, start = self._points.count, 0
         segments = zip(self._points.segments, self._apart, self._points.widths, strict=True)
         for segment, apart, width in segments:
@@ -111,7 +114,7 @@ class Blocks:
             start += width
 
     def _read(self, columns: _Columns, work: Work) -> Floats:
-        """What the work makes of a block, which it must not keep: others may be copied there."""
+        """Return the result of the work on a block; the work must not keep the block."""
         segment = columns.segment
         if self._is_in_place(segment):
             return work(segment[:, columns.inside], columns.where)
@@ -129,7 +132,7 @@ class Blocks:
             self._scratch.put(scratch)
 
     def _convert(self, columns: _Columns, scratch: Array) -> Array:
-        """A copy of a block in the scratch space, in working precision."""
+        """Return a copy of a block in the scratch space, in working precision."""
         segment = columns.segment
         rows, width = self._points.count, columns.where.stop - columns.where.start
         block = scratch[: rows * width].reshape(rows, width)
@@ -146,16 +149,16 @@ class Blocks:
         return block
 
     def _is_in_place(self, segment: Rows) -> TypeGuard[Array]:
-        """Whether blocks of this segment are there already, and need no copy."""
+        """Return whether blocks of this segment need no copy."""
         same_type = isinstance(segment, np.ndarray) and segment.dtype == self._dtype
         return same_type and self.center is None
 
     def _is_read_by_rows(self, apart: _RowsApart | None) -> bool:
-        """Whether rows are so long that their squares are summed one by one, without a copy."""
+        """Return whether rows are long enough to sum their squares one by one, without a copy."""
         return self.center is None and apart is not None and apart.lowest.size >= LONG
 
     def _row_groups(self) -> Iterator[_RowGroup]:
-        """Some rows of a segment together, so that there are not too many small jobs."""
+        """Yield groups of rows of a segment, so that there are not too many small jobs."""
         for segment, apart in zip(self._points.segments, self._apart, strict=True):
             if self._is_read_by_rows(apart):
                 step = max(SQUARES // segment[0].size, 1)
@@ -170,24 +173,24 @@ class Blocks:
 
 @dataclass(frozen=True)
 class _RowsApart:
-    """Rows of one type, each in its own place in memory, to be copied by one call.
+    """Rows of one type at different addresses, to be copied by one call.
 
     To numpy they are one array from the lowest row on, whose line k begins k numbers after the
-    lowest row does. Nearly all lines are not there; those at the offsets of the rows are.
+    lowest row. Nearly all lines do not exist; those at the offsets of the rows do.
     """
 
     lowest: Array
     offsets: NDArray[np.intp]
 
     def copy(self, where: slice) -> Array:
-        """Some coordinates of all rows, as a matrix."""
+        """Return some coordinates of all rows, as a matrix."""
         first = self.lowest[where]
         shape, strides = (int(self.offsets.max()) + 1, first.size), 2 * first.strides
         return as_strided(first, shape, strides, writeable=False)[self.offsets]
 
 
 def _rows_apart(rows: Rows, dtype: np.dtype[Any]) -> _RowsApart | None:
-    """Rows that can be copied by one call, or None if they cannot."""
+    """Return rows that can be copied by one call, or None if they cannot."""
     if isinstance(rows, np.ndarray) or not rows[0].size:
         return None
     starts = np.array([row.__array_interface__["data"][0] for row in rows])
@@ -218,7 +221,7 @@ class _RowGroup:
 
 
 def _share_scratch(rows: int, dim: int) -> tuple[int, int]:
-    """How many coordinates to copy at a time, and how many such blocks there may be at once."""
+    """Return how many coordinates to copy at a time, and the most such blocks at once."""
     most = max(max(rows, SCRATCH // 2) * dim // (SCRATCH * rows), 1)
     width = min(max(most // COPIES, min(most, NARROW)), WIDTH, max(BLOCK // rows, 1))
     return width, min(most // width, COPIES)
@@ -230,7 +233,7 @@ def _total(parts: Iterable[Array]) -> Floats:
 
 @np.errstate(over="ignore", invalid="ignore")  # told by norms that are not finite
 def _row_squares(block: Array) -> Floats:
-    """The squared norms of the rows, added up in float64 after short runs."""
+    """Return the squared norms of the rows, added in float64 after short runs."""
     rows, width = block.shape
     cut = width - width % RUN
     head, tail = block[:, :cut], block[:, cut:]

@@ -1,4 +1,4 @@
-"""Clusters of a few hundred points, exactly: single linkage up to a majority, and mean shift."""
+"""Exact clusters of a few hundred points: single linkage up to a majority, and mean shift."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from rfa.numerics.coordinatewise import DEPTH, tiled_products
 from rfa.numerics.points import Points
 
 BLOCK = 1 << 13
-"""The coordinates that are multiplied at a time."""
+"""The number of coordinates that are multiplied at a time."""
 MOST_SHIFTS = 300
-"""After so many shifts a mode stays where it is."""
+"""The most shifts of a mode."""
 SETTLED = 1e-3
-"""A mode that moves by less than this part of the bandwidth has settled."""
+"""A mode has settled if it moves by less than this fraction of the bandwidth."""
 
 
 def cosines(points: Points, norms: Floats) -> Floats:
-    """The cosines of the angles between all points; 0 with a point that is zero."""
+    """Return the cosines of the angles between all points; 0 with a point that is zero."""
     scale = np.divide(1.0, norms, out=np.zeros(len(norms)), where=norms > 0)
     scale = scale[:, None].astype(points.dtype)
     total = np.zeros((points.count, points.count))
@@ -29,13 +29,13 @@ def cosines(points: Points, norms: Floats) -> Floats:
 
 
 def gram(block: Array) -> Floats:
-    """The inner products of the rows of a block, without the threads of BLAS."""
+    """Return the inner products of the rows of a block, without the threads of BLAS."""
     missing = -block.shape[1] % DEPTH
     return tiled_products(np.pad(block, ((0, 0), (0, missing))) if missing else block)
 
 
 def products(points: Points, vector: Floats) -> Floats:
-    """The inner products of all points with a vector."""
+    """Return the inner products of all points with a vector."""
     total, start = np.zeros(points.count), 0
     for segment, width in zip(points.segments, points.widths, strict=True):
         part = vector[start : start + width]
@@ -50,7 +50,7 @@ def products(points: Points, vector: Floats) -> Floats:
 
 
 def pick_columns(points: Points, columns: Ints) -> Floats:
-    """Some coordinates of all points, in increasing order, as a matrix in float64."""
+    """Return some coordinates of all points, in increasing order, as a matrix in float64."""
     parts: list[Floats] = []
     start = 0
     for segment, width in zip(points.segments, points.widths, strict=True):
@@ -61,11 +61,11 @@ def pick_columns(points: Points, columns: Ints) -> Floats:
 
 
 def majority_cluster(distances: Floats, size: int) -> Ints:
-    """The first cluster of single linkage that has at least so many points.
+    """Return the first cluster of single linkage that has at least `size` points.
 
     Points are linked in the order of their distances; links of equal length are made together. With
-    a size above half of the points this is the cluster that HDBSCAN finds with that minimum size,
-    a single neighbor, and one cluster allowed; the others are its noise.
+    a size above half of the points this is the cluster that HDBSCAN finds with that minimum size, a
+    single neighbor, and one cluster allowed; the others are its noise.
 
     >>> far = np.array([[0, 1, 9], [1, 0, 9], [9, 9, 0.0]])
     >>> majority_cluster(far, 2)
@@ -88,12 +88,12 @@ def majority_cluster(distances: Floats, size: int) -> Ints:
 
 
 def mean_shift(features: Floats, quantile: float) -> Ints:
-    """The label of the mode that is nearest to each point, by a flat kernel.
+    """Return the label of the mode that is nearest to each point, by a flat kernel.
 
-    Every point climbs to the mean of the points within the bandwidth of it, until it settles. Modes
-    nearer to each other than the bandwidth are one, that with the most points within it. The
+    Every point moves to the mean of the points within the bandwidth, until it settles. Modes that
+    are nearer to each other than the bandwidth are merged into the one with the most points. The
     bandwidth is the mean distance of a point to the farthest of its nearest `quantile` of points,
-    itself counted.
+    including itself.
     """
     apart = _distances(features, features)
     near = max(1, int(len(features) * quantile))

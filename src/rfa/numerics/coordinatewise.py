@@ -1,9 +1,9 @@
-"""What needs all points in each coordinate: medians, means of some values, inner products.
+"""Functions of all points in each coordinate: medians, trimmed means, inner products.
 
-The coordinates are taken in blocks, which are copied, less than a few at a time, and shared out to
-threads, since numpy lets go of Python's lock while it sorts and multiplies. For order statistics
-the m values of one coordinate are put side by side, as numpy's vectorized sort wants them. With
-equal weights a sorted column says it all. Otherwise each value must bring its weight along:
+The coordinates are processed in blocks, of which only a few are copied at a time, and distributed
+to threads, since numpy releases Python's lock while it sorts and multiplies. For order statistics
+the m values of one coordinate are placed side by side, as numpy's vectorized sort requires. With
+equal weights a sorted column is enough. Otherwise each value must carry its weight:
 
     >>> import numpy as np
     >>> rows = np.array([[1.0, 5.0], [2.0, 6.0], [3.0, 7.0]])
@@ -24,10 +24,11 @@ from rfa.numerics.distances import SLACK
 from rfa.numerics.points import Points, Rows
 
 Statistic: TypeAlias = Callable[[Array], Array]
-"""From a block with a line of m values a coordinate, which may be overwritten, to a number each."""
+"""A function of a block with a line of m values per coordinate, which it may overwrite; it returns
+one number for each line."""
 
 BLOCK = 1 << 21
-"""Bytes in a block: work enough for a thread, and still within the cache."""
+"""The bytes in a block: enough work for a thread, and still within the cache."""
 SELECT = 256
 """With more points than this, selecting the middle is faster than sorting."""
 NARROWEST = 1e-9
@@ -35,16 +36,16 @@ NARROWEST = 1e-9
 TAG = (1 << 28) - 1
 """The bits of a float64 below half a unit in the last place of a float32."""
 TILE, DEPTH = 32, 256
-"""The points and the coordinates of a product of matrices that BLAS does not use threads for."""
+"""The points and coordinates of a matrix product for which BLAS uses no threads."""
 PIECES, SPACE = 64, 1 << 23
-"""Such products that are made in one go, as far as their block keeps within so many bytes."""
+"""The number of such products in one call, and the most bytes of their block."""
 
 
 def column_median(rows: Rows, weights: Floats) -> Array:
-    """The weighted median of each column, in the type of the rows.
+    """Return the weighted median of each column, in the type of the rows.
 
-    Where exactly half of the weight lies on each side of a gap, it is the midpoint of the gap for
-    floats, and its lower end for integers, which have no midpoint.
+    If exactly half of the weight lies on each side of a gap, it is the midpoint of the gap for
+    floats, and its lower end for integers.
 
     Args:
         rows: m vectors of finite numbers.
@@ -62,10 +63,10 @@ def column_median(rows: Rows, weights: Floats) -> Array:
 
 
 def column_trimmed_mean(rows: Rows, weights: Floats, fraction: float) -> Array:
-    """The weighted mean of each column without its lowest and highest values.
+    """Return the weighted mean of each column without its lowest and highest values.
 
-    On each side `fraction` of the total weight is cut off. A point on the border stays with the
-    part of its weight that is inside.
+    On each side `fraction` of the total weight is removed. A point on the border keeps the part of
+    its weight that is inside.
 
     Args:
         rows: m vectors of finite floats.
@@ -91,14 +92,14 @@ def column_trimmed_mean(rows: Rows, weights: Floats, fraction: float) -> Array:
 
 
 def column_mean_near_median(rows: Rows, weights: Floats, count: int) -> Array:
-    """The weighted mean of the values of each column that are nearest to its weighted median.
+    """Return the weighted mean of the values of each column nearest to its weighted median.
 
     Of two values at the same distance the lower one is nearer.
 
     Args:
         rows: m vectors of finite floats.
         weights: m positive weights.
-        count: how many values, whatever their weights, from 1 to m.
+        count: the number of values, without their weights, from 1 to m.
     """
     precision = _precision(rows)
     if _equal(weights):
@@ -115,7 +116,7 @@ def column_mean_near_median(rows: Rows, weights: Floats, count: int) -> Array:
 
     def statistic(block: Array) -> Array:
         values, ranked = _ranked(block, weights, precision)
-        values = values.astype(precision)  # without numbers of points, which would decide ties
+        values = values.astype(precision)  # without point numbers, which would decide ties
         middle = _weighted_middle(values, _below(ranked.copy()), precision)
         _gather_nearest(middle, count, values, ranked)
         shares = ranked[:, :count]
@@ -126,10 +127,11 @@ def column_mean_near_median(rows: Rows, weights: Floats, count: int) -> Array:
 
 
 def inner_products(points: Points, dtype: Any) -> Floats:
-    """The inner products of the points less the last one, in `dtype`, added up in float64.
+    """Return the inner products of the points minus the last one, summed in float64.
 
-    They are made of small products, because our threads are enough: those of BLAS spin while they
-    wait for each other, which beside another busy process can take a hundred times as long.
+    They consist of small products in `dtype`, because our threads are enough: BLAS threads spin
+    while they wait for each other, which can take a hundred times as long beside another busy
+    process.
     """
     most = SPACE // (points.count * DEPTH * np.dtype(dtype).itemsize)
     step = DEPTH * max(min(most, PIECES), 1)
@@ -143,7 +145,7 @@ def inner_products(points: Points, dtype: Any) -> Floats:
 
 
 def _by_block(rows: Rows, statistic: Statistic, dtype: np.dtype[Any]) -> Array:
-    """A statistic of each column; it is given blocks of this type."""
+    """Return a statistic of each column, computed on blocks of this type."""
     width = rows[0].size
     step = max(BLOCK // (len(rows) * dtype.itemsize), 1)
     slices = [slice(start, min(start + step, width)) for start in range(0, width, step)]
@@ -155,7 +157,7 @@ def _by_block(rows: Rows, statistic: Statistic, dtype: np.dtype[Any]) -> Array:
 
 
 def _upright(rows: Rows, where: slice, dtype: np.dtype[Any]) -> Array:
-    """A copy of some columns, each of which becomes a line."""
+    """Return a copy of some columns, as lines."""
     block = np.empty((where.stop - where.start, len(rows)), dtype)
     if isinstance(rows, np.ndarray):
         block[:] = rows[:, where].T
@@ -166,7 +168,7 @@ def _upright(rows: Rows, where: slice, dtype: np.dtype[Any]) -> Array:
 
 
 def _middle(block: Array) -> Array:
-    """The median of each line, for equal weights."""
+    """Return the median of each line, for equal weights."""
     m = block.shape[1]
     lower, upper = (m - 1) // 2, m // 2
     if m <= SELECT:
@@ -179,14 +181,14 @@ def _middle(block: Array) -> Array:
 
 
 def _midpoint(lower: Array, upper: Array) -> Array:
-    """The midpoint, of integers the lower one; neither large values nor the smallest are lost."""
+    """Return the midpoint, the lower one for integers, without overflow or underflow."""
     if lower.dtype.kind != "f":
         return lower
     return np.where(lower == upper, lower, lower / 2 + upper / 2)
 
 
 def _weighted_middle(values: Array, below: Floats, precision: np.dtype[Any]) -> Array:
-    """The median of each line of ranked values, given the fraction of the weight up to each."""
+    """Return the median of each line of ranked values, given the weight up to each value."""
     lower = (below >= 1 / 2 - SLACK).argmax(axis=1)[:, None]
     upper = lower + (np.take_along_axis(below, lower, 1) <= 1 / 2 + SLACK)
     ends = (np.take_along_axis(values, end, 1)[:, 0] for end in (lower, upper))
@@ -197,8 +199,8 @@ def _weighted_middle(values: Array, below: Floats, precision: np.dtype[Any]) -> 
 def _gather_nearest(middle: Array, count: int, values: Array, *carried: Array) -> None:
     """Move the values of each sorted line that are nearest to its middle to the front.
 
-    They follow each other in the line, so of any values that are `count` apart exactly one
-    is among them: the nearest. What is carried moves as the values do.
+    They are consecutive in the line, so of any values that are `count` apart exactly one, the
+    nearest, is among them. The carried arrays are moved in the same way.
     """
     middle = middle[:, None]
     for start in range(count, values.shape[1], count):
@@ -210,10 +212,10 @@ def _gather_nearest(middle: Array, count: int, values: Array, *carried: Array) -
 
 
 def _ranked(block: Array, weights: Floats, precision: np.dtype[Any]) -> tuple[Array, Floats]:
-    """The values of each line in order, and their weights.
+    """Return the values of each line in order, and their weights.
 
-    Values of single precision leave 29 bits of a float64 free. The number of the point is put
-    there, and one vectorized sort then does what an indirect sort needs twice the time for.
+    Values of single precision leave 29 bits of a float64 free. These hold the number of the point,
+    so one vectorized sort takes half the time of an indirect sort.
     """
     if _taggable(precision) == precision:
         order = block.argsort(axis=1)
@@ -225,18 +227,18 @@ def _ranked(block: Array, weights: Floats, precision: np.dtype[Any]) -> tuple[Ar
 
 
 def _below(ranked: Floats) -> Floats:
-    """The fraction of the weight up to and with each value, written over the weights."""
+    """Return the fraction of the weight up to and including each value, in place of the weights."""
     np.cumsum(ranked, axis=1, out=ranked)
     ranked /= ranked[:, -1:]
     return ranked
 
 
 def _kept(below: Floats, fraction: float) -> Floats:
-    """The weights of ranked values within the middle of the total weight; they sum to one."""
+    """Return the weights of ranked values within the middle of the weight; they sum to one."""
     fraction = min(fraction, 1 / 2 - NARROWEST)
     kept = below.clip(fraction, 1 - fraction) - fraction
     kept[..., 1:] -= kept[..., :-1]
-    kept[kept < SLACK] = 0  # a trace of weight, left by rounding, would let a huge value in
+    kept[kept < SLACK] = 0  # a weight left by rounding would let a huge value in
     kept /= kept.sum(axis=-1, keepdims=True)
     return kept
 
@@ -250,18 +252,18 @@ def _dtype(rows: Rows) -> np.dtype[Any]:
 
 
 def _precision(rows: Rows) -> np.dtype[Any]:
-    """The type to compute in: at least single precision for floats."""
+    """Return the type to compute in: at least single precision for floats."""
     dtype = _dtype(rows)
     return np.result_type(dtype, np.float32) if dtype.kind == "f" else dtype
 
 
 def _taggable(precision: np.dtype[Any]) -> np.dtype[Any]:
-    """The type of a block whose values shall carry the number of their point, where they can."""
+    """Return the type of a block whose values also hold the number of their point, if possible."""
     return np.dtype(np.float64) if precision == np.float32 else precision
 
 
 def _less_last(rows: Rows, where: slice, dtype: Any) -> Array:
-    """Some coordinates of the points less the last one, and zeros up to full pieces."""
+    """Return some coordinates of the points minus the last one, padded with zeros."""
     width = where.stop - where.start
     block = np.empty((len(rows), -(-width // DEPTH) * DEPTH), dtype)
     block[:, width:] = 0
@@ -272,7 +274,7 @@ def _less_last(rows: Rows, where: slice, dtype: Any) -> Array:
 
 @np.errstate(over="ignore", invalid="ignore")
 def tiled_products(block: Array) -> Floats:
-    """The inner products of the rows of a block, tile by tile and piece by piece."""
+    """Return the inner products of the rows of a block, tile by tile and piece by piece."""
     m = len(block)
     gram = np.empty((m, m))
     pieces = block.reshape(m, -1, DEPTH).swapaxes(0, 1)

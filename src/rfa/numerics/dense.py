@@ -11,12 +11,12 @@ from rfa.numerics.distances import Geometry
 from rfa.numerics.points import Points
 
 PAIRS = 1 << 10
-"""Points at most for which all pairs are compared."""
+"""The most points for which all pairs are compared."""
 
 
 @final
 class DenseGeometry(Geometry):
-    """Points of few coordinates in all, as a float64 matrix, with plain differences."""
+    """Points with few coordinates in all, as a float64 matrix, with plain differences."""
 
     eps = float(np.finfo(np.float64).eps)
 
@@ -32,7 +32,7 @@ class DenseGeometry(Geometry):
         return np.vecdot(self._centered, self._centered)
 
     def combine(self, weights: Floats) -> None:
-        """Set the average to center + sum_i weights_i (w_i - center), and measure nothing."""
+        """Set the average to center + sum_i weights_i (w_i - center), without distances."""
         self._average = weights @ self._centered
 
     def _squares_from_average(self, weights: Floats) -> Floats:
@@ -41,7 +41,7 @@ class DenseGeometry(Geometry):
         return np.vecdot(apart, apart)
 
     def lowest_point(self) -> int | None:
-        """The point with the lowest objective, where that is cheap to tell."""
+        """Return the point with the lowest objective, if that is cheap to compute."""
         if self._points.count > PAIRS:
             return None
         products = self._centered @ self._centered.T
@@ -49,9 +49,9 @@ class DenseGeometry(Geometry):
         return int((np.sqrt(np.maximum(squares, 0)) @ self._alpha).argmin())
 
     def average(self, where: slice, dtype: Any) -> Array:
-        """The coordinates of the average."""
+        """Return the coordinates of the average."""
         return (self._center[where] + self._average[where]).astype(dtype)
 
     def offset(self) -> Floats:
-        """What `combine` added to the center: sum_i weights_i (w_i - center)."""
+        """Return the average minus the center: sum_i weights_i (w_i - center)."""
         return self._average

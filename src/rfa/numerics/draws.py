@@ -3,7 +3,7 @@
 Of a population N, of which C are marked, m are drawn; how many of these are marked is
 hypergeometric, or binomial if each is put back. Differences of log-factorials lose all digits for
 large N. Here their large parts are taken apart by hand, as Loader does ("Fast and accurate
-computation of binomial probabilities", 2000): what is left are small numbers that add up.
+computation of binomial probabilities", 2000): small numbers remain, which are added.
 
 >>> round(tail(1, 3, 2, 6), 12), round(binomial_tail(2, 3, 0.5), 12)
 (0.8, 0.5)
@@ -31,7 +31,7 @@ _NEGLIGIBLE = 2.0**-60
 
 
 def tail(least: int, marked: int, drawn: int, population: int) -> float:
-    """The probability that at least so many of those drawn without replacement are marked."""
+    """Return the probability of at least `least` marked ones in a draw without replacement."""
     if least <= max(0, drawn - (population - marked)):
         return 1.0
     if least > min(drawn, marked):
@@ -44,9 +44,9 @@ def tail(least: int, marked: int, drawn: int, population: int) -> float:
 def first_above(
     accepted: float, least: Floats, marked: int, drawn: Floats, population: int
 ) -> int | None:
-    """The place of the first of many tails that is above a probability; None if none is.
+    """Return the index of the first of many tails that is above a probability, or None.
 
-    Most are decided by a bound, a geometric series from their first term on.
+    A bound decides most of them: a geometric series from their first term on.
     """
     beyond = least > np.minimum(drawn, marked)
     certain = drawn - least > population - marked
@@ -70,7 +70,7 @@ def first_above(
 
 
 def binomial_tail(least: int, draws: int, probability: float) -> float:
-    """The probability that at least so many of independent draws, each of that one, are hits."""
+    """Return the probability of at least `least` hits in independent draws."""
     if least <= 0 or probability >= 1:
         return 1.0 if least <= draws else 0.0
     if least > (draws + 1) * probability:  # beyond the most likely number
@@ -79,7 +79,7 @@ def binomial_tail(least: int, draws: int, probability: float) -> float:
 
 
 def deviance(count: Floats, expected: Floats) -> Floats:
-    """Count log(count / expected) + expected - count, without cancellation where they are close."""
+    """Return count log(count / expected) + expected - count, without cancellation."""
     total, apart = count + expected, count - expected
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         v = np.where(total > 0, apart / total, 0.0)
@@ -92,7 +92,7 @@ def deviance(count: Floats, expected: Floats) -> Floats:
 
 
 def _far_tail(least: int, marked: int, drawn: int, population: int) -> float:
-    """The tail beyond the most likely number, where each term is less than the one before."""
+    """Return the tail beyond the mode, where each term is less than the one before."""
     most, draws = min(drawn, marked), np.asarray(float(drawn))
     if least > most:
         return 0.0
@@ -101,7 +101,7 @@ def _far_tail(least: int, marked: int, drawn: int, population: int) -> float:
 
 
 def _far_binomial_tail(least: int, draws: int, probability: float) -> float:
-    """The tail beyond the most likely number."""
+    """Return the tail beyond the mode."""
     if least > draws or probability <= 0:
         return 0.0
     counts = np.asarray([least, draws - least], np.float64)
@@ -113,7 +113,7 @@ def _far_binomial_tail(least: int, draws: int, probability: float) -> float:
 
 
 def _series(term: float, start: int, end: int, ratio: Callable[[Floats], Floats]) -> float:
-    """The sum of terms from one number to another, by the ratio of each to the one before."""
+    """Return the sum of terms from one number to another, by the ratio of successive terms."""
     total = term
     while start < end and term > _NEGLIGIBLE * total:
         counts = np.arange(start, min(end, start + _CHUNK), dtype=np.float64)
@@ -123,7 +123,7 @@ def _series(term: float, start: int, end: int, ratio: Callable[[Floats], Floats]
 
 
 def _ratio(count: Floats, marked: int, drawn: Floats, population: int) -> Floats:
-    """The probability of one more over that of this number."""
+    """Return the probability of one more, divided by that of this number."""
     above = (marked - count) * (drawn - count)
     return above / ((count + 1) * (population - marked - drawn + count + 1))
 
@@ -133,7 +133,7 @@ def _ratios(marked: int, drawn: Floats, population: int) -> Callable[[Floats], F
 
 
 def _log_probability(count: Floats, marked: int, drawn: Floats, population: int) -> Floats:
-    """The logarithm of the probability of exactly this number, which must be possible."""
+    """Return the logarithm of the probability of exactly this number, which must be possible."""
     others, rest = population - marked, population - drawn
     cells = (
         (count, marked * (drawn / population)),
@@ -149,7 +149,7 @@ def _log_probability(count: Floats, marked: int, drawn: Floats, population: int)
 
 
 def _small(n: Floats) -> Floats:
-    """What is left of log n! without n log n - n: about log(2 pi n) / 2, and 0 for 0."""
+    """Return log n! - (n log n - n): about log(2 pi n) / 2, and 0 for 0."""
     large = np.maximum(n, _EXACT_BELOW)
     series = np.zeros_like(large)
     for factor in reversed(_SERIES):

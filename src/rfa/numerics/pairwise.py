@@ -1,6 +1,6 @@
-"""The distances between all points, and which of them have the nearest neighbors.
+"""The distances between all points, and the points with the nearest neighbors.
 
-A distance may be infinite, where it is too large to square: it ranks last.
+A distance that is too large to square is infinite, and ranks last.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ FAR = 4.0
 
 @np.errstate(over="ignore", invalid="ignore")
 def pair_squares(weighted: WeightedPoints) -> Floats:
-    """The squared distances between all points.
+    """Return the squared distances between all points.
 
-    They come from inner products, |x_i|^2 + |x_j|^2 - 2 <x_i, x_j> with x_i = w_i - center, which
-    cancel where two points are much nearer to each other than to the center: models far from
-    zero, or outliers that keep together. Such pairs are measured again from a point amid them.
+    They come from inner products, |x_i|^2 + |x_j|^2 - 2 <x_i, x_j> with x_i = w_i - center. These
+    cancel if two points are much nearer to each other than to the center: models far from zero, or
+    outliers that are close together. Such pairs are measured again from a point between them.
     """
     m, wide = weighted.points.count, weighted.geometry.eps < np.finfo(np.float32).eps
     squares, sums = np.where(np.eye(m), 0, np.inf), np.full((m, m), np.inf)
@@ -45,18 +45,18 @@ def pair_squares(weighted: WeightedPoints) -> Floats:
 
 
 def krum_neighbors(m: int, corrupted: int) -> int:
-    """Of how many others Krum's score is made: m - f - 2, and at least one if there is one."""
+    """Return the number of neighbors in Krum's score: m - f - 2, and at least one if possible."""
     return max(m - corrupted - 2, min(m - 1, 1))
 
 
 @np.errstate(over="ignore")
 def krum_scores(ranked: Floats, neighbors: int) -> Floats:
-    """The sum of the squared distances to the nearest others, each row of which is in order."""
+    """Return the sums of the squared distances to the nearest others, from sorted rows."""
     return ranked[:, 1 : neighbors + 1].sum(axis=1)  # the point itself comes first
 
 
 def krum_choices(squares: Floats, corrupted: int, count: int) -> list[int]:
-    """The points that Krum chooses one after another, each from those that are left."""
+    """Return the points that Krum chooses one after another, each from the rest."""
     order = squares.argsort(axis=1, kind="stable")
     ranked = np.take_along_axis(squares, order, 1)
     left, chosen = np.arange(len(squares)), list[int]()

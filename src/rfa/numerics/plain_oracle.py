@@ -23,18 +23,18 @@ from rfa.radii import Radii, Radius, check_query_radius
 
 
 class PlainOracle:
-    """Sums in plain floating point over updates in one process: fast, and nothing is private.
+    """An oracle in plain floating point over updates in one process: fast, and not private.
 
-    It writes its sums into arrays that it keeps, so only one thread at a time may ask.
+    It writes its sums into arrays that it keeps, so only one thread at a time may call it.
 
     Attributes:
         dim: the number of coordinates d.
         dropped: the updates that were left out because they are not finite.
-        shares: the share of each other update in the step that the last sum makes.
+        shares: the share of each other update in the step from the last sum.
     """
 
     def __init__(self, updates: Any, weights: Any = None, *, on_bad: OnBad = "raise") -> None:
-        """Take the updates, in any form that `geometric_median` takes.
+        """Read the updates, in any form that `geometric_median` takes.
 
         Args:
             updates: m updates.
@@ -52,7 +52,15 @@ class PlainOracle:
         self.shares: Floats | None = None
 
     def __call__(self, v: Vector, nu: Radius) -> Sum:
-        """The sums at v, a vector of `dim` coordinates."""
+        """Return the sums at v.
+
+        Args:
+            v: the point, a vector of `dim` coordinates.
+            nu: the radius, or the radii of blocks.
+
+        Raises:
+            InvalidValueError: if v has another shape, is not finite, or is too far away.
+        """
         _check_query(v, nu, self.dim)
         if isinstance(nu, Radii):
             return self._in_blocks(v, nu)
@@ -74,7 +82,7 @@ class PlainOracle:
         )
 
     def _in_blocks(self, v: Vector, radii: Radii) -> Sum:
-        """The sums at v with a radius for each block; votes are what they come to on average."""
+        """Return the sums at v with a radius for each block; votes are their expected values."""
         push, near = np.zeros(self.dim), np.zeros(len(radii.levels))
         for row, weight in enumerate(self._alpha):
             part, within = radii.push(self._points.point(row, np.float64) - v)

@@ -1,8 +1,8 @@
-"""The points of an aggregation, in whatever form the caller holds them, read without a copy.
+"""The points of an aggregation, in any form of the caller, read without a copy.
 
 `Points` are m points of d floating-point coordinates. They may come as one (m, ...) array, as a
-sequence of m arrays, or as a sequence of m models, each a list, tuple or dict of arrays. numpy
-and torch are both welcome; torch is looked up only where the caller has imported it already.
+sequence of m arrays, or as a sequence of m models, each a list, tuple or dict of arrays. numpy and
+torch both work; torch is used only if the caller has imported it already.
 
     >>> import numpy as np
     >>> model = {"weight": np.ones((2, 2), np.float32), "batches": np.array(7)}
@@ -30,14 +30,14 @@ Rows: TypeAlias = "Array | list[Array]"
 
 @dataclass(frozen=True)
 class Form:
-    """What a point looks like: how to take it apart into arrays, and put it together again."""
+    """The form of a point: how to split it into arrays, and how to restore it."""
 
     split: Callable[[Any], list[Any]]
     join: Callable[[list[Any]], Any]
     names: list[str]
     templates: list[Any]
     are_buffers: list[bool]
-    """Which arrays are integer or boolean buffers: carried along, but no coordinates."""
+    """Which arrays are integer or boolean buffers, which are not coordinates."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Points:
 
     @property
     def widths(self) -> list[int]:
-        """How many coordinates each segment has."""
+        """The number of coordinates of each segment."""
         return [segment[0].size for segment in self.segments]
 
     @property
@@ -69,11 +69,11 @@ class Points:
         return np.result_type(*set[Any]().union(*kinds))
 
     def point(self, row: int, dtype: Any) -> Array:
-        """A copy of the coordinates of a point, as a vector."""
+        """Return a copy of the coordinates of a point, as a vector."""
         return np.concatenate([segment[row] for segment in self.segments], dtype=dtype)
 
     def matrix(self) -> Array:
-        """The points as an (m, d) matrix that cannot be written to, in float32 or better."""
+        """Return the points as an (m, d) matrix that cannot be written to, in float32 or better."""
         dtype = np.result_type(self.dtype, np.float32)
         first = self.segments[0]
         if len(self.segments) == 1 and isinstance(first, np.ndarray) and first.dtype == dtype:
@@ -84,7 +84,7 @@ class Points:
         return matrix
 
     def select(self, rows: Sequence[int]) -> Points:
-        """These points only; they are not copied."""
+        """Return these points only, without a copy."""
         return replace(
             self,
             count=len(rows),
@@ -93,7 +93,7 @@ class Points:
         )
 
     def flatten(self, point: Any, name: str) -> Array:
-        """The coordinates of a point of the same form, or of a plain vector of length d."""
+        """Return the coordinates of a point of the same form, or of a plain vector of length d."""
         if _is_array(point) and to_numpy(point, name).shape == (self.dim,):
             return _to_float(to_numpy(point, name))
         leaves = _leaves(self.form, point, name)
@@ -103,7 +103,7 @@ class Points:
         )
 
     def restore(self, read: Callable[[slice, Any], Array], buffers: Sequence[Array]) -> Any:
-        """A point in the caller's form: `read(where, dtype)` gives the coordinates of a segment."""
+        """Return a point in the caller's form, with coordinates from `read(where, dtype)`."""
         ends = np.cumsum(self.widths).tolist()
         spans = iter([slice(a, b) for a, b in zip([0, *ends], ends, strict=False)])
         rest = iter(buffers)
@@ -118,7 +118,7 @@ def read_points(given: Any) -> Points:
     """Read points in any of the accepted forms.
 
     Raises:
-        TypeError: if the points, or their numbers, are of a kind that has no geometric median.
+        TypeError: if the points, or their numbers, have an unsupported type.
         ValueError: if there are no points or no coordinates, or if the points differ in shape.
     """
     if _is_array(given):
@@ -174,7 +174,7 @@ def _floats(column: Rows) -> Rows:
 
 
 def _form_of(point: Any) -> Form:
-    """The form of the first point, which all others must share."""
+    """Return the form of the first point, which all others must share."""
     if isinstance(point, Mapping):
         return _mapping_form(cast("Mapping[Any, Any]", point))
     if isinstance(point, list | tuple):
@@ -224,7 +224,7 @@ def _model_form(
 
 
 def _leaves(form: Form, point: Any, name: str) -> list[Array]:
-    """The arrays of a point as numpy arrays, after checking that it has the form."""
+    """Return the arrays of a point as numpy arrays, after checking that it has the form."""
     try:
         leaves = form.split(point)
     except ValueError as error:
@@ -266,14 +266,14 @@ def _shape(value: Any) -> tuple[int, ...]:
 
 
 def to_numpy(value: Any, name: str) -> Array:
-    """A numpy view of an array or tensor; only tensors of other devices or bfloat16 are copied."""
+    """Return a numpy view of an array or tensor; other devices and bfloat16 need a copy."""
     try:
         if _is_tensor(value):
             tensor = value.detach().cpu().resolve_conj().resolve_neg()
             value = (tensor.float() if tensor.dtype == _torch().bfloat16 else tensor).numpy()
         array = np.asarray(value)
     except (ValueError, TypeError, RuntimeError) as error:  # the last for tensors without data
-        msg = f"{name} is no array of numbers: {error}"
+        msg = f"{name} is not an array of numbers: {error}"
         raise InvalidValueError(msg) from None
     if isinstance(value, np.ma.MaskedArray):
         msg = f"{name} is a masked array, and masked values cannot be used here: fill it first"
@@ -289,13 +289,13 @@ def _to_float(array: Array) -> Array:
 
 
 def _float_type(like: Any) -> Any:
-    """The numpy type that an answer of this kind is computed into."""
+    """Return the numpy type in which a result of this kind is computed."""
     dtype = to_numpy(like, "point").dtype
     return dtype if dtype.kind == "f" else np.dtype(np.float64)
 
 
 def _as_like(array: Array, like: Any) -> Any:
-    """The array in the shape and kind of `like`: numpy, or torch on the same device."""
+    """Return the array in the shape and kind of `like`: numpy, or torch on the same device."""
     shaped = array.reshape(_shape(like))
     if not _is_tensor(like):
         return shaped

@@ -22,7 +22,8 @@ class Relative:
     """A smoothing radius as a multiple of the typical distance.
 
     At each step nu is `factor` times the weighted median of the distances of the points from the
-    iterate: no minority of the points can move it beyond the distances of the others.
+    iterate. *Formal guarantee*: points with less than half of the weight cannot move it beyond the
+    distances of the others.
     """
 
     factor: float
@@ -37,19 +38,19 @@ Smoothing: TypeAlias = float | Relative
 
 
 def nu_at(nu: Smoothing, distances: Floats, alpha: Floats) -> float:
-    """The smoothing radius for points at these distances."""
+    """Return the smoothing radius for points at these distances."""
     return nu.factor * weighted_median(distances, alpha) if isinstance(nu, Relative) else nu
 
 
 def smoothed_norms(distances: Floats, nu: float) -> Floats:
-    """The smoothed norms of vectors of these lengths."""
+    """Return the smoothed norms of vectors of these lengths."""
     if nu == 0:
         return distances
     return np.where(distances <= nu, distances**2 / (2 * nu) + nu / 2, distances)
 
 
 def betas(alpha: Floats, distances: Floats, nu: float) -> Floats:
-    """beta_i = alpha_i / max(nu, |v - w_i|); without smoothing, an iterate on a point stays."""
+    """Return beta_i = alpha_i / max(nu, |v - w_i|); with nu = 0, an iterate on a point stays."""
     eta = np.maximum(distances, nu)
     here = eta == 0
     return np.where(here, alpha, 0.0) if here.any() else alpha / eta

@@ -1,10 +1,10 @@
-"""The geometry of points of any size: two matrix-vector products, which run at memory speed.
+"""The geometry of points of any size: two matrix-vector products at memory speed.
 
     u = sum_i weights_i x_i,   |x_i - u|^2 = |x_i|^2 - 2 <x_i, u> + |u|^2,   x_i = w_i - center
 
-The points are read block by block (see `rfa.numerics.blocks`), and both products are made of a
-block while it is in the cache, so that a step reads the memory once. For a few points all inner
-products are taken once, and no step needs the points again.
+The points are read block by block (see `rfa.numerics.blocks`), and both products use a block while
+it is in the cache, so a step reads the memory once. For a few points all inner products are
+computed once, and no step needs the points again.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from rfa.numerics.distances import Geometry
 from rfa.numerics.points import Points
 
 FEW = 16
-"""Up to so many points, all their inner products cost less than the steps that they save."""
+"""Up to this number of points, all inner products cost less than the steps that they save."""
 PRODUCT = 460_000
-"""Numbers in a product of BLAS at most: OpenBLAS uses threads of its own from 460,800 on."""
+"""The most numbers in a BLAS product: OpenBLAS starts its own threads from 460,800 on."""
 DEPTH = 1 << 10
-"""Coordinates in a product of up to 16 rows with each other, for which BLAS uses no threads."""
+"""The coordinates in a product of up to 16 rows with each other, for which BLAS uses no threads."""
 RESULTS = 512
-"""Numbers in a result so large that `np.matmul` lets go of Python's lock while it works."""
+"""The numbers in a result so large that `np.matmul` releases Python's lock."""
 STRETCH = 1 << 12
-"""Coordinates of an answer that are put together in float64 at a time."""
+"""The number of coordinates of a result that are computed in float64 at a time."""
 
 
 @final
 class StreamingGeometry(Geometry):
-    """Points of any size, read block by block where they lie."""
+    """Points of any size, read block by block in place."""
 
     def __init__(self, points: Points, alpha: Floats, dtype: Any) -> None:
         self._dtype: np.dtype[Any] = np.dtype(dtype)
@@ -55,7 +55,7 @@ class StreamingGeometry(Geometry):
         return self._gram.diagonal()
 
     def combine(self, weights: Floats) -> None:
-        """Set the average to center + sum_i weights_i (w_i - center), and measure nothing."""
+        """Set the average to center + sum_i weights_i (w_i - center), without distances."""
         self._pending = None
         short, average = self._shorten(weights)
         self._blocks.sum(lambda block, where: _combine(short, block, average[where])[:0])
@@ -73,13 +73,13 @@ class StreamingGeometry(Geometry):
         return np.maximum(self.squared_norms - 2 * inner + short.astype(np.float64) @ inner, 0)
 
     def _shorten(self, weights: Floats) -> tuple[Array, Array]:
-        """The weights in working precision, and an array for the average."""
+        """Return the weights in working precision, and an array for the average."""
         if not self._average.size:
             self._average = np.empty(self._points.dim, self._dtype)
         return weights.astype(self._dtype), self._average
 
     def average(self, where: slice, dtype: Any) -> Array:
-        """The coordinates of the average."""
+        """Return the coordinates of the average."""
         if self._pending is not None:
             self.combine(self._pending)
         average, center = self._average[where], self._blocks.center
@@ -92,12 +92,12 @@ class StreamingGeometry(Geometry):
         return out
 
     def offset(self) -> Floats:
-        """What `combine` added to the center: sum_i weights_i (w_i - center)."""
+        """Return the average minus the center: sum_i weights_i (w_i - center)."""
         return self._average.astype(np.float64)
 
 
 def _combine(weights: Array, block: Array, out: Array) -> Array:
-    """The weighted sum of the rows, in `out`."""
+    """Return the weighted sum of the rows, in `out`."""
     head, tail = _pieces(block)
     cut = out.size - tail.shape[1]
     np.matmul(weights, head, out=out[:cut].reshape(len(head), -1))
@@ -106,7 +106,7 @@ def _combine(weights: Array, block: Array, out: Array) -> Array:
 
 
 def _inner_products(block: Array, vector: Array) -> Array:
-    """The inner products of the rows with a vector."""
+    """Return the inner products of the rows with a vector."""
     head, tail = _pieces(block)
     cut = vector.size - tail.shape[1]
     products = np.matmul(head, vector[:cut].reshape(len(head), -1, 1))[:, :, 0]
@@ -114,14 +114,14 @@ def _inner_products(block: Array, vector: Array) -> Array:
 
 
 def _gram(block: Array) -> Floats:
-    """The inner products of the rows with each other, for blocks that threads share."""
+    """Return the inner products of the rows with each other, for blocks that threads share."""
     head, tail = _pieces(block, DEPTH)
     products = np.matmul(head, head.swapaxes(1, 2))
     return products.sum(axis=0, dtype=np.float64) + np.matmul(tail, tail.T)
 
 
 def _gram_by_rows(block: Array) -> Floats:
-    """The same, which takes half as long for one thread: each pair is multiplied once."""
+    """Return the same in half the time for one thread: each pair is multiplied once."""
     rows, width = block.shape
     gram, step = np.empty((rows, rows)), max(PRODUCT // width, 1)
     for i, row in enumerate(block):
@@ -131,9 +131,9 @@ def _gram_by_rows(block: Array) -> Floats:
 
 
 def _pieces(block: Array, width: int = 0) -> tuple[Array, Array]:
-    """A block as a stack of pieces of some coordinates each, and the coordinates that are left.
+    """Return a block as a stack of pieces of some coordinates each, and the remaining coordinates.
 
-    Pieces are small, so that BLAS uses no threads for one, and many, so that results are large.
+    Pieces are small, so BLAS uses no threads for one, and many, so results are large.
     """
     rows, size = block.shape
     count = max(-(-rows * size // PRODUCT), -(-RESULTS // rows))

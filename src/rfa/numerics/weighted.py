@@ -19,11 +19,11 @@ from rfa.numerics.streaming import StreamingGeometry
 OnBad: TypeAlias = Literal["raise", "drop"]
 
 SMALL = 1 << 14
-"""Points of no more numbers than this in all are copied to a float64 matrix."""
+"""Points with at most this many numbers in all are copied to a float64 matrix."""
 TINY = 1e-280
-"""Squared norms that are all smaller have lost their digits."""
+"""If all squared norms are smaller, they have lost their digits."""
 RANGE = (1e-30, 1e30)
-"""Mean squares below and squared norms above are beyond float32 and computed in float64."""
+"""Points with mean squares below or squared norms above are computed in float64, not float32."""
 
 
 @dataclass(frozen=True)
@@ -34,33 +34,33 @@ class WeightedPoints:
     geometry: Geometry
     alpha: Floats
     kept: list[int]
-    """Which of the caller's points these are."""
+    """The indices of these points among the caller's."""
     dropped: tuple[int, ...]
     num_given: int
-    """How many points the caller gave."""
+    """The number of points that the caller gave."""
 
     def restore(self, read: Callable[[slice, Any], Array]) -> Any:
-        """A point in the form of the caller's, with the coordinates that `read` gives.
+        """Return a point in the caller's form, with the coordinates from `read`.
 
-        Integer and boolean arrays take the weighted median of those of the points.
+        Integer and boolean arrays get the weighted median of those of the points.
         """
         buffers = [column_median(buffer, self.alpha) for buffer in self.points.buffers]
         return self.points.restore(read, buffers)
 
     def spread(self, weights: Floats) -> Floats:
-        """Weights of these points as weights of all that the caller gave."""
+        """Return weights of these points as weights of all points of the caller."""
         full = np.zeros(self.num_given)
         full[self.kept] = weights
         return full
 
 
 def read_weighted_points(given: Any, weights: Any, on_bad: OnBad) -> WeightedPoints:
-    """Read points and weights, and leave out or refuse what no aggregate can use.
+    """Read points and weights, and drop or reject points that are not finite.
 
     Raises:
         TypeError: if points or weights are not numbers.
-        ValueError: if they are empty, differ in shape, or hold values that have no meaning; and
-            if points are not finite, unless `on_bad` is "drop".
+        ValueError: if they are empty, differ in shape, or hold invalid values; and if points are
+            not finite, unless `on_bad` is "drop".
     """
     if on_bad not in ("raise", "drop"):
         msg = f"on_bad must be 'raise' or 'drop', not {on_bad!r}"
@@ -73,7 +73,7 @@ def read_weighted_points(given: Any, weights: Any, on_bad: OnBad) -> WeightedPoi
     if bad and on_bad == "raise":
         msg = (
             f"points {_some(bad)} are not finite (NaN, infinite, or too large to square): "
-            "mend them, or leave them out with on_bad='drop'"
+            "correct them, or leave them out with on_bad='drop'"
         )
         raise InvalidValueError(msg)
     _refuse_tiny(points, geometry)
@@ -90,7 +90,7 @@ def read_weighted_points(given: Any, weights: Any, on_bad: OnBad) -> WeightedPoi
 
 
 def _open_geometry(points: Points, alpha: Floats) -> Geometry:
-    """The geometry that suits the points, centered on the origin."""
+    """Return the geometry that suits the points, centered on the origin."""
     if points.count * points.dim <= SMALL:
         return DenseGeometry(points, alpha)
     wide = points.dtype.itemsize > np.dtype(np.float32).itemsize
@@ -103,7 +103,7 @@ def _open_geometry(points: Points, alpha: Floats) -> Geometry:
 
 
 def _refuse_tiny(points: Points, geometry: Geometry) -> None:
-    """Points whose squares vanish would all seem to be one point."""
+    """Raise an error if all squares vanish, because all points would seem equal."""
     if not geometry.squared_norms.max() < TINY:
         return
     if any(np.any(row) for segment in points.segments for row in segment):

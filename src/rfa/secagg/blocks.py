@@ -53,13 +53,13 @@ def block_fault(opening: OpenRound) -> str:
         (opening.queries > 1, f"{opening.queries} queries: a round has one, so give queries=1"),
         (
             opening.max_share,
-            f"no mass is summed, which max_share={opening.max_share:g} is of: give max_share=0",
+            f"max_share={opening.max_share:g} needs the mass, which is absent: give max_share=0",
         ),
         (
             opening.noise,
             "noise is for a push that is clipped as a whole: take rfa-one-step, or no noise",
         ),
-        (names - NAMES, f"the totals {sorted(names - NAMES)} are of one radius"),
+        (names - NAMES, f"the totals {sorted(names - NAMES)} need one radius"),
         (single and not opening.equal_weights, _remedy(opening.dim, opening.block)),
     ]
     why = next((why for wrong, why in faults if wrong), "")
@@ -83,7 +83,7 @@ def sent_radius(opening: OpenRound, radius: Radius) -> tuple[float, bytes]:
     size = radius.size if isinstance(radius, Radii) else 0
     if size != opening.block:
         msg = f"the round is opened with block={opening.block}, and asked with radii of blocks of "
-        raise InvalidValueError(msg + f"{size} (0 for one radius): let both be the same")
+        raise InvalidValueError(msg + f"{size} (0 for one radius): give the same to both")
     return (radius.nu, radius.levels.tobytes()) if isinstance(radius, Radii) else (radius, b"")
 
 
@@ -102,7 +102,7 @@ def asked_radius(opening: OpenRound, request: SumRequest) -> Radius:
         msg = f"the radii of blocks of {opening.block}: {error}"
         raise NotCanonicalError(msg) from None
     if radii.nu != request.nu:
-        msg = f"the smallest radius of all blocks is {radii.nu}, and is said to be {request.nu}"
+        msg = f"the smallest radius of all blocks is {radii.nu}, but the request says {request.nu}"
         raise NotCanonicalError(msg)
     return radii
 

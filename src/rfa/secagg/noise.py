@@ -75,7 +75,7 @@ def noise_fault(opening: OpenRound) -> str:
     noise, share, exact = opening.noise, opening.max_share, _exact_totals(opening)
     faults = [
         (noise < 0, "a multiplier is 0 for none, or positive"),
-        (not opening.equal_weights, "it is for devices that weigh the same: equal_weights=True"),
+        (not opening.equal_weights, "it requires devices of equal weight: give equal_weights=True"),
         (
             opening.metrics,
             f"{opening.metrics} metrics would be summed without it: give metrics=0, and evaluate "

@@ -75,7 +75,7 @@ def bucket(stands: float, cap: float) -> float:
 
 
 def cap_fault(cap: float, mode: str) -> str:
-    """Return what is wrong with a cap for this mode, and the remedy; empty if nothing is.
+    """Return the fault of a cap for this mode, and the remedy; empty if it is valid.
 
     >>> cap_fault(1000.0, BUCKETS)
     "weights='buckets' take a cap (example_cap) that is a power of two, not 1000: give 1024"

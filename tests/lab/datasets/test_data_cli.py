@@ -170,7 +170,7 @@ def test_a_file_under_its_other_name_is_not_downloaded(server: Server, tmp_path:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"no archive", "no zip archive"),
+        (b"no archive", "not a zip archive"),
         (archive(other=b""), "none of its 1 members"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",  # an archive tells the time

@@ -101,7 +101,7 @@ def test_levels_are_means_with_bands_over_seeds() -> None:
     assert mean.seeds == 2
     assert mean.points[0] == pytest.approx([10, 20])
     assert mean.points[1] == pytest.approx([30, 40])
-    assert panel.note == "20 rounds; 8 devices a round; seeds 1, 2"
+    assert panel.note == "20 rounds; 8 devices per round; seeds 1, 2"
     assert exhibit.data == ["tests.tiny:TASK, 24 devices: synthetic: points"]
 
 

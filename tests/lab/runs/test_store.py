@@ -145,7 +145,7 @@ def test_what_may_give_other_numbers_has_another_name(
 def test_a_checkpoint_of_another_aggregator_is_named(tmp_path: Path) -> None:
     path = tmp_path / "c.npz"
     save(checkpoint(state=State(7, np.zeros(5, np.float32), aggregator=AdaptiveRadius())), path)
-    with pytest.raises(CheckpointError, match=r"is no state of HeavyBall.* --fresh"):
+    with pytest.raises(CheckpointError, match=r"is not a state of HeavyBall.* --fresh"):
         load(path, HeavyBall())
 
 

@@ -1,7 +1,7 @@
-"""Aggregators that see single updates, and say so in their type.
+"""Aggregators that see single updates, as their type says.
 
-Those that the paper compares with, and defenses from later work; each module names its papers. All
-are values that are called with points and weights, and `ClearAggregator` says how to add yours.
+These are the baselines of the paper and defenses from later work; each module names its papers. All
+are values that are called with points and weights. `ClearAggregator` says how to write your own.
 """
 
 from rfa.aggregators.clear.base import Aggregate, ClearAggregator

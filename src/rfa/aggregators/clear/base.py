@@ -1,7 +1,7 @@
-"""What all aggregators that see single updates share: the call, its checks, and the answer.
+"""The base of all aggregators that see single updates: the call, its checks, and the result.
 
-None of them can be computed from sums over devices, so none works under secure aggregation. That
-is why they share the type `ClearAggregator`, which the secure modes do not take.
+None of them can be computed from sums over devices, so none works under secure aggregation. So they
+share the type `ClearAggregator`, which the secure modes do not accept.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Aggregate:
 
     Attributes:
         point: the aggregate, in the form of the points.
-        weights: the weights with which the points add up to it; None where there are none, such
-            as where every coordinate has its own.
+        weights: the weights with which the points add up to it; None if there are none, for example
+            if every coordinate has its own.
         dropped: the points that were left out because they are not finite.
     """
 
@@ -35,11 +35,11 @@ class Aggregate:
 
 
 class ClearAggregator(ABC):
-    """An aggregator that sees single updates, and so cannot run under secure aggregation.
+    """An aggregator that sees single updates, so it cannot run under secure aggregation.
 
-    To write your own, define `aggregate`. It is given finite points as the rows of a matrix and
-    positive weights that sum to one; forms, checks and points that are not finite are dealt with
-    before and after:
+    To write your own, define `aggregate`. It gets finite points as the rows of a matrix and
+    positive weights that sum to one. The base class handles forms, checks and points that are not
+    finite:
 
         >>> class Midrange(ClearAggregator):
         ...     def aggregate(self, points, weights):
@@ -48,20 +48,20 @@ class ClearAggregator(ABC):
         >>> Midrange()([*models, {"w": np.array([1.0, 1.0])}], on_bad="drop")
         Aggregate(point={'w': array([0.5, 1.5])}, weights=None, dropped=(1,))
 
-    A class with parameters is best a frozen dataclass, which checks them in `__post_init__`.
+    Make a class with parameters a frozen dataclass that checks them in `__post_init__`.
     """
 
     def __call__(self, points: Any, weights: Any = None, *, on_bad: OnBad = "raise") -> Aggregate:
         """Aggregate m points.
 
-        Integer and boolean arrays inside of models, such as the counters of BatchNorm, are no
-        coordinates; the answer carries their weighted median, element by element.
+        Integer and boolean arrays in models, such as the counters of BatchNorm, are not
+        coordinates. The result contains their weighted median, element by element.
 
         Args:
             points: an (m, d) array; or a sequence of m arrays; or of m models, each a list, tuple
-                or dict of arrays. numpy arrays or torch tensors; the answer is of the same kind.
-            weights: m weights, not negative; equal by default. A point of weight zero is treated
-                as if it were not there.
+                or dict of arrays. They are numpy arrays or torch tensors, and the result has the
+                same kind.
+            weights: m weights, not negative; equal by default. A point of weight zero is ignored.
             on_bad: what to do about points that are not finite: "raise", or "drop" and report them.
 
         Raises:
@@ -76,7 +76,7 @@ class ClearAggregator(ABC):
 
         Args:
             points: an (m, d) matrix of finite floats, in the precision of the caller's points and
-                at least float32. It cannot be written to; it may be the caller's own.
+                at least float32. It is read-only, and may be the caller's own array.
             weights: m positive weights that sum to one.
 
         Returns:
@@ -84,7 +84,7 @@ class ClearAggregator(ABC):
         """
 
     def _aggregate(self, weighted: WeightedPoints) -> Aggregate:
-        """The aggregate of points that passed the checks."""
+        """Return the aggregate of points that passed the checks."""
         answer = to_numpy(self.aggregate(weighted.points.matrix(), weighted.alpha), "the aggregate")
         if answer.shape != (weighted.points.dim,):
             msg = (
@@ -96,7 +96,7 @@ class ClearAggregator(ABC):
 
 
 class InPlaceAggregator(ClearAggregator):
-    """An aggregator that reads the points where they lie, with no copy of them."""
+    """An aggregator that reads the points in place, without a copy."""
 
     @final
     def aggregate(self, points: Array, weights: Floats) -> Array:
@@ -105,15 +105,15 @@ class InPlaceAggregator(ClearAggregator):
 
     @abstractmethod
     def _aggregate(self, weighted: WeightedPoints) -> Aggregate:
-        """The aggregate of points that passed the checks."""
+        """Return the aggregate of points that passed the checks."""
 
 
 class ColumnwiseAggregator(InPlaceAggregator):
-    """An aggregator that treats each coordinate by itself."""
+    """An aggregator that treats each coordinate separately."""
 
     @abstractmethod
     def aggregate_columns(self, rows: Rows, weights: Floats) -> Array:
-        """The aggregate of each column of m vectors of finite floats with positive weights."""
+        """Return the aggregate of each column of m finite vectors with positive weights."""
 
     def _aggregate(self, weighted: WeightedPoints) -> Aggregate:
         segments = weighted.points.segments
@@ -124,14 +124,14 @@ class ColumnwiseAggregator(InPlaceAggregator):
 def to_aggregate(
     weighted: WeightedPoints, answer: Array, weights: Floats | None = None
 ) -> Aggregate:
-    """An aggregate with these coordinates, and the weights of the points in it."""
+    """Return an aggregate with these coordinates, and the weights of the points in it."""
     point = weighted.restore(lambda where, dtype: answer[where].astype(dtype))
     spread = None if weights is None else weighted.spread(weights)
     return Aggregate(point, spread, weighted.dropped)
 
 
 def average(weighted: WeightedPoints, weights: Floats) -> Aggregate:
-    """The sum of the points with these weights."""
+    """Return the sum of the points with these weights."""
     geometry = weighted.geometry
     geometry.combine(weights)
     return Aggregate(weighted.restore(geometry.average), weighted.spread(weights), weighted.dropped)

@@ -1,7 +1,7 @@
-"""Means of points that are clipped, so that no point has a long arm.
+"""Means of clipped points, so that no point has a large influence.
 
-Norm clipping (Sun et al. 2019), and centered clipping (Karimireddy et al. 2021) on updates that
-are seen; `rfa.aggregators.clipping` has the private variants, which need sums alone.
+Norm clipping (Sun et al. 2019), and centered clipping (Karimireddy et al. 2021) on visible updates;
+`rfa.aggregators.clipping` has the private variants, which need only sums.
 
     >>> import numpy as np
     >>> updates = np.array([[3.0, 0.0], [0.0, 4.0], [1e8, 0.0]])
@@ -27,11 +27,11 @@ from rfa.numerics.weighted import WeightedPoints
 @final
 @dataclass(frozen=True, kw_only=True)
 class NormClipping(InPlaceAggregator):
-    """The weighted mean of the points, each clipped to a norm. Exactly one parameter is set.
+    """The weighted mean of the points, each clipped to a norm; exactly one parameter is set.
 
     Attributes:
         clip_norm: the norm that no point exceeds after clipping.
-        quantile: instead, the fraction of the weight that is not clipped, above 0 and up to 1: the
+        quantile: instead, the fraction of the weight that is not clipped, above 0 and up to 1. The
             norm is the smallest with at least this fraction of the weight at or below it.
     """
 
@@ -64,12 +64,12 @@ class NormClipping(InPlaceAggregator):
 class CenteredClipping(InPlaceAggregator):
     """Steps from a start by the weighted mean of the clipped differences.
 
-    A step goes from v to v + sum_i alpha_i (w_i - v) min(1, clip_norm / |w_i - v|). Of the weights
-    that the aggregate reports, what is missing to one lies on the start.
+    A step goes from v to v + sum_i alpha_i (w_i - v) min(1, clip_norm / |w_i - v|). The weights in
+    the result sum to less than one; the rest is the weight of the start.
 
     Attributes:
         clip_norm: the norm that no difference from v exceeds after clipping.
-        steps: how many steps, L.
+        steps: the number of steps L.
         start: a vector or model, such as the aggregate of the round before; zero by default.
     """
 
@@ -86,7 +86,7 @@ class CenteredClipping(InPlaceAggregator):
         geometry, weights = weighted.geometry, np.zeros(weighted.points.count)
         center = None if self.start is None else weighted.points.flatten(self.start, "start")
         if center is not None and not np.isfinite(center).all():
-            msg = "start must be finite, and is not: mend it, or start at zero with start=None"
+            msg = "start must be finite, and is not: correct it, or start at zero with start=None"
             raise InvalidValueError(msg)
         for _ in range(self.steps):
             squares = geometry.squared_norms
@@ -100,5 +100,5 @@ class CenteredClipping(InPlaceAggregator):
 
 
 def clip_factors(norms: Floats, clip_norm: float) -> Floats:
-    """The factors that clip vectors of these norms."""
+    """Return the factors that clip vectors of these norms."""
     return np.divide(clip_norm, norms, out=np.ones(norms.size), where=norms > clip_norm)

@@ -1,7 +1,7 @@
-"""Aggregators that treat each coordinate by itself.
+"""Aggregators that treat each coordinate separately.
 
-The coordinate median and the trimmed mean (Yin et al. 2018), and MeaMed, the mean around the
-median (Xie et al. 2018).
+The coordinate median and the trimmed mean (Yin et al. 2018), and MeaMed, the mean around the median
+(Xie et al. 2018).
 
     >>> import numpy as np
     >>> updates = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 2.0], [1e8, 1e8]])
@@ -34,11 +34,11 @@ from rfa.numerics.points import Rows
 class CoordinateMedian(ColumnwiseAggregator):
     """The weighted median of each coordinate.
 
-    Where exactly half of the weight lies on each side of a gap, it is the midpoint of the gap.
+    If exactly half of the weight lies on each side of a gap, it is the midpoint of the gap.
     """
 
     def aggregate_columns(self, rows: Rows, weights: Floats) -> Array:
-        """The weighted median of each column."""
+        """Return the weighted median of each column."""
         return column_median(rows, weights)
 
 
@@ -48,9 +48,9 @@ class TrimmedMean(ColumnwiseAggregator):
     """The weighted mean of each coordinate without its lowest and highest values.
 
     Attributes:
-        fraction: how much of the total weight is cut off on each side, from 0 to below 1/2. A
-            point on the border stays with the rest of its weight; for m points of equal weight
-            and `fraction = f / m`, the f lowest and the f highest values go.
+        fraction: the fraction of the total weight that is removed on each side, from 0 to below
+            1/2. A point on the border keeps the rest of its weight. For m points of equal weight
+            and `fraction = f / m`, the f lowest and the f highest values are removed.
     """
 
     fraction: float
@@ -63,7 +63,7 @@ class TrimmedMean(ColumnwiseAggregator):
             raise InvalidValueError(msg)
 
     def aggregate_columns(self, rows: Rows, weights: Floats) -> Array:
-        """The weighted mean of each column without its extremes."""
+        """Return the weighted mean of each column without its extremes."""
         return column_trimmed_mean(rows, weights, self.fraction)
 
 
@@ -72,15 +72,15 @@ class TrimmedMean(ColumnwiseAggregator):
 class MeaMed(AssumesCorrupted, ColumnwiseAggregator):
     """The weighted mean, in each coordinate, of the m - f values nearest to the weighted median.
 
-    Values are counted whatever their weights. Of two at the same distance from the median the
-    lower value is nearer.
+    The m - f values are counted without their weights. Of two values at the same distance from the
+    median, the lower one is nearer.
 
     Attributes:
-        corrupted: how many of the m points may be corrupted, f, less than half of them.
-        corrupted_fraction: instead, what fraction of the m points, rounded up to such a count.
+        corrupted: the number f of the m points that may be corrupted, less than half of them.
+        corrupted_fraction: instead, the fraction of the m points, rounded up to a count.
     """
 
     def aggregate_columns(self, rows: Rows, weights: Floats) -> Array:
-        """The weighted mean of each column's values near its median."""
+        """Return the weighted mean of each column's values near its median."""
         m = len(rows)
         return column_mean_near_median(rows, weights, m - self.count_corrupted(m))

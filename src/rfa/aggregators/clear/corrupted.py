@@ -1,4 +1,4 @@
-"""How many of m points an aggregator takes to be corrupted: a count, or a fraction of them.
+"""The number of points that an aggregator assumes to be corrupted: a count, or a fraction.
 
 >>> from rfa.aggregators.clear.krum import Bulyan, Krum
 >>> Krum(corrupted=3).count_corrupted(10), Krum(corrupted_fraction=0.25).count_corrupted(10)
@@ -16,16 +16,16 @@ from rfa._checks import check_count, check_number
 from rfa.errors import InvalidValueError
 
 ROUNDING = 1e-9
-"""By how much a fraction times a count may exceed the whole number that is meant: 0.07 x 100."""
+"""By how much a fraction times a count may exceed the intended whole number: 0.07 x 100."""
 
 
 @dataclass(frozen=True)
 class AssumesCorrupted:
-    """Gives an aggregator the parameters `corrupted` and `corrupted_fraction`: exactly one is set.
+    """Adds the parameters `corrupted` and `corrupted_fraction` to an aggregator; one is set.
 
     Attributes:
-        corrupted: how many points may be corrupted, f, at most `max_corrupted` of them.
-        corrupted_fraction: what fraction of the m points may be corrupted, from 0 to 1. It is
+        corrupted: the number f of points that may be corrupted, at most `max_corrupted` of them.
+        corrupted_fraction: the fraction of the m points that may be corrupted, from 0 to 1. It is
             rounded up to a count, but to no more than `max_corrupted`.
     """
 
@@ -48,11 +48,11 @@ class AssumesCorrupted:
 
     @staticmethod
     def max_corrupted(m: int) -> int:
-        """The most of m points that may be corrupted: less than half of them."""
+        """Return the most of m points that may be corrupted: less than half of them."""
         return (m - 1) // 2
 
     def count_corrupted(self, m: int) -> int:
-        """How many of m points to take to be corrupted.
+        """Return how many of m points are assumed to be corrupted.
 
         Raises:
             ValueError: if the count `corrupted` is more than `max_corrupted` of m points.

@@ -7,7 +7,7 @@ Krum and multi-Krum (Blanchard et al. 2017), and Bulyan (El Mhamdi et al. 2018).
     >>> Krum(corrupted=1, neighbors=2)(updates).point
     array([1., 1.])
 
-Points are counted whatever their weights; in averages and medians the weights count.
+Points are counted without their weights; averages and medians are weighted.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from rfa.numerics.weighted import WeightedPoints
 @final
 @dataclass(frozen=True)
 class MultiKrum(AssumesCorrupted, InPlaceAggregator):
-    """The weighted mean of the points that have the nearest neighbors.
+    """The weighted mean of the points with the nearest neighbors.
 
     The score of a point is the sum of its squared distances to its nearest neighbors; the points
     with the lowest scores are averaged.
 
     Attributes:
-        corrupted: how many of the m points may be corrupted, f, less than half of them.
-        corrupted_fraction: instead, what fraction of the m points, rounded up to such a count.
-        keep: how many points are averaged; m - f by default.
-        neighbors: how many others a score is made of; m - f - 2 by default, and at least 1.
+        corrupted: the number f of the m points that may be corrupted, less than half of them.
+        corrupted_fraction: instead, the fraction of the m points, rounded up to a count.
+        keep: the number of points that are averaged; m - f by default.
+        neighbors: the number of neighbors in a score; m - f - 2 by default, and at least 1.
     """
 
     keep: int | None = None
@@ -62,9 +62,9 @@ class Krum(AssumesCorrupted, InPlaceAggregator):
     """The point with the lowest score: multi-Krum that keeps a single point.
 
     Attributes:
-        corrupted: how many of the m points may be corrupted, f, less than half of them.
-        corrupted_fraction: instead, what fraction of the m points, rounded up to such a count.
-        neighbors: how many others a score is made of; m - f - 2 by default, and at least 1.
+        corrupted: the number f of the m points that may be corrupted, less than half of them.
+        corrupted_fraction: instead, the fraction of the m points, rounded up to a count.
+        neighbors: the number of neighbors in a score; m - f - 2 by default, and at least 1.
     """
 
     neighbors: int | None = None
@@ -82,21 +82,21 @@ class Krum(AssumesCorrupted, InPlaceAggregator):
 @final
 @dataclass(frozen=True)
 class Bulyan(AssumesCorrupted, InPlaceAggregator):
-    """The mean around the median of points that Krum chooses.
+    """The mean around the median of the points that Krum chooses.
 
-    Krum chooses theta = m - 2 f points, one after another, each from those that are left. The
-    aggregate is, in each coordinate, the weighted mean of the theta - 2 f chosen values nearest to
-    their weighted median.
+    Krum chooses theta = m - 2 f points, one after another, each from the rest. The aggregate is, in
+    each coordinate, the weighted mean of the theta - 2 f chosen values nearest to their weighted
+    median.
 
     Attributes:
-        corrupted: how many of the m points may be corrupted, f: unless it is 0, there must be
-            4 f + 3 points or more.
-        corrupted_fraction: instead, what fraction of the m points, rounded up to such a count.
+        corrupted: the number f of the m points that may be corrupted; unless it is 0, there must be
+            at least 4 f + 3 points.
+        corrupted_fraction: instead, the fraction of the m points, rounded up to a count.
     """
 
     @staticmethod
     def max_corrupted(m: int) -> int:
-        """The most of m points that may be corrupted: m must be at least 4 f + 3."""
+        """Return the most of m points that may be corrupted: m must be at least 4 f + 3."""
         return max((m - 3) // 4, 0)
 
     def _aggregate(self, weighted: WeightedPoints) -> Aggregate:

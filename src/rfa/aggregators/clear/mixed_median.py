@@ -31,11 +31,11 @@ class MixedMedian(AssumesCorrupted, ClearAggregator):
     """Weiszfeld steps toward the geometric median of points that are clipped, then mixed.
 
     Attributes:
-        corrupted: how many of the m points may be corrupted, f, less than half of them.
-        corrupted_fraction: instead, what fraction of the m points, rounded up to such a count.
+        corrupted: the number f of the m points that may be corrupted, less than half of them.
+        corrupted_fraction: instead, the fraction of the m points, rounded up to a count.
         clip_norm: the norm that no point exceeds before it is mixed; None for no clipping.
         nu: the smoothing radius of the steps; None for half the median distance of the points.
-        budget: how many Weiszfeld steps are taken from zero.
+        budget: the number of Weiszfeld steps from zero.
     """
 
     clip_norm: float | None = None

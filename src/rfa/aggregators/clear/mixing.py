@@ -1,4 +1,4 @@
-"""Aggregators of averages of points: what comes before another aggregator.
+"""Aggregators of averages of points, which prepare points for another aggregator.
 
 Nearest-neighbor mixing (Allouah et al. 2023) and bucketing (Karimireddy et al. 2022).
 
@@ -8,10 +8,10 @@ Nearest-neighbor mixing (Allouah et al. 2023) and bucketing (Karimireddy et al. 
     array([1., 1.])
 
 Each average is a row of an (n, m) matrix of weights, times the m points. An inner aggregator that
-treats each coordinate by itself is given the averages some coordinates at a time, so that they are
-never all held at once. Others look at complete vectors, and need a copy of n x d numbers. The
-distances of the averages could be computed from inner products of the points, but averages that
-are much nearer to each other than the points are would lose their digits.
+treats each coordinate separately gets the averages some coordinates at a time, so they are never
+all in memory at once. Others need complete vectors, and so a copy of n x d numbers. The distances
+of the averages could be computed from inner products of the points, but averages that are much
+nearer to each other than the points would lose their digits.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class InnerAggregate(Protocol):
 
     @property
     def weights(self) -> Floats | None:
-        """The weights of the given points in it, where there are such."""
+        """The weights of the given points in it, if it has any."""
 
 
 class InnerAggregator(Protocol):
@@ -65,16 +65,16 @@ class InnerAggregator(Protocol):
 @final
 @dataclass(frozen=True)
 class NearestNeighborMixing(AssumesCorrupted, InPlaceAggregator):
-    """An aggregate of points each of which is replaced by the mean of its nearest.
+    """An aggregate of the means of each point's nearest points.
 
-    Each point is replaced by the weighted mean of the m - f points nearest to it, itself included,
-    and keeps its weight. Neighbors are counted whatever their weights.
+    Each point is replaced by the weighted mean of the m - f points nearest to it, including itself,
+    and keeps its weight. Neighbors are counted without their weights.
 
     Attributes:
-        corrupted: how many of the m points may be corrupted, f, less than half of them.
-        corrupted_fraction: instead, what fraction of the m points, rounded up to such a count.
+        corrupted: the number f of the m points that may be corrupted, less than half of them.
+        corrupted_fraction: instead, the fraction of the m points, rounded up to a count.
         inner: the aggregator of the means, such as `geometric_median`; `TrimmedMean(f / m)` by
-            default. One that treats each coordinate by itself needs no copy of the points.
+            default. One that treats each coordinate separately needs no copy of the points.
     """
 
     inner: InnerAggregator | None = None
@@ -90,7 +90,7 @@ class NearestNeighborMixing(AssumesCorrupted, InPlaceAggregator):
         corrupted = self.count_corrupted(m)
         inner = TrimmedMean(corrupted / m) if self.inner is None else self.inner
         squares = pair_squares(weighted)
-        np.fill_diagonal(squares, -1)  # before all copies of a point comes the point itself
+        np.fill_diagonal(squares, -1)  # the point itself comes before its copies
         nearest = squares.argsort(axis=1, kind="stable")[:, : m - corrupted]
         mixing = np.zeros((m, m))
         np.put_along_axis(mixing, nearest, alpha[nearest], axis=1)
@@ -101,16 +101,16 @@ class NearestNeighborMixing(AssumesCorrupted, InPlaceAggregator):
 @final
 @dataclass(frozen=True)
 class Bucketing(InPlaceAggregator):
-    """An aggregate of the means of points that are put into buckets at random.
+    """An aggregate of the means of random buckets of points.
 
-    A bucket has the weighted mean of its points, and their weight. The last may have fewer points.
-    With c corrupted points, up to c buckets are corrupted.
+    A bucket has the weighted mean of its points, and their total weight. The last one may have
+    fewer points. With c corrupted points, up to c buckets are corrupted.
 
     Attributes:
-        bucket_size: how many points a bucket has, s; 1 leaves the points as they are.
+        bucket_size: the number s of points in a bucket; 1 leaves the points as they are.
         inner: the aggregator of the means, such as `Krum` or `geometric_median`.
-        seed: decides the random order. A whole number gives the same order in each call with as
-            many points; a generator goes on from call to call.
+        seed: decides the random order. A whole number gives the same order in each call with the
+            same number of points; a generator continues from call to call.
     """
 
     bucket_size: int
@@ -142,7 +142,7 @@ def _check_inner(inner: Any) -> None:
 def _aggregate_averages(
     weighted: WeightedPoints, mixing: Floats, weights: Floats, inner: InnerAggregator
 ) -> Aggregate:
-    """The inner aggregate of averages of the points.
+    """Return the inner aggregate of averages of the points.
 
     Args:
         weighted: the points.
@@ -179,7 +179,7 @@ def _average_all(points: Points, mixing: Array) -> Array:
 
 
 def _split_columns(points: Points, count: int) -> list[Columns]:
-    """The coordinates in pieces, of which so many averages make a block."""
+    """Return the coordinates in pieces for which the averages fill one block."""
     step = max(BLOCK // (max(count, points.count) * np.dtype(np.float64).itemsize), 1)
     return [
         (segment, slice(start, min(start + step, width)))
@@ -189,7 +189,7 @@ def _split_columns(points: Points, count: int) -> list[Columns]:
 
 
 def _average_columns(mixing: Array, rows: Rows, where: slice) -> Array:
-    """Some coordinates of the averages, by products that BLAS does not use threads for."""
+    """Return some coordinates of the averages, by products too small for BLAS threads."""
     block = np.stack([row[where] for row in rows], dtype=mixing.dtype, casting="same_kind")
     n, (m, width) = len(mixing), block.shape
     step = max(TILE * DEPTH // m, 1)

@@ -1,4 +1,4 @@
-"""Aggregators that draw at random."""
+"""Aggregators with randomness."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from rfa._checks import check_count
 
 @dataclass(frozen=True)
 class Randomized:
-    """Gives an aggregator the parameter `seed`.
+    """Adds the parameter `seed` to an aggregator.
 
     Attributes:
-        seed: decides what is drawn. A whole number draws the same in each call; a generator goes on
-            from call to call. The lab draws anew in each round, by the seed of the run.
+        seed: decides the random choices. A whole number repeats them in each call; a generator
+            continues from call to call. The lab makes new ones in each round, from the seed of the
+            run.
     """
 
     set_in_rounds: ClassVar[tuple[str, ...]] = ("seed",)
@@ -33,7 +34,7 @@ class Randomized:
             check_count("seed", self.seed, least=0)
 
     def rng(self) -> np.random.Generator:
-        """Where random numbers come from."""
+        """Return the generator of random numbers."""
         if isinstance(self.seed, np.random.Generator):
             return self.seed
         return np.random.default_rng(self.seed)

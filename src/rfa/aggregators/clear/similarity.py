@@ -1,7 +1,7 @@
-"""Aggregators that keep the points that are alike: FLAME, SignGuard and FLTrust.
+"""Aggregators that keep similar points: FLAME, SignGuard and FLTrust.
 
 FLAME (Nguyen et al. 2022) clusters by angles, SignGuard (Xu et al. 2022) by signs, and FLTrust (Cao
-et al. 2021) trusts what points the same way as the server's own update.
+et al. 2021) trusts updates that point in the same direction as the server's own update.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ from rfa.numerics.weighted import WeightedPoints
 @final
 @dataclass(frozen=True)
 class FLAME(Randomized, InPlaceAggregator):
-    """The weighted mean of a majority that points the same way, clipped, with noise.
+    """The clipped mean, with noise, of a majority of points with similar directions.
 
-    HDBSCAN by cosine distances, with a cluster of more than half of the points, decides who is
-    admitted. Admitted points are clipped to the median norm of all points. To each coordinate of
-    their weighted mean comes Gaussian noise of `noise` times that norm. The paper clusters the
-    models that devices send; here it is their updates. The weights that the aggregate reports are
+    HDBSCAN by cosine distances, with a cluster of more than half of the points, decides which
+    points are admitted. Admitted points are clipped to the median norm of all points. Each
+    coordinate of their weighted mean gets Gaussian noise of `noise` times that norm. The paper
+    clusters the models that devices send; here it is their updates. The weights in the result are
     those before the noise.
 
     Attributes:
-        noise: the deviation of the noise over the median norm, lambda; the paper has 0.001.
+        noise: the standard deviation of the noise divided by the median norm, lambda; the paper
+            uses 0.001.
     """
 
     noise: float = 0.001
@@ -64,17 +65,17 @@ class FLAME(Randomized, InPlaceAggregator):
 @final
 @dataclass(frozen=True)
 class SignGuard(Randomized, InPlaceAggregator):
-    """The weighted mean, clipped, of points of usual length whose signs are like those of most.
+    """The clipped mean of points of usual length with similar signs.
 
-    A point has a usual length if its norm is `low` to `high` times the median norm. The fractions
-    of positive, zero and negative signs, in some coordinates at random, put the points into
-    clusters by mean shift, and those of the largest cluster are kept. What passes both is clipped
-    to the median norm. Where nothing does, the aggregate is zero.
+    A point has a usual length if its norm is `low` to `high` times the median norm. Mean shift
+    clusters the points by the fractions of positive, zero and negative signs in some random
+    coordinates, and the largest cluster is kept. Points that pass both tests are clipped to the
+    median norm. If none pass, the aggregate is zero.
 
     Attributes:
-        low: the least norm over the median norm; the paper has 0.1.
-        high: the largest; the paper has 3.
-        fraction: the fraction of the coordinates whose signs are counted; the paper has 0.1.
+        low: the least norm divided by the median norm; the paper uses 0.1.
+        high: the largest; the paper uses 3.
+        fraction: the fraction of the coordinates whose signs are counted; the paper uses 0.1.
         quantile: the fraction of the points that decides the bandwidth of mean shift.
     """
 
@@ -113,16 +114,16 @@ class SignGuard(Randomized, InPlaceAggregator):
 @final
 @dataclass(frozen=True)
 class FLTrust(InPlaceAggregator):
-    """The mean of the points, as long as the server's own update, by how far they point its way.
+    """The mean of points, scaled to the server's own update and weighted by their angle with it.
 
     The trust in a point is the cosine of its angle with the reference, or 0 if that is negative.
-    All points are brought to the length of the reference, and averaged by trust times weight. Where
-    nobody is trusted, the aggregate is zero.
+    All points are scaled to the length of the reference, and averaged by trust times weight. If no
+    point is trusted, the aggregate is zero.
 
     Attributes:
-        reference: the server's own update, of the form of the points, from clean data that it has.
-            The lab trains one in each round, in place of what is given here.
-        examples: how many training examples the server has in the lab; the paper has 100.
+        reference: the server's own update, in the form of the points, from its clean data. The lab
+            trains one in each round, which replaces this value.
+        examples: the number of training examples of the server in the lab; the paper uses 100.
     """
 
     set_in_rounds: ClassVar[tuple[str, ...]] = ("reference",)
@@ -148,7 +149,7 @@ class FLTrust(InPlaceAggregator):
 
     def _reference(self, weighted: WeightedPoints) -> Floats:
         if self.reference is None:
-            msg = "FLTrust compares with an update of the server's own: give it as reference"
+            msg = "FLTrust compares with the server's own update: give it as reference"
             raise InvalidValueError(msg)
         own = weighted.points.flatten(self.reference, "reference").astype(np.float64)
         if not np.isfinite(own).all():
@@ -158,7 +159,7 @@ class FLTrust(InPlaceAggregator):
 
 
 def _mean_weights(alpha: Floats, chosen: Any) -> Floats:
-    """The weights of the mean of some points; zero everywhere, if there are none."""
+    """Return the weights of the mean of some points; zero everywhere, if there are none."""
     weights = np.zeros(len(alpha))
     weights[chosen] = alpha[chosen]
     return weights / (weights.sum() or 1)

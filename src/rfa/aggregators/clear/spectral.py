@@ -1,4 +1,4 @@
-"""Divide and conquer: points that stand out along the direction in which all vary most.
+"""Divide and conquer: removes points that stand out along the direction of largest variance.
 
 DnC is by Shejwalkar and Houmansadr (2021), "Manipulating the Byzantine".
 
@@ -30,18 +30,18 @@ from rfa.numerics.weighted import WeightedPoints
 class DnC(Randomized, AssumesCorrupted, InPlaceAggregator):
     """The weighted mean of the points that do not stand out.
 
-    An iteration takes some coordinates at random, and scores each point by its squared projection,
-    less the mean, on the top right singular vector of the points less their mean. The
-    `filter_fraction` f points with the highest scores are out. The mean is over the points that
-    all iterations keep, or, where there are none, those that most of them keep. Points are counted
-    whatever their weights; in the final mean the weights count.
+    An iteration takes some random coordinates, and scores each centered point by its squared
+    projection on the top right singular vector of the centered points. It removes the
+    `filter_fraction` f points with the highest scores. The mean is over the points that all
+    iterations keep, or, if there are none, those that most of them keep. Points are counted without
+    their weights; the final mean is weighted.
 
     Attributes:
-        corrupted: how many of the m points may be corrupted, f, less than half of them.
-        corrupted_fraction: instead, what fraction of the m points, rounded up to such a count.
-        iterations: how many times coordinates are drawn; the paper has 1.
-        coordinates: how many are drawn, b; the paper has 10,000.
-        filter_fraction: how many points are out, as a multiple of f, c; the paper has 1.
+        corrupted: the number f of the m points that may be corrupted, less than half of them.
+        corrupted_fraction: instead, the fraction of the m points, rounded up to a count.
+        iterations: the number of iterations; the paper uses 1.
+        coordinates: the number b of coordinates in each; the paper uses 10,000.
+        filter_fraction: the number of removed points as a multiple c of f; the paper uses 1.
     """
 
     iterations: int = 1
@@ -69,7 +69,7 @@ class DnC(Randomized, AssumesCorrupted, InPlaceAggregator):
 
 
 def outlier_scores(rows: Floats) -> Floats:
-    """The squared projections of the centered rows on their top right singular vector.
+    """Return the squared projections of the centered rows on their top right singular vector.
 
     With the singular value s and the left singular vector u, they are s^2 u_i^2.
     """

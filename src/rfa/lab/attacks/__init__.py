@@ -1,1 +1,1 @@
-"""What corrupted devices do."""
+"""Attacks: the behavior of corrupted devices."""

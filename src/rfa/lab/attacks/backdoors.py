@@ -1,4 +1,4 @@
-"""Backdoors from the literature, made of a task's own: same trigger, other ways to plant it.
+"""Backdoors from the literature, based on a task's own: the same trigger, planted in other ways.
 
 Model replacement scales the update, DBA splits the trigger among the attackers, and Neurotoxin
 avoids the coordinates that honest devices change most. Every evaluation tries the complete trigger.
@@ -25,8 +25,8 @@ Stamp = Callable[[Any], Any]
 def model_replacement(backdoor: DataCorruption) -> DataCorruption:
     """A backdoor whose update replaces the model (Bagdasaryan et al. 2020).
 
-    Parameters: `scale`, the factor; by default the total weight over that of the attackers, so that
-    a plain mean of the updates moves by all of the backdoored one.
+    Parameters: `scale`, the factor; by default the total weight divided by that of the attackers,
+    so a plain mean of the updates moves by the whole backdoored update.
     """
     return dataclasses.replace(backdoor, forge=scaled_up)
 
@@ -52,9 +52,9 @@ def dba(backdoor: DataCorruption) -> DataCorruption:
 def neurotoxin(backdoor: DataCorruption) -> DataCorruption:
     """A backdoor in the coordinates that honest devices change least (Zhang et al. 2022).
 
-    Parameters: `top`, the fraction of the coordinates, of largest honest mean, that it leaves as
-    they are; 0.1 by default. The paper projects each local step, and knows the aggregate of the
-    round before; here the update is projected, by the honest mean of the same round.
+    Parameters: `top`, the fraction of the coordinates, those with the largest honest mean, that it
+    does not change; 0.1 by default. The paper projects each local step, and knows the aggregate of
+    the round before; here the update is projected, by the honest mean of the same round.
     """
     return dataclasses.replace(backdoor, forge=outside_the_top)
 
@@ -68,7 +68,7 @@ BACKDOORS: dict[str, Callable[[DataCorruption], DataCorruption]] = {
 
 
 def scaled_up(attack: UpdateAttack, *, scale: float | None = None) -> Floats32:
-    """The devices' own updates, times a factor."""
+    """Return the devices' own updates times a factor."""
     if scale is None:
         scale = float(attack.weights.sum() / attack.weights[attack.corrupted].sum())
     check_number("scale", scale, positive=True)
@@ -76,7 +76,7 @@ def scaled_up(attack: UpdateAttack, *, scale: float | None = None) -> Floats32:
 
 
 def outside_the_top(attack: UpdateAttack, *, top: float = 0.1) -> Floats32:
-    """The devices' own updates, zero in the coordinates that the honest mean changes most."""
+    """Return the devices' own updates, with zeros where the honest mean changes most."""
     check_number("top", top)
     if top >= 1:
         msg = f"top must be below 1, not {top!r}: nothing would be left of the update"
@@ -90,12 +90,12 @@ def outside_the_top(attack: UpdateAttack, *, top: float = 0.1) -> Floats32:
 
 
 def stamp_part(stamp: Stamp, which: int, parts: int) -> Stamp:
-    """What puts one of several parts of a trigger on examples."""
+    """Return a function that puts one of several parts of a trigger on examples."""
 
     def put(x: Any) -> Any:
         written = _written(stamp, x[:1])
         if written.size < parts:
-            msg = f"the trigger writes {written.size} values: it makes no {parts} parts"
+            msg = f"the trigger writes {written.size} values: it cannot be split into {parts} parts"
             raise InvalidValueError(msg)
         own = np.array_split(written, parts)[which]
         stamped = np.asarray(stamp(x.copy()))
@@ -106,7 +106,7 @@ def stamp_part(stamp: Stamp, which: int, parts: int) -> Stamp:
 
 
 def _written(stamp: Stamp, example: Any) -> Ints:
-    """The values of an example that a trigger changes: of one of zeros, or of one of ones."""
+    """Return the values of an example that a trigger changes, in zeros or in ones."""
     changed = np.zeros(example.size, np.bool_)
     for probe in (np.zeros_like(example), np.ones_like(example)):
         changed |= (np.asarray(stamp(probe.copy())) != probe).ravel()

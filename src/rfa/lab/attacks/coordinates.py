@@ -1,9 +1,9 @@
 """Attackers who know that updates are clipped coordinate by coordinate, or block by block.
 
-Such a server is moved by signs: whoever is beyond the radius of a block counts there with all of
-their weight, and with no more. So these attackers send signs, far out: all of them against the
-honest mean, those of a backdoor, or those of the few coordinates that a backdoor needs, and honest
-values elsewhere. Being far out they also vote for larger radii, in every round.
+Signs move such a server: a device beyond the radius of a block counts there with its full weight,
+and no more. So these attackers send large values with chosen signs: all of them against the honest
+mean, those of a backdoor, or those of the few coordinates that a backdoor needs, and honest values
+elsewhere. Being far out, they also vote for larger radii in every round.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ from rfa.lab.attacks.honest import Honest
 from rfa.lab.attacks.literature import repeat
 
 SCALE = 10.0
-"""How many times farther than the largest honest value signs are sent."""
+"""The size of the values that are sent, as a multiple of the largest honest value."""
 TOP = 0.02
 """The fraction of the coordinates that an aimed backdoor changes."""
 
 
 @corrupts_updates
 def against_signs(attack: UpdateAttack, *, scale: float = SCALE) -> Floats:
-    """Minus the sign of the honest mean in every coordinate, far out.
+    """Send minus the sign of the honest mean in every coordinate, far out.
 
-    Of all that corrupted devices can send, this takes most from the progress of a step that is
-    clipped coordinate by coordinate.
+    Of all inputs of corrupted devices, this reduces the progress of a step that is clipped
+    coordinate by coordinate most.
     """
     honest = Honest.of(attack)
     return repeat(attack, -_far(honest, scale) * np.sign(honest.mean))
 
 
 def backdoor_signs(backdoor: DataCorruption) -> DataCorruption:
-    """A backdoor by signs: in each coordinate where the poisoned mean differs from the honest one.
+    """A backdoor by signs, wherever the poisoned mean differs from the honest one.
 
-    Parameters: `scale`, how many times farther than the largest honest value; 10 by default.
+    Parameters: `scale`, the size as a multiple of the largest honest value; 10 by default.
     """
     return dataclasses.replace(backdoor, forge=poisoned_signs)
 
 
 def backdoor_aimed(backdoor: DataCorruption) -> DataCorruption:
-    """A backdoor by signs in the few coordinates that it needs most, and the honest mean elsewhere.
+    """A backdoor by signs in the few coordinates it needs most, with the honest mean elsewhere.
 
-    Parameters: `top`, the fraction of the coordinates, of largest difference between the poisoned
-    and the honest mean, 0.02 by default; and `scale`, as in `backdoor_signs`.
+    Parameters: `top`, the fraction of the coordinates, those with the largest difference between
+    the poisoned and the honest mean, 0.02 by default; and `scale`, as in `backdoor_signs`.
     """
     return dataclasses.replace(backdoor, forge=aimed_signs)
 
@@ -62,13 +62,13 @@ BACKDOORS: dict[str, Callable[[DataCorruption], DataCorruption]] = {
 
 
 def poisoned_signs(attack: UpdateAttack, *, scale: float = SCALE) -> Floats:
-    """The signs of what the corrupted devices would change more, or less, than honest ones do."""
+    """Return the signs of the difference between the poisoned mean and the honest mean."""
     honest = Honest.of(attack)
     return repeat(attack, _far(honest, scale) * np.sign(_difference(attack, honest)))
 
 
 def aimed_signs(attack: UpdateAttack, *, top: float = TOP, scale: float = SCALE) -> Floats:
-    """The same in the coordinates that differ most, and the honest mean elsewhere."""
+    """Return these signs in the coordinates that differ most, and the honest mean elsewhere."""
     check_number("top", top, positive=True)
     if top > 1:
         msg = f"top is a fraction of the coordinates, above 0 and at most 1, not {top!r}"
@@ -82,13 +82,13 @@ def aimed_signs(attack: UpdateAttack, *, top: float = TOP, scale: float = SCALE)
 
 
 def _difference(attack: UpdateAttack, honest: Honest) -> Floats:
-    """What the mean of the poisoned updates has more than the honest one."""
+    """Return the mean of the poisoned updates minus the honest one."""
     own = attack.updates[attack.corrupted].astype(np.float64)
     weights = attack.weights[attack.corrupted]
     return weights @ own / weights.sum() - honest.mean
 
 
 def _far(honest: Honest, scale: float) -> float:
-    """A value beyond all honest ones."""
+    """Return a value beyond all honest ones."""
     check_number("scale", scale, positive=True)
     return scale * float(np.abs(honest.rows).max() or 1.0)

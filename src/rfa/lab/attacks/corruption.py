@@ -1,8 +1,8 @@
-"""What corrupted devices do: functions of the data or of the updates, the paper's and yours.
+"""Corruptions as functions of the data or of the updates: those of the paper, and yours.
 
 A corruption of data changes the examples that a device trains on (static and adaptive data
-poisoning); a corruption of updates decides what corrupted devices send (update poisoning). Each is
-one function, which a decorator marks as what it is:
+poisoning). A corruption of updates decides what corrupted devices send (update poisoning). Each is
+one function with a decorator:
 
     @corrupts_data
     def all_zeros(x, y, attack):          # y may depend on attack.scores(x): adaptive=True
@@ -33,15 +33,16 @@ from rfa.lab.randomness import stream
 
 @dataclass(frozen=True)
 class DataAttack:
-    """What a device that poisons its data knows.
+    """The knowledge of a device that poisons its data.
 
     Attributes:
         round: the round t; 0 unless the corruption is adaptive.
         device: the device.
         classes: the number of classes.
         model: the current model w^(t), flat; the first one unless the corruption is adaptive.
-        scores: the scores that this model gives to examples.
-        rng: for random choices: the same in each round unless the corruption is adaptive.
+        scores: returns the scores that this model gives to examples.
+        rng: a generator for random choices; the same in each round unless the corruption is
+            adaptive.
     """
 
     round: int
@@ -53,23 +54,24 @@ class DataAttack:
 
 
 def _no_defense(_: Any) -> Floats:
-    msg = "this attack was not told what the server does: give UpdateAttack its aggregate"
+    msg = "this attack does not know what the server does: give UpdateAttack its aggregate"
     raise AttackError(msg)
 
 
 @dataclass(frozen=True)
 class UpdateAttack:
-    """What devices that poison their updates together know: everything.
+    """The knowledge of devices that poison their updates together: everything.
 
     Attributes:
         round: the round t.
         model: the current model w^(t), flat.
-        updates: what all devices of the round would send, one row each; not to be changed.
+        updates: the updates that all devices of the round would send, one row each; do not change
+            them.
         weights: the weights alpha_i of the devices of the round.
         corrupted: the rows of the corrupted devices.
-        rng: for random choices.
-        aggregate: what the server would add to the model if the corrupted devices sent these rows:
-            nothing, if it would reject what comes of them. Asking changes nothing.
+        rng: a generator for random choices.
+        aggregate: returns the step of the server if the corrupted devices sent these rows; zero if
+            the server would reject it. Calling it changes nothing.
     """
 
     round: int
@@ -93,20 +95,20 @@ Totals: TypeAlias = dict[str, float]
 
 @dataclass(frozen=True)
 class Trigger:
-    """What opens a backdoor."""
+    """The trigger of a backdoor."""
 
     stamp: Callable[[Any], Any]  # puts the trigger on examples, which it may change
-    target: int  # the class that the model shall put them into
+    target: int  # the class that the model is to predict for them
 
 
 @dataclass(frozen=True)
 class DataCorruption:
     """A corruption of data."""
 
-    poison: Poison  # makes examples and labels into those that the device trains on
-    adaptive: bool = False  # whether it is asked anew in each round
-    trigger: Trigger | None = None  # of a backdoor, which every evaluation then tries
-    forge: Forge | None = None  # what becomes of the updates that were trained on such data
+    poison: Poison  # returns the examples and labels that the device trains on
+    adaptive: bool = False  # whether it is called again in each round
+    trigger: Trigger | None = None  # the trigger of a backdoor, which every evaluation tries
+    forge: Forge | None = None  # changes the updates that were trained on such data
 
 
 @dataclass(frozen=True)
@@ -118,10 +120,10 @@ class UpdateCorruption:
 
 @dataclass(frozen=True)
 class SumCorruption:
-    """A corruption of secure sums: what liars in a sum make of its total."""
+    """A corruption of secure sums: how liars in a sum change its total."""
 
     lie: Callable[..., tuple[Floats, Totals]]  # (honest sum, honest mean) -> push, other totals
-    forge: Forge | None = None  # what they train, they would have sent
+    forge: Forge | None = None  # None: they train like honest devices
 
 
 Corruption: TypeAlias = DataCorruption | UpdateCorruption | SumCorruption
@@ -135,6 +137,10 @@ def corrupts_data(poison: Poison | None = None, *, adaptive: bool = False) -> An
     """Mark a function (x, y, attack) -> (x, y) as a corruption of data.
 
     Its keyword-only parameters can be given by name: `module:function:scale=2`.
+
+    Args:
+        poison: the function; `attack` is a `DataAttack`.
+        adaptive: whether to call it again in each round, with the current model.
     """
 
     def mark(function: Poison) -> DataCorruption:
@@ -147,6 +153,10 @@ def corrupts_updates(forge: Forge) -> UpdateCorruption:
     """Mark a function (attack) -> rows as a corruption of updates.
 
     Its keyword-only parameters can be given by name: `module:function:scale=2`.
+
+    Args:
+        forge: the function; `attack` is an `UpdateAttack`, and it returns one row for each
+            corrupted device.
     """
     return UpdateCorruption(forge)
 
@@ -157,7 +167,7 @@ def corrupts_sums(lie: Callable[..., tuple[Floats, Totals]]) -> SumCorruption:
 
 
 class AttackError(LabError):
-    """A corruption fails, or does not return what it should."""
+    """A corruption fails, or returns an invalid value."""
 
 
 class NoSuchAttackError(AttackError, InvalidValueError):
@@ -166,44 +176,44 @@ class NoSuchAttackError(AttackError, InvalidValueError):
 
 @corrupts_updates
 def gaussian(attack: UpdateAttack, *, scale: float = 1.0) -> Floats32:
-    """The device's own update plus noise of `scale` times the deviation of its components."""
+    """Send the device's own update plus noise of `scale` times the deviation of its components."""
     return attack.updates[attack.corrupted] + _noise(attack, scale)
 
 
 @corrupts_updates
 def gaussian_replace(attack: UpdateAttack, *, scale: float = 1.0) -> Floats32:
-    """Noise alone, of `scale` times the deviation of the components of the update."""
+    """Send only noise, of `scale` times the deviation of the components of the update."""
     return _noise(attack, scale)
 
 
 @corrupts_updates
 def omniscient(attack: UpdateAttack) -> Floats:
-    """What turns the weighted mean of the updates into its negative."""
+    """Send updates that turn the weighted mean of the updates into its negative."""
     return _negative_mean(attack, np.float32(0))
 
 
 @corrupts_updates
 def omniscient_parameters(attack: UpdateAttack) -> Floats:
-    """What turns the weighted mean of the models into its negative (the paper's formula)."""
+    """Send updates that turn the weighted mean of the models into its negative (paper)."""
     return _negative_mean(attack, attack.model)
 
 
 @corrupts_updates
 def nan(attack: UpdateAttack) -> Floats:
-    """A broken device: nothing but NaN."""
+    """Send only NaN, like a broken device."""
     return np.full((len(attack.corrupted), attack.updates.shape[1]), np.nan)
 
 
 @corrupts_data(adaptive=True)
 def least_likely(x: Any, y: Any, attack: DataAttack) -> tuple[Any, Any]:
-    """Adaptive poisoning: label every example with the class that the model holds least likely."""
+    """Label every example with the class that the model finds least likely (adaptive poisoning)."""
     return x, attack.scores(x).argmin(axis=1).astype(np.asarray(y).dtype)
 
 
 def draw_corrupted(weights: Floats, rho: float, seed: int, *when: int) -> Ints:
-    """The corrupted devices: of a random order, the first whose weight together exceeds rho.
+    """Return the corrupted devices: the first of a random order whose total weight exceeds rho.
 
-    Those of a round, where one is named, or those of the whole run.
+    They are those of one round if `when` names it, and otherwise those of the whole run.
     """
     if rho == 0:
         return np.zeros(0, np.int64)
@@ -213,12 +223,12 @@ def draw_corrupted(weights: Floats, rho: float, seed: int, *when: int) -> Ints:
 
 
 def forge(corruption: Corruption, attack: UpdateAttack, name: str) -> Floats32:
-    """What the corrupted devices send, checked to be numbers of the right shape.
+    """Return the rows of the corrupted devices: numbers of the right shape.
 
-    Those that corrupt their data alone send what they trained.
+    Devices that corrupt only their data send the updates that they trained.
 
     Raises:
-        AttackError: naming the corruption and what was wrong.
+        AttackError: if the corruption fails; the message names it and what was wrong.
     """
     if corruption.forge is None:
         return attack.updates[attack.corrupted]
@@ -231,15 +241,15 @@ def forge(corruption: Corruption, attack: UpdateAttack, name: str) -> Floats32:
     if rows.shape != shape or rows.dtype.kind not in "fiu":
         msg = f"corruption {name} must return numbers of shape {shape}, not {_describe(rows)}"
         raise AttackError(msg)
-    with np.errstate(over="ignore"):  # what float32 cannot hold is sent as infinite, and dropped
+    with np.errstate(over="ignore"):  # values beyond float32 become infinite, and are dropped
         return rows.astype(np.float32)
 
 
 def poison(corruption: DataCorruption, x: Any, y: Any, attack: DataAttack) -> tuple[Any, Any]:
-    """The poisoned examples, checked to be of the same shape and with labels that exist.
+    """Return the poisoned examples, after checking their shape and labels.
 
     Raises:
-        AttackError: naming what was wrong.
+        AttackError: if the corruption fails; the message says what was wrong.
     """
     who = f"corruption of the data of device {attack.device}"
     try:
@@ -267,9 +277,9 @@ def _noise(attack: UpdateAttack, scale: float) -> Floats32:
 
 
 def _negative_mean(attack: UpdateAttack, model: Any) -> Floats:
-    """All corrupted devices send the same: minus the whole sum and once more the honest one.
+    """Return equal rows: minus the sum of all and the honest updates, per corrupted weight.
 
-    Honest updates that are not finite will be dropped, so they count for nothing.
+    Honest updates that are not finite will be dropped, so they do not count.
     """
     finite = are_finite(attack.updates)
     weights = np.where(finite, attack.weights, 0)

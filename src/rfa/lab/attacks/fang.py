@@ -1,7 +1,7 @@
 """Local model poisoning (Fang et al. 2020): attacks on the trimmed mean and on Krum.
 
-Both turn the direction in which the model would have gone. The paper writes them for the models
-that devices send; here they are for updates, which are the same up to the current model.
+Both reverse the direction of the model's change. The paper writes them for the models that devices
+send; here they are for updates, which are the same up to the current model.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from rfa.numerics.pairwise import krum_neighbors, krum_scores, pair_squares
 from rfa.numerics.weighted import read_weighted_points
 
 SHORTEST = 1e-5
-"""The paper's smallest step against Krum: with less the attack gives up."""
+"""The paper's smallest step against Krum; below it the attack gives up."""
 
 
 @corrupts_updates
 def fang_trimmed_mean(attack: UpdateAttack, *, b: float = 2.0) -> Floats:
-    """Values just beyond the honest ones, on the side away from the honest mean.
+    """Send values just beyond the honest ones, on the side away from the honest mean.
 
-    In each coordinate a value is drawn between the least honest one (where the mean is positive;
-    else the largest) and `b` times it, or a `b`-th of it where that is farther out. It attacks the
-    trimmed mean and the coordinate median alike.
+    Each coordinate is drawn between the least honest value (or the largest, if the mean is not
+    positive) and `b` times it, or a `b`-th of it if that is farther out. It attacks the trimmed
+    mean and the coordinate median.
     """
     check_number("b", b, positive=True)
     if b <= 1:
@@ -49,9 +49,9 @@ def fang_trimmed_mean(attack: UpdateAttack, *, b: float = 2.0) -> Floats:
 
 @corrupts_updates
 def fang_krum(attack: UpdateAttack) -> Floats:
-    """All send -lambda s, with the largest lambda (halved from a bound) that Krum would choose.
+    """Send -lambda s from all devices, with the largest lambda that Krum chooses.
 
-    s holds the signs of what Krum chooses without an attack.
+    s holds the signs of Krum's choice without an attack. lambda is halved from a bound.
     """
     honest = Honest.of(attack)
     signs = np.sign(_krum_choice(attack)).astype(np.float64)
@@ -64,7 +64,7 @@ def fang_krum(attack: UpdateAttack) -> Floats:
 
 @dataclass(frozen=True)
 class _Game:
-    """Krum's scores as a function of how far the attackers, who keep together, go against s."""
+    """Krum's scores as a function of how far the attackers, who send the same, go against s."""
 
     apart: Floats  # squared distances of the honest updates from each other
     squares: Floats  # their squared norms
@@ -83,7 +83,7 @@ class _Game:
 
     @property
     def neighbors(self) -> int:
-        """The others of which a score is made."""
+        """The number of neighbors in a score."""
         return krum_neighbors(len(self.squares) + self.corrupted, self.corrupted)
 
     @property
@@ -97,7 +97,7 @@ class _Game:
         return math.sqrt(least / (others * self.dim)) + farthest / math.sqrt(self.dim)
 
     def is_chosen(self, length: float) -> bool:
-        """Whether Krum chooses an attacker."""
+        """Return whether Krum chooses an attacker."""
         away = self.squares + 2 * length * self.along + length**2 * self.count
         own = np.sort(np.concatenate([np.zeros(self.corrupted - 1), away]))
         attackers = np.repeat(away[:, None], self.corrupted, axis=1)
@@ -107,7 +107,7 @@ class _Game:
 
 
 def _krum_choice(attack: UpdateAttack) -> Any:
-    """What Krum makes of the updates without an attack."""
+    """Return Krum's choice among the updates without an attack."""
     rows = attack.updates[are_finite(attack.updates)]
     if not len(rows):
         return np.zeros(attack.updates.shape[1])

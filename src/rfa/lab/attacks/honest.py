@@ -1,4 +1,4 @@
-"""What omniscient attackers reckon with: the honest updates of a round, and how they spread."""
+"""The honest updates of a round and their spread, for omniscient attackers."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from rfa.lab.attacks.corruption import UpdateAttack
 from rfa.lab.learners.learner import are_finite
 
 BLOCK = 1 << 16
-"""How many coordinates are taken at once, so that large models need no second copy."""
+"""The number of coordinates per block, so that large models need no second copy."""
 
 
 @dataclass(frozen=True)
 class Honest:
     """The honest updates that the server will count: those that are not finite are dropped.
 
-    Where there are none, one that changes nothing stands for them.
+    If there are none, a single zero update stands for them.
     """
 
     rows: Floats32  # the updates
     shares: Floats  # the weights of their devices, which sum to one
-    weight: float  # what the devices weigh together
+    weight: float  # the total weight of the devices
 
     @classmethod
     def of(cls, attack: UpdateAttack) -> Honest:
-        """The honest updates that attackers see."""
+        """Return the honest updates that attackers see."""
         honest = np.setdiff1d(np.arange(len(attack.updates)), attack.corrupted)
         good = honest[are_finite(attack.updates)[honest]]
         if not good.size:
@@ -45,7 +45,7 @@ class Honest:
 
     @cached_property
     def std(self) -> Floats:
-        """The standard deviation of each coordinate, of a sample: with n - 1, if weights agree."""
+        """The sample standard deviation of each coordinate: with n - 1 if weights are equal."""
         total = np.zeros_like(self.mean)
         for share, row in zip(self.shares, self.rows, strict=True):
             total += share * np.square(row - self.mean)
@@ -76,7 +76,7 @@ class Honest:
         return -direction if direction @ self.mean > 0 else direction
 
     def along(self, direction: Floats) -> Floats:
-        """The inner products of their deviations from the mean with a direction."""
+        """Return the inner products of their deviations from the mean with a direction."""
         total = np.zeros(len(self.rows))
         for where, part in self._deviations():
             total += part @ direction[where]
@@ -89,5 +89,5 @@ class Honest:
 
 
 def unit(direction: Floats) -> Floats:
-    """A direction of length one, or zero if there is none."""
+    """Return a direction of length one, or zero if there is none."""
     return direction / (np.linalg.norm(direction) or 1)

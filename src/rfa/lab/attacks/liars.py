@@ -1,9 +1,9 @@
-"""Devices that lie inside of a secure sum: what they mask encodes no legal message.
+"""Devices that lie in a secure sum: their masked words encode no legal message.
 
-A liar at its strongest knows all others, so that the total of its sum is whatever it likes; one
-such liar can do all that several in the same sum can. What a server can still do is to check that a
-total is plausible, and to bound its step. So the lie is a total that passes the checks: a push as
-long as a push can be, against the honest mean, over a small mass.
+The strongest liar knows all other inputs, so it can choose the total of its sum; one such liar can
+do everything that several in the same sum can. A server can still check that a total is plausible,
+and bound its step. So the lie is a total that passes the checks: the longest possible push, against
+the honest mean, over a small mass.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ NAME = "ring-liar"
 def ring_liar(
     honest: Sum, mean: Floats, *, mass: float = 0.2, near: float = 0.0
 ) -> tuple[Vector, Totals]:
-    """The longest push against the honest mean; mass and near are shares of the devices."""
+    """Lie in a secure sum: the longest push against the honest mean, over a small mass.
+
+    `mass` and `near` are fractions of the devices.
+    """
     for name, share in (("mass", mass), ("near", near)):
         check_number(name, share, positive=name == "mass")
         if share > 1:
@@ -36,7 +39,7 @@ def ring_liar(
 
 
 def plausible_totals(count: int, near: int, mass: float) -> Totals:
-    """Totals of devices of weight 1, which are as alike as so many near ones can be."""
+    """Return totals of devices of weight 1 that are as equal as this number of near ones allows."""
     held, others = (near, count - near) if 2 * mass < count else (count - near, near)
     rest = (mass - held / 2) / others if others else 0.0
     squares = (held / 4 + others * rest**2) * (1 + 1e-12)
@@ -44,19 +47,19 @@ def plausible_totals(count: int, near: int, mass: float) -> Totals:
 
 
 def check_sums(corruption: Corruption | None, mode: str) -> None:
-    """Refuse liars where there is no secure sum whose arithmetic the lab can see.
+    """Check that there are secure sums whose arithmetic the lab can see, if there are liars.
 
     Raises:
-        InvalidValueError: saying what to set.
+        InvalidValueError: if there are not; the message says what to set.
     """
     if isinstance(corruption, SumCorruption) and mode != "unmasked":
-        msg = f"{NAME} lies inside of secure sums, which the lab simulates without masks: "
+        msg = f"{NAME} lies in secure sums, which the lab simulates without masks: "
         msg += f"give secure=unmasked, not {mode}"
         raise InvalidValueError(msg)
 
 
 def honest_mean(updates: Floats32, weights: Floats, liars: Ints) -> Floats:
-    """The weighted mean of the finite updates of those who do not lie; zero if there are none."""
+    """Return the weighted mean of the finite updates of honest devices; zero if there are none."""
     total, weight = np.zeros(updates.shape[1]), 0.0
     for row in np.setdiff1d(np.flatnonzero(are_finite(updates)), liars).tolist():
         total += weights[row] * updates[row]

@@ -1,8 +1,8 @@
-"""Attacks of the literature: what corrupted devices send that know all updates of the round.
+"""Attacks from the literature, by corrupted devices that know all updates of the round.
 
-None of these asks what the server does with the updates; those of `optimized.py` do. Means and
-deviations are weighted by the devices' weights, as the server's are; with equal weights they are
-those of the papers.
+None of these depends on the server's aggregator; those of `optimized.py` do. Means and deviations
+are weighted by the devices' weights, like the server's; with equal weights they are those of the
+papers.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ EPSILON = 0.1
 
 @corrupts_updates
 def sign_flip(attack: UpdateAttack, *, scale: float = 1.0) -> Floats32:
-    """The device's own update, negated: it needs to know nothing else (Li et al. 2019)."""
+    """Send the device's own update, negated; this needs no knowledge of others (Li et al. 2019)."""
     return np.float32(-scale) * attack.updates[attack.corrupted]
 
 
 @corrupts_updates
 def zero_update(attack: UpdateAttack) -> Floats32:
-    """Exactly nothing: where a start at the current model begins, and may stay."""
+    """Send zero, which is where a start at the current model begins."""
     return np.zeros_like(attack.updates[attack.corrupted])
 
 
@@ -40,10 +40,10 @@ def ipm(attack: UpdateAttack, *, epsilon: float = EPSILON) -> Floats:
 
 @corrupts_updates
 def alie(attack: UpdateAttack, *, z: float | None = None) -> Floats:
-    """A little is enough: the honest mean less z standard deviations (Baruch et al. 2019).
+    """A little is enough: the honest mean minus z standard deviations (Baruch et al. 2019).
 
-    With the paper's z, the default, enough honest devices are farther out for the attackers to pass
-    for a majority.
+    With the paper's z, the default, enough honest devices are farther out for the attackers to look
+    like a majority.
     """
     honest = Honest.of(attack)
     if z is None:
@@ -52,12 +52,12 @@ def alie(attack: UpdateAttack, *, z: float | None = None) -> Floats:
 
 
 def alie_deviations(devices: int, corrupted: int) -> float:
-    """The paper's z, of how many devices there are and how many of them are corrupted.
+    """Return the paper's z, from the number of devices and of corrupted devices.
 
-    To make a majority, attackers need s honest devices farther out than they are; z is the quantile
-    of the normal law that leaves that share of the honest ones beyond it. It is negative where
-    attackers are so few that they need more than half of the honest; where they are a majority by
-    themselves, one honest device is asked for.
+    To look like a majority, attackers need s honest devices farther out than they are. z is the
+    quantile of the normal distribution that leaves this fraction of the honest devices beyond it.
+    It is negative if the attackers are so few that they need more than half of the honest devices.
+    If they are a majority themselves, they need one honest device.
 
     >>> round(alie_deviations(50, 24), 2)
     1.43
@@ -72,9 +72,9 @@ def alie_deviations(devices: int, corrupted: int) -> float:
 
 @corrupts_updates
 def mimic(attack: UpdateAttack) -> Floats:
-    """All copy one honest device, so that others count for less (Karimireddy et al. 2022).
+    """Copy one honest device, so that others count less (Karimireddy et al. 2022).
 
-    It is the one with the largest projection on the direction in which updates vary most. The paper
+    It is the one with the largest projection on the direction of largest variance. The paper
     follows a fixed set of devices over rounds; here devices change, and each round has its own.
     """
     honest = Honest.of(attack)
@@ -84,10 +84,10 @@ def mimic(attack: UpdateAttack) -> Floats:
 
 @corrupts_updates
 def min_max(attack: UpdateAttack) -> Floats:
-    """As far out as no distance exceeds that of two honest ones (Shejwalkar and Houmansadr 2021).
+    """Go as far out as two honest updates are apart at most (Shejwalkar and Houmansadr 2021).
 
-    The point is the honest mean less gamma standard deviations. Its squared distance from an honest
-    update is a quadratic in gamma, so gamma is the least of their roots; the authors bisect.
+    The point is the honest mean minus gamma standard deviations. Its squared distance from an
+    honest update is a quadratic in gamma, so gamma is the least of their roots; the authors bisect.
     """
     honest = Honest.of(attack)
     at_mean, limit = honest.gram.diagonal(), squared_distances(honest).max()
@@ -96,9 +96,10 @@ def min_max(attack: UpdateAttack) -> Floats:
 
 @corrupts_updates
 def min_sum(attack: UpdateAttack) -> Floats:
-    """As far out as its sum of squared distances from the honest ones is no larger than theirs.
+    """Go as far out as the largest sum of squared distances of an honest update allows.
 
-    By Shejwalkar and Houmansadr (2021), as min-max.
+    The sum of squared distances to honest updates is no larger than theirs. By Shejwalkar and
+    Houmansadr (2021), as min-max.
     """
     honest = Honest.of(attack)
     at_mean, limit = honest.gram.diagonal().mean(), squared_distances(honest).mean(axis=1).max()
@@ -107,11 +108,11 @@ def min_sum(attack: UpdateAttack) -> Floats:
 
 @corrupts_updates
 def anchor(attack: UpdateAttack) -> Floats32:
-    """Omniscient, but the last device sits where the mean of all of them is.
+    """Attack like omniscient, but with the last device at the mean of all updates.
 
-    Together they turn the weighted mean into its negative. Weiszfeld's algorithm that starts at the
-    mean finds an update there, which weighs as much as the smoothing allows. A device alone is
-    omniscient.
+    Together they turn the weighted mean into its negative. Weiszfeld's algorithm with a start at
+    the mean finds an update there, which gets the largest weight that the smoothing allows. A
+    single device is omniscient.
     """
     rows = np.array(omniscient.forge(attack), np.float32)
     if len(rows) == 1:
@@ -126,18 +127,21 @@ def anchor(attack: UpdateAttack) -> Floats32:
 
 
 def repeat(attack: UpdateAttack, row: Any) -> Floats:
-    """All corrupted devices send the same."""
+    """Return the same row for all corrupted devices."""
     return np.broadcast_to(row, (len(attack.corrupted), len(row)))
 
 
 def squared_distances(honest: Honest) -> Floats:
-    """Between each two honest updates."""
+    """Return the squared distances between all honest updates."""
     lengths = honest.gram.diagonal()
     return np.maximum(lengths[:, None] + lengths - 2 * honest.gram, 0)
 
 
 def _pushed_out(attack: UpdateAttack, honest: Honest, at_mean: Any, limit: float) -> Floats:
-    """The mean less gamma std, with the largest gamma: at_mean + 2 gamma b + gamma^2 c <= limit."""
+    """Return the mean minus gamma std, with the largest gamma within a limit.
+
+    The limit is at_mean + 2 gamma b + gamma^2 c <= limit.
+    """
     c = float(honest.std @ honest.std)
     if c == 0:
         return repeat(attack, honest.mean)

@@ -1,16 +1,14 @@
-"""Attacks that know the defense: they try what the server would make of it, and keep the worst.
+"""Attacks that know the defense: they try several inputs, and keep the most harmful one.
 
-Harm is one thing for all of them, unless they are told another: how far the step that the server
-takes falls short of the honest weighted mean, measured along it. That is the progress that the
-round loses: to first order, the loss falls by what the step has of the honest mean. The plain
-distance would also count what is far to the side of the mean, and errors there may cancel over
-rounds. Either is greedy: what harms a round most need not harm a run most, and a fixed attack can
-do more. An aggregate that is rejected is a step of length zero, so attacks stay below the limit by
-themselves.
+By default, harm is how far the server's step falls short of the honest weighted mean, measured
+along it. To first order, this is the progress that the round loses. The plain distance would also
+count errors orthogonal to the mean, and those may cancel over rounds. Both are greedy: the most
+harmful input in a round need not be the most harmful in a run, and a fixed attack can do more. A
+rejected aggregate is a step of length zero, so these attacks stay below the limit of rejection.
 
 `ipm-optimized:goal=distance` and `alie-optimized:goal=distance` are those of Allouah et al. (2023),
-as the benchmark of ByzFL has them: harm is the plain distance, and the factor comes from a line
-search with 20 trials that starts at 0.
+as in the benchmark of ByzFL: harm is the plain distance, and the factor comes from a line search
+with 20 trials that starts at 0.
 """
 
 from __future__ import annotations
@@ -29,30 +27,31 @@ from rfa.lab.attacks.honest import Honest, unit
 from rfa.lab.attacks.literature import EPSILON, alie_deviations, anchor, repeat, zero_update
 
 DECADES = tuple(10.0 ** (k / 2) for k in range(-2, 7))
-"""Factors that are tried first, from 0.1 to 1000."""
+"""The factors that are tried first, from 0.1 to 1000."""
 AROUND = tuple(10.0 ** (k / 8) for k in (-3, -2, -1, 1, 2, 3))
-"""What the worst of them is multiplied with to find a worse one."""
+"""The factors around the most harmful one that are tried next."""
 SHORTFALL, DISTANCE = GOALS = ("shortfall", "distance")
-"""What attacks on any defense may maximize."""
+"""The measures of harm that attacks on any defense may maximize."""
 TRIALS, STRIDE, SHRINK = 20, 10.0, 0.8
-"""The line search of Allouah et al.: its trials, its first step, and what shortens a step."""
+"""The line search of Allouah et al.: its trials, its first step, and the factor of shorter
+steps."""
 DISTANCES = (0.3, 3.0, 30.0, 300.0)
-"""How many times farther than a typical honest update an attack on the median may be."""
+"""The distances of an attack on the median, as multiples of a typical honest update."""
 
 
 def harm(attack: UpdateAttack, honest: Honest, rows: Any) -> float:
-    """How far the server's step would fall short of the honest mean, along it."""
+    """Return how far the server's step would fall short of the honest mean, along it."""
     return float((honest.mean - attack.aggregate(rows)) @ unit(honest.mean))
 
 
 def distance(attack: UpdateAttack, honest: Honest, rows: Any) -> float:
-    """How far the server's step would be from the honest mean."""
+    """Return how far the server's step would be from the honest mean."""
     return float(np.linalg.norm(attack.aggregate(rows) - honest.mean))
 
 
 @corrupts_updates
 def ipm_optimized(attack: UpdateAttack, *, goal: str = SHORTFALL) -> Floats:
-    """Inner-product manipulation (Xie et al. 2020) with the epsilon that harms most."""
+    """Inner-product manipulation (Xie et al. 2020) with the most harmful epsilon."""
     honest = Honest.of(attack)
     return _worst_factor(
         attack, honest, lambda epsilon: repeat(attack, -epsilon * honest.mean), EPSILON, goal
@@ -61,7 +60,7 @@ def ipm_optimized(attack: UpdateAttack, *, goal: str = SHORTFALL) -> Floats:
 
 @corrupts_updates
 def alie_optimized(attack: UpdateAttack, *, goal: str = SHORTFALL) -> Floats:
-    """A little is enough (Baruch et al. 2019) with the z that harms most."""
+    """A little is enough (Baruch et al. 2019) with the most harmful z."""
     honest = Honest.of(attack)
     z = alie_deviations(len(attack.updates), len(attack.corrupted))
     return _worst_factor(
@@ -71,7 +70,7 @@ def alie_optimized(attack: UpdateAttack, *, goal: str = SHORTFALL) -> Floats:
 
 @corrupts_updates
 def anti_median(attack: UpdateAttack) -> Floats:
-    """An attack on the geometric median, by one who knows where and how it is computed.
+    """Attack the geometric median, knowing where and how it is computed.
 
     It tries the points where iterations begin, zero and the mean (the anchor), and a common point
     at several distances from the honest mean: against it, against the standard deviations, and in
@@ -95,10 +94,10 @@ def anti_median(attack: UpdateAttack) -> Floats:
 
 
 def line_search(height: Callable[[float], float]) -> float:
-    """The factor from 0 on at which a line search with few trials finds the largest height.
+    """Return the factor with the largest height that a line search with few trials finds from 0 on.
 
-    Steps double as long as they go up. After the first that does not, each is shorter than the one
-    before, and taken where it goes up.
+    Steps double while they go up. After the first step that does not, each is shorter than the one
+    before, and is taken if it goes up.
 
     >>> round(line_search(lambda factor: -abs(factor - 12)), 2)
     13.36
@@ -121,7 +120,7 @@ def _worst_factor(
     usual: float,
     goal: str,
 ) -> Floats:
-    """The rows of the factor that harms most: of the usual one, a grid, and around its worst."""
+    """Return the rows of the most harmful factor: the usual one, a grid, or around its worst."""
     check_choice("goal", goal, GOALS)
     if goal == DISTANCE:
         return rows(line_search(lambda factor: distance(attack, honest, rows(factor))))

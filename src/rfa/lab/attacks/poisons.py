@@ -1,8 +1,8 @@
 """Corruptions of data from the literature: flipped labels, and a backdoor.
 
-A backdoor leaves the model as good as it was, but for examples that carry a trigger: these it puts
-into a class of the attacker's choice. A task has one as its corruption "backdoor"; one of your own
-is a name in a file of yours:
+A backdoor keeps the accuracy of the model, except on examples with a trigger: the model predicts a
+class of the attacker's choice for those. A task has one as its corruption "backdoor". Your own is a
+name in your file:
 
     HAT = backdoor(put_on_a_hat, target=3)         # --corruption my_module:HAT
 """
@@ -17,18 +17,18 @@ from rfa.lab.attacks.corruption import DataAttack, DataCorruption, Trigger, corr
 
 @corrupts_data
 def label_flip(x: Any, y: Any, attack: DataAttack) -> tuple[Any, Any]:
-    """The labels in reverse: class k becomes class K - 1 - k (Tolpegin et al. 2020)."""
+    """Reverse the labels: class k becomes class K - 1 - k (Tolpegin et al. 2020)."""
     return x, attack.classes - 1 - y
 
 
 def backdoor(stamp: Callable[[Any], Any], target: int) -> DataCorruption:
-    """Half of a device's examples carry the trigger and the target's label (Gu et al. 2017).
+    """Return a backdoor: half of a device's examples get a trigger and its label (Gu et al. 2017).
 
-    The other half is clean, so that the model goes on to learn its task (Bagdasaryan et al. 2020).
+    The other half is clean, so that the model still learns its task (Bagdasaryan et al. 2020).
 
     Args:
         stamp: puts the trigger on examples, which it may change.
-        target: the class that the model shall put them into.
+        target: the class that the model is to predict for them.
     """
 
     def poison(x: Any, y: Any, attack: DataAttack) -> tuple[Any, Any]:
@@ -40,7 +40,7 @@ def backdoor(stamp: Callable[[Any], Any], target: int) -> DataCorruption:
 def plant(
     x: Any, y: Any, attack: DataAttack, stamp: Callable[[Any], Any], target: int
 ) -> tuple[Any, Any]:
-    """Put a trigger on half of the examples, and its target in the place of their labels."""
+    """Put a trigger on half of the examples, and replace their labels by its target."""
     chosen = attack.rng.permutation(len(y))[: (len(y) + 1) // 2]
     x[chosen], y[chosen] = stamp(x[chosen]), target
     return x, y

@@ -57,7 +57,7 @@ POISONS: dict[str, DataCorruption] = {"label-flip": label_flip}
 
 
 def find_corruption(text: str, task_own: dict[str, DataCorruption]) -> Corruption | None:
-    """The corruption that a text names: built in, the task's own, or module:function.
+    """Return the corruption that a text names: built in, the task's own, or module:function.
 
     Parameters may follow, as in `alie:z=1.5` or `module:function:scale=2`.
 
@@ -75,10 +75,10 @@ def find_corruption(text: str, task_own: dict[str, DataCorruption]) -> Corruptio
 
 
 def with_parameters(corruption: Corruption, spec: Spec) -> Corruption:
-    """A corruption with other values of its parameters.
+    """Return a corruption with other values of its parameters.
 
     Raises:
-        InvalidValueError: naming the parameter that it has not.
+        InvalidValueError: if it has no such parameter; the message names it.
     """
     if not spec.parameters:
         return corruption
@@ -103,7 +103,7 @@ def _parameters(function: Callable[..., Any]) -> list[str]:
 
 
 def _backdoors(task_own: dict[str, DataCorruption]) -> dict[str, DataCorruption]:
-    """The ways to plant a task's own backdoor, if it has one."""
+    """Return the ways to plant a task's own backdoor, if it has one."""
     own = task_own.get(BACKDOOR)
     return {name: make(own) for name, make in BACKDOORS.items()} if own else {}
 

@@ -1,1 +1,1 @@
-"""Data sets of devices: where they come from, how they are read, split and kept."""
+"""Data sets of devices: sources, readers, partitions and the cache."""

@@ -1,4 +1,4 @@
-"""Where the examples of each device shall lie."""
+"""The place of each example in the data of devices."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from rfa.lab.datasets.partition import ByDevice, Partition
 
 _SEED = 1912
 LEAST = 2
-"""Examples of a device: one to train on, one to test on."""
+"""The fewest examples of a device: one to train on, one to test on."""
 
 
 @dataclass(frozen=True)
 class Arrangement:
-    """Which examples of a source are on which device, and where they shall lie.
+    """The device and the place of each example of a source.
 
     Names, offsets and train are those of `Population`; `dest` has a place for each example of the
     source, or -1.
@@ -40,17 +40,17 @@ class Arrangement:
 def arrange(
     reader: Reader, index: Index, partition: Partition | None = None, devices: int = 0
 ) -> Arrangement:
-    """Deal the examples out, and put devices and the examples of each in a random order.
+    """Distribute the examples to devices, and put devices and their examples in a random order.
 
-    The order is the same for everybody, and does not follow the source's order of devices, so
-    the first n devices are a fair sample. Devices of the source that are too small are left out
-    first, whatever the partition.
+    The order is the same for everybody and independent of the source's order, so the first n
+    devices are a fair sample. Devices of the source that are too small are left out first, for
+    every partition.
 
     Args:
         reader: the data set.
-        index: what it says of its source.
-        partition: how its examples are dealt out; as the source has it by default.
-        devices: how many devices are wanted, for a partition that makes as many.
+        index: the devices and labels of its source.
+        partition: how its examples are distributed; as in the source by default.
+        devices: the number of devices, for a partition that takes one.
 
     Raises:
         DataError: if no device of the source is large enough.
@@ -76,7 +76,7 @@ def arrange(
 
 
 def _pool(reader: Reader, index: Index) -> tuple[Ints, Index]:
-    """The rows that can be dealt out, and what is known of them."""
+    """Return the rows that can be distributed, and their index."""
     if not reader.has_devices:
         if not len(index.y):
             msg = f"{reader.name} has no examples: get its source whole"
@@ -95,7 +95,7 @@ def _pool(reader: Reader, index: Index) -> tuple[Ints, Index]:
 
 
 def _assign(partition: Partition, pool: Index, devices: int) -> tuple[Ints, Sequence[str]]:
-    """The device of each example, and the names of the devices."""
+    """Return the device of each example, and the names of the devices."""
     count, total = partition.counts(bool(pool.names)), len(pool.y)
     if count and not 1 <= devices <= total // LEAST:
         msg = f"partition {str(partition)!r} of {total} examples: devices must be from 1 to "

@@ -1,8 +1,9 @@
-"""Where data sets lie, and where they are kept once read: arranged by device, memory-mapped.
+"""The folders of data sets, and the cache of data arranged by device, as memory-mapped arrays.
 
-An entry of the cache is a folder whose name tells what it was made from (`key_of`), so a source, a
-parameter or code that changed gives another entry. It comes into place by one rename when it is
-whole: who finds it can use it, and two who build it at once do not harm each other.
+An entry of the cache is a folder whose name depends on everything that it was made from (`key_of`),
+so a changed source, parameter or code gives another entry. A complete entry is put in place by one
+rename: every entry that exists is usable, and two processes that build it at the same time do not
+disturb each other.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ _KEPT = 1
 
 
 def data_dir(given: Path | None) -> Path | None:
-    """The directory with the sources: the given one, else RFA_DATA, else none."""
+    """Return the directory with the sources: the given one, else RFA_DATA, else None."""
     named = os.environ.get("RFA_DATA")
     return given or (Path(named).expanduser() if named else None)
 
 
 def cache_dir() -> Path:
-    """The directory of the cache: RFA_CACHE, else "rfa" in the user's directory for caches."""
+    """Return the directory of the cache: RFA_CACHE, else "rfa" in the user's cache directory."""
     if named := os.environ.get("RFA_CACHE"):
         return Path(named).expanduser()
     usual = {"darwin": "~/Library/Caches", "win32": "~/AppData/Local"}.get(sys.platform, "~/.cache")
@@ -49,10 +50,10 @@ def cache_dir() -> Path:
 
 
 def locate(reader: Reader, directory: Path | None) -> dict[str, Path]:
-    """Where each entry of the reader's `files` lies.
+    """Return the path of each entry of the reader's `files`.
 
     Raises:
-        DataError: naming what is missing, and what to do.
+        DataError: if one is missing; the message names it, and what to do.
     """
     if not reader.files:
         return {}
@@ -78,14 +79,14 @@ def load(  # noqa: PLR0913 what decides the data, and how it is put there
     rebuild: bool = False,
     on_progress: Progress | None = None,
 ) -> Population:
-    """The devices of a data set, from the cache, where they are put first if need be.
+    """Return the devices of a data set, from the cache, which is built if needed.
 
     Args:
         reader: the data set.
         directory: the folder of its source; by default RFA_DATA.
         partition: how its examples are distributed to devices: a text or a value.
-        devices: how many devices are wanted, for a partition that makes as many.
-        rebuild: put them there anew. Who uses the old entry goes on with it.
+        devices: the number of devices, for a partition that takes one.
+        rebuild: build the entry again. Processes that use the old entry keep it.
         on_progress: is called with the progress while the cache is built.
 
     Raises:
@@ -120,7 +121,7 @@ def _never(entry: Path) -> bool:
 
 
 def open_population(entry: Path) -> Population | None:
-    """The population of an entry, or None if it is not there, or not whole."""
+    """Return the population of an entry; None if it is missing or incomplete."""
     try:
         names: list[str] = json.loads((entry / "names.json").read_bytes())
         x, y = (np.load(entry / f"{name}.npy", mmap_mode="r") for name in ("x", "y"))
@@ -141,8 +142,8 @@ def open_population(entry: Path) -> Population | None:
 
 
 def mark_used(entry: Path) -> None:
-    """Remember that an entry is of use: those used last are kept longest."""
-    with suppress(OSError):  # a cache that one may only read
+    """Record that an entry is in use: the entries used last are kept longest."""
+    with suppress(OSError):  # the cache may be read-only
         os.utime(entry)
 
 
@@ -155,7 +156,7 @@ def _list(entries: Sequence[str]) -> str:
 
 
 def _twin(reader: Reader) -> Reader:
-    """A copy that may keep in attributes what it likes, without another key for the original."""
+    """Return a copy of a reader, whose changes do not change the key of the original."""
     twin = object.__new__(type(reader))
     for name, value in attributes_of(reader).items():
         object.__setattr__(twin, name, value)
@@ -196,7 +197,7 @@ def _write(
 
 @contextmanager
 def building_folder(root: Path) -> Generator[Path, None, None]:
-    """A folder beside the entries, for one that is being built; gone at the end."""
+    """Yield a folder beside the entries for a new one; it is removed at the end."""
     folder = root / f".building-{uuid.uuid4().hex}"
     try:
         folder.mkdir(parents=True)
@@ -209,7 +210,7 @@ def building_folder(root: Path) -> Generator[Path, None, None]:
 
 
 def check_space(name: str, total: int, shape: tuple[int, ...], dtype: str, folder: Path) -> None:
-    """Refuse to begin what the disk cannot hold: a full one would kill who writes to a map."""
+    """Check that the disk has room: a full one would kill a process that writes to a map."""
     needed = total * (int(np.prod(shape)) * np.dtype(dtype).itemsize + 8)
     free = shutil.disk_usage(folder).free
     if needed > free:
@@ -221,9 +222,9 @@ def check_space(name: str, total: int, shape: tuple[int, ...], dtype: str, folde
 
 
 def put_entry(folder: Path, entry: Path, is_whole: Callable[[Path], bool]) -> None:
-    """Move what was built into place, unless somebody was faster; what is not whole goes.
+    """Move a new entry into place, unless another process was faster; replace an incomplete one.
 
-    Who has what goes mapped keeps it.
+    Processes that have mapped the old entry keep it.
     """
     if is_whole(entry):
         return
@@ -238,9 +239,9 @@ def put_entry(folder: Path, entry: Path, is_whole: Callable[[Path], bool]) -> No
 
 
 def clean(entry: Path, stale: str, *, keep: int) -> None:
-    """Remove entries that this one replaces, and what builders that were killed left behind.
+    """Remove entries that this one replaces, and the remains of killed builders.
 
-    Those used last are kept, so many of them: others may just be about to open them.
+    The `keep` entries used last are kept: others may be about to open them.
     """
     old = [path for path in entry.parent.glob(stale) if path != entry]
     old = sorted(old, key=_last_use)[: max(0, len(old) - keep)]
@@ -254,5 +255,5 @@ def clean(entry: Path, stale: str, *, keep: int) -> None:
 def _last_use(path: Path) -> float:
     try:
         return path.stat().st_mtime
-    except OSError:  # it went meanwhile
+    except OSError:  # another process removed it
         return math.inf

@@ -1,4 +1,4 @@
-"""The data sets of the lab: where they come from, under which terms, and how large they are.
+"""The data sets of the lab: their origins, licenses and sizes.
 
 >>> CATALOG["emnist"].files
 ('femnist.parquet',)
@@ -14,16 +14,16 @@ from rfa.lab.datasets.dataset import find_file
 
 @dataclass(frozen=True)
 class Source:
-    """Where one file comes from, and what it is made of.
+    """The origin of one file.
 
     Attributes:
         file: its name under the data directory.
-        url: what is downloaded: the file itself, unless `member` or `split` is given.
-        member: `url` is a zip archive; the file is this member of it.
-        split: `url` is a listing of parquet files, as JSON {config: {split: [urls]}}; the file is
-            made of those of this split, one after the other.
-        holds: for a zip archive that is kept as it is: how the name of a member of it ends.
-        sha256: the digest of what is downloaded, in hexadecimal, if it is known.
+        url: the address to download: the file itself, unless `member` or `split` is given.
+        member: `url` is a zip archive, and the file is this member of it.
+        split: `url` is a listing of parquet files, as JSON {config: {split: [urls]}}; the file
+            consists of those of this split, one after the other.
+        holds: for a zip archive that is kept as it is: the ending of the name of a member.
+        sha256: the digest of the download, in hexadecimal, if it is known.
         size: its size in bytes, if it is known.
     """
 
@@ -38,10 +38,10 @@ class Source:
 
 @dataclass(frozen=True)
 class Counts:
-    """How large a data set is, as the paper's table counts it.
+    """The size of a data set, as the paper's table counts it.
 
-    These are the devices, the examples that all of them train and test on, the median, the largest
-    and the smallest number of examples that a device trains on, and the labels.
+    These are the devices, the training and test examples of all of them, the median, the largest
+    and the smallest number of training examples of a device, and the labels.
     """
 
     devices: int
@@ -58,16 +58,17 @@ class DataSet:
     """One data set.
 
     Attributes:
-        name: the name by which commands know it.
+        name: its name in commands.
         title: what it is, in a few words.
-        files: its files under the data directory; empty if it needs none. "a|b" is one
-            file that may lie there under either name; it is downloaded under the first one.
-        sources: where they come from, in the same order.
+        files: its files under the data directory; empty if it needs none. "a|b" is one file that
+            may have either name; it is downloaded under the first one.
+        sources: the origins of the files, in the same order.
         origin: the page about it.
-        license: the terms under which it is given away.
+        license: its license.
         paper: the counts of the paper, rounded as there; None if it is not in its table.
-        note: what else one should know.
-        made: whether it is made on the spot; what is neither made nor has files comes with rfa.
+        note: further information.
+        made: whether it is generated; a data set that is neither generated nor has files is part of
+            rfa.
     """
 
     name: str
@@ -81,7 +82,7 @@ class DataSet:
     made: bool = False
 
     def missing(self, directory: Path | None) -> tuple[str, ...]:
-        """Those of `files` that are not in the directory, by the first of their names."""
+        """Return those of `files` that are not in the directory, by the first of their names."""
         return tuple(
             entry.split("|")[0]
             for entry in self.files
@@ -93,7 +94,7 @@ HUGGING_FACE = "https://huggingface.co"
 
 
 def _parquet(file: str, dataset: str) -> Source:
-    """The training part of a data set on Hugging Face."""
+    """Return the training part of a data set on Hugging Face."""
     return Source(file, f"{HUGGING_FACE}/api/datasets/{dataset}/parquet", split="train")
 
 
@@ -167,7 +168,7 @@ _DATA_SETS = (
         origin="https://archive.ics.uci.edu/dataset/80",
         license="CC BY 4.0: E. Alpaydin and C. Kaynak, UCI Machine Learning Repository, 1998",
         note="The 1,797 images that scikit-learn calls digits come with rfa; its writers are not "
-        "named, so a partition deals them out.",
+        "named, so a partition distributes the images.",
     ),
 )
 

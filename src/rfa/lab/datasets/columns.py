@@ -1,4 +1,4 @@
-"""The columns of data as users have it: Hugging Face data sets, Parquet files, arrays, pairs."""
+"""The columns of users' data: Hugging Face data sets, Parquet files, arrays, pairs."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from rfa.lab.datasets.dataset import DataError, damaged, lab_module
 
 PAIR = 2
 X, Y = "x", "y"
-"""The columns of data whose columns have no names."""
+"""The names of the columns of data without column names."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Data by column, each read when it is asked for.
+    """Data by column; each is read when it is needed.
 
     Attributes:
         names: the names of the columns.
-        read: gives the values of one, all of the same shape.
-        classes: the names of the classes of those columns that hold labels, where they are known.
+        read: returns the values of a column, all of the same shape.
+        classes: the names of the classes of label columns, if they are known.
         named: whether the user gave the names of the columns.
     """
 
@@ -39,16 +39,16 @@ class Columns:
 
 
 def columns_of(data: Any, split: str) -> Columns:
-    """The columns of any data that we know.
+    """Return the columns of data in any supported form.
 
     Args:
         data: a Hugging Face Dataset or DatasetDict, a pyarrow Table, the path of a Parquet file or
-            of a folder of such, a pair of arrays, a mapping of arrays, an object with `data` and
-            `targets`, or a sequence of pairs.
-        split: of a DatasetDict: the part that is taken; "all" for all of them, one by one.
+            of a folder of such files, a pair of arrays, a mapping of arrays, an object with `data`
+            and `targets`, or a sequence of pairs.
+        split: the part of a DatasetDict; "all" for all parts, one after another.
 
     Raises:
-        InvalidTypeError: if it is nothing of that.
+        InvalidTypeError: if the form is not supported.
         InvalidValueError: if it has no such split.
         DataError: if it cannot be read.
     """
@@ -98,7 +98,7 @@ def _of_arrays(data: Mapping[str, Any], *, named: bool = True) -> Columns:
 
 
 def _of_pairs(data: Any) -> Columns:
-    """A sequence of (x, y): each is asked for once, as it may be decoded or drawn when asked."""
+    """Return the columns of a sequence of (x, y), reading each pair once."""
     both: tuple[list[Any], list[Any]] = [], []
     for row in range(len(data)):
         pair: Any = data[row]
@@ -157,7 +157,7 @@ def _of_parquet(path: Path) -> Columns:
 
 
 def _class_names(schema: Any) -> dict[str, Sequence[str]]:
-    """The names of classes that Hugging Face notes in the Parquet files that it writes."""
+    """Return the names of classes that Hugging Face stores in its Parquet files."""
     metadata: dict[bytes, bytes] = schema.metadata or {}
     noted: Any = json.loads(metadata.get(b"huggingface", b"{}"))
     features = noted.get("info", {}).get("features", {})
@@ -165,7 +165,7 @@ def _class_names(schema: Any) -> dict[str, Sequence[str]]:
 
 
 def _of_arrow(column: Any, name: str) -> Array:
-    """A column of arrow as an array: numbers, texts, lists of equal length, or images."""
+    """Return a column of arrow as an array: numbers, texts, lists of equal length, or images."""
     types = lab_module("pyarrow").types
     values = column.combine_chunks() if hasattr(column, "combine_chunks") else column
     if hasattr(values, "storage"):  # arrays of a fixed shape, in Hugging Face's data sets
@@ -190,7 +190,7 @@ def _of_arrow(column: Any, name: str) -> Array:
 
 
 def _encoded_images(values: Sequence[Any], name: str) -> Iterator[Any]:
-    """Images as Hugging Face keeps them: bytes of a file, or {"bytes": ..., "path": ...}."""
+    """Yield images that Hugging Face stores as bytes of a file, or {"bytes": ..., "path": ...}."""
     pillow = lab_module("PIL.Image")
     for row, value in enumerate(values):
         image: Any = {"bytes": value} if isinstance(value, bytes) else value
@@ -200,15 +200,15 @@ def _encoded_images(values: Sequence[Any], name: str) -> Iterator[Any]:
                 opened.load()
                 yield opened
         except (OSError, SyntaxError, ValueError, AttributeError) as error:
-            msg = f"column {name!r}, row {row}: it is no image that can be decoded ({error})"
+            msg = f"column {name!r}, row {row}: it is not an image that can be decoded ({error})"
             raise DataError(msg) from error
 
 
 def to_array(values: Any, name: str) -> Array:
-    """Values as one array.
+    """Return values as one array.
 
     Raises:
-        DataError: naming the first row whose shape is not that of the first.
+        DataError: naming the first row whose shape differs from that of the first.
     """
     if hasattr(values, "detach"):  # a tensor
         values = values.detach().cpu().numpy()

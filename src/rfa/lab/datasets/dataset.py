@@ -1,8 +1,8 @@
-"""What a data set is, from its source to examples that lie grouped by device.
+"""Data sets, from their source to examples grouped by device.
 
-A `Reader` knows one public layout. It first tells which example belongs to which device (`index`),
-then writes the examples that were chosen to where they shall be (`fill`), so that no more than a
-part of them is ever in memory. What comes of it is a `Population`.
+A `Reader` knows one public layout. It first returns which example belongs to which device
+(`index`), then writes the chosen examples to their places (`fill`), so only a part of them is ever
+in memory. The result is a `Population`.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from rfa.lab.errors import LabError
 
 @dataclass(frozen=True)
 class Index:
-    """Which example of a source belongs to which device.
+    """The device and the label of each example of a source.
 
     Attributes:
         names: the names of the devices; empty if the source has no devices.
-        device: for each example of the source, the place of its device in `names`, or -1 for one
-            that is left out.
+        device: for each example of the source, the index of its device in `names`, or -1 if it is
+            left out.
         y: for each example of the source, its label.
     """
 
@@ -42,19 +42,19 @@ class Reader(ABC):
 
     Attributes:
         name: the name of the data set.
-        source: the name by which `rfa data get` knows its source, if that is another.
-        files: the files of the source, as paths under the data directory; empty for a data set
-            that is made, not read. "a|b" is one file that may lie there under either name.
+        source: the name of its source for `rfa data get`, if that differs.
+        files: the files of the source, as paths under the data directory; empty for a generated
+            data set. "a|b" is one file that may have either name.
         shape: the shape of one example.
-        dtype: the type of its numbers as they are kept.
+        dtype: the type of its numbers in the cache.
         min_examples: devices with fewer examples are left out.
-        train_share: the share of a device's examples that it trains on; the rest is for testing.
-        has_devices: whether the source says which device has an example. Where it does not, a
-            partition deals them out, and the names of `index` are empty.
-        content: a digest of what it reads, where that is known beforehand.
+        train_share: the fraction of a device's examples that it trains on; the rest is for testing.
+        has_devices: whether the source says which device has an example. If it does not, a
+            partition distributes them, and the names of `index` are empty.
+        content: a digest of the data, if it is known beforehand.
 
-    Its code, its class attributes and its own attributes decide what the cache has for it. It reads
-    as a copy of itself, so what it keeps in attributes while it reads decides nothing.
+    Its code, its class attributes and its own attributes decide the cache entry. A copy of it does
+    the reading, so attributes that it sets while reading have no effect on that.
     """
 
     name: str
@@ -69,29 +69,29 @@ class Reader(ABC):
 
     @abstractmethod
     def index(self, paths: Mapping[str, Path]) -> Index:
-        """The devices and labels of all examples of the source.
+        """Return the devices and labels of all examples of the source.
 
         Args:
-            paths: for each entry of `files`, as it is written there, where the file lies.
+            paths: the path of each entry of `files`.
 
         Raises:
-            DataError: if the source is not what it should be; the message names the file.
+            DataError: if the source is not valid; the message names the file.
         """
 
     @abstractmethod
     def fill(self, paths: Mapping[str, Path], index: Index, dest: Ints, out: Array) -> None:
-        """Write example k of the source to `out[dest[k]]`, but leave out where `dest[k]` is -1.
+        """Write example k of the source to `out[dest[k]]`, unless `dest[k]` is -1.
 
         Args:
             paths: as for `index`.
-            index: what `index` returned.
+            index: the result of `index`.
             dest: a place in `out` for each example of the source, or -1.
             out: an array of `shape` and `dtype`, memory-mapped.
         """
 
 
 class DataError(LabError):
-    """A data set is missing, or not what it should be. The message says what to do."""
+    """A data set is missing or damaged; the message says what to do."""
 
 
 @dataclass(frozen=True)
@@ -103,8 +103,8 @@ class Population:
         x: the examples of all devices, memory-mapped.
         y: their labels.
         offsets: n + 1 places.
-        train: how many of a device's rows it trains on; they come first, then those for testing.
-        folder: the entry of the cache that has them.
+        train: the number of training rows of each device; they come before those for testing.
+        folder: the cache entry that has them.
     """
 
     names: Sequence[str]
@@ -115,23 +115,23 @@ class Population:
     folder: Path
 
     def __len__(self) -> int:
-        """The number of devices."""
+        """Return the number of devices."""
         return len(self.names)
 
 
 def find_file(directory: Path, entry: str) -> Path | None:
-    """Where the file of an entry, which may have several names as in "a|b", lies, if it does."""
+    """Return the path of an entry, which may have several names as in "a|b"; None if missing."""
     paths = (directory / name for name in entry.split("|"))
     return next((path for path in paths if path.exists()), None)
 
 
 def damaged(path: Path, kind: str, error: Exception) -> DataError:
-    """The failure to read a file of some kind."""
+    """Return the error for a file of some kind that cannot be read."""
     return DataError(f"{path} is no {kind}, or it is damaged: delete it and get it again ({error})")
 
 
 def lab_module(name: str, extra: str = "lab") -> Any:
-    """A module that only an extra installs, imported when it is needed.
+    """Return a module that only an extra installs, imported when it is needed.
 
     Raises:
         DataError: if it is not installed.
@@ -144,7 +144,7 @@ def lab_module(name: str, extra: str = "lab") -> Any:
 
 
 def check_installed(name: str, extra: str = "lab") -> None:
-    """See that a module that only an extra installs is there, without importing it.
+    """Check that a module of an extra is installed, without importing it.
 
     Raises:
         DataError: if it is not installed.
@@ -155,12 +155,12 @@ def check_installed(name: str, extra: str = "lab") -> None:
 
 
 def parquet_batches(path: Path, columns: Sequence[str], rows: int = 4096) -> Iterator[Any]:
-    """Some columns of a Parquet file, or of a folder of such files in the order of their names.
+    """Yield columns of a Parquet file, or of a folder of such files in the order of their names.
 
-    They come as record batches of so many rows. "a.b" is the field b of the column a.
+    They come as record batches of `rows` rows. "a.b" is the field b of the column a.
 
     Raises:
-        DataError: naming the file, if it has no such column or cannot be read.
+        DataError: if there is no such column, or it cannot be read; the message names the file.
     """
     arrow, parquet = lab_module("pyarrow"), lab_module("pyarrow.parquet")
     parts = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
@@ -186,16 +186,16 @@ def _check_columns(part: Path, source: Any, columns: Sequence[str]) -> None:
 def parquet_index(
     path: Path, columns: tuple[str, str], labels: Mapping[int, int], expected: str
 ) -> Index:
-    """Which example of a Parquet file belongs to which device, and its label.
+    """Return the device and the label of each example of a Parquet file.
 
     Args:
         path: the file or folder.
         columns: the columns of the device's name and of the label.
         labels: our label for each of theirs.
-        expected: what their labels should be, for a message.
+        expected: a description of their labels, for a message.
 
     Raises:
-        DataError: naming the file, if a name or label is missing or wrong.
+        DataError: if a name or label is missing or wrong; the message names the file.
     """
     places: dict[str, int] = {}
     device: list[int] = []
@@ -219,7 +219,7 @@ def parquet_index(
 def parquet_values(
     path: Path, column: str, dest: Ints, rows: int = 4096
 ) -> Iterator[tuple[int, int, Any]]:
-    """The row, place and value of each example of a Parquet file that has a place in `dest`."""
+    """Yield the row, place and value of each example with a place in `dest`."""
     start = 0
     for batch in parquet_batches(path, [column], rows):
         name, *fields = column.split(".")

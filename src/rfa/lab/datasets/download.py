@@ -1,8 +1,8 @@
-"""Download a file over http(s): whole or not at all, and going on where the last call stopped.
+"""Download a file over http(s), completely or not at all, and continue interrupted downloads.
 
-What arrives is kept in `<target>.part`. Only when it is whole and has passed all checks does it
-become `<target>`, in one step. An interrupted download goes on from its part if the server still
-has the same version of the file, and starts anew otherwise.
+The bytes are kept in `<target>.part`. The file becomes `<target>` in one step, after it is complete
+and has passed all checks. An interrupted download continues from its part if the server still has
+the same version of the file, and starts over otherwise.
 """
 
 from __future__ import annotations
@@ -48,22 +48,23 @@ def download(  # noqa: PLR0913
     attempts: int = 5,
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Download `url` to `target`, replacing what is there.
+    """Download `url` to `target`, and replace an existing file.
 
     Args:
-        url: where the file is; http or https.
-        target: where it goes; its directory is made if need be.
+        url: the http or https address of the file.
+        target: the path to write; its directory is created if needed.
         sha256: its digest in hexadecimal, if known.
         size: its size in bytes, if known.
-        check: called with a path to the whole file; raises an exception if it is not as it should
-            be, preferably a `DataError` that says what is wrong.
-        on_progress: called with the bytes that have arrived, and with how many there are if known.
-        timeout: how many seconds the server may be silent.
-        attempts: how often to try.
-        pause: waits for so many seconds.
+        check: called with the path of the complete file; raises an exception if it is wrong,
+            preferably a `DataError` that says why.
+        on_progress: called with the bytes that have arrived, and the total if known.
+        timeout: the seconds that the server may be silent.
+        attempts: the number of attempts.
+        pause: waits for a number of seconds.
 
     Raises:
-        DownloadError: if it fails. What arrived is kept for the next call, unless it is wrong.
+        DownloadError: if it fails. The bytes that arrived are kept for the next call, unless they
+            are wrong.
     """
     web.check_url(url)
     try:
@@ -74,7 +75,7 @@ def download(  # noqa: PLR0913
             _verify(job, sha256, check)
             job.part.finish(target)
     except OSError as error:  # those of the network have become TransientError
-        hint = "Make room there, or choose another place; the same call again then goes on"
+        hint = "Make room there, or choose another place; the same call then continues"
         msg = f"{url} cannot be written to {target}: {error}. {hint}"
         raise DownloadError(msg) from error
 
@@ -89,9 +90,7 @@ def _transfer(job: _Job, attempts: int, pause: Callable[[float], None]) -> None:
             if attempt == attempts:
                 hint = "Try again later, or put the file into the data directory by hand"
                 if job.part.version(job.url):
-                    hint = (
-                        f"{job.part.size()} bytes are kept: the same call again goes on from there"
-                    )
+                    hint = f"{job.part.size()} bytes are kept: the same call continues from there"
                 msg = f"{job.url} failed {attempts} times, at last because {error}. {hint}"
                 raise DownloadError(msg) from error
             usual = min(2.0 ** (attempt - 1), web.LONGEST_PAUSE)
@@ -130,7 +129,7 @@ def _check_size(job: _Job, size: int | None) -> None:
 
 
 def _continued(response: Any, version: Version | None, done: int) -> int | None:
-    """How large the whole file is, if what comes is its part from byte `done` on."""
+    """Return the total size of the file, if the response is its part from byte `done` on."""
     start, total = web.content_range(response)
     same = (
         version is not None
@@ -164,15 +163,15 @@ def _read(response: Any, done: int) -> bytes:
 
 
 def _verify(job: _Job, sha256: str | None, check: Check | None) -> None:
-    """Refuse a file that is not what it should be; what arrived of it is thrown away."""
+    """Check a complete file, and delete its bytes if it is wrong."""
     try:
         _check_content(job, sha256)
         if check is not None:
             check(job.part.path)
-    except OSError:  # the disk's fault, not that of what arrived
+    except OSError:  # the disk failed, not the download
         raise
     except Exception as error:
-        job.part.drop()  # or else the next call would go on from it
+        job.part.drop()  # or the next call would continue from it
         msg = f"{job.url} is not what it should be: {error}. What arrived is thrown away"
         raise DownloadError(msg) from error
 

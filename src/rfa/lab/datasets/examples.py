@@ -1,4 +1,4 @@
-"""Examples, labels and devices out of the columns of any data, checked."""
+"""Examples, labels and devices from the columns of users' data, with checks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rfa.lab.datasets.columns import Columns, X, Y, columns_of
 from rfa.lab.datasets.dataset import DataError
 
 FEWEST = 2
-"""Classes."""
+"""The fewest classes."""
 
 
 @dataclass(frozen=True)
@@ -22,12 +22,12 @@ class Examples:
     """The examples of a data set.
 
     Attributes:
-        x: the examples: bytes where they came so, else float32.
+        x: the examples: bytes if the data has bytes, else float32.
         y: their classes, from 0 on.
-        classes: how many classes there are.
+        classes: the number of classes.
         names: the names of the devices; empty if there are none.
-        device: for each example, the place of its device in `names`; 0 if there are none.
-        labels: the label of each class, where these are not the numbers from 0 on.
+        device: for each example, the index of its device in `names`; 0 if there are none.
+        labels: the label of each class, if the labels are not the numbers from 0 on.
     """
 
     x: Array
@@ -47,19 +47,21 @@ def read_examples(  # noqa: PLR0913 the columns and how they are read
     classes: int = 0,
     split: str = "train",
 ) -> Examples:
-    """The examples of any data that `columns_of` knows.
+    """Return the examples of data in any form that `columns_of` supports.
 
     Args:
         data: the data.
-        features: the column of the examples, or several of numbers; the only one left by default.
+        features: the column of the examples, or several columns of numbers; the only one left by
+            default.
         label: the column of the labels. Data whose columns have no names has just the two.
         device: the column of the devices, if there is one.
-        classes: how many classes there are: the labels are then numbers below it.
-        split: of a DatasetDict: which part; "all" for all.
+        classes: the number of classes; the labels are then numbers below it.
+        split: the part of a DatasetDict; "all" for all parts.
 
     Raises:
-        InvalidTypeError, InvalidValueError: if the data is of no known kind, or has no such column.
-        DataError: naming column and row, if what is there cannot be used.
+        InvalidTypeError, InvalidValueError: if the form is not supported, or there is no such
+            column.
+        DataError: if a value cannot be used; the message names column and row.
     """
     columns = columns_of(data, split)
     if not columns.named:
@@ -136,7 +138,7 @@ def _numbers(values: Array, name: str) -> Array:
 
 
 def _classes(labels: Array, name: str, classes: int) -> tuple[Ints, int, tuple[Any, ...]]:
-    """The class of each label, how many classes there are, and their labels if these are others."""
+    """Return the class of each label, the number of classes, and their labels if they differ."""
     if not len(labels):
         msg = f"column {name!r} is empty: there are no examples"
         raise DataError(msg)

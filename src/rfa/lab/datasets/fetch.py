@@ -1,4 +1,4 @@
-"""Get the files of a data set: download, unpack, merge. Each appears when it is whole."""
+"""Get the files of a data set: download, unpack, merge. Each file appears when it is complete."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def _silent(label: str, done: int, total: int | None) -> None:
 
 
 def get(dataset: DataSet, directory: Path, on_progress: FileProgress = _silent) -> list[Path]:
-    """Get those files of a data set that are not there yet, and return them.
+    """Get the missing files of a data set, and return their paths.
 
     Args:
         dataset: the data set.
-        directory: where its files go.
-        on_progress: called with what is under way, the bytes done, and those to do if known.
+        directory: the folder of its files.
+        on_progress: called with the current step, the bytes done, and the total if known.
 
     Raises:
         DataError: if it fails; the message says why and what to do.
@@ -77,7 +77,7 @@ def _fetch(source: Source, target: Path, holds: str | None, on_progress: FilePro
 
 
 def check_parquet(path: Path) -> None:
-    """Refuse what is not a parquet file from its first to its last byte."""
+    """Check that a file begins and ends like a parquet file."""
     with path.open("rb") as file:
         head = file.read(len(MAGIC))
         file.seek(max(0, path.stat().st_size - len(MAGIC)))
@@ -92,7 +92,7 @@ def _check_zip(path: Path, ending: str) -> None:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
     except zipfile.BadZipFile as error:
-        msg = f"it is no zip archive ({error})"
+        msg = f"it is not a zip archive ({error})"
         raise DownloadError(msg) from error
     if not any(name.endswith(ending) for name in names):
         msg = f"none of its {len(names)} members is called {ending!r}"
@@ -122,9 +122,10 @@ def _get_member(source: Source, member: str, target: Path, on_progress: FileProg
 
 @contextmanager
 def _replacing(target: Path) -> Generator[Path]:
-    """A path to write to, which becomes `target` if all goes well, and vanishes if not.
+    """Yield a path to write to, which becomes `target` on success and is removed otherwise.
 
-    Its name is the same each time, since the lock is held: what a kill left is written over.
+    Its name is always the same, since the lock is held, so the remains of a killed process are
+    overwritten.
     """
     new = target.with_name(f"{target.name}.new")
     try:
@@ -152,7 +153,7 @@ def _get_shards(source: Source, split: str, target: Path, on_progress: FileProgr
 
 
 def _listed(source: Source, split: str, path: Path) -> Sequence[str]:
-    """The addresses of the parquet files of a split."""
+    """Return the addresses of the parquet files of a split."""
     download(source.url, path)
     try:
         listing: Any = json.loads(path.read_text("utf-8"))
@@ -186,7 +187,7 @@ def _merge(shards: Sequence[Path], target: Path, on_progress: Progress) -> None:
 
 
 def _groups(parquet: Any, shard: Path, schema: Any) -> Generator[Any]:
-    """The rows of a shard, as a schema has them. A damaged one goes, so that it can come anew."""
+    """Yield the rows of a shard in a schema; delete a damaged shard, to download it again."""
     try:
         with parquet.ParquetFile(shard) as file:
             for number in range(file.num_row_groups):

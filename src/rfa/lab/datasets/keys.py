@@ -1,4 +1,4 @@
-"""The names of the cache's entries, made of all that decides what is in them."""
+"""The names of cache entries, which depend on everything that decides their content."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _ALWAYS = tuple(module.__name__ for module in (dataset, partition, partitioner, 
 
 @dataclass(frozen=True)
 class Key:
-    """The name of an entry, and a pattern for its name and those of what it replaces."""
+    """The name of an entry, and a pattern that matches it and the entries that it replaces."""
 
     name: str
     stale: str
 
 
 def key_of(reader: Reader, paths: Mapping[str, Path], partition: Partition, devices: int) -> Key:
-    """The key of a data set that is dealt out in some way.
+    """Return the key of a data set with a partition.
 
-    Its digest has two parts: which data set it is (where the source lies, the parameters), and what
-    may change beneath it (the code, the state of the source). An entry replaces those whose first
-    part is the same.
+    Its digest has two parts: the identity of the data set (the path of the source, the parameters),
+    and what may change under it (the code, the state of the source). An entry replaces those with
+    the same first part.
 
     Raises:
         PluginError: if a module of the user's was changed since it was imported.
@@ -57,18 +57,18 @@ def key_of(reader: Reader, paths: Mapping[str, Path], partition: Partition, devi
 
 
 def file_name(text: str) -> str:
-    """A text that can be the name of a file."""
+    """Return a text that can be the name of a file."""
     return re.sub(r"[^\w.-]+", "-", text).strip(".") or "-"
 
 
 def _parameters(value: object) -> tuple[str, dict[str, Any]]:
-    """The class of a value, and what it has itself, whatever its content."""
+    """Return the class of a value, and its own attributes, without its content."""
     values = {name: each for name, each in attributes_of(value).items() if name != "content"}
     return f"{type(value).__module__}.{type(value).__qualname__}", values
 
 
 def _class_attributes(value: object) -> dict[str, Any]:
-    """What its classes have, as it is now: the code may have been another."""
+    """Return the current attributes of its classes, which may differ from the code."""
     values: dict[str, Any] = {}
     for kind in reversed(type(value).__mro__[:-1]):
         values.update(vars(kind))
@@ -81,7 +81,7 @@ def _class_attributes(value: object) -> dict[str, Any]:
 
 
 def _code(value: object) -> dict[str, Any]:
-    """The code of its classes: our modules, the user's with all that they import, or the class.
+    """Return the code of its classes: our modules, the user's with their imports, or the class.
 
     Raises:
         PluginError: if a module of the user's was changed since it was imported.

@@ -1,4 +1,4 @@
-"""What has arrived of a file so far, and a lock, so that only one process at a time adds to it."""
+"""The part of a file that has arrived, and a lock so that only one process adds to it."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from rfa.lab.lock import hold_lock
 
 
 class DownloadError(DataError):
-    """A file could not be downloaded. The message names it, the reason, and what to do."""
+    """A file could not be downloaded; the message names it, the reason, and what to do."""
 
 
 @dataclass(frozen=True)
 class Version:
-    """Of which version of which file a part has arrived.
+    """The version of a file of which a part has arrived.
 
     Attributes:
-        url: where the file comes from, as it was asked for.
-        validator: the server's ETag or date of the file, fit for an If-Range header.
-        total: its size in bytes, if the server told it.
+        url: the address that was requested.
+        validator: the server's ETag or date of the file, for an If-Range header.
+        total: its size in bytes, if the server gave it.
     """
 
     url: str
@@ -33,10 +33,11 @@ class Version:
 
 
 class PartialFile:
-    """The part of `target` that has arrived, in `<target>.part`; `<target>.part.json` says of what.
+    """The part of `target` that has arrived, in `<target>.part`; a JSON note names its version.
 
-    The note is written before the first byte, and after the bytes of any other version are gone,
-    so that whenever a process ends, the bytes are those of the version in the note.
+    The note, `<target>.part.json`, is written before the first byte, and after the bytes of any
+    other version are removed. So whenever a process ends, the bytes belong to the version in the
+    note.
     """
 
     def __init__(self, target: Path) -> None:
@@ -44,11 +45,11 @@ class PartialFile:
         self._note = target.with_name(f"{target.name}.part.json")
 
     def size(self) -> int:
-        """How many bytes have arrived."""
+        """Return the number of bytes that have arrived."""
         return self.path.stat().st_size if self.path.exists() else 0
 
     def version(self, url: str) -> Version | None:
-        """What the part is of, if it is of `url` and can be continued; else None."""
+        """Return the version of the part, if it is of `url` and can be continued; else None."""
         try:
             version = Version(**json.loads(self._note.read_text("utf-8")))
         except (OSError, ValueError, TypeError):
@@ -63,12 +64,12 @@ class PartialFile:
         return self.path.open("wb")
 
     def drop(self) -> None:
-        """Forget what arrived."""
+        """Delete the part."""
         self.path.unlink(missing_ok=True)
         self._note.unlink(missing_ok=True)
 
     def finish(self, target: Path) -> None:
-        """Move the whole file into place."""
+        """Move the complete file into place."""
         put_in_place(self.path, target)
         self._note.unlink(missing_ok=True)
 

@@ -1,14 +1,14 @@
-"""How the examples of a data set are dealt out to devices.
+"""Partitions: how the examples of a data set are distributed to devices.
 
-A text names a partition and its parameters, and a value does as well:
+A text names a partition and its parameters, and so does a value:
 
     >>> find_partition("dirichlet:alpha=0.3")
     Dirichlet(alpha=0.3, seed=1, min_examples=10)
     >>> str(find_partition("pathological:classes=2"))
     'pathological:classes=2,seed=1'
 
-One of your own is `module:NAME`, where NAME is a class or a value, and `module:NAME:a=1` with
-parameters of the class; so is a Partitioner of flwr-datasets.
+The name of your own partition is `module:NAME`, where NAME is a class or a value, and
+`module:NAME:a=1` with parameters of the class; the same holds for a Partitioner of flwr-datasets.
 """
 
 from __future__ import annotations
@@ -33,12 +33,14 @@ from rfa.lab.datasets.partitioner import LABEL, LIBRARY, Partitioner, deal, part
 
 
 class Partition(ABC):
-    """A way to deal examples out to devices. Equal partitions deal alike, whatever the process.
+    """A way to distribute examples to devices; equal partitions give equal results.
+
+    To write your own, make a frozen dataclass with a method `assign`.
 
     Attributes:
-        kind: the name by which texts know it; empty for one of the user's own.
+        kind: its name in texts; empty for a user's own.
         shuffled: whether the devices only keep their sizes, and get examples at random.
-        library: the package whose version decides how it deals, if another one does it.
+        library: the package whose version decides the result, if another package computes it.
     """
 
     kind: ClassVar[str] = ""
@@ -47,31 +49,35 @@ class Partition(ABC):
 
     @abstractmethod
     def assign(self, index: Index, devices: int) -> Ints:
-        """For each example its device, from 0 on, or -1 if it is left out.
+        """Return the device of each example, from 0 on, or -1 if it is left out.
 
         Every device must get two examples, one to train on and one to test on.
 
         Args:
-            index: the labels of the examples, and their devices if the source has such.
-            devices: how many devices are wanted.
+            index: the labels of the examples, and their devices if the source has any.
+            devices: the number of devices.
 
         Raises:
-            InvalidValueError: if these examples cannot be dealt out so.
+            InvalidValueError: if these examples cannot be distributed in this way.
         """
 
     def counts(self, has_devices: bool) -> bool:
-        """Whether it makes as many devices as are wanted, of a source with devices or without."""
+        """Return whether the user chooses the number of devices.
+
+        Args:
+            has_devices: whether the source has devices.
+        """
         del has_devices
         return True
 
     def names(self, index: Index, devices: int) -> Sequence[str]:
-        """The names of the devices that `assign` made."""
+        """Return the names of the devices that `assign` made."""
         del index
         digits = len(str(devices - 1))
         return [f"device-{k:0{digits}d}" for k in range(devices)]
 
     def __str__(self) -> str:
-        """The text that names it."""
+        """Return the text that names it."""
         fields = dataclasses.fields(self) if dataclasses.is_dataclass(self) else ()
         values = {field.name: getattr(self, field.name) for field in fields}
         kind = cast("type[Any]", type(self))
@@ -81,26 +87,28 @@ class Partition(ABC):
 @final
 @dataclass(frozen=True)
 class ByDevice(Partition):
-    """As the source has it: every device has its own examples."""
+    """As in the source: every device has its own examples."""
 
     kind: ClassVar[str] = "device"
 
     def assign(self, index: Index, devices: int) -> Ints:
-        """The devices of the source."""
+        """Return the devices of the source."""
         del devices
         if not index.names:
-            msg = "partition 'device': the data has no devices of its own: deal its examples out, "
+            msg = (
+                "partition 'device': the data has no devices of its own: distribute its examples, "
+            )
             msg += "by 'iid', 'dirichlet:alpha=0.3', 'pathological:classes=2' or 'size:law=linear'"
             raise InvalidValueError(msg)
         return index.device
 
     def counts(self, has_devices: bool) -> bool:
-        """There are as many devices as the source has."""
+        """Return False: the source decides the number of devices."""
         del has_devices
         return False
 
     def names(self, index: Index, devices: int) -> Sequence[str]:
-        """The names in the source."""
+        """Return the names in the source."""
         del devices
         return index.names
 
@@ -108,33 +116,33 @@ class ByDevice(Partition):
 @final
 @dataclass(frozen=True)
 class Iid(Partition):
-    """At random; devices keep the sizes that they have in the source, or all have the same."""
+    """At random; devices keep the sizes that they have in the source, or all have the same size."""
 
     kind: ClassVar[str] = "iid"
     shuffled: ClassVar[bool] = True
 
     def assign(self, index: Index, devices: int) -> Ints:
-        """The devices of the source, or in turn."""
+        """Return the devices of the source, or devices in turn."""
         return index.device if index.names else np.arange(len(index.y)) % devices
 
     def counts(self, has_devices: bool) -> bool:
-        """There are as many devices as the source has, if it has devices."""
+        """Return whether the source has no devices; otherwise it decides their number."""
         return not has_devices
 
     def names(self, index: Index, devices: int) -> Sequence[str]:
-        """The names in the source, if it has devices."""
+        """Return the names in the source, if it has devices."""
         return index.names or super().names(index, devices)
 
 
 @final
 @dataclass(frozen=True)
 class Dirichlet(Partition):
-    """Each label's examples in shares that are Dirichlet(alpha), as Yurochkin et al. 2019 have it.
+    """Each label's examples in shares drawn from Dirichlet(alpha), as in Yurochkin et al. 2019.
 
     Attributes:
-        alpha: the smaller, the fewer labels a device has.
-        seed: another one gives other shares.
-        min_examples: what every device has at least: shares are drawn anew until it has.
+        alpha: the concentration; with a smaller one, a device has fewer labels.
+        seed: decides the shares.
+        min_examples: the fewest examples of a device; shares are drawn again until all have them.
     """
 
     kind: ClassVar[str] = "dirichlet"
@@ -144,13 +152,13 @@ class Dirichlet(Partition):
     min_examples: int = 10
 
     def __post_init__(self) -> None:
-        """Refuse values without a meaning."""
+        """Check the values."""
         check_number("alpha", self.alpha, positive=True)
         check_count("seed", self.seed, least=0)
         check_count("min_examples", self.min_examples, least=2)
 
     def assign(self, index: Index, devices: int) -> Ints:
-        """As DirichletPartitioner does."""
+        """Return the devices as DirichletPartitioner does."""
         partitioner = partitioners().DirichletPartitioner(
             num_partitions=devices,
             partition_by=LABEL,
@@ -165,14 +173,14 @@ class Dirichlet(Partition):
 @final
 @dataclass(frozen=True)
 class Pathological(Partition):
-    """Each device has examples of a few labels only, as McMahan et al. 2017 have it.
+    """Examples of only a few labels on each device, as in McMahan et al. 2017.
 
-    Every label is on some device if there are as many devices as labels; otherwise the examples
-    of labels that no device has are left out.
+    Every label is on some device if there are at least as many devices as labels; otherwise the
+    examples of labels that no device has are left out.
 
     Attributes:
-        classes: how many labels a device has.
-        seed: another one gives other labels.
+        classes: the number of labels on a device.
+        seed: decides the labels.
     """
 
     kind: ClassVar[str] = "pathological"
@@ -181,12 +189,12 @@ class Pathological(Partition):
     seed: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse values without a meaning."""
+        """Check the values."""
         check_count("classes", self.classes)
         check_count("seed", self.seed, least=0)
 
     def assign(self, index: Index, devices: int) -> Ints:
-        """As PathologicalPartitioner does where the first label of a device is determined."""
+        """Return the devices as PathologicalPartitioner does with a determined first label."""
         there = len(np.unique(index.y))
         if self.classes > there:
             msg = f"partition {str(self)!r}: the data has {there} classes: give classes={there} "
@@ -199,18 +207,18 @@ class Pathological(Partition):
             class_assignment_mode="first-deterministic",
             seed=self.seed,
         )
-        remedy = "take fewer devices or fewer classes a device"
+        remedy = "take fewer devices or fewer classes per device"
         return deal(partitioner, index, self.seed, f"partition {str(self)!r}", remedy)
 
 
 @final
 @dataclass(frozen=True)
 class Similarity(Partition):
-    """A fraction of the examples at random, the rest by label, as Karimireddy et al. 2020 have it.
+    """A fraction of the examples at random, the rest by label, as in Karimireddy et al. 2020.
 
     Attributes:
-        gamma: the fraction at random, from 0 (few labels a device) to 1 (devices are alike).
-        seed: another one draws other examples for that.
+        gamma: the fraction at random, from 0 (few labels per device) to 1 (similar devices).
+        seed: decides the random examples.
     """
 
     kind: ClassVar[str] = "similarity"
@@ -225,7 +233,7 @@ class Similarity(Partition):
             raise InvalidValueError("gamma must be at most 1, not " + repr(self.gamma))
 
     def assign(self, index: Index, devices: int) -> Ints:
-        """Deal a random part out evenly, then the rest in the order of its labels."""
+        """Distribute a random part evenly, then the rest in the order of its labels."""
         order = np.random.default_rng(self.seed).permutation(len(index.y))
         alike, rest = np.split(order, [int(self.gamma * len(order))])
         device = np.empty(len(order), np.int64)
@@ -238,12 +246,12 @@ class Similarity(Partition):
 @final
 @dataclass(frozen=True)
 class Size(Partition):
-    """Devices of different sizes, whose examples are drawn at random.
+    """Devices of different sizes, with random examples.
 
     Attributes:
-        law: device k of n has examples in proportion to k ("linear"), its square ("square") or
-            e to the power of k ("exponential").
-        seed: another one gives devices other examples.
+        law: device k of n has examples in proportion to k ("linear"), its square ("square") or e to
+            the power of k ("exponential").
+        seed: decides the examples of each device.
     """
 
     LAWS: ClassVar[tuple[str, ...]] = ("linear", "square", "exponential")
@@ -253,12 +261,12 @@ class Size(Partition):
     seed: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse values without a meaning."""
+        """Check the values."""
         check_choice("law", self.law, self.LAWS)
         check_count("seed", self.seed, least=0)
 
     def assign(self, index: Index, devices: int) -> Ints:
-        """As LinearPartitioner, SquarePartitioner or ExponentialPartitioner does."""
+        """Return the devices as flwr-datasets' partitioner for this law does."""
         make = getattr(partitioners(), f"{self.law.capitalize()}Partitioner")
         what, remedy = f"partition {str(self)!r}", "take fewer devices or another law"
         return deal(make(num_partitions=devices), index, self.seed, what, remedy)
@@ -267,17 +275,17 @@ class Size(Partition):
 @final
 @dataclass(frozen=True)
 class ByPartitioner(Partition):
-    """A Partitioner of flwr-datasets, which sees the columns label, row and, if any, device.
+    """A Partitioner of flwr-datasets, which gets the columns label, row and, if any, device.
 
     Attributes:
-        partitioner: it, without a data set yet.
+        partitioner: the Partitioner, without a data set yet.
     """
 
     library: ClassVar[str] = LIBRARY
     partitioner: Partitioner
 
     def assign(self, index: Index, devices: int) -> Ints:
-        """As it does, with the examples in the order of the source."""
+        """Return the devices as the Partitioner does, for examples in the order of the source."""
         del devices
         name = type(self.partitioner).__name__
         if self.partitioner.is_dataset_assigned():
@@ -287,7 +295,7 @@ class ByPartitioner(Partition):
         return deal(fresh, index, None, f"partition {name}", "give it other parameters")
 
     def counts(self, has_devices: bool) -> bool:
-        """It decides itself how many devices there are."""
+        """Return False: the Partitioner decides the number of devices."""
         del has_devices
         return False
 
@@ -298,7 +306,7 @@ BUILT_IN: dict[str, type[Partition]] = {
 
 
 def find_partition(given: str | Partition | Partitioner) -> Partition:
-    """The partition that a text names; a value is returned as it is.
+    """Return the partition that a text names; a value is returned unchanged.
 
     Raises:
         InvalidValueError: if there is no such partition or parameter, or a value is wrong.
@@ -329,7 +337,7 @@ def find_partition(given: str | Partition | Partitioner) -> Partition:
 
 
 def canonical_text(text: str) -> str:
-    """The text of the same partition with all of its parameters; one of the user's own as it is.
+    """Return the text of the same partition with all parameters; a user's own is unchanged.
 
     Raises:
         InvalidValueError, InvalidTypeError, PluginError: as `find_partition` does.
@@ -341,7 +349,7 @@ def canonical_text(text: str) -> str:
 def _wrap(value: Any) -> Partition:
     if isinstance(value, Partition):
         return value
-    # who has a Partitioner has imported it; nobody else should wait for the import
+    # a Partitioner exists only if its module is imported; do not import it here
     module = sys.modules.get("flwr_datasets.partitioner")
     if module is not None and isinstance(value, module.Partitioner):
         return ByPartitioner(value)

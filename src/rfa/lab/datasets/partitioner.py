@@ -1,4 +1,4 @@
-"""The partitioners of flwr-datasets, which see labels and numbers of rows, and no examples."""
+"""The partitioners of flwr-datasets, which get labels and row numbers, and no examples."""
 
 from __future__ import annotations
 
@@ -16,22 +16,21 @@ Partitioner: TypeAlias = Any
 
 LIBRARY, EXTRA = "flwr-datasets", "datasets"
 LABEL, ROW, DEVICE = "label", "row", "device"
-"""The columns that a Partitioner is given."""
+"""The columns that a Partitioner gets."""
 
 
 def partitioners() -> Any:
-    """The module with all of them."""
+    """Return the module with all of them."""
     return lab_module("flwr_datasets.partitioner", EXTRA)
 
 
 def deal(partitioner: Partitioner, index: Index, seed: int | None, what: str, remedy: str) -> Ints:
-    """For each example the number of the partition that a Partitioner puts it into, or -1.
+    """Return the partition number of each example from a Partitioner, or -1.
 
-    It is given the labels and the numbers of the rows, in the order that `Dataset.shuffle` would
-    bring them to where there is a seed.
+    It gets the labels and row numbers, in the order of `Dataset.shuffle` if there is a seed.
 
     Raises:
-        InvalidValueError: if it cannot, or deals an example out twice.
+        InvalidValueError: if it fails, or puts an example on two devices.
     """
     rows = np.arange(len(index.y))
     if seed is not None:

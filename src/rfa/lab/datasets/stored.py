@@ -1,4 +1,4 @@
-"""Examples of the user's in the cache: every process reads them by their digest."""
+"""Users' examples in the cache: every process reads them by their digest."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Stored(Reader):
 
     Attributes:
         content: the digest.
-        classes: how many classes there are.
-        count: how many devices there are; 0 if a partition deals the examples out.
+        classes: the number of classes.
+        count: the number of devices; 0 if a partition distributes the examples.
     """
 
     files = ()
@@ -49,7 +49,7 @@ class Stored(Reader):
         self.has_devices = bool(examples.names)
 
     def index(self, paths: Mapping[str, Path]) -> Index:
-        """The labels and devices."""
+        """Return the labels and devices."""
         del paths
         arrays, names = self._open()
         return Index(names, np.array(arrays["device"]), np.array(arrays["y"]))
@@ -100,7 +100,7 @@ def _entry(name: str, content: str) -> Path:
 
 
 def _read(entry: Path) -> tuple[dict[str, Any], list[str]] | None:
-    """The arrays of an entry and the names of its devices; None if they are not there."""
+    """Return the arrays of an entry and the names of its devices; None if they are missing."""
     try:
         names: list[str] = json.loads((entry / "names.json").read_bytes())
         arrays = {

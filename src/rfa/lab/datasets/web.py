@@ -1,4 +1,4 @@
-"""Ask a web server for a file, and tell failures that pass from those that stay."""
+"""Ask a web server for a file, and tell temporary failures from permanent ones."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from rfa.lab.errors import LabError
 
 LONGEST_PAUSE = 60.0
 TRANSIENT = {408, 416, 429, 500, 502, 503, 504}
-"""Answers after which the next attempt may succeed: timeouts, limits, trouble of the server."""
+"""Status codes after which the next attempt may succeed: timeouts, limits, server errors."""
 
 
 class TransientError(LabError):
-    """It failed, but may well succeed the next time.
+    """A request failed, but the next one may succeed.
 
     Attributes:
-        pause: how many seconds to wait before; None for as long as usual.
-        restart: whether what has arrived so far is of no use.
+        pause: the seconds to wait before it; None for the default.
+        restart: whether the bytes that arrived are useless.
     """
 
     def __init__(self, reason: str, pause: float | None = None, *, restart: bool = False) -> None:
@@ -36,14 +36,14 @@ class TransientError(LabError):
 
 
 def check_url(url: str) -> None:
-    """Refuse everything but http and https."""
+    """Check that an address is http or https."""
     if not _is_web(url):
         msg = f"only http and https addresses can be downloaded, not {url!r}"
         raise DownloadError(msg)
 
 
 def _is_web(url: str, base: str = "") -> bool:
-    """Whether an address is http or https; what `base`, an https address, names must be https."""
+    """Return whether an address is http or https; https is required if `base` is https."""
     try:
         parts = urlsplit(urljoin(base, url))
     except ValueError:
@@ -53,7 +53,7 @@ def _is_web(url: str, base: str = "") -> bool:
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follow up to 10 redirects, never away from http(s), and never from https to http."""
+    """Follows up to 10 redirects, only to http(s), and never from https to http."""
 
     def http_error_302(
         self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any
@@ -68,10 +68,10 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 
 
 def ask(url: str, headers: dict[str, str], timeout: float) -> Any:
-    """The server's answer, as it is; `refuse_wrong` tells whether it has the file.
+    """Return the server's answer unchanged; `refuse_wrong` checks that it is the file.
 
     Raises:
-        TransientError: if it may work the next time.
+        TransientError: if the next attempt may succeed.
         DownloadError: if it will not.
     """
     request = urllib.request.Request(url, headers=headers)  # noqa: S310 download checks the address
@@ -118,7 +118,7 @@ def _retry_after(value: str | None) -> float | None:
 
 
 def refuse_wrong(url: str, response: Any) -> None:
-    """Refuse an answer that is not the file, or not as it is."""
+    """Check that an answer is the file, without a content encoding."""
     if response.status not in {HTTPStatus.OK, HTTPStatus.PARTIAL_CONTENT}:
         msg = f"{url}: the server answered {response.status} without the file"
         raise DownloadError(msg)
@@ -131,13 +131,13 @@ def refuse_wrong(url: str, response: Any) -> None:
 
 
 def web_page(url: str) -> DownloadError:
-    """The failure when a page for people comes in place of the file."""
+    """Return the error for a web page in place of the file."""
     hint = "Open the address in a browser: it may ask to sign in, or say where the file went"
     return DownloadError(f"{url}: a web page (HTML) came instead of the file. {hint}")
 
 
 def content_range(response: Any) -> tuple[int | None, int | None]:
-    """Where the part that came starts, and how large the whole file is."""
+    """Return the first byte of the part that came, and the size of the complete file."""
     value = response.headers.get("Content-Range", "").strip()
     match = re.fullmatch(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)", value)
     if match is None:
@@ -147,7 +147,7 @@ def content_range(response: Any) -> tuple[int | None, int | None]:
 
 
 def validator(response: Any) -> str | None:
-    """What tells this version of the file from others, to the byte."""
+    """Return a value that identifies this version of the file, to the byte."""
     tag = response.headers.get("ETag")
     if tag and not tag.startswith("W/"):  # a weak tag does not promise the same bytes
         return tag
@@ -155,10 +155,10 @@ def validator(response: Any) -> str | None:
 
 
 def number(value: str | None) -> int | None:
-    """A number of digits in a header; None if it is none."""
+    """Return the number in a header; None if it is not one."""
     return int(value) if value and re.fullmatch(r"[0-9]{1,18}", value.strip()) else None
 
 
 def name_of(error: object) -> str:
-    """What an exception says, or at least its kind."""
+    """Return the message of an exception, or its type."""
     return str(error) or type(error).__name__

@@ -1,1 +1,1 @@
-"""The models that devices train: linear ones and the LSTM by hand, networks in torch."""
+"""The models that devices train: linear models and the LSTM by hand, networks in torch."""

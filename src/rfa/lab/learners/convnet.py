@@ -1,9 +1,9 @@
 """The paper's ConvNet on one device, by hand in numpy.
 
-Two convolutions with pooling and ReLU, a hidden layer and an output layer: the same steps of SGD as
-torch takes on the module, with a third of its arithmetic in the second convolution
-(`convolution.py`) and without writing the hidden layer's matrix, nearly all of the model, step by
-step (`deferred.py`).
+Two convolutions with pooling and ReLU, a hidden layer and an output layer. It takes the same SGD
+steps as torch on the module, with a third of its arithmetic in the second convolution
+(`convolution.py`), and without writing the matrix of the hidden layer, which is nearly all of the
+model, at each step (`deferred.py`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from rfa.lab.learners.network import NetworkLearner, glorot
 from rfa.lab.learners.softmax import residuals
 
 BLOCK = 128
-"""Examples that are scored at a time."""
+"""The number of examples that are scored at a time."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ class Shape:
 
     Attributes:
         side: the side of the pictures, a multiple of 4.
-        kernels: how many kernels each of the two convolutions has.
-        hidden: the units of the hidden layer.
-        classes: the classes.
+        kernels: the number of kernels of each of the two convolutions.
+        hidden: the number of units of the hidden layer.
+        classes: the number of classes.
     """
 
     side: int
@@ -67,12 +67,12 @@ class Shape:
 
 
 HIDDEN = 4
-"""Which of the parameters is the hidden layer's matrix, nearly all of the model."""
+"""The index of the hidden layer's matrix, which is nearly all of the model."""
 
 
 @dataclass(frozen=True)
 class _Net:
-    """A model, ready to be multiplied by."""
+    """A model in the form in which it is multiplied."""
 
     picture: Floats32
     filters: Floats32
@@ -85,7 +85,7 @@ class _Net:
 
 @dataclass(frozen=True)
 class _Pass:
-    """What the layers of a net make of a batch, with the examples last."""
+    """The outputs of the layers of a net for a batch, with the examples last."""
 
     windows: Floats32
     first: Floats32
@@ -103,7 +103,7 @@ class ConvNetLearner(Learner):
     """A ConvNet with the multinomial logistic loss, trained by plain SGD."""
 
     def __init__(self, shape: Shape, make: Callable[[Any], Any]) -> None:
-        """Take the sizes, and a function that, given torch, makes the same net as a module."""
+        """Set the sizes, and a function that makes the same net as a torch module."""
         self.shape, self._make = shape, make
         self.classes = shape.classes
         sizes = [math.prod(part) for part in shape.parameters]
@@ -114,12 +114,12 @@ class ConvNetLearner(Learner):
         self._fourier = FourierConvolution(shape.side // POOL)
 
     def initial(self, rng: np.random.Generator) -> Floats32:
-        """Glorot-uniform matrices and kernels, biases of zero."""
+        """Return Glorot-uniform matrices and kernels, and zero biases."""
         return np.concatenate([glorot(part, rng).ravel() for part in self.shape.parameters])
 
     @np.errstate(over="ignore", invalid="ignore")  # a model that diverges is the server's affair
     def train(self, start: Floats32, x: Any, y: Any, plan: Plan) -> Floats32:
-        """Step by step: back through the net, then all parameters change."""
+        """Return the change by local SGD."""
         labels = np.asarray(y, np.int64)
         others, matrix = self._split(start)
         first, pull = others.copy(), np.float32(plan.rate * plan.proximal)
@@ -150,23 +150,23 @@ class ConvNetLearner(Learner):
 
     @np.errstate(over="ignore", invalid="ignore")
     def scores(self, w: Floats32, x: Any) -> Floats32:
-        """Block by block."""
+        """Return the scores, computed block by block."""
         others, matrix = self._split(w)
         net = self._net(others, DeferredMatrix(matrix))
         blocks = [x[i : i + BLOCK] for i in range(0, len(x), BLOCK)]
         return np.concatenate([self._forward(net, block).scores.T for block in blocks])
 
     def module(self, w: Floats32) -> Any:
-        """The module with the parameters of a model."""
+        """Return the module with the parameters of a model."""
         return NetworkLearner(self._make, self.classes).module(w)
 
     def _split(self, w: Floats32) -> tuple[Floats32, Floats32]:
-        """A copy of all parameters but the hidden layer's matrix, and that matrix itself."""
+        """Return a copy of all parameters but the hidden layer's matrix, and that matrix."""
         others = np.concatenate([w[: self._hidden.start], w[self._hidden.stop :]])
         return others, w[self._hidden].reshape(self.shape.parameters[HIDDEN])
 
     def _join(self, w: Floats32, others: Floats32) -> None:
-        """Put all parameters but the hidden layer's matrix where they belong."""
+        """Write all parameters except the hidden layer's matrix into a model."""
         w[: self._hidden.start] = others[: self._hidden.start]
         w[self._hidden.stop :] = others[self._hidden.start :]
 
@@ -210,11 +210,11 @@ class ConvNetLearner(Learner):
     def _backward(
         self, net: _Net, passed: _Pass, labels: Any, rate: float
     ) -> tuple[Floats32, Floats32]:
-        """The rate times the gradients.
+        """Return the rate times the gradients.
 
         Returns:
-            That of all parameters but the hidden layer's matrix, and that in the layer's outputs,
-            which makes the matrix's together with the features.
+            The gradient in all parameters except the hidden layer's matrix, and the gradient in the
+            layer's outputs, which gives that of the matrix together with the features.
         """
         outputs = residuals(passed.scores, labels, axis=0)
         outputs *= np.float32(rate / len(labels))
@@ -240,5 +240,5 @@ class ConvNetLearner(Learner):
 
 
 def _swapped(values: Floats32) -> Floats32:
-    """Channels before pixels, or pixels before channels, and the examples last."""
+    """Return values with channels and pixels swapped, and the examples last."""
     return values.transpose(1, 0, 2)

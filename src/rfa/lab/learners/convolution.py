@@ -1,7 +1,7 @@
 """Convolutions of 5 x 5 by matrix products, in numpy: of a picture, and of many channels.
 
-Arrays have the examples last, so that every step is one large product or runs along contiguous
-memory. Values before a 2 x 2 pooling come as (4, ...): the four positions of a window first.
+Arrays have the examples last, so every step is one large product or runs along contiguous memory.
+Values before a 2 x 2 pooling have the shape (4, ...): the four positions of a window first.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from rfa._types import Array, Floats, Floats32, Ints
 KERNEL, MARGIN = 5, 2
 POOL = 2
 WINDOW = KERNEL + POOL - 1
-"""The side of what a pooled value sees of the picture."""
+"""The side of the window of the picture that decides a pooled value."""
 
 
 def pool(values: Floats32) -> Floats32:
-    """The largest of each window, or 0 if that is larger: pooling and ReLU commute."""
+    """Return the largest of each window, or 0 if that is larger: pooling and ReLU commute."""
     top = np.maximum.reduce(values, axis=0)
     return np.maximum(top, 0, out=top)
 
 
 def unpool(values: Floats32, top: Floats32, gradient: Floats32) -> Floats32:
-    """The gradient in the values from that in what `pool` made of them.
+    """Return the gradient in the values from that in the result of `pool`.
 
-    The first of the largest gets it, as in torch, and nothing does where ReLU cut off.
+    The first of the largest gets it, as in torch, and none does where ReLU is zero.
     """
     left = gradient * (top > 0)
     back = np.empty_like(values)
@@ -44,7 +44,7 @@ def unpool(values: Floats32, top: Floats32, gradient: Floats32) -> Floats32:
 class PictureConvolution:
     """Kernels over pictures of one channel, for a pooling that follows.
 
-    What a pooled value sees is a window of 6 x 6 pixels, and its four values before the pooling are
+    A pooled value depends on a window of 6 x 6 pixels, and its four values before the pooling are
     linear in that window: one product with a matrix that has each kernel four times.
     """
 
@@ -52,7 +52,7 @@ class PictureConvolution:
         self._side, self._kernels = side, kernels
 
     def windows(self, pictures: Floats32) -> Floats32:
-        """The windows of pictures (n, side^2), one a column, and a row of ones for the biases."""
+        """Return the windows of pictures (n, side^2) as columns, and a row of ones for biases."""
         side, half, n = self._side, self._side // POOL, len(pictures)
         padded = np.zeros((side + 2 * MARGIN, side + 2 * MARGIN, n), np.float32)
         padded[MARGIN:-MARGIN, MARGIN:-MARGIN] = pictures.T.reshape(side, side, n)
@@ -64,7 +64,7 @@ class PictureConvolution:
         return seen.reshape(len(seen), -1)
 
     def matrix(self, kernels: Floats32, biases: Floats32) -> Floats32:
-        """The matrix by which windows are multiplied: rows are positions and kernels."""
+        """Return the matrix for products with windows: rows are positions and kernels."""
         spread = np.zeros((POOL, POOL, self._kernels, WINDOW, WINDOW), np.float32)
         for i, j in np.ndindex(POOL, POOL):
             spread[i, j, :, i : i + KERNEL, j : j + KERNEL] = kernels
@@ -72,7 +72,7 @@ class PictureConvolution:
         return np.hstack([flat, np.tile(biases, POOL * POOL)[:, None]])
 
     def gradients(self, matrix: Floats32) -> tuple[Floats32, Floats32]:
-        """The gradients in kernels and biases from that in the matrix."""
+        """Return the gradients in kernels and biases from that in the matrix."""
         spread = matrix[:, :-1].reshape(POOL, POOL, self._kernels, WINDOW, WINDOW)
         parts = [spread[i, j, :, i : i + KERNEL, j : j + KERNEL] for i, j in np.ndindex(POOL, POOL)]
         biases = matrix[:, -1].reshape(POOL * POOL, self._kernels).sum(axis=0)
@@ -83,8 +83,8 @@ class PictureConvolution:
 class Transform:
     """Sums of pixels with cosines, and with sines.
 
-    The last pixel mirrors the first at the center, where the angles are 0, and so on: cosines see
-    the sum of the two, sines the difference. So both are products of half the size.
+    Pixels are symmetric about the center, where the angles are 0: cosines need the sum of two
+    opposite pixels, sines their difference. So both are products of half the size.
     """
 
     def __init__(self, cosines: Floats, sines: Floats) -> None:
@@ -93,7 +93,7 @@ class Transform:
         self._sines = sines[:, : self._half].astype(np.float32)
 
     def __call__(self, pixels: Floats32) -> Floats32:
-        """The transform (frequencies, 2 channels, n) of pixels (points, channels, n)."""
+        """Return the transform (frequencies, 2 channels, n) of pixels (points, channels, n)."""
         _, channels, n = pixels.shape
         flat = pixels.reshape(len(pixels), -1)
         near, far = flat[: self._half], flat[: self._half - 1 : -1]
@@ -103,7 +103,7 @@ class Transform:
         return spectrum.reshape(-1, 2 * channels, n)
 
     def adjoint(self, spectrum: Floats32) -> Floats32:
-        """The adjoint: pixels from a spectrum."""
+        """Return the adjoint: pixels from a spectrum."""
         count, channels, n = spectrum.shape
         parts = spectrum.reshape(count, 2, -1)
         even, odd = self._cosines.T @ parts[:, 0], self._sines.T @ parts[:, 1]
@@ -117,11 +117,11 @@ class Transform:
 class FourierConvolution:
     """Kernels over pictures of many channels, by the convolution theorem.
 
-    On a circle of side + 2 points a kernel of 5 never reaches around to a pixel, so convolution
-    is a product at each frequency: for pictures of 14 x 14 a ninth of the arithmetic, and a third
-    with the transforms, which are products with constant matrices. Of two conjugate frequencies one
-    is kept, and its complex numbers as real ones, so that a spectrum is (frequency, 2 channels, n):
-    real parts of all channels, then imaginary ones. What goes backward is the adjoint of each step.
+    On a circle of side + 2 points a kernel of 5 never wraps around to a pixel, so convolution is a
+    product at each frequency: for pictures of 14 x 14 a ninth of the arithmetic, and a third with
+    the transforms, which are products with constant matrices. Of two conjugate frequencies one is
+    kept, with its complex numbers as real ones, so a spectrum is (frequency, 2 channels, n): real
+    parts of all channels, then imaginary ones. The backward pass is the adjoint of each step.
     """
 
     def __init__(self, side: int) -> None:
@@ -142,15 +142,15 @@ class FourierConvolution:
         self._taps = taps.reshape(2 * self._count, -1).astype(np.float32)
 
     def spectrum(self, pictures: Floats32) -> Floats32:
-        """The spectrum of pictures (side^2, channels, n)."""
+        """Return the spectrum of pictures (side^2, channels, n)."""
         return self._to(pictures)
 
     def from_spectrum(self, spectrum: Floats32) -> Floats32:
-        """The gradient in pictures from that in their spectrum."""
+        """Return the gradient in pictures from that in their spectrum."""
         return self._to.adjoint(spectrum)
 
     def filters(self, kernels: Floats32) -> Floats32:
-        """Kernels (outputs, channels, 5, 5) as matrices by which spectra are multiplied."""
+        """Return kernels (outputs, channels, 5, 5) as matrices for products with spectra."""
         outputs, channels = kernels.shape[:2]
         flat = kernels.reshape(outputs * channels, -1)
         parts = (self._taps @ flat.T).reshape(self._count, 2, outputs, channels)
@@ -161,7 +161,7 @@ class FourierConvolution:
         return filters.reshape(self._count, 2 * outputs, 2 * channels)
 
     def kernels(self, filters: Floats32) -> Floats32:
-        """The gradient in kernels from that in their filters."""
+        """Return the gradient in kernels from that in their filters."""
         _, outputs, channels = filters.shape
         blocks = filters.reshape(self._count, 2, outputs // 2, 2, channels // 2)
         parts = np.empty((self._count, 2, outputs // 2, channels // 2), np.float32)
@@ -171,15 +171,15 @@ class FourierConvolution:
         return flat.reshape(outputs // 2, channels // 2, KERNEL, KERNEL)
 
     def values(self, spectrum: Floats32, biases: Floats32) -> Floats32:
-        """The values before pooling (4, pooled, outputs, n) of a spectrum, which is changed."""
+        """Return the values before pooling (4, pooled, outputs, n); the spectrum is overwritten."""
         _, outputs, n = spectrum.shape
         spectrum[0, : outputs // 2] += np.float32(self._points) * biases[:, None]
         return self._from.adjoint(spectrum).reshape(POOL * POOL, -1, outputs // 2, n)
 
     def blank(self, pictures: Floats32) -> NDArray[np.bool_]:
-        """Which values have nothing but zeros under their kernels.
+        """Return which values have only zeros under their kernels.
 
-        They are their bias, exactly: it matters to the derivative of ReLU whether that 0 is one.
+        They equal their bias exactly, and the derivative of ReLU depends on an exact 0.
         """
         side, n = math.isqrt(len(pictures)), pictures.shape[-1]
         ink = (np.maximum.reduce(pictures, axis=1) != 0).reshape(side, side, n)
@@ -191,14 +191,14 @@ class FourierConvolution:
         return ~ink.reshape(side * side, n)[self._order]
 
     def from_values(self, values: Floats32) -> tuple[Floats32, Floats32]:
-        """The gradients in spectrum and biases from that in the values."""
+        """Return the gradients in spectrum and biases from that in the values."""
         _, _, outputs, n = values.shape
         spectrum = self._from(values.reshape(-1, outputs, n))
         return spectrum, np.float32(self._points) * spectrum[0, :outputs].sum(axis=1)
 
 
 def _frequencies(circle: int) -> tuple[Ints, Ints, Ints]:
-    """One of each pair of conjugate frequencies, 0 first, and how many each stands for."""
+    """Return one of each pair of conjugate frequencies, 0 first, and how many each stands for."""
     u, v = (axis.ravel() for axis in np.indices((circle, circle)))
     mirrored = -u % circle * circle + -v % circle
     own = u * circle + v
@@ -207,6 +207,6 @@ def _frequencies(circle: int) -> tuple[Ints, Ints, Ints]:
 
 
 def _waves(u: Ints, v: Ints, i: Array, j: Array, circle: int) -> tuple[Floats, Floats]:
-    """Cosine and sine of each frequency (u, v), one a row, at each point (i, j)."""
+    """Return cosine and sine of each frequency (u, v), one per row, at each point (i, j)."""
     angles = 2 * np.pi / circle * (np.outer(u, i) + np.outer(v, j))
     return np.cos(angles), np.sin(angles)

@@ -4,8 +4,8 @@ The change of the model is A^T X. A step on a batch B needs the scores of its ex
 
     X_B W_0^T + (X X^T)_B A,
 
-and changes the rows B of A. Examples are put into the order in which the batches have them, so that
-a batch is a slice, and as long as later rows of A are zero the product leaves them out.
+and changes the rows B of A. Examples are in the order of the batches, so a batch is a slice, and
+while later rows of A are zero the product leaves them out.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from rfa.lab.learners.visits import Visits
 SMALL, LARGE = np.float32(1e-30), np.float32(1e30)
 """Sums of exponentials between these are exact to rounding: none has over- or underflown."""
 NEAR = 16
-"""Scores within this of 0 need no shift: it would take as long as a step."""
+"""Scores within this distance of 0 need no shift, which would take as long as a step."""
 
 
 class Link(Protocol):
     """Turns scores into probabilities."""
 
     def apply(self, scores: Floats32, scale: np.float32) -> Floats32:
-        """The probabilities of the classes times a number; the scores may be overwritten."""
+        """Return the probabilities of the classes times a number; the scores may be overwritten."""
         ...
 
 
 class Softmax:
-    """Probabilities of many classes, whatever the scores."""
+    """Probabilities of many classes, for any scores."""
 
     def apply(self, scores: Floats32, scale: np.float32) -> Floats32:
-        """Subtract the largest score of each example, so that no exponential overflows."""
+        """Return probabilities, after subtracting the largest score so that nothing overflows."""
         scores *= scale / exponentiate(scores, axis=1)
         return scores
 
@@ -46,7 +46,7 @@ class Logistic:
     """The probability of class 1 of two."""
 
     def apply(self, scores: Floats32, scale: np.float32) -> Floats32:
-        """Clip scores where float32 has long reached 0 and 1."""
+        """Return probabilities, after clipping scores where float32 has reached 0 and 1."""
         scores.clip(-80, 80, out=scores)
         np.exp(np.negative(scores, out=scores), out=scores)
         scores += 1
@@ -56,17 +56,17 @@ class Logistic:
 class SteadySoftmax:
     """Probabilities of many classes from scores that are near 0 at the start.
 
-    It saves looking for the largest score in every step, and is exact while local training moves
-    scores by less than about 50; afterwards `is_exact` tells.
+    It does not look for the largest score in every step, and is exact while local training moves
+    scores by less than about 50; afterwards `is_exact` says whether it was.
     """
 
     def __init__(self, classes: int, rows: int) -> None:
-        """Get ready for so many rows, over all steps."""
+        """Allocate memory for this number of rows, over all steps."""
         self._ones = np.ones(classes, np.float32)
         self._sums, self._count = np.ones(rows, np.float32), 0
 
     def apply(self, scores: Floats32, scale: np.float32) -> Floats32:
-        """Take exponentials as they are, and remember their sums."""
+        """Return probabilities without a shift, and record the sums of exponentials."""
         np.exp(scores, scores)
         start, self._count = self._count, self._count + len(scores)
         sums = self._sums[start : self._count]
@@ -75,7 +75,7 @@ class SteadySoftmax:
         return scores
 
     def is_exact(self) -> bool:
-        """Whether no sum of exponentials came near the limits of float32."""
+        """Return whether no sum of exponentials came near the limits of float32."""
         if not self._sums.size:
             return True
         low, high = np.minimum.reduce(self._sums), np.maximum.reduce(self._sums)
@@ -83,7 +83,7 @@ class SteadySoftmax:
 
 
 def _near_zero(scores: Floats32) -> Floats32:
-    """Scores that give the same probabilities, the largest of each example near 0."""
+    """Return scores with the same probabilities, with the largest of each example near 0."""
     low = np.minimum.reduce(scores, axis=None, initial=0)
     high = np.maximum.reduce(scores, axis=None, initial=0)
     if low > -NEAR and high < NEAR:
@@ -92,15 +92,15 @@ def _near_zero(scores: Floats32) -> Floats32:
 
 
 class Part(NamedTuple):
-    """What the steps on one batch need, as slices of what there is of all examples.
+    """The inputs of the steps on one batch, as slices of arrays of all examples.
 
     Attributes:
-        near: its rows of the Gram matrix; None if there is one step at most.
+        near: its rows of the Gram matrix; None if there is at most one step.
         at_start: the scores before the first step.
-        targets: the targets times the rate over the size of the batch.
-        rate: that number.
+        targets: the targets times the rate, divided by the size of the batch.
+        rate: the rate divided by the size of the batch.
         a: the rows of A.
-        stop: the first row behind the batch.
+        stop: the first row after the batch.
     """
 
     near: Floats32 | None
@@ -111,7 +111,7 @@ class Part(NamedTuple):
     stop: int
 
     def scores(self, a: Floats32, visited: int) -> Floats32:
-        """The scores of the batch, in memory of their own; rows of A not yet visited are zero."""
+        """Return the scores of the batch in new memory; rows of A not yet visited are zero."""
         if self.near is None or not visited:
             return self.at_start.copy()
         if visited < len(a):
@@ -131,11 +131,11 @@ class ExampleSpace:
         """Put everything into the order of the visits.
 
         Args:
-            gram: the Gram matrix of the examples; None if there is one step at most.
+            gram: the Gram matrix of the examples; None if there is at most one step.
             at_start: the scores of the examples before the first step.
             y: their labels.
             visits: the batches.
-            plan: what they are batches of.
+            plan: the plan of the training.
         """
         order = visits.order
         self._visits, self._plan, self._count = visits, plan, len(at_start)
@@ -146,7 +146,7 @@ class ExampleSpace:
         self._targets = self._scaled_targets(np.asarray(y).take(order))
 
     def descend(self, *, binary: bool) -> Floats32:
-        """The A that SGD reaches, or the average of its later iterates; a row for each example."""
+        """Return the A that SGD reaches, or the mean of its later iterates; a row per example."""
         if binary:
             return self._spread(self._steps(self._at_start, Logistic()))
         sizes = [stop - start for start, stop in self._visits.spans]
@@ -191,7 +191,7 @@ class ExampleSpace:
         ]
 
     def _scaled_targets(self, y: Any) -> Floats32:
-        """The probabilities that scores should give, times the rate over the size of the batch."""
+        """Return the target probabilities times the rate, divided by the size of the batch."""
         sizes = [stop - start for start, stop in self._visits.spans]
         rates = np.array(self._rates, np.float32).repeat(sizes)
         if self._at_start.shape[1] == 1:
@@ -201,7 +201,7 @@ class ExampleSpace:
         return targets
 
     def _spread(self, a: Floats32) -> Floats32:
-        """The rows of A in the order of the examples."""
+        """Return the rows of A in the order of the examples."""
         full = np.zeros((self._count, a.shape[1]), np.float32)
         full[self._visits.order] = a
         return full

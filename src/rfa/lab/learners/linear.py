@@ -4,8 +4,8 @@ The change of a linear model by local SGD is a combination of the device's own e
 
     W_t = W_0 + A_t^T X,    so its scores are    X W_t^T = X W_0^T + (X X^T) A_t.
 
-Where a device has fewer examples n than features p, SGD therefore runs on the n rows of A with the
-Gram matrix X X^T, which depends on the inputs alone and is kept between rounds: the same iterates
+If a device has fewer examples n than features p, SGD therefore runs on the n rows of A with the
+Gram matrix X X^T, which depends only on the inputs and is kept between rounds: the same iterates
 for a third of the arithmetic (`example_space.py`). Otherwise it runs on W itself.
 
     >>> learner = LinearLearner(features=3, classes=2)
@@ -34,7 +34,7 @@ from rfa.lab.learners.scaled import Scaled
 from rfa.lab.learners.visits import Visits
 
 GRAM_BYTES = 1 << 28
-"""How much memory Gram matrices may take between rounds: those used longest ago make room."""
+"""The memory for Gram matrices between rounds, in bytes; the least recently used are removed."""
 
 
 @final
@@ -56,13 +56,13 @@ class LinearLearner(Learner):
         self._grams = Grams(GRAM_BYTES)
 
     def initial(self, rng: np.random.Generator) -> Floats32:
-        """Glorot-uniform: within sqrt(6 / (features + outputs))."""
+        """Return Glorot-uniform weights: within sqrt(6 / (features + outputs))."""
         bound = np.sqrt(6 / (self.features + self.rows))
         return rng.uniform(-bound, bound, self.dim).astype(np.float32)
 
     @np.errstate(all="ignore")  # a model that diverges is the server's affair
     def train(self, start: Floats32, x: Any, y: Any, plan: Plan) -> Floats32:
-        """What local SGD changes, in the space of examples where that is the smaller one."""
+        """Return the change by local SGD, in the space of examples if that is smaller."""
         first, scaled = start.reshape(self.rows, self.features), Scaled.of(x)
         visits = Visits.of(plan.batches)
         if len(y) < self.features and visits.is_disjoint:
@@ -71,12 +71,12 @@ class LinearLearner(Learner):
 
     @np.errstate(over="ignore", invalid="ignore")
     def scores(self, w: Floats32, x: Any) -> Floats32:
-        """X W^T; of a binary model with a column of zeros for class 0."""
+        """Return X W^T; a binary model has a column of zeros for class 0."""
         scores = _products(Scaled.of(x), w.reshape(self.rows, self.features))
         return np.hstack([np.zeros_like(scores), scores]) if self.binary else scores
 
     def module(self, w: Floats32) -> Any:
-        """A linear layer without a bias; of a binary model with a row of zeros for class 0."""
+        """Return a linear layer without a bias; a binary model has a row of zeros for class 0."""
         torch = lab_module("torch")
         rows = w.reshape(self.rows, self.features)
         if self.binary:
@@ -126,7 +126,7 @@ class LinearLearner(Learner):
 
 
 def _products(x: Scaled, rows: Floats32) -> Floats32:
-    """The products of examples with some rows."""
+    """Return the products of examples with some rows."""
     products: Floats32 = x.x @ rows.T
     products *= x.factor
     return products
@@ -141,7 +141,7 @@ class Grams:
     size: int = 0
 
     def of(self, x: Scaled, key: Hashable | None) -> Floats32:
-        """The Gram matrix of x; with a key, which promises the same x each time, kept."""
+        """Return the Gram matrix of x; cached under a key, which promises the same x each time."""
         if key is not None and key in self.kept:
             self.kept.move_to_end(key)
             return self.kept[key]

@@ -1,17 +1,17 @@
-"""An LSTM that reads symbols, on one device: its gradient by hand, for one thread of a processor.
+"""An LSTM that reads symbols, on one device: its gradient by hand, for one processor thread.
 
-torch's own LSTM multiplies one-hot rows by a matrix, computes a gradient for them too, and leaves
-gradients of everything, which SGD reads once. Here a symbol picks its row of a table, and products
-that give a gradient are added to the model at once, as SGD's step.
+torch's own LSTM multiplies one-hot rows by a matrix, computes a gradient for them too, and stores
+gradients of everything, which SGD reads once. Here a symbol selects its row of a table, and
+products that give a gradient are added to the model at once, as SGD's step.
 
-The gates stand in torch's order turned by one, (o, i, f, g): the three sigmoids lie side by side,
-and each has its partner in a buffer of the same layout, (tanh c, g, c before):
+The gates are in torch's order rotated by one, (o, i, f, g). So the three sigmoids are adjacent, and
+each has its partner in a buffer of the same layout, (tanh c, g, c before):
 
     c = i * g + f * c before,    h = o * tanh c.
 
-With ten rows a batch, the calls themselves count. Numpy starts a small operation in half the time
-that torch needs; torch has the faster products of few rows, the faster sigmoid, and sums of rows by
-index. Both work in the same memory, which torch allocates, for it aligns it to lines of the cache.
+With ten rows per batch, the cost of the calls matters. Numpy starts a small operation in half the
+time of torch; torch has the faster products of few rows, the faster sigmoid, and sums of rows by
+index. Both work in the same memory, which torch allocates because it aligns it to cache lines.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from rfa.lab.learners.softmax import residuals
 
 GATES = 4
 BLOCK = 64
-"""Examples that are scored at a time: what is written down for them fits into caches."""
+"""The examples that are scored at a time: their intermediate results fit into the cache."""
 
 
 @dataclass(frozen=True)
 class LstmSize:
-    """How large an LSTM is.
+    """The sizes of an LSTM.
 
     Attributes:
-        length: with how many symbols an example begins; they are read in their order.
-        symbols: how many symbols there are.
+        length: the number of symbols at the beginning of an example; they are read in order.
+        symbols: the number of different symbols.
         units: the length of the state.
-        classes: how many scores the last state gives.
+        classes: the number of scores from the last state.
     """
 
     length: int
@@ -55,18 +55,18 @@ class LstmLearner(Learner):
     """One layer of torch.nn.LSTM with one bias, and torch.nn.Linear on its last state."""
 
     def __init__(self, plain: NetworkLearner, size: LstmSize) -> None:
-        """Take the learner of such a module, which says where to begin and in which order."""
+        """Set the learner of such a module, for the first model and the order of parameters."""
         self._plain, self._size = plain, size
         self._torch = lab_module("torch")
         self.dim, self.classes = plain.dim, plain.classes
 
     def initial(self, rng: np.random.Generator) -> Floats32:
-        """The first model of the plain learner."""
+        """Return the first model of the plain learner."""
         return self._plain.initial(rng)
 
     @np.errstate(over="ignore", invalid="ignore")  # a model that diverges is the server's affair
     def train(self, start: Floats32, x: Any, y: Any, plan: Plan) -> Floats32:
-        """Step by step, with gradients by hand."""
+        """Return the change by local SGD, with gradients by hand."""
         symbols, labels = self._symbols(x), np.asarray(y, np.int64)
         model = _Model(self._torch, self._size, start)
         first = model.flat.copy()
@@ -86,7 +86,7 @@ class LstmLearner(Learner):
 
     @np.errstate(over="ignore", invalid="ignore")
     def scores(self, w: Floats32, x: Any) -> Floats32:
-        """Block by block."""
+        """Return the scores, computed block by block."""
         symbols = self._symbols(x)
         model = _Model(self._torch, self._size, w)
         blocks = [slice(i, i + BLOCK) for i in range(0, len(symbols), BLOCK)]
@@ -99,7 +99,7 @@ class LstmLearner(Learner):
         return scores
 
     def module(self, w: Floats32) -> Any:
-        """The torch module with the parameters of a model."""
+        """Return the torch module with the parameters of a model."""
         return self._plain.module(w)
 
     def _tape(self, count: int) -> _Tape:
@@ -115,11 +115,11 @@ class LstmLearner(Learner):
 
 
 class _Model:
-    """The parameters in the layout that training works in, as parts of one flat vector.
+    """The parameters in the layout of the training, as parts of one flat vector.
 
     Attributes:
         flat: the vector.
-        table: for each gate a row a symbol: torch's weight_ih, transposed gate by gate.
+        table: a row per symbol for each gate: torch's weight_ih, transposed gate by gate.
         recurrent: torch's weight_hh; `weights` is the same memory as a tensor.
         bias: torch's bias_ih.
         out: the matrix of the last layer.
@@ -138,7 +138,7 @@ class _Model:
         self.weights = torch.from_numpy(self.recurrent)
 
     def in_torchs_order(self, flat: Floats32) -> Floats32:
-        """A vector of this layout in the order of the module's parameters."""
+        """Return a vector of this layout in the order of the module's parameters."""
         return np.concatenate(_turned(_cut(flat, self._shapes), -1))
 
 
@@ -148,16 +148,16 @@ def _cut(flat: Floats32, shapes: list[tuple[int, ...]]) -> list[Floats32]:
 
 
 def _turned(parts: list[Floats32], by: int) -> list[Floats32]:
-    """The parts with their gates turned and the table transposed, each of them flat."""
+    """Return the flat parts with their gates rotated and the table transposed."""
     table, recurrent, bias, out, out_bias = parts
     gates = [np.roll(part, by, axis=0) for part in (table.transpose(0, 2, 1), recurrent, bias)]
     return [part.ravel() for part in (*gates, out, out_bias)]
 
 
 class _Tape:
-    """What the two passes over a batch of one size write down, moment by moment.
+    """The intermediate results of both passes over a batch of one size, moment by moment.
 
-    The views that a moment needs are cut once, for that takes as long as a small operation.
+    The views of a moment are made once, because that takes as long as a small operation.
     """
 
     def __init__(self, torch: Any, size: LstmSize, count: int) -> None:
@@ -208,11 +208,11 @@ class _Tape:
             np.multiply(o, tanh_cell, state)
 
     def scores(self, model: _Model) -> Floats32:
-        """The scores that the last state gives."""
+        """Return the scores that the last state gives."""
         return self._states[-1] @ model.out.T + model.out_bias
 
     def go_back(self, model: _Model, d_scores: Floats32) -> None:
-        """From a gradient in the scores to that in the gates, before their functions."""
+        """Compute the gradient in the gates, before their functions, from that in the scores."""
         self._find_slopes()
         d_state, d_cell, parts = self._d_state, self._d_cell, self._torch.from_numpy(self._parts)
         np.matmul(d_scores, model.out, out=d_state)
@@ -228,7 +228,7 @@ class _Tape:
                 np.add.reduce(self._parts, axis=0, out=d_state)
 
     def _find_slopes(self) -> None:
-        """By what a gradient is multiplied: in h to reach c and o, then in c to reach i, f and g.
+        """Compute the factors of gradients: from h to c and o, then from c to i, f and g.
 
         torch.ops.aten has the formulas of autograd: p s (1 - s) and p (1 - tanh^2) in one pass.
         """

@@ -1,7 +1,7 @@
-"""Any torch module as a learner: the plain path, and the one for networks and for CUDA.
+"""Any torch module as a learner: the general path, for networks and for CUDA.
 
-The module maps a batch of examples to scores. Those of its parameters that can be
-trained, flattened in their order, are the model. Only here does the lab need torch.
+The module maps a batch of examples to scores. Its trainable parameters, flattened in their order,
+are the model. Only this module of the lab needs torch.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from rfa.lab.datasets.dataset import lab_module
 from rfa.lab.learners.learner import Learner, Plan, Tail
 
 BLOCK = 256
-"""Examples that are scored at a time."""
+"""The number of examples that are scored at a time."""
 
 
 class NetworkLearner(Learner):
     """A torch module with the multinomial logistic loss, trained by plain SGD."""
 
     def __init__(self, make: Callable[[Any], Any], classes: int, device: str = "cpu") -> None:
-        """Take a function that, given torch, makes the module."""
+        """Set a function that makes the module from torch."""
         torch = lab_module("torch")
         if device == "cuda" and not torch.cuda.is_available():
             msg = "device='cuda' asks for a CUDA device, and torch finds none: use device='cpu'"
@@ -41,12 +41,12 @@ class NetworkLearner(Learner):
         self._share_memory()
 
     def initial(self, rng: np.random.Generator) -> Floats32:
-        """Glorot-uniform matrices and kernels, biases of zero."""
+        """Return Glorot-uniform matrices and kernels, and zero biases."""
         parts = [glorot(tuple(parameter.shape), rng) for parameter in self._parameters]
         return np.concatenate([part.ravel() for part in parts])
 
     def train(self, start: Floats32, x: Any, y: Any, plan: Plan) -> Floats32:
-        """Step by step, with torch's own gradients."""
+        """Return the change by local SGD, with torch's own gradients."""
         torch = self._torch
         first = self._tensor(start)
         self._flat.copy_(first)
@@ -67,7 +67,7 @@ class NetworkLearner(Learner):
         return (self._flat - first).cpu().numpy()
 
     def scores(self, w: Floats32, x: Any) -> Floats32:
-        """Block by block."""
+        """Return the scores, computed block by block."""
         self._flat.copy_(self._tensor(w))
         with self._torch.no_grad():
             blocks = [x[i : i + BLOCK] for i in range(0, len(x), BLOCK)]
@@ -75,7 +75,7 @@ class NetworkLearner(Learner):
             return self._torch.cat(parts).cpu().numpy()
 
     def module(self, w: Floats32) -> Any:
-        """A copy of the module with the parameters of a model."""
+        """Return a copy of the module with the parameters of a model."""
         self._flat.copy_(self._tensor(w))
         return copy.deepcopy(self._module).eval()
 
@@ -92,7 +92,7 @@ class NetworkLearner(Learner):
 
 
 def glorot(shape: tuple[int, ...], rng: np.random.Generator) -> Floats32:
-    """A parameter to start from: uniform within Glorot's bound, or a bias of zeros."""
+    """Return an initial parameter: uniform within Glorot's bound, or zero for a bias."""
     if len(shape) == 1:
         return np.zeros(shape, np.float32)
     field = math.prod(shape[2:])

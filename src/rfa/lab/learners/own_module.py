@@ -1,4 +1,4 @@
-"""A torch module of the user's as a learner, with the weights that it starts from itself."""
+"""A user's torch module as a learner, with its own initial weights."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ Module: TypeAlias = "Callable[[], Any] | Any"
 
 
 class OwnModuleLearner(NetworkLearner):
-    """A module of the user's, initialized as it does it itself."""
+    """A user's module with its own initialization."""
 
     def __init__(self, module: Module, classes: int, device: str = "cpu") -> None:
-        """Take a class or function that makes the module, or one that is copied."""
+        """Set a class or function that makes the module, or a module that is copied."""
         self._make = module
         super().__init__(lambda torch: _made(torch, module, 0), classes, device)
 
     def initial(self, rng: np.random.Generator) -> Floats32:
-        """The weights that the module starts from, by a seed; those of a given one as they are."""
+        """Return the module's initial weights, by a seed; those of a given module unchanged."""
         module = _made(self._torch, self._make, int(rng.integers(2**63)))
         parts = [p.detach().numpy().ravel() for p in module.parameters() if p.requires_grad]
         return np.concatenate(parts).astype(np.float32)
@@ -38,30 +38,30 @@ class OwnModuleLearner(NetworkLearner):
 
 @dataclass(frozen=True)
 class OwnModel:
-    """Makes the learner of a task; it goes to other processes.
+    """Makes the learner of a task; it can be sent to other processes.
 
     Attributes:
-        module: the module, or what makes it.
-        classes: how many classes its scores tell apart.
+        module: the module, or a function that makes it.
+        classes: the number of classes in its scores.
     """
 
     module: Module
     classes: int
 
     def __call__(self, device: str) -> Learner:
-        """The learner that computes on a device of torch's."""
+        """Return the learner on a torch device."""
         return OwnModuleLearner(self.module, self.classes, device)
 
 
 @dataclass(frozen=True)
 class LinearModel:
-    """Makes softmax regression: by hand, or with torch where CUDA is asked for."""
+    """Makes softmax regression: by hand, or with torch for CUDA."""
 
     features: int
     classes: int
 
     def __call__(self, device: str) -> Learner:
-        """The learner that computes on a device."""
+        """Return the learner that computes on a device."""
         if device == "cpu":
             return LinearLearner(self.features, self.classes)
         return NetworkLearner(
@@ -72,11 +72,11 @@ class LinearModel:
 
 
 def check_model(model: OwnModel, x: Array) -> None:
-    """Try a module with a few examples.
+    """Check a module with a few examples.
 
     Raises:
-        InvalidTypeError: if it is no module.
-        InvalidValueError: if it cannot learn from these examples in the lab, saying why.
+        InvalidTypeError: if it is not a module.
+        InvalidValueError: if it cannot learn from these examples in the lab; the message says why.
     """
     torch = lab_module("torch")
     module = _made(torch, model.module, 0)
@@ -84,7 +84,7 @@ def check_model(model: OwnModel, x: Array) -> None:
     for part in module.modules():
         kind = type(part).__name__
         if isinstance(part, norms) and part.track_running_stats:
-            msg = f"module has a {kind}, whose running averages are no part of the model that is "
+            msg = f"module has a {kind}, whose running averages are not part of the model that is "
             msg += "aggregated: use GroupNorm or LayerNorm"
             raise InvalidValueError(msg)
         if (isinstance(part, dropouts) and part.p) or getattr(part, "dropout", 0):
@@ -108,7 +108,7 @@ def check_model(model: OwnModel, x: Array) -> None:
 
 
 def _made(torch: Any, module: Module, seed: int) -> Any:
-    """A module, the same in every process; random choices elsewhere are left as they are."""
+    """Return a module, the same in every process, without changing other random states."""
     if isinstance(module, torch.nn.Module):
         return copy.deepcopy(module)
     with torch.random.fork_rng(devices=[]):

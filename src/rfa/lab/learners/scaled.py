@@ -1,7 +1,7 @@
-"""Examples that are kept as whole numbers, and read as these times a factor.
+"""Examples that are stored as whole numbers, and read as these times a factor.
 
-A linear model needs not multiply its examples: X W^T times the factor is the same for a tenth of
-the multiplications. Where few of the examples are needed, only those are converted.
+A linear model does not need to multiply its examples: X W^T times the factor gives the same for a
+tenth of the multiplications. If few of the examples are needed, only those are converted.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from rfa._types import Array, Floats32, Ints
 
 @dataclass(frozen=True)
 class Scaled:
-    """Examples times a factor that is still to be multiplied.
+    """Examples with a factor that is not yet multiplied.
 
     Attributes:
-        kept: the examples, of whole numbers or floats.
+        kept: the examples, as whole numbers or floats.
         factor: the factor.
     """
 
@@ -29,7 +29,7 @@ class Scaled:
 
     @classmethod
     def of(cls, x: Any) -> Scaled:
-        """The same examples, whether scaled already or not."""
+        """Return the same examples, whether scaled already or not."""
         return x if isinstance(x, Scaled) else cls(x, np.float32(1))
 
     @cached_property
@@ -38,7 +38,7 @@ class Scaled:
         return self.kept.astype(np.float32, copy=False)
 
     def take(self, rows: Ints) -> Floats32:
-        """Some examples, multiplied; the others are left as they are."""
+        """Return some examples, multiplied; the others are not converted."""
         some = self.kept[rows].astype(np.float32, copy=False)
         return some if self.factor == 1 else some * self.factor
 
@@ -54,11 +54,11 @@ class Scale:
     factor: float
 
     def __call__(self, kept: Array) -> Array:
-        """What the model reads."""
+        """Return the input of the model."""
         x = kept.astype(np.float32)
         x *= np.float32(self.factor)
         return x
 
     def later(self, kept: Array) -> Scaled:
-        """The same for a learner that multiplies later."""
+        """Return the same for a learner that multiplies later."""
         return Scaled(kept, np.float32(self.factor))

@@ -8,13 +8,13 @@ from rfa._types import Floats32, Ints
 
 
 def exponentiate(scores: Floats32, axis: int) -> Floats32:
-    """Turn scores into numbers in proportion to probabilities, and give their sums.
+    """Replace scores by numbers in proportion to probabilities, and return their sums.
 
     The largest score of each example is subtracted first, so that no exponential overflows.
 
     Args:
         scores: the scores, which are overwritten.
-        axis: along which the classes are.
+        axis: the axis of the classes.
     """
     scores -= np.maximum.reduce(scores, axis=axis, keepdims=True)
     np.exp(scores, out=scores)
@@ -22,7 +22,7 @@ def exponentiate(scores: Floats32, axis: int) -> Floats32:
 
 
 def residuals(scores: Floats32, labels: Ints, *, axis: int) -> Floats32:
-    """The gradient of each example's loss in its scores, in their place: probability less target.
+    """Return the gradient of each example's loss in its scores, in place: probability minus target.
 
     >>> residuals(np.zeros((1, 4), np.float32), np.array([1]), axis=1)
     array([[ 0.25, -0.75,  0.25,  0.25]], dtype=float32)

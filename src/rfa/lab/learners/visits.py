@@ -1,4 +1,4 @@
-"""The batches of local training, laid out so that each is a slice of one order of examples."""
+"""The batches of local training, arranged so that each is a slice of one order of examples."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ Batch = NDArray[np.int64]
 
 @final
 class Visits(Sequence[Batch]):
-    """The batch of each step; one that comes again is the same array.
+    """The batch of each step; a repeated batch is the same array.
 
     Attributes:
-        order: the rows of the different batches, one batch behind the other.
-        spans: for each different batch its first row in that order, and the one behind its last.
-        turns: for each step which of those it is on.
-        is_disjoint: whether different batches have no example in common, and none has one twice.
+        order: the rows of the different batches, one batch after the other.
+        spans: for each different batch its first row in that order, and the one after its last.
+        turns: for each step the index of its batch.
+        is_disjoint: whether different batches have no example in common, and no batch has one
+            twice.
     """
 
     def __init__(
@@ -38,7 +39,7 @@ class Visits(Sequence[Batch]):
 
     @classmethod
     def of(cls, batches: Sequence[Batch]) -> Visits:
-        """Lay out the batches; one that comes again, as the same array, is laid out once."""
+        """Return the arrangement of batches; a repeated array is arranged once."""
         if isinstance(batches, Visits):
             return batches
         places: dict[int, int] = {}
@@ -55,15 +56,15 @@ class Visits(Sequence[Batch]):
 
     @classmethod
     def cut(cls, order: Ints, size: int, steps: int) -> Visits:
-        """Cut different rows into batches of a size, the last perhaps smaller, for some steps.
+        """Split different rows into batches of a size, the last perhaps smaller, for some steps.
 
-        The steps take one batch after the other, and begin again when all were taken.
+        The steps take one batch after the other, and start over after the last one.
         """
         spans, turns = _cut(len(order), size, steps)
         return cls(order[: spans[-1][1]] if spans else order[:0], spans, turns, is_disjoint=True)
 
     def __len__(self) -> int:
-        """The number of steps."""
+        """Return the number of steps."""
         return len(self.turns)
 
     @overload
@@ -71,7 +72,7 @@ class Visits(Sequence[Batch]):
     @overload
     def __getitem__(self, step: slice) -> list[Batch]: ...
     def __getitem__(self, step: int | slice) -> Batch | list[Batch]:
-        """The batch of a step, or those of several."""
+        """Return the batch of a step, or those of several."""
         if isinstance(step, slice):
             return [self._parts[turn] for turn in self.turns[step]]
         return self._parts[self.turns[step]]
@@ -83,6 +84,6 @@ class Visits(Sequence[Batch]):
 
 @functools.lru_cache(maxsize=4096)
 def _cut(count: int, size: int, steps: int) -> tuple[list[tuple[int, int]], list[int]]:
-    """Spans and turns, which depend on these numbers alone."""
+    """Return spans and turns, which depend only on these numbers."""
     spans = [(start, min(start + size, count)) for start in range(0, count, size)][:steps]
     return spans, [step % len(spans) for step in range(steps)] if spans else []

@@ -1,8 +1,8 @@
-"""From the runs of an arena to a matrix for each level, and who is ahead in it.
+"""The matrix of an arena for each level, and the ranks of its defenses.
 
-The worst case of a defense is the attack under which its mean over seeds is lowest; `worst_case`
-has its interval, and tells who is the best. A rank counts who is ahead, and those who are shown
-with the same number share a rank.
+The worst case of a defense is the attack with its lowest mean over seeds; `worst_case` computes its
+interval, and the best defenses. A rank is one plus the number of defenses ahead; defenses that show
+the same number share a rank.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ BEST = "Bold: ahead in its row"
 TESTED = f"{BEST}; in the worst case, not shown to be behind another (5 % level)"
 PRIVATE, SEEING = "under the secure sum", "see single updates"
 SHOWN = 1
-"""The decimals of an accuracy that are shown."""
+"""The decimals of an accuracy."""
 OURS = (RFA, OneStepRFA)
-"""The aggregators of the paper, whose ranks are told."""
+"""The aggregators of the paper, whose ranks are shown."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """The end of the runs of one attack against one defense."""
+    """The final results of one attack against one defense."""
 
     spread: Spread  # their accuracies: over all devices, or over honest ones (`Bout.measure`)
-    diverged: int = 0  # how many diverged
+    diverged: int = 0  # the number of runs that diverged
     backdoor: float = math.nan  # the mean success of a backdoor, in per cent
     overall: float = math.nan  # the mean accuracy over all devices
     honest: float = math.nan  # the mean accuracy over honest devices
@@ -51,7 +51,7 @@ class Score:
 
     @property
     def note(self) -> str:
-        """What a reader should know of it."""
+        """A note for the reader."""
         count = len(self.spread.values)
         lost = f"{self.diverged} of {count} diverged" if self.diverged else ""
         band = f"{self.spread.low:.1f} to {self.spread.high:.1f}" if count > 1 else ""
@@ -75,56 +75,56 @@ class Bout:
         return [label for label, text in self.defenses.items() if find(text).kind in OURS]
 
     def score(self, attack: str, defense: str) -> Score:
-        """What came out under an attack, or in the worst case; empty where nothing was run."""
+        """Return the results under an attack, or in the worst case; empty if there were no runs."""
         which = self.worst(defense) if attack == WORST else attack
         return self.scores.get((which, defense), Score(Spread()))
 
     def heights(self, attack: str) -> dict[str, float]:
-        """The accuracies of all defenses under an attack, or in their worst cases."""
+        """Return the accuracies of all defenses under an attack, or in their worst cases."""
         return {defense: self.score(attack, defense).spread.mean for defense in self.defenses}
 
     def beside(self, attack: str, defense: str) -> float:
-        """The mean accuracy that is not the one shown."""
+        """Return the mean accuracy that the matrix does not show."""
         score = self.score(attack, defense)
         return score.overall if self.measure == HONEST else score.honest
 
     def known(self, defense: str) -> dict[str, float]:
-        """The accuracies of a defense under the attacks that were run."""
+        """Return the accuracies of a defense under the attacks that were run."""
         means = {attack: self.score(attack, defense).spread.mean for attack in self.attacks}
         return {attack: mean for attack, mean in means.items() if math.isfinite(mean)}
 
     def worst(self, defense: str) -> str:
-        """The attack that hurts a defense most; empty where none was run."""
+        """Return the attack that harms a defense most; empty if there were no runs."""
         known = self.known(defense)
         return min(known, key=known.__getitem__, default="")
 
     def by_seed(self, defense: str) -> dict[str, Mapping[int, float]]:
-        """The accuracies of a defense under each attack, by seed."""
+        """Return the accuracies of a defense under each attack, by seed."""
         return {attack: self.score(attack, defense).by_seed for attack in self.attacks}
 
     def case(self, defense: str) -> WorstCase:
-        """The worst case of a defense, with its interval."""
+        """Return the worst case of a defense, with its interval."""
         return worst_case(self.by_seed(defense))
 
     def backdoor_case(self, defense: str) -> WorstCase:
-        """The backdoor that works best against a defense, with its interval."""
+        """Return the backdoor that works best against a defense, with its interval."""
         tried = {attack: self.score(attack, defense).fooled for attack in self.attacks}
         least = worst_case({a: {s: -v for s, v in by.items()} for a, by in tried.items()})
         return WorstCase(least.attack, -least.mean, -least.high, -least.low, least.seeds)
 
     @cached_property
     def best(self) -> set[str] | None:
-        """The defenses that are not shown to be behind another; None where there is no test."""
+        """The defenses that are not shown to be behind another; None if there is no test."""
         return best_defenses({defense: self.by_seed(defense) for defense in self.defenses})
 
     @cached_property
     def best_private(self) -> set[str] | None:
-        """The same among those that are private."""
+        """The same among the private ones."""
         return best_defenses({defense: self.by_seed(defense) for defense in self.private})
 
 
 def rank(heights: Mapping[str, float], name: str, among: Iterable[str] | None = None) -> int | None:
-    """One more than are ahead of it; None where its height is not known."""
+    """Return one plus the number of defenses ahead; None if its height is unknown."""
     if not math.isfinite(heights[name]):
         return None
     shown = {other: round(accuracy, SHOWN) for other, accuracy in heights.items()}
@@ -132,7 +132,7 @@ def rank(heights: Mapping[str, float], name: str, among: Iterable[str] | None = 
 
 
 def bouts(sweep: Sweep, results: Sequence[Result]) -> list[Bout]:
-    """The levels of an arena for which there are runs."""
+    """Return the levels of an arena for which there are runs."""
     defenses = {line.name: str(line.settings["aggregator"]) for line in sweep.lines}
     attacks = [str(value) for value in sweep.values if value != NONE]
     by_panel = group(results, lambda result: result.cell.panel)
@@ -167,7 +167,7 @@ def _score(runs: Sequence[Result], measure: str) -> Score:
 
 
 def gather_arena(sweep: Sweep, results: Sequence[Result], **about: Any) -> Exhibit:
-    """What an arena shows: a matrix for each level, who is ahead, and the table behind them."""
+    """Return the exhibit of an arena: a matrix for each level, ranks, and tables."""
     sweep_exhibit = gather(sweep, results, **about)
     horizons = {panel.title: panel.note for panel in sweep_exhibit.panels}
     levels = bouts(sweep, results)
@@ -216,7 +216,7 @@ def _row(bout: Bout, attack: str) -> list[Entry]:
 
 
 def _worst_note(bout: Bout, defense: str) -> str:
-    """Which attack the worst is, and of how many, where some were not run."""
+    """Return the name of the worst attack, and of how many attacks if some were not run."""
     known, total = len(bout.known(defense)), len(bout.attacks)
     some = f"of {known} of {total} attacks" if known < total else ""
     case = bout.case(defense)
@@ -225,7 +225,7 @@ def _worst_note(bout: Bout, defense: str) -> str:
 
 
 def _beside_note(bout: Bout, attack: str, defense: str) -> str:
-    """The accuracy that is not the one shown, where some devices are corrupted."""
+    """Return the accuracy that the matrix does not show, if some devices are corrupted."""
     other = bout.beside(attack, defense)
     if attack == NONE or not math.isfinite(other):
         return ""
@@ -233,7 +233,7 @@ def _beside_note(bout: Bout, attack: str, defense: str) -> str:
 
 
 def _place(bout: Bout, attack: str, label: str) -> str:
-    """A rank among all, and among those that are private, where not all are."""
+    """Return a rank among all, and among the private ones if not all are private."""
     heights = bout.heights(attack)
     known = [name for name, accuracy in heights.items() if math.isfinite(accuracy)]
     among = [name for name in bout.private if name in known]
@@ -246,7 +246,7 @@ def _place(bout: Bout, attack: str, label: str) -> str:
 
 
 def _ranks(levels: Sequence[Bout]) -> Table:
-    """Who is ahead under each attack, and where the paper's aggregators are."""
+    """Return the table of the best defense under each attack, and the ranks of the paper's."""
     ours = levels[0].ours if levels else []
     head = ["panel", "attack", "ahead", "accuracy (%)", *(f"rank of {label}" for label in ours)]
     rows: list[list[Value]] = []
@@ -262,7 +262,7 @@ def _ranks(levels: Sequence[Bout]) -> Table:
 
 
 def _worst_cases(levels: Sequence[Bout]) -> Table:
-    """The worst case of each defense with its interval, the best first, and who is the best."""
+    """Return the table of worst cases with intervals, the best first, and the best defenses."""
     head = ["panel", "defense", "private", "worst attack", "accuracy (%)", *INTERVAL, "seeds"]
     head += ["among the best", "among the best private"]
     rows: list[list[Value]] = []
@@ -278,7 +278,7 @@ def _worst_cases(levels: Sequence[Bout]) -> Table:
 
 
 def _backdoor_cases(levels: Sequence[Bout]) -> list[Table]:
-    """The backdoor that works best against each defense, with its interval."""
+    """Return the backdoor that works best against each defense, with its interval."""
     head = ["panel", "defense", "private", "worst attack", "success (%)", *INTERVAL, "seeds"]
     rows: list[list[Value]] = []
     for bout in levels:
@@ -300,7 +300,7 @@ def _yes(name: str, among: set[str] | None) -> str | None:
 
 
 def _backdoors(sweep: Sweep, results: Sequence[Result]) -> list[Table]:
-    """How often a backdoor works, where attacks plant one: by attack and defense, in per cent."""
+    """Return the tables of the success of backdoors by attack and defense, in percent."""
     tried = [run for run in results if run.evaluations and math.isfinite(_last_backdoor(run))]
     defenses = [line.name for line in sweep.lines]
     rows: list[list[Value]] = []

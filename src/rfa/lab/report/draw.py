@@ -14,12 +14,12 @@ from rfa.lab.report.heat import heat_figure
 from rfa.lab.report.style import COLORS, looks
 
 MARKS = ("o", "s", "^", "D", "v", "X", "P")
-"""As on the page."""
+"""The marks of lines, as on the page."""
 COLUMNS = 4
 WIDTH = 36
-"""The letters of a title that fit above a panel."""
+"""The number of letters of a title that fit above a panel."""
 CROWDED = 30
-"""A line with more points than this has marks only here and there."""
+"""Lines with more points than this have only some marks."""
 
 
 def draw(exhibit: Exhibit, folder: Path) -> list[Path]:
@@ -108,7 +108,7 @@ def _line(axes: Any, line: Line, look: int, panel: Panel) -> None:
 
 
 def _seeds(axes: Any, line: Line, color: str) -> None:
-    """Single seeds, where places are far enough apart to tell them from the line."""
+    """Draw single seeds, if values of x are far enough apart."""
     if not line.points or len(line.x) > CROWDED:
         return
     spots = [(x, y) for x, values in zip(line.x, line.points, strict=True) for y in values]
@@ -120,7 +120,7 @@ def _seeds(axes: Any, line: Line, color: str) -> None:
 def _save(figure: Any, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110, metadata={"Software": None})
-    figure.set_layout_engine("none")  # it is laid out now, which takes longer than to draw it
+    figure.set_layout_engine("none")  # the layout is done, and takes longer than drawing
     figure.savefig(path.with_suffix(".pdf"), metadata={"CreationDate": None})
 
 

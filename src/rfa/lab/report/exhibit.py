@@ -19,7 +19,7 @@ from rfa.errors import InvalidTypeError, InvalidValueError
 from rfa.lab.errors import LabError
 
 FEW = 10
-"""So many seeds can be shown one by one."""
+"""Up to this number of seeds can be shown one by one."""
 Value: TypeAlias = str | float | int | None
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
@@ -27,7 +27,7 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(frozen=True)
 class Spread:
-    """Values of several seeds at one place, in brief."""
+    """The values of several seeds at one place."""
 
     values: Sequence[float] = ()
 
@@ -52,20 +52,20 @@ class Line:
     """One line: the mean over seeds, and the band from the lowest to the highest."""
 
     label: str  # its name in the legend
-    x: Sequence[float]  # where it is known
+    x: Sequence[float]  # the places of its values
     mean: Sequence[float]
     low: Sequence[float]
     high: Sequence[float]
     seeds: int = 1
-    note: str = ""  # what a reader should know of it, such as runs that diverged
+    note: str = ""  # a note for the reader, such as runs that diverged
     dashed: bool = False  # whether it is a bound or a reference and not a measurement
-    points: Sequence[Sequence[float]] = ()  # what single seeds have at each place, if that is shown
+    points: Sequence[Sequence[float]] = ()  # the values of single seeds at each place, if shown
 
     @classmethod
     def over_seeds(
         cls, label: str, x: Sequence[float], spreads: Sequence[Spread], note: str = ""
     ) -> Line:
-        """The line through the values of several seeds."""
+        """Return the line through the values of several seeds."""
         mean = [spread.mean for spread in spreads]
         low, high = [spread.low for spread in spreads], [spread.high for spread in spreads]
         seeds = max((len(spread.values) for spread in spreads), default=1)
@@ -77,7 +77,7 @@ class Line:
     def flat(
         cls, label: str, x: Sequence[float], heights: Sequence[float], *, dashed: bool = False
     ) -> Line:
-        """A line without a band."""
+        """Return a line without a band."""
         return cls(label, x, heights, heights, heights, dashed=dashed)
 
 
@@ -100,7 +100,7 @@ class Panel:
 class Entry:
     """One place of a matrix."""
 
-    value: float  # NaN where it is not known
+    value: float  # NaN if it is unknown
     mark: str = ""  # a sign beside the number, such as that of a run that diverged
     note: str = ""  # what a reader should know of it
     best: bool = False  # whether it leads its row
@@ -108,7 +108,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Matrix:
-    """A table whose numbers are colors, too."""
+    """A table whose numbers are also colors."""
 
     title: str
     label: str  # what the numbers are
@@ -132,7 +132,7 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Table:
-    """A table: numbers as numbers, so that whoever shows it decides about digits."""
+    """A table with numbers as numbers; the code that shows it decides about digits."""
 
     title: str
     head: Sequence[str]
@@ -182,10 +182,10 @@ def save(exhibit: Exhibit, path: Path) -> None:
 
 
 def load(path: Path) -> Exhibit:
-    """The exhibit in a JSON file.
+    """Return the exhibit in a JSON file.
 
     Raises:
-        ExhibitError: naming the file.
+        ExhibitError: if it cannot be read; the message names the file.
     """
     try:
         return from_json(json.loads(path.read_text(encoding="utf-8")))
@@ -195,7 +195,7 @@ def load(path: Path) -> Exhibit:
 
 
 def to_json(exhibit: Exhibit) -> dict[str, Any]:
-    """An exhibit as JSON can hold it: numbers that are not finite become null."""
+    """Return an exhibit as values for JSON; numbers that are not finite become null."""
     return _plain(dataclasses.asdict(exhibit))
 
 
@@ -208,11 +208,11 @@ def _plain(value: Any) -> Any:
 
 
 def from_json(values: Mapping[str, Any]) -> Exhibit:
-    """The exhibit that `to_json` was given, with NaN for null heights.
+    """Return the exhibit from the values of `to_json`, with NaN for null heights.
 
     Raises:
-        InvalidTypeError: if a value is not of the type that its place has.
-        InvalidValueError: if a line, a matrix or a table is not as long everywhere.
+        InvalidTypeError: if a value has the wrong type.
+        InvalidValueError: if the parts of a line, a matrix or a table differ in length.
     """
     exhibit: Exhibit = _read(Exhibit, {"matrices": [], **values})
     lines = [line for panel in exhibit.panels for line in panel.lines]
@@ -224,13 +224,13 @@ def from_json(values: Mapping[str, Any]) -> Exhibit:
         sizes += [{len(matrix.rows), len(matrix.entries)}]
         sizes += [{width, len(matrix.groups) or width, *map(len, matrix.entries)}]
     if any(len(size) > 1 for size in sizes):
-        msg = "a line, a matrix or a table is not as long everywhere"
+        msg = "the parts of a line, a matrix or a table differ in length"
         raise InvalidValueError(msg)
     return exhibit
 
 
 def _read(kind: Any, value: Any) -> Any:
-    """A value of JSON as the annotation of its place says; null among floats is NaN."""
+    """Return a JSON value in the type of its annotation; null among floats is NaN."""
     if dataclasses.is_dataclass(kind):
         kinds = get_type_hints(kind)
         entries = {name: _read(kinds[name], entry) for name, entry in value.items()}
@@ -246,7 +246,7 @@ def _read(kind: Any, value: Any) -> Any:
 
 
 def group(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
-    """The items of each key, keys and items in the order in which they come."""
+    """Return the items of each key, with keys and items in their first order."""
     groups: dict[K, list[T]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)

@@ -31,16 +31,16 @@ TOOLS = {
     "csv": ("Save the numbers (CSV)", "M3 3h10v10H3zM3 7h10M7 3v10"),
     "expand": ("Show large", "M9.5 3H13v3.5M6.5 13H3V9.5M13 3L9 7M3 13l4-4"),
 }
-"""What can be done with a panel, and its sign."""
+"""The tools of a panel, and their icons."""
 
 
 def paragraph(kind: str, text: str) -> str:
-    """A paragraph, if there is something to say."""
+    """Return a paragraph; empty if there is no text."""
     return f'<p class="{kind}">{escape(text)}</p>' if text else ""
 
 
 def pictures(exhibit: Exhibit, name: str) -> str:
-    """The pictures without their lines, which the script draws."""
+    """Return the pictures without their lines, which the script draws."""
     if not exhibit.panels:
         return ""
     styles = _styles(exhibit)
@@ -62,7 +62,7 @@ def pictures(exhibit: Exhibit, name: str) -> str:
 
 
 def _chooser(views: Iterable[str], name: str) -> str:
-    """Which of several pictures is shown."""
+    """Return the choice between several pictures."""
     entries = "".join(
         f'<label><input type="radio" name="{name}-view" value="{number}"'
         f"{'' if number else ' checked'}><span>{escape(view or 'main')}</span></label>"
@@ -72,7 +72,7 @@ def _chooser(views: Iterable[str], name: str) -> str:
 
 
 def _legend(panels: Iterable[Panel], styles: Mapping[str, _Style]) -> str:
-    """A button for each line of a picture."""
+    """Return a button for each line of a picture."""
     dashed = {line.label: line.dashed for panel in panels for line in panel.lines}
     entries = "".join(
         f'<button type="button" aria-pressed="true" data-label="{escape(label)}">'
@@ -109,7 +109,7 @@ def _checked(kind: str, *, logs: bool) -> str:
 
 
 def caption(exhibit: Exhibit, panels: Sequence[Panel]) -> str:
-    """Return the caption of a figure, with enough to quote it by itself."""
+    """Return the caption of a figure, with enough to quote it alone."""
     where = f" (after the paper's {exhibit.paper})" if exhibit.paper else ""
     axes = "; ".join(dict.fromkeys(f"{each.y_label} by {each.x_label}" for each in panels))
     notes = group([panel for panel in panels if panel.note], lambda panel: panel.note)
@@ -122,7 +122,7 @@ def caption(exhibit: Exhibit, panels: Sequence[Panel]) -> str:
 
 
 def _bands(panels: Iterable[Panel]) -> str:
-    """How many seeds a line is the mean of, and what its band is."""
+    """Return the number of seeds behind a line, and the meaning of its band."""
     lines = [line for panel in panels for line in panel.lines]
     seeds = max((line.seeds for line in lines), default=1)
     if seeds == 1:
@@ -132,7 +132,7 @@ def _bands(panels: Iterable[Panel]) -> str:
 
 
 def _reading(panels: Sequence[Panel]) -> str:
-    """How lines and bands are to be read."""
+    """Return how to read lines and bands."""
     lines = [line for panel in panels for line in panel.lines]
     words = [_bands(panels)] if _bands(panels) else []
     if any(line.dashed for line in lines):
@@ -161,7 +161,7 @@ def _figure(panel: Panel, number: int, name: str) -> str:
 
 
 def _summary(panel: Panel) -> str:
-    """A panel in a sentence, for readers who cannot see it."""
+    """Return a panel in a sentence, for readers who cannot see it."""
     ends = "; ".join(f"{line.label} {_ends(line, panel.ticks)}" for line in panel.lines)
     return f"{panel.title}. {panel.y_label} by {panel.x_label}. {ends}."
 
@@ -175,7 +175,7 @@ def _ends(line: Line, ticks: Sequence[str]) -> str:
 
 
 def panel_data(exhibits: Iterable[Exhibit]) -> str:
-    """The panels of each exhibit as JSON that cannot end the element it stands in."""
+    """Return the panels of each exhibit as JSON that cannot end its HTML element."""
     panels = [[_panel(panel, _styles(exhibit)) for panel in exhibit.panels] for exhibit in exhibits]
     text = json.dumps(panels, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c")
@@ -218,7 +218,7 @@ def _finite(value: float) -> float | None:
 
 
 class _Style(NamedTuple):
-    """How a label looks: the color is never the only difference."""
+    """The look of a label; the color is never the only difference."""
 
     color: int
     mark: str
@@ -226,7 +226,7 @@ class _Style(NamedTuple):
 
 
 def _styles(exhibit: Exhibit) -> dict[str, _Style]:
-    """A style for each label, the same in all panels."""
+    """Return a style for each label, the same in all panels."""
     return {
         label: _Style(n % len(COLORS), MARKS[n % len(MARKS)], DASHES[n % len(DASHES)])
         for label, n in looks(exhibit).items()

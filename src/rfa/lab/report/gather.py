@@ -52,25 +52,25 @@ TOLD = {
         "honest_worst_tenth": "worst tenth of honest devices (%)",
     },
 }
-"""What a table tells of the end of runs, by the accuracy that is drawn: that one comes first."""
+"""The columns of a table of final results, by the accuracy that is drawn, which comes first."""
 NAMED: Mapping[str, Mapping[Any, str]] = {"nu": {0.0: "learned"}, "epsilon": {0.0: "no noise"}}
-"""Settings whose values are shown side by side, not along an axis, and what some are called."""
+"""Settings whose values are shown side by side, not along an axis, and names of some values."""
 SPENT = {
     "epsilon, server": "epsilon_server",
     "epsilon, readers": "epsilon_readers",
     "noise multiplier": "noise_multiplier",
 }
-"""What a table tells of the privacy of runs, where their sums hold noise."""
+"""The columns of a table on the privacy of runs, if their sums hold noise."""
 INTERVAL = ("95 % from", "to")
 """The interval of a mean over seeds."""
 BY_DEVICE = "device"
 LAST = 0.1
-"""The share of a run's rounds that count as its end."""
+"""The fraction of a run's rounds that count as its end."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """A run as the store has it: its row, and its evaluations in order."""
+    """A run in the store: its row, and its evaluations in order."""
 
     cell: Cell
     row: Mapping[str, Any]
@@ -82,7 +82,7 @@ class Result:
         return self.row["status"] == "diverged"
 
     def at_end(self, measure: str) -> float:
-        """The number at the end of the run."""
+        """Return the number at the end of the run."""
         if measure == "certificate":
             return height(self.row, measure)
         after = math.floor((1 - LAST) * self.row["rounds"])
@@ -93,7 +93,7 @@ class Result:
 
 
 def height(evaluation: Mapping[str, Any], measure: str) -> float:
-    """A measure of an evaluation as it is drawn: shares in per cent."""
+    """Return a measure of an evaluation as it is drawn: fractions in percent."""
     value = evaluation.get(measure)
     if value is None:
         return math.nan
@@ -101,7 +101,7 @@ def height(evaluation: Mapping[str, Any], measure: str) -> float:
 
 
 def find_results(store: Store, cells: Iterable[Cell]) -> list[Result]:
-    """The runs of the cells that are done."""
+    """Return the runs of the cells that are done."""
     rows = {row["run"]: row for row in store.runs() if row["status"] in DONE}
     done = [(cell, rows.get(cell.settings.run_name)) for cell in cells]
     return [
@@ -131,7 +131,7 @@ def gather(sweep: Sweep, results: Sequence[Result], **about: Any) -> Exhibit:
 
 
 def _panels(sweep: Sweep, results: Sequence[Result], measure: str, axis: str) -> Iterator[Panel]:
-    """Panels with the end of runs against the setting x, or with their course along an axis."""
+    """Yield panels with the end of runs against the setting x, or their course along an axis."""
     view = LABELS[measure] if axis == "" else f"{LABELS[measure]} against {LABELS[axis]}"
     several = len(sweep.measures) * (1 if sweep.x else len(sweep.axes)) > 1
     for part in sweep.panels:
@@ -157,7 +157,7 @@ def _panels(sweep: Sweep, results: Sequence[Result], measure: str, axis: str) ->
 
 
 def _named(sweep: Sweep) -> bool:
-    """Whether the values of x have names, not places on an axis of numbers."""
+    """Return whether the values of x have names instead of places on a numeric axis."""
     return sweep.x in NAMED or any(isinstance(value, str | bool) for value in sweep.values)
 
 
@@ -166,7 +166,7 @@ def _tick(x: str, value: Any) -> str:
 
 
 def _ends(sweep: Sweep, label: str, results: Sequence[Result], measure: str) -> Line:
-    """The end of runs at each value of the setting x."""
+    """Return the end of runs at each value of the setting x."""
     runs = group(results, lambda result: result.cell.value)
     known = [(place, value) for place, value in enumerate(sweep.values) if value in runs]
     named = _named(sweep)
@@ -176,7 +176,7 @@ def _ends(sweep: Sweep, label: str, results: Sequence[Result], measure: str) -> 
 
 
 def _curve(sweep: Sweep, label: str, results: Sequence[Result], measure: str, axis: str) -> Line:
-    """The mean over the seeds that stayed, along an axis; over all of them where none did.
+    """Return the mean along an axis, over the seeds that did not diverge, or over all.
 
     Evaluations come after the same rounds for all seeds, so they are matched by rounds.
     """
@@ -191,7 +191,7 @@ def _curve(sweep: Sweep, label: str, results: Sequence[Result], measure: str, ax
 
 
 def _diverged(sweep: Sweep, results: Sequence[Result]) -> str:
-    """Which runs diverged, in words."""
+    """Return which runs diverged, in words."""
     runs = group(results, lambda result: result.cell.value)
     counts = {value: sum(run.diverged for run in runs.get(value, ())) for value in sweep.values}
     return ", ".join(
@@ -202,7 +202,7 @@ def _diverged(sweep: Sweep, results: Sequence[Result]) -> str:
 
 
 def _along(evaluation: Mapping[str, Any], axis: str, result: Result) -> float:
-    """How far along an axis an evaluation is."""
+    """Return how far along an axis an evaluation is."""
     if axis == "uploads":
         return float(evaluation["round"] * result.cell.settings.layout.queries)
     return float(evaluation[axis])
@@ -233,7 +233,7 @@ def _table(sweep: Sweep, results: Sequence[Result]) -> Table:
 
 
 def told_first(sweep: Sweep) -> str:
-    """The accuracy that a table tells first: over honest devices where the pictures have that."""
+    """Return the first accuracy of a table: over honest devices if the pictures show that."""
     return HONEST if HONEST in sweep.measures and ALL not in sweep.measures else ALL
 
 
@@ -257,13 +257,13 @@ def _numbers(results: Sequence[Result], measures: Sequence[str]) -> list[Value]:
 
 
 def _spent(results: Sequence[Result]) -> list[Value]:
-    """The noise of runs, and the most that any of them spent."""
+    """Return the noise of runs, and the largest epsilon of any of them."""
     known = [[result.row[column] for result in results] for column in SPENT.values()]
     return [max((each for each in some if each is not None), default=None) for some in known]
 
 
 def _horizon(results: Sequence[Result]) -> str:
-    """How long the runs of a panel are, in words."""
+    """Return how long the runs of a panel are, in words."""
     settings = [result.cell.settings for result in results]
     by_rounds = group(results, lambda result: result.cell.settings.rounds)
     lines = {
@@ -273,12 +273,14 @@ def _horizon(results: Sequence[Result]) -> str:
     parts = [f"{rounds} rounds of {names}" for rounds, names in lines.items()]
     if len(lines) == 1:
         parts = [f"{settings[0].rounds} rounds"]
-    parts.append(f"{_listed(each.training.devices_per_round for each in settings)} devices a round")
+    parts.append(
+        f"{_listed(each.training.devices_per_round for each in settings)} devices per round"
+    )
     seeds = {each.seed for each in settings}
     parts.append(f"seed{'s' if len(seeds) > 1 else ''} {_listed(seeds)}")
     examples = max(each.evaluation.examples for each in settings)
     if examples:
-        parts.append(f"evaluated on at most {examples} examples a device")
+        parts.append(f"evaluated on at most {examples} examples per device")
     parts.append(simulated(each.privacy.noise_cohort for each in settings))
     return "; ".join(filter(None, parts))
 
@@ -288,13 +290,13 @@ def _listed(numbers: Iterable[int]) -> str:
 
 
 def _data(results: Sequence[Result]) -> list[str]:
-    """The data used, a sentence for each task."""
+    """Return the data used, a sentence for each task."""
     rows = [result.row for result in results]
     return list(dict.fromkeys(data_note(row, _partition(row)) for row in rows))
 
 
 def origins(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """What made runs, in words: one line for each version and machine."""
+    """Return the origin of runs in words: one line for each version and machine."""
     by_origin = group(rows, lambda row: row.get("origin") or "{}")
     return [_origin_words(json.loads(text), len(some)) for text, some in by_origin.items()]
 
@@ -309,7 +311,7 @@ def _partition(row: Mapping[str, Any]) -> str:
 
 
 def data_note(row: Mapping[str, Any], partition: str = BY_DEVICE) -> str:
-    """The data of a run in words."""
-    split = "" if partition == BY_DEVICE else f", dealt out {partition}"
+    """Return the data of a run in words."""
+    split = "" if partition == BY_DEVICE else f", partition {partition}"
     note = f": {row['note']}" if row["note"] else ""
     return f"{row['task']}, {row['devices']} devices{split}{note}"

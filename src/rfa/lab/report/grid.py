@@ -1,4 +1,4 @@
-"""Tables of a page: numbers to the digits that they need, on the right."""
+"""Tables of a page: numbers with the digits that they need, aligned to the right."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from html import escape
 from rfa.lab.report.exhibit import Table, Value
 
 SHORT = 12
-"""Tables of at most so many rows are open from the start."""
+"""Tables with at most this many rows are open at first."""
 DIGITS = 4
 LONG = 10_000
-"""From here on thousands are set apart."""
+"""Numbers from here on have thousands separators."""
 PROSE = 60
-"""A table with longer texts than this is read row by row on a narrow screen."""
+"""A table with texts longer than this is shown row by row on a narrow screen."""
 WIDE = 1e4
-"""Columns that span more than this factor show each number to its own digits."""
+"""Columns that span more than this factor show each number with its own digits."""
 
 
 def grid(table: Table, *, shown: bool) -> str:
-    """A table that opens and closes; short ones are open."""
+    """Return a table that opens and closes; short ones are open."""
     title = escape(table.title)
     columns = list(zip(*table.rows, strict=True)) or [()] * len(table.head)
     numeric = [any(isinstance(value, int | float) for value in column) for column in columns]
@@ -59,7 +59,7 @@ def _cell(tag: str, text: str, number: bool) -> str:
 
 
 def _column(values: Sequence[Value]) -> list[str]:
-    """A column as text: as many decimals for all as its largest number needs for four digits."""
+    """Return a column as texts, with the decimals that its largest number needs for four digits."""
     sizes = [abs(v) for v in values if isinstance(v, int | float) and math.isfinite(v) and v]
     wide = bool(sizes) and max(sizes) > WIDE * min(sizes)
     places = max(0, DIGITS - 1 - math.floor(math.log10(max(sizes)))) if sizes else 0

@@ -13,24 +13,24 @@ from rfa.lab.report.exhibit import Entry, Matrix
 from rfa.lab.report.style import DEEP, SHADES, Shading, shading
 
 WIDE = 8
-"""Matrices of more columns than this stand below each other."""
+"""Matrices with more columns than this are placed below each other."""
 SQUARE = (0.62, 0.34)
 """The width and the height of a place, in inches."""
 MARGIN = (2.1, 2.3)
-"""What names, title and note take beside and around a matrix, in inches."""
+"""The space for names, title and note around a matrix, in inches."""
 LETTERS = 10
-"""The letters that fit below a place."""
+"""The number of letters that fit below a column."""
 NARROW = 3
-"""Matrices of fewer columns have the room of this many, for their titles and notes."""
+"""Matrices with fewer columns get the space of this many, for their titles and notes."""
 TITLE = (12, 7, 60)
 """The letters of a title that fit above no place, those of each further one, and the most."""
 UNKNOWN = "#e4e6e9"
 GAP = 0.25
-"""How far the rows that sum up stand below the others, in rows."""
+"""The distance of the summary rows from the others, in rows."""
 
 
 def heat_figure(matrices: Sequence[Matrix]) -> Any:
-    """A figure with a matrix after the other, and the scale of the shades."""
+    """Return a figure with the matrices one after the other, and the scale of the shades."""
     beside = len(matrices) if max(len(matrix.columns) for matrix in matrices) <= WIDE else 1
     rows = math.ceil(len(matrices) / beside)
     width = max(SQUARE[0] * _room(matrix) for matrix in matrices) + MARGIN[0]
@@ -47,7 +47,7 @@ def heat_figure(matrices: Sequence[Matrix]) -> Any:
 
 
 def _room(matrix: Matrix) -> int:
-    """For how many columns there is room."""
+    """Return the number of columns for which there is space."""
     return max(len(matrix.columns), NARROW)
 
 
@@ -92,7 +92,7 @@ def _square(axes: Any, x: int, y: float, entry: Entry, shades: Shading) -> None:
 
 
 def _groups(axes: Any, matrix: Matrix, bottom: float) -> int:
-    """A bracket below the columns of each group, with its name; how many lines that takes."""
+    """Draw a bracket with a name below the columns of each group; return its number of lines."""
     start, lines = 0, 0
     for group, columns in itertools.groupby(matrix.groups):
         end = start + len(list(columns))

@@ -1,6 +1,7 @@
 """One page of exhibits: a single self-contained HTML file.
 
-All text is in the document itself; the page's own script draws the lines and makes them answer.
+All text is in the document itself; the page's own script draws the lines and makes them
+interactive.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ COPY = '<button type="button" class="copy" aria-live="polite">Copy</button>'
 
 
 def page(exhibits: Sequence[Exhibit], *, title: str = TITLE, made: str = "") -> str:
-    """One self-contained HTML document that shows the exhibits; `made` says when and with what."""
+    """Return a self-contained HTML document of exhibits; `made` says when and with what."""
     style, script = _asset("page.css"), "".join(_asset(name) for name in SCRIPTS)
     policy = (
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
@@ -72,12 +73,12 @@ def _asset(name: str) -> str:
 
 
 def _digest(text: str) -> str:
-    """A text as a content security policy names it."""
+    """Return a text's digest for a content security policy."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def _identifiers(exhibits: Iterable[Exhibit]) -> list[str]:
-    """A name for each exhibit that can stand in an address, all different."""
+    """Return a different name for each exhibit that can be part of an address."""
     names: list[str] = []
     for exhibit in exhibits:
         stem = re.sub(r"[^a-z0-9]+", "-", exhibit.name.lower()).strip("-") or "exhibit"
@@ -134,7 +135,7 @@ def _missing(exhibit: Exhibit) -> str:
 
 
 def _origin(exhibit: Exhibit) -> str:
-    """How the exhibit was made: the command, how much of it was done, the data, the settings."""
+    """Return how the exhibit was made: the command, its scale, the data, the settings."""
     code = f'<pre tabindex="0"><code>{escape(exhibit.command)}</code></pre>{COPY}'
     data = "".join(f"<li>{_badge(text)}{escape(text)}</li>" for text in exhibit.data)
     made = "".join(f"<li>{escape(text)}</li>" for text in exhibit.origins)
@@ -150,7 +151,7 @@ def _origin(exhibit: Exhibit) -> str:
 
 
 def _settings(text: str) -> str:
-    """The files behind an exhibit, to open and to copy from."""
+    """Return the files behind an exhibit, to open and to copy from."""
     if not text:
         return ""
     code = f'<pre tabindex="0"><code>{escape(text)}</code></pre>'
@@ -158,6 +159,6 @@ def _settings(text: str) -> str:
 
 
 def _badge(sentence: str) -> str:
-    """A mark before a sentence about data that the paper did not use."""
+    """Return a mark before a sentence about data that the paper did not use."""
     kinds = [kind for words, kind in BADGES.items() if words in sentence.lower()]
     return f'<strong class="badge">{kinds[0]}</strong> ' if kinds else ""

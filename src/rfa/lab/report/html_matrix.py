@@ -12,7 +12,7 @@ from rfa.lab.report.style import SHADES, Shading, shading
 
 
 def html_matrices(matrices: Sequence[Matrix]) -> Iterator[str]:
-    """The matrices, picture by picture, each picture with the scale of its shades."""
+    """Yield the matrices, picture by picture, each picture with the scale of its shades."""
     for picture in group(matrices, lambda matrix: matrix.view).values():
         shades = shading(picture)
         figures = "\n".join(_figure(matrix, shades) for matrix in picture)
@@ -20,7 +20,7 @@ def html_matrices(matrices: Sequence[Matrix]) -> Iterator[str]:
 
 
 def _scale(label: str, shades: Shading) -> str:
-    """The shades from the lowest to the highest number, and what the numbers are."""
+    """Return the shades from the lowest to the highest number, with their label."""
     strip = "".join(f'<i class="s{number}"></i>' for number in range(len(SHADES)))
     return (
         f'<p class="scale">{escape(label)} <span>{shades.low:.1f}</span>'
@@ -45,7 +45,7 @@ def _figure(matrix: Matrix, shades: Shading) -> str:
 
 
 def _groups(matrix: Matrix) -> str:
-    """A row that names the groups of columns."""
+    """Return a row that names the groups of columns."""
     if not matrix.groups:
         return ""
     cells = "".join(

@@ -1,4 +1,4 @@
-"""Exhibits as Markdown, for pages that are read where the code is."""
+"""Exhibits as Markdown, for pages beside the code."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rfa.lab.report.exhibit import Exhibit, Table, Value, group
 
 
 def section(exhibit: Exhibit, pictures: Sequence[str]) -> Iterator[str]:
-    """An exhibit: claim, pictures (one for each view), horizon, data, tables, and the command."""
+    """Yield an exhibit: claim, pictures (one for each view), horizon, data, tables, command."""
     where = f"*{exhibit.paper}.* " if exhibit.paper else ""
     yield from (f"## {exhibit.title}", "", f"{where}{exhibit.claim}".rstrip(), "")
     for view, picture in zip(exhibit.views, pictures, strict=True):
@@ -27,7 +27,7 @@ def section(exhibit: Exhibit, pictures: Sequence[str]) -> Iterator[str]:
 
 
 def rows(table: Table) -> Iterator[str]:
-    """The lines of a table."""
+    """Yield the lines of a table."""
     head, *body = [f"| {' | '.join(map(_text, row))} |" for row in (table.head, *table.rows)]
     yield from (head, "|" + "---|" * len(table.head), *body, "")
 

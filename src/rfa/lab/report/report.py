@@ -1,4 +1,4 @@
-"""A folder of results: what each experiment shows, its pictures, and the page of all."""
+"""A folder of results: the exhibits of experiments, their pictures, and the page of all."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ EXHIBITS, PICTURES, PAGE = "exhibits", "pictures", "report.html"
 
 
 def keep(exhibit: Exhibit, out: Path) -> list[Path]:
-    """Keep what an experiment shows in a folder of results, and draw it."""
+    """Save the exhibit of an experiment in a folder of results, and draw it."""
     save(exhibit, out / EXHIBITS / f"{exhibit.name}.json")
     return draw(exhibit, out / PICTURES)
 
 
 def known_exhibits(out: Path) -> dict[str, Path]:
-    """The files of what experiments show, by name."""
+    """Return the files of exhibits, by name."""
     return {path.stem: path for path in sorted((out / EXHIBITS).glob("*.json"))}
 
 
 def find_exhibits(out: Path, names: Sequence[str] | None = None) -> list[Exhibit]:
-    """The exhibits in a folder of results, all of them or those named, in their order.
+    """Return the exhibits in a folder of results, all of them or those named, in their order.
 
     Raises:
-        ExhibitError: if one is not there, or cannot be read.
+        ExhibitError: if one is missing, or cannot be read.
     """
     known = known_exhibits(out)
     chosen = list(known) if names is None else names
@@ -47,7 +47,7 @@ def find_exhibits(out: Path, names: Sequence[str] | None = None) -> list[Exhibit
 def write_report(
     out: Path, exhibits: Sequence[Exhibit] | None = None, to: Path | None = None
 ) -> Path:
-    """Write the page, by default of all exhibits in the folder, and say where it is."""
+    """Write the page, by default of all exhibits in the folder, and return its path."""
     shown = find_exhibits(out) if exhibits is None else exhibits
     path = to or out / PAGE
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -61,7 +61,7 @@ def write_report(
 
 
 def _commit() -> str:
-    """The commit of the repository that the package is used from, where there is one."""
+    """Return the commit of the package's repository, if there is one."""
     git = shutil.which("git")
     if git is None:
         return ""

@@ -1,4 +1,4 @@
-"""Single runs as an exhibit: one panel a task, one line for runs that differ in the seed alone."""
+"""Single runs as an exhibit: one panel per task, one line for runs that differ only in the seed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rfa.lab.settings.settings import Settings
 
 
 def show_runs(store: Store, rows: Sequence[Mapping[str, Any]], command: str) -> Exhibit:
-    """How runs went, against calls of the oracle and against rounds."""
+    """Return the exhibit of runs, against calls of the oracle and against rounds."""
     labels = _labels(rows)
     results = [
         Result(
@@ -47,7 +47,7 @@ def _settings(row: Mapping[str, Any]) -> Settings:
 
 
 def _labels(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """A name for each run; runs that differ in more than the seed have different ones."""
+    """Return a name for each run; runs that differ in more than the seed have different ones."""
     kinds: dict[str, str] = {}
     labels: dict[str, str] = {}
     for row in rows:

@@ -1,4 +1,4 @@
-"""How lines and matrices look, on the page and in pictures: the same wherever they come up."""
+"""The look of lines and matrices, the same on the page and in pictures."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from dataclasses import dataclass
 from rfa.lab.report.exhibit import Exhibit, Matrix
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c6d31")
-"""Okabe and Ito's, which color-blind readers can tell apart; the style sheet has the same."""
+"""Okabe and Ito's colors, which color-blind readers can tell apart; the style sheet has the
+same."""
 FIXED = {"RFA": 0, "FedAvg": 1, "one-step RFA": 2}
 """Lines that look the same in every exhibit."""
 
 
 def looks(exhibit: Exhibit) -> dict[str, int]:
-    """A number for each label of an exhibit, which decides color and mark.
+    """Return a number for each label of an exhibit, which decides color and mark.
 
-    A bound has the number of the line that it bounds, if its name begins with that line's.
+    A bound has the number of its line, if its name begins with that line's.
     """
     dashed = {line.label: line.dashed for panel in exhibit.panels for line in panel.lines}
     numbers = {label: FIXED[label] for label in dashed if label in FIXED}
@@ -33,10 +34,10 @@ SHADES = (
     "#00224e", "#123570", "#3b496c", "#575d6d", "#707173",
     "#8a8678", "#a59c74", "#c3b369", "#e1cc55", "#fee838",
 )  # fmt: skip
-"""Of matrices, from low to high: cividis, which looks the same to color-blind readers; the style
-sheet has the same."""
+"""The shades of matrices, from low to high: cividis, which looks the same to color-blind readers;
+the style sheet has the same."""
 DEEP = 5
-"""So many of the shades are deep: white can be read on them, and black on the others."""
+"""This many of the shades are dark, with white text; the others have black text."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Shading:
     high: float
 
     def of(self, value: float) -> int | None:
-        """The number of the shade of a value; None if it is not known."""
+        """Return the number of the shade of a value; None if it is unknown."""
         if not math.isfinite(value):
             return None
         if self.high <= self.low:
@@ -57,7 +58,7 @@ class Shading:
 
 
 def shading(matrices: Iterable[Matrix]) -> Shading:
-    """One for all matrices of a picture."""
+    """Return the shading of all matrices of a picture."""
     values = [entry.value for matrix in matrices for row in matrix.entries for entry in row]
     known = [value for value in values if math.isfinite(value)]
     return Shading(min(known, default=0.0), max(known, default=0.0))

@@ -15,17 +15,17 @@ from rfa.lab.runs.headline import HONEST
 Columns = dict[str, list[str]]
 
 LEFT = ("defense", "by")
-"""Columns of names; all others are numbers, and stand on the right."""
+"""Columns of names; all others are numbers, aligned to the right."""
 LEAST = ("honest", "all", "rank")
-"""Columns that a narrow terminal does without, after the attacks."""
+"""Columns that a narrow terminal omits, after the attacks."""
 GAP = 2
 
 
 def level_table(bout: Bout, width: int) -> Table:
     """Return a level as a table: the defenses, the best in the worst case first.
 
-    It has a column for each attack where these fit into `width`. No name is cut or broken: a
-    terminal that is too narrow for the rest shows fewer columns.
+    It has a column for each attack if these fit into `width`. No name is cut or broken: a narrow
+    terminal shows fewer columns.
     """
     columns = _columns(bout)
     dropped = [*([bout.attacks] if bout.attacks else []), *([name] for name in LEAST)]
@@ -48,7 +48,7 @@ def level_table(bout: Bout, width: int) -> Table:
 
 
 def _columns(bout: Bout) -> Columns:
-    """The cells of a level by column, best defense first."""
+    """Return the cells of a level by column, best defense first."""
     worst = bout.heights(WORST)
     order = sorted(worst, key=lambda name: -worst[name] if math.isfinite(worst[name]) else 1.0)
     beside = "all" if bout.measure == HONEST else "honest"
@@ -73,7 +73,7 @@ def _width(columns: Columns) -> int:
 
 
 def _tested(bout: Bout, order: Sequence[str]) -> Columns:
-    """The intervals of worst cases, and whether no other defense is shown to be ahead."""
+    """Return the intervals of worst cases, and whether no other defense is shown to be ahead."""
     if bout.best is None:
         return {}
     cases = [bout.case(defense) for defense in order]
@@ -106,7 +106,7 @@ def to_plain(bout: Bout) -> dict[str, Any]:
     """Return a level as `--json` prints it, with accuracies between 0 and 1.
 
     Lowest, highest, worst and ranks are those of the "measure"; low and high are the 95 % interval
-    of the worst case, and the best are those that no other is shown to be ahead of.
+    of the worst case; best defenses are those that no other is shown to be ahead of.
     """
     worst = bout.heights(WORST)
     return {

@@ -1,21 +1,21 @@
-"""The worst case of a defense over attacks, with an interval, and which defenses are the best.
+"""The worst case of a defense over attacks, with an interval, and the best defenses.
 
-A defense has, for each attack, one number a seed. Runs of the same seed share devices, cohorts and
-corrupted devices, so that seeds pair them. The worst case is theta, the least over attacks of the
-mean that infinitely many seeds would give; the attack with the lowest mean over the seeds at hand
-estimates it. That choice is made on the same numbers, and the interval accounts for it:
+A defense has, for each attack, one number per seed. Runs of the same seed share devices, cohorts
+and corrupted devices, so seeds pair them. The worst case is theta, the least over attacks of the
+mean over infinitely many seeds. Its estimate is the attack with the lowest mean over the given
+seeds. That choice uses the same numbers, and the interval accounts for it:
 
 from    the lowest of the lower ends of the attacks' own 95 % intervals (Student). If theta is below
-        it, so is the lower end of the attack that is truly the worst above its mean: one fixed
-        attack, so that no correction is needed.
+        it, then the lower end of the truly worst attack is above its mean. This is one fixed
+        attack, so no correction is needed.
 to      the upper end of the 95 % interval of numbers whose attack is chosen without them: for each
         seed the attack that is worst on the other seeds. Their mean is at least theta, whichever
         attacks are chosen.
 
-A defense is behind another one if that is shown: under every attack, the other one has more than
-the worst case of the first, chosen in the same way, by a one-sided paired t-test. All comparisons
-of a defense with the others are wrong together in at most 5 % of the cases (Bonferroni). Those that
-are behind nobody are the best, as far as these seeds tell.
+A defense is behind another one if a test shows it: under every attack, the other one has more than
+the worst case of the first, chosen in the same way, by a one-sided paired t-test. The comparisons
+of a defense with all others are wrong together in at most 5 % of the cases (Bonferroni). The best
+defenses are those that are behind no other.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LEVEL = 0.05
 MIN_SEEDS = 3
 """With fewer seeds there is no interval and no test."""
 Heights: TypeAlias = Mapping[str, Mapping[int, float]]
-"""What a defense has under each attack, by seed."""
+"""The numbers of a defense under each attack, by seed."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,11 @@ class WorstCase:
     """The lowest mean over attacks.
 
     Attributes:
-        attack: the attack; empty where there is none.
+        attack: the attack; empty if there is none.
         mean: the mean over seeds.
-        low: where the 95 % interval begins; NaN with too few seeds.
-        high: where it ends.
-        seeds: how many seeds all attacks have.
+        low: the lower end of the 95 % interval; NaN with too few seeds.
+        high: the upper end.
+        seeds: the number of seeds that all attacks have.
     """
 
     attack: str = ""
@@ -56,7 +56,7 @@ class WorstCase:
 
 
 def worst_case(heights: Heights) -> WorstCase:
-    """The worst case of a defense."""
+    """Return the worst case of a defense."""
     known = _known(heights)
     if not known:
         return WorstCase()
@@ -73,7 +73,7 @@ def worst_case(heights: Heights) -> WorstCase:
 
 
 def chosen_elsewhere(heights: Heights, seeds: Sequence[int]) -> list[float]:
-    """For each seed, the number under the attack that is the worst on the other seeds."""
+    """Return, for each seed, the number under the attack that is worst on the other seeds."""
     attacks = list(heights)
     table = np.array([[heights[attack][seed] for seed in seeds] for attack in attacks])
     others = table.sum(axis=1, keepdims=True) - table
@@ -81,7 +81,7 @@ def chosen_elsewhere(heights: Heights, seeds: Sequence[int]) -> list[float]:
 
 
 def best_defenses(defenses: Mapping[str, Heights]) -> set[str] | None:
-    """The defenses that are not shown to be behind another one; None with too few seeds."""
+    """Return the defenses that are not shown to be behind another one; None with too few seeds."""
     known = {name: heights for name, some in defenses.items() if (heights := _known(some))}
     if not known or any(len(_shared(heights)) < MIN_SEEDS for heights in known.values()):
         return None
@@ -95,7 +95,10 @@ def best_defenses(defenses: Mapping[str, Heights]) -> set[str] | None:
 
 
 def is_behind(heights: Heights, other: Heights, comparisons: int = 1) -> bool:
-    """Whether a defense is shown to have a lower worst case than another, as one of some tests."""
+    """Return whether a defense is shown to have a lower worst case than another.
+
+    `comparisons` is the number of such tests together.
+    """
     seeds = [seed for seed in _shared(heights) if seed in _shared(other)]
     if len(seeds) < MIN_SEEDS:
         return False
@@ -108,7 +111,7 @@ def is_behind(heights: Heights, other: Heights, comparisons: int = 1) -> bool:
 
 
 def _known(heights: Heights) -> Heights:
-    """The attacks that were run, without numbers that are not known."""
+    """Return the attacks that were run, without unknown numbers."""
     finite = {
         attack: {seed: value for seed, value in by.items() if math.isfinite(value)}
         for attack, by in heights.items()
@@ -117,6 +120,6 @@ def _known(heights: Heights) -> Heights:
 
 
 def _shared(heights: Heights) -> list[int]:
-    """The seeds that all attacks have."""
+    """Return the seeds that all attacks have."""
     every = [set(by) for by in heights.values()]
     return sorted(every[0].intersection(*every[1:]))

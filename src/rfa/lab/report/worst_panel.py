@@ -1,6 +1,6 @@
-"""From the runs of a sweep to one matrix: for each line and value, the panel that ends lowest.
+"""One matrix of a sweep: for each line and value, the panel with the lowest end.
 
-For sweeps whose panels are attacks: what a server must reckon with that does not know which.
+It is for sweeps whose panels are attacks, because a server does not know the attack.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Scores = Mapping[tuple[str, Any, str], Sequence[float]]
 
 
 def worst_panel(scores: Scores, line: str, value: Any) -> str:
-    """The panel whose mean is lowest for a line at a value; empty where nothing was run."""
+    """Return the panel whose mean is lowest for a line at a value; empty if there were no runs."""
     means = {
         panel: Spread(values).mean
         for (name, at, panel), values in scores.items()
@@ -31,7 +31,7 @@ def worst_panel(scores: Scores, line: str, value: Any) -> str:
 def worst_matrix(
     title: str, scores: Scores, lines: Sequence[str], values: Sequence[Any], **about: Any
 ) -> Matrix:
-    """The lowest mean of each line (a row) at each value (a column), and which panel has it."""
+    """Return the lowest mean of each line (a row) at each value (a column), and its panel."""
     return Matrix(
         title=title,
         label=about.pop("label", LABELS["test_accuracy"]),
@@ -50,7 +50,7 @@ def _entry(scores: Scores, line: str, value: Any) -> Entry:
 
 
 def gather_worst(sweep: Sweep, results: Sequence[Result], **about: Any) -> Exhibit:
-    """What the worst of the panels leaves: a matrix, and the table behind it."""
+    """Return the exhibit of the worst panels: a matrix, and the table behind it."""
     exhibit = gather(sweep, results, **about)
     measure = told_first(sweep)
     places = group(results, lambda run: (run.cell.line, run.cell.value, run.cell.panel))

@@ -1,4 +1,4 @@
-"""What scores say of examples: their losses, and which are classified correctly."""
+"""The losses of examples, and which of them are classified correctly, from scores."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from numpy.typing import NDArray
 from rfa._types import Floats, Floats32, Ints
 
 
-@np.errstate(over="ignore", invalid="ignore")  # a model that diverged has no finite loss
+@np.errstate(over="ignore", invalid="ignore")  # a diverged model has no finite loss
 def answers(parts: Sequence[Floats32], y: Ints) -> tuple[Floats, NDArray[np.bool_]]:
-    """The loss of each example, and whether it is classified correctly.
+    """Return the loss of each example, and whether it is classified correctly.
 
-    Several parts cost less at once than one after another, and an example gets the same numbers
-    whatever parts are beside its own: sums over classes, which BLAS may take in another order at
-    another row or in another layout of memory, are taken part by part, in one layout.
+    Several parts together cost less than one after another. An example gets the same numbers with
+    any other parts: BLAS may sum over classes in another order at another row or in another memory
+    layout, so these sums are taken part by part, in one layout.
 
     Args:
-        parts: the scores of some examples, then of others.
-        y: the classes of all.
+        parts: the scores, in parts of some examples each.
+        y: the classes of all examples.
     """
     scores = np.concatenate(parts, out=np.empty((len(y), parts[0].shape[1]), np.float32))
     rows = np.arange(len(y))

@@ -9,10 +9,10 @@ from rfa.lab.settings.groups import Training
 
 
 def draw_batches(count: int, training: Training, rng: np.random.Generator) -> Visits:
-    """The batches of a device with so many examples, one for each local step.
+    """Return the batches of a device with this number of examples, one for each local step.
 
-    The examples are shuffled once and cut into batches, the last of which may be smaller; every
-    epoch goes through the same batches. With `batch_fraction`, there is one batch, at random.
+    The examples are shuffled once and split into batches, the last of which may be smaller; every
+    epoch uses the same batches. With `batch_fraction`, there is one random batch.
 
     >>> from rfa.lab.randomness import stream
     >>> training = Training(batch_size=2, local_epochs=2)

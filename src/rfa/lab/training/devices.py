@@ -1,7 +1,7 @@
-"""The device side of the lab: what a device trains on, what it sends, how well a model serves it.
+"""The device side of the lab: training data, updates, and evaluation of models.
 
-Everything here depends on the settings, the round and the device alone, so it does not matter
-which process does it, or when.
+Everything here depends only on the settings, the round and the device, so any process can do it at
+any time.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ from rfa.lab.training.batches import draw_batches
 from rfa.secagg.weights import DIGITS, EQUAL, EXAMPLES, bucket, surrogate
 
 TOGETHER = 1024
-"""Examples after which those evaluated so far are answered together: scores within the cache."""
+"""The number of examples that are evaluated together, so that scores stay in the cache."""
 
 
 class Tally(NamedTuple):
-    """How well a model serves a device: sums over its examples, clean ones always.
+    """The evaluation of a model on a device: sums over its clean examples.
 
-    Where only some examples are evaluated, the sums stand for all of them.
+    If only some examples are evaluated, the sums are scaled to all of them.
 
     Attributes:
         train_loss: the sum of the losses on training examples.
-        train_count: how many those are.
-        correct: how many test examples are classified correctly.
+        train_count: the number of training examples.
+        correct: the number of test examples that are classified correctly.
         test_loss: the sum of the losses on test examples.
-        test_count: how many those are.
-        fooled: how many test examples of other classes the trigger of a backdoor, if there is one,
-            puts into its target class.
-        stamped: how many test examples of other classes there are; 0 without a backdoor.
+        test_count: the number of test examples.
+        fooled: the number of test examples of other classes for which the trigger of a backdoor, if
+            there is one, makes the model predict its target.
+        stamped: the number of test examples of other classes; 0 without a backdoor.
     """
 
     train_loss: float
@@ -68,9 +68,10 @@ class Devices:
     """All devices of a run.
 
     Attributes:
-        is_corrupted: which of them are corrupted, where those are fixed: `corrupted_in` knows all.
-        examples: how many training examples each has.
-        weights: how much each counts.
+        is_corrupted: which of them are corrupted in all rounds; `corrupted_in` also covers
+            attackers that change.
+        examples: the number of training examples of each.
+        weights: the weight of each.
     """
 
     def __init__(self, settings: Settings, task: Task, population: Population) -> None:
@@ -92,11 +93,11 @@ class Devices:
         self._drawn = -1, self.is_corrupted
 
     def initial(self) -> Floats32:
-        """The first model w^(0)."""
+        """Return the first model w^(0)."""
         return self._initial.copy()
 
     def sample(self, t: int, without: Sequence[int] = ()) -> list[int]:
-        """The m devices of round t, without replacement (line 2 of Algorithm 1)."""
+        """Return the m devices of round t, without replacement (line 2 of Algorithm 1)."""
         rng, pool = stream(self.settings.seed, "sample", t), np.arange(self.count)
         pool = np.delete(pool, list(without))
         cohort = min(self.settings.training.devices_per_round, len(pool))
@@ -104,7 +105,7 @@ class Devices:
         return [int(device) for device in np.sort(chosen)]
 
     def corrupted_in(self, t: int) -> NDArray[np.bool_]:
-        """Which devices are corrupted in round t: always the same, unless they are drawn anew."""
+        """Return which devices are corrupted in round t."""
         if self.settings.attack.attackers == "fixed":
             return self.is_corrupted
         when, drawn = self._drawn
@@ -117,7 +118,7 @@ class Devices:
     def is_honest(self) -> NDArray[np.bool_]:
         """Which devices are not corrupted in this run.
 
-        All, where attackers are drawn anew in each round: no device is corrupted for good then.
+        These are all devices if attackers are drawn anew in each round.
         """
         if self.settings.attack.attackers == "fixed":
             return ~self.is_corrupted
@@ -126,20 +127,20 @@ class Devices:
     def take_part(
         self, w: Floats32, kept: Floats32 | None, t: int, device: int
     ) -> tuple[Floats32, Floats32 | None]:
-        """What a device sends in round t, and what it keeps until it takes part again.
+        """Return what a device sends in round t, and what it keeps until it takes part again.
 
         With worker momentum it sends m_i = beta m_i + (1 - beta) Delta_i, and Delta_i the first
-        time. What is not finite is sent, for the server to drop, and not kept: the device goes on
-        from the m_i before.
+        time. A vector that is not finite is sent, for the server to drop, and not kept: the device
+        continues from the earlier m_i.
 
         Args:
             w: the model.
-            kept: what the device keeps from before: its u_i or m_i; None if it has none yet.
+            kept: the vector that the device kept: its u_i or m_i; None if it has none yet.
             t: the round.
             device: the device.
 
         Returns:
-            What it sends; and what it keeps, None for no change.
+            The vector that it sends; and the vector that it keeps, None for no change.
         """
         training = self.settings.training
         if training.personalize:
@@ -152,15 +153,15 @@ class Devices:
         return sent, sent if is_finite(sent) else None
 
     def train(self, w: Floats32, t: int, device: int) -> Floats32:
-        """The update of a device in round t: lines 4 to 9 of Algorithm 1."""
+        """Return the update of a device in round t: lines 4 to 9 of Algorithm 1."""
         x, y, keep = self._training_data(w, t, device)
         return self.learner.train(w, x, y, self._plan(t, device, "batches", len(y), keep=keep))
 
     def server_update(self, w: Floats32, t: int) -> Floats32 | None:
-        """The server's own update in round t, where its aggregator compares with one.
+        """Return the server's own update in round t, if its aggregator needs one.
 
-        The server trains as a device does, on clean training examples of all devices, drawn at
-        random once a run.
+        The server trains like a device, on clean training examples of all devices, drawn at random
+        once per run.
         """
         aggregator = self.settings.aggregation
         if not isinstance(aggregator, FLTrust):
@@ -173,7 +174,7 @@ class Devices:
         return self.learner.train(w, x, y, plan)
 
     def _server_rows(self, count: int) -> NDArray[np.int64]:
-        """The training examples that the server has."""
+        """Return the training examples of the server."""
         total = int(self.examples.sum())
         if count > total:
             msg = f"the server cannot have examples={count}: all devices together have {total}"
@@ -186,11 +187,11 @@ class Devices:
     def train_personal(
         self, w: Floats32, u: Floats32, t: int, device: int
     ) -> tuple[Floats32, Floats32]:
-        """The update of a device and its new u_i: Algorithm 4.
+        """Return the update of a device and its new u_i: Algorithm 4.
 
-        Both loops are local SGD from w + u: the first changes u, the second w, which sees the
-        residual of the new u. A proximal term pulls each loop back to where it starts: the first
-        to the old u, the second to w.
+        Both loops are local SGD from w + u. The first changes u, and the second w, using the
+        residual of the new u. A proximal term pulls each loop back to its start: the first to the
+        old u, the second to w.
         """
         x, y, keep = self._training_data(w, t, device)
         plan = self._plan(t, device, "personal", len(y), keep=keep)
@@ -199,11 +200,11 @@ class Devices:
         return self.learner.train(w + u, x, y, plan), u
 
     def evaluate(self, w: Floats32, device: int) -> Tally:
-        """Losses and correct answers of a model on a device."""
+        """Return losses and correct predictions of a model on a device."""
         return self.evaluate_all(w, [device])[0]
 
     def evaluate_all(self, w: Floats32, devices: Sequence[int]) -> list[Tally]:
-        """The tally of each device, as `evaluate` gives it, in less time."""
+        """Return the tally of each device, as `evaluate` does, but faster."""
         tallies: list[Tally] = []
         parts: list[Floats32] = []
         first, rows = 0, 0
@@ -217,21 +218,21 @@ class Devices:
         return tallies
 
     def cost(self, device: int) -> int:
-        """How much work a device is, for sharing it out."""
+        """Return the amount of work of a device, to distribute it."""
         return int(self.stops[device] - self.starts[device])
 
     def _rows(self, device: int) -> tuple[int, int, int]:
         return int(self.starts[device]), int(self.trains[device]), int(self.stops[device])
 
     def _examples(self, start: int, stop: int) -> Any:
-        """Examples as the learner reads them."""
+        """Return examples in the form that the learner reads."""
         prepare, kept = self.task.prepare, self._x[start:stop]
         if self.learner.takes_scaled and isinstance(prepare, Scale):
             return prepare.later(kept)
         return np.asarray(prepare(kept))
 
     def _training_data(self, w: Floats32, t: int, device: int) -> tuple[Any, Any, bool]:
-        """The examples to train on, and whether they are the same in every round."""
+        """Return the examples to train on, and whether they are the same in every round."""
         start, train, _ = self._rows(device)
         y = self._y[start:train]
         if not isinstance(self.corruption, DataCorruption) or not self.corrupted_in(t)[device]:
@@ -263,7 +264,7 @@ class Devices:
         )
 
     def _evaluated(self, device: int) -> tuple[tuple[int, int], ...]:
-        """The rows on which a device is evaluated, those to train on first."""
+        """Return the rows on which a device is evaluated, those to train on first."""
         start, train, stop = self._rows(device)
         limit = self.settings.evaluation.examples or stop - start
         trains, tests = start + min(limit, train - start), train + min(limit, stop - train)
@@ -272,7 +273,7 @@ class Devices:
     def _tallies(
         self, w: Floats32, devices: Sequence[int], parts: Sequence[Floats32]
     ) -> list[Tally]:
-        """The tallies that scores make: those of all that is evaluated of each device."""
+        """Return the tallies of devices from the scores of all their evaluated examples."""
         spans = [self._evaluated(device) for device in devices]
         labels = [self._y[start:stop] for each in spans for start, stop in each]
         losses, right = answers(parts, np.concatenate(labels).astype(np.int64))
@@ -295,7 +296,7 @@ class Devices:
         return tallies
 
     def _backdoor(self, w: Floats32, start: int, stop: int) -> tuple[float, float]:
-        """The shares of examples that the trigger puts into its class, and that are of others."""
+        """Return the fractions of examples that the trigger misleads, and of other classes."""
         trigger = self.corruption.trigger if isinstance(self.corruption, DataCorruption) else None
         if trigger is None:
             return 0.0, 0.0
@@ -310,7 +311,7 @@ class Devices:
 
 
 def _weigh(examples: Floats, settings: Settings) -> Floats:
-    """How much devices count; each draws its surrogate once a run, from a stream of its own."""
+    """Return the weights of devices; each draws its surrogate once per run, from its own stream."""
     mode = settings.training.weights
     if mode == EQUAL:
         return np.ones(len(examples))
@@ -340,7 +341,7 @@ def _count(settings: Settings, task: Task, population: Population) -> int:
 
 
 def _spans(settings: Settings, population: Population, count: int) -> tuple[Any, Any]:
-    """Where the training examples of each device end, and those for testing."""
+    """Return where the training examples of each device end, and those for testing."""
     starts, ends = population.offsets[:count], population.offsets[1 : count + 1]
     trains = population.train[:count]
     if not settings.evaluation.holdout:

@@ -1,8 +1,8 @@
 """The vectors that devices keep between their rounds: personal parameters, or momentum.
 
-They lie in one memory-mapped file with two slots for each device. Between two checkpoints a new
-vector goes to the slot that the last checkpoint does not use, so a run that is killed finds the
-vectors of its checkpoint untouched. The file is sparse: devices that never took part cost nothing.
+They are in one memory-mapped file with two slots for each device. Between two checkpoints a new
+vector goes to the slot that the last checkpoint does not use, so a killed run finds the vectors of
+its checkpoint unchanged. The file is sparse: devices that never took part cost nothing.
 """
 
 from __future__ import annotations
@@ -32,42 +32,42 @@ class KeptFile:
 
     @staticmethod
     def size(devices: int, dim: int) -> int:
-        """How many bytes the file has."""
+        """Return the size of the file in bytes."""
         return 2 * devices * dim * 4
 
     @classmethod
     def is_complete(cls, path: Path, devices: int, dim: int) -> bool:
-        """Whether there is such a file, of the right size."""
+        """Return whether there is such a file, of the right size."""
         return path.exists() and path.stat().st_size == cls.size(devices, dim)
 
     @classmethod
     def read_from(
         cls, path: Path, slots: NDArray[np.int8], dim: int, device: int
     ) -> Floats32 | None:
-        """What a device keeps in a file that is complete, which is left as it is."""
+        """Return the vector of a device in a complete file, without changing the file."""
         if slots[device] == NEVER:
             return None
         rows: Any = np.memmap(path, np.float32, "r", shape=(2 * len(slots), dim))
         return np.array(rows[device + int(slots[device]) * len(slots)])
 
     def read(self, device: int, slot: int) -> Floats32 | None:
-        """What a device keeps in a slot; None if it keeps nothing yet."""
+        """Return the vector of a device in a slot; None if there is none yet."""
         if slot == NEVER:
             return None
         kept: Floats32 = self._rows[device + slot * self._devices]
         return np.array(kept)
 
     def write(self, device: int, slot: int, vector: Floats32) -> None:
-        """Keep a vector in a slot."""
+        """Write a vector to a slot."""
         self._rows[device + slot * self._devices] = vector
 
     def flush(self) -> None:
-        """Make sure that what was written is on disk."""
+        """Make sure that all written vectors are on disk."""
         self._rows.flush()
 
 
 class Slots:
-    """In which slot the current vector of each device is, and where the next one goes."""
+    """The slot of the current vector of each device, and of the next one."""
 
     def __init__(self, saved: NDArray[np.int8]) -> None:
         """Take the slots that the last checkpoint uses."""
@@ -76,15 +76,15 @@ class Slots:
 
     @classmethod
     def none(cls, devices: int) -> Slots:
-        """No device keeps anything yet."""
+        """Return the slots of devices that keep nothing yet."""
         return cls(np.full(devices, NEVER, np.int8))
 
     def move(self, device: int) -> int:
-        """Where to write the new vector of a device, which is the current one from now on."""
+        """Return the slot for the new vector of a device, which becomes the current one."""
         self.current[device] = 0 if self._saved[device] != 0 else 1
         return int(self.current[device])
 
     def save(self) -> NDArray[np.int8]:
-        """The slots for a checkpoint, which are not written to from now on."""
+        """Return the slots for a checkpoint, which are not written to from now on."""
         self._saved = self.current.copy()
         return self._saved

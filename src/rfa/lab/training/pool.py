@@ -1,7 +1,7 @@
 """The workers of a run: processes with one thread each, kept from the first round to the last.
 
-A device's work is the same whoever does it, so the number of workers decides how long a round
-takes and nothing else. A process that does nothing but a run can be its only worker itself.
+A device's work is the same in every worker, so the number of workers only decides how long a round
+takes. A process that does nothing but a run can be its only worker itself.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from rfa.lab.training.worker import Jobs, Scratch, Worker
 
 WORKER = "rfa.lab.training.worker"
 SHARE = 1.5
-"""A job is what is left of a round's work, over this and over the number of workers."""
+"""A job is the remaining work of a round, divided by this and by the number of workers."""
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
 
 
 def prepare_workers(task: Task) -> None:
-    """Let the workers of a task start sooner, if there is something else to do meanwhile."""
+    """Start the imports for a task's workers early, while other work is done."""
     lab_module("threadpoolctl")  # it sets a variable of the environment, which workers start with
     prepare(WORKER, task.libraries)
 
 
 @contextlib.contextmanager
 def open_pool(devices: Devices, workers: int, *, kept: Path | None = None) -> Generator[WorkerPool]:
-    """Start so many worker processes for the devices of a run, and end them at the end.
+    """Start worker processes for the devices of a run, and end them at the end.
 
-    They get the settings of the devices, the entry of the cache that these have their data from,
-    and the file of what devices keep, if any.
+    They get the settings of the devices, the cache entry of the data, and the file of kept vectors,
+    if any.
     """
     settings = devices.settings
     begin = {
@@ -71,9 +71,9 @@ def open_pool(devices: Devices, workers: int, *, kept: Path | None = None) -> Ge
 
 @contextlib.contextmanager
 def pool_of_one(devices: Devices, *, kept: Path | None = None) -> Generator[WorkerPool]:
-    """Let this process be the only worker: for one that nobody needs for anything else.
+    """Use this process as the only worker, if it does nothing else.
 
-    Its libraries must have been told to take one thread before it started, as `AskedProcess` does.
+    Its libraries must have been limited to one thread before it started, as `AskedProcess` does.
     """
     settings = devices.settings
     vectors = np.zeros((Scratch.rows(settings), devices.dim), np.float32)
@@ -85,15 +85,15 @@ def pool_of_one(devices: Devices, *, kept: Path | None = None) -> Generator[Work
 
 
 class Asked(Protocol):
-    """A worker, here or in a process of its own."""
+    """A worker, in this process or in another one."""
 
     def ask(self, request: dict[str, Any], /) -> dict[str, Any]:
-        """Do a job, and say what came of it."""
+        """Do a job, and return the answer."""
         ...
 
 
 Map = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]
-"""Does something for each of several things, in order or at once."""
+"""Maps a function over items, one after another or in parallel."""
 
 
 class WorkerPool:
@@ -116,7 +116,7 @@ class WorkerPool:
     def train(
         self, model: Floats32, t: int, devices: Sequence[int], slots: Slots | None = None
     ) -> Floats32:
-        """What devices send in round t, one row each, in memory that the next round reuses."""
+        """Return what devices send in round t, one row each; the next round reuses the memory."""
         self._scratch.model[:] = model
         rows = {device: row for row, device in enumerate(devices)}
         jobs = [
@@ -136,12 +136,12 @@ class WorkerPool:
         return self._scratch.updates[: len(devices)]
 
     def flush(self) -> None:
-        """Make sure that what devices keep is on disk."""
+        """Make sure that the kept vectors of devices are on disk."""
         if self._kept:
             self._kept.flush()
 
     def evaluate(self, model: Floats32, slots: Slots | None = None) -> list[Tally]:
-        """How well a model serves each device of the population, in order."""
+        """Return the evaluation of a model on each device of the population, in order."""
         self._scratch.model[:] = model
         everyone = list(range(self._devices.count))
         jobs: list[dict[str, Any]] = [
@@ -164,9 +164,9 @@ class WorkerPool:
             self._free.put(worker)
 
     def _share_out(self, devices: Sequence[int]) -> list[list[int]]:
-        """Parts that get smaller towards the end, so that all workers end at about the same time.
+        """Return parts that get smaller, so that all workers end at about the same time.
 
-        Each has the same fraction of the work that is left; the largest devices come first.
+        Each has the same fraction of the remaining work; the largest devices come first.
         """
         order = sorted(devices, key=lambda device: -self._devices.cost(device))
         left = sum(self._devices.cost(device) for device in devices)
@@ -183,24 +183,24 @@ class WorkerPool:
 
 
 def _current(slots: Slots | None, devices: list[int]) -> list[int]:
-    """In which slots devices have what they keep."""
+    """Return the slots of the current vectors of devices."""
     return [int(slots.current[device]) if slots else NEVER for device in devices]
 
 
 def one_blas_thread() -> contextlib.AbstractContextManager[Any]:
-    """Hold this process's BLAS to one thread, beside others that work.
+    """Limit this process's BLAS to one thread, beside other busy processes.
 
-    Threads of BLAS spin while they wait for the next product, on processors that others need:
-    without this, a round of softmax regression takes half as long again.
+    BLAS threads spin while they wait for the next product, on processors that others need: without
+    this limit, a round of softmax regression takes half as long again.
     """
     return lab_module("threadpoolctl").threadpool_limits(1, user_api="blas")
 
 
 @contextlib.contextmanager
 def _scratch_file(size: int) -> Generator[Path]:
-    """A file for shared memory, on a file system in memory where there is room.
+    """Yield a file for shared memory, on a file system in memory if there is room.
 
-    Its name goes as soon as all have opened it, so nothing is left behind, whoever is killed.
+    Its name is removed when all processes have opened it, so nothing stays behind if one is killed.
     """
     room = SHARED_MEMORY.is_dir() and shutil.disk_usage(SHARED_MEMORY).free > 2 * size
     where = SHARED_MEMORY if room else Path(tempfile.gettempdir())

@@ -1,7 +1,8 @@
-"""A worker: a process with one thread that does the work of devices, asked line by line.
+"""A worker: a process with one thread that does the work of devices, one request per line.
 
-`python -m rfa.lab.training.worker` answers requests as `rfa.lab.processes` has it. The model, the
-updates and what devices keep lie in memory-mapped files that it shares with the process that asks.
+`python -m rfa.lab.training.worker` answers requests as defined in `rfa.lab.processes`. The model,
+the updates and the kept vectors are in memory-mapped files that it shares with the process that
+asks.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ class Scratch:
     Attributes:
         model: the model.
         updates: the updates of the devices.
-        kept: what they keep from now on; momentum is the update itself, before the corrupted ones
-            lie. Workers never write to the file of what devices keep, so one that outlives a
-            killed run cannot spoil the next.
+        kept: the new vectors that they keep; momentum is the update itself, before an attack
+            changes it. Workers never write to the file of kept vectors, so a worker that outlives a
+            killed run cannot damage the next.
     """
 
     model: Any
@@ -42,12 +43,12 @@ class Scratch:
 
     @staticmethod
     def rows(settings: Settings) -> int:
-        """How many vectors there are."""
+        """Return the number of vectors."""
         return 1 + settings.training.devices_per_round * (2 if settings.training.personalize else 1)
 
     @classmethod
     def open(cls, path: Path, settings: Settings, dim: int) -> Scratch:
-        """Map the file, making it as large as it must be."""
+        """Map the file, and set its size."""
         rows = cls.rows(settings)
         with path.open("ab") as file:
             if file.tell() != rows * dim * 4:
@@ -56,7 +57,7 @@ class Scratch:
 
     @classmethod
     def of(cls, vectors: Any, settings: Settings) -> Scratch:
-        """Divide so many vectors up."""
+        """Divide vectors into the model, the updates and the kept vectors."""
         m = settings.training.devices_per_round
         updates = vectors[1 : 1 + m]
         kept = vectors[1 + m :] if settings.training.personalize else updates
@@ -64,14 +65,14 @@ class Scratch:
 
 
 class Worker:
-    """What a worker knows of a run, and the jobs that it does."""
+    """The state of a worker in a run, and its jobs."""
 
     def __init__(self, devices: Devices, scratch: Scratch, kept: KeptFile | None) -> None:
         self.devices, self.scratch, self.kept = devices, scratch, kept
 
     @classmethod
     def begin(cls, request: Request) -> Worker:
-        """Begin a run from what another process tells of it."""
+        """Begin a run from the request of another process."""
         unpack(request["objects"])
         settings = Settings.from_dict(request["settings"])
         task = find_task(settings.task)
@@ -85,7 +86,7 @@ class Worker:
         return cls(devices, scratch, kept or None)
 
     def train(self, request: Request) -> Answer:
-        """Train devices; what comes of it goes to their rows of the shared memory.
+        """Train devices, and write the results to their rows of the shared memory.
 
         The answer names the devices that have something new to keep there.
         """
@@ -102,7 +103,7 @@ class Worker:
         return {"keep": keep}
 
     def evaluate(self, request: Request) -> Answer:
-        """Evaluate the model on devices, with their u_i where they have such."""
+        """Evaluate the model on devices, with their u_i if they have any."""
         shared = np.array(self.scratch.model)
         devices: list[int] = request["devices"]
         if self.kept is None or not self.devices.settings.training.personalize:
@@ -115,7 +116,7 @@ class Worker:
 
 
 class Jobs:
-    """The worker of a run, and what it can be asked; a request of another process begins it."""
+    """The worker of a run, and its requests; a request of another process begins it."""
 
     worker: Worker
 
@@ -131,7 +132,7 @@ class Jobs:
         return answer
 
     def answer(self, request: Request, _: Tell | None = None) -> Answer:
-        """Do a job, and say what came of it, or why nothing did."""
+        """Do a job, and return the answer or the error."""
         try:
             if request["do"] == "train":
                 return self.worker.train(request)
@@ -146,7 +147,7 @@ class Jobs:
 
 
 def main() -> None:
-    """Do jobs until nobody is left to ask."""
+    """Do jobs until the asking process ends."""
     serve(Jobs().answer)
 
 

@@ -33,7 +33,7 @@ from rfa.errors import InvalidValueError
 from rfa.secagg.crypto.masks import keystream, stream_words
 
 BITS, HALF = 128, 64
-"""Of what a sample is made, and what of it is drawn for all."""
+"""The random bits of a sample, and those that are always drawn."""
 PRECISION = 256
 """The binary digits of the weights exp(-k^2 / (2 u^2)); their sums are right to more than 200."""
 LOW_START = 1 << 64

@@ -129,9 +129,9 @@ def borne(count: int, threshold: int) -> int:
 def _choices(shares: Mapping[int, int], threshold: int) -> Iterator[Sequence[int]]:
     """Yield sets of points: the first ones, then all sets if they are few.
 
-    Otherwise yield some sets that leave out one stretch of points each, and at last the shares that
-    fit together. Finding those takes time quadratic in the number of shares, and leaving out
-    stretches finds a few liars sooner.
+    Otherwise yield stretches of neighboring points from several starts, and at last the shares that
+    fit together. Finding those takes time quadratic in the number of shares, and stretches find a
+    few liars sooner.
     """
     points = list(shares)
     yield points[:threshold]

@@ -156,7 +156,7 @@ class Kept:
     def _find(self, name: str, where: str = MAIN) -> bytes | None:
         value = self.store.find(name, where)
         if value is not None and not isinstance(value, bytes):
-            msg = f"{name} is no bytes"
+            msg = f"{name} is not bytes"
             raise self.damaged(msg)
         return value
 

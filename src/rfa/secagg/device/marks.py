@@ -172,6 +172,6 @@ class Marks:
     def _read(self, name: str) -> bytes | None:
         value = self.store.find(name, self.store.where)
         if value is not None and not isinstance(value, bytes):
-            msg = f"{name} is no bytes"
+            msg = f"{name} is not bytes"
             raise self.damaged(msg)
         return value

@@ -97,7 +97,7 @@ class Membership:
             raise NotCanonicalError(msg)
         before = self._before(memory)
         if self.position not in alive or not (before is None or alive <= before):
-            msg = f"those who are said to be alive in masked sum {sum_request.masked_sum} cannot be"
+            msg = f"the list of devices in masked sum {sum_request.masked_sum} is impossible"
             raise SurvivorsError(msg)
         self._check_enough(alive)
         later = self.opening.is_first(sum_request.masked_sum)
@@ -151,7 +151,7 @@ class Membership:
         """
         survivors, alive = self.members(bitmap), self.members(memory.alive)
         if self.position not in survivors or not survivors <= alive:
-            msg = "those who are said to have survived the masked sum cannot have"
+            msg = "the list of survivors of the masked sum is impossible"
             raise SurvivorsError(msg)
         if self.opening.is_first(masked_sum) and survivors != alive:
             msg = (
@@ -164,7 +164,7 @@ class Membership:
         same = self.opening.is_second(masked_sum)
         if not may_follow(self.cohort.parameters, before, survivors, same_query=same):
             gone = len(before or ()) - len(survivors)
-            msg = f"{gone} devices left since the last query: their parts could be told apart"
+            msg = f"{gone} devices left since the last query: their inputs could be revealed"
             raise SurvivorsError(msg)
         return survivors
 

@@ -40,7 +40,7 @@ class Message:
 
 @dataclass(frozen=True)
 class OpenRound(Message):
-    """The server begins a round: its number, which grows, what is summed, and how often.
+    """The server begins a round: its number, which grows, the values to sum, and how often.
 
     `statistics` has a bit for each row of the table of statistics, the first in the lowest one: the
     totals that are sent. With `equal_weights`, every device must have been told to weigh 1. `basis`
@@ -71,7 +71,7 @@ class OpenRound(Message):
         """The number of masked sums for which devices have keys, twice those of a roster if fast.
 
         Those of a second roster are about the same queries, with their own keys, so a device loses
-        nothing in one roster by what is opened in the other.
+        nothing in one roster by the sums of the other.
         """
         return self.each_roster * (1 + self.fast)
 
@@ -82,7 +82,7 @@ class OpenRound(Message):
 
     @property
     def fast_fault(self) -> str:
-        """What is wrong with the option `fast`; empty if nothing is."""
+        """The fault of the option `fast`; empty if it is valid."""
         if self.fast in (0, 1) and not (self.fast and self.max_share):
             return ""
         return f"fast={self.fast} must be 0 or 1, and 0 with max_share={self.max_share:g}"

@@ -49,7 +49,7 @@ def _identities(pairs: object) -> Identities:
     for name, public in pairs:
         shown = repr(name[:_SHOWN])
         if not _NODE.fullmatch(name) or int(name) >= _NODES:
-            msg = f"{shown} is no node: write its number from 0 to 2^64 - 1 in digits alone"
+            msg = f"{shown} is not a node: write its number from 0 to 2^64 - 1 in plain digits"
             raise InvalidValueError(msg)
         if int(name) in known:
             msg = f"node {shown} is listed twice: keep the identity that is its own"

@@ -72,8 +72,8 @@ def may_follow(
     """Return whether a sum over these devices may be opened after the masked sum before.
 
     The difference of the two sums is about the devices that left. Near convergence it reveals their
-    inputs. So either nobody left, or so many devices left together that h of them are honest.
-    Within a query nobody may leave, because shares are fractions of the total mass of all.
+    inputs. So either nobody left, or enough devices left together that h of them are honest. Within
+    a query nobody may leave, because shares are fractions of the total mass of all.
     """
     if before is None or now == before:
         return True

@@ -42,7 +42,7 @@ class Admission:
         """Check the keys of a device, and add it.
 
         Raises:
-            NotCanonicalError, CohortError: saying what is wrong with them.
+            NotCanonicalError, CohortError: if the keys are not valid; the message says why.
         """
         self.check(device, keys)
         self._taken.update(keys.all_keys)
@@ -52,7 +52,7 @@ class Admission:
         """Check that keys belong to the device, fit the round, and are not taken.
 
         Raises:
-            NotCanonicalError, CohortError: saying what is wrong with them.
+            NotCanonicalError, CohortError: if the keys are not valid; the message says why.
         """
         if keys.device != device:
             msg = f"device {device} calls itself {keys.device}"

@@ -66,7 +66,7 @@ class Server:
 
     Attributes:
         faults: the devices at fault, most of which lost their place, and the reason.
-        disputes: pairs of a dealer and a holder of shares, one of whom is at fault.
+        disputes: pairs of a dealer and a holder of shares, one of which is at fault.
         unopened: the secret that could not be opened, if that ended the round.
         masked_sum: the number of the next masked sum.
         begun: the number of sums over its cohort for which it asked for masked inputs, whether or

@@ -112,7 +112,7 @@ class MaskedSum:
         secrets: the secrets that removed the masks, by position: seeds of survivors, keys of
             drop-outs.
         complaints: for each dealer whose shares did not unseal, the holders who say so.
-        wrong: for each dealer of whom wrong shares were opened, the holders who surely did; all
+        wrong: for each dealer with wrong shares, the holders that surely opened them; all
             holders, if no shares give its secret.
         forgers: the number of liars around such a dealer that could make honest devices look like
             this.
@@ -337,7 +337,7 @@ class MaskedSum:
         """Record the holders of shares that do not fit those that gave a secret.
 
         Colluders can choose wrong shares that give the secret together. So the others are recorded
-        only if so many shares fit that t of them are honest. A polynomial that gives the secret and
+        only if enough shares fit that t of them are honest. A polynomial that gives the secret and
         is not the dealer's goes through at most t - 2 honest shares: all others that fit it are
         forged.
         """
