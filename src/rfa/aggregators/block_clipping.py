@@ -14,8 +14,9 @@ within the radius, and it moves to where half of them are: the median length of 
 sent inside the words of the push, and half of them are coins (`rfa.secagg.blocks`).
 
 *Formal guarantees* (tests/aggregators/test_block_clipping.py): a round moves block b by at most
-nu_b, and devices with a share p of the weight move it by at most p nu_b, whatever their updates are.
-For any votes, a radius at most doubles in a round, and grows by at most 1.41 once it has settled.
+nu_b, and devices with a share p of the weight move it by at most p nu_b, whatever their updates
+are. For any votes, a radius at most doubles in a round, and grows by at most 1.41 once it has
+settled.
 
 A device that lies inside a sum sets the total, and with it all votes. In a cohort of one part it
 moves each block by nu_b, and lets radii grow by 1.41 per round for as long as it takes part, up to
