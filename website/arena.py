@@ -1,6 +1,6 @@
-"""The tables of docs/beyond.md, from the numbers in docs/numbers/arena.
+"""The tables of attacks on the pages, from the numbers in docs/numbers/arena.
 
-`python -m website.arena` writes them anew, between marks of the page.
+`python -m website.arena` writes them anew, between marks of the pages.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from rfa.lab.attacks.registry import NONE
 from rfa.lab.paper.numbers import read_numbers
 from rfa.lab.paper.reproduce import find_experiments
 from rfa.lab.paper.scale import scaled_cells
@@ -19,8 +20,8 @@ from rfa.lab.report.gather import Result
 from rfa.lab.runs.sweep import make_sweep
 
 ROOT = Path(__file__).parents[1]
-NUMBERS, PAGE = ROOT / "docs" / "numbers" / "arena", ROOT / "docs" / "beyond.md"
-LEVELS = (0.1, 0.25, 0.4)
+NUMBERS = ROOT / "docs" / "numbers" / "arena"
+PAGES = (ROOT / "README.md", ROOT / "docs" / "beyond.md")
 NAMES = {
     "fedavg": "FedAvg",
     "rfa": "RFA, three steps",
@@ -71,8 +72,20 @@ def worst_table(task: str) -> list[str]:
     lines = [_row(["defense", "no corruption", *head]), _row(["---", *["---:"] * (1 + len(head))])]
     for name in shown:
         first = NAMES[name] if name in levels[0].private else f"*{NAMES[name]}*"
-        clean = f"{levels[0].score('none', name).spread.mean:.1f}"
+        clean = f"{levels[0].score(NONE, name).spread.mean:.1f}"
         lines.append(_row([first, clean, *(_worst(bout, name) for bout in levels)]))
+    return lines
+
+
+def short_table() -> list[str]:
+    """The worst cases of five defenses without their intervals, at the first two levels."""
+    levels = levels_of("arena-linear")["sent140-linear"][:2]
+    lines = [_row(["", "no corruption", "a tenth of the data corrupted", "a quarter"])]
+    lines.append(_row(["---", "---:", "---:", "---:"]))
+    for name, needs in _SHORT.items():
+        heights = [levels[0].heights(NONE), *(bout.heights(WORST) for bout in levels)]
+        shown = [f"{height[name]:.0f} %" for height in heights]
+        lines.append(_row([f"{NAMES[name]}, {needs}", *shown]))
     return lines
 
 
@@ -90,6 +103,12 @@ def backdoor_table() -> list[str]:
 
 
 _BESIDE = ("rfa-one-step", "block-clipping", "coordinate-median")
+_SHORT = {
+    "fedavg": "needs sums only",
+    "multi-krum": "sees every update",
+    "coordinate-median": "sees every update",
+    "rfa-one-step": "needs sums only",
+}
 _TASKS = {
     "emnist-linear:polarity=ink": "EMNIST, ink = 1",
     "emnist-linear": "EMNIST, paper = 1",
@@ -98,6 +117,7 @@ _TASKS = {
 TABLES: dict[str, Callable[[], list[str]]] = {
     "worst cases on Sent140": lambda: worst_table("sent140-linear"),
     "backdoors": backdoor_table,
+    "worst cases in short": short_table,
 }
 
 
@@ -131,4 +151,5 @@ def _row(cells: Sequence[str]) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(renew(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for page in PAGES:
+        page.write_text(renew(page.read_text(encoding="utf-8")), encoding="utf-8")
