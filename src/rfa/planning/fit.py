@@ -8,7 +8,12 @@ from typing import Any
 from rfa.aggregators import Layout, SumAggregator
 from rfa.errors import InvalidValueError
 from rfa.secagg.errors import ParameterError
-from rfa.secagg.security.parameters import HONEST_PER_QUERY, MAX_MASKED_SUMS, ServerModel
+from rfa.secagg.security.parameters import (
+    HONEST_PER_QUERY,
+    MAX_MASKED_SUMS,
+    MAX_VOTERS,
+    ServerModel,
+)
 from rfa.secagg.security.terms import Terms
 
 
@@ -72,6 +77,7 @@ def check_fit(
         msg = f"{devices} devices per round cannot form {layout.parts} parts: give fewer parts"
         raise InvalidValueError(msg)
     together = devices // layout.parts
+    check_votes(aggregator, devices)
     try:
         terms.parameters(together, layout.queries)
     except ParameterError as error:
@@ -82,6 +88,19 @@ def check_fit(
     if 0 < max_share < 1 / together:
         least = math.ceil(1000 / together) / 1000
         msg = f"max_share={max_share} cannot hold for {together} devices: give {least} or more"
+        raise InvalidValueError(msg)
+
+
+def check_votes(aggregator: SumAggregator[Any], devices: int) -> None:
+    """Check that the votes of each part of a cohort, where it votes on blocks, fit into its words.
+
+    Raises:
+        InvalidValueError: saying how many groups would do.
+    """
+    most = math.ceil(devices / aggregator.layout(devices).parts)
+    if aggregator.block and most > MAX_VOTERS:
+        msg = f"the votes of {most} devices on blocks leave no digits for the push: give groups="
+        msg += f"{math.ceil(devices / MAX_VOTERS)} or more, or at most {MAX_VOTERS} devices a round"
         raise InvalidValueError(msg)
 
 
