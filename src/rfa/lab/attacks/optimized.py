@@ -18,12 +18,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from operator import itemgetter
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
-from rfa._checks import check_choice
 from rfa._types import Floats
+from rfa.lab.attacks import limits
 from rfa.lab.attacks.corruption import UpdateAttack, corrupts_updates
 from rfa.lab.attacks.honest import Honest, unit
 from rfa.lab.attacks.literature import EPSILON, alie_deviations, anchor, repeat, zero_update
@@ -34,6 +34,7 @@ AROUND = tuple(10.0 ** (k / 8) for k in (-3, -2, -1, 1, 2, 3))
 """What the worst of them is multiplied with to find a worse one."""
 SHORTFALL, DISTANCE = GOALS = ("shortfall", "distance")
 """What attacks on any defense may maximize."""
+GOAL = limits.one_of(GOALS)
 TRIALS, STRIDE, SHRINK = 20, 10.0, 0.8
 """The line search of Allouah et al.: its trials, its first step, and what shortens a step."""
 DISTANCES = (0.3, 3.0, 30.0, 300.0)
@@ -51,7 +52,7 @@ def distance(attack: UpdateAttack, honest: Honest, rows: Any) -> float:
 
 
 @corrupts_updates
-def ipm_optimized(attack: UpdateAttack, *, goal: str = SHORTFALL) -> Floats:
+def ipm_optimized(attack: UpdateAttack, *, goal: Annotated[str, GOAL] = SHORTFALL) -> Floats:
     """Inner-product manipulation (Xie et al. 2020) with the epsilon that harms most."""
     honest = Honest.of(attack)
     return _worst_factor(
@@ -60,7 +61,7 @@ def ipm_optimized(attack: UpdateAttack, *, goal: str = SHORTFALL) -> Floats:
 
 
 @corrupts_updates
-def alie_optimized(attack: UpdateAttack, *, goal: str = SHORTFALL) -> Floats:
+def alie_optimized(attack: UpdateAttack, *, goal: Annotated[str, GOAL] = SHORTFALL) -> Floats:
     """A little is enough (Baruch et al. 2019) with the z that harms most."""
     honest = Honest.of(attack)
     z = alie_deviations(len(attack.updates), len(attack.corrupted))
@@ -122,7 +123,6 @@ def _worst_factor(
     goal: str,
 ) -> Floats:
     """The rows of the factor that harms most: of the usual one, a grid, and around its worst."""
-    check_choice("goal", goal, GOALS)
     if goal == DISTANCE:
         return rows(line_search(lambda factor: distance(attack, honest, rows(factor))))
     factors = dict.fromkeys((usual, *DECADES))

@@ -20,6 +20,7 @@ from rfa.lab.attacks.corruption import (
     SumCorruption,
     UpdateCorruption,
 )
+from rfa.lab.attacks.limits import check_parameters
 from rfa.lab.attacks.poisons import label_flip
 
 NONE, BACKDOOR = "none", "backdoor"
@@ -55,6 +56,8 @@ OF_TASKS = ("data", "adaptive", *TRIGGERED)
 """Corruptions of data that tasks have, each its own."""
 POISONS: dict[str, DataCorruption] = {"label-flip": label_flip}
 """Corruptions of data that fit every task."""
+NAMES = (NONE, *OF_TASKS, *POISONS, *BUILT_IN, *OF_SUMS)
+"""All that a corruption may be called, though not every task has each."""
 
 
 def find_corruption(text: str, task_own: dict[str, DataCorruption]) -> Corruption | None:
@@ -79,7 +82,7 @@ def with_parameters(corruption: Corruption, spec: Spec) -> Corruption:
     """A corruption with other values of its parameters.
 
     Raises:
-        InvalidValueError: naming the parameter that it has not.
+        InvalidValueError: naming the parameter that it has not, or whose value is wrong.
     """
     if not spec.parameters:
         return corruption
@@ -94,6 +97,8 @@ def with_parameters(corruption: Corruption, spec: Spec) -> Corruption:
     bound: dict[str, Any] = {}
     for field, function in functions.items():
         given = {name: spec.parameters[name] for name in known[field] if name in spec.parameters}
+        if given and not spec.is_plugin:  # annotations of users are their own
+            check_parameters(function, given)
         bound[field] = functools.partial(function, **given) if given else function
     return dataclasses.replace(corruption, **bound)
 
