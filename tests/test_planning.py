@@ -14,15 +14,7 @@ from click.testing import CliRunner
 
 from rfa import PlainOracle, RecordingOracle, Sum, SumOracle, one_step, theory
 from rfa._types import Floats
-from rfa.aggregators import (
-    RFA,
-    BlockClipping,
-    Groups,
-    Mean,
-    OneStepRFA,
-    SubCohorts,
-    SumAggregator,
-)
+from rfa.aggregators import RFA, BlockClipping, Groups, Mean, OneStepRFA, SubCohorts, SumAggregator
 from rfa.aggregators.partition import center_of_groups
 from rfa.cli.main import main
 from rfa.lab.settings.settings import Settings
@@ -40,10 +32,13 @@ from rfa.secagg import (
 )
 from rfa.secagg.crypto.keys import identity_of
 from rfa.secagg.device.profile import Identity
+from rfa.secagg.errors import ParameterError
+from rfa.secagg.fixed_point import Encoding
 from rfa.secagg.messages.sizes import traffic
 from rfa.secagg.oracle import open_round
+from rfa.secagg.security import parameters
 from rfa.secagg.server.requests import Outbox
-from rfa.secagg.statistics import ALL
+from rfa.secagg.statistics import ALL, mask_of
 
 
 class Scale:
@@ -339,3 +334,39 @@ def test_what_fits_is_allowed() -> None:
     check_fit(RFA(budget=3), Terms(honest_per_query=0), devices=6)
     check_fit(BlockClipping(size=1), malicious, devices=40)
     check_fit(BlockClipping(size=2), malicious, devices=40, weights="examples")
+
+
+@pytest.mark.parametrize(
+    ("size", "dim"), [(1, 7), (3, 7), (7, 7), (8, 7), (8, 1), (2**32 - 1, 7), (8, 10**9)]
+)
+def test_the_bytes_of_blocks_are_counted_whatever_their_size(size: int, dim: int) -> None:
+    found = plan(PlanRequest(dim=dim, aggregator=f"block-clipping:size={size}"))
+    few = min(dim, 1000)
+    at = min(size, few)
+    wanted = traffic(
+        found.parameters, queries=1, dim=few, metrics=2, statistics={"weight"}, block=at
+    )
+    blocks = math.ceil(dim / size) - math.ceil(few / at)
+    assert found.traffic.down == wanted.down + blocks
+    assert found.traffic.up == wanted.up + 4 * (dim - few)
+
+
+def test_more_votes_than_words_have_digits_for_are_refused_with_the_remedy() -> None:
+    most = parameters.MAX_VOTERS
+    asked = PlanRequest(population=100_000, devices=most, aggregator="block-clipping")
+    assert plan(asked).devices == most
+    with pytest.raises(ValueError, match=rf"votes of {most + 1} .*groups=2 or more, or at most"):
+        replace(asked, devices=most + 1)
+    grouped = replace(asked, devices=most + 1, aggregator="block-clipping:groups=2")
+    assert plan(grouped).parts == 2
+    Encoding(most, mask_of({"weight"}), block=8)
+    with pytest.raises(ParameterError, match="votes"):
+        Encoding(most + 1, mask_of({"weight"}), block=8)
+
+
+def test_the_certificate_of_a_mean_of_clipped_blocks_is_that_of_its_sums() -> None:
+    found = plan(PlanRequest(aggregator="block-clipping"))
+    updates = np.random.default_rng(1).standard_normal((found.devices, 20))
+    result, _ = BlockClipping()([PlainOracle(updates)], 20, None)
+    assert result.certificate == pytest.approx(found.certificate)
+    assert found.certificate_most == found.certificate == found.share

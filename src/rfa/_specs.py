@@ -66,6 +66,13 @@ def call_with(make: Callable[..., Made], values: Mapping[str, Any], name: str) -
         InvalidValueError: naming the parameter that it does not take or lacks.
         RfaError: what it raises itself, if that is one of ours.
     """
+    taken = inspect.signature(make).parameters.values()
+    known = [parameter.name for parameter in taken if parameter.kind is not parameter.VAR_KEYWORD]
+    unknown = [key for key in values if key not in known]
+    if unknown and len(known) == len(taken):
+        msg = f"{name} cannot be made of {dict(values)}: it has no parameter {unknown[0]!r}, but "
+        msg += ", ".join(known) or "none"
+        raise InvalidValueError(msg)
     try:
         signature_of(make).bind(**values)
     except TypeError as error:

@@ -35,6 +35,8 @@ LEAST_RADIUS = 1e-6
 PER_DOUBLING = 8
 """The levels by which a radius doubles."""
 TOP_LEVEL = 255
+LARGEST_BLOCK = (1 << 32) - 1
+"""The most coordinates of a block, as many as an update can have."""
 Levels: TypeAlias = NDArray[np.uint8]
 _VALUES = LEAST_RADIUS * 2.0 ** (np.arange(TOP_LEVEL + 1) / PER_DOUBLING)
 
@@ -57,7 +59,7 @@ class Radii:
         Raises:
             InvalidValueError: if they are not bytes, or none.
         """
-        check_count("the size of a block", self.size)
+        check_block("the size of a block", self.size)
         levels: Any = self.levels
         form = getattr(levels, "dtype", None), np.ndim(levels), np.size(levels) > 0
         if form != (np.uint8, 1, True):
@@ -128,6 +130,18 @@ def farthest(radius: Radius, dim: int) -> float:
     return float(np.linalg.norm(radius.values))
 
 
+def check_block(name: str, size: Any, *, least: int = 1) -> None:
+    """Refuse what is no number of coordinates of a block.
+
+    Raises:
+        InvalidValueError: naming the value.
+    """
+    check_count(name, size, least=least)
+    if size > LARGEST_BLOCK:
+        msg = f"{name} must be below 2^32, not {size}: an update has no more coordinates"
+        raise InvalidValueError(msg)
+
+
 def count_blocks(dim: int, size: int) -> int:
     """How many blocks of a size that many coordinates have."""
     return -(-dim // size)
@@ -142,7 +156,8 @@ def lengths_of(steps: Floats, size: int) -> Floats:
     """The length of each block of a vector."""
     if size == 1:
         return np.abs(steps)
-    return np.sqrt(np.add.reduceat(steps * steps, np.arange(0, len(steps), size)))
+    starts = np.arange(0, len(steps), min(size, len(steps)))
+    return np.sqrt(np.add.reduceat(steps * steps, starts))
 
 
 def shorten_blocks(steps: Floats, size: int) -> Floats:

@@ -18,6 +18,8 @@ from rfa.errors import InvalidValueError
 from rfa.numerics.plain_oracle import PlainOracle
 from rfa.oracle import Sum, SumOracle
 from rfa.radii import LEAST_RADIUS, PER_DOUBLING, TOP_LEVEL, Radii, Radius, count_blocks, lengths_of
+from rfa.secagg.oracle import open_round
+from rfa.secagg.security.terms import Terms
 
 SIZES = st.integers(1, 9)
 
@@ -246,3 +248,18 @@ def test_what_is_wrong_is_named() -> None:
     with pytest.raises(InvalidValueError, match="nothing to average"):
         BlockClipping()([lambda v, radius: zero], 2)
     OneStepRFA().check_noise()
+
+
+def test_a_block_larger_than_the_update_is_all_of_it_and_takes_no_memory() -> None:
+    updates, weights = cloud(3)
+    whole = step(updates, weights, radii_of(20, 20))
+    for size in (21, 10**6, 2**32 - 1):  # 34 GB, if each coordinate of a block took some
+        assert np.array_equal(step(updates, weights, radii_of(20, size)), whole)
+
+
+@pytest.mark.parametrize("size", [2**32, 10**23])
+def test_a_block_that_no_update_has_is_refused(size: int) -> None:
+    with pytest.raises(InvalidValueError, match=rf"size must be below 2\^32, not {size}"):
+        BlockClipping(size=size)
+    with pytest.raises(InvalidValueError, match=r"block must be below 2\^32"):
+        open_round(1, Terms(), queries=1, dim=3, statistics={"weight"}, block=size)

@@ -86,3 +86,12 @@ def test_a_fraction_that_is_a_count_is_that_count() -> None:
             assert AssumesCorrupted(corrupted_fraction=count / m).count_corrupted(m) == count
     assert AssumesCorrupted(corrupted_fraction=0.07).count_corrupted(100) == 7
     assert AssumesCorrupted(corrupted_fraction=0.071).count_corrupted(100) == 8
+
+
+@pytest.mark.filterwarnings("error")
+def test_points_whose_squares_overflow_are_clipped_as_others_are() -> None:
+    points = np.random.default_rng(0).standard_normal((10, 20)).astype(np.float32)
+    far = points.copy()
+    far[0] *= np.float32(1e30)
+    made = MixedMedian(2, clip_norm=1, nu=0.1)
+    np.testing.assert_allclose(made(far).point, made(points).point, rtol=1e-5, atol=1e-7)

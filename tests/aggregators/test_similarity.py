@@ -265,3 +265,25 @@ def test_fltrust_trusts_nobody_who_turns_away() -> None:
 def test_wrong_values_are_named(make: Callable[[], Any], message: str) -> None:
     with pytest.raises((ValueError, TypeError), match=message):
         make()
+
+
+@pytest.mark.parametrize("count", [3, 10, 30])
+@pytest.mark.filterwarnings("error")
+def test_points_that_are_all_the_same_are_one_cluster(count: int) -> None:
+    """Their bandwidth is 0, and the mean of equal features is not always the feature."""
+    for third in (0.1, 0.3, 0.7):
+        assert not mean_shift(np.full((count, 3), third), 0.5).any()
+    halves = np.repeat([[0.1, 0.2, 0.7], [0.7, 0.2, 0.1]], count, axis=0)
+    assert mean_shift(halves, 0.5).tolist() == [0] * count + [1] * count
+    point = cohort(SMALL)[-1]
+    same = SignGuard()(np.tile(point, (count, 1)))
+    np.testing.assert_allclose(same.point, point, rtol=1e-5)
+
+
+@pytest.mark.filterwarnings("error")
+def test_flame_takes_a_point_that_is_nearly_zero_for_zero() -> None:
+    points = cohort(SMALL)
+    points[0] = 0
+    without = FLAME(noise=0.0)(points).point
+    points[0] = 1e-42
+    np.testing.assert_array_equal(FLAME(noise=0.0)(points).point, without)

@@ -255,3 +255,11 @@ def test_tiny_radii_count_signs_and_large_ones_add_values() -> None:
     total: Sum = PlainOracle(updates)(np.zeros(2), radii)
     assert total.push[0] == pytest.approx(np.sign(updates[:, 0]).sum())
     assert total.push[1] * radii.values[1] == pytest.approx(updates[:, 1].sum(), rel=1e-6)
+
+
+def test_a_device_that_is_asked_with_one_huge_block_takes_no_memory_for_it() -> None:
+    size = 2**32 - 1
+    part, radii = Contribution(np.ones(20, np.float32)), Radii(np.array([160], np.uint8), size)
+    words = encoding(3, size).encode(part, ZERO, radii, b"k" * 16).words
+    of_all = Radii(radii.levels, 20)
+    assert np.array_equal(words, encoding(3, 20).encode(part, ZERO, of_all, b"k" * 16).words)

@@ -44,7 +44,6 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from rfa._checks import check_count
 from rfa._types import Floats, Vector
 from rfa.aggregators.base import SumAggregator
 from rfa.errors import InvalidValueError
@@ -55,6 +54,7 @@ from rfa.radii import (
     TOP_LEVEL,
     Levels,
     Radii,
+    check_block,
     count_blocks,
     shorten_blocks,
 )
@@ -135,7 +135,7 @@ class BlockClipping(SumAggregator[BlockRadii]):
 
     def __post_init__(self) -> None:
         """Check the size."""
-        check_count("size", self.size)
+        check_block("size", self.size)
 
     def init(self) -> BlockRadii:
         """Return no radii: the first round decides how many there are."""

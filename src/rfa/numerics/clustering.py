@@ -17,8 +17,9 @@ SETTLED = 1e-3
 
 
 def cosines(points: Points, norms: Floats) -> Floats:
-    """Return the cosines of the angles between all points; 0 with a point that is zero."""
-    scale = np.divide(1.0, norms, out=np.zeros(len(norms)), where=norms > 0)
+    """Return the cosines of the angles between all points; 0 with a point that is nearly zero."""
+    least = 1 / float(np.finfo(points.dtype).max)
+    scale = np.divide(1.0, norms, out=np.zeros(len(norms)), where=norms > least)
     scale = scale[:, None].astype(points.dtype)
     total = np.zeros((points.count, points.count))
     for segment, width in zip(points.segments, points.widths, strict=True):
@@ -101,7 +102,8 @@ def mean_shift(features: Floats, quantile: float) -> Ints:
     modes = features.astype(np.float64)
     for _ in range(MOST_SHIFTS):
         within = _distances(modes, features) <= bandwidth
-        moved = within @ features / within.sum(axis=1, keepdims=True)
+        near_mode = within.sum(axis=1, keepdims=True)  # 0 where rounding moved it off its points
+        moved = np.where(near_mode, within @ features / np.maximum(near_mode, 1), modes)
         shift = float(np.linalg.norm(moved - modes, axis=1).max())
         modes = moved
         if shift <= SETTLED * bandwidth:

@@ -12,10 +12,11 @@ from rfa._checks import check_count, check_number
 from rfa.aggregators import RFA, Layout, SumAggregator
 from rfa.aggregators.registry import build_private
 from rfa.errors import InvalidValueError
-from rfa.planning.fit import check_fit, describe_sums
+from rfa.planning.fit import check_fit, check_votes, describe_sums
 from rfa.planning.noise import NoisePlan, NoiseRequest, devices_enough, plan_noise
 from rfa.privacy import Budget
 from rfa.privacy.budget import DELTA
+from rfa.radii import count_blocks
 from rfa.secagg.security.parameters import (
     LARGEST_COHORT,
     Parameters,
@@ -200,6 +201,7 @@ def plan(request: PlanRequest) -> FederationPlan:
     theorem = devices_needed(request.rho, theta, request.rounds, delta)
     exact = devices_needed_exactly(request.rho, theta, request.rounds, delta, request.population)
     m = _devices(request, exact)
+    check_votes(build_private(request.aggregator), m)
     noise = _noise_request(request, m)
     part, queries = m // request.layout.parts, request.layout.queries
     return FederationPlan(
@@ -218,7 +220,7 @@ def plan(request: PlanRequest) -> FederationPlan:
         fedavg=4 * request.dim,
         share=largest_share(part, 1.0, 1.0),
         certificate=_certificate(request, part),
-        certificate_most=largest_certificate(math.ceil(part / 2), 1 / request.nu_share),
+        certificate_most=_certificate_most(request, part),
         noise=plan_noise(noise) if noise else None,
     )
 
@@ -260,14 +262,14 @@ def _noise_request(request: PlanRequest, m: int) -> NoiseRequest | None:
 def _traffic(request: PlanRequest, m: int) -> Traffic:
     """Of a device in the largest part, and not in the first of sub-cohorts, which starts at 0.
 
-    Messages are as long as their vector, a byte for each block, and the rest: two short ones, of
-    one block and of two, tell of any length.
+    Messages are as long as their vector, a byte for each block, and the rest: short ones tell of
+    any length.
     """
     from rfa.secagg.messages.sizes import Traffic, traffic  # noqa: PLC0415 settings check without
 
     block = build_private(request.aggregator).block
-    each = max(1, block)
-    one, two = (
+    blocks = count_blocks(request.dim, block) if block else 1
+    one, longer, split = (
         traffic(
             request.terms.parameters(math.ceil(m / request.layout.parts)),
             queries=request.layout.queries,
@@ -275,16 +277,28 @@ def _traffic(request: PlanRequest, m: int) -> Traffic:
             metrics=request.num_metrics,
             statistics=request.statistics,
             from_zero=not request.layout.sequential,
-            block=block,
+            block=size if block else 0,
         )
-        for dim in (each, 2 * each)
+        for dim, size in ((1, 1), (2, 2), (2, 1))
     )
-    more = request.dim / each - 1
-    down, up = one.down + more * (two.down - one.down), one.up + more * (two.up - one.up)
-    return Traffic(math.ceil(down), math.ceil(up), one.exchanges)
+
+    def total(side: str) -> int:
+        short, long, more = (getattr(each, side) for each in (one, longer, split))
+        return short + (request.dim - 1) * (long - short) + (blocks - 1) * (more - long)
+
+    return Traffic(total("down"), total("up"), one.exchanges)
 
 
 def _certificate(request: PlanRequest, part: int) -> float:
     """`Sum.certificate` where honest devices have the same mass, and corrupted ones hardly any."""
+    if build_private(request.aggregator).block:  # a mean, in which the weight bounds all shares
+        return 1 / part
     honest = max(math.ceil(part / 2), math.floor((1 - request.rho) * part))
     return min(honest**-0.5, largest_certificate(honest, 1 / request.nu_share))
+
+
+def _certificate_most(request: PlanRequest, part: int) -> float:
+    """The largest `Sum.certificate` if half of the devices are no farther than is typical."""
+    if build_private(request.aggregator).block:
+        return 1 / part
+    return largest_certificate(math.ceil(part / 2), 1 / request.nu_share)

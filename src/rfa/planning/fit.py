@@ -8,7 +8,12 @@ from typing import Any
 from rfa.aggregators import Layout, SumAggregator
 from rfa.errors import InvalidValueError
 from rfa.secagg.errors import ParameterError
-from rfa.secagg.security.parameters import HONEST_PER_QUERY, MAX_MASKED_SUMS, ServerModel
+from rfa.secagg.security.parameters import (
+    HONEST_PER_QUERY,
+    MAX_MASKED_SUMS,
+    MAX_VOTERS,
+    ServerModel,
+)
 from rfa.secagg.security.terms import Terms
 from rfa.secagg.weights import EQUAL, ONE_COORDINATE
 
@@ -72,6 +77,7 @@ def check_fit(  # noqa: PLR0913
         msg = f"{devices} devices per round cannot form {layout.parts} parts: give fewer parts"
         raise InvalidValueError(msg)
     together = devices // layout.parts
+    check_votes(aggregator, devices)
     try:
         terms.parameters(together, layout.queries)
     except ParameterError as error:
@@ -98,6 +104,19 @@ def _check_blocks(block: int, queries: int, max_share: float, weights: str) -> N
     if block == 1 and weights != EQUAL:
         msg = f"weights={weights!r} with a radius for each coordinate: {ONE_COORDINATE}, or blocks "
         raise InvalidValueError(msg + "of 2 or more")
+
+
+def check_votes(aggregator: SumAggregator[Any], devices: int) -> None:
+    """Check that the votes of each part of a cohort, where it votes on blocks, fit into its words.
+
+    Raises:
+        InvalidValueError: saying how many groups would do.
+    """
+    most = math.ceil(devices / aggregator.layout(devices).parts)
+    if aggregator.block and most > MAX_VOTERS:
+        msg = f"the votes of {most} devices on blocks leave no digits for the push: give groups="
+        msg += f"{math.ceil(devices / MAX_VOTERS)} or more, or at most {MAX_VOTERS} devices a round"
+        raise InvalidValueError(msg)
 
 
 def describe_sums(layout: Layout) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from rfa._checks import check_count, check_flag, check_number
 from rfa._types import Vector
 from rfa.oracle import Sum
-from rfa.radii import Radius
+from rfa.radii import Radius, check_block
 from rfa.secagg.blocks import block_fault
 from rfa.secagg.errors import AbortError, ParameterError, SecAggError
 from rfa.secagg.fixed_point import Total
@@ -78,7 +78,7 @@ def open_round(  # noqa: PLR0913
     insist(check_number, "noise", noise)
     insist(check_flag, "equal_weights", equal_weights)
     insist(check_flag, "fast", fast)
-    insist(check_count, "block", block, least=0)
+    insist(check_block, "block", block, least=0)
     opening = OpenRound(
         os.urandom(16),
         *_sizes(number, queries, dim, metrics),

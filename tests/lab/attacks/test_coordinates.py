@@ -9,6 +9,7 @@ import pytest
 
 from rfa.lab.attacks.coordinates import TOP, against_signs, aimed_signs, poisoned_signs
 from rfa.lab.attacks.corruption import AttackError, DataCorruption, UpdateAttack
+from rfa.lab.attacks.poisons import backdoor
 from rfa.lab.attacks.registry import find_corruption
 from rfa.lab.simulation.rounds import evaluate
 from tests import tiny
@@ -87,7 +88,7 @@ def test_texts_give_their_parameters() -> None:
 @pytest.mark.parametrize("top", [0, 1.5, -1])
 def test_a_fraction_of_the_coordinates_is_one(top: float) -> None:
     with pytest.raises(ValueError, match="top"):
-        aimed_signs(attack(), top=top)
+        find_corruption(f"backdoor-aimed:top={top}", {"backdoor": backdoor(lambda x: x, 0)})
 
 
 @pytest.mark.parametrize("corruption", ["backdoor-signs", "backdoor-aimed:top=0.3"])

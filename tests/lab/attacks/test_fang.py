@@ -52,10 +52,8 @@ def test_b_is_a_parameter_and_must_be_above_one() -> None:
         for text in ("fang-trimmed-mean:b=8", "fang-trimmed-mean")
     )
     assert np.abs(wide).sum() > 1.5 * np.abs(usual).sum()
-    found = find_corruption("fang-trimmed-mean:b=1", {})
-    assert found
     with pytest.raises(AttackError, match="b must be above 1, not 1"):
-        forge(found, attack_on(), "fang")
+        find_corruption("fang-trimmed-mean:b=1", {})
 
 
 def bound_of(honest: Any, corrupted: int) -> float:

@@ -83,6 +83,5 @@ def test_rows_at_the_factor_that_is_farthest_from_the_mean(name: str, seed: int)
 
 
 def test_another_goal_is_refused() -> None:
-    corruption: Any = find_corruption("alie-optimized:goal=harm", {})
     with pytest.raises(AttackError, match="shortfall"):
-        forge(corruption, attack_on(0), "alie-optimized")
+        find_corruption("alie-optimized:goal=harm", {})

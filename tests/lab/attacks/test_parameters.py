@@ -22,7 +22,8 @@ from rfa.lab.attacks.corruption import (
     forge,
     poison,
 )
-from rfa.lab.attacks.registry import BUILT_IN, find_corruption
+from rfa.lab.attacks.registry import BUILT_IN, OF_SUMS, OF_TASKS, POISONS, find_corruption
+from rfa.lab.settings.settings import Settings
 from tests.lab.attacks.test_attacks import attack_on, honest_of
 from tests.lab.simulation.lab import data_attack
 
@@ -33,6 +34,11 @@ Z = 1.5
 @corrupts_updates
 def scaled(attack: UpdateAttack, *, scale: float = 2.0, up: bool = False) -> Any:
     return (scale if up else -scale) * attack.updates[attack.corrupted]
+
+
+@corrupts_updates
+def grumpy(attack: UpdateAttack, *, mood: float = 2.0) -> Any:
+    return -mood * attack.updates[attack.corrupted]
 
 
 @corrupts_updates
@@ -126,10 +132,48 @@ def test_a_wrong_parameter_is_one_line(text: str, says: str, tmp_path: Path) -> 
 
 
 def test_what_an_attack_cannot_use_is_told_with_its_name(tmp_path: Path) -> None:
-    result = rfa(*RUN, "--corruption", "ipm:epsilon=much", "--out", str(tmp_path))
+    text = f"{__name__}:grumpy:mood=much"
+    result = rfa(*RUN, "--corruption", text, "--out", str(tmp_path))
     assert result.exit_code == 1
-    assert "corruption ipm:epsilon=much failed in round 0" in " ".join(result.stderr.split())
+    assert f"corruption {text} failed in round 0" in " ".join(result.stderr.split())
     assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("alie:z=much", "z must be a number, not 'much'"),
+        ("alie:z=nan", "z must be a number, not nan"),
+        ("ipm:epsilon=inf", "epsilon must be a number, not inf"),
+        ("sign-flip:scale=much", "scale must be a number"),
+        ("gaussian:scale=nan", "scale must be a number"),
+        ("gaussian-replace:scale=true", "scale must be a number"),
+        ("fang-trimmed-mean:b=1", "b must be above 1, not 1"),
+        ("model-replacement:scale=0", "scale must be a positive number, not 0"),
+        ("dba:parts=0", "parts must be a whole number from 1 on, not 0"),
+        ("neurotoxin:top=1", "top must be below 1, not 1"),
+        ("against-signs:scale=-1", "scale must be a positive number, not -1"),
+        ("backdoor-signs:scale=0", "scale must be a positive number, not 0"),
+        ("backdoor-aimed:top=0", "top must be a positive number, not 0"),
+        ("ipm-optimized:goal=x", "goal must be one of shortfall, distance"),
+        ("ring-liar:mass=0", "mass must be a positive number, not 0"),
+        ("ring-liar:near=2", "near must be at most 1, not 2"),
+    ],
+)
+def test_a_wrong_value_is_told_before_anything_runs(text: str, says: str) -> None:
+    with pytest.raises(NoSuchAttackError, match=says):
+        Settings.of("digits-linear", corruption=text, rho=0.1, secure="unmasked")
+
+
+def test_the_usual_value_of_a_parameter_may_be_given_as_none() -> None:
+    for text in ("alie:z=none", "model-replacement:scale=none"):
+        assert Settings.of("digits-linear", corruption=text, rho=0.1)
+
+
+def test_the_help_names_every_attack() -> None:
+    text = " ".join(rfa("run", "--help").stdout.split()).replace("- ", "-")
+    for name in (*OF_TASKS, *POISONS, *BUILT_IN, *OF_SUMS):
+        assert f" {name}," in text
 
 
 def test_from_the_command_line_and_from_toml(tmp_path: Path) -> None:

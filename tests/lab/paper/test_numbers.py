@@ -181,7 +181,7 @@ def test_mistakes_are_named(made: tuple[Path, ...], tmp_path: Path) -> None:
         (["--check", "1"], 2, "--check needs --numbers-from FOLDER"),
         (["--numbers-from", str(tmp_path / "none")], 1, "there are no numbers to read in"),
         (["--numbers-from", str(broken)], 1, "cannot be read as numbers"),
-        (["--numbers-from", str(numbers), "--check", "1", "--seed", "7"], 2, "has no run of these"),
+        (["--numbers-from", str(numbers), "--check", "1", "--seed", "7"], 2, "called '7'"),
     ):
         result = reproduce(files, tmp_path / "out", *arguments)
         assert result.exit_code == code, result.output

@@ -245,6 +245,10 @@ def test_runs_of_some_tasks_and_seeds_alone(data: Path) -> None:
     runs = all_runs([robustness], ["sent140-linear"], [2, 3])
     assert {(run.task, run.seed) for run in runs} == {("sent140-linear", 2), ("sent140-linear", 3)}
     assert len({run.run_name for run in runs}) == 2 * 14
+    with pytest.raises(ConfigError, match=r"no task .* called 'sent140': there are .*sent140-lin"):
+        all_runs([robustness], ["sent140"])
+    with pytest.raises(ConfigError, match=r"no seed .* called '99': there are 1, 2, 3, 4, 5"):
+        all_runs([robustness], (), [99])
 
 
 def test_the_benchmark_of_byzfl_without_its_data(folder: Path, tmp_path: Path) -> None:

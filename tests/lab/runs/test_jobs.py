@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from rfa import PluginError
-from rfa.lab.runs.estimate import in_words, pace, seconds
+from rfa.lab.runs.estimate import RECENT, START, in_words, pace, seconds, total_seconds
 from rfa.lab.runs.jobs import do_work, plan_work
 from rfa.lab.runs.run import Options, run
 from rfa.lab.runs.store import Store
@@ -205,6 +206,34 @@ def test_the_pace_of_the_machine_is_learned(tmp_path: Path) -> None:
     assert pace([]) == 1.0
     assert pace([row | {"seconds": 2 * row["seconds"]}]) == pytest.approx(2 * pace([row]))
     assert pace([row | {"settings": '{"unknown": 1}'}]) == 1.0
+
+
+def finished(task: str, times: float) -> tuple[Settings, dict[str, Any]]:
+    """A run, and its row if it took so many times as long as was thought, but for the start."""
+    settings = settle({"task": task, "rounds": 100})
+    told = {"task": task, "status": "finished", "rounds": 100}
+    told["settings"] = json.dumps(settings.to_dict())
+    return settings, told | {"seconds": times * (seconds(settings) - START)}
+
+
+def test_a_slow_machine_makes_rounds_longer_and_not_the_start_of_runs() -> None:
+    settings, row = finished("sent140-linear", 8)
+    assert total_seconds([settings] * 3, [row]) == pytest.approx(3 * (START + row["seconds"]))
+    assert total_seconds([settings], []) == pytest.approx(seconds(settings))
+
+
+def test_the_pace_is_that_of_the_same_task_and_of_now() -> None:
+    tweets, slow = finished("sent140-linear", 8)
+    letters, fast = finished("emnist-linear:polarity=ink", 0.5)
+    rows = [slow, fast]
+    assert total_seconds([letters], rows) == pytest.approx(START + fast["seconds"])
+    assert total_seconds([tweets], rows) == pytest.approx(START + slow["seconds"])
+    other = settle({"task": "emnist-linear", "rounds": 100})
+    assert total_seconds([other], rows) < seconds(other)
+    now = [slow] * 10 + [finished("sent140-linear", 1)[1]] * RECENT
+    assert total_seconds([tweets], now) == pytest.approx(seconds(tweets))
+    failed = [slow | {"status": "diverged"}]
+    assert total_seconds([tweets], failed) == pytest.approx(seconds(tweets))
 
 
 def test_the_estimate_counts_aggregation_attackers_who_try_and_variants_of_a_task() -> None:

@@ -14,6 +14,7 @@ from rfa.lab.attacks.corruption import SumCorruption
 from rfa.lab.attacks.registry import NoSuchAttackError, find_corruption
 from rfa.lab.runs.checkpoint import Checkpoint, load, save
 from rfa.lab.settings.fields import ConfigError
+from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.ledger import left_out
 from rfa.lab.simulation.rounds import evaluate, play_round
 from tests.lab.simulation.lab import play, tiny_devices
@@ -65,8 +66,20 @@ def test_parameters_are_shares() -> None:
     assert isinstance(find_corruption("ring-liar:mass=0.9,near=0.9", {}), SumCorruption)
     with pytest.raises(NoSuchAttackError, match="ring-liar has no parameter 'z': it has mass, nea"):
         find_corruption("ring-liar:z=1", {})
-    with pytest.raises(InvalidValueError, match="near must be at most 1, not 7"):
+    with pytest.raises(NoSuchAttackError, match="near must be at most 1, not 7"):
         accuracy(1, corruption="ring-liar:near=7", aggregator="rfa-one-step")
+
+
+def test_an_arena_of_liars_without_secure_sums_is_refused_before_it_starts() -> None:
+    with pytest.raises(ConfigError, match="give secure=unmasked, not off"):
+        Settings.of("digits-linear", corruption="ring-liar", rho=0.1)
+
+
+def test_a_ledger_that_would_hear_nothing_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"there are none: give groups"):
+        Settings.of(
+            "digits-linear", aggregator="rfa-one-step", secure="unmasked", exclude_liars=True
+        )
 
 
 LEDGER: dict[str, Any] = {"aggregator": "rfa-one-step", "groups": 6, "exclude_liars": True}

@@ -54,7 +54,10 @@ class MixedMedian(AssumesCorrupted, ClearAggregator):
     def aggregate(self, points: Array, weights: Floats) -> Array:
         """Clip the points, mix them, and take the steps."""
         if self.clip_norm is not None:
-            norms = np.linalg.norm(points, axis=1).astype(np.float64)
+            with np.errstate(over="ignore"):
+                norms = np.linalg.norm(points, axis=1).astype(np.float64)
+            for row in np.flatnonzero(~np.isfinite(norms)).tolist():  # squares that are too large
+                norms[row] = np.linalg.norm(points[row].astype(np.float64))
             factors = clip_factors(norms, self.clip_norm)
             points = points * factors[:, None].astype(points.dtype)
         mixing = NearestNeighborMixing(self.count_corrupted(len(points)), self._take_steps)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
-from rfa._checks import check_count, check_number
 from rfa._types import Floats32, Ints
 from rfa.errors import InvalidValueError
+from rfa.lab.attacks import limits
 from rfa.lab.attacks.corruption import DataAttack, DataCorruption, UpdateAttack
 from rfa.lab.attacks.honest import Honest
 from rfa.lab.attacks.poisons import plant
@@ -41,8 +41,9 @@ def dba(backdoor: DataCorruption) -> DataCorruption:
         msg = "dba needs a backdoor with a trigger: make one with lab.backdoor(stamp, target)"
         raise InvalidValueError(msg)
 
-    def poison(x: Any, y: Any, attack: DataAttack, *, parts: int = 4) -> tuple[Any, Any]:
-        check_count("parts", parts)
+    def poison(
+        x: Any, y: Any, attack: DataAttack, *, parts: Annotated[int, limits.count] = 4
+    ) -> tuple[Any, Any]:
         part = stamp_part(trigger.stamp, attack.device % parts, parts)
         return plant(x, y, attack, part, trigger.target)
 
@@ -67,20 +68,19 @@ BACKDOORS: dict[str, Callable[[DataCorruption], DataCorruption]] = {
 """Ways to plant a task's backdoor, by name."""
 
 
-def scaled_up(attack: UpdateAttack, *, scale: float | None = None) -> Floats32:
+def scaled_up(
+    attack: UpdateAttack, *, scale: Annotated[float | None, limits.positive] = None
+) -> Floats32:
     """Return the devices' own updates times a factor."""
     if scale is None:
         scale = float(attack.weights.sum() / attack.weights[attack.corrupted].sum())
-    check_number("scale", scale, positive=True)
     return np.float32(scale) * attack.updates[attack.corrupted]
 
 
-def outside_the_top(attack: UpdateAttack, *, top: float = 0.1) -> Floats32:
+def outside_the_top(
+    attack: UpdateAttack, *, top: Annotated[float, limits.below_one] = 0.1
+) -> Floats32:
     """Return the devices' own updates, with zeros where the honest mean changes most."""
-    check_number("top", top)
-    if top >= 1:
-        msg = f"top must be below 1, not {top!r}: nothing would be left of the update"
-        raise InvalidValueError(msg)
     rows = attack.updates[attack.corrupted].copy()
     count = round(top * rows.shape[1])
     if count:
@@ -95,7 +95,10 @@ def stamp_part(stamp: Stamp, which: int, parts: int) -> Stamp:
     def put(x: Any) -> Any:
         written = _written(stamp, x[:1])
         if written.size < parts:
-            msg = f"the trigger writes {written.size} values: it cannot be split into {parts} parts"
+            msg = (
+                f"the trigger writes {written.size} values: it cannot be split into {parts} parts, "
+            )
+            msg += f"give parts={written.size} or fewer"
             raise InvalidValueError(msg)
         own = np.array_split(written, parts)[which]
         stamped = np.asarray(stamp(x.copy()))

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import Annotated
 
 import numpy as np
 
-from rfa._checks import check_number
 from rfa._types import Floats
-from rfa.errors import InvalidValueError
+from rfa.lab.attacks import limits
 from rfa.lab.attacks.corruption import DataCorruption, UpdateAttack, corrupts_updates
 from rfa.lab.attacks.honest import Honest
 from rfa.lab.attacks.literature import repeat
@@ -27,7 +27,9 @@ TOP = 0.02
 
 
 @corrupts_updates
-def against_signs(attack: UpdateAttack, *, scale: float = SCALE) -> Floats:
+def against_signs(
+    attack: UpdateAttack, *, scale: Annotated[float, limits.positive] = SCALE
+) -> Floats:
     """Send minus the sign of the honest mean in every coordinate, far out.
 
     Of all inputs of corrupted devices, this reduces the progress of a step that is clipped
@@ -61,18 +63,21 @@ BACKDOORS: dict[str, Callable[[DataCorruption], DataCorruption]] = {
 """Ways to plant a task's backdoor where clipping is by coordinates, by name."""
 
 
-def poisoned_signs(attack: UpdateAttack, *, scale: float = SCALE) -> Floats:
+def poisoned_signs(
+    attack: UpdateAttack, *, scale: Annotated[float, limits.positive] = SCALE
+) -> Floats:
     """Return the signs of the difference between the poisoned mean and the honest mean."""
     honest = Honest.of(attack)
     return repeat(attack, _far(honest, scale) * np.sign(_difference(attack, honest)))
 
 
-def aimed_signs(attack: UpdateAttack, *, top: float = TOP, scale: float = SCALE) -> Floats:
+def aimed_signs(
+    attack: UpdateAttack,
+    *,
+    top: Annotated[float, limits.positive_share] = TOP,
+    scale: Annotated[float, limits.positive] = SCALE,
+) -> Floats:
     """Return these signs in the coordinates that differ most, and the honest mean elsewhere."""
-    check_number("top", top, positive=True)
-    if top > 1:
-        msg = f"top is a fraction of the coordinates, above 0 and at most 1, not {top!r}"
-        raise InvalidValueError(msg)
     honest = Honest.of(attack)
     difference, row = _difference(attack, honest), honest.mean.copy()
     count = max(1, round(top * len(row)))
@@ -90,5 +95,4 @@ def _difference(attack: UpdateAttack, honest: Honest) -> Floats:
 
 def _far(honest: Honest, scale: float) -> float:
     """Return a value beyond all honest ones."""
-    check_number("scale", scale, positive=True)
     return scale * float(np.abs(honest.rows).max() or 1.0)

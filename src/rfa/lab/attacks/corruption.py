@@ -19,13 +19,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias, overload
+from typing import Annotated, Any, TypeAlias, overload
 
 import numpy as np
 
 from rfa._plugins import describe_failure
 from rfa._types import Floats, Floats32, Ints
 from rfa.errors import InvalidValueError
+from rfa.lab.attacks import limits
 from rfa.lab.errors import LabError
 from rfa.lab.learners.learner import are_finite
 from rfa.lab.randomness import stream
@@ -175,13 +176,15 @@ class NoSuchAttackError(AttackError, InvalidValueError):
 
 
 @corrupts_updates
-def gaussian(attack: UpdateAttack, *, scale: float = 1.0) -> Floats32:
+def gaussian(attack: UpdateAttack, *, scale: Annotated[float, limits.finite] = 1.0) -> Floats32:
     """Send the device's own update plus noise of `scale` times the deviation of its components."""
     return attack.updates[attack.corrupted] + _noise(attack, scale)
 
 
 @corrupts_updates
-def gaussian_replace(attack: UpdateAttack, *, scale: float = 1.0) -> Floats32:
+def gaussian_replace(
+    attack: UpdateAttack, *, scale: Annotated[float, limits.finite] = 1.0
+) -> Floats32:
     """Send only noise, of `scale` times the deviation of the components of the update."""
     return _noise(attack, scale)
 

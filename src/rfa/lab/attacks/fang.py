@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
-from rfa._checks import check_number
 from rfa._types import Floats
-from rfa.errors import InvalidValueError
+from rfa.lab.attacks import limits
 from rfa.lab.attacks.corruption import UpdateAttack, corrupts_updates
 from rfa.lab.attacks.honest import Honest
 from rfa.lab.attacks.literature import repeat
@@ -27,17 +26,15 @@ SHORTEST = 1e-5
 
 
 @corrupts_updates
-def fang_trimmed_mean(attack: UpdateAttack, *, b: float = 2.0) -> Floats:
+def fang_trimmed_mean(
+    attack: UpdateAttack, *, b: Annotated[float, limits.above_one] = 2.0
+) -> Floats:
     """Send values just beyond the honest ones, on the side away from the honest mean.
 
     Each coordinate is drawn between the least honest value (or the largest, if the mean is not
     positive) and `b` times it, or a `b`-th of it if that is farther out. It attacks the trimmed
     mean and the coordinate median.
     """
-    check_number("b", b, positive=True)
-    if b <= 1:
-        msg = f"b must be above 1, not {b!r}: values are drawn between an honest one and b times it"
-        raise InvalidValueError(msg)
     honest = Honest.of(attack)
     rises = honest.mean > 0
     low: Floats = honest.rows.min(axis=0).astype(np.float64)

@@ -8,11 +8,13 @@ the honest mean, over a small mass.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 
-from rfa._checks import check_number
 from rfa._types import Floats, Floats32, Ints, Vector
 from rfa.errors import InvalidValueError
+from rfa.lab.attacks import limits
 from rfa.lab.attacks.corruption import Corruption, SumCorruption, Totals, corrupts_sums
 from rfa.lab.attacks.honest import unit
 from rfa.lab.learners.learner import are_finite
@@ -23,17 +25,16 @@ NAME = "ring-liar"
 
 @corrupts_sums
 def ring_liar(
-    honest: Sum, mean: Floats, *, mass: float = 0.2, near: float = 0.0
+    honest: Sum,
+    mean: Floats,
+    *,
+    mass: Annotated[float, limits.positive_share] = 0.2,
+    near: Annotated[float, limits.share] = 0.0,
 ) -> tuple[Vector, Totals]:
     """Lie in a secure sum: the longest push against the honest mean, over a small mass.
 
     `mass` and `near` are fractions of the devices.
     """
-    for name, share in (("mass", mass), ("near", near)):
-        check_number(name, share, positive=name == "mass")
-        if share > 1:
-            msg = f"{name} must be at most 1, not {share!r}: it is a share of the devices"
-            raise InvalidValueError(msg)
     count = honest.count
     return -count * unit(mean), plausible_totals(count, round(near * count), mass * count)
 

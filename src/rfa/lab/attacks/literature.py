@@ -8,11 +8,12 @@ papers.
 from __future__ import annotations
 
 from statistics import NormalDist
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from rfa._types import Floats, Floats32
+from rfa.lab.attacks import limits
 from rfa.lab.attacks.corruption import UpdateAttack, corrupts_updates, omniscient
 from rfa.lab.attacks.honest import Honest
 
@@ -21,7 +22,7 @@ EPSILON = 0.1
 
 
 @corrupts_updates
-def sign_flip(attack: UpdateAttack, *, scale: float = 1.0) -> Floats32:
+def sign_flip(attack: UpdateAttack, *, scale: Annotated[float, limits.finite] = 1.0) -> Floats32:
     """Send the device's own update, negated; this needs no knowledge of others (Li et al. 2019)."""
     return np.float32(-scale) * attack.updates[attack.corrupted]
 
@@ -33,13 +34,13 @@ def zero_update(attack: UpdateAttack) -> Floats32:
 
 
 @corrupts_updates
-def ipm(attack: UpdateAttack, *, epsilon: float = EPSILON) -> Floats:
+def ipm(attack: UpdateAttack, *, epsilon: Annotated[float, limits.finite] = EPSILON) -> Floats:
     """Inner-product manipulation: a short step against the honest mean (Xie et al. 2020)."""
     return repeat(attack, -epsilon * Honest.of(attack).mean)
 
 
 @corrupts_updates
-def alie(attack: UpdateAttack, *, z: float | None = None) -> Floats:
+def alie(attack: UpdateAttack, *, z: Annotated[float | None, limits.finite] = None) -> Floats:
     """A little is enough: the honest mean minus z standard deviations (Baruch et al. 2019).
 
     With the paper's z, the default, enough honest devices are farther out for the attackers to look

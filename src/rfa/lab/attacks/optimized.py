@@ -16,12 +16,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from operator import itemgetter
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
-from rfa._checks import check_choice
 from rfa._types import Floats
+from rfa.lab.attacks import limits
 from rfa.lab.attacks.corruption import UpdateAttack, corrupts_updates
 from rfa.lab.attacks.honest import Honest, unit
 from rfa.lab.attacks.literature import EPSILON, alie_deviations, anchor, repeat, zero_update
@@ -32,6 +32,7 @@ AROUND = tuple(10.0 ** (k / 8) for k in (-3, -2, -1, 1, 2, 3))
 """The factors around the most harmful one that are tried next."""
 SHORTFALL, DISTANCE = GOALS = ("shortfall", "distance")
 """The measures of harm that attacks on any defense may maximize."""
+GOAL = limits.one_of(GOALS)
 TRIALS, STRIDE, SHRINK = 20, 10.0, 0.8
 """The line search of Allouah et al.: its trials, its first step, and the factor of shorter
 steps."""
@@ -50,7 +51,7 @@ def distance(attack: UpdateAttack, honest: Honest, rows: Any) -> float:
 
 
 @corrupts_updates
-def ipm_optimized(attack: UpdateAttack, *, goal: str = SHORTFALL) -> Floats:
+def ipm_optimized(attack: UpdateAttack, *, goal: Annotated[str, GOAL] = SHORTFALL) -> Floats:
     """Inner-product manipulation (Xie et al. 2020) with the most harmful epsilon."""
     honest = Honest.of(attack)
     return _worst_factor(
@@ -59,7 +60,7 @@ def ipm_optimized(attack: UpdateAttack, *, goal: str = SHORTFALL) -> Floats:
 
 
 @corrupts_updates
-def alie_optimized(attack: UpdateAttack, *, goal: str = SHORTFALL) -> Floats:
+def alie_optimized(attack: UpdateAttack, *, goal: Annotated[str, GOAL] = SHORTFALL) -> Floats:
     """A little is enough (Baruch et al. 2019) with the most harmful z."""
     honest = Honest.of(attack)
     z = alie_deviations(len(attack.updates), len(attack.corrupted))
@@ -121,7 +122,6 @@ def _worst_factor(
     goal: str,
 ) -> Floats:
     """Return the rows of the most harmful factor: the usual one, a grid, or around its worst."""
-    check_choice("goal", goal, GOALS)
     if goal == DISTANCE:
         return rows(line_search(lambda factor: distance(attack, honest, rows(factor))))
     factors = dict.fromkeys((usual, *DECADES))

@@ -19,6 +19,7 @@ from rfa.lab.attacks.corruption import (
     SumCorruption,
     UpdateCorruption,
 )
+from rfa.lab.attacks.limits import check_parameters
 from rfa.lab.attacks.poisons import label_flip
 
 NONE, BACKDOOR = "none", "backdoor"
@@ -54,6 +55,8 @@ OF_TASKS = ("data", "adaptive", *TRIGGERED)
 """Corruptions of data that tasks have, each its own."""
 POISONS: dict[str, DataCorruption] = {"label-flip": label_flip}
 """Corruptions of data that fit every task."""
+NAMES = (NONE, *OF_TASKS, *POISONS, *BUILT_IN, *OF_SUMS)
+"""All that a corruption may be called, though not every task has each."""
 
 
 def find_corruption(text: str, task_own: dict[str, DataCorruption]) -> Corruption | None:
@@ -78,7 +81,7 @@ def with_parameters(corruption: Corruption, spec: Spec) -> Corruption:
     """Return a corruption with other values of its parameters.
 
     Raises:
-        InvalidValueError: if it has no such parameter; the message names it.
+        InvalidValueError: if it has no such parameter, or the value is wrong; the message names it.
     """
     if not spec.parameters:
         return corruption
@@ -93,6 +96,8 @@ def with_parameters(corruption: Corruption, spec: Spec) -> Corruption:
     bound: dict[str, Any] = {}
     for field, function in functions.items():
         given = {name: spec.parameters[name] for name in known[field] if name in spec.parameters}
+        if given and not spec.is_plugin:  # annotations of users are their own
+            check_parameters(function, given)
         bound[field] = functools.partial(function, **given) if given else function
     return dataclasses.replace(corruption, **bound)
 

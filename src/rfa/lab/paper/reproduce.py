@@ -264,8 +264,16 @@ def _notes(out: Path, runs: Sequence[Settings]) -> list[str]:
 def all_runs(
     experiments: Sequence[Experiment], tasks: Sequence[str] = (), seeds: Sequence[int] = ()
 ) -> list[Settings]:
-    """Return the runs of all experiments, first seeds first; optionally of some tasks and seeds."""
+    """Return the runs of all experiments, first seeds first; optionally of some tasks and seeds.
+
+    Raises:
+        ConfigError: if no run is of such a task or seed; the message lists those that there are.
+    """
     runs = [settings for experiment in experiments for settings in experiment.runs()]
+    if runs:
+        _check_known("task of these experiments", tasks, {run.task: None for run in runs})
+        there = {str(run.seed): None for run in runs}
+        _check_known("seed of these experiments", [str(seed) for seed in seeds], there)
     wanted = [
         settings
         for settings in runs

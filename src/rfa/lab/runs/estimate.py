@@ -1,16 +1,16 @@
 """How long runs will take, said before they start.
 
-The costs are seconds of one processor, measured on one; what a folder of results has seen already
-corrects them for the machine at hand.
+The costs are seconds of one processor, measured on one; what a folder of results has seen already,
+of the same task if it can be, corrects them for the machine at hand.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
-import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,8 +53,10 @@ COSTS = {
     "shakespeare-lstm": Cost(628, 3500, 2e-3, 1.6e-3, 8e-5, 7e-5, 100_000),
     "sent140-linear": Cost(877, 60, 1e-4, 2e-5, 0.0, 1e-6, 50),
 }
-START = 4.0
-"""Seconds to start a run: processes, imports, data."""
+START = 1.0
+"""Seconds to start a run and to end it, which its own seconds do not count."""
+RECENT = 50
+"""How many of the last runs tell how fast the machine is now."""
 AGGREGATING = {
     "fedavg": 1.5e-9,
     "sgd": 1.5e-9,
@@ -121,14 +123,28 @@ def _sums(settings: Settings, dim: int) -> float:
     return settings.layout.queries * sum(once + dim * each for once, each in parts)
 
 
+def total_seconds(todo: Iterable[Settings], rows: Sequence[Mapping[str, Any]]) -> float:
+    """How long runs take on one processor, given the runs that are done, the oldest first."""
+    finished = [row for row in rows if row["status"] == "finished"]
+
+    @functools.cache
+    def pace_of(task: str) -> float:
+        return pace([row for row in finished if parse_spec(row["task"]).name == task] or finished)
+
+    return sum(
+        START + pace_of(parse_spec(settings.task).name) * (seconds(settings) - START)
+        for settings in todo
+    )
+
+
 def pace(rows: Sequence[Mapping[str, Any]]) -> float:
-    """How much longer finished runs took than was thought; 1 where there are none.
+    """How much longer the last of some runs took than was thought; 1 where there are none.
 
     Runs whose settings this version does not know are left out.
     """
-    ratios = [_ratio(row) for row in rows if row["status"] == "finished"]
-    known = [ratio for ratio in ratios if ratio is not None]
-    return statistics.median(known) if known else 1.0
+    pairs = [pair for pair in map(_took, rows[-RECENT:]) if pair]
+    thought = sum(pair[1] for pair in pairs)
+    return sum(pair[0] for pair in pairs) / thought if thought else 1.0
 
 
 def in_words(total: float) -> str:
@@ -145,10 +161,11 @@ def in_words(total: float) -> str:
     return f"about {total / 3600:.1f} hours"
 
 
-def _ratio(row: Mapping[str, Any]) -> float | None:
+def _took(row: Mapping[str, Any]) -> tuple[float, float] | None:
+    """How long a run took, and how long it was thought to take, both without its start."""
     try:
         settings = Settings.from_dict(json.loads(row["settings"]))
         counted = seconds(dataclasses.replace(settings, rounds=max(1, row["rounds"])))
     except (ValueError, PluginError):  # of another version, or of code that is not here
         return None
-    return row["seconds"] / max(counted - START, 1e-9)
+    return row["seconds"], counted - START

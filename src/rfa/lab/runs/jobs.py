@@ -23,7 +23,7 @@ from rfa.lab.datasets.dataset import DataError
 from rfa.lab.objects import names_of, pack, texts_of
 from rfa.lab.processes import AskedProcess, Request, Tell, WorkerError
 from rfa.lab.runs.digest import begin_digest, finish_digest
-from rfa.lab.runs.estimate import pace, seconds
+from rfa.lab.runs.estimate import total_seconds
 from rfa.lab.runs.run import Options
 from rfa.lab.runs.spent import libraries_of
 from rfa.lab.runs.store import DONE, Store
@@ -104,7 +104,7 @@ def plan_work(runs: Iterable[Settings], options: Options, at_once: int = 0) -> W
     done = {name for name, settings in unique.items() if same.holds(settings, ended.get(name))}
     todo = [settings for name, settings in unique.items() if name not in done]
     slots = max(1, min(at_once or cores(), len(todo)))
-    total = pace(known) * sum(seconds(settings) for settings in todo) / min(slots, cores())
+    total = total_seconds(todo, known) / min(slots, cores())
     return Work(todo, len(unique) - len(todo), total, slots)
 
 

@@ -7,10 +7,11 @@ from functools import cached_property
 from typing import Any
 
 from rfa._specs import parse_spec
+from rfa.aggregators.partition import Groups
 from rfa.aggregators.server_optimizer import LEARNING_RATES, OPTIMIZERS
 from rfa.errors import InvalidValueError
 from rfa.lab.attacks.corruption import Corruption, DataCorruption, UpdateCorruption
-from rfa.lab.attacks.registry import BUILT_IN, NONE, TRIGGERED, find_corruption
+from rfa.lab.attacks.registry import BUILT_IN, NAMES, NONE, TRIGGERED, find_corruption
 from rfa.lab.datasets.partition import canonical_text, find_partition
 from rfa.lab.settings.fields import Group, setting
 from rfa.lab.settings.privacy import OFF, UNMASKED, Privacy
@@ -120,11 +121,8 @@ class Attack(Group):
 
     corruption: str = setting(
         NONE,
-        "What corrupted devices do: none, data, adaptive, label-flip, backdoor, model-replacement, "
-        "dba, neurotoxin, gaussian, gaussian-replace, omniscient, omniscient-parameters, nan, "
-        "sign-flip, zero-update, ipm, ipm-optimized, alie, alie-optimized, mimic, min-max, "
-        "min-sum, fang-trimmed-mean, fang-krum, anchor, anti-median, ring-liar, or your own "
-        "module:function. Parameters may follow, as in alie:z=1.5.",
+        f"What corrupted devices do: {', '.join(NAMES)}, or your own module:function. Parameters "
+        "may follow, as in alie:z=1.5.",
     )
     rho: float = setting(0.0, "The fraction of the training data on corrupted devices.")
     attackers: str = setting(
@@ -284,6 +282,16 @@ class Secure(Group):
             most = self.max_dropout_fraction
             msg = f"dropout_rate={self.dropout_rate} exceeds max_dropout_fraction={most}"
             raise InvalidValueError(msg)
+
+    def check_ledger(self, aggregator: Any) -> None:
+        """Check that there are groups, where the server is to learn from them who lies.
+
+        Raises:
+            InvalidValueError: saying what to set.
+        """
+        if self.exclude_liars and not isinstance(aggregator, Groups):
+            msg = "exclude_liars=True learns who lies from the groups of a cohort, and there are "
+            raise InvalidValueError(msg + "none: give groups, such as groups=10")
 
     def applied(self) -> dict[str, Any]:
         """The values that make a difference: none without secure sums."""

@@ -36,6 +36,7 @@ from rfa.aggregators.registry import (
 )
 from rfa.errors import InvalidValueError, PluginError
 from rfa.lab.attacks.corruption import NoSuchAttackError
+from rfa.lab.attacks.liars import check_sums
 from rfa.lab.attacks.registry import BACKDOOR, BUILT_IN, NONE, POISONS, find_corruption
 from rfa.lab.datasets.partition import Partition
 from rfa.lab.settings.fields import ConfigError, Setting, setting, settings_of
@@ -207,6 +208,7 @@ class Settings:
         self.privacy.check_fits(self.flat)
         corruption = find_corruption(self.attack.corruption, find_task(self.task).poisons)
         self.attack.check_sybils(corruption, self.secure.mode != OFF or self.privacy.is_on)
+        check_sums(corruption, self.secure.mode)
         self._check_aggregator()
         if self.secure.mode != OFF:
             check_fit(
@@ -227,11 +229,11 @@ class Settings:
             msg = f"{entry.name} takes {entry.local_steps} local step a round: "
             msg += f"give local_steps={entry.local_steps}, not {steps}"
             raise InvalidValueError(msg)
-        cohort = self.training.devices_per_round
-        if self.layout.parts > cohort:
-            parts = self.layout.parts
+        cohort, parts = self.training.devices_per_round, self.layout.parts
+        if parts > cohort:
             msg = f"{cohort} devices per round cannot form {parts} parts: give fewer parts"
             raise InvalidValueError(msg)
+        self.secure.check_ledger(self.aggregation)
 
     @cached_property
     def aggregation(self) -> Aggregator:

@@ -23,7 +23,6 @@ from rfa.lab.attacks.corruption import (
     draw_corrupted,
     poison,
 )
-from rfa.lab.attacks.liars import check_sums
 from rfa.lab.attacks.registry import find_corruption
 from rfa.lab.datasets.dataset import Population
 from rfa.lab.learners.learner import Plan, is_finite
@@ -88,7 +87,6 @@ class Devices:
         self.corruption: Corruption | None = find_corruption(
             settings.attack.corruption, task.poisons
         )
-        check_sums(self.corruption, settings.secure.mode)
         self.is_corrupted = self._draw_corrupted()
         self._drawn = -1, self.is_corrupted
 

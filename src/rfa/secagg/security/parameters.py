@@ -30,6 +30,8 @@ from rfa.secagg.errors import ParameterError
 from rfa.secagg.security import odds
 
 LARGEST_COHORT = 1 << 20
+MAX_VOTERS = (1 << 13) - 1
+"""The most devices whose votes on blocks leave enough digits of a word for the push."""
 LARGEST_DEGREE = 1 << 14
 MAX_NEIGHBORS = 512
 """The most neighbors of a device by default: with 16 sums, most of a second of work."""
