@@ -20,6 +20,7 @@ from rfa.secagg.security.parameters import HONEST_PER_QUERY
 from rfa.secagg.security.terms import Terms
 from rfa.secagg.weights import EXAMPLES, MODES
 
+MAX_SYBILS = 10_000
 PERSONAL, MOMENTUM = "personal", "momentum"
 
 
@@ -139,6 +140,9 @@ class Attack(Group):
         self._check_types()
         self._check_fractions("rho")
         self._check_counts("sybils", least=0)
+        if self.sybils > MAX_SYBILS:
+            msg = f"sybils must be at most {MAX_SYBILS}, not {self.sybils}: each holds an update"
+            raise InvalidValueError(msg)
         for name, others in (("rho", "data or omniscient"), ("sybils", "ipm or alie")):
             if self.corruption == NONE and getattr(self, name):
                 msg = f"{name}={getattr(self, name)} needs a corruption: give one, such as {others}"
