@@ -83,7 +83,7 @@ def test_the_parts_of_a_trigger_are_disjoint_and_make_it_together(task: Any) -> 
 
 def test_a_trigger_makes_no_more_parts_than_it_has_values() -> None:
     x, y = np.zeros((4, tiny.FEATURES), np.float32), np.zeros(4, np.int64)
-    with pytest.raises(AttackError, match="it makes no 99 parts"):
+    with pytest.raises(AttackError, match="it cannot be split into 99 parts"):
         poison(found("dba:parts=99"), x, y, data_attack(3))
     with pytest.raises(AttackError, match="parts must be"):
         poison(found("dba:parts=0"), x, y, data_attack(3))
