@@ -221,7 +221,7 @@ def test_what_is_wrong_in_parquet(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"row 1: its shape is \(2,\)"):
         read_examples(ragged)
     broken = write_parquet(tmp_path / "d.parquet", {"x": [b"no image", b""], "label": [0, 1]})
-    with pytest.raises(DataError, match="column 'x', row 0: it is no image"):
+    with pytest.raises(DataError, match="column 'x', row 0: it is not an image"):
         read_examples(broken)
     (tmp_path / "mixed").mkdir()
     write_parquet(tmp_path / "mixed" / "a.parquet", {"x": [1.0], "label": [0]})

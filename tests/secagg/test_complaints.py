@@ -415,4 +415,4 @@ def test_who_keeps_a_share_back_and_did_not_complain_breaks_the_rules() -> None:
     ask(np.zeros(3), NU)
     assert right(table, ask)
     assert set(ask.server.faults) == {liar}
-    assert "did not say that it could not be unsealed" in str(ask.server.faults[liar])
+    assert "had not said that it could not be unsealed" in str(ask.server.faults[liar])
