@@ -17,7 +17,7 @@ from rfa.lab.paper.reproduce import find_experiments
 from rfa.lab.paper.scale import scaled_cells
 from rfa.lab.report.arena import WORST, Bout, bouts
 from rfa.lab.report.gather import Result
-from rfa.lab.runs.sweep import make_sweep
+from rfa.lab.runs.sweep import Cell, make_sweep
 
 ROOT = Path(__file__).parents[1]
 NUMBERS = ROOT / "docs" / "numbers" / "arena"
@@ -46,28 +46,29 @@ _MARK = re.compile(r"(<!-- table: ([\w -]+) -->\n).*?(<!-- end of the table -->)
 
 @functools.cache
 def levels_of(experiment: str) -> dict[str, list[Bout]]:
-    """Return the levels of an arena for which there are numbers, by task."""
+    """Return the levels of an arena by task, with the seeds of which all runs are done."""
     (found,) = find_experiments([experiment], "arena", None)
     sweep = make_sweep(found.name, found.plan)
     kept = {run.name: run for run in read_numbers(NUMBERS)}
-    named = ((cell, kept.get(cell.settings.run_name)) for cell in scaled_cells(sweep, found.scale))
-    results = [Result(cell, dict(run.row), run.evaluations) for cell, run in named if run]
+    cells = list(scaled_cells(sweep, found.scale))
+    absent = {_part(cell) for cell in cells if cell.settings.run_name not in kept}
+    done = [(c, kept[c.settings.run_name]) for c in cells if _part(c) not in absent]
+    results = [Result(cell, run.row, run.evaluations) for cell, run in done]
     by_task: dict[str, list[Bout]] = {}
     for bout in bouts(sweep, results):
         by_task.setdefault(str(bout.panel.settings["task"]), []).append(bout)
     return by_task
 
 
-def is_whole(bout: Bout, defense: str) -> bool:
-    """Whether all attacks on a defense were run."""
-    return len(bout.known(defense)) == len(bout.attacks)
+def _part(cell: Cell) -> tuple[str, int]:
+    """The task and the seed of a run."""
+    return cell.settings.task, cell.settings.seed
 
 
 def worst_table(task: str) -> list[str]:
     """The worst case of each defense at each level, private defenses first, best ones first."""
     levels = levels_of("arena-linear")[task]
-    shown = [name for name in NAMES if all(is_whole(bout, name) for bout in levels)]
-    shown.sort(key=lambda name: (name not in levels[0].private, -_sum_of_worst(levels, name)))
+    shown = sorted(NAMES, key=lambda name: (name not in levels[0].private, -_sum(levels, name)))
     head = [f"level {bout.panel.settings['rho']:g}" for bout in levels]
     lines = [_row(["defense", "no corruption", *head]), _row(["---", *["---:"] * (1 + len(head))])]
     for name in shown:
@@ -126,7 +127,7 @@ def renew(text: str) -> str:
     return _MARK.sub(lambda found: found[1] + "\n".join(TABLES[found[2]]()) + "\n" + found[3], text)
 
 
-def _sum_of_worst(levels: Sequence[Bout], defense: str) -> float:
+def _sum(levels: Sequence[Bout], defense: str) -> float:
     return sum(bout.heights(WORST)[defense] for bout in levels)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-from website.arena import PAGES, TABLES, levels_of, renew, worst_table
+import pytest
+
+from website.arena import PAGES, TABLES, levels_of, renew
 
 
 def test_the_pages_have_the_numbers_of_today() -> None:
@@ -14,11 +16,14 @@ def test_the_pages_have_the_numbers_of_today() -> None:
     assert [renew(text) for text in texts] == texts, "run `python -m website.arena`"
 
 
-def test_a_table_shows_only_defenses_that_met_every_attack() -> None:
-    (level, *_) = levels_of("arena-linear")["sent140-linear"]
-    shown = worst_table("sent140-linear")[2:]
-    whole = [name for name in level.defenses if len(level.known(name)) == len(level.attacks)]
-    assert len(shown) == len(whole) > 0
+@pytest.mark.parametrize("experiment", ["arena-linear", "arena-backdoors"])
+def test_every_number_has_the_same_seeds(experiment: str) -> None:
+    for levels in levels_of(experiment).values():
+        seeds = {tuple(score.by_seed) for bout in levels for score in bout.scores.values()}
+        assert len(seeds) == 1
+        assert all(
+            len(bout.known(name)) == len(bout.attacks) for bout in levels for name in bout.defenses
+        )
 
 
 def test_a_number_that_was_changed_by_hand_is_replaced() -> None:
