@@ -78,7 +78,7 @@ def test_one_task_has_one_name() -> None:
         ("emnist-linear:polarity=blue", "polarity must be one of paper, ink, not 'blue'"),
         ("emnist-linear:digits=1.5", "digits must be a fraction between 0 and 1, not 1.5"),
         ("emnist-linear:digits=0", "digits must be a positive number"),
-        ("emnist-linear:color=red", "unexpected keyword argument 'color'"),
+        ("emnist-linear:color=red", "it has no parameter 'color', but polarity, digits"),
         ("emnist-linear:name=x", "name"),
         ("glyphs-linear:polarity=ink", "task glyphs-linear takes no parameters"),
     ],

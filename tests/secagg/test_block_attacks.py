@@ -237,5 +237,5 @@ def test_a_block_of_thousands_of_millions_takes_no_memory() -> None:
     table = party(contributions(9, 3, metrics=0), block=(1 << 32) - 1)
     total = table.oracle()(np.zeros(3), Radii(np.array([160], np.uint8), (1 << 32) - 1))
     assert total.count == 9
-    with pytest.raises(ParameterError, match="as many in a block"):
+    with pytest.raises(ParameterError, match="block must be below"):
         open_round(1, SMALL, queries=1, dim=3, statistics={"weight"}, block=1 << 32)

@@ -99,7 +99,7 @@ def test_devices_refuse_whatever_the_server_offers(queries: int, least: int) -> 
     assert honest_needed(queries) == least
     enough = Parameters(least + 2, 1, 1, 3, least + 1, 2)
     settled().check_parameters(enough, queries)
-    with pytest.raises(TooFewHonestError, match=f"wants {least}, so {least + 2} devices"):
+    with pytest.raises(TooFewHonestError, match=f"wants {least}: take {least + 2} devices"):
         settled().check_parameters(Parameters(least + 1, 1, 1, 3, least, 2), queries)
 
 

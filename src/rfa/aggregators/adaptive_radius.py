@@ -4,7 +4,7 @@ Each sum tells the server how many devices are within 2 nu of v (`Sum.near`), an
 distances. If fewer than half are, nu is too small; otherwise it is too large. So nu moves from
 round to round: in long strides while the answers agree, in halved ones when they change. Corrupted
 devices can give any answer. While the answers of honest devices differ, a minority can push the
-radius, in strides of at most 1.5 once it has settled, until 2 nu is outside of the distances of the
+radius, in strides of at most 1.5 once it has settled, until 2 nu is outside the distances of the
 honest devices. Then their answers agree, and the radius returns.
 
 If sums have noise, so do counts. A stride is then limited by the distance of the count from a half,

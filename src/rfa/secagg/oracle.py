@@ -114,11 +114,11 @@ def _check(opening: OpenRound) -> None:
         opening.max_share,
     )
     large = opening.masked_sums > MAX_MASKED_SUMS or metrics > MAX_METRICS or number >= 1 << 64
-    if large or max_share > 1 or max(dim, opening.block) >= 1 << 32:
+    if large or max_share > 1 or dim >= 1 << 32:
         msg = (
             f"a round has at most {MAX_MASKED_SUMS} masked sums, {MAX_METRICS} metrics, 2^32 - 1 "
-            "coordinates, as many in a block, and a max_share of 1, and a number below 2^64: not "
-            f"{opening.masked_sums}, {metrics}, {dim}, {opening.block}, {max_share} and {number}"
+            "coordinates, and a max_share of 1, and a number below 2^64: not "
+            f"{opening.masked_sums}, {metrics}, {dim}, {max_share} and {number}"
         )
         raise ParameterError(msg)
     basis = opening.basis

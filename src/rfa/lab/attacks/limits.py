@@ -21,14 +21,14 @@ Check: TypeAlias = Callable[[str, Any], None]
 
 
 def finite(name: str, value: Any) -> None:
-    """Refuse what is no finite number."""
+    """Refuse a value that is no finite number."""
     if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
         msg = f"{name} must be a number, not {value!r}"
         raise InvalidValueError(msg)
 
 
 def positive(name: str, value: Any) -> None:
-    """Refuse what is no positive number."""
+    """Refuse a value that is no positive number."""
     check_number(name, value, positive=True)
 
 
@@ -49,7 +49,7 @@ def below_one(name: str, value: Any) -> None:
 
 
 def share(name: str, value: Any) -> None:
-    """Refuse what is no fraction from 0 to 1."""
+    """Refuse a value that is no fraction from 0 to 1."""
     check_number(name, value)
     if value > 1:
         msg = f"{name} must be at most 1, not {value!r}: it is a fraction"
@@ -57,13 +57,13 @@ def share(name: str, value: Any) -> None:
 
 
 def positive_share(name: str, value: Any) -> None:
-    """Refuse what is no fraction above 0 and up to 1."""
+    """Refuse a value that is no fraction above 0 and up to 1."""
     positive(name, value)
     share(name, value)
 
 
 def count(name: str, value: Any) -> None:
-    """Refuse what is no whole number from 1 on."""
+    """Refuse a value that is no whole number from 1 on."""
     check_count(name, value)
 
 

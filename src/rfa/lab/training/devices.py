@@ -116,7 +116,7 @@ class Devices:
     def is_honest(self) -> NDArray[np.bool_]:
         """Which devices are not corrupted in this run.
 
-        These are all devices if attackers are drawn anew in each round.
+        These are all devices if attackers are drawn again in each round.
         """
         if self.settings.attack.attackers == "fixed":
             return ~self.is_corrupted

@@ -1,6 +1,6 @@
 """A ledger of suspicion: evidence over many rounds of devices that lie in sums or end rounds.
 
-A sum over a group reveals that someone in it lied, and not who. But groups are drawn anew in each
+A sum over a group reveals that someone in it lied, and not who. But groups are drawn again in each
 round: a persistent liar is in bad groups in every round, and other devices only by chance. For each
 device the ledger keeps a likelihood ratio: that of a device that almost always spoils its group, to
 that of an honest one, whose group is bad with probability p. It is mixed with the ratio for a
