@@ -91,3 +91,12 @@ def _fail_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     monkeypatch.setattr(LazyGroup, "get_command", get_command)
     return CliRunner().invoke(module.main, ["tasks"])
+
+
+def test_a_reader_that_stops_early_is_no_error() -> None:
+    command = [sys.executable, "-m", "rfa", "plan"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stderr
+        process.stdout.close()  # as `| head -0` does
+        assert process.stderr.read() == b""

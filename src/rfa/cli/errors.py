@@ -39,6 +39,8 @@ def user_errors() -> Generator[None]:
     except RfaError as error:
         kind = click.UsageError if isinstance(error, ValueError | PluginError) else None
         raise (kind or click.ClickException)(str(error)) from None
+    except BrokenPipeError:  # click ends the command without a message
+        raise
     except (OSError, ImportError, sqlite3.Error) as error:
         raise click.ClickException(str(error)) from None
     except KeyboardInterrupt:
