@@ -95,8 +95,9 @@ def _fail_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_a_reader_that_stops_early_is_no_error() -> None:
     command = [sys.executable, "-m", "rfa", "plan"]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, **pipes) as process:  # noqa: S603
+    with subprocess.Popen(  # noqa: S603
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
         assert process.stdout
         assert process.stderr
         process.stdout.close()  # as `| head -0` does
