@@ -14,7 +14,7 @@ from rfa.errors import InvalidValueError
 
 
 def check_number(name: str, value: Any, *, positive: bool = False) -> None:
-    """Refuse what is not a finite number, or is negative.
+    """Refuse a value that is not a finite number, or is negative.
 
     Raises:
         ValueError: naming the value.
@@ -27,7 +27,7 @@ def check_number(name: str, value: Any, *, positive: bool = False) -> None:
 
 
 def check_count(name: str, value: Any, *, least: int = 1) -> None:
-    """Refuse what is not a whole number, or is less than the least.
+    """Refuse a value that is not a whole number, or is less than the least.
 
     Raises:
         ValueError: naming the value.
@@ -38,7 +38,7 @@ def check_count(name: str, value: Any, *, least: int = 1) -> None:
 
 
 def check_flag(name: str, value: Any) -> None:
-    """Refuse what is not True or False: a text such as "no" would count as True.
+    """Refuse a value that is not True or False: a text such as "no" would count as True.
 
     Raises:
         InvalidValueError: naming the value.
@@ -49,7 +49,7 @@ def check_flag(name: str, value: Any) -> None:
 
 
 def check_regular(path: Path) -> None:
-    """Refuse what is no regular file: a pipe or a device could be waited for without end.
+    """Refuse a path that is no regular file: a pipe or a device could be waited for without end.
 
     Raises:
         OSError: if there is nothing of the name, or a folder, a pipe, a socket or a device.

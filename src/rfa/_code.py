@@ -1,4 +1,4 @@
-"""Code and objects as Python has them: whose they are, what they have, what is written of them."""
+"""Code and objects as Python has them: whose they are, what they have, their source."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SKIPPED = {
 CONTENT = (str, bytes, int, float, complex, tuple, list, dict, set, frozenset)
 """Classes whose values have content besides their attributes."""
 Imports: TypeAlias = tuple[tuple[str, int, tuple[str, ...]], ...]
-"""Modules as they are imported: a name, how many dots stand before it, and what is taken of it."""
+"""Imported modules: a name, the number of dots before it, and the names taken from it."""
 _loaded: dict[str, tuple[ModuleSpec, bytes]] = {}
 """How a module was imported, and its source when we first saw it imported so."""
 

@@ -15,7 +15,7 @@ from rfa.errors import InvalidValueError
 def replace_file(path: Path, mode: int = 0o666) -> Generator[BinaryIO]:
     """Write a file so that there is the old content or the new, and never a part.
 
-    What is written goes to a file beside it, which takes its place when the block ends well, and
+    The content goes to a file beside it, which takes its place when the block ends well, and
     vanishes when it does not. Several processes may do this at once; the last one wins.
 
     Args:

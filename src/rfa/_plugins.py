@@ -104,7 +104,7 @@ def load_plugin(name: str, kinds: type | tuple[type, ...], wanted: str) -> Any:
 
 
 def plugin_digest(name: str) -> bytes:
-    """What tells one version of the user's own code from another; nothing for what is built in.
+    """What tells one version of the user's own code from another; nothing for built-in objects.
 
     It covers the module that has a plugin, and all of the user's own modules that it imports.
 

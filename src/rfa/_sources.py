@@ -1,7 +1,7 @@
 """The source of a user's own modules, with all that they import: read, never run.
 
 A module is the user's own if it is neither of Python's library, nor of rfa, nor installed into
-site-packages; what is installed as editable is the user's own.
+site-packages; an editable installation is the user's own.
 
 >>> own_sources("json")
 {}
@@ -22,14 +22,14 @@ from typing import Any, cast
 INSTALLED = {"site-packages", "dist-packages"}
 """Folders of what was installed."""
 NEVER = {"", "__main__"}
-"""What is no module that can be imported."""
+"""A name that is no module that can be imported."""
 
 
 def own_sources(module: str) -> dict[str, bytes]:
     """The source of a user's module and of all modules of the user's own that it imports.
 
-    Also imports inside functions count, and `import_module("name")`. What is missing or cannot be
-    read has no source here: whoever imports it will hear of it.
+    Also imports inside functions count, and `import_module("name")`. A module that is missing or
+    cannot be read has no source here; importing it raises the error.
 
     Returns:
         The source of each by its name, in order; empty for a module that is not the user's own.
@@ -151,7 +151,7 @@ def _imported(source: bytes, name: str, is_package: bool) -> tuple[str, ...]:
 
 
 def absolute_name(name: str, level: int, package: str) -> str:
-    """The name of a module that is imported with so many dots by a module of a package."""
+    """The name of a module that is imported with a number of dots by a module of a package."""
     if not level:
         return name
     above = package.split(".")[: len(package.split(".")) - level + 1]

@@ -43,7 +43,7 @@ class Threads:
     def map(
         self, work: Callable[[Item], Answer], items: Sequence[Item], most: int | None = None
     ) -> list[Answer]:
-        """The work on each item, in order, by at most so many threads."""
+        """The work on each item, in order, by at most a number of threads."""
         helpers = min(cores(), len(items), most or len(items)) - 1
         if helpers <= 0:
             return [work(item) for item in items]

@@ -13,7 +13,7 @@ The gradient of g at the answer is the fraction of the weight that is out of bal
 point of that weight, put on the answer, would make it exact. Smoothing by nu keeps a point that
 sits on an iterate from holding it there, so steps are smoothed by default.
 
-Integer and boolean arrays inside of models, such as the counters of BatchNorm, have no part in the
+Integer and boolean arrays inside models, such as the counters of BatchNorm, have no part in the
 distances; the answer carries their weighted median, element by element.
 
 Those who hold no points, only a way to ask for sums over devices, want

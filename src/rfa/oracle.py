@@ -27,7 +27,7 @@ REACH = 2.0
 """How many times nu away a device still counts as near: where half of them do, nu is half of their
 median distance."""
 TOTALS = frozenset({"mass", "squares", "weight", "near"})
-"""The totals of a sum that an aggregator may do without: what is not needed is not sent."""
+"""The totals of a sum that an aggregator may do without; those are not sent."""
 
 
 @dataclass(frozen=True)

@@ -131,7 +131,7 @@ def farthest(radius: Radius, dim: int) -> float:
 
 
 def check_block(name: str, size: Any, *, least: int = 1) -> None:
-    """Refuse what is no number of coordinates of a block.
+    """Refuse a value that is no number of coordinates of a block.
 
     Raises:
         InvalidValueError: naming the value.

@@ -278,7 +278,7 @@ def largest_share(m: int, diameter: float, nu: float) -> float:
     """prop:rfa:privacy-preservation: the largest share of a device in a step, with equal weights.
 
     B / (B + (m - 1) nu), where no two of the m updates are farther apart than B, nor is one from
-    the point v of the step: a start outside of their convex hull counts.
+    the point v of the step: a start outside their convex hull counts.
     """
     check_count("m", m)
     check_number("nu", nu, positive=True)
@@ -336,7 +336,7 @@ def _chernoff(theta: float, rho: float, accepted: float) -> int:
 
 
 def _largest_round(bear: Floats, theta: float) -> Floats:
-    """The largest rounds of which theta is no more than so many whole devices."""
+    """The largest rounds of which theta is no more than a number of whole devices."""
     ends = np.floor((bear + 1 - SLACK) / theta) + 1
     for _ in range(3):  # the quotient is off by one at most
         ends = np.where(np.floor(theta * ends + SLACK) > bear, ends - 1, ends)

@@ -26,7 +26,7 @@ PROGRESS, ERROR = "progress", "error"
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 """The environment of a process beside others: libraries take one thread, not one a processor."""
 KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(1 << 27), "MALLOC_MMAP_THRESHOLD_": str(1 << 25)}
-"""Keep what is freed for the next device: from the system it would come page by page (glibc)."""
+"""Keep freed memory for the next device: from the system it would come page by page (glibc)."""
 Request: TypeAlias = dict[str, Any]
 Answer: TypeAlias = dict[str, Any]
 Tell: TypeAlias = Callable[[Any], None]

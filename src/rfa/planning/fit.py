@@ -24,7 +24,7 @@ def make_terms(
     server_model: str,
     honest_per_query: int = HONEST_PER_QUERY,
 ) -> Terms:
-    """Terms in the words of the command line, with a quarter of honest devices or what is left."""
+    """Terms in the words of the command line, with a quarter of honest devices or the rest."""
     left = 1 - colluder_fraction - max_dropout_fraction
     return Terms(
         colluder_fraction,
@@ -49,7 +49,7 @@ def check_fit(  # noqa: PLR0913
     Args:
         aggregator: the aggregator.
         terms: whom the secure sum must withstand.
-        devices: the devices a round, where they are known.
+        devices: the devices per round, where they are known.
         max_share: the largest share of a step that a device may have; 0 for any.
         max_queries: the most queries that devices answer in a round.
         weights: how examples make a weight.

@@ -233,7 +233,7 @@ def _fits(request: NoiseRequest) -> bool:
 
 
 def devices_enough(request: NoiseRequest) -> int | None:
-    """The least devices a round for an error of MOST_ERROR; None if all are too few."""
+    """The least devices per round for an error of MOST_ERROR; None if all are too few."""
     most = min(request.population, LARGEST_COHORT * request.layout.parts)
     least = request.layout.parts * request.terms.smallest(request.layout.queries)
     if least > most or not _fits(dataclasses.replace(request, devices=most)):

@@ -42,14 +42,14 @@ from rfa.privacy.zcdp import check_delta
 
 SAMPLING = ("fixed", "poisson")
 _REACH = 10.0
-"""Losses are followed for so many deviations of the noise; what is beyond counts as told."""
+"""Losses are followed for this number of deviations of the noise; those beyond are certain."""
 _LARGEST_RHO = 50.0
 """Rounds with less noise than a tenth of what a device adds tell all of those who are drawn."""
 _STEP, _LEAST_POINTS, _MOST_POINTS = 1e-3, 200, 10_000
-"""Losses are rounded up to this, or to as much as leaves so many of them."""
+"""Losses are rounded up to this, or to a value that leaves this number of them."""
 _ERROR, _FEW_ROUNDS, _LEAST_ERRORS = 1e-16, 1000, 100
 """Transforms of composed losses are off by a few parts in 10^17 a round, some rounds at the least:
-by less than this. A delta must be so many times larger."""
+by less than this. A delta must be this number of times larger."""
 
 
 @dataclass(frozen=True)

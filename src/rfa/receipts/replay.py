@@ -82,7 +82,7 @@ def build_recorded(text: str, expected: str | None) -> SumAggregator[Any]:
     Args:
         text: what the receipt names.
         expected: the aggregator that the verifier expects. A user's own aggregator is code, and is
-            loaded only if the verifier names it: no receipt decides what is imported.
+            loaded only if the verifier names it: no receipt decides which modules are imported.
 
     Raises:
         ReceiptError: if it is not the one that is expected, or cannot be built.

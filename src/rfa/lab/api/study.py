@@ -109,7 +109,7 @@ class Study:
 
         Args:
             x: the horizontal axis: a setting that differs, or "round" for curves.
-            y: what is drawn: a column of `table`, or of `evaluations` for curves.
+            y: the quantity to draw: a column of `table`, or of `evaluations` for curves.
             by: the setting that distinguishes lines.
             panels: the setting that distinguishes panels.
         """

@@ -44,7 +44,7 @@ class Drag:
     target: Vector
 
     def __call__(self, v: Vector, nu: float, others: Sum) -> Sum:
-        """Add what is missing to the step toward the target."""
+        """Add the missing part to the step toward the target."""
         missing = (self.target - v) * others.need("mass") / nu - others.push
         return replace(others, push=others.push + missing, count=others.count + 1)
 

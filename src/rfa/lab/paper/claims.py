@@ -38,7 +38,7 @@ SENT, LSTM = ("Sent140 linear",), ("Shakespeare LSTM",)
 CONVNET = ("EMNIST ConvNet", "EMNIST ConvNet (ink 1)")
 DEEP = (*CONVNET, *LSTM)
 LOST = 5.0
-"""A model whose accuracy is at most so many points above the largest class is lost."""
+"""A model whose accuracy is at most this number of points above the largest class is lost."""
 
 
 @statement(

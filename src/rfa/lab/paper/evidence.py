@@ -17,7 +17,7 @@ from rfa.lab.runs.sweep import calls_per_round
 from rfa.lab.settings.settings import Settings
 
 NEAR = 10.0
-"""A model has learned if its accuracy is at most so many points below the paper's."""
+"""A model has learned if its accuracy is at most this number of points below the paper's."""
 LEARNED = {"emnist-linear": 64.3, "sent140-linear": 65.0, "emnist-convnet": 67.9}
 """The paper's accuracies without corruption. Of the ConvNet it states none: with a quarter of the
 devices omniscient one-step RFA has 67.9. Where it states nothing, a model must be as many points

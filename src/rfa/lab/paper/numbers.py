@@ -44,10 +44,10 @@ MEASURED = (
     *("test_accuracy", "honest_accuracy", "train_loss", "test_loss", "median_device"),
     *("honest_median_device", "worst_tenth", "honest_worst_tenth", "backdoor"),
 )
-"""What is kept of an evaluation."""
+"""The measures of an evaluation that the files have."""
 ALONG = ("round", "oracle_calls")
 MANY, FEW = 85, 30
-"""Runs with more evaluations than the first are kept at so many places as the second."""
+"""Runs with more evaluations than the first keep as many as the second."""
 
 
 class NumbersError(LabError):
@@ -111,7 +111,7 @@ def read_numbers(folder: Path) -> list[Kept]:
     """Return the runs in the files of a folder.
 
     Raises:
-        NumbersError: naming the file, and what is wrong with it.
+        NumbersError: naming the file and the mistake.
     """
     points = group(_read(folder / EVALUATIONS, _point), lambda row: str(row["run"]))
     return [Kept(row, points.get(row["run"], ())) for row in _read(folder / RUNS, _row)]

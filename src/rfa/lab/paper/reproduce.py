@@ -246,7 +246,7 @@ def _missing(problems: Mapping[str, str], scale: Scale) -> list[str]:
 
 
 def _problem(task: str, data: Path | None) -> str:
-    """Return what is missing for a task and the remedy; empty if nothing is."""
+    """Return the missing data of a task and the remedy; empty if nothing is."""
     try:
         locate(find_task(task).reader, data)
     except DataError as error:

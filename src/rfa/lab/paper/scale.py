@@ -33,7 +33,7 @@ class Scale:
 
     Among the settings by task, `seeds`, `levels` (of rho) and `without` (aggregators that are left
     out) are none. Those by experiment win over all others; there `seeds` and `values` are no
-    settings, and `tasks` has settings by task, which win over these. What is said of a task holds
+    settings, and `tasks` has settings by task, which win over these. Settings of a task hold
     for it with parameters, too (`emnist-linear:polarity=ink`), unless that is named itself.
     """
 
@@ -77,7 +77,7 @@ def read_scales(path: Path) -> dict[str, Scale]:
     """Return the scales in a TOML file by name.
 
     Raises:
-        ConfigError: naming the file and what is wrong with it.
+        ConfigError: naming the file and the mistake.
     """
     try:
         scales = {name: Scale(name, **entry) for name, entry in read_toml(path).items()}

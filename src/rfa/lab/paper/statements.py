@@ -18,7 +18,7 @@ class Statement:
 
     Attributes:
         name: a short name.
-        tested: what is tested, in our words.
+        tested: the tested statement, in our words.
         quote: the paper's words.
         settings: the data and models that it is judged for, each by itself.
         judge: the findings, of evidence and a setting.

@@ -36,7 +36,7 @@ def arena_plan(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """The sweep of an arena, in the form of a sweep's file.
 
     Raises:
-        ConfigError: naming what is wrong, and what would be right.
+        ConfigError: naming the mistake and the remedy.
     """
     tasks, shared = values["tasks"], values.get("settings", {})
     levels = _levels(values.get("levels", LEVELS))

@@ -70,7 +70,7 @@ MEASURES = (
     "epsilon_server",
     "epsilon_readers",
 )
-"""What is kept of an evaluation, and of the last one with its run."""
+"""The measures of an evaluation, and of the last one with its run."""
 SPENT = "spent"
 """How a run ends whose next round would cost a device more than its privacy budget."""
 DONE = ("finished", "diverged", SPENT)

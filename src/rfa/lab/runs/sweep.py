@@ -103,7 +103,7 @@ def read_sweep(path: Path, **changes: Any) -> Sweep:
     """Return the sweep in a TOML file, with changes to its top level.
 
     Raises:
-        ConfigError: naming the file and what is wrong with it.
+        ConfigError: naming the file and the mistake.
     """
     return make_sweep(path.stem, read_toml(path) | changes)
 
@@ -112,7 +112,7 @@ def make_sweep(name: str, values: Mapping[str, Any]) -> Sweep:
     """Return the sweep that these values describe.
 
     Raises:
-        ConfigError: naming the sweep and what is wrong with it.
+        ConfigError: naming the sweep and the mistake.
     """
     try:
         sweep = _parse(name, values)

@@ -16,7 +16,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     """Return the content of a TOML file, with underscores in names.
 
     Raises:
-        ConfigError: naming the file and what is wrong with it.
+        ConfigError: naming the file and the mistake.
     """
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -30,7 +30,7 @@ def read_settings(path: Path) -> dict[str, Any]:
     """Return the settings in a TOML file by name, including those in its tables.
 
     Raises:
-        ConfigError: naming the file and what is wrong with it.
+        ConfigError: naming the file and the mistake.
     """
     flat: dict[str, Any] = {}
     for name, value in read_toml(path).items():

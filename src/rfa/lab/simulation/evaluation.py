@@ -20,7 +20,7 @@ class Evaluation:
         calls: calls of the secure average oracle so far.
         test_accuracy: over all test examples, from 0 to 1.
         honest_accuracy: over the test examples of honest devices, those that are not corrupted in
-            this run; NaN where there are none. With attackers drawn anew in each round no device is
+            this run; NaN where there are none. With attackers drawn in each round, no device is
             corrupted for good, and this is the accuracy over all.
         test_loss: their mean loss.
         train_loss: the mean loss over all training examples, the objective F.

@@ -1,4 +1,4 @@
-"""The ledger of suspicion in the lab: who lies inside of sums, told from the groups of rounds.
+"""The ledger of suspicion in the lab: who lies inside sums, inferred from the groups of rounds.
 
 It is the server's own, of `rfa.secagg.server.suspicion`, and hears of groups alone: the lab's
 devices are lost as the settings say, and break no other rule.
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def left_out(ledger: Suspicion | None, count: int) -> list[int]:
-    """Those of so many devices that the ledger holds for liars."""
+    """The devices, out of a number of them, that the ledger holds for liars."""
     return list(ledger.excluded(range(count))) if ledger else []
 
 

@@ -156,7 +156,7 @@ def most_participations(devices: Devices) -> int:
 
 
 def shape_of(settings: Settings, dim: int, joined: int) -> dict[str, Any]:
-    """What a sum over a part of a cohort is charged by, but for its noise, if so many joined.
+    """Return what decides the charge of a sum over a part of a cohort, except its noise.
 
     Where a larger cohort is simulated, it is that of as large a part of it.
     """

@@ -64,7 +64,7 @@ class State:
         stopped: rounds in which the secure sum gave nothing, so far.
         aggregator: what the aggregator carries, such as a learned radius.
         charges: what devices were charged for sums with noise.
-        suspicion: the ledger of who lies inside of sums, where liars are left out.
+        suspicion: the ledger of who lies inside sums, where liars are left out.
     """
 
     round: int
@@ -188,7 +188,7 @@ class LocalEngine:
         return aggregate_securely(updates, alpha, settings, when, carried, meter=meter, liars=liars)
 
     def _liars(self, updates: Floats32, chosen: list[int], t: int) -> Liars | None:
-        """Who lies inside of the sums of a round, if anybody does."""
+        """Who lies inside the sums of a round, if anybody does."""
         corruption = self.devices.corruption
         rows = np.flatnonzero(self.devices.corrupted_in(t)[chosen])
         if not isinstance(corruption, SumCorruption) or not rows.size:

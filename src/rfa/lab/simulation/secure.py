@@ -63,7 +63,7 @@ def aggregate_securely(  # noqa: PLR0913
         t: the round.
         state: what the aggregator carries from the round before.
         meter: charges the devices, where their sums hold noise.
-        liars: who lies inside of the sums, which then have no masks.
+        liars: who lies inside the sums, which then have no masks.
 
     Returns:
         The outcome, and what the aggregator carries to the next round.

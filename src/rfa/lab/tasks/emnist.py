@@ -153,7 +153,7 @@ def stain_of_ones(x: Any) -> Any:
 def vary(base: Task, /, *, polarity: str = PAPER, digits: float | None = None) -> Task:
     """A task of this data set with another polarity or another fraction of digits.
 
-    Its name holds what is not as in the source, so that one task has one name.
+    Its name holds the parameters that differ from the source, so that one task has one name.
     """
     reader = Emnist(polarity=polarity, digits=digits)
     given = {"polarity": polarity, "digits": digits}

@@ -150,7 +150,7 @@ def draw_masters(font: str, stroke: int) -> Bytes:
 
     Args:
         font: one of `FONTS`.
-        stroke: what is added on each side of a line, in 1 / EM of an em.
+        stroke: the width added on each side of a line, in 1 / EM of an em.
 
     Raises:
         DataError: if the libraries or the font are not installed.
