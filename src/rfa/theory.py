@@ -151,7 +151,7 @@ def devices_needed_exactly(
     accepted = -math.expm1(math.log1p(-delta) / rounds)
     most = min(population, theorem, _chernoff(theta, corrupted / population, accepted))
     if most > LARGEST_ROUND and 1 - holds_with(rho, theta, LARGEST_ROUND, population) > accepted:
-        msg = f"rho={rho} and theta={theta} are so close that up to {most} devices a round are "
+        msg = f"rho={rho} and theta={theta} are so close that up to {most} devices per round are "
         msg += f"needed, and no secure sum has more than {LARGEST_ROUND}: give a smaller rho, a "
         raise InvalidValueError(msg + "theta farther from it, or less confidence")
     top = math.floor(theta * most + SLACK)

@@ -56,7 +56,7 @@ def test_an_epsilon_of_8_over_100_rounds(queries: int, effective: float) -> None
 @pytest.mark.parametrize(
     ("values", "what"),
     [
-        ({"dim": 10**12}, "epsilon=1 cannot be had for 10 sums .* Ask more devices a round"),
+        ({"dim": 10**12}, "epsilon=1 cannot be had for 10 sums .* Ask more devices per round"),
         ({"queries": 10**9}, "cannot be had for 1000000000 sums"),
         ({"cohort": 3, "honest": 3, "queries": 10**6}, "with all the noise that fits it is"),
         ({"queries": 0}, "queries must be a whole number from 1 on"),

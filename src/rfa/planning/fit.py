@@ -115,7 +115,9 @@ def check_votes(aggregator: SumAggregator[Any], devices: int) -> None:
     most = math.ceil(devices / aggregator.layout(devices).parts)
     if aggregator.block and most > MAX_VOTERS:
         msg = f"the votes of {most} devices on blocks leave no digits for the push: give groups="
-        msg += f"{math.ceil(devices / MAX_VOTERS)} or more, or at most {MAX_VOTERS} devices a round"
+        msg += (
+            f"{math.ceil(devices / MAX_VOTERS)} or more, or at most {MAX_VOTERS} devices per round"
+        )
         raise InvalidValueError(msg)
 
 

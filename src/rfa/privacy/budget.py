@@ -187,7 +187,9 @@ def multiplier_for(  # noqa: PLR0913
         epsilon = epsilon_of(most.rho * queries, budget.delta)
         msg = f"epsilon={budget.epsilon:g} cannot be had for {queries} sums of {dim} coordinates "
         msg += f"with {honest} honest devices: with all the noise that fits it is {epsilon:.3g}. "
-        msg += "Ask more devices a round, or take fewer rounds, a smaller model or a larger epsilon"
+        msg += (
+            "Ask more devices per round, or take fewer rounds, a smaller model or a larger epsilon"
+        )
         raise InvalidValueError(msg)
     return _least(most.multiplier, lambda z: _charge(noisy, z) <= allowed)
 

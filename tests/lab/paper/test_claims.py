@@ -113,7 +113,7 @@ def test_deep_nets_are_judged_at_a_reduced_horizon_if_they_have_learned(
     evidence = Evidence({"robustness": found}, {})
     verdict, numbers = judge_one(BY_NAME["nets_alike"], evidence, setting)
     assert verdict == word
-    assert "a reduced horizon (100 rounds, the paper has 2000; 100 devices a round)" in numbers
+    assert "a reduced horizon (100 rounds, the paper has 2000; 100 devices per round)" in numbers
 
 
 def test_differences_are_paired_by_seed() -> None:

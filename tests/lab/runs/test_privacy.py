@@ -175,7 +175,7 @@ def test_a_summary_has_both_epsilons_and_a_simulated_cohort(tmp_path: Path) -> N
     assert "delta of " in large
     assert "it may reveal everything about 2 of 24 devices: give a delta of 0.01 or less" in large
     simulated = " ".join(rfa(*how, "--noise-cohort", "1000").stdout.split())
-    assert "(noise of 1000 devices a round, simulated)" in simulated
+    assert "(noise of 1000 devices per round, simulated)" in simulated
     listed = " ".join(rfa("runs", "--out", str(tmp_path)).output.split())
     assert "noise_cohort=1000" in listed.replace(" ", "")
     central = " ".join(
@@ -191,7 +191,7 @@ def test_exports_and_tables_have_them(tmp_path: Path) -> None:
     do(tmp_path, **ONE, rounds=4)
     assert result.epsilon_server == pytest.approx(8, rel=0.01)
     assert "epsilon" in str(result)
-    assert "500 devices a round, simulated" in str(result)
+    assert "500 devices per round, simulated" in str(result)
     asked = "epsilon=8.0,delta=1e-05,noise_cohort=500"
     for table in ("runs", "evaluations", "rounds", "devices"):
         file = tmp_path / f"{table}.csv"
@@ -211,14 +211,14 @@ def test_exports_and_tables_have_them(tmp_path: Path) -> None:
     page = rfa("report", "--out", str(tmp_path)).output.strip()
     text = Path(page).read_text()
     assert asked in text
-    assert "noise of 500 devices a round, simulated" in text
+    assert "noise of 500 devices per round, simulated" in text
 
 
 def test_a_study_over_epsilon_says_what_is_simulated(tmp_path: Path) -> None:
     how: dict[str, Any] = {"rounds": 3, "noise_cohort": 500, "out": tmp_path, "jobs": 1}
     study = lab.sweep("tests.tiny:TASK", **ONE, epsilon=[0, 8], progress=False, **how)
     figure = study.plot(x="epsilon")
-    assert figure.get_suptitle() == "noise of 500 devices a round, simulated"
+    assert figure.get_suptitle() == "noise of 500 devices per round, simulated"
     none, noisy = (row["epsilon_server"] for row in study.table)
     assert np.isnan(none)
     assert noisy == pytest.approx(8, rel=0.01)
@@ -239,7 +239,7 @@ def test_progress_shows_what_is_spent(tmp_path: Path) -> None:
     do(tmp_path, Bar("x", screen), **ONE, epsilon=8.0, noise_cohort=700, rounds=4)
     told = [text for text in screen.texts if "epsilon" in text]
     assert len(told) >= 5
-    assert all("noise of 700 devices a round, simulated" in text for text in told)
+    assert all("noise of 700 devices per round, simulated" in text for text in told)
     quiet = Kept()
     do(tmp_path, Bar("x", quiet), **ONE, rounds=4)
     assert not any("epsilon" in text for text in quiet.texts)

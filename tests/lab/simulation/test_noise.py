@@ -313,7 +313,7 @@ def test_sums_over_fewer_devices_than_expected_do_not_overspend() -> None:
 
 def test_a_budget_that_cannot_be_had_says_what_would_help() -> None:
     devices = tiny_devices(**ONE, epsilon=1e-4, rounds=50)
-    with pytest.raises(ValueError, match=r"epsilon=0.0001 cannot be had .* more devices a round"):
+    with pytest.raises(ValueError, match=r"epsilon=0.0001 cannot be had .* more devices per round"):
         noise_of(devices)
 
 

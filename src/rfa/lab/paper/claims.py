@@ -102,7 +102,7 @@ def small_gap(evidence: Evidence, setting: str) -> Iterator[Finding]:
     SENT,
 )
 def iid_gap(evidence: Evidence, setting: str) -> Iterator[Finding]:
-    """RFA and FedAvg are within 0.3 points where examples are dealt out at random."""
+    """RFA and FedAvg are within 0.3 points where examples are split at random."""
     place = Place("iid", f"{setting}, i.i.d., data", 0.0)
     finding = evidence.difference(place, LINES, margin=0.3)
     if is_artificial(evidence.runs(place, "RFA")):

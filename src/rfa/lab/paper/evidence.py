@@ -127,7 +127,7 @@ class Evidence:
         run = next(iter(self.runs(place, line).values()))
         short = too_short(run) if may_be_short(run) else ""
         devices = run.cell.settings.training.devices_per_round
-        return f"a reduced horizon ({short}; {devices} devices a round)" if short else ""
+        return f"a reduced horizon ({short}; {devices} devices per round)" if short else ""
 
     @staticmethod
     def _why_open(runs: Sequence[Result]) -> str:

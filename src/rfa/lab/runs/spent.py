@@ -65,7 +65,7 @@ def brief(server: float | None, readers: float | None, settings: Settings) -> st
 def simulated(cohorts: Iterable[int]) -> str:
     """That noise is of cohorts that were not there, in words; nothing where all are 0."""
     sizes = ", ".join(map(str, sorted(set(cohorts) - {0})))
-    return f"noise of {sizes} devices a round, simulated" if sizes else ""
+    return f"noise of {sizes} devices per round, simulated" if sizes else ""
 
 
 def _aside(words: str) -> str:

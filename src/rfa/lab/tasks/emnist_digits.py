@@ -57,7 +57,7 @@ class EmnistDigits(Emnist):
 
 def note(names: Sequence[str]) -> str:
     """Say that the images are real and the devices are not."""
-    return f"real images of digits by many writers, dealt out to {len(names)} devices"
+    return f"real images of digits by many writers, split across {len(names)} devices"
 
 
 LINEAR = Task(

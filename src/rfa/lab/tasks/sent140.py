@@ -141,7 +141,7 @@ def shift(x: Any) -> Any:
 def note(names: Sequence[str]) -> str:
     """Say so where the devices are not Twitter users but were made up."""
     made_up = all(name.startswith("device-") for name in names)
-    return "artificial devices: tweets dealt out to users who do not exist" if made_up else ""
+    return "artificial devices: tweets split across users who do not exist" if made_up else ""
 
 
 def logistic_module(torch: Any) -> Any:
