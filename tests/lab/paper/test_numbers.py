@@ -133,6 +133,15 @@ def test_the_success_of_a_backdoor_is_adopted_too(tmp_path: Path) -> None:
     assert "How often the backdoor works (%)" in {table["title"] for table in shown[1]}
 
 
+def test_a_file_that_was_left_out_is_written_again(made: tuple[Path, ...], tmp_path: Path) -> None:
+    files, out, numbers = made
+    partial = copy(numbers, tmp_path / "numbers")
+    (partial / "numbers.csv").unlink()
+    result = reproduce(files, out, "--show", "--numbers-to", str(partial))
+    assert result.exit_code == 0, result.output
+    assert (partial / "numbers.csv").read_bytes() == (numbers / "numbers.csv").read_bytes()
+
+
 def test_old_numbers_do_not_pass_for_new_ones(made: tuple[Path, ...], tmp_path: Path) -> None:
     files, _, numbers = made
     old = copy(numbers, tmp_path / "numbers")

@@ -100,7 +100,7 @@ def write_numbers(experiments: Sequence[Experiment], out: Path, folder: Path) ->
     _write(folder / EVALUATIONS, ["run", *ALONG, *MEASURED], points)
     facts = {name: values for name, values in read_facts(out).items() if name in unique}
     add_facts(folder, facts)
-    rows = _old_rows(folder / NUMBERS, set(results)) if before else []
+    rows = _old_rows(folder / NUMBERS, set(results)) if (folder / NUMBERS).exists() else []
     for name, some in results.items():
         rows += [row for result in some for row in _ends(name, result, facts)]
     _write(folder / NUMBERS, HEAD, sorted(rows, key=_place))
