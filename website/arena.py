@@ -79,7 +79,7 @@ def worst_table(task: str) -> list[str]:
 
 
 def short_table() -> list[str]:
-    """The worst cases of five defenses without their intervals, at the first two levels."""
+    """The worst cases of some defenses without their intervals, at the first two levels."""
     levels = levels_of("arena-linear")["sent140-linear"][:2]
     lines = [_row(["", "no corruption", "a tenth of the data corrupted", "a quarter"])]
     lines.append(_row(["---", "---:", "---:", "---:"]))

@@ -7,13 +7,13 @@ So that a wrong value is refused with the settings, and not in a round of some r
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 from typing import Any, TypeAlias, get_type_hints
 
 from rfa._checks import check_choice, check_count, check_number
+from rfa._specs import signature_of
 from rfa.errors import InvalidValueError
 
 Check: TypeAlias = Callable[[str, Any], None]
@@ -81,7 +81,7 @@ def check_parameters(function: Callable[..., Any], given: Mapping[str, Any]) -> 
         InvalidValueError: naming the first that is wrong, and what would be right.
     """
     hints = get_type_hints(function, include_extras=True)
-    taken = inspect.signature(function).parameters
+    taken = signature_of(function).parameters
     for name, value in given.items():
         if value is None and taken[name].default is None:
             continue
