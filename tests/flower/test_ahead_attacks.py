@@ -17,6 +17,7 @@ from flwr.common.constant import ErrorCode
 
 from rfa.flower import OneStepRFA
 from rfa.flower.transport import GridExchange
+from rfa.secagg.device.vault import DurableDevice
 from rfa.secagg.fixed_point import Total
 from rfa.secagg.messages.decoding import decode
 from rfa.secagg.messages.round import UnmaskShares
@@ -57,6 +58,20 @@ def test_a_node_whose_reply_flower_has_lost_is_charged(tmp_path: Path, code: int
     charges = strategy.privacy.spending.charges
     assert spent_by(tmp_path, 104) == pytest.approx(2 * RHO)
     assert all(charges.of(node) >= spent_by(tmp_path, node) * (1 - 1e-12) for node in NAMES)
+
+
+def test_a_node_that_refuses_the_same_message_a_second_time_is_charged(tmp_path: Path) -> None:
+    """The network loses its masked input, and brings it the message once more."""
+
+    def spoil(node: int, request: Message, reply: Message) -> Message:
+        again = node == 104 and begins(request)
+        return grid.apps[node](request, grid.contexts[node]) if again else reply
+
+    strategy, grid = train_only(noise_multiplier=Z), LocalGrid(nodes(tmp_path), spoil=spoil)
+    strategy.start(grid, model(), num_rounds=2)
+    charges = strategy.privacy.spending.charges
+    assert spent_by(tmp_path, 104) == pytest.approx(2 * RHO)
+    assert charges.of(104) >= spent_by(tmp_path, 104) * (1 - 1e-12)
 
 
 def test_a_node_that_says_itself_that_it_has_no_keys_is_not_charged(tmp_path: Path) -> None:
@@ -158,6 +173,35 @@ def test_personal_parameters_are_trained_once_in_a_round_that_is_asked_anew(
         file = tmp_path / name / "101" / "flower" / "personal" / "mine" / "101"
         found.append(np.fromfile(file, np.float32))
     assert np.abs(found[0] - found[1]).max() < 1e-3
+
+
+def test_personal_parameters_are_trained_once_by_a_node_that_is_killed_after_it_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing was masked, so its keys are still there when the same message comes once more."""
+    grid, strategy = grid_of(tmp_path), train_only(personal="mine")
+    asked: list[Message] = []
+
+    def hold(node: int, request: Message) -> bool:
+        held = node == 104 and begins(request)
+        asked.extend([request] * held)
+        return held
+
+    grid.lose = hold
+    strategy.start(grid, model(), num_rounds=2, timeout=0.5)
+    file = tmp_path / "104" / "flower" / "personal" / "mine" / "104"
+    with monkeypatch.context() as patch:
+        patch.setattr(DurableDevice, "begin", killed)
+        with pytest.raises(KeyboardInterrupt):
+            grid.apps[104](asked[0], grid.contexts[104])
+    once = file.read_bytes()
+    assert not grid.apps[104](asked[0], grid.contexts[104]).has_error()
+    assert file.read_bytes() == once
+
+
+def killed(*_: Any, **__: Any) -> None:
+    """The end of a process."""
+    raise KeyboardInterrupt
 
 
 def say_nothing(*_: Any, **__: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,11 +12,13 @@ pytest.importorskip("flwr", reason="needs Flower: pip install 'rfa[flower]'")
 
 from flwr.app import Message
 
-from rfa.flower import RFA, OneStepRFA
+from rfa.flower import RFA, OneStepRFA, oracles
 from rfa.receipts import Expected, ReceiptError, Verifier, read_receipt
 from rfa.secagg.device.sent import read_sent
 from rfa.secagg.errors import VaultError
+from rfa.secagg.messages.opening import OpenRound
 from rfa.secagg.messages.round import FirstInput, MaskedInput, UnmaskShares
+from rfa.secagg.oracle import open_round
 from tests.flower.grid import LocalGrid
 from tests.flower.test_receipts import grid_of, options, receipts_in, verify, with_nu
 from tests.flower.toy import FIRST, attempt, model
@@ -209,6 +212,30 @@ def test_a_hidden_round_of_a_real_run_is_found(tmp_path: Path) -> None:
     done = verify(first, "--sent", log)
     assert done.exit_code == 1
     assert hidden in done.output
+
+
+@pytest.mark.parametrize("shown", [0, 1], ids=["the first", "the second"])
+def test_a_hidden_round_with_the_session_of_another_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shown: int
+) -> None:
+    """A server chooses sessions: it opens two rounds under one, and shows a receipt of one."""
+
+    def open_again(*given: Any, **how: Any) -> OpenRound:
+        return dataclasses.replace(open_round(*given, **how), session=bytes.fromhex(SESSION))
+
+    monkeypatch.setattr(oracles, "open_round", open_again)
+    grid, arrays = grid_of(tmp_path, 6), model()
+    for each in range(2):
+        how = {"receipts": tmp_path / "receipts"} if each == shown else {}
+        arrays = OneStepRFA(**how, **with_nu()).start(grid, arrays, 1).arrays
+    (path,) = receipts_in(tmp_path / "receipts")
+    log = tmp_path / str(FIRST) / "flower" / "sent" / f"{FIRST}.train"
+    assert verify(path, "--sent", log).exit_code == 1
+    assert [entry.opened for entry in read_sent(log)] == [True, True]
+    assert reason(path, log) == (
+        f"masked sum 0 of part 0 was opened by device {FIRST}, with another cohort, v or nu, and "
+        "is not recorded"
+    )
 
 
 def test_a_sum_that_a_node_opened_is_missed_also_where_its_part_stopped(

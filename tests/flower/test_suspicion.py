@@ -136,6 +136,19 @@ def test_nodes_that_end_evaluations_are_left_out_too(tmp_path: Path) -> None:
     assert list(result.evaluate_metrics_clientapp) == [7]
 
 
+@pytest.mark.parametrize("trains", [0.0, 1.0])
+def test_a_restart_goes_on_with_the_evidence_of_the_last_evaluation(
+    tmp_path: Path, trains: float
+) -> None:
+    file, names = tmp_path / "server.npz", NAMES[:8]
+    options = {"fraction_train": trains, "fraction_evaluate": 1.0, "checkpoint": file}
+    strategy = strategy_of(groups=1, stage_timeout=0.05, **options)
+    strategy.start(grid_of(tmp_path, names=names), model(), num_rounds=1)
+    assert strategy.suspicion.records[102].stopping.rounds == 1 + trains
+    found = load_checkpoint(file, model(), strategy.aggregator).suspicion
+    assert found.records == strategy.suspicion.records
+
+
 def test_a_node_whose_secret_cannot_be_opened_is_left_out_without_groups_too(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 pytest.importorskip("flwr", reason="needs Flower: pip install 'rfa[flower]'")
 
 from rfa.flower import OneStepRFA, SecureFedAvg, SecureStrategy
+from rfa.flower.metrics import layout_of
 from rfa.secagg.statistics import rows_of
 from tests.flower.grid import LocalGrid
 from tests.flower.noisy import opening_in
@@ -45,3 +47,12 @@ def test_means_of_metrics_take_no_total(
     assert sent(grid, "evaluate") == {frozenset()}
     assert result.train_metrics_clientapp
     assert result.evaluate_metrics_clientapp
+
+
+def test_a_metric_that_one_node_alone_has_is_a_limit() -> None:
+    """Those of the others are not finite: the total is of one node, and so is the weight."""
+    layout = layout_of({"auc": 0.0})
+    rows = [layout.row({"auc": math.nan}, weight) for weight in (0.5, 0.25, 1.0)]
+    rows.append(layout.row({"auc": 0.75}, 0.125))
+    total, weight = map(sum, zip(*rows, strict=True))
+    assert (total / weight, weight) == (0.75, 0.125)

@@ -14,6 +14,9 @@ from rfa.receipts import ReceiptError, Verifier
 from rfa.receipts.parts import CheckedPart
 from rfa.receipts.receipt import Receipt
 from rfa.receipts.replay import replay
+from rfa.secagg import oracle
+from rfa.secagg.device import joining
+from rfa.secagg.messages.opening import OpenRound
 from tests.receipts.rounds import Run
 
 
@@ -40,6 +43,23 @@ def test_other_radii_than_those_of_the_state_are_found_out(tmp_path: Path) -> No
     with pytest.raises(ReceiptError, match="not asked at the v and nu"):
         replay(wrong, parts, run.aggregator)
     replay(receipt, parts, run.aggregator)
+
+
+def test_a_round_that_no_device_joins_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server can record one over devices without the rule: its own, which sign nothing."""
+    with monkeypatch.context() as patch:
+        for module in (oracle, joining):
+            patch.setattr(module, "block_fault", find_nothing)
+        (path,) = Run(tmp_path, BlockClipping(size=1), dim=8).play()
+    with pytest.raises(ReceiptError, match="of 8 coordinates one is a block by itself"):
+        Verifier().check(path)
+
+
+def find_nothing(_: OpenRound) -> str:
+    """No fault of an opening."""
+    return ""
 
 
 def checked(run: Run) -> tuple[Receipt, Sequence[CheckedPart]]:

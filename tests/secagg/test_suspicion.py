@@ -253,6 +253,16 @@ def test_who_comes_back_as_another_device_is_no_further_rival() -> None:
     assert list(ledger.excluded([*range(1, 17), *others])) == [7]
 
 
+def test_where_liars_stay_and_others_leave_they_get_a_device_left_out_is_a_limit() -> None:
+    """Three of a hundred are within a tenth, and three of the twenty that are left are not."""
+    disputes = frozenset(Dispute(50, liar) for liar in range(3))
+    ledger = Suspicion(liar_fraction=0.1)
+    ledger = ledger.after(RoundReport(joined=frozenset(range(100)), disputes=disputes))
+    assert not ledger.excluded(range(100))
+    assert list(ledger.excluded([*range(10), *range(50, 60)])) == [50]
+    assert not ledger.excluded(range(100)), "and not for longer than that"
+
+
 def test_disputes_that_liars_can_forge_between_honest_devices_do_not_count() -> None:
     """Six of sixty may lie: what takes six to forge says nothing, and what takes seven does."""
     groups = (GroupReport(frozenset(range(60))),)

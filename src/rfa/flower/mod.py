@@ -31,7 +31,7 @@ from rfa.flower.simulated import storage_for
 from rfa.flower.storage import DeviceStorage
 from rfa.secagg.device.profile import Profile
 from rfa.secagg.device.vault import DurableDevice
-from rfa.secagg.errors import SecAggError, SpentUpdateError, WeakTermsError
+from rfa.secagg.errors import AskedTwiceError, SecAggError, SpentUpdateError, WeakTermsError
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.messages.decoding import decode_as
 from rfa.secagg.messages.opening import OpenRound
@@ -124,7 +124,9 @@ class RobustMod:
             except (SecAggError, FlowerError) as error:
                 LOG.warning("this device does not do what it is asked: %s", error)
                 why = str(error).replace(str(storage.root), "its folder")
-                return records.refuse(message, f"{type(error).__name__}: {why}")
+                masked = isinstance(error, AskedTwiceError)  # it has answered, so it is charged
+                code = records.FAILED if masked else records.REFUSED
+                return records.refuse(message, f"{type(error).__name__}: {why}", code)
         except Exception as error:
             LOG.exception("this device fails to do what it is asked")
             what = type(error).__name__  # its message may be private

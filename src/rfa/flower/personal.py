@@ -2,8 +2,9 @@
 
 A round that begins with its first sum trains before anyone knows whether that sum will be opened.
 If it is not, the nodes train once more. So the device keeps the parameters from before the
-training, with the number of the round of the secure sum, and returns to them when the server names
-that round as unopened: u_i takes one step per round.
+training, with the number of the round of the secure sum. It returns to them when the server names
+that round as unopened, and when the message of that round comes once more, as after a crash in the
+training: u_i takes one step per round.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Personal:
         Raises:
             ArraysError: if they belong to another model.
         """
-        content = self._before_unopened()
+        content = self._before()
         if content is None:
             content = self.storage.read_kept("personal", self.name)
         return as_parameters(content, dim, f"personal parameters {self.name!r}")
@@ -55,10 +56,11 @@ class Personal:
             self.storage.write_kept("before", self.name, number + before.tobytes())
         self.storage.write_kept("personal", self.name, u.tobytes())
 
-    def _before_unopened(self) -> bytes | None:
-        """The parameters before the unopened round; None if the device did not train in it."""
-        found = self.storage.read_kept("before", self.name) if self.unopened else None
-        if not found or int.from_bytes(found[:NUMBER_SIZE], "little") != self.unopened:
+    def _before(self) -> bytes | None:
+        """The parameters before the same round; None if the device did not train in it."""
+        rounds = {self.begins, self.unopened} - {0}
+        found = self.storage.read_kept("before", self.name) if rounds else None
+        if not found or int.from_bytes(found[:NUMBER_SIZE], "little") not in rounds:
             return None
         return found[NUMBER_SIZE:]
 

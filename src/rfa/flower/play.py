@@ -123,6 +123,7 @@ def play_rounds(run: Run, state: Checkpoint, num_rounds: int) -> Checkpoint:
         if run.evaluate_fn:
             found = run.evaluate_fn(t, state.arrays)
             note_metrics(state.result.evaluate_metrics_serverapp, t, found)
+        state = dataclasses.replace(state, suspicion=strategy.suspicion)  # of the evaluation, too
         save_checkpoint(strategy.options.checkpoint, state)
         answer = strategy.on_round(t, state.arrays, trained, evaluated)
         if _ends_run(answer, tell=t == first):

@@ -11,6 +11,7 @@ import numpy as np
 from rfa.receipts.errors import ReceiptError
 from rfa.receipts.receipt import cohort_name, sum_name, total_name
 from rfa.secagg.crypto.keys import is_signed, public_of
+from rfa.secagg.device.joining import check_totals
 from rfa.secagg.errors import MessageError, SecAggError
 from rfa.secagg.fixed_point import Total
 from rfa.secagg.messages.decoding import decode_as
@@ -18,7 +19,7 @@ from rfa.secagg.messages.opening import OpenRound
 from rfa.secagg.messages.records import CohortRecord, PartRecord, SumRecord, TotalRecord
 from rfa.secagg.messages.round import DeviceKeys, SumRequest
 from rfa.secagg.messages.values import read_bitmap
-from rfa.secagg.noise import noise_fault, noisy_sum
+from rfa.secagg.noise import noisy_sum
 from rfa.secagg.security.cohort import (
     Cohort,
     Identities,
@@ -143,8 +144,7 @@ def _check_cohort(
         msg = "its round was opened for a semi-honest server, in which no device signs: identities "
         msg += "prove nothing of it"
         raise ReceiptError(msg)
-    if opening.fast_fault:
-        raise ReceiptError(opening.fast_fault)
+    check_totals(opening)
     if not record.parameters:
         return None
     try:
@@ -180,8 +180,6 @@ def _check_cohort(
 
 def _check_noise(record: CohortRecord, opening: OpenRound, cohort: Cohort | None) -> None:
     """What sums are charged follows from the noise and the parameters, to the bit."""
-    if fault := noise_fault(opening):
-        raise ReceiptError(fault)
     noise = noisy_sum(opening, cohort.parameters) if cohort else None
     charge = noise.rho if noise else 0.0
     if record.rho != charge:

@@ -42,12 +42,7 @@ def _check_listed(parts: Sequence[CheckedPart], sent: Sequence[SentInput]) -> No
 
 
 def _check_part(part: CheckedPart, sent: Sequence[SentInput], devices: set[int]) -> int:
-    session, listed = part.opening.session, {keys.device for keys in part.keys}
-    known = {
-        (entry.device, entry.masked_sum): entry
-        for entry in sent
-        if entry.session == session and entry.device in listed
-    }
+    known = _entries_of(part, sent)
     found = 0
     for opened in part.sums:
         number = opened.record.masked_sum
@@ -63,6 +58,25 @@ def _check_part(part: CheckedPart, sent: Sequence[SentInput], devices: set[int])
     recorded = {opened.record.masked_sum for opened in part.sums}
     _check_hidden(part, [entry for (_, which), entry in known.items() if which not in recorded])
     return found
+
+
+def _entries_of(part: CheckedPart, sent: Sequence[SentInput]) -> dict[tuple[int, int], SentInput]:
+    """Return what devices of a part sent in it, by device and masked sum.
+
+    Raises:
+        ReceiptError: if one opened a sum of another round too, to which the server gave the same
+            session: a receipt has one of the two.
+    """
+    listed, contexts = {keys.device for keys in part.keys}, {opened.context for opened in part.sums}
+    own = [e for e in sent if e.session == part.opening.session and e.device in listed]
+    own.sort(key=lambda entry: entry.context in contexts)  # of two, the one that is recorded
+    known = {(entry.device, entry.masked_sum): entry for entry in own}
+    for entry in own:
+        if entry.opened and known[entry.device, entry.masked_sum] is not entry:
+            name = sum_name(part.number, entry.masked_sum)
+            msg = f"{name} was opened by device {entry.device}, with another cohort, v or nu, and "
+            raise ReceiptError(msg + "is not recorded")
+    return known
 
 
 def _check_input(name: str, entry: SentInput, digest: bytes | None, context: bytes) -> None:

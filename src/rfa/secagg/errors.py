@@ -13,7 +13,7 @@
     │   ├── OutOfStageError         a message at the wrong time, or for the wrong masked sum
     │   ├── OtherSessionError       a message of another session
     │   ├── ReplayedRoundError      a round that is not newer than the last one it joined
-    │   ├── AskedTwiceError         a second, different request after one that it answered
+    │   ├── AskedTwiceError         a second request after one that it answered
     │   ├── NoKeysAheadError        it has no unused keys that it sent ahead for this round
     │   ├── WeakTermsError          less protection than its policy demands
     │   ├── TooManyQueriesError     more queries than its policy allows
@@ -107,7 +107,7 @@ class ReplayedRoundError(RefusalError):
 
 
 class AskedTwiceError(RefusalError):
-    """A second, different request comes after one that the device has answered."""
+    """A second request comes after one that the device has answered."""
 
 
 class NoKeysAheadError(RefusalError):

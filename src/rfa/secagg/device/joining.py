@@ -24,7 +24,7 @@ def check_brought(opening: OpenRound, contribution: Contribution) -> None:
     Raises:
         RefusalError, NotCanonicalError: if it does not; the message names the difference.
     """
-    _check_totals(opening)
+    check_totals(opening)
     if opening.equal_weights and not contribution.equal_weights:
         # for any weight: a refusal that depends on it would reveal whether examples exceed the cap
         msg = (
@@ -41,8 +41,12 @@ def check_brought(opening: OpenRound, contribution: Contribution) -> None:
         raise OtherBasisError(msg)
 
 
-def _check_totals(opening: OpenRound) -> None:
-    """Check that the statistics are known, and fit the other options of the round."""
+def check_totals(opening: OpenRound) -> None:
+    """Check that the statistics are known, and fit the other options of the round.
+
+    Raises:
+        NotCanonicalError: if they do not; no device joins such a round.
+    """
     try:
         names = {row.name for row in rows_of(opening.statistics)}
     except ParameterError as error:

@@ -9,7 +9,8 @@ of digests, and one more line when the device releases its shares of that sum:
 
 A line is on the disk before the answer leaves. A crash in between leaves a line for an input that
 was never sent. The device then answers the request again, so the last line of a masked sum is the
-right one.
+right one. An input that was opened is not replaced: what comes after it is of another round, to
+which the server gave the same session.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def note_opened(path: Path, device: int, reply: bytes) -> None:
 
 
 def read_sent(path: Path) -> list[SentInput]:
-    """Read the list of a device: one entry for each masked sum.
+    """Read the list of a device: one entry for each masked sum of each round.
 
     Raises:
         VaultError: if the file is not such a list.
@@ -93,13 +94,24 @@ def _add(path: Path, line: str) -> None:
 
 
 def _read_lines(lines: Iterable[str]) -> list[SentInput]:
-    sent: dict[tuple[int, bytes, int], SentInput] = {}
+    """Return the entries of lines; a server may give two rounds one session.
+
+    A crash leaves an input that was not sent, and so not opened: the next one replaces it.
+    """
+    sent: list[SentInput] = []
+    last: dict[tuple[int, bytes, int], int] = {}
     for line in lines:
         device, masked_sum, session, *rest = line.split()
         key = int(device), bytes.fromhex(session), int(masked_sum)
         if rest == [OPENED]:
-            sent[key] = dataclasses.replace(sent[key], opened=True)
+            sent[last[key]] = dataclasses.replace(sent[last[key]], opened=True)
+            continue
+        context, digest = map(bytes.fromhex, rest)
+        entry = SentInput(*key, context, digest)
+        before = sent[last[key]] if key in last else None
+        if before is None or (before.opened and before.context != context):
+            last[key] = len(sent)
+            sent.append(entry)
         else:
-            context, digest = map(bytes.fromhex, rest)
-            sent[key] = SentInput(*key, context, digest)
-    return list(sent.values())
+            sent[last[key]] = dataclasses.replace(entry, opened=before.opened)
+    return sent

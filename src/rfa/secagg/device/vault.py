@@ -22,7 +22,7 @@ from rfa.secagg.device.profile import Profile
 from rfa.secagg.device.sent import note_opened, note_sent
 from rfa.secagg.device.sharing import Entropy
 from rfa.secagg.device.store import Store
-from rfa.secagg.errors import ShareLimitError, SpentUpdateError
+from rfa.secagg.errors import AskedTwiceError, ShareLimitError, SpentUpdateError
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.messages.decoding import decode_as
 from rfa.secagg.messages.opening import NO_BASIS, OpenRound
@@ -141,12 +141,17 @@ class DurableDevice:
             The number of the round.
 
         Raises:
+            AskedTwiceError: if it has answered this very request, so its input is masked.
             NoKeysAheadError, MessageError: if it does not; the message says why.
         """
         message = decode_as(OpenFirstSum, request)
         opening, first = decode_as(OpenRound, message.opening), decode_as(FirstSum, message.first)
         with self._kept.transaction():
-            secrets = take_secrets(self._kept.memory.ahead, opening)
+            memory = self._kept.memory
+        if memory.request == request_digest(request):
+            msg = f"device {self._profile.device} has answered the first sum of this round already"
+            raise AskedTwiceError(msg)
+        secrets = take_secrets(memory.ahead, opening)
         check_listed(int(self._profile.device), secrets, opening, first)
         return opening.round
 
