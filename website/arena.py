@@ -1,14 +1,10 @@
-"""The tables of attacks on the pages, from the numbers in docs/numbers/arena.
-
-`python -m website.arena` writes them anew, between marks of the pages.
-"""
+"""The tables of attacks on the pages, from the numbers in docs/numbers/arena."""
 
 from __future__ import annotations
 
 import functools
 import math
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from rfa.lab.attacks.registry import NONE
@@ -18,10 +14,10 @@ from rfa.lab.paper.scale import scaled_cells
 from rfa.lab.report.arena import WORST, Bout, bouts
 from rfa.lab.report.gather import Result
 from rfa.lab.runs.sweep import Cell, make_sweep
+from website.markdown import table
 
 ROOT = Path(__file__).parents[1]
 NUMBERS = ROOT / "docs" / "numbers" / "arena"
-PAGES = (ROOT / "README.md", ROOT / "docs" / "beyond.md")
 NAMES = {
     "fedavg": "FedAvg",
     "rfa": "RFA, three steps",
@@ -41,7 +37,6 @@ NAMES = {
     "fltrust": "FLTrust",
 }
 """The defenses as the page names them."""
-_MARK = re.compile(r"(<!-- table: ([\w -]+) -->\n).*?(<!-- end of the table -->)", re.DOTALL)
 
 
 @functools.cache
@@ -65,42 +60,42 @@ def _part(cell: Cell) -> tuple[str, int]:
     return cell.settings.task, cell.settings.seed
 
 
-def worst_table(task: str) -> list[str]:
+def worst_table(task: str) -> str:
     """The worst case of each defense at each level, private defenses first, best ones first."""
     levels = levels_of("arena-linear")[task]
     shown = sorted(NAMES, key=lambda name: (name not in levels[0].private, -_sum(levels, name)))
     head = [f"level {bout.panel.settings['rho']:g}" for bout in levels]
-    lines = [_row(["defense", "no corruption", *head]), _row(["---", *["---:"] * (1 + len(head))])]
+    rows: list[list[str]] = []
     for name in shown:
         first = NAMES[name] if name in levels[0].private else f"*{NAMES[name]}*"
         clean = f"{levels[0].score(NONE, name).spread.mean:.1f}"
-        lines.append(_row([first, clean, *(_worst(bout, name) for bout in levels)]))
-    return lines
+        rows.append([first, clean, *(_worst(bout, name) for bout in levels)])
+    return table(["defense", "no corruption", *head], rows, texts=1)
 
 
-def short_table() -> list[str]:
+def short_table() -> str:
     """The worst cases of some defenses without their intervals, at the first two levels."""
     levels = levels_of("arena-linear")["sent140-linear"][:2]
-    lines = [_row(["", "no corruption", "a tenth of the data corrupted", "a quarter"])]
-    lines.append(_row(["---", "---:", "---:", "---:"]))
+    rows: list[list[str]] = []
     for name, needs in _SHORT.items():
         heights = [levels[0].heights(NONE), *(bout.heights(WORST) for bout in levels)]
         shown = [f"{height[name]:.0f} %" for height in heights]
-        lines.append(_row([f"{NAMES[name]}, {needs}", *shown]))
-    return lines
+        rows.append([f"{NAMES[name]}, {needs}", *shown])
+    heads = ["", "no corruption", "a tenth of the data corrupted", "a quarter"]
+    return table(heads, rows, texts=1)
 
 
-def backdoor_table() -> list[str]:
+def backdoor_table() -> str:
     """The backdoor that works best, and the accuracy in the worst case, of three defenses."""
     arena = levels_of("arena-backdoors")
     heads = [f"{what}: {NAMES[name]}" for what in ("backdoor", "accuracy") for name in _BESIDE]
-    lines = [_row(["task", "level", *heads]), _row(["---", *["---:"] * (1 + len(heads))])]
+    rows: list[list[str]] = []
     for task, name in _TASKS.items():
         for bout in arena.get(task, ()):
             level = f"{bout.panel.settings['rho']:g}"
             planted = [_backdoor(bout, defense) for defense in _BESIDE]
-            lines.append(_row([name, level, *planted, *(_worst(bout, each) for each in _BESIDE)]))
-    return lines
+            rows.append([name, level, *planted, *(_worst(bout, each) for each in _BESIDE)])
+    return table(["task", "level", *heads], rows, texts=1)
 
 
 _BESIDE = ("rfa-one-step", "block-clipping", "coordinate-median")
@@ -115,16 +110,6 @@ _TASKS = {
     "emnist-linear": "EMNIST, paper = 1",
     "sent140-linear": "Sent140",
 }
-TABLES: dict[str, Callable[[], list[str]]] = {
-    "worst cases on Sent140": lambda: worst_table("sent140-linear"),
-    "backdoors": backdoor_table,
-    "worst cases in short": short_table,
-}
-
-
-def renew(text: str) -> str:
-    """Return a page with its tables as the numbers have them."""
-    return _MARK.sub(lambda found: found[1] + "\n".join(TABLES[found[2]]()) + "\n" + found[3], text)
 
 
 def _sum(levels: Sequence[Bout], defense: str) -> float:
@@ -140,17 +125,8 @@ def _worst(bout: Bout, defense: str) -> str:
 
 
 def _backdoor(bout: Bout, defense: str) -> str:
-    """How often the best backdoor works, in per cent: the mean, and the lowest and highest seed."""
+    """How often the best backdoor works, in percent: the mean, and the lowest and highest seed."""
     attack = bout.backdoor_case(defense).attack
     values = bout.scores[attack, defense].fooled.values()
     low, high = f"{min(values):.0f}", f"{max(values):.0f}"
     return low if low == high else f"{sum(values) / len(values):.0f} ({low} to {high})"
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-if __name__ == "__main__":
-    for page in PAGES:
-        page.write_text(renew(page.read_text(encoding="utf-8")), encoding="utf-8")

@@ -28,8 +28,12 @@ def bars(  # noqa: PLR0913
     *,
     top: float,
     digits: int = 1,
+    spans: Mapping[str, Sequence[tuple[float, float]]] | None = None,
 ) -> Picture:
-    """Groups of bars; the label of a group may have two lines, with a stroke between."""
+    """Groups of bars, with an interval on each bar of a group that `spans` has.
+
+    The label of a group may have two lines, with a stroke between.
+    """
     picture = _grid(title, unit, 0, top)
     plot = HEIGHT - TOP - BOTTOM
     step = (RIGHT - LEFT) / len(groups)
@@ -40,6 +44,10 @@ def bars(  # noqa: PLR0913
             x = middle + each * (place - len(legend) / 2)
             tall = max(plot * min(value, top) / top, 1.5)
             picture.bar(x + 2, TOP + plot - tall, each - 4, tall, color)
+            if spans and name in spans:
+                ends = [TOP + plot * (1 - end / top) for end in spans[name][place]]
+                picture.line([(x + each / 2, y) for y in ends], "currentColor", 1.5)
+                tall = max(tall, TOP + plot - min(ends))
             picture.text(x + each / 2, TOP + plot - tall - 6, f"{value:.{digits}f}", size=12)
         for line, text in enumerate(name.split("/")):
             picture.text(middle, HEIGHT - BOTTOM + 22 + 17 * line, text, size=13)
@@ -173,7 +181,7 @@ def draw_arena() -> Picture:
 
 
 def draw_epsilon() -> Picture:
-    """Accuracy on Sent140 against epsilon, with few and with many devices in a round."""
+    """Accuracy on Sent140 against epsilon, with few and with many devices per round."""
     text = read("docs/privacy-results.md")
     lines: dict[str, tuple[str, Sequence[float]]] = {}
     for devices, dim, bright in ((50, GRAY, ORANGE), (500, GREEN, BLUE)):
@@ -189,5 +197,5 @@ def draw_epsilon() -> Picture:
             values = [float(value) for value in row.split(" | ")]
             lines[f"{name}, {devices}"] = (color, values)
     labels = ("epsilon 1", "2", "4", "8", "16", "no noise")
-    title = "Sent140: accuracy against epsilon, with 50 and with 500 devices in a round"
+    title = "Sent140: accuracy against epsilon, with 50 and with 500 devices per round"
     return curves(title, "accuracy, %", labels, lines, span=(56, 68))

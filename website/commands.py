@@ -15,11 +15,12 @@ from website.markdown import code, table
 
 INTRO = """# Commands
 
-Generated from the commands. `rfa COMMAND --help` shows the same in a terminal. A command that
-takes settings takes every [setting of a run](settings.md) as an option: `devices_per_round` is
+Generated from the commands. `rfa COMMAND --help` shows the same in a terminal. Commands that train
+also take [settings of a run](settings.md) as options: `devices_per_round` is
 `--devices-per-round`.
 """
 EXITS = "Exit codes:"
+SETTINGS = {*FIELDS, *PARAMETERS} - {"task"}  # which is an argument
 
 
 def commands_page() -> str:
@@ -59,18 +60,23 @@ def _section(command: click.Command, names: tuple[str, ...]) -> str:
             )
         )
     if settings:
-        parts.append(
-            f"All {settings} settings of a run are options, too: [Settings](settings.md).\n"
-        )
+        known = len(SETTINGS)
+        many = f"All {known}" if settings == known else f"{settings} of the {known}"
+        parts.append(f"{many} [settings of a run](settings.md) are options, too.\n")
     if command.epilog:
         parts.append(prose(command.epilog))
     return "\n".join(parts)
 
 
 def _options(command: click.Command, context: click.Context) -> tuple[list[tuple[str, str]], int]:
-    """The options of a command that are no settings, and how many are."""
+    """The options of a command to list, and how many others are settings of a run.
+
+    A command with a few options of such names, as `rfa plan`, gives them meanings of its own.
+    """
     options = [known for known in command.params if isinstance(known, click.Option)]
-    own = [known for known in options if known.name not in {*FIELDS, *PARAMETERS}]
+    own = [known for known in options if known.name not in SETTINGS]
+    if len(options) - len(own) < len(SETTINGS) / 2:
+        own = options
     records = [known.get_help_record(context) for known in own]
     return [record for record in records if record], len(options) - len(own)
 

@@ -80,7 +80,8 @@ def names_page() -> str:
     ]
     sections = {
         "Tasks": table(
-            ("task", "learns", "devices", "a round", "learning rate", "rounds"), map(_task, TASKS)
+            ("task", "learns", "devices", "devices per round", "learning rate", "rounds"),
+            map(_task, TASKS),
         ),
         "Aggregators": "An aggregator that sees sums alone runs under the secure sum.\n\n"
         + table(("aggregator", "sees", "computes", "parameters"), aggregators),

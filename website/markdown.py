@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterable, Sequence
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; what would end a cell is escaped."""
-    lines = [heads, ["---"] * len(heads), *rows]
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]], texts: int | None = None) -> str:
+    """A table; what would end a cell is escaped. Columns after the first `texts` are numbers."""
+    left = len(heads) if texts is None else texts
+    rule = ["---"] * left + ["---:"] * (len(heads) - left)
+    lines = [heads, rule, *rows]
     return "".join(f"| {' | '.join(map(_cell, line))} |\n" for line in lines)
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from website import charts, diagrams
+from website import charts, diagrams, horizon
 from website.svg import STYLE, Picture
 
 FOLDER = Path(__file__).parents[1] / "docs" / "assets" / "pictures"
@@ -20,6 +20,9 @@ PICTURES: dict[str, Callable[[], Picture]] = {
     "arena": charts.draw_arena,
     "epsilon": charts.draw_epsilon,
     "tutorial-study": charts.draw_study,
+    "poisoned": horizon.draw_poisoned,
+    "weights": horizon.draw_weights,
+    "omniscient": horizon.draw_omniscient,
 }
 _IMAGE = re.compile(r'<img alt="[^"]*" src="[^"]*assets/pictures/([\w-]+)\.svg"\s*/?>')
 

@@ -24,7 +24,7 @@ OTHERS = {
     for name in ("flower", "privacy", "results", "privacy-results", "secure-sum", "threat-model")
 }
 """Pages with tests of their own."""
-GENERATED = {"docs/beyond-results.md", "docs/benchmarks.md"}
+GENERATED = {"docs/beyond-results.md", "docs/benchmarks.md", "docs/results-short.md"}
 """Pages that a command writes."""
 FENCE = re.compile(
     r"(?:<!-- not run: (?P<reason>[^>]+) -->\n)?"

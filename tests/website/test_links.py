@@ -39,3 +39,11 @@ def test_links_as_they_are_on_the_site(root: Path, home: str, written: str, led:
 def test_what_pages_link_to_is_on_the_site_and_what_that_links_to(root: Path) -> None:
     found = links.linked_outside(root, {"docs/lab.md", "docs/generated.md"})
     assert found == {"examples/one/README.md", "examples/book.ipynb", "examples/LICENSE"}
+
+
+def test_every_page_has_an_address_of_its_own() -> None:
+    """`a.md` and `a/index.md` would both be `a/`, and the site would have one of them."""
+    docs = Path(__file__).parents[2] / "docs"
+    pages = [path.relative_to(docs) for path in docs.rglob("*.md")]
+    same = {page.parent for page in pages if page.name in ("index.md", "README.md")}
+    assert not [page for page in pages if page.with_suffix("") in same]

@@ -63,8 +63,11 @@ def test_every_command_and_option_is_listed() -> None:
     for names, command in listed.items():
         assert f"\n## {' '.join(names)}\n" in page
         section = page.partition(f"\n## {' '.join(names)}\n")[2].partition("\n## ")[0]
+        trains = "[settings of a run](settings.md) are options, too" in section
+        assert trains == (names[1] in {"run", "tune", "arena"}), names
         for option in command.params:
-            if option.name not in {*FIELDS, *PARAMETERS} and option.param_type_name == "option":
+            setting = trains and option.name in {*FIELDS, *PARAMETERS}
+            if not setting and option.param_type_name == "option":
                 assert max(option.opts, key=len) in section, (names, option.opts)
         assert isinstance(command, Group) or "```text\nrfa " in section
 

@@ -118,6 +118,13 @@ def test_a_second_time_nothing_is_left_to_do(done: tuple[Path, Any], folder: Pat
     assert json.loads((out / "out/exhibits/budget.json").read_text()) == before
 
 
+def test_a_dry_run_without_data_says_what_is_missing(tmp_path: Path) -> None:
+    words = ["reproduce", "comparators", "--full", "--out", str(tmp_path), "--dry-run"]
+    result = CliRunner(env={"RFA_DATA": None}).invoke(main, words)
+    assert result.exit_code == 0
+    assert "rfa data get sent140" in result.stdout
+
+
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     """A folder where all data seems to be."""

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from rfa import PluginError
+from rfa.lab.paper.numbers import COUNTS, TEXTS
 from rfa.lab.runs.estimate import RECENT, START, in_words, pace, seconds, total_seconds
 from rfa.lab.runs.jobs import do_work, plan_work
 from rfa.lab.runs.run import Options, run
@@ -211,7 +212,7 @@ def test_the_pace_of_the_machine_is_learned(tmp_path: Path) -> None:
 def finished(task: str, times: float) -> tuple[Settings, dict[str, Any]]:
     """A run, and its row if it took so many times as long as was thought, but for the start."""
     settings = settle({"task": task, "rounds": 100})
-    told = {"task": task, "status": "finished", "rounds": 100}
+    told = {"task": task, "status": "finished", "rounds": 100, "corrupted": "[]"}
     told["settings"] = json.dumps(settings.to_dict())
     return settings, told | {"seconds": times * (seconds(settings) - START)}
 
@@ -234,6 +235,17 @@ def test_the_pace_is_that_of_the_same_task_and_of_now() -> None:
     assert total_seconds([tweets], now) == pytest.approx(seconds(tweets))
     failed = [slow | {"status": "diverged"}]
     assert total_seconds([tweets], failed) == pytest.approx(seconds(tweets))
+
+
+def test_runs_that_were_imported_tell_nothing_about_this_machine(tmp_path: Path) -> None:
+    settings = tiny(rounds=5)
+    row = run(settings, Options(tmp_path / "there", workers=1))
+    known = {name: row[name] for name in (*TEXTS, *COUNTS)}
+    with Store(tmp_path / "here") as store:
+        store.adopt(settings.run_name, settings, known | {"seconds": 1e6}, [])
+        rows = store.runs()
+    assert [each["seconds"] for each in rows] == [1e6]
+    assert total_seconds([tiny(seed=2)], rows) == pytest.approx(seconds(tiny(seed=2)))
 
 
 def test_the_estimate_counts_aggregation_attackers_who_try_and_variants_of_a_task() -> None:

@@ -37,6 +37,7 @@ TASKS = {
 SENT, LSTM = ("Sent140 linear",), ("Shakespeare LSTM",)
 CONVNET = ("EMNIST ConvNet", "EMNIST ConvNet (ink 1)")
 DEEP = (*CONVNET, *LSTM)
+ABSENT = "there are no such runs"
 LOST = 5.0
 """A model whose accuracy is at most this number of points above the largest class is lost."""
 
@@ -147,7 +148,7 @@ def three_calls(evidence: Evidence, setting: str) -> Iterator[Finding | Fact]:
         words = f"after {rounds} rounds at {level:g}, {finding.words}"
         yield dataclasses.replace(finding, words=words)
         calls = max(result.row["oracle_calls"] for result in runs) / rounds
-        yield Fact(f"{calls:.1f} calls a round", 2 < calls <= 3)  # noqa: PLR2004
+        yield Fact(f"{calls:.1f} calls per round", 2 < calls <= 3)  # noqa: PLR2004
 
 
 @statement(
@@ -158,9 +159,11 @@ def three_calls(evidence: Evidence, setting: str) -> Iterator[Finding | Fact]:
     EMNIST,
 )
 def steadier(evidence: Evidence, setting: str) -> Iterator[Finding]:
-    """In the later half of its rounds the accuracy of a run swings less for RFA than for FedAvg."""
+    """In the later half of RFA's rounds the accuracy of a run swings less than that of FedAvg."""
     place = Place("seeds", f"{setting}, data 0.25")
-    finding = evidence.difference(place, ("FedAvg", "RFA"), read=swing)
+    runs = [run for line in LINES for run in evidence.runs(place, line).values()]
+    rounds = min(run.cell.settings.rounds for run in runs)
+    finding = evidence.difference(place, ("FedAvg", "RFA"), read=swing(rounds))
     widths = [f"{line} {band(list(evidence.runs(place, line).values())):.1f}" for line in LINES]
     words = f"deviation over rounds, {finding.words}; width of the band of seeds, "
     yield dataclasses.replace(finding, words=words + ", ".join(widths))
@@ -234,7 +237,7 @@ def personal_equal(evidence: Evidence, setting: str) -> Iterator[Finding]:
     EMNIST,
 )
 def budgets(evidence: Evidence, setting: str) -> Iterator[Finding]:
-    """After as many calls 2 a round beat 10 without corruption, and 10 beat 2 if omniscient."""
+    """After as many calls 2 per round beat 10 without corruption, and 10 beat 2 if omniscient."""
     for panel, lines in (
         ("no corruption", ("2 calls", "10 calls")),
         ("omniscient 0.25", ("10 calls", "2 calls")),
@@ -344,7 +347,7 @@ def judge_one(each: Statement, evidence: Evidence, setting: str) -> tuple[str, s
         why = evidence.has_learned(clean(setting)) if each.gated else ""
         reduced = evidence.reduced(clean(setting)) if each.gated else ""
     except AbsentError as error:
-        return OPEN, f"there are no such runs: {error}"
+        return OPEN, f"{ABSENT}: {error}"
     numbers = "; ".join([reduced] * bool(reduced) + list(map(told, findings)))
     if why:
         return OPEN, f"{why}; {numbers}"

@@ -39,7 +39,7 @@ def exhibit(plan: Mapping[str, Any], data: Path | None) -> Exhibit:
 
 
 def largest_classes(names: Iterable[str], data: Path | None) -> dict[str, float]:
-    """The share of the largest class among the test examples of tasks, in per cent, where known."""
+    """The share of the largest class among the test examples of tasks, in percent, where known."""
     shares: dict[str, float] = {}
     for name in names:
         with contextlib.suppress(DataError):

@@ -172,11 +172,16 @@ def after(count: int, what: str = "round") -> Reading:
     return read
 
 
-def swing(result: Result) -> float:
-    """How far the accuracy of a run swings in the later half of its rounds: its deviation."""
-    half = result.cell.settings.rounds / 2
-    late = [height(each, ALL) for each in result.evaluations if each["round"] > half]
-    return statistics.pstdev(late) if len(late) > 1 else float("nan")
+def swing(rounds: int) -> Reading:
+    """Read how far the accuracy of a run swings in the later half of some rounds: its deviation."""
+
+    def read(result: Result) -> float:
+        late = [
+            height(each, ALL) for each in result.evaluations if rounds / 2 < each["round"] <= rounds
+        ]
+        return statistics.pstdev(late) if len(late) > 1 else float("nan")
+
+    return read
 
 
 def band(results: Sequence[Result]) -> float:

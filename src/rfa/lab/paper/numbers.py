@@ -1,7 +1,7 @@
 """The numbers of runs as files that can be kept in a repository, and read as runs done elsewhere.
 
 numbers.csv      one row for each experiment, run and measure: what the run came to at its end
-runs.csv         one row a run: how it ended, and the code, the libraries and the machine behind it
+runs.csv         one row per run: how it ended, and its code, libraries and machine
 evaluations.csv  its evaluations: all of the last tenth, and of long runs some of those before
 facts.csv        what else was measured of it, such as the weights in its rounds
 
@@ -46,7 +46,7 @@ MEASURED = (
 )
 """The measures of an evaluation that the files have."""
 ALONG = ("round", "oracle_calls")
-MANY, FEW = 85, 30
+MANY, FEW = 250, 30
 """Runs with more evaluations than the first keep as many as the second."""
 
 
@@ -154,9 +154,9 @@ def _kept(result: Result) -> Kept:
 def thinned(evaluations: Sequence[Mapping[str, Any]], rounds: int) -> list[Mapping[str, Any]]:
     """The evaluations that are kept: all of a short run; of a long one those of its end, and some.
 
-    >>> many = [{"round": t} for t in range(0, 6001, 25)]
+    >>> many = [{"round": t} for t in range(0, 6001, 10)]
     >>> [row["round"] for row in thinned(many, 6000)][:3], len(thinned(many, 6000))
-    ([0, 200, 400], 52)
+    ([0, 200, 400], 88)
     """
     if len(evaluations) <= MANY:
         return list(evaluations)

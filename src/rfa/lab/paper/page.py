@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import csv
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from rfa.lab.paper.claims import judge
+from rfa.lab.paper.claims import ABSENT, judge
 from rfa.lab.paper.datatable import largest_classes
 from rfa.lab.paper.evidence import Evidence
 from rfa.lab.paper.reproduce import Experiment
 from rfa.lab.paper.scale import Scale
-from rfa.lab.report.exhibit import Exhibit, Table, Value
+from rfa.lab.report.exhibit import Exhibit, Table, Value, group
 from rfa.lab.report.gather import INTERVAL, LABELS, find_results
 from rfa.lab.report.markdown import rows, section
 from rfa.lab.runs.store import Store
@@ -116,11 +116,45 @@ def write_page(
     if paper:
         scale = f"All runs are at this scale: {verdicts.scale}."
         lines += [f"## {verdicts.title}", "", scale, ""]
-        lines += [line for table in verdicts.tables for line in rows(table)]
+        judged, numbers = verdicts.tables
+        lines += [*_judged(judged), *rows(numbers)]
+    apart = [exhibit.title for exhibit, _ in shown if not _compares(exhibit)]
+    if apart:
+        lines += [f"Left out, because most of their runs are not done: {'; '.join(apart)}.", ""]
     for exhibit, pictures in shown:
+        if not _compares(exhibit):
+            continue
         copies = [shutil.copy(path, folder) for path in pictures]
         lines += section(exhibit, [f"{folder.name}/{Path(copy).name}" for copy in copies])
     page.write_text(kept + "\n".join(lines).rstrip() + "\n", encoding="utf-8")
+
+
+def _judged(table: Table) -> Iterator[str]:
+    """Yield the statements: the paper's words, the test of them, and a row per setting.
+
+    Settings without runs come in a list at the end.
+    """
+    absent: list[str] = []
+    for tested, settings in group(table.rows, lambda row: str(row[1])).items():
+        quote = settings[0][0]
+        judged = [row for row in settings if not str(row[-1]).startswith(ABSENT)]
+        if judged:
+            yield from (f"> {quote}", "", f"Tested: {tested}", "")
+            yield from rows(Table(tested, table.head[2:], [row[2:] for row in judged]))
+        if left := [str(row[2]) for row in settings if row not in judged]:
+            words = "" if judged else f' The paper: "{quote}"'
+            absent.append(f"- {tested} Without runs: {', '.join(left)}.{words}")
+    if absent:
+        yield from ("Open, because there are no runs at this scale yet:", "", *absent, "")
+
+
+def _compares(exhibit: Exhibit) -> bool:
+    """Whether an exhibit is complete, or has something to compare: two lines, or a table."""
+    if not exhibit.missing:
+        return True
+    if exhibit.panels:
+        return any(len(panel.lines) > 1 for panel in exhibit.panels)
+    return any(table.rows for table in exhibit.all_tables)
 
 
 def _write_numbers(path: Path, exhibits: Sequence[Exhibit]) -> None:

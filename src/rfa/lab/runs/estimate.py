@@ -17,6 +17,7 @@ from typing import Any
 from rfa._specs import parse_spec
 from rfa.errors import PluginError
 from rfa.lab.attacks.registry import BUILT_IN
+from rfa.lab.runs.store import is_imported
 from rfa.lab.settings.settings import Settings
 
 
@@ -124,8 +125,11 @@ def _sums(settings: Settings, dim: int) -> float:
 
 
 def total_seconds(todo: Iterable[Settings], rows: Sequence[Mapping[str, Any]]) -> float:
-    """How long runs take on one processor, given the runs that are done, the oldest first."""
-    finished = [row for row in rows if row["status"] == "finished"]
+    """How long runs take on one processor, given the runs that are done, the oldest first.
+
+    Runs that were done elsewhere and imported tell nothing about this machine.
+    """
+    finished = [row for row in rows if row["status"] == "finished" and not is_imported(row)]
 
     @functools.cache
     def pace_of(task: str) -> float:

@@ -1,6 +1,6 @@
 """The results of all runs in one SQLite file, safe with several processes writing.
 
-runs         one row a run: its settings, version, status and last evaluation
+runs         one row per run: its settings, version, status and last evaluation
 populations  one row for all runs with the same data: the names of the devices
 evaluations  one row an evaluation
 rounds       one row a round: who took part, who was corrupted, what the aggregator did
@@ -254,6 +254,11 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
             time.sleep(PAUSE)
         else:
             return
+
+
+def is_imported(row: Mapping[str, Any]) -> bool:
+    """Whether a run was done elsewhere: `adopt` does not know which devices were corrupted."""
+    return row["corrupted"] is None
 
 
 def aggregator_parameters(settings: Settings) -> str:

@@ -1,4 +1,4 @@
-"""The tables of docs/beyond.md are those of the numbers that come with it."""
+"""The tables and pictures of the pages are those of the numbers that come with them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,22 @@ import re
 
 import pytest
 
-from website.arena import PAGES, TABLES, levels_of, renew
+from website.arena import levels_of
+from website.pictures import FOLDER, PICTURES
+from website.tables import PAGES, TABLES, renew
 
 
 def test_the_pages_have_the_numbers_of_today() -> None:
     texts = [page.read_text(encoding="utf-8") for page in PAGES]
     marks = [mark for text in texts for mark in re.findall(r"<!-- table: ([\w -]+) -->", text)]
     assert sorted(marks) == sorted(TABLES)
-    assert [renew(text) for text in texts] == texts, "run `python -m website.arena`"
+    assert [renew(text) for text in texts] == texts, "run `python -m website.tables`"
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_the_pictures_have_the_numbers_of_today(name: str) -> None:
+    kept = (FOLDER / f"{name}.svg").read_text(encoding="utf-8")
+    assert kept == PICTURES[name]().finish(), "run `python -m website.pictures`"
 
 
 @pytest.mark.parametrize("experiment", ["arena-linear", "arena-backdoors"])

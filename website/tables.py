@@ -1,0 +1,32 @@
+"""The tables on pages that come from committed numbers.
+
+`python -m website.tables` writes them again, between marks of the pages.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from website import arena, horizon
+
+ROOT = Path(__file__).parents[1]
+PAGES = (ROOT / "README.md", ROOT / "docs" / "beyond.md", ROOT / "docs" / "results.md")
+TABLES: dict[str, Callable[[], str]] = {
+    "worst cases on Sent140": lambda: arena.worst_table("sent140-linear"),
+    "backdoors": arena.backdoor_table,
+    "worst cases in short": arena.short_table,
+    "the paper and ours": horizon.accuracies,
+}
+_MARK = re.compile(r"(<!-- table: ([\w -]+) -->\n).*?(<!-- end of the table -->)", re.DOTALL)
+
+
+def renew(text: str) -> str:
+    """Return a page with its tables as the numbers have them."""
+    return _MARK.sub(lambda found: found[1] + TABLES[found[2]]() + found[3], text)
+
+
+if __name__ == "__main__":
+    for page in PAGES:
+        page.write_text(renew(page.read_text(encoding="utf-8")), encoding="utf-8")
