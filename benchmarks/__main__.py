@@ -22,8 +22,9 @@ def preface() -> Iterator[str]:
     """What was measured, and on what."""
     yield "# Benchmarks"
     yield ""
-    yield "Made by `make bench`, which runs rfa and its peers in turns in one process and takes the"
-    yield "median. Times drift from machine to machine; the ratios are what counts."
+    yield "How fast is rfa, and how much memory does it take, compared with other libraries?"
+    yield "`make bench` runs rfa and its peers in turns in one process and takes the median. Times"
+    yield "differ between machines; the ratios are what counts."
     yield ""
     yield (
         f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}, "

@@ -65,7 +65,7 @@ def app(home: Path, clock: Clock) -> ClientApp:
 
 
 def measure(nodes: int, dim: int) -> tuple[Clock, float, float]:
-    """The clock of some rounds, seconds a round, and bytes that a node leaves on the disk."""
+    """The clock of some rounds, seconds per round, and bytes that a node leaves on the disk."""
     clock = Clock()
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
@@ -82,9 +82,9 @@ def measure(nodes: int, dim: int) -> tuple[Clock, float, float]:
 def main() -> None:
     """Print a table."""
     logging.getLogger("flwr").setLevel(logging.ERROR)
-    print(f"{NODES} nodes, d = {DIM}, one sum a round")
+    print(f"{NODES} nodes, d = {DIM}, one sum per round")
     print()
-    print("| device | ms a message | s a round | bytes a node leaves |")
+    print("| device | ms per message | s per round | bytes that a node leaves |")
     print("|---|---:|---:|---:|")
     for name, simulated in (("of a deployment", False), ("of a simulation", True)):
         with mock.patch("rfa.flower.simulated.is_simulated", lambda here=simulated: here):

@@ -1,4 +1,4 @@
-"""Seconds a round on Flower: of its FedAvg, of one secure sum and of three, by turns in one run.
+"""Seconds per round on Flower: of its FedAvg, of one secure sum and of three, by turns in one run.
 
     python -m benchmarks.flower_rounds
     python -m benchmarks.flower_rounds --simulation --nodes 10 100
@@ -47,7 +47,7 @@ SIMULATED_ROUNDS, DEPLOYED_ROUNDS = 3, 2
 LIMIT = 7200.0
 """Seconds that a run may take."""
 HEAD = (
-    "| | nodes | strategy | evaluation | messages to a node | s a round | times FedAvg |",
+    "| | nodes | strategy | evaluation | messages to a node | s per round | times FedAvg |",
     "|---|---:|---|---|---:|---:|---:|",
 )
 
@@ -151,7 +151,7 @@ def rows(where: str, nodes: int, timings: Sequence[Timing]) -> Iterator[str]:
 def parse(words: Sequence[str]) -> argparse.Namespace:
     """What the command line asks for; without a mode, both."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.flower_rounds", description="Seconds a round on Flower."
+        prog="python -m benchmarks.flower_rounds", description="Seconds per round on Flower."
     )
     parser.add_argument("--simulation", action="store_true", help="in Flower's simulation engine")
     parser.add_argument("--deployment", action="store_true", help="on five SuperNodes")

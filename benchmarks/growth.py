@@ -146,7 +146,7 @@ def report(grids: Grids) -> Iterator[str]:
     yield "## How costs grow"
     yield ""
     yield (
-        "A round of softmax regression in the lab: 20 examples a device, one epoch in batches of"
+        "A round of softmax regression in the lab: 20 examples per device, one epoch in batches of"
         f" 10, two workers; the median of {ROUNDS} rounds after a first one. Memory is what all"
         " processes take more at the peak than before, where shared pages count once."
     )

@@ -22,9 +22,10 @@ def run() -> Iterator[str]:
     yield "## Noise in secure sums"
     yield ""
     yield (
-        f"A device of {COHORT} with {RING.degree} neighbors makes its masked input, in turns with"
-        " noise and without; and the samples of noise by themselves: discrete Gaussian ones, by"
-        " inversion of a table to 128 bits, which is made once in a process. Processor time."
+        f"One of {COHORT} devices, with {RING.degree} neighbors, makes its masked input, in turns"
+        " with noise and without. The last column has the samples of noise alone: discrete"
+        " Gaussian ones, by inversion of a table to 128 bits, which is made once per process."
+        " Processor time."
     )
     yield ""
     yield "| coordinates | masked input, ms | with noise, ms | times | samples alone, ms |"

@@ -121,7 +121,7 @@ def later_steps() -> Iterator[str]:
         v = (update / 2).astype(np.float32)
         meters = [play(RING, update, v=v) for _ in range(REPEATS)]
         cost, device = median(meters, "server"), median(meters, "device")
-        costs.append(f"{show(cost)} ms ({show(device)} ms a device) at {dim:,} coordinates")
+        costs.append(f"{show(cost)} ms ({show(device)} ms per device) at {dim:,} coordinates")
     yield (
         "Those sums are at v = 0, which travels as an empty vector, as in a secure mean. When the"
         f" server sends another v, as in later Weiszfeld steps, it costs {' and '.join(costs)}"
@@ -264,12 +264,11 @@ def picture() -> Iterator[str]:
         f"From 100 to {COHORTS[-1]:,} devices, with a tenth of colluders and a tenth of drop-outs,"
         f" a device gets {low.exact.degree} to {high.exact.degree} neighbors, spends"
         f" {times[COHORTS.index(100)]:.1f} to {times[-1]:.1f} ms at {SMALL:,} coordinates, and"
-        f" uploads {low.keys / 1e3:.1f} to {high.keys / 1e3:.1f} kB beside its vector. What grows"
-        " with the cohort is the list of everyone's digests, 32 bytes a device, which each device"
-        f" downloads, checks and hashes once a round: {high.roster / 1e3:.0f} kB at"
-        f" {COHORTS[-1]:,} devices, and the milliseconds above the dashed line, which is a device"
-        " in a cohort of its neighbors only. One device is real; the others are keys and"
-        " sealed shares made up at random."
+        f" uploads {low.keys / 1e3:.1f} to {high.keys / 1e3:.1f} kB beside its vector. Each device"
+        " downloads, checks and hashes a list of all digests once per round, 32 bytes per device:"
+        f" {high.roster / 1e3:.0f} kB at {COHORTS[-1]:,} devices. It causes the milliseconds above"
+        " the dashed line, which is a device in a cohort of its neighbors only. One device is real;"
+        " the keys and sealed shares of the others are random."
     )
     yield ""
 
@@ -321,7 +320,7 @@ def run() -> Iterator[str]:
         " runs its own code for devices and server, without a transport. In the ring each device"
         " has 10 neighbors (Flower counts itself as the eleventh), and 5 shares open a secret; in"
         " the complete graph 26 do. Lost devices leave after they shared their keys. Upload is"
-        " over 4 bytes a coordinate. Flower makes masks with numpy's Mersenne Twister from seeds"
+        " over 4 bytes per coordinate. Flower makes masks with numpy's Mersenne Twister from seeds"
         " of 32 bits, we with AES-128 in counter mode."
     )
     yield ""

@@ -82,8 +82,8 @@ def starting() -> Iterator[str]:
 
 
 def sweeps() -> Iterator[str]:
-    """A sweep of short runs, by copies and by processes that start anew, in turns."""
-    yield "| | seconds a run | with processes that start anew | ratio |"
+    """A sweep of short runs, by copies and by processes that start from nothing, in turns."""
+    yield "| | seconds per run | with processes that import everything | ratio |"
     yield "|---|---|---|---|"
     for task, count in TASKS.items():
         runs = [Settings.of(task, seed=seed, rounds=ROUNDS) for seed in range(count)]
@@ -95,9 +95,8 @@ def sweeps() -> Iterator[str]:
     yield ""
     yield (
         f"Runs of {ROUNDS} rounds, with all that belongs to them: processes, data, evaluations,"
-        " checkpoints, results. Those that start anew import everything each time, as all did"
-        " before there were copies. A first turn, in which the process that is copied starts, does"
-        " not count."
+        " checkpoints, results. The second column starts each process from nothing. The first"
+        " copies a process that has imported everything; the turn that starts it does not count."
     )
     yield ""
 
@@ -128,7 +127,7 @@ def imports() -> Iterator[str]:
 
 
 def _row(title: str, work: Callable[[Path], float]) -> str:
-    """Seconds a run in both ways: the median of some turns, after one that does not count."""
+    """Seconds per run in both ways: the median of some turns, after one that does not count."""
     taken: dict[bool, list[float]] = {True: [], False: []}
     for turn in range(TURNS + 1):
         for forks in (True, False):

@@ -88,7 +88,7 @@ def network(
 
 def memory() -> Iterator[str]:
     """Memory of the workers at populations of different size."""
-    yield f"### Memory of {WORKERS} workers, in MB, softmax regression, 100 devices a round"
+    yield f"### Memory of {WORKERS} workers, in MB, softmax regression, 100 devices per round"
     yield ""
     yield (
         f"| devices | peak, first {FIRST} rounds | peak, {LATER} rounds |"
@@ -106,8 +106,8 @@ def memory() -> Iterator[str]:
     yield (
         "Sums over the workers and the process that they are copies of, so what they share counts"
         " more than once. Own memory grows by the Gram"
-        " matrices that are kept, up to 256 MB a worker; pages of files (the examples, mapped)"
-        " are those that rounds have touched, which the system takes back when it needs them."
+        " matrices that are kept, up to 256 MB per worker. Pages of files are the mapped examples"
+        " that rounds have touched; the system takes them back when it needs memory."
     )
     yield ""
 
@@ -164,7 +164,7 @@ def _table(measured: dict[str, float], extra: dict[str, float]) -> Iterator[str]
     kinds = {name.split(",")[0] for name in measured}
     best = {min((n for n in measured if n.startswith(kind)), key=measured.__getitem__)
             for kind in kinds}  # fmt: skip
-    yield "| | seconds a round | times rfa's |"
+    yield "| | seconds per round | times rfa's |"
     yield "|---|---|---|"
     for name, value in (measured | extra).items():
         ratio = f"{value / measured[OURS]:.1f}"

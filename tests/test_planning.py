@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -112,6 +113,7 @@ def test_a_plan_as_a_table_and_as_json() -> None:
     assert said.exit_code == 0, said.output
     assert "x FedAvg)" in said.output
     assert "35 for 3 secure sums about the same updates" in said.output
+    assert re.search(r"exchanges per device +7 per round, training included", said.output)
     found = json.loads(
         CliRunner().invoke(main, ["plan", "--json", "--aggregator", "rfa:budget=1"]).output
     )
@@ -194,6 +196,7 @@ def test_parts_and_queries_are_those_of_the_lab(
             dim=1000,
             metrics=2,
             statistics=aggregator.statistics,
+            fast=True,
         )
         for size in sizes
     ]
@@ -210,6 +213,7 @@ def test_the_bytes_of_a_large_model_follow_from_small_ones(aggregator: SumAggreg
         metrics=2,
         statistics=aggregator.statistics,
         from_zero=not request.layout.sequential,
+        fast=True,
     )
     assert plan(request).traffic == expected
     plan(dataclasses.replace(request, dim=10**12))  # no message of that length is made
@@ -344,7 +348,7 @@ def test_the_bytes_of_blocks_are_counted_whatever_their_size(size: int, dim: int
     few = min(dim, 1000)
     at = min(size, few)
     wanted = traffic(
-        found.parameters, queries=1, dim=few, metrics=2, statistics={"weight"}, block=at
+        found.parameters, queries=1, dim=few, metrics=2, statistics={"weight"}, fast=True, block=at
     )
     blocks = math.ceil(dim / size) - math.ceil(few / at)
     assert found.traffic.down == wanted.down + blocks

@@ -63,7 +63,7 @@ def test_an_epsilon_of_8_over_100_rounds(queries: int, effective: float) -> None
         ({"honest": 101}, "honest=101 is more than the cohort"),
         ({"honest": 0}, "honest must be"),
         ({"dim": 0}, "dim must be"),
-        ({"cohort": 1 << 25, "honest": 1 << 24}, "fewer devices a sum"),
+        ({"cohort": 1 << 25, "honest": 1 << 24}, "fewer devices per sum"),
     ],
 )
 def test_what_cannot_be_had_is_refused_with_what_would_help(

@@ -98,9 +98,9 @@ LABEL = 22
 def plan(as_json: bool, **options: Any) -> None:
     """Plan a federation: how many devices, what it tolerates, what it costs.
 
-    The plan has the number of devices per round (by the paper's theorem and by the exact
-    probability), the parameters of secure aggregation, the drop-outs and colluders that a round
-    tolerates, and the bytes that a device sends and receives. With --epsilon it also has the
+    The plan has the number of devices per round, by the paper's theorem and by the exact
+    probability. It has the parameters of secure aggregation, the drop-outs and colluders that a
+    round tolerates, and the bytes that a device sends and receives. With --epsilon it also has the
     noise, the error that the noise adds to a step, and what would reduce that error.
 
     \b
@@ -147,7 +147,7 @@ def plan_table(request: PlanRequest, found: FederationPlan) -> list[tuple[str, s
         ),
         ("smallest sum", f"{p.survivors} devices, {p.honest} of them honest{each}"),
         ("honest devices needed", f"{found.honest_needed} for {describe_sums(request.layout)}"),
-        ("exchanges per device", f"{1 + cost.exchanges} per round, training included"),
+        ("exchanges per device", f"{cost.exchanges} per round, training included"),
         (
             "upload per device",
             f"{_size(cost.up)} per round ({cost.up / found.fedavg:.2f} x FedAvg)",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,9 @@ def reproduce(names: tuple[str, ...], scale: str, **options: Any) -> None:
     if options["numbers_from"]:
         _adopt(chosen, out, options["numbers_from"])
     problems = {} if options["show"] else do_runs(runs, out, options, more=more)
-    if not options["dry_run"]:
+    if options["dry_run"]:
+        _say_missing(text for each in chosen for text in each.with_data.missing)
+    else:
         shown = _show(chosen, out, scale, fresh=options["fresh"])
         if options["numbers_to"]:
             count = write_numbers(chosen, out, options["numbers_to"])
@@ -146,9 +149,14 @@ def _show(
         shown.append((exhibit, pictures))
         where = ", ".join(str(path) for path in pictures) or "a table"
         say(f"{experiment.name:<16} {where}")
-    for text in dict.fromkeys(text for exhibit, _ in shown for text in exhibit.missing):
-        say(f"Missing: {text}")
+    _say_missing(text for exhibit, _ in shown for text in exhibit.missing)
     return shown
+
+
+def _say_missing(texts: Iterable[str]) -> None:
+    """Print the missing data and runs, each text once."""
+    for text in dict.fromkeys(texts):
+        say(f"Missing: {text}")
 
 
 def _conclude(

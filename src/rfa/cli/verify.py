@@ -67,8 +67,8 @@ def verify(files: tuple[Path, ...], delta: float, **options: Any) -> None:
     """Check receipts offline: does each model follow from the recorded sums?
 
     Give the receipts of a run in order. For each receipt, verify checks the signature, the rules of
-    the secure sum, the result of the aggregator (by running it again on the recorded sums), and
-    that the receipt follows the one before. The exit code is 0 only if every check succeeds.
+    the secure sum, and that the receipt follows the one before. It runs the aggregator again on
+    the recorded sums and compares the result. The exit code is 0 only if every check succeeds.
     docs/receipts.md explains what this proves, and to whom.
     """
     check_delta(delta)

@@ -150,7 +150,7 @@ class FederationPlan:
         parameters: the parameters of the secure sum of a part: cohort, neighbors, threshold,
             drop-outs.
         honest_needed: how many honest devices its sums need so that they reveal no single one.
-        traffic: bytes of a device in a round, and exchanges.
+        traffic: bytes of a device in a round, and exchanges, that of training included.
         fedavg: bytes that a device sends in a round of FedAvg in the clear.
         share: the largest share of a device in a step, if all updates are equally far away.
         certificate: the proven bound on that share, without knowing that they are, and with the
@@ -277,6 +277,7 @@ def _traffic(request: PlanRequest, m: int) -> Traffic:
             metrics=request.num_metrics,
             statistics=request.statistics,
             from_zero=not request.layout.sequential,
+            fast=True,
             block=size if block else 0,
         )
         for dim, size in ((1, 1), (2, 2), (2, 1))

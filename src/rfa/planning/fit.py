@@ -69,7 +69,7 @@ def check_fit(  # noqa: PLR0913
         msg = f"budget={layout.queries}: devices answer at most {max_queries} queries a round"
         raise InvalidValueError(msg)
     if masked_sums > MAX_MASKED_SUMS:
-        msg = f"{layout.queries} queries take {masked_sums} secure sums a round, more than "
+        msg = f"{layout.queries} queries take {masked_sums} secure sums per round, more than "
         raise InvalidValueError(msg + f"{MAX_MASKED_SUMS}: give a smaller budget")
     if devices is None:
         return
@@ -99,8 +99,8 @@ def _check_blocks(block: int, queries: int, max_share: float, weights: str) -> N
     """
     if block and (max_share or queries > 1):
         given = f"max_share={max_share:g}" if max_share else f"{queries} queries"
-        msg = f"a radius for each block takes one sum a round, in which no mass is summed: {given} "
-        raise InvalidValueError(msg + "is not for it: give max_share=0, and one query")
+        msg = f"a radius for each block takes one sum per round, without a mass: {given} does not "
+        raise InvalidValueError(msg + "fit; give max_share=0, and one query")
     if block == 1 and weights != EQUAL:
         msg = f"weights={weights!r} with a radius for each coordinate: {ONE_COORDINATE}, or blocks "
         raise InvalidValueError(msg + "of 2 or more")

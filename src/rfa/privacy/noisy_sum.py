@@ -82,11 +82,11 @@ class NoisySum:
             raise InvalidValueError(msg)
         if not self._fits(self.std):
             msg = f"noise of multiplier {self.multiplier:g} is too little for whole numbers of 32 "
-            msg += f"bits over {self.cohort} devices: give more noise, or fewer devices a sum"
+            msg += f"bits over {self.cohort} devices: give more noise, or fewer devices per sum"
             raise InvalidValueError(msg)
         if self.near_scale < 1:
             msg = f"noise of multiplier {self.multiplier:g} leaves no digits of a sum over "
-            msg += f"{self.honest} honest devices: give less noise, or more devices a sum"
+            msg += f"{self.honest} honest devices: give less noise, or more devices per sum"
             raise InvalidValueError(msg)
 
     @functools.cached_property

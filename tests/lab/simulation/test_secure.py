@@ -157,7 +157,7 @@ def test_aggregators_that_see_single_updates_refuse(aggregator: str) -> None:
             "clip_norm must be from 1e-12 to 1e.09",
         ),
         ({"clip_norm": -1.0, "secure": "on"}, "clip_norm must be a positive number"),
-        ({"budget": 129, "secure": "on", "max_share": 0.5}, "take 258 secure sums a round"),
+        ({"budget": 129, "secure": "on", "max_share": 0.5}, "take 258 secure sums per round"),
         ({"aggregator": "rfa:early_stop=0.1", "secure": "on"}, "needs the objective"),
         ({"aggregator": "fedavg:clip_norm=inf", "secure": "on"}, "clip_norm=inf: secure sums"),
         ({"secure": "on", "devices_per_round": 2}, "2 devices are too few"),

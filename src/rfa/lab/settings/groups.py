@@ -263,8 +263,8 @@ class Secure(Group):
     honest_per_query: int = setting(
         HONEST_PER_QUERY,
         "Additional honest devices that each further sum of the same updates needs, so that "
-        "several sums together do not reveal single updates; 0, only for research: it suffices "
-        "that there are more honest devices than sums.",
+        "several sums together do not reveal single updates. 0, only for research: more honest "
+        "devices than sums are enough.",
     )
     exclude_liars: bool = setting(
         False, "Leave devices out whose groups, round by round, have sums that no honest group has."

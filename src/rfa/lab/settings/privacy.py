@@ -36,14 +36,14 @@ class Privacy(Group):
     )
     noise_cohort: int = setting(
         0,
-        "Simulate the noise of larger rounds: scale the noise down as if this number of devices "
-        "took part in a round, and compute epsilon for them; 0: as many as do take part.",
+        "Simulate larger rounds: scale the noise as if this number of devices took part in a "
+        "round, and compute epsilon for them. 0: the devices that do take part.",
     )
     noise_model: str = setting(
         DISTRIBUTED,
         "Who adds the noise: distributed (each device, before the secure sum) or central (once, by "
-        "a server that sees every update and must be trusted; epsilon then holds against readers "
-        "of the models only).",
+        "a server that sees every update and must be trusted). With central noise, epsilon holds "
+        "against readers of the models only.",
         choices=(DISTRIBUTED, CENTRAL),
     )
 
