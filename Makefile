@@ -10,10 +10,10 @@ MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
 MINUTES ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fuzz simulation newest examples wheel peers check docs docs-serve format bench beyond privacy results clean
+.PHONY: help setup demo test fuzz simulation newest examples wheel peers check docs docs-serve format bench beyond privacy results results-short clean
 
 help: ## show this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY) ## create .venv and install rfa with everything the tests need
 
@@ -85,8 +85,11 @@ beyond: $(READY) ## beyond the paper, behind docs/beyond.md (RFA_DATA; an hour o
 privacy: $(READY) ## accuracy against epsilon, behind docs/privacy-results.md (RFA_DATA; some 40 minutes)
 	@$(BIN)/rfa reproduce privacy privacy-wide privacy-thousand --page docs/privacy-results.md
 
-results: $(READY) ## the paper on real data, behind docs/results.md (RFA_DATA; some hours)
-	@$(BIN)/rfa reproduce --page docs/results.md
+results: $(READY) ## the paper at its own horizon, behind docs/results.md: what docs/numbers lack (RFA_DATA; days)
+	@$(BIN)/rfa reproduce --scale horizon --numbers-from docs/numbers/horizon --page docs/results.md
+
+results-short: $(READY) ## the paper in shorter runs, behind docs/results-short.md (RFA_DATA; some hours)
+	@$(BIN)/rfa reproduce --page docs/results-short.md
 
 clean: ## remove the environments and what the tools left behind
 	rm -rf $(VENV) $(VENV)-bench $(VENV)-newest $(VENV)-wheel fuzz-failures build dist .pytest_cache .ruff_cache .hypothesis
