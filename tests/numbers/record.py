@@ -19,9 +19,9 @@ from tests.numbers import table
 def record(names: Sequence[str]) -> None:
     """Record the entries of these names, or all."""
     known = table.read()
-    here = table.arithmetic()
-    if names and here != known["arithmetic"]:
-        sys.exit("the table is of other arithmetic than that of this machine: record all of it")
+    here = {"arithmetic": table.arithmetic(), "protocol": table.protocol()}
+    if names and any(known.get(name) != value for name, value in here.items()):
+        sys.exit("the table is of other arithmetic, or of another protocol: record all of it")
     missing = set(names) - {entry["name"] for kind in table.KINDS for entry in known[kind]}
     if missing:
         sys.exit(f"no entry is called {', '.join(sorted(missing))}")
@@ -33,7 +33,7 @@ def record(names: Sequence[str]) -> None:
             same = all(entry.get(name) == value for name, value in found.items())
             print("same   " if same else "CHANGED", entry["name"], flush=True)
             entry.update(found)
-    table.write(known | {"arithmetic": here})
+    table.write(known | here)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 The table is `reference.json`, which alone has the settings, by the names that users write. Entries
 of "runs" are short runs of the lab, on its workers or on Flower; entries of "points" are calls of
-the library on points that are the same everywhere. The library is used in `play`, `call` and
-`_on_flower` only.
+the library on points that are the same everywhere. The library is used in `play`, `call`,
+`protocol` and `_on_flower` only.
 """
 
 from __future__ import annotations
@@ -32,13 +32,15 @@ PACKAGES = ("numpy", "torch", "pillow")
 
 
 def read() -> dict[str, Any]:
-    """The table: "arithmetic", "runs" and "points"."""
+    """The table: "arithmetic", "protocol", "runs" and "points"."""
     return json.loads(PATH.read_text(encoding="utf-8"))
 
 
 def write(table: dict[str, Any]) -> None:
     """Write the table, one line an entry, so that a change shows what changed."""
-    parts = [f'"arithmetic": {json.dumps(table["arithmetic"], indent=1)}']
+    parts = [
+        f'"{name}": {json.dumps(table[name], indent=1)}' for name in ("arithmetic", "protocol")
+    ]
     for kind in KINDS:
         lines = ",\n".join(json.dumps(entry, allow_nan=False) for entry in table[kind])
         parts.append(f'"{kind}": [\n{lines}\n]')
@@ -151,6 +153,13 @@ def arithmetic() -> dict[str, Any]:
         "libc": " ".join(platform.libc_ver()),
         "processor": _processor(),
     }
+
+
+def protocol() -> int:
+    """The version of the protocol, which is in the seeds of the rounding of secure sums."""
+    from rfa.secagg.messages.codec import VERSION  # noqa: PLC0415
+
+    return VERSION
 
 
 def _processor() -> dict[str, str]:
