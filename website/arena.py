@@ -41,7 +41,7 @@ NAMES = {
 
 @functools.cache
 def levels_of(experiment: str) -> dict[str, list[Bout]]:
-    """Return the levels of an arena by task, with the seeds of which all runs are done."""
+    """Return the levels of an arena by task, each with the seeds of which all its runs are done."""
     (found,) = find_experiments([experiment], "arena", None)
     sweep = make_sweep(found.name, found.plan)
     kept = {run.name: run for run in read_numbers(NUMBERS)}
@@ -56,8 +56,8 @@ def levels_of(experiment: str) -> dict[str, list[Bout]]:
 
 
 def _part(cell: Cell) -> tuple[str, int]:
-    """The task and the seed of a run."""
-    return cell.settings.task, cell.settings.seed
+    """The task and level, and the seed of a run."""
+    return cell.panel, cell.settings.seed
 
 
 def worst_table(task: str) -> str:
