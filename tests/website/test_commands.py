@@ -1,0 +1,60 @@
+"""The commands of the guide to Flower and of the examples run, or say why they do not."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("flwr", reason="needs Flower: pip install 'rfa[flower]'")
+pytest.importorskip("torch", reason="needs the lab: pip install 'rfa[lab]'")
+
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.serialization import load_ssh_private_key
+
+from tests.website.pages import ROOT, blocks_of, guides
+from tests.website.test_pages import Script
+
+TLS, EMNIST = "docs/how-to/tls-and-authentication.md", "examples/flower-emnist/README.md"
+
+
+@pytest.mark.parametrize("page", guides())
+def test_the_commands_of_a_guide_run(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    script = Script(page, tmp_path, monkeypatch)
+    for block in blocks_of(ROOT / page):
+        if block.language != "python":
+            script.play(block)
+
+
+@pytest.mark.parametrize(("page", "folder"), [(TLS, "."), (EMNIST, "keys")])
+def test_nodes_accept_the_certificates_that_a_page_makes(
+    page: str, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the name and by the address of the server, and Flower takes keys of this curve."""
+    script = Script(page, tmp_path, monkeypatch)
+    for block in blocks_of(ROOT / page):
+        if "openssl req" in block.code:
+            script.play(block)
+    keys = tmp_path / folder
+    for whom in (["-verify_hostname", "localhost"], ["-verify_ip", "127.0.0.1"]):
+        command = ["openssl", "verify", "-purpose", "sslserver", *whom, "-CAfile", "ca.pem"]
+        subprocess.run([*command, "server.pem"], cwd=keys, check=True, capture_output=True)  # noqa: S603
+    later = "".join(block.code for block in blocks_of(ROOT / page))
+    files = re.findall(r"--(?:ssl-\w+|ssl-ca-certfile|root-certificates) (\S+)", later)
+    assert len(files) == len(["authority", "certificate", "key", "of a node"])
+    assert all((tmp_path / file).exists() for file in files)
+    key = load_ssh_private_key((keys / "node-0").read_bytes(), password=None)
+    assert isinstance(key, EllipticCurvePrivateKey)
+    assert key.curve.name == "secp384r1"
+
+
+def test_a_page_makes_an_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script(EMNIST, tmp_path, monkeypatch)
+    (block,) = [block for block in blocks_of(ROOT / EMNIST) if "create_identity" in block.code]
+    script.play(block)
+    assert (tmp_path / "node-0" / "identity").exists()
