@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.website.pages import ROOT, guides, own_pages
+from tests.website.pages import GENERATED, ROOT, guides, own_pages
 
 BANNED = {
     r"\bso many\b": "name the number, or 'that many'",
@@ -27,8 +27,8 @@ BANNED = {
     r"\b(?:devices|nodes|sums?|times|once|calls|seconds|examples|bytes|ms|MB) "
     r"a (?:round|run|query|device|worker)\b(?! \w*s\b)": "per round, per device",
 }
-OTHERS = ["docs/benchmarks.md", "docs/privacy-results.md", "CONTRIBUTING.md", "SECURITY.md"]
-PAGES = [page for page in (*own_pages(), *guides()) if not page.startswith("docs/decisions/0")]
+OTHERS = [*sorted(GENERATED), "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]
+PAGES = [*own_pages(), *guides()]
 
 
 @pytest.mark.parametrize("page", [*PAGES, *OTHERS])
