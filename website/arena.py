@@ -79,7 +79,7 @@ def short_table() -> str:
     rows: list[list[str]] = []
     for name, needs in _SHORT.items():
         heights = [levels[0].heights(NONE), *(bout.heights(WORST) for bout in levels)]
-        shown = [f"{height[name]:.0f} %" for height in heights]
+        shown = [f"{height[name]:.1f} %" for height in heights]
         rows.append([f"{NAMES[name]}, {needs}", *shown])
     heads = ["", "no corruption", "a tenth of the data corrupted", "a quarter"]
     return table(heads, rows, texts=1)

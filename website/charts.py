@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from rfa.lab.attacks.registry import NONE
@@ -12,7 +13,35 @@ from website.arena import levels_of
 from website.svg import BLUE, GRAY, GREEN, ORANGE, Picture
 
 ROOT = Path(__file__).parents[1]
-LEFT, RIGHT, TOP, BOTTOM, HEIGHT = 56, 744, 52, 66, 330
+BOTTOM, MARGIN = 66, 16
+LETTER = 0.57
+"""The width of a letter over the size of its text, in the mean."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The size of a chart.
+
+    Attributes:
+        left: where its values begin.
+        right: where they end.
+        top: the height of the unit and the legend above it.
+        height: its height, with the labels below it.
+        value: the largest size of the number at a bar.
+        label: the largest size of labels.
+    """
+
+    left: int = 56
+    right: int = 744
+    top: int = 52
+    height: int = 330
+    value: int = 12
+    label: int = 13
+
+
+WIDE = Frame()
+NARROW = Frame(left=34, right=354, top=82, height=330, value=11, label=12)
+"""For a phone."""
 
 
 def read(path: str) -> str:
@@ -29,73 +58,94 @@ def bars(  # noqa: PLR0913
     top: float,
     digits: int = 1,
     spans: Mapping[str, Sequence[tuple[float, float]]] | None = None,
+    frame: Frame = WIDE,
 ) -> Picture:
     """Groups of bars, with an interval on each bar of a group that `spans` has.
 
-    The label of a group may have two lines, with a stroke between.
+    The label of a group may have up to three lines, with a stroke between.
     """
-    picture = _grid(title, unit, 0, top)
-    plot = HEIGHT - TOP - BOTTOM
-    step = (RIGHT - LEFT) / len(groups)
+    picture = _grid(title, unit, 0, top, frame)
+    base = frame.height - BOTTOM
+    plot = base - frame.top
+    step = (frame.right - frame.left) / len(groups)
     each = min(58.0, step * 0.8 / len(legend))
+    gap = min(2.0, each / 10)
+    numbers = _size([f"{top:.{digits}f}"], 0.9 * each, frame.value)
+    labels = _size([text for name in groups for text in name.split("/")], step, frame.label)
     for number, (name, values) in enumerate(groups.items()):
-        middle = LEFT + step * (number + 0.5)
+        middle = frame.left + step * (number + 0.5)
         for place, (value, color) in enumerate(zip(values, legend.values(), strict=True)):
             x = middle + each * (place - len(legend) / 2)
             tall = max(plot * min(value, top) / top, 1.5)
-            picture.bar(x + 2, TOP + plot - tall, each - 4, tall, color)
+            picture.bar(x + gap, base - tall, each - 2 * gap, tall, color)
             if spans and name in spans:
-                ends = [TOP + plot * (1 - end / top) for end in spans[name][place]]
+                ends = [base - plot * end / top for end in spans[name][place]]
                 picture.line([(x + each / 2, y) for y in ends], "currentColor", 1.5)
-                tall = max(tall, TOP + plot - min(ends))
-            picture.text(x + each / 2, TOP + plot - tall - 6, f"{value:.{digits}f}", size=12)
+                tall = max(tall, base - min(ends))
+            picture.text(x + each / 2, base - tall - 6, f"{value:.{digits}f}", size=numbers)
         for line, text in enumerate(name.split("/")):
-            picture.text(middle, HEIGHT - BOTTOM + 22 + 17 * line, text, size=13)
-    _write_legend(picture, legend)
+            picture.text(middle, base + 22 + 17 * line, text, size=labels)
+    _write_legend(picture, legend, frame)
     return picture
 
 
-def curves(
+def _size(texts: Sequence[str], room: float, largest: int) -> int:
+    """The size at which the longest of some texts fits."""
+    return min(largest, int(room / (LETTER * max(map(len, texts)))))
+
+
+def curves(  # noqa: PLR0913
     title: str,
     unit: str,
     labels: Sequence[str],
     lines: Mapping[str, tuple[str, Sequence[float]]],
     *,
     span: tuple[float, float],
+    frame: Frame = WIDE,
 ) -> Picture:
     """Lines, each with a color, over labels at equal distances."""
     low, high = span
-    picture = _grid(title, unit, low, high)
-    step = (RIGHT - LEFT) / len(labels)
-    xs = [LEFT + step * (number + 0.5) for number in range(len(labels))]
+    picture = _grid(title, unit, low, high, frame)
+    base = frame.height - BOTTOM
+    step = (frame.right - frame.left) / len(labels)
+    xs = [frame.left + step * (number + 0.5) for number in range(len(labels))]
     for x, label in zip(xs, labels, strict=True):
-        picture.text(x, HEIGHT - BOTTOM + 22, label, size=13)
+        picture.text(x, base + 22, label, size=_size(labels, step, frame.label))
     for color, values in lines.values():
-        plot = HEIGHT - TOP - BOTTOM
-        ys = [TOP + plot * (1 - (value - low) / (high - low)) for value in values]
+        ys = [base - (base - frame.top) * (value - low) / (high - low) for value in values]
         points = list(zip(xs, ys, strict=True))
         picture.line(points, color)
         for point in points:
             picture.dot(*point, color, radius=4)
-    _write_legend(picture, {name: color for name, (color, _) in lines.items()})
+    _write_legend(picture, {name: color for name, (color, _) in lines.items()}, frame)
     return picture
 
 
-def _grid(title: str, unit: str, low: float, high: float) -> Picture:
+def _grid(title: str, unit: str, low: float, high: float, frame: Frame) -> Picture:
     """An empty chart with five lines for its values."""
-    picture = Picture(RIGHT + 16, HEIGHT, title)
+    picture = Picture(frame.right + MARGIN, frame.height, title)
     for share in (0, 0.25, 0.5, 0.75, 1):
-        y = TOP + (HEIGHT - TOP - BOTTOM) * (1 - share)
-        picture.rule(LEFT, y, RIGHT, y)
+        y = frame.top + (frame.height - frame.top - BOTTOM) * (1 - share)
+        picture.rule(frame.left, y, frame.right, y)
         text = f"{low + (high - low) * share:g}"
-        picture.text(LEFT - 8, y + 5, text, anchor="end", size=12, soft=True)
+        picture.text(frame.left - 8, y + 5, text, anchor="end", size=12, soft=True)
     picture.text(12, 20, unit, anchor="start", size=13, soft=True)
     return picture
 
 
-def _write_legend(picture: Picture, legend: Mapping[str, str]) -> None:
-    """Write the names of the colors into the upper right corner."""
-    x = float(RIGHT)
+def _write_legend(picture: Picture, legend: Mapping[str, str], frame: Frame) -> None:
+    """Write the names of the colors into the upper right corner, or below the unit."""
+    if frame is NARROW:
+        x, y = 12.0, 34
+        for name, color in legend.items():
+            wide = 6.9 * len(name) + 32
+            if x + wide > frame.right + MARGIN:
+                x, y = 12.0, y + 19
+            picture.bar(x, y, 12, 12, color)
+            picture.text(x + 18, y + 11, name, anchor="start", size=13)
+            x += wide
+        return
+    x = float(frame.right)
     for name, color in reversed([*legend.items()]):
         picture.text(x, 21, name, anchor="end", size=13)
         x -= 6.9 * len(name) + 24
@@ -103,7 +153,7 @@ def _write_legend(picture: Picture, legend: Mapping[str, str]) -> None:
         x -= 18
 
 
-def draw_attacks() -> Picture:
+def draw_attacks(frame: Frame = WIDE) -> Picture:
     """Accuracy of FedAvg and RFA on Flower, by what three of ten nodes send."""
     rows = re.findall(
         r"^\| `(\w+)`: [^|]*\| ([\d.]+) \| ([\d.]+) \|$",
@@ -114,15 +164,15 @@ def draw_attacks() -> Picture:
         "none": "honest/updates",
         "nan": "NaN",
         "huge": "1e8 times/their update",
-        "omniscient": "what turns/the mean around",
+        "omniscient": "what turns/the mean/around",
     }
     groups = {labels[name]: (float(fedavg), float(rfa)) for name, fedavg, rfa in rows}
     legend = {"FedAvg": ORANGE, "RFA": BLUE}
     title = "Accuracy after ten rounds when three of ten Flower nodes send wrong updates"
-    return bars(title, "accuracy, %", groups, legend, top=80)
+    return bars(title, "accuracy, %", groups, legend, top=80, frame=frame)
 
 
-def draw_cost() -> Picture:
+def draw_cost(frame: Frame = WIDE) -> Picture:
     """What a device sends, over what it sends under FedAvg in the clear."""
     rows = re.findall(
         r"^\| (\d+) \| (\d+) \| (\w+), R = \d \| \d+ \| [^|]+ \| [^|]+ \| ([\d.]+) \|$",
@@ -140,10 +190,11 @@ def draw_cost() -> Picture:
     groups |= {text: [found[name, size] for size in sizes] for name, text in labels.items()}
     legend = {"100 nodes, 7,850 parameters": BLUE, "10 nodes, 1,000,000 parameters": GREEN}
     title = "Upload of a device in a round, relative to FedAvg in the clear"
-    return bars(title, "upload, times FedAvg's", groups, legend, top=4, digits=2)
+    unit = "upload, times FedAvg's"
+    return bars(title, unit, groups, legend, top=4, digits=2, frame=frame)
 
 
-def draw_study() -> Picture:
+def draw_study(frame: Frame = WIDE) -> Picture:
     """The result of the tutorial: accuracy by aggregator and rho."""
     rows = re.findall(
         r"^(fedavg|rfa) +rho ([\d.]+): ([\d.]+)$", read("docs/tutorials/first-experiment.md"), re.M
@@ -154,12 +205,11 @@ def draw_study() -> Picture:
         for label, rho in (("no corruption", 0.0), ("a quarter of the data/corrupted", 0.25))
     }
     title = "Test accuracy of FedAvg and RFA, without and with corrupted data"
-    return bars(
-        title, "test accuracy, %", groups, {"FedAvg": ORANGE, "RFA": BLUE}, top=100, digits=0
-    )
+    legend = {"FedAvg": ORANGE, "RFA": BLUE}
+    return bars(title, "test accuracy, %", groups, legend, top=100, digits=0, frame=frame)
 
 
-def draw_arena() -> Picture:
+def draw_arena(frame: Frame = WIDE) -> Picture:
     """The worst case of some defenses on Sent140, at two levels of corruption."""
     levels = levels_of("arena-linear")["sent140-linear"][:2]
     shown = {
@@ -177,10 +227,10 @@ def draw_arena() -> Picture:
     }
     legend = {"no corruption": GREEN, "a tenth of the data": BLUE, "a quarter": ORANGE}
     title = "Sent140: accuracy without corruption and in the worst of 15 attacks"
-    return bars(title, "accuracy, %", groups, legend, top=80, digits=0)
+    return bars(title, "accuracy, %", groups, legend, top=80, digits=0, frame=frame)
 
 
-def draw_epsilon() -> Picture:
+def draw_epsilon(frame: Frame = WIDE) -> Picture:
     """Accuracy on Sent140 against epsilon, with few and with many devices per round."""
     text = read("docs/privacy-results.md")
     lines: dict[str, tuple[str, Sequence[float]]] = {}
@@ -198,4 +248,4 @@ def draw_epsilon() -> Picture:
             lines[f"{name}, {devices}"] = (color, values)
     labels = ("epsilon 1", "2", "4", "8", "16", "no noise")
     title = "Sent140: accuracy against epsilon, with 50 and with 500 devices per round"
-    return curves(title, "accuracy, %", labels, lines, span=(56, 68))
+    return curves(title, "accuracy, %", labels, lines, span=(56, 68), frame=frame)

@@ -65,6 +65,21 @@ def draw_narrow_round() -> Picture:
     return picture
 
 
+AGGREGATORS = (
+    ("RFA", "Weiszfeld steps"),
+    ("OneStepRFA", "one step"),
+    ("Mean, clipping",),
+    ("yours",),
+)
+SOURCES = (
+    ("PlainOracle", "updates in memory"),
+    ("UnmaskedOracle", "integers, no masks"),
+    ("SecureOracle", "the real protocol"),
+    ("on Flower", "nodes on a network"),
+)
+SEAM = ("SumOracle", "query: v, nu", "answer: push, mass,", "count, near")
+
+
 def draw_seam() -> Picture:
     """The seam: aggregators on one side, sources of sums on the other."""
     picture = Picture(
@@ -73,59 +88,70 @@ def draw_seam() -> Picture:
     picture.text(135, 24, "aggregators", bold=True, size=15)
     picture.text(385, 24, "the seam", bold=True, size=15)
     picture.text(630, 24, "sources of sums", bold=True, size=15)
-    left = (
-        ("RFA", "Weiszfeld steps"),
-        ("OneStepRFA", "one step"),
-        ("Mean, clipping", ""),
-        ("yours", ""),
-    )
-    right = (
-        ("PlainOracle", "updates in memory"),
-        ("UnmaskedOracle", "integers, no masks"),
-        ("SecureOracle", "the real protocol"),
-        ("on Flower", "nodes on a network"),
-    )
-    for number, (name, about) in enumerate(left):
+    for number, lines in enumerate(AGGREGATORS):
         y = 44 + 70 * number
-        picture.box(20, y, 230, 54, name, *([about] if about else []), color=BLUE)
+        picture.box(20, y, 230, 54, *lines, color=BLUE)
         picture.arrow(250, y + 27, 300, 140 + 16 * number, color=BLUE)
-    for number, (name, about) in enumerate(right):
+    for number, lines in enumerate(SOURCES):
         y = 44 + 70 * number
-        picture.box(520, y, 220, 54, name, about, color=GREEN)
+        picture.box(520, y, 220, 54, *lines, color=GREEN)
         picture.arrow(520, y + 27, 470, 140 + 16 * number, color=GREEN)
-    picture.box(
-        302,
-        106,
-        166,
-        116,
-        "SumOracle",
-        "query: v, nu",
-        "answer: push, mass,",
-        "count, near",
-        color=ORANGE,
-    )
+    picture.box(302, 106, 166, 116, *SEAM, color=ORANGE)
     picture.text(385, 252, "no update", soft=True, size=13)
     picture.text(385, 270, "crosses this line", soft=True, size=13)
     return picture
 
 
+def draw_narrow_seam() -> Picture:
+    """The same from top to bottom, for a phone."""
+    picture = Picture(360, 482, draw_seam().title)
+    picture.text(180, 20, "aggregators", bold=True, size=15)
+    for number, lines in enumerate(AGGREGATORS):
+        x, y = 8 + 177 * (number % 2), 32 + 62 * (number // 2)
+        picture.box(x, y, 167, 54, *lines, color=BLUE)
+    picture.arrow(180, 148, 180, 180, color=BLUE)
+    picture.box(97, 182, 166, 96, *SEAM, color=ORANGE)
+    picture.text(330, 226, "no update", anchor="end", soft=True, size=12)
+    picture.text(330, 242, "crosses it", anchor="end", soft=True, size=12)
+    picture.arrow(180, 322, 180, 280, color=GREEN)
+    for number, lines in enumerate(SOURCES):
+        x, y = 8 + 177 * (number % 2), 324 + 62 * (number // 2)
+        picture.box(x, y, 167, 54, *lines, color=GREEN)
+    picture.text(180, 468, "sources of sums", bold=True, size=15)
+    return picture
+
+
+FLOORS: tuple[tuple[tuple[str, str, str], ...], ...] = (
+    (("cli", "commands", GRAY),),
+    (("lab", "experiments: tasks, attacks, runs, reports", BLUE),),
+    (("flower", "strategies and the mod for Flower apps", BLUE),),
+    (("planning", "how many devices", BLUE), ("receipts", "signed records", BLUE)),
+    (("secagg", "the secure sum", GREEN), ("aggregators", "RFA and others", ORANGE)),
+    (("privacy", "epsilon, charges", GREEN), ("median, numerics", "fast and exact", ORANGE)),
+    (("oracle", "the seam: sums, and nothing else", GRAY),),
+)
+
+
 def draw_house() -> Picture:
     """The house: which package may import which."""
     picture = Picture(760, 420, "The packages of rfa: each may import those below it")
-    floors: tuple[tuple[tuple[str, str, str], ...], ...] = (
-        (("cli", "commands", GRAY),),
-        (("lab", "experiments: tasks, attacks, runs, reports", BLUE),),
-        (("flower", "strategies and the mod for Flower apps", BLUE),),
-        (("planning", "how many devices", BLUE), ("receipts", "signed records", BLUE)),
-        (("secagg", "the secure sum", GREEN), ("aggregators", "RFA and others", ORANGE)),
-        (("privacy", "epsilon, charges", GREEN), ("median, numerics", "fast and exact", ORANGE)),
-        (("oracle", "the seam: sums, and nothing else", GRAY),),
-    )
-    for floor, rooms in enumerate(floors):
+    for floor, rooms in enumerate(FLOORS):
         width = (720 - 16 * (len(rooms) - 1)) / len(rooms)
         for number, (name, about, color) in enumerate(rooms):
             x, y = 20 + number * (width + 16), 12 + 58 * floor
             picture.box(x, y, width, 46, color=color)
             picture.text(x + 14, y + 28, name, anchor="start", bold=True)
             picture.text(x + width - 12, y + 28, about, anchor="end", size=12, soft=True)
+    return picture
+
+
+def draw_narrow_house() -> Picture:
+    """The same with the words below the names, for a phone."""
+    picture = Picture(360, 458, draw_house().title)
+    for floor, rooms in enumerate(FLOORS):
+        width = (344 - 10 * (len(rooms) - 1)) / len(rooms)
+        for number, (name, about, color) in enumerate(rooms):
+            picture.box(
+                8 + number * (width + 10), 8 + 64 * floor, width, 56, name, about, color=color
+            )
     return picture

@@ -14,7 +14,7 @@ from rfa._specs import parse_spec
 from rfa.lab.paper.decides import HONEST, MEAN, MEDIAN, POISONED
 from rfa.lab.paper.facts import read_facts
 from rfa.lab.runs.statistics import Interval, mean_interval
-from website.charts import bars
+from website.charts import WIDE, Frame, bars
 from website.markdown import table
 from website.svg import BLUE, GRAY, GREEN, ORANGE, Picture
 
@@ -95,34 +95,41 @@ def accuracies() -> str:
     return table(heads, rows, texts=2)
 
 
-def draw_poisoned() -> Picture:
+def draw_poisoned(frame: Frame = WIDE) -> Picture:
     """The first claim of the paper, in both polarities."""
     title = "A quarter of the data poisoned: accuracy of FedAvg and RFA at the end"
-    return _beside("the paper,/EMNIST", (41.2, 52.8), title, "data", TASKS)
+    return _beside("the paper,/EMNIST", (41.2, 52.8), title, "data", TASKS, frame=frame)
 
 
-def draw_omniscient() -> Picture:
+def draw_omniscient(frame: Frame = WIDE) -> Picture:
     """Omniscient devices with a quarter of the data."""
     title = "A quarter omniscient: accuracy of FedAvg and RFA at the end"
     emnist = [name for name in TASKS if name.startswith("EMNIST")]
-    return _beside("the paper: about 0/and over 40", (0.0, 40.0), title, "omniscient", emnist)
+    label = "the paper: about 0/and over 40"
+    return _beside(label, (0.0, 40.0), title, "omniscient", emnist, frame=frame)
 
 
-def draw_weights() -> Picture:
+def draw_weights(frame: Frame = WIDE) -> Picture:
     """The weight of the poisoned quarter in the mean and in the median."""
     groups: dict[str, Sequence[float]] = {}
     for name, task in TASKS.items():
         if name.startswith("EMNIST"):
             ratio = _mean(task, POISONED) / _mean(task, HONEST)
-            label = f"{name}/poisoned updates {ratio:.1f} times as long"
+            label = f"{name}/poisoned updates/{ratio:.1f} times as long"
             groups[label] = [_mean(task, measure) for measure in (MEAN, MEDIAN)]
     title = "The weight of the poisoned quarter in the mean and in the geometric median"
     legend = {"in the mean": GRAY, "in the geometric median": GREEN}
-    return bars(title, "weight, %", groups, legend, top=40)
+    return bars(title, "weight, %", groups, legend, top=40, frame=frame)
 
 
-def _beside(
-    label: str, theirs: tuple[float, float], title: str, corruption: str, names: Iterable[str]
+def _beside(  # noqa: PLR0913
+    label: str,
+    theirs: tuple[float, float],
+    title: str,
+    corruption: str,
+    names: Iterable[str],
+    *,
+    frame: Frame,
 ) -> Picture:
     """The accuracies in the paper, and ours by task with their intervals."""
     groups: dict[str, Sequence[float]] = {label: theirs}
@@ -133,7 +140,7 @@ def _beside(
         groups[place] = [each.mean for each in found]
         if all(each.count > 1 for each in found):
             spans[place] = [(max(each.low, 0), each.high) for each in found]
-    return bars(title, "accuracy, %", groups, LEGEND, top=80, spans=spans)
+    return bars(title, "accuracy, %", groups, LEGEND, top=80, spans=spans, frame=frame)
 
 
 def _mean(task: str, measure: str) -> float:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from website import charts, diagrams, horizon
+from website.charts import NARROW, WIDE, Frame
 from website.svg import STYLE, Picture
 
 FOLDER = Path(__file__).parents[1] / "docs" / "assets" / "pictures"
-PICTURES: dict[str, Callable[[], Picture]] = {
-    "round": diagrams.draw_round,
-    "round-narrow": diagrams.draw_narrow_round,
-    "seam": diagrams.draw_seam,
-    "house": diagrams.draw_house,
+CHARTS: dict[str, Callable[[Frame], Picture]] = {
     "attacks": charts.draw_attacks,
     "cost": charts.draw_cost,
     "arena": charts.draw_arena,
@@ -24,20 +22,28 @@ PICTURES: dict[str, Callable[[], Picture]] = {
     "weights": horizon.draw_weights,
     "omniscient": horizon.draw_omniscient,
 }
+PICTURES: dict[str, Callable[[], Picture]] = {
+    "round": diagrams.draw_round,
+    "round-narrow": diagrams.draw_narrow_round,
+    "seam": diagrams.draw_seam,
+    "seam-narrow": diagrams.draw_narrow_seam,
+    "house": diagrams.draw_house,
+    "house-narrow": diagrams.draw_narrow_house,
+    **{name: partial(draw, WIDE) for name, draw in CHARTS.items()},
+    **{f"{name}-narrow": partial(draw, NARROW) for name, draw in CHARTS.items()},
+}
+"""Each picture, and its narrow form for a phone."""
 _IMAGE = re.compile(r'<img alt="[^"]*" src="[^"]*assets/pictures/([\w-]+)\.svg"\s*/?>')
 
 
 def inline(html: str) -> str:
     """A page with its pictures as part of it, so that they have the colors of the page.
 
-    A picture that has a narrow form is there in both, and the page shows the one that fits.
+    A picture is there in its wide and in its narrow form, and the page shows the one that fits.
     """
 
     def load(match: re.Match[str]) -> str:
-        name = match[1]
-        if f"{name}-narrow" in PICTURES:
-            return _span(name, "picture wide") + _span(f"{name}-narrow", "picture narrow")
-        return _span(name, "picture")
+        return _span(match[1], "picture wide") + _span(f"{match[1]}-narrow", "picture narrow")
 
     return _IMAGE.sub(load, html)
 

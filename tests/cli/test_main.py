@@ -102,3 +102,10 @@ def test_a_reader_that_stops_early_is_no_error() -> None:
         assert process.stderr
         process.stdout.close()  # as `| head -0` does
         assert process.stderr.read() == b""
+
+
+def test_one_batch_is_no_batches() -> None:
+    shown = CliRunner().invoke(module.main, ["tasks"]).output
+    assert "1 batch of 25" in shown
+    assert "1 batches" not in shown
+    assert "5 epochs with batches of 50" in shown

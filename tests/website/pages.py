@@ -4,7 +4,8 @@ A block is run by the tests, or says why not:
 
     ```python            is run; all blocks of a page are one script, in the order of the page
     # mine.py            ... but one that begins with the name of a file is written to that file
-    ```bash              has commands of `rfa` and `flwr run`, which are run
+    ```bash              has commands of `rfa` and `flwr run`, which are run; one that begins with
+                         `openssl`, `mkdir` or `python` is run as a script of the shell
     ```toml, ```json     can be read; with the name of a file in the first line, it is written
     ```text              is output: of the block before it, whose output it must be, or of something
                          that is described around it
@@ -19,12 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-OTHERS = {
+GENERATED = {
     f"docs/{name}.md"
-    for name in ("flower", "privacy", "results", "privacy-results", "secure-sum", "threat-model")
+    for name in ("beyond-results", "benchmarks", "privacy-results", "results", "results-short")
 }
-"""Pages with tests of their own."""
-GENERATED = {"docs/beyond-results.md", "docs/benchmarks.md", "docs/results-short.md"}
 """Pages that a command writes."""
 FENCE = re.compile(
     r"(?:<!-- not run: (?P<reason>[^>]+) -->\n)?"
@@ -79,7 +78,13 @@ def blocks_of(page: Path) -> list[Block]:
 def own_pages() -> list[str]:
     """The pages whose blocks follow these rules."""
     pages = {str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")}
-    return sorted((pages | {"README.md"}) - OTHERS - GENERATED)
+    return sorted((pages | {"README.md"}) - {"docs/flower.md"} - GENERATED)
+
+
+def guides() -> list[str]:
+    """The guide to Flower and the pages of the examples: other tests run their Python."""
+    examples = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("examples/**/README.md"))
+    return ["docs/flower.md", *examples]
 
 
 def same_output(shown: str, printed: str) -> bool:

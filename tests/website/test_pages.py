@@ -6,6 +6,8 @@ import importlib.util
 import json
 import os
 import re
+import shutil
+import subprocess
 import sys
 import tomllib
 import types
@@ -17,7 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 from rfa.cli.main import main
-from tests.website.pages import ROOT, Block, blocks_of, own_pages, same_output
+from tests.website.pages import ROOT, Block, blocks_of, guides, own_pages, same_output
 
 PAGES = [page for page in own_pages() if blocks_of(ROOT / page)]
 ALL = sorted(
@@ -26,9 +28,10 @@ ALL = sorted(
     for path in ROOT.glob(pattern)
 )
 LANGUAGES = {"python", "bash", "toml", "json", "text"}
+SHELL = {"mkdir", "openssl", "python"}
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", [*PAGES, *guides()])
 def test_every_block_says_what_it_is(page: str) -> None:
     for block in blocks_of(ROOT / page):
         assert block.language in LANGUAGES, f"{page}:{block.line} is a block of {block.language!r}"
@@ -92,6 +95,9 @@ class Script:
             exec(code, vars(self.module))  # noqa: S102
 
     def _commands(self, block: Block) -> None:
+        if block.commands[0][0] in SHELL:
+            self._shell(block)
+            return
         for words in block.commands:
             if words[:2] == ["flwr", "run"]:
                 self._flower(words[2:])
@@ -100,6 +106,23 @@ class Script:
             done = CliRunner().invoke(main, words[1:])
             assert done.exit_code == 0, f"{self.page}:{block.line}: {words}\n{done.output}"
             print(done.output)
+
+    def _shell(self, block: Block) -> None:
+        for tool in ("bash", "openssl", "ssh-keygen"):
+            if f"{tool} " in f"bash {block.code}" and shutil.which(tool) is None:
+                pytest.skip(f"{self.page}:{block.line} needs {tool}")
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        done = subprocess.run(  # noqa: S603
+            ["bash", "-eu", "-c", block.code],  # noqa: S607
+            cwd=self.folder,
+            env={**os.environ, "PATH": path},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, f"{self.page}:{block.line}:\n{done.stderr}"
+        print(done.stdout)
 
     def _flower(self, words: list[str]) -> None:
         """Run the Flower app in this folder on a grid in this process, which needs no Ray."""

@@ -145,3 +145,14 @@ def test_pictures_become_part_of_a_page() -> None:
     assert '<span class="picture narrow">' in page
     assert "<style>" not in page
     assert "<img" not in page
+
+
+@pytest.mark.parametrize("name", [name for name in PICTURES if not name.endswith("-narrow")])
+def test_every_picture_has_a_form_that_fits_a_phone(name: str) -> None:
+    kept = (FOLDER / f"{name}-narrow.svg").read_text(encoding="utf-8")
+    found = re.search(r'width="(\d+)" role', kept)
+    assert found
+    assert int(found[1]) <= 375
+    assert '<span class="picture narrow">' in inline(
+        f'<img alt="x" src="assets/pictures/{name}.svg">'
+    )

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.website.pages import ROOT, own_pages
+from tests.website.pages import GENERATED, ROOT, guides, own_pages
 
 BANNED = {
     r"\bso many\b": "name the number, or 'that many'",
@@ -27,23 +27,8 @@ BANNED = {
     r"\b(?:devices|nodes|sums?|times|once|calls|seconds|examples|bytes|ms|MB) "
     r"a (?:round|run|query|device|worker)\b(?! \w*s\b)": "per round, per device",
 }
-GUIDES = (
-    "docs/benchmarks.md",
-    "docs/flower.md",
-    "docs/privacy.md",
-    "docs/privacy-results.md",
-    "docs/secure-sum.md",
-    "docs/threat-model.md",
-)
-OTHERS = [
-    str(path.relative_to(ROOT))
-    for path in (
-        *ROOT.glob("examples/**/README.md"),
-        ROOT / "CONTRIBUTING.md",
-        ROOT / "SECURITY.md",
-    )
-]
-PAGES = [page for page in (*own_pages(), *GUIDES) if not page.startswith("docs/decisions/0")]
+OTHERS = [*sorted(GENERATED), "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]
+PAGES = [*own_pages(), *guides()]
 
 
 @pytest.mark.parametrize("page", [*PAGES, *OTHERS])

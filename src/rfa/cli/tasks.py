@@ -19,7 +19,7 @@ def tasks() -> None:
         values, epochs = task.defaults, task.defaults.get("local_epochs", 1)
         steps = values.get("local_steps")
         work = (
-            f"{steps} batches of"
+            f"{steps} batch{'es' * (steps > 1)} of"
             if steps
             else f"{epochs} epoch{'s' * (epochs > 1)} with batches of"
         )
