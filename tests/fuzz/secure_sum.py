@@ -123,7 +123,7 @@ class Servers:
             self._servers[index] = copy.deepcopy(at.server)
         else:
             server.faults.pop(name)
-            server._asked.add(name)  # pyright: ignore[reportPrivateUsage]
+            server._expected.devices.add(name)  # pyright: ignore[reportPrivateUsage]
         return outcome
 
     def _go_on(self, at: Answered, server: Server, name: int) -> str:

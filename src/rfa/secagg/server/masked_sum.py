@@ -10,20 +10,23 @@ import numpy as np
 from rfa.secagg.crypto.graph import rank
 from rfa.secagg.crypto.keys import agree, is_signed, public_of
 from rfa.secagg.crypto.masks import Mask, add_masks
-from rfa.secagg.crypto.shares import borne, misfits, recover
+from rfa.secagg.crypto.shares import SHARE_SIZE, borne, misfits, recover
 from rfa.secagg.errors import (
     BadShareError,
     ImplausibleSumError,
     NotCanonicalError,
     OutOfStageError,
+    SecAggError,
     SignatureError,
     TooFewDevicesError,
     WrongDimensionError,
 )
 from rfa.secagg.fixed_point import Encoding, Total
 from rfa.secagg.messages.round import (
+    SIGNATURE_SIZE,
     MaskedInput,
     SumRequest,
+    SurvivorList,
     SurvivorSignature,
     Unmask,
     UnmaskShares,
@@ -32,7 +35,14 @@ from rfa.secagg.messages.values import read_share, write_bitmap
 from rfa.secagg.security.cohort import Cohort, Identities
 from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.security.rules import Members, require_enough, require_same
-from rfa.secagg.server.complaints import Unopened, read_complaints, require_shares
+from rfa.secagg.server.complaints import (
+    Dispute,
+    Unopened,
+    disputes_of,
+    faults_of,
+    read_complaints,
+    require_shares,
+)
 from rfa.secagg.server.table import Table
 from rfa.secagg.transcript import (
     commitment_to,
@@ -145,9 +155,20 @@ class MaskedSum:
         return self.words.nbytes + 16 * len(self.tail) + len(self.sum_request.alive)
 
     @property
+    def opened_size(self) -> int:
+        """The bytes of the signature, the shares and the keys for the next round in a reply."""
+        opening, degree = self._table.cohort.opening, self._table.cohort.parameters.degree
+        return SIGNATURE_SIZE + SHARE_SIZE * degree + 32 * opening.masked_sums
+
+    @property
     def is_first(self) -> bool:
         """Whether it is the first sum of a fast round: over the whole roster, or never opened."""
         return self._table.cohort.opening.is_first(self.sum_request.masked_sum)
+
+    @property
+    def is_last(self) -> bool:
+        """Whether no query comes after this one."""
+        return self._table.cohort.opening.is_last(self.sum_request.masked_sum)
 
     @property
     def is_complete(self) -> bool:
@@ -159,11 +180,31 @@ class MaskedSum:
         """The survivors as they are sent."""
         return write_bitmap(self.survivors, self._table.cohort.parameters.cohort)
 
+    @property
+    def faults(self) -> dict[int, SecAggError]:
+        """The devices about which more devices complain than can lie together, and the error."""
+        colluders = self._table.cohort.parameters.num_colluders
+        return faults_of(self.complaints, colluders, self._table.names)
+
+    @property
+    def disputes(self) -> set[Dispute]:
+        """The pairs of a dealer and a holder of shares, one of which is at fault."""
+        names = self._table.names
+        found = disputes_of(self.complaints, names)
+        return found | disputes_of(self.wrong, names, self.forgers)
+
     def sum_requests(self) -> Iterator[tuple[int, bytes]]:
         """Yield, for each device, the request with the shares that its neighbors dealt to it."""
         for position in sorted(self.alive):
-            sealed = self._sealed_for(position)
-            yield position, dataclasses.replace(self.sum_request, sealed=sealed).encode()
+            request = dataclasses.replace(self.sum_request, sealed=self._sealed_for(position))
+            yield self._table.keys[position].device, request.encode()
+
+    def survivor_requests(self) -> Iterator[tuple[int, bytes]]:
+        """Yield, for each survivor, the list of survivors to sign."""
+        request = self.sum_request
+        message = SurvivorList(request.session, request.masked_sum, self.bitmap).encode()
+        for device in self._table.devices(self.survivors):
+            yield device, message
 
     def unmask_requests(
         self, members: Members, *, ahead: bool = False
@@ -183,7 +224,7 @@ class MaskedSum:
         for position in sorted(members):
             if self.is_first:
                 common = dataclasses.replace(message, sealed=self._sealed_for(position)).encode()
-            yield position, common
+            yield self._table.keys[position].device, common
 
     def _sealed_for(self, position: int) -> tuple[bytes, ...]:
         dealers = self._dealers(position)
