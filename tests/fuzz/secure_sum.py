@@ -149,7 +149,7 @@ def _state(server: Any) -> tuple[Any, ...]:
             set(now.arrived),
             set(now.opened),
             dict(now.signatures),
-            {key: dict(one) for key, one in now._shares.items()},
+            {key: dict(one) for key, one in now._shares.shares.items()},
         )
         if now
         else ()
