@@ -1,4 +1,4 @@
-"""The order of requests: the one that a device answers next, and when its round is over."""
+"""The order of requests: the one that a device answers next, and what it has answered."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from rfa.secagg.messages.decoding import decode_as
 from rfa.secagg.messages.opening import Message, OpenRound
 from rfa.secagg.messages.round import FirstSum
 from rfa.secagg.messages.stages import LEFT, START, Moment, Stage, moment_of
+from rfa.secagg.security.parameters import ServerModel
 
 
 def opening_of(memory: Memory) -> OpenRound:
@@ -52,6 +53,21 @@ def check_due(message: Message, memory: Memory, *, abstains: bool) -> None:
     if late or wrong or is_over(memory) or (due > START and abstains):
         msg = f"{name} is asked out of order: it is at {asked}, and {due} is due"
         raise OutOfStageError(msg)
+
+
+def released(before: Memory, after: Memory) -> bool:
+    """Return whether the device released shares between two memories."""
+    return before.due.stage == Stage.UNMASK and after.roster == before.roster
+
+
+def may_take_back(memory: Memory) -> bool:
+    """Return whether a server may say that no sum of a round was opened.
+
+    A malicious server may not. A device that opened a sum itself, or has left since, knows better.
+    """
+    if not memory.opening or memory.due == LEFT or memory.survivors:
+        return False
+    return opening_of(memory).server_model == ServerModel.SEMI_HONEST
 
 
 def _may_regroup(asked: Moment, memory: Memory) -> bool:
