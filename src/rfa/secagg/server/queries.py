@@ -9,9 +9,9 @@ from typing import Any
 from rfa.radii import Radius
 from rfa.secagg.blocks import sent_radius
 from rfa.secagg.errors import AbortError
-from rfa.secagg.fixed_point import Total, as_sent
+from rfa.secagg.fixed_point import Total
 from rfa.secagg.messages.round import SumRequest
-from rfa.secagg.messages.values import write_bitmap
+from rfa.secagg.messages.values import as_sent, write_bitmap
 from rfa.secagg.security.rules import Answered, Members, require_many_beyond
 from rfa.secagg.server.masked_sum import MaskedSum
 from rfa.secagg.server.table import Table
