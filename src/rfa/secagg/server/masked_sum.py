@@ -148,7 +148,7 @@ class MaskedSum:
 
     @property
     def secrets(self) -> Mapping[int, bytes]:
-        """The secrets that removed the masks, by position: seeds of survivors, or keys."""
+        """The secrets that removed masks, by position: seeds of survivors, keys of drop-outs."""
         return self._shares.secrets
 
     @property
@@ -163,11 +163,10 @@ class MaskedSum:
             yield self._table.keys[position].device, request.encode()
 
     def survivor_requests(self) -> Iterator[tuple[int, bytes]]:
-        """Yield, for each survivor, the list of survivors to sign."""
+        """Return, for each survivor, the list of survivors to sign."""
         request = self.sum_request
         message = SurvivorList(request.session, request.masked_sum, self.bitmap).encode()
-        for device in self._table.devices(self.survivors):
-            yield device, message
+        return ((device, message) for device in self._table.devices(self.survivors))
 
     def unmask_requests(
         self, members: Members, *, ahead: bool = False
