@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from rfa._types import Vector
 from rfa.errors import OracleStoppedError
 from rfa.oracle import Sum
-from rfa.secagg.fixed_point import Contribution, Encoding, as_sent
+from rfa.secagg.fixed_point import Contribution, Encoding
+from rfa.secagg.messages.values import as_sent
 from rfa.secagg.statistics import STATISTICS
 from rfa.secagg.words import TAIL, WORD
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import collections
+import copyreg
 import dis
 import functools
 import sys
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from typing import Any, TypeAlias, cast
 
@@ -27,6 +28,10 @@ SKIPPED = {
 """What a class has from Python, or follows from the rest of it (a dataclass from its methods)."""
 CONTENT = (str, bytes, int, float, complex, tuple, list, dict, set, frozenset)
 """Classes whose values have content besides their attributes."""
+REDUCES = ("__reduce__", "__reduce_ex__", "__getstate__")
+"""Methods that tell pickle what to make a value from."""
+HIDING = {"globals", "eval", "exec", "__main__"}
+"""What code reads globals through without their names."""
 Imports: TypeAlias = tuple[tuple[str, int, tuple[str, ...]], ...]
 """Imported modules: a name, the number of dots before it, and the names taken from it."""
 _loaded: dict[str, tuple[ModuleSpec, bytes]] = {}
@@ -94,6 +99,18 @@ def attributes_of(value: Any) -> dict[str, Any]:
     }
 
 
+def reduces(kind: type) -> bool:
+    """Whether a library's class that a class extends tells pickle what to make its values from."""
+    bases = (base for base in kind.__mro__[1:-1] if library_of(base.__module__))
+    return any(name in vars(base) for base in bases for name in REDUCES)
+
+
+def reduction_of(value: Any) -> Any:
+    """What pickle and copy would make a value from: a text, or a function with its arguments."""
+    reduce = copyreg.dispatch_table.get(cast("type[Any]", type(value)))
+    return reduce(value) if reduce else value.__reduce_ex__(4)
+
+
 @functools.lru_cache(maxsize=1024)
 def uses(code: types.CodeType) -> tuple[tuple[str, ...], Imports]:
     """The globals that code reads, and the modules that it imports with what it takes of them."""
@@ -109,6 +126,11 @@ def uses(code: types.CodeType) -> tuple[tuple[str, ...], Imports]:
             names.update(more)
             imports.update(others)
     return tuple(sorted(names)), tuple(sorted(imports))
+
+
+def hides(names: Iterable[str], imports: Imports) -> list[str]:
+    """What code with these uses reads globals through without their names, in order."""
+    return sorted(HIDING & {*names, *(name for name, _, _ in imports)})
 
 
 def check_as_imported(sources: Mapping[str, bytes]) -> None:

@@ -14,7 +14,6 @@ False
 from __future__ import annotations
 
 import builtins
-import copyreg
 import functools
 import hashlib
 import itertools
@@ -30,8 +29,11 @@ from rfa._code import (
     atom_of,
     attributes_of,
     check_as_imported,
+    hides,
     library_of,
     look_up,
+    reduces,
+    reduction_of,
     uses,
 )
 from rfa._sources import absolute_name, find_own, own_sources
@@ -39,9 +41,6 @@ from rfa.errors import PluginError
 
 DEEPEST = 8
 """Steps that an error tells of the way to what it is about."""
-HIDING = {"globals", "eval", "exec", "__main__"}
-"""What code reads globals through without their names."""
-REDUCES = ("__reduce__", "__reduce_ex__", "__getstate__")
 
 
 def fingerprint(value: Any) -> str:
@@ -55,11 +54,10 @@ def fingerprint(value: Any) -> str:
             that was changed after it was imported.
     """
     walk = _Walk()
-    name = getattr(value, "__name__", type(value).__name__)
     try:
         digest = walk.digest_of(value)
     except RecursionError:
-        walk.fail(name, "it goes too deep")
+        walk.fail(getattr(value, "__name__", type(value).__name__), "it goes too deep")
     for module in sorted(walk.modules):
         check_as_imported(own_sources(module))
     return digest
@@ -197,7 +195,7 @@ class _Walk:
 
     def _globals(self, function: types.FunctionType) -> None:
         names, imports = uses(function.__code__)
-        hidden = sorted(HIDING & {*names, *(name for name, _, _ in imports)})
+        hidden = hides(names, imports)
         if hidden and not library_of(function.__module__):
             why = f"it reads globals through {hidden[0]}, where a change would not be seen"
             self.fail(function.__name__, why)
@@ -268,8 +266,7 @@ class _Walk:
         for base in CONTENT:
             if isinstance(value, base):
                 self.visit(base(cast("Any", value)))
-        bases = (base for base in kind.__mro__[1:-1] if library_of(base.__module__))
-        if any(name in vars(base) for base in bases for name in REDUCES):
+        if reduces(kind):
             self._reduced(value)
         self._attributes(value)
 
@@ -282,11 +279,9 @@ class _Walk:
 
     def _reduced(self, value: Any) -> None:
         """What pickle and copy would make a value from."""
-        kind = cast("type[Any]", type(value))
-        name = kind.__name__
+        name = type(value).__name__
         try:
-            reduce = copyreg.dispatch_table.get(kind)
-            parts: Any = reduce(value) if reduce else value.__reduce_ex__(4)
+            parts = reduction_of(value)
         except Exception as error:  # noqa: BLE001 it is others' code, and the message says what it says
             self.fail(name, f"{error}")
         if isinstance(parts, str):

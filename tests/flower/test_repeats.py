@@ -168,7 +168,7 @@ def test_no_sum_is_repeated_without_one_of_its_nodes(
     logging.getLogger("flwr").propagate = True
     crash(tmp_path, monkeypatch)
     if not server_checks:
-        monkeypatch.setattr("rfa.flower.oracles._check_repeat", nothing)
+        monkeypatch.setattr("rfa.flower.oracles.check_repeat", nothing)
     apps = {node: each for node, each in nodes(tmp_path).items() if node != VICTIM}
     grid = after_the_crash(apps, tmp_path)
     assert len(opened) == 1
@@ -301,7 +301,7 @@ def test_no_model_is_evaluated_again_without_one_of_the_nodes(
     apps = {node: each for node, each in nodes(tmp_path).items() if node != VICTIM}
     with pytest.raises(NothingDoneError, match="evaluate it over all of those nodes"):
         evaluate_only().start(LocalGrid(apps, run=8), model(), 1)
-    monkeypatch.setattr("rfa.flower.oracles._check_repeat", nothing)
+    monkeypatch.setattr("rfa.flower.oracles.check_repeat", nothing)
     with pytest.raises(NodesRefusedError):
         evaluate_only().start(LocalGrid(apps, run=9), model(), 1)
     assert len(opened) == 1

@@ -123,7 +123,7 @@ class Servers:
             self._servers[index] = copy.deepcopy(at.server)
         else:
             server.faults.pop(name)
-            server._asked.add(name)  # pyright: ignore[reportPrivateUsage]
+            server._expected.devices.add(name)  # pyright: ignore[reportPrivateUsage]
         return outcome
 
     def _go_on(self, at: Answered, server: Server, name: int) -> str:
@@ -149,7 +149,7 @@ def _state(server: Any) -> tuple[Any, ...]:
             set(now.arrived),
             set(now.opened),
             dict(now.signatures),
-            {key: dict(one) for key, one in now._shares.items()},
+            {key: dict(one) for key, one in now._shares.shares.items()},
         )
         if now
         else ()

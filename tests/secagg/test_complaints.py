@@ -83,7 +83,7 @@ def right(table: Party, ask: SecureOracle) -> bool:
 
 
 def positions(ask: SecureOracle) -> dict[int, int]:
-    return ask.server._positions  # pyright: ignore[reportPrivateUsage]
+    return ask.server._formed().positions  # pyright: ignore[reportPrivateUsage]
 
 
 def neighbors(ask: SecureOracle, device: int) -> list[int]:

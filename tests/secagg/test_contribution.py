@@ -15,10 +15,9 @@ from rfa.secagg.fixed_point import (
     Contribution,
     Encoding,
     NotFiniteError,
-    as_sent,
-    weighs_more,
 )
-from rfa.secagg.statistics import POSITIONS, STATISTICS
+from rfa.secagg.messages.values import as_sent
+from rfa.secagg.statistics import POSITIONS, STATISTICS, weighs_more
 
 ONES = np.ones(3, np.float32)
 CANARY = 123456.789

@@ -165,7 +165,7 @@ def test_a_budget_of_so_many_rounds_is_for_so_many(terms: Any) -> None:
     policy = with_budget(3 * charge, min_cohort=3, num_colluders=0)
     for number in range(1, 6):
         table = party(equals(6, 3, seed=number), terms, noise=Z, number=number, policy=policy)
-        identity = table.devices[5]._identity  # pyright: ignore[reportPrivateUsage]
+        identity = table.devices[5]._profile.identity  # pyright: ignore[reportPrivateUsage]
         device = Device(table.parts[5], Profile(5, policy, identity), memory=memory)
         table.devices[5] = device
         ask = None
@@ -359,7 +359,7 @@ def test_a_malicious_server_gets_an_update_again_as_far_as_a_budget_goes(
     """Without one it could ask for the same sum until nothing is left of the noise."""
     few: dict[str, Any] = {"min_cohort": 3, "num_colluders": 0, "any_point": True}
     policy = Policy(server_model=ServerModel.MALICIOUS, epsilon=epsilon, **few)
-    identity = party(6, MALICIOUS).devices[5]._identity  # pyright: ignore[reportPrivateUsage]
+    identity = party(6, MALICIOUS).devices[5]._profile.identity  # pyright: ignore[reportPrivateUsage]
     refused = contextlib.nullcontext() if epsilon else pytest.raises(SpentUpdateError)
     with DurableDevice(tmp_path / "one", Profile(5, policy, identity)) as device:
         masked_again(device, MALICIOUS, noise=Z)

@@ -21,13 +21,8 @@ from rfa.flower import records
 from rfa.flower.basis import Told, basis_of, common_sent
 from rfa.flower.histograms import LEAST_NODES
 from rfa.flower.parts import Cohort, PartOracle
-from rfa.flower.refusals import (
-    RoundSkippedError,
-    check_refusals,
-    describe_ready,
-    describe_refusals,
-    list_nodes,
-)
+from rfa.flower.ready import check_repeat, most_of
+from rfa.flower.refusals import RoundSkippedError, check_refusals, describe_refusals
 from rfa.flower.transport import Addressed, GridExchange, send
 from rfa.secagg.errors import ParameterError, TooFewDevicesError
 from rfa.secagg.messages.opening import MAX_METRICS, OpenRound
@@ -35,7 +30,7 @@ from rfa.secagg.oracle import SecureOracle, open_round
 from rfa.secagg.security.cohort import Identities
 from rfa.secagg.security.terms import Terms
 from rfa.secagg.server.recorder import Recorder
-from rfa.secagg.transcript import devices_digest, repeated_basis
+from rfa.secagg.transcript import repeated_basis
 from rfa.secagg.weights import EQUAL
 
 LOG = logging.getLogger("flwr")
@@ -130,12 +125,12 @@ class GridSums:
         work = dataclasses.replace(work, opening=opening.encode() if opening else b"")
         adverts: dict[int, bytes] = {}
         sent, ready = self._ask(work, messages, t, timeout, dim, adverts)
-        like = _most(ready)
+        like = most_of(ready)
         cohort = tuple(sorted(ready[like]))
         odd = tuple(name for other, names in ready.items() if other != like for name in names)
         basis = basis_of(sent, like.run)
         if like.again:
-            _check_repeat(work.task, cohort, like.again)
+            check_repeat(work.task, cohort, like.again)
             basis = repeated_basis(basis, like.again)
         gathered = Cohort(
             work.task,
@@ -330,39 +325,3 @@ def _require_many(oracle: SecureOracle, recorder: Recorder | None) -> None:
     if recorder:
         recorder.stop(error)
     raise error
-
-
-def _most(ready: dict[records.Ready, list[int]]) -> records.Ready:
-    """Return what most nodes have.
-
-    Raises:
-        RoundSkippedError: if no majority has the same.
-    """
-    like = max(ready, key=lambda found: len(ready[found]))
-    count = sum(map(len, ready.values()))
-    if 2 * len(ready[like]) <= count:
-        msg = f"no majority of {count} nodes has the same metrics, arrays and run config: "
-        msg += f"{describe_ready(ready)}; let all nodes return the same metrics"
-        raise RoundSkippedError(msg)
-    if len(ready) > 1:
-        LOG.info("\t> some nodes have other metrics or run configs: %s", describe_ready(ready))
-    return like
-
-
-def _check_repeat(task: str, nodes: Sequence[int], again: bytes) -> None:
-    """End a round that would repeat a sum without all of its nodes, before anything is masked.
-
-    Raises:
-        RoundSkippedError: if it would.
-    """
-    if again.endswith(devices_digest(nodes)):
-        LOG.info("\t> all of these were in a sum about the same before: it is repeated")
-        return
-    what, remedy = "updates", "let training have randomness, or a seed that depends on the run"
-    if task == records.EVALUATE:
-        what, remedy = "model", "evaluate it over all of those nodes, or another model"
-    msg = (
-        f"{list_nodes(nodes)} were in a sum about the same {what} before, with others: the "
-        f"difference of the two would reveal one of them; {remedy}"
-    )
-    raise RoundSkippedError(msg)

@@ -21,25 +21,21 @@ from flwr.serverapp.strategy import FedAvg, Result
 
 from rfa.aggregators import Layout, SumAggregator
 from rfa.aggregators.registry import Context, build_private
-from rfa.errors import InvalidTypeError, OracleStoppedError
+from rfa.errors import OracleStoppedError
 from rfa.flower import records
 from rfa.flower.ahead import FirstWork, KeysAhead
 from rfa.flower.arrays import size_of
 from rfa.flower.checkpoint import Checkpoint, fits, load_checkpoint, save_checkpoint
 from rfa.flower.checks import ON_ROUND, check_hook, check_start
 from rfa.flower.errors import TooFewNodesError
+from rfa.flower.fit import check_strategy, needs_of, remedy_of
 from rfa.flower.histograms import MissingMetrics
 from rfa.flower.history import log_result, note_metrics
 from rfa.flower.metric_bounds import metric_bounds_of
 from rfa.flower.noise import draw_of, wants_noise
-from rfa.flower.options import (
-    StrategyOptions,
-    check_strategy,
-    needs_of,
-    remedy_of,
-    split_options,
-)
+from rfa.flower.options import StrategyOptions, split_options
 from rfa.flower.oracles import Cohort, GridSums, SumPlan, split
+from rfa.flower.overrides import check_overrides, refuse_replies
 from rfa.flower.parts import PartOracle, summarize
 from rfa.flower.play import Evaluate, Run, play_rounds
 from rfa.flower.privacy import PrivacyMeter
@@ -88,7 +84,7 @@ class SecureStrategy(FedAvg):
             InvalidTypeError: if there is no such option, or the class overrides a method that is
                 never called.
         """
-        _check_overrides(type(self))
+        check_overrides(type(self), SecureStrategy)
         check_hook("on_round", self.on_round, ON_ROUND)
         self.aggregator = build_private(aggregator, context=Context(noise=wants_noise(options)))
         self.options, fedavg = split_options(type(self), options)
@@ -262,11 +258,11 @@ class SecureStrategy(FedAvg):
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> NoReturn:
         """Raise an error: there are no single updates to aggregate."""
-        _refuse_replies(server_round, replies)
+        refuse_replies(server_round, replies)
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> NoReturn:
         """Raise an error: there are no single metrics to aggregate."""
-        _refuse_replies(server_round, replies)
+        refuse_replies(server_round, replies)
 
     def sums(self, grid: Grid, plan: SumPlan, recorders: list[Recorder] | None = None) -> GridSums:
         """Return the way in which sums are taken over a grid."""
@@ -346,29 +342,3 @@ class SecureStrategy(FedAvg):
         """
         need = Need(fraction, max(self.min_available_nodes, least), what)
         return wait_for_nodes(grid, need, self._watch, self.options.node_timeout)
-
-
-def _check_overrides(strategy: type[SecureStrategy]) -> None:
-    """Check that a user's class overrides no method that is never called.
-
-    Raises:
-        InvalidTypeError: if it does; the message says what to override instead.
-    """
-    for name in ("aggregate_train", "aggregate_evaluate"):
-        if getattr(strategy, name) is not getattr(SecureStrategy, name):
-            msg = (
-                f"{strategy.__name__} overrides {name}, which is never called: there is no reply "
-                "of a single node. To log, save or stop, override on_round(t, arrays, "
-                "train_metrics, evaluate_metrics); to aggregate in another way, give "
-                "SecureStrategy an aggregator of your own"
-            )
-            raise InvalidTypeError(msg)
-
-
-def _refuse_replies(server_round: int, replies: Iterable[Message]) -> NoReturn:
-    msg = (
-        f"round {server_round}: there are no replies of single nodes to aggregate "
-        f"({type(replies)}): secure sums are taken in start(), so wrappers of aggregate_train "
-        "cannot work here; on_round is called after each round"
-    )
-    raise NotImplementedError(msg)

@@ -19,7 +19,7 @@ from rfa.secagg.errors import SecAggError
 from rfa.secagg.messages.decoding import decode_as
 from rfa.secagg.messages.records import TotalRecord
 from rfa.secagg.messages.round import FirstInput, MaskedInput
-from rfa.secagg.server.masked_sum import masks_left
+from rfa.secagg.server.unmasking import masks_left
 from rfa.secagg.transcript import input_digest
 from rfa.secagg.words import TAIL, WORD
 

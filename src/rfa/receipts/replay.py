@@ -25,7 +25,7 @@ from rfa.receipts.errors import ReceiptError
 from rfa.receipts.parts import CheckedPart, OpenedSum
 from rfa.receipts.receipt import Receipt, state_bytes, sum_name
 from rfa.secagg.blocks import sent_radius
-from rfa.secagg.fixed_point import as_sent
+from rfa.secagg.messages.values import as_sent
 from rfa.secagg.transcript import point_of
 
 

@@ -30,14 +30,12 @@ import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from rfa._types import Floats32
-from rfa.errors import InvalidValueError
 from rfa.oracle import REACH, Sum
 from rfa.privacy import NoisySum
 from rfa.radii import Radii, Radius
@@ -338,22 +336,3 @@ class Encoding:
         length = length_of(total.push)
         most = total.count if total.weight is None else total.weight
         return "" if length <= most + slack else f"the push is {length} long"
-
-
-def as_sent(v: Any, dim: int) -> Floats32:
-    """Return a point as it is sent: rounded to float32, and empty if it is zero.
-
-    Raises:
-        ValueError: if it is not a vector of numbers that float32 can hold.
-    """
-    with np.errstate(over="ignore"):
-        sent = np.asarray(v).astype("<f4")
-    if sent.shape != (dim,) or not np.isfinite(sent).all():
-        msg = f"v must be {dim} finite numbers that float32 can hold, and has shape {sent.shape}"
-        raise InvalidValueError(msg)
-    return sent if sent.any() else sent[:0]
-
-
-def weighs_more(mass: int, total: int, max_share: float) -> bool:
-    """Return whether a mass exceeds a share of the total mass, in exact arithmetic."""
-    return Fraction(mass) > Fraction(max_share) * total

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from rfa.secagg.errors import ParameterError
 from rfa.secagg.words import TAIL
@@ -256,3 +257,8 @@ def _squares_between(mass: float, near: float, count: float) -> tuple[float, flo
     rest = max(0.0, mass - held / 2)  # for the others, each on their side of 1/2
     least = held / 4 + (rest**2 / even if even else 0.0)
     return least, mass / 2 + min(near, mass) - near / 2
+
+
+def weighs_more(mass: int, total: int, max_share: float) -> bool:
+    """Return whether a mass exceeds a share of the total mass, in exact arithmetic."""
+    return Fraction(mass) > Fraction(max_share) * total

@@ -33,16 +33,11 @@ from rfa.secagg.errors import (
     RefusalError,
     TooFewDevicesError,
 )
-from rfa.secagg.fixed_point import (
-    Contribution,
-    Encoding,
-    Total,
-    as_sent,
-    weighs_more,
-)
+from rfa.secagg.fixed_point import Contribution, Encoding, Total
 from rfa.secagg.in_process import Losses, answers
 from rfa.secagg.messages.opening import OpenRound
 from rfa.secagg.messages.stages import START, Moment, Stage
+from rfa.secagg.messages.values import as_sent
 from rfa.secagg.oracle import Ended
 from rfa.secagg.security.rules import (
     Answered,
@@ -53,6 +48,7 @@ from rfa.secagg.security.rules import (
     require_same,
 )
 from rfa.secagg.security.terms import Terms
+from rfa.secagg.statistics import weighs_more
 from rfa.secagg.transcript import noise_key, rounding_key
 from rfa.secagg.words import TAIL, WORD
 

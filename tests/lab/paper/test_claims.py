@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from rfa.lab.paper.claims import CONVNET, EMNIST, judge, judge_one
+from rfa.lab.paper.claims import CONVNET, EMNIST, judge
 from rfa.lab.paper.evidence import Evidence
 from rfa.lab.paper.page import paper_numbers
-from rfa.lab.paper.statements import STATEMENTS
+from rfa.lab.paper.statements import STATEMENTS, judge_one
 from rfa.lab.paper.verdicts import CONFIRMED, INCONCLUSIVE, OPEN, REFUTED
 from rfa.lab.report.exhibit import Exhibit, Table
 from rfa.lab.report.gather import Result

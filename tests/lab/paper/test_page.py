@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from rfa.lab.paper.claims import ABSENT
 from rfa.lab.paper.page import write_page
+from rfa.lab.paper.statements import ABSENT
 from rfa.lab.report.exhibit import Exhibit, Line, Panel, Spread, Table, Value
 
 HEAD = ["the paper", "tested", "setting", "verdict", "numbers"]

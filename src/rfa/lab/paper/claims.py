@@ -20,8 +20,8 @@ from rfa.lab.paper.evidence import (
     is_artificial,
     swing,
 )
-from rfa.lab.paper.statements import STATEMENTS, Statement, clean, statement
-from rfa.lab.paper.verdicts import OPEN, Fact, Finding, conclude, told
+from rfa.lab.paper.statements import STATEMENTS, clean, judge_one, statement
+from rfa.lab.paper.verdicts import Fact, Finding
 from rfa.lab.report.exhibit import Table, Value
 from rfa.lab.runs.headline import HONEST
 
@@ -37,7 +37,6 @@ TASKS = {
 SENT, LSTM = ("Sent140 linear",), ("Shakespeare LSTM",)
 CONVNET = ("EMNIST ConvNet", "EMNIST ConvNet (ink 1)")
 DEEP = (*CONVNET, *LSTM)
-ABSENT = "there are no such runs"
 LOST = 5.0
 """A model whose accuracy is at most this number of points above the largest class is lost."""
 
@@ -338,17 +337,3 @@ def judge(evidence: Evidence, *, verdicts: bool = True) -> Table:
             rows.append(["" if again else each.quote, each.tested, setting, shown, numbers])
     head = ["the paper", "tested", "setting", "verdict", "numbers (accuracy in %, 95 % interval)"]
     return Table("Statements of the paper", head, rows)
-
-
-def judge_one(each: Statement, evidence: Evidence, setting: str) -> tuple[str, str]:
-    """The verdict on a statement in one setting, and the numbers."""
-    try:
-        findings = list(each.judge(evidence, setting))
-        why = evidence.has_learned(clean(setting)) if each.gated else ""
-        reduced = evidence.reduced(clean(setting)) if each.gated else ""
-    except AbsentError as error:
-        return OPEN, f"{ABSENT}: {error}"
-    numbers = "; ".join([reduced] * bool(reduced) + list(map(told, findings)))
-    if why:
-        return OPEN, f"{why}; {numbers}"
-    return conclude(findings), numbers

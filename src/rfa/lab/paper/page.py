@@ -10,11 +10,12 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from rfa.lab.paper.claims import ABSENT, judge
+from rfa.lab.paper.claims import judge
 from rfa.lab.paper.datatable import largest_classes
 from rfa.lab.paper.evidence import Evidence
 from rfa.lab.paper.reproduce import Experiment
 from rfa.lab.paper.scale import Scale
+from rfa.lab.paper.statements import ABSENT
 from rfa.lab.report.exhibit import Exhibit, Table, Value, group
 from rfa.lab.report.gather import INTERVAL, LABELS, find_results
 from rfa.lab.report.markdown import rows, section

@@ -1,4 +1,4 @@
-"""Statements of the paper and their tests: how `claims.py` writes them."""
+"""Statements of the paper, their tests and verdicts: how `claims.py` writes them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from rfa.lab.paper.evidence import Evidence, Place
-from rfa.lab.paper.verdicts import Fact, Finding
+from rfa.lab.paper.evidence import AbsentError, Evidence, Place
+from rfa.lab.paper.verdicts import OPEN, Fact, Finding, conclude, told
 
 Judge: TypeAlias = Callable[[Evidence, str], Iterable[Finding | Fact]]
+ABSENT = "there are no such runs"
 
 
 @dataclass(frozen=True)
@@ -53,3 +54,17 @@ def statement(
 def clean(setting: str) -> Place:
     """Where runs without corruption are."""
     return Place("robustness", f"{setting}, data", 0.0)
+
+
+def judge_one(each: Statement, evidence: Evidence, setting: str) -> tuple[str, str]:
+    """The verdict on a statement in one setting, and the numbers."""
+    try:
+        findings = list(each.judge(evidence, setting))
+        why = evidence.has_learned(clean(setting)) if each.gated else ""
+        reduced = evidence.reduced(clean(setting)) if each.gated else ""
+    except AbsentError as error:
+        return OPEN, f"{ABSENT}: {error}"
+    numbers = "; ".join([reduced] * bool(reduced) + list(map(told, findings)))
+    if why:
+        return OPEN, f"{why}; {numbers}"
+    return conclude(findings), numbers

@@ -98,6 +98,12 @@ def is_taken(option: str, aggregator: str) -> bool:
     return PARAMETERS[option].attribute in find(aggregator).parameters
 
 
+def is_open(option: str, aggregator: str) -> bool:
+    """Whether an option is a parameter of an aggregator whose text leaves it open."""
+    given = parse_spec(aggregator).parameters
+    return is_taken(option, aggregator) and PARAMETERS[option].attribute not in given
+
+
 def with_options(aggregator: str, options: Mapping[str, Any]) -> str:
     """The text of an aggregator with parameters from options.
 

@@ -41,7 +41,7 @@ from rfa.lab.attacks.registry import BACKDOOR, BUILT_IN, NONE, POISONS, find_cor
 from rfa.lab.datasets.partition import Partition
 from rfa.lab.settings.fields import ConfigError, Setting, setting, settings_of
 from rfa.lab.settings.groups import GROUPS, OFF, Attack, Evaluation, Secure, Server, Training
-from rfa.lab.settings.parameters import PARAMETERS, is_taken, with_options, without_options
+from rfa.lab.settings.parameters import PARAMETERS, is_open, with_options, without_options
 from rfa.lab.settings.privacy import Privacy, implied
 from rfa.lab.tasks.registry import TASKS, canonical_task, find_task
 from rfa.planning import check_fit
@@ -117,7 +117,7 @@ class Settings:
             fitting = {
                 name: value
                 for name, value in given.items()
-                if name not in PARAMETERS or _is_open(name, aggregator)
+                if name not in PARAMETERS or is_open(name, aggregator)
             }
         return cls.of(task, **fitting)
 
@@ -346,9 +346,3 @@ def _check_names(given: Mapping[str, Any]) -> None:
         if name not in FIELDS and name not in PARAMETERS:
             msg = f"no setting is called {name!r}: there are {', '.join([*FIELDS, *PARAMETERS])}"
             raise ConfigError(msg)
-
-
-def _is_open(option: str, aggregator: str) -> bool:
-    """Whether an option is a parameter of an aggregator whose text leaves it open."""
-    given = parse_spec(aggregator).parameters
-    return is_taken(option, aggregator) and PARAMETERS[option].attribute not in given

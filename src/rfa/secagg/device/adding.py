@@ -8,13 +8,13 @@ from rfa.secagg.crypto.masks import Mask
 from rfa.secagg.device.membership import Membership
 from rfa.secagg.device.memory import Memory
 from rfa.secagg.errors import ShareLimitError
-from rfa.secagg.fixed_point import Contribution, EncodedInput, weighs_more
+from rfa.secagg.fixed_point import Contribution, EncodedInput
 from rfa.secagg.messages.buffer import InputBuffer
 from rfa.secagg.messages.opening import OpenRound
 from rfa.secagg.messages.round import FirstInput, MaskedInput, ShareKeys, SumRequest
 from rfa.secagg.messages.values import Bitmap
 from rfa.secagg.security.rules import Members
-from rfa.secagg.statistics import rows_of
+from rfa.secagg.statistics import rows_of, weighs_more
 from rfa.secagg.transcript import noise_key, pair_mask_key, rounding_key, self_mask_key
 from rfa.secagg.words import Words
 

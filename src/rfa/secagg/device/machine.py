@@ -10,9 +10,7 @@ import dataclasses
 import os
 
 from rfa.secagg.blocks import asked_radius
-from rfa.secagg.crypto.keys import sign
 from rfa.secagg.crypto.masks import add_masks
-from rfa.secagg.crypto.shares import SHARE_SIZE
 from rfa.secagg.device.adding import check_share, encode_part, masks_of, room_for
 from rfa.secagg.device.ahead import (
     RoundSecrets,
@@ -22,19 +20,19 @@ from rfa.secagg.device.ahead import (
     split_secrets,
     take_secrets,
 )
+from rfa.secagg.device.forgetting import after_dealing, after_masking, after_opening
 from rfa.secagg.device.joining import check_brought
 from rfa.secagg.device.membership import Membership, accept_roster, read_parameters
-from rfa.secagg.device.memory import GONE, Memory, forget
+from rfa.secagg.device.memory import GONE, Memory
+from rfa.secagg.device.order import check_due, is_over, opening_of
 from rfa.secagg.device.profile import Profile
-from rfa.secagg.device.sharing import Entropy, complain, deal, unseal_shares
+from rfa.secagg.device.sharing import Entropy, complain, deal, release, unseal_shares
 from rfa.secagg.errors import (
-    AskedTwiceError,
     OtherSessionError,
     OutOfStageError,
     ReplayedRoundError,
     SecAggError,
     ShareLimitError,
-    SignatureError,
 )
 from rfa.secagg.fixed_point import Contribution, EncodedInput
 from rfa.secagg.messages.decoding import decode, decode_as
@@ -53,8 +51,7 @@ from rfa.secagg.messages.round import (
     Unmask,
     UnmaskShares,
 )
-from rfa.secagg.messages.stages import LEFT, START, Moment, Stage, moment_of
-from rfa.secagg.messages.values import NO_SHARE
+from rfa.secagg.messages.stages import Moment, Stage
 from rfa.secagg.noise import least_charge
 from rfa.secagg.security.cohort import form_cohort
 from rfa.secagg.security.parameters import ServerModel
@@ -100,9 +97,9 @@ class Device:
             memory: its state before a restart, or only the last round that it joined.
         """
         self._contribution = contribution
+        self._profile = profile
         self._device = int(profile.device)
         self._policy = profile.policy
-        self._identity = profile.identity
         self._rounding, self._noise = rounding, noise
         self._entropy = entropy
         self._membership: Membership | None = None
@@ -122,8 +119,7 @@ class Device:
     @property
     def over(self) -> bool:
         """Whether the device has answered all requests of a round."""
-        due = self.memory.due
-        return due > START and due >= Moment(self._opening().masked_sums, Stage.SUM)
+        return is_over(self.memory)
 
     def receive(self, request: bytes) -> bytes:
         """Answer a request; the same request again gets the same bytes.
@@ -143,7 +139,7 @@ class Device:
         asked = request_digest(request)
         if asked == self.memory.request:
             return self.memory.reply
-        self._check_stage(message)
+        check_due(message, self.memory, abstains=self._contribution is None)
         try:
             after, reply = self._answer(message, request)
         except SecAggError as error:
@@ -168,45 +164,8 @@ class Device:
                 return self._consent(message)
             case Unmask():
                 return self._open(message)
-            case _:  # _check_stage has refused it
+            case _:  # check_due has refused it
                 raise AssertionError
-
-    def _check_stage(self, message: Message) -> None:
-        """Check that a message is of this session, due now, and new."""
-        name, due, asked = type(message).__name__, self.memory.due, moment_of(message)
-        if isinstance(message, OpenRound) and due == Moment(0, Stage.ROSTER):
-            return  # only keys were sent in the round before: `_join` checks that this one is later
-        if asked is None:
-            msg = f"{name} is not a request to a device"
-            raise OutOfStageError(msg)
-        if due > START and message.session != self._opening().session:
-            msg = f"{name} of session {message.session.hex()}, which is not that of this round"
-            raise OtherSessionError(msg)
-        if due == LEFT:
-            msg = f"{name} is asked of a device that has left the round"
-            raise OutOfStageError(msg)
-        if asked < due:
-            msg = f"{name} was asked before, with another request"
-            raise AskedTwiceError(msg)
-        late = asked > due and not self._may_regroup(asked)
-        wrong = due > START and isinstance(message, FirstSum) != self._is_first(asked)
-        if late or wrong or self.over or (due > START and self._contribution is None):
-            msg = f"{name} is asked out of order: it is at {asked}, and {due} is due"
-            raise OutOfStageError(msg)
-
-    def _may_regroup(self, asked: Moment) -> bool:
-        """Return whether a roster may replace that of a fast sum, which is then never opened."""
-        if self.memory.due != Moment(0, Stage.UNMASK):
-            return False
-        opening = self._opening()
-        return bool(opening.fast) and asked == Moment(opening.each_roster, Stage.ROSTER)
-
-    def _is_first(self, asked: Moment) -> bool:
-        """Return whether a roster comes with the first sum, as in fast rounds."""
-        return asked == Moment(0, Stage.ROSTER) and bool(self._opening().fast)
-
-    def _opening(self) -> OpenRound:
-        return decode_as(OpenRound, self.memory.opening)
 
     def _member(self) -> Membership:
         """Return the device's membership in the cohort, from its memory after a restart."""
@@ -219,7 +178,7 @@ class Device:
 
         It checks the parameters before any key.
         """
-        opening, keys = self._opening(), decode_as(AdvertiseKeys, self.memory.advert).keys
+        opening, keys = opening_of(self.memory), decode_as(AdvertiseKeys, self.memory.advert).keys
         parameters = read_parameters(roster, opening)
         if before:
             before.check_regroup(roster, parameters)
@@ -227,7 +186,7 @@ class Device:
             self._policy.check_cohort(parameters.cohort)
         self._policy.check_parameters(parameters, opening.queries)
         cohort = form_cohort(opening, parameters, roster.nonce, roster.leaves)
-        return accept_roster(roster, cohort, keys, self._identity.known if self._identity else None)
+        return accept_roster(roster, cohort, keys, self._profile.known)
 
     def _join(
         self, opening: OpenRound, request: bytes, secrets: RoundSecrets = ()
@@ -285,13 +244,7 @@ class Device:
         keys = public_keys(self._device, secrets)
         if opening.server_model != ServerModel.MALICIOUS:
             return keys
-        return dataclasses.replace(keys, signature=self._sign(leaf_of(opening, keys)))
-
-    def _sign(self, statement: bytes) -> bytes:
-        if self._identity is None:
-            msg = f"device {self._device} has no identity to sign with: give it one"
-            raise SignatureError(msg)
-        return sign(self._identity.secret, statement)
+        return dataclasses.replace(keys, signature=self._profile.sign(leaf_of(opening, keys)))
 
     def _deal(self, roster: Roster, request: bytes) -> tuple[Memory, ShareKeys]:
         """Check the cohort, and deal shares of all secrets to the neighbors."""
@@ -300,17 +253,8 @@ class Device:
         opening, spent = member.opening, memory.rho - memory.charged
         self._policy.check_charge(spent, member.charge, opening.each_roster)
         incoming, shares = deal(member, memory, first, self._entropy)
-        after = dataclasses.replace(
-            memory,
-            due=Moment(first, Stage.SUM),
-            roster=request,
-            incoming=incoming,
-            alive=b"",
-        )
-        if not opening.is_first(first):
-            after = after.only_for(opening.sums_from(first))
         self._membership = member
-        return after, shares
+        return after_dealing(memory, opening, first, request, incoming), shares
 
     def _enter(self, message: Roster | FirstSum, request: bytes) -> tuple[Memory, bytes]:
         """Deal shares; in a fast round also mask, before anyone has the shares of others."""
@@ -325,7 +269,8 @@ class Device:
         self, sum_request: SumRequest, memory: Memory, dealt: ShareKeys | None = None
     ) -> tuple[Memory, bytes]:
         """Compute and mask the device's input at v; in a fast sum, add the shares that it deals."""
-        member, masked_sum, opening = self._member(), sum_request.masked_sum, self._opening()
+        member, masked_sum = self._member(), sum_request.masked_sum
+        opening = member.opening
         self._policy.check_query(sum_request.v, asked_radius(opening, sum_request), memory.nu)
         charge = max(0.0, member.charge - memory.charged)
         self._policy.check_charge(memory.rho, charge)
@@ -339,20 +284,14 @@ class Device:
         add_masks(part.words, part.tail, masks_of(member, memory, masked_sum, alive, context))
         tail = part.tail
         del part  # it holds the words
-        to_sign = opening.server_model == ServerModel.MALICIOUS and not dealt
-        after = dataclasses.replace(
+        after = after_masking(
             memory,
-            due=Moment(masked_sum, Stage.SURVIVORS if to_sign else Stage.UNMASK),
-            masks=forget(memory.masks, masked_sum),
-            seeds=forget(memory.seeds, masked_sum),
+            opening,
+            sum_request,
             shares=shares,
             context=context,
             asked=point,
-            alive=sum_request.alive,
-            nu=memory.nu if sum_request.levels else sum_request.nu,
-            rho=memory.rho + charge,
-            charged=charge if dealt else 0.0,
-            noise=GONE if opening.is_last(masked_sum) and not dealt else memory.noise,
+            charge=charge,
         )
         return after, masked.finish(tail)
 
@@ -368,7 +307,7 @@ class Device:
     def _consent(self, message: SurvivorList) -> tuple[Memory, bytes]:
         """Sign the survivors, once."""
         self._member().check_survivors(message.survivors, message.masked_sum, self.memory)
-        signature = self._sign(survivors_statement(self.memory.context, message.survivors))
+        signature = self._profile.sign(survivors_statement(self.memory.context, message.survivors))
         due = Moment(message.masked_sum, Stage.UNMASK)
         after = dataclasses.replace(self.memory, due=due, signed=message.survivors)
         return after, SurvivorSignature(message.session, message.masked_sum, signature).encode()
@@ -382,27 +321,12 @@ class Device:
         check_ahead(unmask, opening)
         member.check_sealed(unmask.sealed, survivors if first else frozenset())
         if opening.server_model == ServerModel.MALICIOUS and first:
-            signature = self._sign(survivors_statement(memory.context, unmask.survivors))
+            signature = self._profile.sign(survivors_statement(memory.context, unmask.survivors))
         elif opening.server_model == ServerModel.MALICIOUS:
-            member.check_quorum(unmask, memory, self._identity.known if self._identity else {})
+            member.check_quorum(unmask, memory, self._profile.known or {})
         shares = unseal_shares(member, memory, unmask, survivors) if first else memory.shares
-        others = member.among(member.members(memory.alive))
-        released = tuple(
-            (share[:SHARE_SIZE] if other in survivors else share[SHARE_SIZE:]) or NO_SHARE
-            for other, share in zip(others, shares, strict=True)
-        )
-        after = dataclasses.replace(
-            memory,
-            due=Moment(masked_sum + 1, Stage.SUM),
-            shares=(),
-            survivors=unmask.survivors,
-            signed=b"",
-        )
-        if first:
-            after = dataclasses.replace(after.only_for(opening.sums_from(0)), charged=0.0)
-        if opening.is_last(masked_sum):
-            due = Moment(opening.masked_sums, Stage.SUM)
-            after = dataclasses.replace(after, due=due, incoming=(), rounding=GONE, noise=GONE)
+        released = release(member, memory, shares, survivors)
+        after = after_opening(memory, opening, unmask)
         keys: tuple[DeviceKeys, ...] = ()
         if unmask.ahead:
             after = dataclasses.replace(after, ahead=draw_secrets(self._entropy, opening))

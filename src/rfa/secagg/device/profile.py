@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rfa._checks import check_count
+from rfa.secagg.crypto.keys import sign
 from rfa.secagg.errors import ParameterError, SignatureError
 from rfa.secagg.security.cohort import Identities
 from rfa.secagg.security.parameters import insist
@@ -53,3 +54,19 @@ class Profile:
             raise ParameterError(msg)
         known = len(self.identity.known) if self.identity else 0
         object.__setattr__(self, "policy", self.policy.settled(known))
+
+    @property
+    def known(self) -> Identities | None:
+        """The public identities of all devices; None without an identity."""
+        return self.identity.known if self.identity else None
+
+    def sign(self, statement: bytes) -> bytes:
+        """Return the device's signature of a statement.
+
+        Raises:
+            SignatureError: if it has no identity.
+        """
+        if self.identity is None:
+            msg = f"device {self.device} has no identity to sign with: give it one"
+            raise SignatureError(msg)
+        return sign(self.identity.secret, statement)

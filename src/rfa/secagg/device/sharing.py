@@ -9,7 +9,7 @@ from rfa.secagg.crypto.shares import SHARE_SIZE, are_shares, split
 from rfa.secagg.device.membership import Membership
 from rfa.secagg.device.memory import GONE, Memory
 from rfa.secagg.messages.round import ShareKeys, SumRequest, Unmask
-from rfa.secagg.messages.values import Bitmap, write_bitmap
+from rfa.secagg.messages.values import NO_SHARE, Bitmap, write_bitmap
 from rfa.secagg.security.rules import Members
 from rfa.secagg.transcript import commitment_to, sealing_key, share_binding
 
@@ -87,6 +87,24 @@ def unseal_shares(
             plain = unseal(key, masked_sum, next(sealed), bound) or b""
             shares.append(plain if are_shares(plain) else b"")
     return tuple(shares)
+
+
+def release(
+    member: Membership, memory: Memory, shares: Sequence[bytes], survivors: Members
+) -> tuple[bytes, ...]:
+    """Return one share for each neighbor: of its self-mask if it survived, else of its key.
+
+    Args:
+        member: the membership of the device.
+        memory: its state, with the devices in the masked sum.
+        shares: the shares of both kinds that it holds, empty where they did not unseal.
+        survivors: the devices that survived.
+    """
+    others = member.among(member.members(memory.alive))
+    return tuple(
+        (share[:SHARE_SIZE] if other in survivors else share[SHARE_SIZE:]) or NO_SHARE
+        for other, share in zip(others, shares, strict=True)
+    )
 
 
 def complain(member: Membership, alive: Members, shares: Sequence[bytes]) -> Bitmap:

@@ -18,6 +18,7 @@ from rfa.secagg.device.kept import Kept
 from rfa.secagg.device.machine import Device
 from rfa.secagg.device.marks import Marks
 from rfa.secagg.device.memory import GONE, Memory
+from rfa.secagg.device.order import may_take_back, released
 from rfa.secagg.device.profile import Profile
 from rfa.secagg.device.sent import note_opened, note_sent
 from rfa.secagg.device.sharing import Entropy
@@ -27,7 +28,7 @@ from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.messages.decoding import decode_as
 from rfa.secagg.messages.opening import NO_BASIS, OpenRound
 from rfa.secagg.messages.round import FirstSum, OpenFirstSum
-from rfa.secagg.messages.stages import LEFT, START, Moment, Stage
+from rfa.secagg.messages.stages import START, Moment, Stage
 from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.transcript import request_digest
 
@@ -276,7 +277,7 @@ class DurableDevice:
                 reply = device.receive(request)
                 if contribution and device.memory.context not in (GONE, memory.context):
                     self._spend(contribution, device.memory, whom)
-                elif contribution and _opens(memory, device.memory):
+                elif contribution and released(memory, device.memory):
                     self._spends.open(contribution, memory, whom)
             except ShareLimitError as error:  # it ends the round for the device
                 refused = error
@@ -305,7 +306,7 @@ class DurableDevice:
             later = number is not None and memory.round > number
             if later or (memory.round == number and memory.due == START):  # there is a new update
                 return
-            if not opened and memory.round == number and _may_take_back(memory):
+            if not opened and memory.round == number and may_take_back(memory):
                 self._take_back(memory)
             self._kept.memory = memory.between_rounds()
             self._kept.forget_brought()
@@ -326,13 +327,12 @@ class DurableDevice:
             return
         if after.context not in {before.context, GONE}:
             note_sent(self._sent, self._profile.device, after.context, reply)
-        elif _opens(before, after):
+        elif released(before, after):
             note_opened(self._sent, self._profile.device, reply)
 
     def _take_back(self, memory: Memory) -> None:
         """Remove the mark that this round set on the input."""
-        contribution = self._kept.contribution
-        if contribution:
+        if contribution := self._kept.contribution:
             self._spends.take_back(contribution, memory)
 
     def close(self) -> None:
@@ -347,18 +347,3 @@ class DurableDevice:
         if self._rounding or contribution is None or memory.due > Moment(0, Stage.ROSTER):
             return self._rounding
         return self._spends.rounding_of(contribution)
-
-
-def _opens(before: Memory, after: Memory) -> bool:
-    """Return whether the device released shares between two memories."""
-    return before.due.stage == Stage.UNMASK and after.roster == before.roster
-
-
-def _may_take_back(memory: Memory) -> bool:
-    """Return whether a server may say that no sum of a round was opened.
-
-    A malicious server may not. A device that opened a sum itself, or has left since, knows better.
-    """
-    if not memory.opening or memory.due == LEFT or memory.survivors:
-        return False
-    return decode_as(OpenRound, memory.opening).server_model == ServerModel.SEMI_HONEST

@@ -1,12 +1,14 @@
-"""The values of fields: a set of devices as a bitmap, and a share as bytes."""
+"""The values of fields: a set of devices as a bitmap, a share as bytes, and a point of float32."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from rfa._types import Floats32
+from rfa.errors import InvalidValueError
 from rfa.secagg.crypto.shares import PRIME, SHARE_SIZE
 from rfa.secagg.errors import NotCanonicalError
 
@@ -50,3 +52,17 @@ def read_share(share: bytes) -> int | None:
         msg = "a share is a number below the prime"
         raise NotCanonicalError(msg)
     return value
+
+
+def as_sent(v: Any, dim: int) -> Floats32:
+    """Return a point as it is sent: rounded to float32, and empty if it is zero.
+
+    Raises:
+        ValueError: if it is not a vector of numbers that float32 can hold.
+    """
+    with np.errstate(over="ignore"):
+        sent = np.asarray(v).astype("<f4")
+    if sent.shape != (dim,) or not np.isfinite(sent).all():
+        msg = f"v must be {dim} finite numbers that float32 can hold, and has shape {sent.shape}"
+        raise InvalidValueError(msg)
+    return sent if sent.any() else sent[:0]

@@ -27,6 +27,7 @@ from rfa.secagg.errors import (
     WrongDimensionError,
 )
 from rfa.secagg.messages.opening import MAX_METRICS, OpenRound
+from rfa.secagg.security.demands import derived_demands
 from rfa.secagg.security.odds import FAILURE_BITS
 from rfa.secagg.security.parameters import (
     HONEST_PER_QUERY,
@@ -176,18 +177,7 @@ class Policy:
         cohort, colluders = self.min_cohort, self.num_colluders
         if None not in (cohort, colluders):
             return self
-        if not self.is_wary:
-            derived = LEAST_HONEST, 0
-        elif identities:
-            tenths = math.ceil(identities / 10)
-            derived = max(LEAST_HONEST, math.ceil(9 * identities / 10)), tenths
-        else:
-            msg = (
-                "a malicious server chooses the cohort, and can choose all colluders: give "
-                "Policy(min_cohort=..., num_colluders=...), counted among all devices, or the "
-                "device the identities of all of them"
-            )
-            raise ParameterError(msg)
+        derived = derived_demands(identities, is_wary=self.is_wary)
         return dataclasses.replace(
             self,
             min_cohort=derived[0] if cohort is None else cohort,

@@ -66,6 +66,14 @@ def are_enough(parameters: Parameters, members: Members) -> bool:
     return len(members) >= parameters.survivors
 
 
+def needed_answers(parameters: Parameters, members: Members, *, free: bool) -> int:
+    """Return how many devices must answer: all, unless a loss here has no consequences.
+
+    Between two queries no device may be lost, or the next sum would reveal it.
+    """
+    return min(len(members), parameters.survivors) if free else len(members)
+
+
 def may_follow(
     parameters: Parameters, before: Members | None, now: Members, *, same_query: bool
 ) -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from rfa.secagg.errors import NotCanonicalError
+from rfa.secagg.errors import AbortError, NotCanonicalError, ParameterError, SecAggError
 from rfa.secagg.messages.opening import OpenRound
 from rfa.secagg.messages.round import DeviceKeys, OpenFirstSum
 from rfa.secagg.security.parameters import ServerModel
@@ -15,6 +15,24 @@ from rfa.secagg.server.requests import Outbox
 def may_be_ahead(opening: OpenRound) -> bool:
     """Return whether devices can send keys ahead in this round, and join it with such keys."""
     return bool(opening.fast) and opening.server_model == ServerModel.SEMI_HONEST
+
+
+def admit_ahead(keys: Iterable[DeviceKeys], opening: OpenRound, admission: Admission) -> None:
+    """Admit devices to a round with the keys that they sent in the one before.
+
+    Raises:
+        AbortError: if two devices have the same key.
+        ParameterError: if the round is not fast, or its server may be malicious.
+    """
+    if not may_be_ahead(opening):
+        msg = "a round begins with keys of the round before if it is fast, and the server is "
+        raise ParameterError(msg + "semi-honest: give fast=True, or ask for new keys")
+    for each in keys:
+        try:
+            admission.take(each.device, each)
+        except SecAggError as error:
+            msg = f"the keys that devices sent ahead make no cohort: {error}"
+            raise AbortError(msg) from None
 
 
 def with_opening(opening: OpenRound, requests: Outbox) -> Iterator[tuple[int, bytes]]:

@@ -12,53 +12,32 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rfa.radii import Radius
-from rfa.secagg.blocks import sent_radius
-from rfa.secagg.crypto.shares import SHARE_SIZE
-from rfa.secagg.errors import (
-    AbortError,
-    OtherSessionError,
-    OutOfStageError,
-    ParameterError,
-    RefusalError,
-    SecAggError,
-)
-from rfa.secagg.fixed_point import Total, as_sent
-from rfa.secagg.messages.decoding import decode
+from rfa.secagg.errors import OutOfStageError, ParameterError, SecAggError
+from rfa.secagg.fixed_point import Total
 from rfa.secagg.messages.opening import Message, OpenRound
 from rfa.secagg.messages.round import (
     SIGNATURE_SIZE,
-    Abstain,
     AdvertiseKeys,
     DeviceKeys,
     FirstInput,
     MaskedInput,
     ShareKeys,
-    SumRequest,
-    SurvivorList,
     SurvivorSignature,
     UnmaskShares,
 )
-from rfa.secagg.messages.values import write_bitmap
 from rfa.secagg.security.cohort import Identities
 from rfa.secagg.security.parameters import Parameters, ServerModel
-from rfa.secagg.security.rules import (
-    Answered,
-    Members,
-    require_enough,
-    require_many_beyond,
-)
+from rfa.secagg.security.rules import Members, needed_answers, require_enough
 from rfa.secagg.security.terms import Terms
 from rfa.secagg.server.admission import Admission
-from rfa.secagg.server.ahead import check_keys, may_be_ahead, with_opening
-from rfa.secagg.server.complaints import Dispute, Unopened, disputes_of, faults_of
+from rfa.secagg.server.ahead import admit_ahead, check_keys, may_be_ahead, with_opening
+from rfa.secagg.server.complaints import Dispute, Unopened
 from rfa.secagg.server.masked_sum import MaskedSum
+from rfa.secagg.server.queries import Progress
 from rfa.secagg.server.recorder import Recorder
-from rfa.secagg.server.requests import Requests
+from rfa.secagg.server.replies import Expected
+from rfa.secagg.server.requests import Requests, whom_of
 from rfa.secagg.server.table import Table
-from rfa.secagg.transcript import devices_digest
-
-SLACK = 1 << 9
-"""The bytes of a reply beside its lists."""
 
 
 class Server:
@@ -106,15 +85,9 @@ class Server:
         self._identities = identities or {}
         self._recorder = recorder
         self._table: Table | None = None
-        self._positions: dict[int, int] = {}
-        self._before: Members | None = None
-        self._ready: Members = frozenset()
         self._now: MaskedSum | None = None
-        self._mass = 0
-        self._answered: Answered | None = None
-        self._wanted: type[Message] = Message
-        self._largest = 0
-        self._asked: set[int] = set()
+        self._progress = Progress()
+        self._expected = Expected(Message, 0, ())
         self._asks_ahead = ask_ahead and may_be_ahead(opening)
         self._begins_ahead = False
         self._next = Admission(opening, terms, {})
@@ -138,7 +111,8 @@ class Server:
     def open(self, devices: Iterable[int]) -> Requests:
         """Begin the round: ask devices for their keys."""
         asked = sorted(set(devices))
-        self._expect(AdvertiseKeys, SLACK + 32 * self._opening.masked_sums, asked)
+        size = 32 * self._opening.masked_sums
+        self._expected = Expected(AdvertiseKeys, size, asked, may_abstain=True)
         message = self._opening.encode()
         return Requests(
             ((device, message) for device in asked),
@@ -154,15 +128,7 @@ class Server:
             AbortError: if they are too few, or two have the same key.
             ParameterError: if the round is not fast, or its server may be malicious.
         """
-        if not may_be_ahead(self._opening):
-            msg = "a round begins with keys of the round before if it is fast, and the server is "
-            raise ParameterError(msg + "semi-honest: give fast=True, or ask for new keys")
-        for each in keys:
-            try:
-                self._admission.take(each.device, each)
-            except SecAggError as error:
-                msg = f"the keys that devices sent ahead make no cohort: {error}"
-                raise AbortError(msg) from None
+        admit_ahead(keys, self._opening, self._admission)
         self._begins_ahead = True
         self.form()
 
@@ -174,7 +140,7 @@ class Server:
         """
         self.form()
         table = self._formed()
-        self._expect(ShareKeys, SLACK + table.deal_size, self._positions)
+        self._expected = Expected(ShareKeys, table.deal_size, table.names)
         return Requests(table.rosters(), self.parameters.survivors)
 
     def form(self) -> None:
@@ -196,11 +162,12 @@ class Server:
         self.form()
         table = self._formed()
         now = self._begin(table.everyone, v, nu)
-        self._expect(FirstInput, SLACK + table.deal_size + now.reply_size, self._positions)
+        size = table.deal_size + now.reply_size
+        self._expected = Expected(FirstInput, size, table.names, may_abstain=self._begins_ahead)
         requests = table.rosters(now.sum_request)
         if self._begins_ahead:
             requests = with_opening(self._opening, requests)
-        return Requests(requests, self.parameters.survivors, self._whom(self._positions))
+        return Requests(requests, self.parameters.survivors, whom_of(self._opening, table.names))
 
     @property
     def is_complete(self) -> bool:
@@ -228,7 +195,6 @@ class Server:
     def _seat(self, table: Table) -> None:
         """Continue with the devices of a table."""
         self._table = table
-        self._positions = {keys.device: position for position, keys in enumerate(table.keys)}
         if self._recorder:
             self._recorder.form(table, self._identities)
 
@@ -243,37 +209,18 @@ class Server:
             ValueError: if v or nu is not valid.
         """
         table = self._formed()
-        alive = frozenset(table.deals) if self._before is None else self._ready
+        alive, is_first = self._progress.alive(table), self._progress.survivors is None
         require_enough(self.parameters, alive, "are left")
         now = self._begin(alive, v, nu)
-        self._expect(MaskedInput, SLACK + now.reply_size, table.devices(alive))
-        requests = ((table.keys[at].device, each) for at, each in now.sum_requests())
-        return Requests(requests, self._enough(alive, free=self._before is None))
+        self._expected = Expected(MaskedInput, now.reply_size, table.devices(alive))
+        enough = needed_answers(self.parameters, alive, free=is_first)
+        return Requests(now.sum_requests(), enough)
 
     def _begin(self, alive: Members, v: Any, nu: Radius) -> MaskedSum:
         """Return the next masked sum, over some devices of the cohort."""
-        table, opening = self._formed(), self._opening
-        if self.masked_sum not in opening.sums_from(table.first):
-            msg = f"all {opening.each_roster} masked sums of the round are used up"
-            raise AbortError(msg)
-        least, levels = sent_radius(opening, nu)
-        second = opening.is_second(self.masked_sum)
-        if not second:
-            require_many_beyond(
-                self.parameters, self._answered, least, self._terms.honest_per_query
-            )
-        sum_request = SumRequest(
-            session=opening.session,
-            masked_sum=self.masked_sum,
-            vector=int(second or not opening.max_share),
-            nu=float(least),
-            mass=self._mass if second else 0,
-            alive=write_bitmap(alive, table.cohort.parameters.cohort),
-            sealed=(),
-            v=as_sent(v, opening.dim),
-            levels=levels,
-        )
-        self._now = MaskedSum(table, sum_request, alive)
+        table, per_query = self._formed(), self._terms.honest_per_query
+        request = self._progress.request(table, self.masked_sum, alive, v, nu, per_query)
+        self._now = MaskedSum(table, request, alive)
         self.masked_sum += 1
         self.begun = self.masked_sum - table.first
         return self._now
@@ -285,11 +232,10 @@ class Server:
             AbortError: if the sum over them may not be opened.
         """
         now = self._closed()
-        message = SurvivorList(self._opening.session, now.sum_request.masked_sum, now.bitmap)
-        encoded, devices = message.encode(), self._formed().devices(now.survivors)
-        self._expect(SurvivorSignature, SLACK + SIGNATURE_SIZE, devices)
-        requests = ((device, encoded) for device in devices)
-        return Requests(requests, self._enough(now.survivors, free=self._is_last))
+        devices = self._formed().devices(now.survivors)
+        self._expected = Expected(SurvivorSignature, SIGNATURE_SIZE, devices)
+        enough = needed_answers(self.parameters, now.survivors, free=now.is_last)
+        return Requests(now.survivor_requests(), enough)
 
     def unmask(self) -> Requests:
         """Ask for the shares that open the sum.
@@ -304,18 +250,11 @@ class Server:
             members = frozenset(now.signatures)
             require_enough(self.parameters, members, "signed the survivors")
         self.opened = True
-        table, size = self._formed(), SIGNATURE_SIZE + SHARE_SIZE * self.parameters.degree
-        size += 32 * self._opening.masked_sums
-        self._expect(UnmaskShares, SLACK + size, table.devices(members))
-        shares = now.unmask_requests(members, ahead=self._asks_ahead and self._is_last)
-        requests = ((table.keys[at].device, each) for at, each in shares)
-        whom = self._whom(table.devices(members))
-        return Requests(requests, self._enough(members, free=self._is_last), whom)
-
-    def _whom(self, devices: Iterable[int]) -> bytes:
-        """Return the digest by which devices recognize a sum; empty for a malicious server."""
-        trusted = self._opening.server_model == ServerModel.SEMI_HONEST
-        return devices_digest(devices) if trusted else b""
+        devices = self._formed().devices(members)
+        self._expected = Expected(UnmaskShares, now.opened_size, devices)
+        requests = now.unmask_requests(members, ahead=self._asks_ahead and now.is_last)
+        enough = needed_answers(self.parameters, members, free=now.is_last)
+        return Requests(requests, enough, whom_of(self._opening, devices))
 
     def total(self) -> Total:
         """Open the sum and return its total.
@@ -325,19 +264,15 @@ class Server:
         """
         now = self._masked_sum()
         require_enough(self.parameters, frozenset(now.opened), "opened the sum")
-        self._hear(now)
+        self.faults |= now.faults
         try:
             total = now.total()
         finally:
-            self.disputes |= disputes_of(now.wrong, self._formed().names, now.forgers)
+            self.disputes |= now.disputes
             self.unopened = now.unopened
         if self._recorder:
             self._recorder.close(now)
-        self._before, self._ready = now.survivors, frozenset(now.opened)
-        if now.sum_request.vector:
-            queries = self._answered.queries + 1 if self._answered else 1
-            self._answered = Answered(queries, now.sum_request.nu, total.sum)
-        self._mass, self._now = total.mass, None
+        self._progress, self._now = self._progress.after(now, total), None
         return total
 
     def take(self, device: int, reply: bytes) -> bool:
@@ -345,69 +280,47 @@ class Server:
 
         A reply from a device that was not asked, or has answered, changes nothing.
         """
-        if device not in self._asked:
+        if device not in self._expected.devices:
             msg = f"device {device} was not asked, or has answered"
             self.faults.setdefault(device, OutOfStageError(msg))
             return False
-        self._asked.discard(device)
         try:
-            self._accept(device, decode(reply, self._largest))
+            self._accept(device, self._expected.read(device, reply, self._opening.session))
         except SecAggError as error:
             self.faults[device] = error
             return False
-        if self._recorder and self._wanted in (MaskedInput, FirstInput):
-            self._recorder.take(self._positions[device], reply)
+        if self._recorder and self._expected.kind in (MaskedInput, FirstInput):
+            self._recorder.take(self._formed().positions[device], reply)
         return True
 
     def _accept(self, device: int, message: Message) -> None:
-        if message.session != self._opening.session:
-            msg = f"the reply of device {device} is of another session"
-            raise OtherSessionError(msg)
-        joins = self._wanted is AdvertiseKeys or (self._begins_ahead and self._wanted is FirstInput)
-        if isinstance(message, Abstain) and joins:
-            msg = f"device {device} abstains: its update is not finite, of no examples, or not new"
-            raise RefusalError(msg)
-        if not isinstance(message, self._wanted):
-            msg = f"device {device} sent {type(message).__name__} for {self._wanted.__name__}"
-            raise OutOfStageError(msg)
+        if isinstance(message, AdvertiseKeys):
+            self._admission.take(device, message.keys)
+            return
+        table = self._formed()
+        position = table.positions[device]
         match message:
-            case AdvertiseKeys():
-                self._admission.take(device, message.keys)
             case ShareKeys():
-                self._formed().take_deal(self._positions[device], message)
+                table.take_deal(position, message)
             case FirstInput():
-                self._formed().take_deal(self._positions[device], message.deal)
-                self._masked_sum().take_masked(self._positions[device], message.masked)
+                table.take_deal(position, message.deal)
+                self._masked_sum().take_masked(position, message.masked)
             case MaskedInput():
-                self._masked_sum().take_masked(self._positions[device], message)
+                self._masked_sum().take_masked(position, message)
             case SurvivorSignature():
-                self._masked_sum().take_consent(self._positions[device], message, self._identities)
+                self._masked_sum().take_consent(position, message, self._identities)
             case UnmaskShares():
-                self._take_opened(device, message)
+                self._take_opened(device, position, message)
             case _:  # the server never asks for it
                 raise AssertionError
 
-    def _take_opened(self, device: int, message: UnmaskShares) -> None:
+    def _take_opened(self, device: int, position: int, message: UnmaskShares) -> None:
         """Take shares, and the keys for the next round that come with the last ones."""
-        check_keys(device, message.keys, self._next, asked=self._asks_ahead and self._is_last)
-        self._masked_sum().take_opened(self._positions[device], message, self._identities)
+        now = self._masked_sum()
+        check_keys(device, message.keys, self._next, asked=self._asks_ahead and now.is_last)
+        now.take_opened(position, message, self._identities)
         for keys in message.keys:
             self._next.take(device, keys)
-
-    def _expect(self, wanted: type[Message], largest: int, devices: Iterable[int]) -> None:
-        self._wanted, self._largest, self._asked = wanted, largest, set(devices)
-
-    @property
-    def _is_last(self) -> bool:
-        """Whether no query comes after the current one."""
-        return self._opening.is_last(self.masked_sum - 1)
-
-    def _enough(self, members: Members, *, free: bool) -> int:
-        """Return how many devices must answer: all, unless a loss here has no consequences.
-
-        Between two queries no device may be lost, or the next sum would reveal it.
-        """
-        return min(len(members), self.parameters.survivors) if free else len(members)
 
     def _formed(self) -> Table:
         if self._table is None:
@@ -422,15 +335,10 @@ class Server:
             AbortError: if the sum over them may not, or cannot, be opened.
         """
         now = self._masked_sum()
-        self._hear(now)
-        now.close(self._before)
+        self.faults |= now.faults
+        self.disputes |= now.disputes
+        now.close(self._progress.survivors)
         return now
-
-    def _hear(self, now: MaskedSum) -> None:
-        """Process the complaints of devices about shares that they could not unseal."""
-        names = self._formed().names
-        self.faults |= faults_of(now.complaints, self.parameters.num_colluders, names)
-        self.disputes |= disputes_of(now.complaints, names)
 
     def _masked_sum(self) -> MaskedSum:
         if self._now is None:

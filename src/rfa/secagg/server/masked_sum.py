@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from rfa.secagg.crypto.graph import rank
-from rfa.secagg.crypto.keys import agree, is_signed, public_of
-from rfa.secagg.crypto.masks import Mask, add_masks
-from rfa.secagg.crypto.shares import borne, misfits, recover
+from rfa.secagg.crypto.keys import is_signed
+from rfa.secagg.crypto.masks import add_masks
+from rfa.secagg.crypto.shares import SHARE_SIZE
 from rfa.secagg.errors import (
-    BadShareError,
     ImplausibleSumError,
     NotCanonicalError,
     OutOfStageError,
+    SecAggError,
     SignatureError,
     TooFewDevicesError,
     WrongDimensionError,
 )
 from rfa.secagg.fixed_point import Encoding, Total
 from rfa.secagg.messages.round import (
+    SIGNATURE_SIZE,
     MaskedInput,
     SumRequest,
+    SurvivorList,
     SurvivorSignature,
     Unmask,
     UnmaskShares,
@@ -32,48 +33,22 @@ from rfa.secagg.messages.values import read_share, write_bitmap
 from rfa.secagg.security.cohort import Cohort, Identities
 from rfa.secagg.security.parameters import ServerModel
 from rfa.secagg.security.rules import Members, require_enough, require_same
-from rfa.secagg.server.complaints import Unopened, read_complaints, require_shares
+from rfa.secagg.server.complaints import (
+    Dispute,
+    Unopened,
+    disputes_of,
+    faults_of,
+    read_complaints,
+    require_shares,
+)
 from rfa.secagg.server.table import Table
+from rfa.secagg.server.unmasking import OpenedShares
 from rfa.secagg.transcript import (
-    commitment_to,
     context_of,
-    pair_mask_key,
     point_of,
-    self_mask_key,
     survivors_statement,
 )
 from rfa.secagg.words import TAIL, WORD, Words
-
-
-def masks_left(
-    cohort: Cohort,
-    publics: Sequence[bytes],
-    secrets: Mapping[int, bytes],
-    survivors: Members,
-    context: bytes,
-) -> list[Mask]:
-    """Return the masks on a sum of masked inputs: self-masks, and masks shared with drop-outs.
-
-    Args:
-        cohort: the cohort.
-        publics: the public mask keys of its devices in this masked sum.
-        secrets: the secret of each device that was asked, by position: the seed of a survivor's
-            self-mask, the secret mask key of a drop-out.
-        survivors: the devices whose inputs are in the sum.
-        context: the digest of the masked sum.
-    """
-    masks: list[Mask] = []
-    for position, secret in secrets.items():
-        if position in survivors:
-            masks.append((self_mask_key(secret, context), False))
-            continue
-        others = [other for other in cohort.neighbors(position) if other in survivors]
-        agreed = agree(secret, [publics[other] for other in others])
-        masks += [
-            (pair_mask_key(shared, context, position, other), position < other)
-            for other, shared in zip(others, agreed, strict=True)
-        ]
-    return masks
 
 
 def tail_size(cohort: Cohort) -> int:
@@ -109,14 +84,7 @@ class MaskedSum:
         opened: the shares that devices opened.
         words: the running total of the vectors; without masks once the sum is opened.
         tail: the running total of the scalars, likewise.
-        secrets: the secrets that removed the masks, by position: seeds of survivors, keys of
-            drop-outs.
         complaints: for each dealer whose shares did not unseal, the holders who say so.
-        wrong: for each dealer with wrong shares, the holders that surely opened them; all
-            holders, if no shares give its secret.
-        forgers: the number of liars around such a dealer that could make honest devices look like
-            this.
-        unopened: the secret that could not be opened, if there is one.
     """
 
     def __init__(self, table: Table, sum_request: SumRequest, alive: Members) -> None:
@@ -125,19 +93,14 @@ class MaskedSum:
         self._context = context_of(table.cohort.digest, sum_request, point)
         self.words = np.zeros(table.cohort.opening.dim if sum_request.vector else 0, WORD)
         self.tail = [0] * tail_size(table.cohort)
-        self._shares: dict[int, dict[int, int]] = {}
-        self._doubted: set[int] = set()
+        self._shares = OpenedShares(table, sum_request.masked_sum)
         self.sum_request = sum_request
         self.alive = alive
         self.arrived: set[int] = set()
         self.survivors: Members = frozenset()
         self.signatures: dict[int, bytes] = {}
         self.opened: set[int] = set()
-        self.secrets: dict[int, bytes] = {}
         self.complaints: dict[int, set[int]] = {}
-        self.wrong: dict[int, set[int]] = {}
-        self.forgers: dict[int, int] = {}
-        self.unopened: Unopened | None = None
 
     @property
     def reply_size(self) -> int:
@@ -145,9 +108,20 @@ class MaskedSum:
         return self.words.nbytes + 16 * len(self.tail) + len(self.sum_request.alive)
 
     @property
+    def opened_size(self) -> int:
+        """The bytes of the signature, the shares and the keys for the next round in a reply."""
+        opening, degree = self._table.cohort.opening, self._table.cohort.parameters.degree
+        return SIGNATURE_SIZE + SHARE_SIZE * degree + 32 * opening.masked_sums
+
+    @property
     def is_first(self) -> bool:
         """Whether it is the first sum of a fast round: over the whole roster, or never opened."""
         return self._table.cohort.opening.is_first(self.sum_request.masked_sum)
+
+    @property
+    def is_last(self) -> bool:
+        """Whether no query comes after this one."""
+        return self._table.cohort.opening.is_last(self.sum_request.masked_sum)
 
     @property
     def is_complete(self) -> bool:
@@ -159,11 +133,40 @@ class MaskedSum:
         """The survivors as they are sent."""
         return write_bitmap(self.survivors, self._table.cohort.parameters.cohort)
 
+    @property
+    def faults(self) -> dict[int, SecAggError]:
+        """The devices about which more devices complain than can lie together, and the error."""
+        colluders = self._table.cohort.parameters.num_colluders
+        return faults_of(self.complaints, colluders, self._table.names)
+
+    @property
+    def disputes(self) -> set[Dispute]:
+        """The pairs of a dealer and a holder of shares, one of which is at fault."""
+        names = self._table.names
+        wrong = disputes_of(self._shares.wrong, names, self._shares.forgers)
+        return wrong | disputes_of(self.complaints, names)
+
+    @property
+    def secrets(self) -> Mapping[int, bytes]:
+        """The secrets that removed masks, by position: seeds of survivors, keys of drop-outs."""
+        return self._shares.secrets
+
+    @property
+    def unopened(self) -> Unopened | None:
+        """The secret that could not be opened, if there is one."""
+        return self._shares.unopened
+
     def sum_requests(self) -> Iterator[tuple[int, bytes]]:
         """Yield, for each device, the request with the shares that its neighbors dealt to it."""
         for position in sorted(self.alive):
-            sealed = self._sealed_for(position)
-            yield position, dataclasses.replace(self.sum_request, sealed=sealed).encode()
+            request = dataclasses.replace(self.sum_request, sealed=self._sealed_for(position))
+            yield self._table.keys[position].device, request.encode()
+
+    def survivor_requests(self) -> Iterator[tuple[int, bytes]]:
+        """Return, for each survivor, the list of survivors to sign."""
+        request = self.sum_request
+        message = SurvivorList(request.session, request.masked_sum, self.bitmap).encode()
+        return ((device, message) for device in self._table.devices(self.survivors))
 
     def unmask_requests(
         self, members: Members, *, ahead: bool = False
@@ -183,7 +186,7 @@ class MaskedSum:
         for position in sorted(members):
             if self.is_first:
                 common = dataclasses.replace(message, sealed=self._sealed_for(position)).encode()
-            yield position, common
+            yield self._table.keys[position].device, common
 
     def _sealed_for(self, position: int) -> tuple[bytes, ...]:
         dealers = self._dealers(position)
@@ -252,7 +255,7 @@ class MaskedSum:
         self._check_missing(position, shares, missing)
         for dealer, share in shares.items():
             if share is not None:
-                self._shares.setdefault(dealer, {})[self._rank(position, dealer)] = share
+                self._shares.take(position, dealer, share)
         self.opened.add(position)
 
     def _check_missing(self, position: int, dealers: Iterable[int], missing: set[int]) -> None:
@@ -280,82 +283,13 @@ class MaskedSum:
         if self.is_first:
             cohort, names = self._table.cohort, self._table.names
             require_shares(cohort, frozenset(self.opened), self.complaints, names)
-        add_masks(self.words, self.tail, self._masks())
+        masks = self._shares.masks(self.alive, self.survivors, self._context)
+        add_masks(self.words, self.tail, masks)
         return decode_total(self._table.cohort, self.words, self.tail, len(self.survivors))
-
-    def _masks(self) -> list[Mask]:
-        """Return the masks that are still on the total, from the opened secrets."""
-        publics = [keys.mask_keys[self.sum_request.masked_sum] for keys in self._table.keys]
-        for position in self.survivors:
-            self._recover_seed(position)
-        for position in self.alive - self.survivors:
-            self._recover(
-                position, lambda secret, public=publics[position]: public_of(secret) == public
-            )
-        cohort, survivors = self._table.cohort, self.survivors
-        return masks_left(cohort, publics, self.secrets, survivors, self._context)
-
-    def _recover_seed(self, position: int) -> None:
-        """Recover the seed of a survivor's self-mask, which its commitment identifies."""
-        masked_sum, cohort = self.sum_request.masked_sum, self._table.cohort.digest
-        promised = self._table.commitment(position, masked_sum)
-        self._recover(
-            position, lambda seed: commitment_to(seed, cohort, position, masked_sum) == promised
-        )
-
-    def _recover(self, position: int, is_secret: Callable[[bytes], bool]) -> None:
-        """Recover a secret of a device, from the shares of holders without complaints first."""
-        holders = self._table.cohort.neighbors(position)
-        threshold = self._table.cohort.parameters.threshold
-        given = self._shares.get(position, {})
-        order = sorted(given, key=lambda rank: (holders[rank - 1] in self._doubted, rank))
-        shares = {rank: given[rank] for rank in order}
-        try:
-            secret, used = recover(shares, threshold=threshold, is_secret=is_secret)
-        except BadShareError as error:
-            self._note_unopened(position, {holders[rank - 1] for rank in given})
-            device = self._table.keys[position].device
-            msg = f"a secret of device {device} cannot be opened: {error}; it, or neighbors, lie"
-            raise BadShareError(msg) from None
-        if list(used) != order[:threshold]:
-            self._note_wrong(position, shares, used)
-        self.secrets[position] = secret
-
-    def _note_unopened(self, position: int, holders: set[int]) -> None:
-        """Record that no set of a dealer's shares gives its secret.
-
-        The shares of an honest dealer do, unless more of them are forged than `recover` tolerates.
-        """
-        threshold = self._table.cohort.parameters.threshold
-        if len(holders) >= threshold:
-            self.wrong[position] = holders
-            self.forgers[position] = borne(len(holders), threshold) + 1
-            dealer = self._table.keys[position].device
-            self.unopened = Unopened(dealer, len(holders), self.forgers[position])
-
-    def _note_wrong(self, position: int, shares: Mapping[int, int], used: Sequence[int]) -> None:
-        """Record the holders of shares that do not fit those that gave a secret.
-
-        Colluders can choose wrong shares that give the secret together. So the others are recorded
-        only if enough shares fit that t of them are honest. A polynomial that gives the secret and
-        is not the dealer's goes through at most t - 2 honest shares: all others that fit it are
-        forged.
-        """
-        holders, parameters = self._table.cohort.neighbors(position), self._table.cohort.parameters
-        wrong = {holders[rank - 1] for rank in misfits(shares, used)}
-        self._doubted |= wrong
-        fit = len(shares) - len(wrong)
-        if fit >= parameters.threshold + parameters.num_colluders:
-            self.wrong[position] = wrong
-            self.forgers[position] = fit - parameters.threshold + 2
 
     def _dealers(self, position: int) -> list[int]:
         """Return the dealers whose shares a device holds in this masked sum."""
         return [other for other in self._table.cohort.neighbors(position) if other in self.alive]
-
-    def _rank(self, holder: int, dealer: int) -> int:
-        parameters = self._table.cohort.parameters
-        return rank(holder, dealer, parameters.cohort, parameters.degree)
 
     def _check_masked_sum(self, masked_sum: int) -> None:
         if masked_sum != self.sum_request.masked_sum:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+
+from rfa.secagg.messages.opening import OpenRound
+from rfa.secagg.security.parameters import ServerModel
+from rfa.secagg.transcript import devices_digest
 
 Outbox = Iterator[tuple[int, bytes]]
 """The requests, each with its device, made when they are sent."""
@@ -25,3 +29,9 @@ class Requests(Outbox):
     def __next__(self) -> tuple[int, bytes]:
         """Return the next request."""
         return next(self._requests)
+
+
+def whom_of(opening: OpenRound, devices: Iterable[int]) -> bytes:
+    """Return the digest by which devices recognize a sum; empty for a malicious server."""
+    trusted = opening.server_model == ServerModel.SEMI_HONEST
+    return devices_digest(devices) if trusted else b""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -62,6 +63,11 @@ class Table:
     def names(self) -> list[int]:
         """The device at each position."""
         return [keys.device for keys in self.keys]
+
+    @functools.cached_property
+    def positions(self) -> dict[int, int]:
+        """The position of each device."""
+        return {device: position for position, device in enumerate(self.names)}
 
     def devices(self, members: Members) -> list[int]:
         """Return the devices at some positions, in the order of these."""
