@@ -100,13 +100,22 @@ def _no_list(path: Path, why: str) -> VaultError:
 
 
 def _add(path: Path, line: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-    with os.fdopen(handle, "ab+") as file:
-        _mend(path, file)
-        file.write(line.encode())
-        file.flush()
-        os.fsync(file.fileno())
+    """Write a line to the disk.
+
+    Raises:
+        VaultError: if that is not possible.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        with os.fdopen(handle, "ab+") as file:
+            _mend(path, file)
+            file.write(line.encode())
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        msg = f"the list of masked inputs at {path} cannot be written: {error.strerror}"
+        raise VaultError(msg) from None
 
 
 def _mend(path: Path, file: BinaryIO) -> None:
