@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -128,6 +130,22 @@ def test_another_folder_or_another_name_is_another_device(tmp_path: Path) -> Non
         storage = DeviceStorage(home, 10, node, str(who), named=True)
         with storage.device("train", Profile(node, Policy(epsilon=RICH))) as device:
             assert device.spent_rho == pytest.approx(charged)
+
+
+def test_ledgers_that_cannot_be_listed_are_not_taken_for_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder may let its files be opened, and not be listed."""
+    assert play(How(), tmp_path, 7) == NODES
+
+    def forbidden(folder: Path) -> list[str]:
+        raise PermissionError(errno.EACCES, "Permission denied", str(folder))
+
+    monkeypatch.setattr(os, "listdir", forbidden)
+    monkeypatch.setattr(os, "scandir", forbidden)
+    storage = DeviceStorage(tmp_path / "nodes" / str(NAMES[0]), 8, 1, "1", named=False)
+    with pytest.raises(VaultError, match="Permission denied"):
+        storage.device("train", Profile(1, Policy(epsilon=RICH)))
 
 
 def test_a_damaged_ledger_that_may_be_its_own_stops_a_node(tmp_path: Path) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from threading import Barrier
 
 import numpy as np
 import pytest
@@ -129,3 +131,21 @@ def test_a_new_ledger_of_which_only_the_settings_are_written_is_no_damage(tmp_pa
         device.bring(None)
         assert device.spent_rho == 0
     assert read_charges(tmp_path / "ledger") == 0
+
+
+def test_a_ledger_that_several_open_at_once_is_no_damage(tmp_path: Path) -> None:
+    """While one of them makes it, others check it."""
+    for turn in range(10):
+        folder, start = tmp_path / str(turn), Barrier(4)
+
+        def charge(run: str, folder: Path = folder, start: Barrier = start) -> None:
+            start.wait()
+            with opened(folder, run) as device:
+                kept = device._kept  # pyright: ignore[reportPrivateUsage]
+                with kept.transaction():
+                    kept.let_last(Memory(rho=kept.memory.rho + CHARGED))
+            read_charges(folder / "ledger")
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(charge, "abcd"))
+        assert read_charges(folder / "ledger") == 4 * CHARGED

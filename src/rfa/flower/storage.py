@@ -81,11 +81,16 @@ class DeviceStorage:
         any device. So too much may be counted, and never too little.
 
         Raises:
-            VaultError: if a file cannot be read.
+            VaultError: if the folder or a file cannot be read.
         """
         own = self.spent(task, budget=True)
-        others = own.parent.glob(f"{OWN}*.{task}" if self.named else f"*.{task}")
-        return sum(read_charges(path) for path in sorted(others) if path != own)
+        try:
+            there = sorted(own.parent.iterdir()) if own.parent.exists() else []
+        except OSError as error:  # a glob would find nothing
+            msg = f"the ledgers at {own.parent} cannot be listed: {error.strerror}"
+            raise VaultError(msg) from None
+        which = f"{OWN}*.{task}" if self.named else f"*.{task}"
+        return sum(read_charges(path) for path in there if path.match(which) and path != own)
 
     def sent(self, task: str) -> Path:
         """Return the file with the masked inputs that the device sent, to compare with receipts."""
