@@ -122,7 +122,7 @@ def _mend(path: Path, file: BinaryIO) -> None:
     """Remove a part of a line at the end; a line that lacks only its newline gets it.
 
     Raises:
-        VaultError: if what is at the end is longer than a line.
+        VaultError: if the last line is longer than any line of a list.
     """
     size = file.seek(0, os.SEEK_END)
     start = file.seek(max(0, size - LONGEST))
