@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,10 @@ RHO = NoisySum(NODES, HONEST, Z, DIM, near=False).rho
 
 
 def spent_by(home: Path, node: int, run: int = 7) -> float:
-    """What the ledger of a node says, in all runs."""
-    storage = DeviceStorage(home, run, node, str(node), named=True)
+    """What the ledger of a node says, in all runs, whether or not its owner has named it."""
+    named = DeviceStorage(home, run, node, str(node), named=True)
+    unnamed = dataclasses.replace(named, named=False)
+    storage = named if named.spent("train").exists() else unnamed
     vault, spent = storage.vault("train"), storage.spent("train")
     with DurableDevice(vault, Profile(node), spent=spent) as device:
         return device.spent_rho

@@ -270,6 +270,22 @@ def test_lines_that_a_crash_left_twice_are_harmless(lied_about: tuple[Path, Path
     assert read_sent(log) == [dataclasses.replace(wanted[0], opened=False)]
 
 
+def test_a_list_whose_last_line_was_torn_by_a_crash_is_checked_without_it(
+    lied_about: tuple[Path, Path],
+) -> None:
+    """What is damaged before the end is named: it may be of something that left."""
+    path, log = lied_about
+    content = log.read_text()
+    line = content.splitlines(keepends=True)[0].replace("101 0 ", "101 1 ")
+    for length in (1, 40, len(line) - 2):
+        log.write_text(content + line[:length])
+        assert verify(path, "--sent", log).exit_code == 0
+    log.write_text(line[:40] + content)
+    found = verify(path, "--sent", log)
+    assert found.exit_code == 1
+    assert "line 1 is damaged" in " ".join(found.output.split())
+
+
 def test_a_node_that_never_answered_an_unmask_has_opened_nothing(tmp_path: Path) -> None:
     """Also what is asked again is noted once."""
     grid: LocalGrid = grid_of(tmp_path, 6)

@@ -5,8 +5,9 @@
 <folder>/flower/<run>/<node>.<task>      the secure sum: written before each reply leaves
 <folder>/flower/spent/<who>.<task>       salted digests of updates that were in a sum, kept
                                          permanently; for evaluated models also its answers; and
-                                         the charges of sums with noise. A node with a budget
-                                         and no partition uses `own.<task>`
+                                         the charges of sums with noise. A node without a
+                                         partition uses `own-<number>.<task>`, and with a budget
+                                         `own.<task>`
 <folder>/flower/sent/<who>.<task>        masked inputs that it sent, sums that it opened
 <folder>/flower/weights/<who>            the power of two for its examples, kept permanently
 <folder>/flower/personal/<name>/<who>    its personal parameters u_i (Algorithm 4)
@@ -16,6 +17,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import tempfile
 import time
@@ -27,6 +29,7 @@ from flwr.app import Context
 from rfa._files import replace_file
 from rfa.flower.weighing import Surrogates
 from rfa.secagg.crypto.keys import identity_of
+from rfa.secagg.device.kept import read_charges
 from rfa.secagg.device.profile import Identity, Profile
 from rfa.secagg.device.vault import DurableDevice
 from rfa.secagg.errors import VaultError
@@ -68,8 +71,26 @@ class DeviceStorage:
         A node that restarts gets a new number. So a budget belongs to a name that the owner gave,
         and without one to the folder: nodes that share a folder without names share a budget.
         """
-        who = OWN if budget and not self.named else self.who
-        return self.root / "flower" / "spent" / f"{who}.{task}"
+        unnamed = OWN if budget else f"{OWN}-{self.who}"
+        return self.root / "flower" / "spent" / f"{self.who if self.named else unnamed}.{task}"
+
+    def spent_elsewhere(self, task: str) -> float:
+        """Return the charges in other files of the folder that may be of this device.
+
+        It may have been without a budget, or without a name, and a file that has no name may be of
+        any device. So too much may be counted, and never too little.
+
+        Raises:
+            VaultError: if the folder or a file cannot be read.
+        """
+        own = self.spent(task, budget=True)
+        try:
+            there = sorted(own.parent.iterdir()) if own.parent.exists() else []
+        except OSError as error:  # a glob would find nothing
+            msg = f"the ledgers at {own.parent} cannot be listed: {error.strerror}"
+            raise VaultError(msg) from None
+        which = f"{OWN}*.{task}" if self.named else f"*.{task}"
+        return sum(read_charges(path) for path in there if path.match(which) and path != own)
 
     def sent(self, task: str) -> Path:
         """Return the file with the masked inputs that the device sent, to compare with receipts."""
@@ -96,7 +117,11 @@ class DeviceStorage:
         Raises:
             VaultError: if its files cannot be used.
         """
-        spent = self.spent(task, budget=profile.policy.epsilon is not None)
+        budget = profile.policy.epsilon is not None
+        if budget:
+            elsewhere = self.spent_elsewhere(task)
+            profile = dataclasses.replace(profile, spent_elsewhere=elsewhere)
+        spent = self.spent(task, budget=budget)
         return DurableDevice(self.vault(task), profile, spent=spent, sent=self.sent(task))
 
     def tidy(self) -> None:

@@ -86,12 +86,15 @@ class Kept:
         stored, last = self._find("memory"), self._find(_LASTING, self._marks)
         try:
             memory = Memory() if stored is None else read_memory(stored)
-            if last is None:
-                return memory
-            lasting = read_memory(last)
-            return dataclasses.replace(memory, nu=lasting.nu, rho=max(memory.rho, lasting.rho))
         except (ValueError, MessageError) as error:
             raise self.damaged(str(error)) from None
+        if last is None:
+            return memory
+        try:
+            lasting = read_memory(last)
+        except (ValueError, MessageError) as error:
+            raise self.damaged_marks(str(error)) from None
+        return dataclasses.replace(memory, nu=lasting.nu, rho=max(memory.rho, lasting.rho))
 
     @memory.setter
     def memory(self, memory: Memory) -> None:
@@ -153,11 +156,22 @@ class Kept:
             f"damaged, remove it, and the device starts over with its next round{marks}"
         )
 
+    def damaged_marks(self, why: str) -> VaultError:
+        """Return the error for the part of the store that outlives runs, if that fails."""
+        if not self._spent:
+            return self.damaged(why)
+        return VaultError(
+            f"the ledger of device {self._device} at {self._spent} fails: {why}. It keeps which "
+            "updates were in a sum, and what sums were charged: if it is damaged, the device joins "
+            "no round until you remove it, and then forgets both"
+        )
+
     def _find(self, name: str, where: str = MAIN) -> bytes | None:
         value = self.store.find(name, where)
         if value is not None and not isinstance(value, bytes):
+            fails = self.damaged if where == MAIN else self.damaged_marks
             msg = f"{name} is not bytes"
-            raise self.damaged(msg)
+            raise fails(msg)
         return value
 
     @property
@@ -174,11 +188,33 @@ class Kept:
         if self._find("device") is None:
             self.store.keep("device", self._owner)
         if self._find("salt", self._marks) is None:
-            self.store.keep("salt", self._entropy(SIZE), self._marks)
+            self.store.keep("salt", guard(self._entropy(SIZE)), self._marks)
 
     @contextlib.contextmanager
     def _translated(self) -> Generator[None]:
         try:
             yield
-        except (OSError, sqlite3.Error, UnicodeError) as error:  # damaged texts in sqlite
+        except OSError as error:
+            fails = self.damaged_marks if error.filename == self._spent else self.damaged
+            raise fails(error.strerror or str(error)) from None
+        except (sqlite3.Error, UnicodeError) as error:
             raise self.damaged(str(error)) from None
+
+
+def read_charges(path: Path) -> float:
+    """Return the charges of all sums with noise, in zCDP, in a file that outlives runs.
+
+    Raises:
+        VaultError: if the file cannot be read.
+    """
+    try:
+        with contextlib.closing(FileStore(path)) as ledger, ledger.transaction():
+            found = ledger.find(_LASTING)
+        if found is None:
+            return 0.0
+        return read_memory(found if isinstance(found, bytes) else b"").rho
+    except (OSError, ValueError, MessageError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        msg = f"the charges at {path} cannot be read: {why}. They may be those of this device: if "
+        msg += "they are damaged, it joins no round until you remove the file, and then forgets "
+        raise VaultError(msg + "them") from None

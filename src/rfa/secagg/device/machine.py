@@ -99,7 +99,7 @@ class Device:
         self._contribution = contribution
         self._profile = profile
         self._device = int(profile.device)
-        self._policy = profile.policy
+        self._policy, self._elsewhere = profile.policy, profile.spent_elsewhere
         self._rounding, self._noise = rounding, noise
         self._entropy = entropy
         self._membership: Membership | None = None
@@ -114,7 +114,7 @@ class Device:
     @property
     def spent_rho(self) -> float:
         """The charges of all sums with noise that the device was in, in zCDP."""
-        return self.memory.rho
+        return self.memory.rho + self._elsewhere
 
     @property
     def over(self) -> bool:
@@ -208,7 +208,7 @@ class Device:
         )
         check_brought(opening, self._contribution)
         charge = least_charge(opening.noise)
-        self._policy.check_charge(self.memory.rho, charge, opening.each_roster)
+        self._policy.check_charge(self.spent_rho, charge, opening.each_roster)
         secrets = secrets or draw_secrets(self._entropy, opening)
         sealing, masks, seeds = split_secrets(secrets)
         advert = AdvertiseKeys(opening.session, self._keys(secrets, opening)).encode()
@@ -250,7 +250,7 @@ class Device:
         """Check the cohort, and deal shares of all secrets to the neighbors."""
         memory, first = self.memory, roster.masked_sum
         member = self._accept(roster, self._member() if first else None)
-        opening, spent = member.opening, memory.rho - memory.charged
+        opening, spent = member.opening, self.spent_rho - memory.charged
         self._policy.check_charge(spent, member.charge, opening.each_roster)
         incoming, shares = deal(member, memory, first, self._entropy)
         self._membership = member
@@ -273,7 +273,7 @@ class Device:
         opening = member.opening
         self._policy.check_query(sum_request.v, asked_radius(opening, sum_request), memory.nu)
         charge = max(0.0, member.charge - memory.charged)
-        self._policy.check_charge(memory.rho, charge)
+        self._policy.check_charge(memory.rho + self._elsewhere, charge)
         point = point_of(sum_request.v, sum_request.nu, sum_request.levels)
         alive = member.check_request(sum_request, point, memory)
         context = context_of(member.cohort.digest, sum_request, point)

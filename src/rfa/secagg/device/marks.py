@@ -6,13 +6,12 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rfa.secagg.device.memory import GONE, Memory
+from rfa.secagg.device.memory import GONE, Memory, unguard
 from rfa.secagg.device.spent import Spent, content_of, first_spent, read_spent
 from rfa.secagg.device.store import Store
 from rfa.secagg.errors import MessageError, SpentUpdateError, VaultError
 from rfa.secagg.fixed_point import Contribution
 from rfa.secagg.transcript import (
-    SIZE,
     mark_digest,
     own_round_digest,
     repeated_rounding,
@@ -163,11 +162,11 @@ class Marks:
         return "spent " + mark.hex()
 
     def _salt(self) -> bytes:
-        salt = self._read("salt") or b""
-        if len(salt) != SIZE:
-            msg = "its salt is no longer there"
-            raise self.damaged(msg)
-        return salt
+        try:
+            return unguard(self._read("salt") or b"")
+        except ValueError:
+            msg = "the salt of its marks is damaged"
+            raise self.damaged(msg) from None
 
     def _read(self, name: str) -> bytes | None:
         value = self.store.find(name, self.store.where)

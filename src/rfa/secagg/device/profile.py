@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rfa._checks import check_count
+from rfa._checks import check_count, check_number
 from rfa.secagg.crypto.keys import sign
 from rfa.secagg.errors import ParameterError, SignatureError
 from rfa.secagg.security.cohort import Identities
@@ -40,15 +40,19 @@ class Profile:
         policy: its demands. Defaults become numbers here; with a malicious server they follow from
             the identities that the device knows (`Policy.settled`).
         identity: its identity; required with a malicious server.
+        spent_elsewhere: the charges, in zCDP, that other ledgers have for sums that it may have
+            been in. They count toward its budget.
     """
 
     device: int
     policy: Policy = field(default_factory=Policy)
     identity: Identity | None = None
+    spent_elsewhere: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check the number of the device, and settle the policy."""
+        """Check the number of the device and its charges, and settle the policy."""
         insist(check_count, "the number of a device", self.device, least=0)
+        insist(check_number, "spent_elsewhere", self.spent_elsewhere)
         if self.device >= 1 << 64:
             msg = f"the number of a device must be below 2^64, not {self.device}"
             raise ParameterError(msg)

@@ -11,23 +11,35 @@ A line is on the disk before the answer leaves. A crash in between leaves a line
 was never sent. The device then answers the request again, so the last line of a masked sum is the
 right one. An input that was opened is not replaced: what comes after it is of another round, to
 which the server gave the same session.
+
+A crash in the middle of a write leaves a part of a line at the end, without its newline. The answer
+to which it belongs has not left. So it is not read, and the device removes it before it writes the
+next line. The transaction around an answer excludes other processes of the device.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from rfa._checks import check_regular
+from rfa.errors import InvalidValueError
 from rfa.secagg.errors import VaultError
 from rfa.secagg.messages.decoding import decode, decode_as
 from rfa.secagg.messages.round import MaskedInput, UnmaskShares
 from rfa.secagg.transcript import input_digest
 
 OPENED = "opened"
+LONGEST = 256
+"""A number of bytes that no line reaches."""
+_LINE = re.compile(
+    rb"(\d{1,20}) (\d{1,10}) ([0-9a-f]{32}) (?:opened|([0-9a-f]{64}) ([0-9a-f]{64}))\r?"
+)
 
 
 @dataclass(frozen=True)
@@ -69,49 +81,101 @@ def read_sent(path: Path) -> list[SentInput]:
     """Read the list of a device: one entry for each masked sum of each round.
 
     Raises:
-        VaultError: if the file is not such a list.
+        VaultError: if the file is not such a list, or a line before its end is damaged; the message
+            names the line.
     """
     try:
         check_regular(path)
-        sent = _read_lines(path.read_text("ascii").splitlines())
-    except (OSError, ValueError, KeyError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it has other lines"
-        msg = f"{path} is not a list of masked inputs that a device sent: {why}"
-        raise VaultError(msg) from None
+        sent = _read_lines(_complete_lines(path.read_bytes()))
+    except (OSError, InvalidValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise _no_list(path, str(why)) from None
     if not sent:
-        msg = f"{path} is not a list of masked inputs that a device sent: it is empty"
-        raise VaultError(msg)
+        raise _no_list(path, "it has no complete line")
     return sent
 
 
+def _no_list(path: Path, why: str) -> VaultError:
+    return VaultError(f"{path} is not a list of masked inputs that a device sent: {why}")
+
+
 def _add(path: Path, line: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    with os.fdopen(handle, "ab") as file:
-        file.write(line.encode())
-        file.flush()
-        os.fsync(file.fileno())
+    """Write a line to the disk.
+
+    Raises:
+        VaultError: if that is not possible.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        with os.fdopen(handle, "ab+") as file:
+            _mend(path, file)
+            file.write(line.encode())
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        msg = f"the list of masked inputs at {path} cannot be written: {error.strerror}"
+        raise VaultError(msg) from None
 
 
-def _read_lines(lines: Iterable[str]) -> list[SentInput]:
+def _mend(path: Path, file: BinaryIO) -> None:
+    """Remove a part of a line at the end; a line that lacks only its newline gets it.
+
+    Raises:
+        VaultError: if the last line is longer than any line of a list.
+    """
+    size = file.seek(0, os.SEEK_END)
+    start = file.seek(max(0, size - LONGEST))
+    *before, last = file.read().split(b"\n")
+    if start and not before:
+        raise _no_list(path, "its last line is too long")
+    if _LINE.fullmatch(last):
+        file.write(b"\n")
+    elif last:
+        file.truncate(size - len(last))
+
+
+def _complete_lines(content: bytes) -> list[bytes]:
+    """Return the lines of a list, without a part of a line at its end."""
+    *lines, last = content.split(b"\n")
+    return [*lines, last] if _LINE.fullmatch(last) else lines
+
+
+def _read_lines(lines: Iterable[bytes]) -> list[SentInput]:
     """Return the entries of lines; a server may give two rounds one session.
 
     A crash leaves an input that was not sent, and so not opened: the next one replaces it.
+
+    Raises:
+        InvalidValueError: if a line is damaged, or opens what no line before it sent.
     """
     sent: list[SentInput] = []
     last: dict[tuple[int, bytes, int], int] = {}
-    for line in lines:
-        device, masked_sum, session, *rest = line.split()
-        key = int(device), bytes.fromhex(session), int(masked_sum)
-        if rest == [OPENED]:
-            sent[last[key]] = dataclasses.replace(sent[last[key]], opened=True)
-            continue
-        context, digest = map(bytes.fromhex, rest)
-        entry = SentInput(*key, context, digest)
+    for number, line in enumerate(lines, 1):
+        found = _LINE.fullmatch(line)
+        if not found:
+            raise _damaged(number)
+        device, masked_sum, session, *digests = found.groups()
+        key = int(device), _unhex(session), int(masked_sum)
         before = sent[last[key]] if key in last else None
+        if None in digests:
+            if before is None:
+                raise _damaged(number)
+            sent[last[key]] = dataclasses.replace(before, opened=True)
+            continue
+        context, digest = map(_unhex, digests)
+        entry = SentInput(*key, context, digest)
         if before is None or (before.opened and before.context != context):
             last[key] = len(sent)
             sent.append(entry)
         else:
             sent[last[key]] = dataclasses.replace(entry, opened=before.opened)
     return sent
+
+
+def _damaged(number: int) -> InvalidValueError:
+    return InvalidValueError(f"line {number} is damaged")
+
+
+def _unhex(digits: bytes) -> bytes:
+    return bytes.fromhex(digits.decode("ascii"))

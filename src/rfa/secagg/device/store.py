@@ -7,13 +7,14 @@ outlives runs, if there is one. Removed values are overwritten, and the file get
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sqlite3
 import threading
 from collections.abc import Generator, MutableMapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 MAIN, LASTING = "main", "spent"
 """The two places."""
@@ -80,23 +81,28 @@ class FileStore:
                 lose values.
 
         Raises:
-            OSError, sqlite3.Error: if they cannot be used.
+            OSError: if they cannot be used; its `filename` says which. The file with the values
+                that must not be forgotten is checked as a whole: no damage hides them.
         """
         self.where = LASTING if lasting else MAIN
         self.name, self.lasting_name = str(path), str(lasting or "")
         self._lock = threading.RLock()
         self._files: dict[str, _File] = {}
         try:
-            self._files[MAIN] = _File(path, durable=durable)
+            self._files[MAIN] = _File(path, durable=durable, whole=not lasting)
             if lasting:
-                self._files[LASTING] = _File(lasting, durable=durable)
+                self._files[LASTING] = _File(lasting, durable=durable, whole=True)
         except BaseException:
             self.close()
             raise
 
     @contextlib.contextmanager
     def transaction(self) -> Generator[None]:
-        """Write all changes of the block to disk or none, and exclude other processes."""
+        """Write all changes of the block to disk or none, and exclude other processes.
+
+        Raises:
+            OSError: if a file cannot be used; its `filename` says which.
+        """
         files = list(self._files.values())
         with self._lock:
             try:
@@ -128,59 +134,89 @@ class FileStore:
 
 
 class _File:
-    """A file of a store: a table of names and values."""
+    """A file of a store: a table of names and values. All errors are an OSError with its name."""
 
-    def __init__(self, path: Path, *, durable: bool) -> None:
+    def __init__(self, path: Path, *, durable: bool, whole: bool) -> None:
+        self._path = path
         create_private(path)
-        self._base = sqlite3.connect(
-            path, timeout=WAIT, isolation_level=None, check_same_thread=False
-        )
+        with self._named():
+            self._base = sqlite3.connect(
+                path, timeout=WAIT, isolation_level=None, check_same_thread=False
+            )
         try:
             for pragma in _DURABLE if durable else _FLEETING:
-                self._base.execute(f"PRAGMA {pragma}")
+                self._run(f"PRAGMA {pragma}")
             self._made = self._has_table()
             if self._made:  # notice damage at once
-                self._base.execute("SELECT name, value FROM kept LIMIT 1").fetchall()
+                self._run("SELECT name, value FROM kept LIMIT 1")
             else:
-                self._base.execute("PRAGMA auto_vacuum = FULL")
+                self._run("PRAGMA auto_vacuum = FULL")
+            if whole:
+                self._check_whole()
             path.chmod(0o600)
         except BaseException:
             self._base.close()
             raise
 
     def begin(self) -> None:
-        self._base.execute("BEGIN EXCLUSIVE")
+        self._run("BEGIN EXCLUSIVE")
         self._made = self._has_table()
 
     def commit(self) -> None:
-        self._base.execute("COMMIT")
+        self._run("COMMIT")
 
     def roll_back(self) -> None:
         if self._base.in_transaction:
-            self._base.execute("ROLLBACK")
+            self._run("ROLLBACK")
 
     def find(self, name: str) -> object:
         if not self._made:
             return None
-        row = self._base.execute("SELECT value FROM kept WHERE name = ?", (name,)).fetchone()
-        return row[0] if row else None
+        rows = self._run("SELECT value FROM kept WHERE name = ?", name)
+        if rows == [(None,)]:
+            raise OSError(errno.EIO, f"{name} has no value", str(self._path))
+        return rows[0][0] if rows else None
 
     def keep(self, name: str, value: bytes) -> None:
         if not self._made:
-            self._base.execute("CREATE TABLE kept (name TEXT PRIMARY KEY, value BLOB)")
+            self._run("CREATE TABLE kept (name TEXT PRIMARY KEY, value BLOB)")
             self._made = True
-        self._base.execute("INSERT OR REPLACE INTO kept VALUES (?, ?)", (name, value))
+        self._run("INSERT OR REPLACE INTO kept VALUES (?, ?)", name, value)
 
     def remove(self, name: str) -> None:
         if self._made:
-            self._base.execute("DELETE FROM kept WHERE name = ?", (name,))
+            self._run("DELETE FROM kept WHERE name = ?", name)
 
     def close(self) -> None:
         self._base.close()
 
     def _has_table(self) -> bool:
-        query = "SELECT 1 FROM sqlite_master WHERE name = 'kept'"
-        return self._base.execute(query).fetchone() is not None
+        return bool(self._run("SELECT 1 FROM sqlite_master WHERE name = 'kept'"))
+
+    def _check_whole(self) -> None:
+        """Check all pages: in damaged ones, values would be looked up and not be found.
+
+        Raises:
+            OSError: if something is damaged, or the table of a file that is not empty is missing.
+        """
+        ((found,),) = self._run("PRAGMA integrity_check(1)")
+        ((pages,),) = self._run("PRAGMA page_count")  # a new file has one, for its settings
+        if found == "ok" and pages > 1 and not self._has_table():  # others may have made it since
+            found = "its table is missing"
+        if found != "ok":
+            raise OSError(errno.EIO, str(found), str(self._path))
+
+    def _run(self, order: str, *values: str | bytes) -> list[Any]:
+        """Return the rows of an order."""
+        with self._named():
+            return self._base.execute(order, values).fetchall()
+
+    @contextlib.contextmanager
+    def _named(self) -> Generator[None]:
+        try:
+            yield
+        except (sqlite3.Error, UnicodeError) as error:  # damaged texts
+            raise OSError(errno.EIO, str(error), str(self._path)) from None
 
 
 class MemoryStore:

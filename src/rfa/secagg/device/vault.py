@@ -77,7 +77,7 @@ class DurableDevice:
         device = int(profile.device)
         self._kept = Kept(path, device, spent=spent, entropy=entropy, durable=durable)
         charged = profile.policy.epsilon is not None or not profile.policy.is_wary
-        self._spends = Marks(device, self._kept.store, self._kept.damaged, charged)
+        self._spends = Marks(device, self._kept.store, self._kept.damaged_marks, charged)
 
     def __enter__(self) -> DurableDevice:
         """Return the device itself."""
@@ -97,7 +97,7 @@ class DurableDevice:
     def spent_rho(self) -> float:
         """The charges of all sums with noise that the device was in, in zCDP, over all runs."""
         with self._kept.transaction():
-            return self._kept.memory.rho
+            return self._kept.memory.rho + self._profile.spent_elsewhere
 
     def bring(
         self,
