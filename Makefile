@@ -10,7 +10,7 @@ MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
 MINUTES ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fuzz simulation newest examples wheel peers check docs docs-serve format bench beyond privacy results results-short clean
+.PHONY: help setup demo test fuzz simulation deployment newest examples wheel peers check docs docs-serve format bench beyond privacy results results-short clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ fuzz: $(READY) ## send almost valid messages, replies, records and files to ever
 simulation: $(READY) ## run the tests on Flower's simulation engine, which brings Ray
 	@$(BIN)/python $(PIP) 'flwr[simulation]'
 	@$(BIN)/python -m pytest -m simulation tests/flower
+
+deployment: $(READY) ## run all tests on a real SuperLink and SuperNodes, also that of one that is killed
+	@$(BIN)/python -m pytest -m "deployment or not deployment" tests/flower/test_deployment.py
 
 newest: ## run the tests of rfa.flower with the newest Flower that resolves, in an environment of its own
 	@test -x $(VENV)-newest/bin/python || $(PYTHON) -m venv $(VENV)-newest

@@ -95,6 +95,7 @@ def check_devices(federation: Federation) -> None:
         assert "contribution" not in kept(store)
 
 
+@pytest.mark.deployment
 def test_a_supernode_is_killed_in_the_middle_of_a_stage(tmp_path: Path) -> None:
     """One that was asked the first query is lost to the round; its successor joins the next two."""
     result, reached = tmp_path / "result.json", tmp_path / "reached"
