@@ -73,6 +73,17 @@ def worst_table(task: str) -> str:
     return table(["defense", "no corruption", *head], rows, texts=1)
 
 
+def liars_table(task: str) -> str:
+    """The worst of the lies inside of the secure sum, at each level, by defense."""
+    levels = levels_of("arena-liars")[task]
+    head = [f"level {bout.panel.settings['rho']:g}" for bout in levels]
+    rows: list[list[str]] = []
+    for label in levels[0].defenses:
+        clean = f"{levels[0].score(NONE, label).spread.mean:.1f}"
+        rows.append([_LIARS[label], clean, *(_worst(bout, label) for bout in levels)])
+    return table(["defense", "no lies", *head], rows, texts=1)
+
+
 def short_table() -> str:
     """The worst cases of some defenses without their intervals, at the first two levels."""
     levels = levels_of("arena-linear")["sent140-linear"][:2]
@@ -98,6 +109,15 @@ def backdoor_table() -> str:
     return table(["task", "level", *heads], rows, texts=1)
 
 
+_LIARS = {
+    "fedavg:clip_norm=1": "FedAvg, clipped",
+    "rfa-one-step": "one-step RFA",
+    "adaptive-clipping": "adaptive clipping",
+    "rfa-one-step:groups=10": "one-step RFA in ten groups",
+    "one-step with ledger": "one-step RFA in ten groups, with the ledger",
+    "adaptive-clipping:groups=10": "adaptive clipping in ten groups",
+    "clipping with ledger": "adaptive clipping in ten groups, with the ledger",
+}
 _BESIDE = ("rfa-one-step", "block-clipping", "coordinate-median")
 _SHORT = {
     "fedavg": "needs sums only",

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "README.md", ROOT / "docs" / "beyond.md", ROOT / "docs" / "results.md")
 TABLES: dict[str, Callable[[], str]] = {
     "worst cases on Sent140": lambda: arena.worst_table("sent140-linear"),
+    "liars on Sent140": lambda: arena.liars_table("sent140-linear"),
     "backdoors": arena.backdoor_table,
     "worst cases in short": arena.short_table,
     "the paper and ours": horizon.accuracies,
