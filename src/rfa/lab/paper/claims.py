@@ -78,8 +78,7 @@ def omniscient(evidence: Evidence, setting: str) -> Iterator[Finding]:
         yield evidence.difference(place, LINES, bound=LOST)
         return
     yield evidence.level(place, "RFA", above=60.0 if setting in CONVNET else 40.0)
-    floor = evidence.floor(TASKS[setting])
-    yield evidence.level(place, "FedAvg", below=floor + LOST)
+    yield evidence.lost(place, "FedAvg", TASKS[setting], LOST)
 
 
 @statement(
