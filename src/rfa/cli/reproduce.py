@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -72,8 +73,10 @@ def reproduce(names: tuple[str, ...], scale: str, **options: Any) -> None:
     synthetic characters in its place.
     """
     folders = [options["folder"]] if options["folder"] else PLACES
-    known = find_experiments((), scale, options["data_dir"], folders)
-    chosen = find_experiments(names, scale, options["data_dir"], folders)
+    known, chosen = (
+        _shown(find_experiments(some, scale, options["data_dir"], folders), options["show"])
+        for some in ((), names)
+    )
     if options["listing"]:
         for each in find_experiments(names, scale, options["data_dir"], folders, beyond=True):
             click.echo(f"{each.name:<16} {each.plan.get('paper') or each.plan['title']}")
@@ -85,13 +88,13 @@ def reproduce(names: tuple[str, ...], scale: str, **options: Any) -> None:
     more = sum(each.seconds for each in waiting)
     runs = all_runs(chosen, options["tasks"], options["seeds"])
     if options["check"]:
-        _check(runs, out, options)
+        _check(runs, _missing_data(chosen), out, options)
         return
     if options["numbers_from"]:
         _adopt(chosen, out, options["numbers_from"])
     problems = {} if options["show"] else do_runs(runs, out, options, more=more)
     if options["dry_run"]:
-        _say_missing(text for each in chosen for text in each.with_data.missing)
+        _say_left(chosen)
     else:
         shown = _show(chosen, out, scale, fresh=options["fresh"])
         if options["numbers_to"]:
@@ -114,7 +117,22 @@ def _adopt(experiments: list[Experiment], out: Path, folder: Path) -> None:
         say(f"{text} ({code_fingerprint()}): --check N does some again")
 
 
-def _check(runs: list[Settings], out: Path, options: dict[str, Any]) -> None:
+def _shown(experiments: list[Experiment], show: bool) -> list[Experiment]:
+    """The experiments; if results are only shown, with runs that have no data here."""
+    return _with_all_runs(experiments) if show else experiments
+
+
+def _with_all_runs(experiments: list[Experiment]) -> list[Experiment]:
+    """The experiments with those runs whose data is missing here, which may be done elsewhere."""
+    return [dataclasses.replace(each, without_data=True) for each in experiments]
+
+
+def _missing_data(experiments: list[Experiment]) -> list[str]:
+    """What experiments lack, in words, each text once."""
+    return list(dict.fromkeys(text for each in experiments for text in each.with_data.missing))
+
+
+def _check(runs: list[Settings], missing: list[str], out: Path, options: dict[str, Any]) -> None:
     """Do some runs of a folder of numbers again, and end with 1 if any number is another."""
     if not options["numbers_from"]:
         msg = "--check needs --numbers-from FOLDER: the numbers to check"
@@ -124,6 +142,7 @@ def _check(runs: list[Settings], out: Path, options: dict[str, Any]) -> None:
     chosen = sample(kept, by_name, options["check"])
     if not chosen:
         msg = f"{options['numbers_from']} has no run of these experiments, tasks and seeds"
+        msg += "".join(f"; missing: {text}" for text in missing)
         raise ConfigError(msg)
     out = out / "check"
     do_runs(chosen, out, {**options, "fresh": True})
@@ -151,6 +170,13 @@ def _show(
         say(f"{experiment.name:<16} {where}")
     _say_missing(text for exhibit, _ in shown for text in exhibit.missing)
     return shown
+
+
+def _say_left(experiments: list[Experiment]) -> None:
+    """Print which data is missing, and how many runs cannot be done therefore."""
+    _say_missing(_missing_data(experiments))
+    if left := len(all_runs(_with_all_runs(experiments))) - len(all_runs(experiments)):
+        say(f"{left} runs cannot be done without this data")
 
 
 def _say_missing(texts: Iterable[str]) -> None:

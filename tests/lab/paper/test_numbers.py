@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -196,6 +197,63 @@ def test_mistakes_are_named(made: tuple[Path, ...], tmp_path: Path) -> None:
         assert result.exit_code == code, result.output
         assert text in result.stderr
         assert "Traceback" not in result.output
+
+
+def cut(lines: int, columns: int = 0, end: str = "\n") -> Callable[[str], str]:
+    """Leave lines off the end of a text, and columns off what is its last line then."""
+
+    def damage(text: str) -> str:
+        kept = text.splitlines()[: -lines or None]
+        kept[-1] = ",".join(kept[-1].split(",")[: -columns or None])
+        return "\n".join(kept) + end
+
+    return damage
+
+
+DAMAGES: dict[str, tuple[str, Callable[[str], str], str]] = {
+    "no evaluations": ("evaluations.csv", cut(4), "has no evaluation"),
+    "evaluations end early": ("evaluations.csv", cut(1), "ends after round"),
+    "runs end early": ("runs.csv", cut(1), "is not in runs.csv"),
+    "a row is too short": ("evaluations.csv", cut(0, columns=3), "too few columns"),
+    "a line is cut off": ("evaluations.csv", cut(0, end=""), "is cut off"),
+    "an empty file": ("runs.csv", lambda _: "", "it is empty"),
+    "facts are cut off": ("facts.csv", lambda text: text.rstrip()[:-4], "is cut off"),
+    "a fact is no number": ("facts.csv", lambda text: text + "a,b,c\n", "could not convert"),
+    "a fact without a value": ("facts.csv", lambda text: text + "a\n", "too few columns"),
+    "an origin that is none": (
+        "runs.csv",
+        lambda text: text.replace('{""rfa""', "rfa", 1),
+        "Expecting value",
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_numbers_are_refused_and_nothing_of_them_is_taken(
+    made: tuple[Path, ...], tmp_path: Path, damage: str
+) -> None:
+    files, _, numbers = made
+    file, change, reason = DAMAGES[damage]
+    broken = copy(numbers, tmp_path / "broken")
+    (broken / file).write_text(change((broken / file).read_text()))
+    result = reproduce(files, tmp_path / "out", "--numbers-from", str(broken), "--show")
+    assert result.exit_code == 1, result.output
+    with Store(tmp_path / "out") as store:
+        assert not store.runs()
+    assert f"{broken / file} cannot be read as numbers" in result.stderr
+    assert reason in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_damaged_numbers_are_not_added_to(made: tuple[Path, ...], tmp_path: Path) -> None:
+    files, out, numbers = made
+    broken = copy(numbers, tmp_path / "broken")
+    text = (broken / "numbers.csv").read_text().rstrip()[:-4]
+    (broken / "numbers.csv").write_text(text)
+    result = reproduce(files, out, "--show", "--numbers-to", str(broken))
+    assert result.exit_code == 1
+    assert f"{broken / 'numbers.csv'} cannot be read as numbers" in result.stderr
+    assert (broken / "numbers.csv").read_text() == text
 
 
 def test_what_another_machine_wrote_stays(made: tuple[Path, ...], tmp_path: Path) -> None:

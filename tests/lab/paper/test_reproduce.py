@@ -123,6 +123,37 @@ def test_a_dry_run_without_data_says_what_is_missing(tmp_path: Path) -> None:
     result = CliRunner(env={"RFA_DATA": None}).invoke(main, words)
     assert result.exit_code == 0
     assert "rfa data get sent140" in result.stdout
+    assert "needed" not in result.output
+    assert "120 runs cannot be done without this data" in result.stdout
+
+
+FROZEN = Path(__file__).parents[3] / "docs/numbers/horizon"
+
+
+def test_frozen_numbers_are_shown_and_judged_without_their_data(tmp_path: Path) -> None:
+    words = ["reproduce", "robustness", "--scale", "horizon", "--show", "--out", str(tmp_path)]
+    numbers = ["--numbers-from", str(FROZEN)]
+    result = CliRunner(env={"RFA_DATA": None}).invoke(main, [*words, *numbers])
+    assert result.exit_code == 0, result.output
+    assert "0 runs are taken" not in result.stdout
+    assert (tmp_path / "pictures/robustness.png").exists()
+    table = load(tmp_path / "exhibits/statements.json").tables[0]
+    verdicts = {(row[1], row[2]): (row[3], row[4]) for row in table.rows}
+    ahead = "RFA is ahead of FedAvg with a quarter of the data poisoned."
+    assert verdicts[ahead, "EMNIST linear (ink 1)"][0] == "confirmed"
+    (omniscient,) = (
+        row for row in table.rows if row[2] == "EMNIST linear" and "keeps over 40" in str(row[1])
+    )
+    assert omniscient[3] == "open"
+    assert "the share of the largest class is not known" in str(omniscient[4])
+
+
+def test_numbers_cannot_be_checked_without_data_and_the_reason_is_named(tmp_path: Path) -> None:
+    words = ["reproduce", "seeds", "--scale", "horizon", "--out", str(tmp_path), "--check", "1"]
+    numbers = ["--numbers-from", str(FROZEN)]
+    result = CliRunner(env={"RFA_DATA": None}).invoke(main, [*words, *numbers])
+    assert result.exit_code == 2
+    assert "rfa data get emnist" in result.stderr
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rfa.lab.report.exhibit import Exhibit, Line, Panel
+from rfa.lab.report.exhibit import Exhibit, Line, Panel, Table
 from rfa.lab.report.html import page
 from tests.lab.report import browser as browsers
 from tests.lab.report.browser import Browser
@@ -236,6 +236,19 @@ def test_phone(shown: Browser) -> None:
     shown.type("Escape")
     shown.hover(*middle(plot(shown, TRAINING)))
     assert shown.run("return document.documentElement.scrollWidth") <= 360
+
+
+def test_the_head_of_a_table_of_prose_does_not_widen_a_phone(
+    window: Browser, tmp_path: Path
+) -> None:
+    head = ["the paper", "tested", "setting", "verdict", "numbers (accuracy in %, 95 % interval)"]
+    table = Table("Statements", head, [["a sentence of the paper, with many words " * 3, *"abcd"]])
+    path = tmp_path / "page.html"
+    path.write_text(page([Exhibit("a", "A", tables=[table])], made="today"), encoding="utf-8")
+    window.size(360, 740)
+    window.open(path)
+    assert window.run("return document.querySelectorAll('table.prose').length") == 1
+    assert window.run("return document.documentElement.scrollWidth") <= 360
 
 
 def contrast(window: Browser, selector: str) -> float:

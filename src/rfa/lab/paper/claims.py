@@ -78,12 +78,11 @@ def omniscient(evidence: Evidence, setting: str) -> Iterator[Finding]:
         yield evidence.difference(place, LINES, bound=LOST)
         return
     yield evidence.level(place, "RFA", above=60.0 if setting in CONVNET else 40.0)
-    floor = evidence.floor(TASKS[setting])
-    yield evidence.level(place, "FedAvg", below=floor + LOST)
+    yield evidence.lost(place, "FedAvg", TASKS[setting], LOST)
 
 
 @statement(
-    "RFA almost matches FedAvg in the absence of corruption. Empirically, we find that the "
+    "RFA almost matches FedAvg in the absence of corruption. [...] Empirically, we find that the "
     "performance hit of RFA due to heterogeneity is quite small: 1.4% for the EMNIST linear model "
     "(64.3% vs. 62.9%), under 0.4% for the Shakespeare LSTM, and 0.3% for Sent140 (65.0% vs. "
     "64.7%).",
@@ -98,7 +97,7 @@ def small_gap(evidence: Evidence, setting: str) -> Iterator[Finding]:
 @statement(
     "Recall that we had a small gap of 0.3% between the performance of RFA and FedAvg in the "
     "setting of no corruption. Consistent with the theory, this gap completely vanishes in the "
-    "i.i.d. case.",
+    "i.i.d. case [...].",
     SENT,
 )
 def iid_gap(evidence: Evidence, setting: str) -> Iterator[Finding]:
@@ -132,9 +131,11 @@ def krum_ahead(evidence: Evidence, setting: str) -> Iterator[Finding]:
 
 
 @statement(
-    "In the low corruption regime of rho = 0 or rho = 0.01 under data corruption, RFA requires 3x "
-    "the number of calls to the secure average oracle to reach the same performance. However, it "
-    "matches the performance of FedAvg when measured in terms of the number of outer iterations.",
+    "We note that in the low corruption regime of rho = 0 or rho = 10^-2 under data corruption, "
+    "RFA requires 3x the number of calls to the secure average oracle to reach the same "
+    "performance. However, it matches the performance of FedAvg when measured in terms of the "
+    "number of outer iterations, with the additional communication cost coming from multiple "
+    "Weiszfeld iterations for computation of the average.",
     (*EMNIST, *SENT),
 )
 def three_calls(evidence: Evidence, setting: str) -> Iterator[Finding | Fact]:
@@ -151,10 +152,11 @@ def three_calls(evidence: Evidence, setting: str) -> Iterator[Finding | Fact]:
 
 
 @statement(
-    "RFA exhibits more stable convergence under corruption. We also see (rho = 1/4, Data) that the "
-    "variability of accuracy across random runs, denoted here by the shaded region, is much "
-    "smaller for RFA. Indeed, by being robust to the corrupted updates sent by random sampling of "
-    "corrupted clients, RFA exhibits a more stable convergence across iterations.",
+    "RFA exhibits more stable convergence under corruption. We also see from [the figure] (rho = "
+    "1/4, Data) that the variability of accuracy across random runs, denoted here by the shaded "
+    "region, is much smaller for RFA. Indeed, by being robust to the corrupted updates sent by "
+    "random sampling of corrupted clients, RFA exhibits a more stable convergence across "
+    "iterations.",
     EMNIST,
 )
 def steadier(evidence: Evidence, setting: str) -> Iterator[Finding]:
@@ -169,9 +171,10 @@ def steadier(evidence: Evidence, setting: str) -> Iterator[Finding]:
 
 
 @statement(
-    "One-step RFA gives most of the robustness with no extra communication. One-step RFA gets "
-    "51.4% in accuracy, which is 10% better than FedAvg while being almost as good as full RFA "
-    "(52.8%) at rho = 0.25 [EMNIST linear, data].",
+    "One-step RFA gives most of the robustness with no extra communication. [...] For instance, "
+    "in the former [data corruption on an EMNIST linear model], one-step RFA gets 51.4% in "
+    "accuracy, which is 10% better than FedAvg while being almost as good as full RFA (52.8%) at "
+    "rho = 0.25.",
     EMNIST,
 )
 def one_step(evidence: Evidence, setting: str) -> Iterator[Finding]:
@@ -193,8 +196,9 @@ def one_step_net(evidence: Evidence, setting: str) -> Iterator[Finding]:
 
 
 @statement(
-    "Personalization leads to an improvement with no corruption for both FedAvg and RFA. For the "
-    "EMNIST linear model, we get 70.1% and 69.9% respectively from 64.3% and 62.9%.",
+    "First, we observe that personalization leads to an improvement with no corruption for both "
+    "FedAvg and RFA. For the EMNIST linear model, we get 70.1% and 69.9% respectively from 64.3% "
+    "and 62.9%.",
     (*EMNIST, *SENT),
 )
 def personal_gain(evidence: Evidence, setting: str) -> Iterator[Finding]:
@@ -206,9 +210,9 @@ def personal_gain(evidence: Evidence, setting: str) -> Iterator[Finding]:
 
 
 @statement(
-    "RFA exhibits greater robustness to corruption with personalization. At rho = 1/4 with the "
-    "EMNIST linear model, RFA with personalization gives 66.4% (a reduction of 3.4%) while no "
-    "personalization gives 52.8% (a reduction of 10.1%).",
+    "Second, we observe that RFA exhibits greater robustness to corruption with personalization. "
+    "At rho = 1/4 with the EMNIST linear model, RFA with personalization gives 66.4% (a reduction "
+    "of 3.4%) while no personalization gives 52.8% (a reduction of 10.1%).",
     (*EMNIST, *SENT),
 )
 def personal_robust(evidence: Evidence, setting: str) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ above the largest class."""
 REDUCED = ("emnist-convnet", "shakespeare-lstm")
 """Deep nets, which may be judged after fewer rounds than the paper has, if they have learned."""
 ARTIFICIAL = "artificial"
+UNKNOWN = "the share of the largest class is not known without its data"
 Reading: TypeAlias = Callable[[Result], float]
 
 
@@ -107,17 +109,22 @@ class Evidence:
         words = f"{line} {Spread(ends).mean:.1f}, below {below:.1f} by"
         return Finding(words, [below - end for end in ends], why_open=why)
 
-    def floor(self, task: str) -> float:
-        """The accuracy of a model that has lost everything: the share of the largest class."""
-        return self.largest_class.get(task, 0.0)
+    def lost(self, place: Place, line: str, task: str, near: float) -> Finding:
+        """Whether a line ends near the share of the largest class, as a model that is lost."""
+        share = self.largest_class.get(task)
+        if share is None:
+            return dataclasses.replace(self.level(place, line), why_open=UNKNOWN)
+        return self.level(place, line, below=share + near)
 
     def has_learned(self, place: Place, line: str = "FedAvg") -> str:
         """Why runs without corruption have not learned; nothing if they have."""
         runs = list(self.runs(place, line).values())
         task = runs[0].cell.settings.task
         accuracy = statistics.mean(at_end()(run) for run in runs)
-        floor, paper = self.floor(task), LEARNED.get(parse_spec(task).name)
-        wanted = floor + NEAR if paper is None else max(floor, paper - NEAR)
+        floor, paper = self.largest_class.get(task), LEARNED.get(parse_spec(task).name)
+        if paper is None and floor is None:
+            return UNKNOWN
+        wanted = (floor or 0.0) + NEAR if paper is None else max(floor or 0.0, paper - NEAR)
         if accuracy > wanted:
             return ""
         return f"not trained: {accuracy:.1f} without corruption, not above {wanted:.1f}"

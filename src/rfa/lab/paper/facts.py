@@ -6,12 +6,12 @@ neither, so its measurements come with its numbers.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeAlias
 
 from rfa._files import replace_file
+from rfa.lab.paper.kept_rows import read_rows
 
 FILE = "facts.csv"
 HEAD = ("run", "measure", "value")
@@ -20,14 +20,21 @@ Facts: TypeAlias = dict[str, dict[str, float]]
 
 
 def read_facts(folder: Path) -> Facts:
-    """The facts in a folder; none where there is no file."""
+    """Return the facts in a folder; none where there is no file.
+
+    Raises:
+        NumbersError: naming the file and the mistake.
+    """
     facts: Facts = {}
     if not (folder / FILE).exists():
         return facts
-    with (folder / FILE).open(newline="", encoding="utf-8") as stream:
-        for row in csv.DictReader(stream):
-            facts.setdefault(row["run"], {})[row["measure"]] = float(row["value"])
+    for run, measure, value in read_rows(folder / FILE, _fact):
+        facts.setdefault(run, {})[measure] = value
     return facts
+
+
+def _fact(row: Mapping[str, str]) -> tuple[str, str, float]:
+    return row["run"], row["measure"], float(row["value"])
 
 
 def add_facts(folder: Path, more: Mapping[str, Mapping[str, float]]) -> None:

@@ -11,7 +11,6 @@ that was done here, with the origin that its row says; `stale` tells which were 
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from rfa._files import replace_file
-from rfa.lab.errors import LabError
 from rfa.lab.paper.facts import Facts, add_facts, read_facts
+from rfa.lab.paper.kept_rows import damaged, read_rows
 from rfa.lab.paper.reproduce import SWEEPS, Experiment
 from rfa.lab.report.exhibit import group
 from rfa.lab.report.gather import LAST, Result, find_results
@@ -48,10 +47,6 @@ MEASURED = (
 ALONG = ("round", "oracle_calls")
 MANY, FEW = 250, 30
 """Runs with more evaluations than the first keep as many as the second."""
-
-
-class NumbersError(LabError):
-    """A file of numbers cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -111,10 +106,24 @@ def read_numbers(folder: Path) -> list[Kept]:
     """Return the runs in the files of a folder.
 
     Raises:
-        NumbersError: naming the file and the mistake.
+        NumbersError: naming the file and the mistake, or the run that one of them lacks.
     """
-    points = group(_read(folder / EVALUATIONS, _point), lambda row: str(row["run"]))
-    return [Kept(row, points.get(row["run"], ())) for row in _read(folder / RUNS, _row)]
+    points = group(read_rows(folder / EVALUATIONS, _point), lambda row: str(row["run"]))
+    runs = [Kept(row, points.pop(row["run"], ())) for row in read_rows(folder / RUNS, _row)]
+    for name in points:
+        raise damaged(folder / RUNS, f"{name} has evaluations, and is not in {RUNS}")
+    for run in runs:
+        if why := _unfinished(run):
+            raise damaged(folder / EVALUATIONS, f"{run.name} {why}")
+    return runs
+
+
+def _unfinished(run: Kept) -> str:
+    """How the evaluations of a run do not go to its end; nothing if they do."""
+    if not run.evaluations:
+        return "has no evaluation"
+    last, rounds = run.evaluations[-1]["round"], run.row["rounds"]
+    return "" if last == rounds else f"ends after round {last} of {rounds}"
 
 
 def adopt(folder: Path, settings: Mapping[str, Settings], out: Path) -> list[Kept]:
@@ -126,9 +135,10 @@ def adopt(folder: Path, settings: Mapping[str, Settings], out: Path) -> list[Kep
         out: the folder of results.
     """
     adopted: list[Kept] = []
+    runs, measured = read_numbers(folder), read_facts(folder)
     with Store(out) as store:
         known = {row["run"] for row in store.runs() if row["status"] in DONE}
-        for run in read_numbers(folder):
+        for run in runs:
             if run.name in known or run.name not in settings:
                 continue
             facts = {name: run.row[name] for name in (*TEXTS, *COUNTS, *REALS)}
@@ -136,8 +146,7 @@ def adopt(folder: Path, settings: Mapping[str, Settings], out: Path) -> list[Kep
             facts |= {name: last[name] for name in MEASURED if name != "test_loss"}
             store.adopt(run.name, settings[run.name], facts, run.evaluations)
             adopted.append(run)
-    facts = read_facts(folder)
-    add_facts(out, {run.name: facts[run.name] for run in adopted if run.name in facts})
+    add_facts(out, {run.name: measured[run.name] for run in adopted if run.name in measured})
     return adopted
 
 
@@ -197,8 +206,7 @@ def settings_text(settings: Settings) -> str:
 
 def _old_rows(path: Path, done: set[str]) -> list[dict[str, Any]]:
     """Return the rows of experiments that are not replaced."""
-    with path.open(newline="", encoding="utf-8") as stream:
-        return [row for row in csv.DictReader(stream) if row["experiment"] not in done]
+    return [row for row in read_rows(path, dict) if row["experiment"] not in done]
 
 
 def _place(row: Mapping[str, Any]) -> tuple[str, ...]:
@@ -223,19 +231,9 @@ def _quoted(text: str) -> str:
     return '"' + text.replace('"', '""') + '"' if needed else text
 
 
-def _read(path: Path, convert: Any) -> list[dict[str, Any]]:
-    try:
-        with path.open(newline="", encoding="utf-8") as stream:
-            return [convert(row) for row in csv.DictReader(stream)]
-    except OSError as error:
-        msg = f"there are no numbers to read in {path.parent}: {error.strerror} ({path.name})"
-    except (KeyError, ValueError, TypeError) as error:
-        msg = f"{path} cannot be read as numbers: restore it from the repository ({error})"
-    raise NumbersError(msg)
-
-
 def _row(row: Mapping[str, str]) -> dict[str, Any]:
     about = {name: row[name] for name in ABOUT}
+    code_of(row)
     return {
         **about,
         "rho": float(row["rho"]),

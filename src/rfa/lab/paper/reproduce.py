@@ -62,6 +62,7 @@ class Experiment:
     beyond: bool = False  # whether it goes beyond the paper
     text: str = ""  # what its file says, and what the scale does
     stand_in: str = ""  # the task that stands in for one whose data is missing, if not the scale's
+    without_data: bool = False  # whether runs count whose data is missing, if nothing stands in
 
     def runs(self) -> list[Settings]:
         """The runs that it needs."""
@@ -81,12 +82,20 @@ class Experiment:
         """What of it can be done with the data at hand."""
         if self.kind in SWEEPS:
             sweep = make_sweep(self.name, self.plan)
-            panels, missing = _panels(sweep, self._scale, self.data)
+            panels, missing = self._panels(sweep)
             values = self.scale.values_of(self.name, sweep.values)
             sweep = dataclasses.replace(sweep, panels=panels, values=values)
             return WithData(sweep, list(scaled_cells(sweep, self.scale)), missing=missing)
         tasks, missing = _tasks(self.plan.get("tasks", ()), self.scale, self.data)
         return WithData(tasks=tasks, missing=missing)
+
+    def _panels(self, sweep: Sweep) -> tuple[list[Part], list[str]]:
+        """The panels that can be done, or, without data, all that the scale has."""
+        scale = self._scale
+        if not self.without_data or scale.stand_in:
+            return _panels(sweep, scale, self.data)
+        wanted = [panel for panel in sweep.panels if panel.settings["task"] not in scale.without]
+        return wanted, _left_out(sweep, scale)
 
     @property
     def seconds(self) -> float:

@@ -137,7 +137,7 @@ class Overview:
 
 def _first_words(work: Work) -> str:
     if not work.todo:
-        known = f"all {work.done} runs are done already" if work.done else "no runs are needed"
+        known = f"all {work.done} runs are done already" if work.done else "there are no runs to do"
         return known + (f": {in_words(work.seconds)} for the rest" if work.seconds else "")
     before = f" ({work.done} are done already)" if work.done else ""
     runs = f"{len(work.todo)} run{'s' if len(work.todo) > 1 else ''}"

@@ -1,0 +1,58 @@
+"""Rows of the CSV files that numbers are kept in; a file that is damaged is refused."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from rfa.lab.errors import LabError
+
+Row = TypeVar("Row")
+
+
+class NumbersError(LabError):
+    """A file of numbers cannot be read."""
+
+
+def damaged(path: Path, why: object) -> NumbersError:
+    """Return the error that names a damaged file, what is wrong with it, and the remedy."""
+    return NumbersError(f"{path} cannot be read as numbers: restore it from the repository ({why})")
+
+
+def read_rows(path: Path, convert: Callable[[Mapping[str, str]], Row]) -> list[Row]:
+    """Return the rows of a file, each converted.
+
+    Raises:
+        NumbersError: naming the file and the mistake. A file that ends within a line is refused,
+            too: its last number would be another.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8") as stream:
+            return [
+                convert(row) for row in csv.DictReader(_whole(stream), strict=True) if _full(row)
+            ]
+    except OSError as error:
+        msg = f"there are no numbers to read in {path.parent}: {error.strerror} ({path.name})"
+        raise NumbersError(msg) from None
+    except (csv.Error, KeyError, ValueError, TypeError) as error:
+        raise damaged(path, error) from None
+
+
+def _whole(lines: Iterator[str]) -> Iterator[str]:
+    """Yield lines; there must be one, and the last must have its end."""
+    line = ""
+    for line in lines:
+        yield line
+    if not line.endswith("\n"):
+        msg = "its last line is cut off" if line else "it is empty"
+        raise ValueError(msg)
+
+
+def _full(row: Mapping[str | None, object]) -> bool:
+    """Refuse a row that has not as many columns as the head."""
+    if None in row or None in row.values():
+        msg = f"a row has too {'many' if None in row else 'few'} columns"
+        raise ValueError(msg)
+    return True
