@@ -17,7 +17,7 @@ class NumbersError(LabError):
 
 
 def damaged(path: Path, why: object) -> NumbersError:
-    """Return the error that names a damaged file, what is wrong with it, and the remedy."""
+    """Return the error that names a damaged file, its fault, and the remedy."""
     return NumbersError(f"{path} cannot be read as numbers: restore it from the repository ({why})")
 
 
