@@ -99,7 +99,7 @@ class Device:
         self._contribution = contribution
         self._profile = profile
         self._device = int(profile.device)
-        self._policy, self._elsewhere = profile.policy, profile.spent_elsewhere
+        self._policy = profile.policy
         self._rounding, self._noise = rounding, noise
         self._entropy = entropy
         self._membership: Membership | None = None
@@ -114,7 +114,7 @@ class Device:
     @property
     def spent_rho(self) -> float:
         """The charges of all sums with noise that the device was in, in zCDP."""
-        return self.memory.rho + self._elsewhere
+        return self._profile.spent_elsewhere + self.memory.rho
 
     @property
     def over(self) -> bool:
@@ -273,7 +273,7 @@ class Device:
         opening = member.opening
         self._policy.check_query(sum_request.v, asked_radius(opening, sum_request), memory.nu)
         charge = max(0.0, member.charge - memory.charged)
-        self._policy.check_charge(memory.rho + self._elsewhere, charge)
+        self._policy.check_charge(self._profile.spent_elsewhere + memory.rho, charge)
         point = point_of(sum_request.v, sum_request.nu, sum_request.levels)
         alive = member.check_request(sum_request, point, memory)
         context = context_of(member.cohort.digest, sum_request, point)
