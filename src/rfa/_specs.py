@@ -66,7 +66,8 @@ def call_with(make: Callable[..., Made], values: Mapping[str, Any], name: str) -
         InvalidValueError: naming the parameter that it does not take or lacks.
         RfaError: what it raises itself, if that is one of ours.
     """
-    taken = inspect.signature(make).parameters.values()
+    signature = signature_of(make)
+    taken = signature.parameters.values()
     known = [parameter.name for parameter in taken if parameter.kind is not parameter.VAR_KEYWORD]
     unknown = [key for key in values if key not in known]
     if unknown and len(known) == len(taken):
@@ -74,7 +75,7 @@ def call_with(make: Callable[..., Made], values: Mapping[str, Any], name: str) -
         msg += ", ".join(known) or "none"
         raise InvalidValueError(msg)
     try:
-        signature_of(make).bind(**values)
+        signature.bind(**values)
     except TypeError as error:
         msg = f"{name} cannot be made of {dict(values)}: {error}"
         raise InvalidValueError(msg) from None

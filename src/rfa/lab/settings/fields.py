@@ -98,11 +98,21 @@ def settings_of(group: str, kind: type[Any]) -> Mapping[str, Setting]:
     return {known.name: known for known in listed}
 
 
+@functools.cache
+def _options(kind: type[Any]) -> Mapping[str, str]:
+    """The names as options of the settings of a class, by its fields."""
+    return {known.attribute: known.name for known in settings_of("", kind).values()}
+
+
 class Group:
     """Settings that belong together; each class of them checks its own values."""
 
     def applied(self) -> dict[str, Any]:
         """The values that make a difference: what tells a run from others."""
+        return self.to_dict()
+
+    def to_dict(self) -> dict[str, Any]:
+        """All values by the names of their fields."""
         return {known: getattr(self, known) for known in self._attributes()}
 
     def _check_types(self) -> None:
@@ -130,5 +140,4 @@ class Group:
         return [known.attribute for known in settings_of("", type(self)).values()]
 
     def _option(self, attribute: str) -> str:
-        fields = {field.name: field for field in dataclasses.fields(self)}  # type: ignore[arg-type]
-        return fields[attribute].metadata["option"] or attribute
+        return _options(type(self))[attribute]

@@ -175,7 +175,8 @@ class Settings:
 
     def to_dict(self) -> dict[str, Any]:
         """All settings as tables in a table, for JSON and TOML."""
-        return dataclasses.asdict(self)
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return values | {name: values[name].to_dict() for name in GROUPS}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Settings:

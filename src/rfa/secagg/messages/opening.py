@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -65,6 +66,14 @@ class OpenRound(Message):
     noise: float = 0.0
     fast: int = 0
     block: int = 0
+
+    def encode(self) -> bytes:
+        """Return its bytes, which are in the digests of the keys of all devices of a round."""
+        return self._encoded
+
+    @functools.cached_property
+    def _encoded(self) -> bytes:
+        return super().encode()
 
     @property
     def masked_sums(self) -> int:
