@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from rfa.lab.paper.claims import CONVNET, EMNIST, judge
+from rfa.lab.paper.claims import STATEMENTS, judge
 from rfa.lab.paper.evidence import Evidence
 from rfa.lab.paper.page import paper_numbers
-from rfa.lab.paper.statements import STATEMENTS, judge_one
+from rfa.lab.paper.statements import CONVNET, EMNIST, judge_one
 from rfa.lab.paper.verdicts import CONFIRMED, INCONCLUSIVE, OPEN, REFUTED
 from rfa.lab.report.exhibit import Exhibit, Table
 from rfa.lab.report.gather import Result
@@ -83,6 +84,19 @@ def test_who_is_ahead_under_poisoned_data(
     assert verdict("separates_linear", setting, results) == word
 
 
+@pytest.mark.parametrize("setting", EMNIST)
+@pytest.mark.parametrize(
+    ("rfa", "fedavg", "word"),
+    [(52.8, 41.2, CONFIRMED), (51.3, 41.2, INCONCLUSIVE), (68.4, 61.9, REFUTED)],
+)
+def test_ten_points_are_more_than_to_be_ahead(
+    setting: str, rfa: float, fedavg: float, word: str
+) -> None:
+    results = {"robustness": cleanly(setting) + poisoned(setting, rfa, fedavg)}
+    assert verdict("ten_points", setting, results) == word
+    assert verdict("separates_linear", setting, results) == CONFIRMED
+
+
 def test_no_verdict_on_a_model_that_has_not_learned() -> None:
     results = {"robustness": cleanly(EMNIST[0], 30.0) + poisoned(EMNIST[0], 52.8, 41.2)}
     evidence = Evidence(results, {})
@@ -144,6 +158,51 @@ def test_the_gap_without_corruption(gap: float, word: str) -> None:
     assert verdict("small_gap", EMNIST[1], {"robustness": found}) == word
 
 
+SUMMARY = {
+    "no_worse": [(60.0, 50.0, CONFIRMED), (50.0, 50.0, CONFIRMED), (45.0, 50.0, REFUTED)],
+    "graceful": [(60.0, 50.0, CONFIRMED), (59.0, 61.0, INCONCLUSIVE), (45.0, 50.0, REFUTED)],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "rfa", "fedavg", "word"),
+    [(name, *case) for name, cases in SUMMARY.items() for case in cases],
+)
+def test_the_summary(name: str, rfa: float, fedavg: float, word: str) -> None:
+    """Without corruption FedAvg has 65 and RFA 63, so at 59 and 61 both have lost 4 points."""
+    setting, panel = EMNIST[0], f"{EMNIST[0]}, data"
+    found = cleanly(setting) + poisoned(setting, rfa, fedavg)
+    found += runs(setting, panel, "RFA", 0.0, 63.0, aggregator="rfa")
+    if name == "no_worse":
+        where = f"{setting}, omniscient"
+        found += runs(setting, where, "RFA", 0.25, 45.0, aggregator="rfa")
+        found += runs(setting, where, "FedAvg", 0.25, 5.0)
+    assert verdict(name, setting, {"robustness": found}) == word
+
+
+def test_a_loss_without_seeds_in_common_is_open() -> None:
+    """The losses of a seed are only known where it has runs with and without corruption."""
+    setting, panel = EMNIST[0], f"{EMNIST[0]}, data"
+    found = cleanly(setting) + poisoned(setting, 60.0, 50.0)
+    found += runs(setting, panel, "RFA", 0.0, 63.0, aggregator="rfa", noise=[0.0, 0.1])
+    word, numbers = judge_one(BY_NAME["graceful"], Evidence({"robustness": found}, {}), setting)
+    assert word == OPEN
+    assert "2 seeds of at least 3" in numbers
+
+
+def test_numbers_name_the_rounds_that_they_are_read_after() -> None:
+    """Two accuracies of one method may only differ because of their rounds."""
+    setting, panel = "Sent140 linear", "Sent140 linear, data"
+    results = {"robustness": cleanly(setting) + poisoned(setting, 62.9, 65.0)}
+    word = judge_one(BY_NAME["separates_linear"], Evidence(results, {}), setting)[1]
+    assert "RFA 62.9 (1000 rounds) minus FedAvg 65.0 (3000 rounds): " in word
+    found = runs(setting, panel, "RFA", 0.25, 65.2, aggregator="rfa", rounds=3000)
+    found += runs(setting, panel, "multi-Krum", 0.25, 64.9, aggregator="multi-krum")
+    results |= {"comparators": found}
+    word = judge_one(BY_NAME["krum_ahead"], Evidence(results, {}), setting)[1]
+    assert "multi-Krum 64.9 minus RFA 65.2 (3000 rounds): " in word
+
+
 def test_artificial_devices_say_nothing_of_an_even_split() -> None:
     setting = "Sent140 linear"
     for note, word in (("artificial devices: dealt out", OPEN), ("", CONFIRMED)):
@@ -178,6 +237,46 @@ def test_runs_that_swing(swing: float, word: str) -> None:
     found += runs(EMNIST[0], panel, "FedAvg", None, 40, swing=3.0)
     results = {"seeds": found, "robustness": cleanly(EMNIST[0])}
     assert verdict("steadier", EMNIST[0], results) == word
+
+
+def test_bands_of_seeds_are_compared_over_the_same_rounds() -> None:
+    """FedAvg, whose seeds meet after RFA has ended, had as wide a band until then."""
+    panel, apart = f"{EMNIST[0]}, data 0.25", (-3.0, 0.0, 3.0)
+    rfa = runs(EMNIST[0], panel, "RFA", None, 50, aggregator="rfa", noise=apart)
+    met = [
+        dataclasses.replace(
+            run,
+            evaluations=[
+                {**point, "test_accuracy": 0.4} if point["round"] > 2000 else point
+                for point in run.evaluations
+            ],
+        )
+        for run in runs(EMNIST[0], panel, "FedAvg", None, 40, noise=apart)
+    ]
+    results = {"seeds": rfa + met, "robustness": cleanly(EMNIST[0])}
+    numbers = judge_one(BY_NAME["steadier"], Evidence(results, {}), EMNIST[0])[1]
+    assert "width of the band of seeds, RFA 6.0, FedAvg 6.0" in numbers
+
+
+@pytest.mark.parametrize(
+    ("shared", "personal", "word"),
+    [(52.8, 66.4, CONFIRMED), (60.9, 67.9, INCONCLUSIVE), (60.9, 66.4, REFUTED)],
+)
+def test_personal_parameters_must_soften_the_loss_and_not_only_be_ahead(
+    shared: float, personal: float, word: str
+) -> None:
+    """Without corruption RFA has 62.9, personalized 69.9; only honest devices are compared."""
+    setting, panel = EMNIST[0], f"{EMNIST[0]}, data"
+    found: list[Result] = []
+    for value, ours, theirs in ((0.0, 62.9, 69.9), (0.25, shared, personal)):
+        found += runs(setting, panel, "RFA", value, ours, aggregator="rfa")
+        found += runs(setting, panel, "RFA, personalized", value, theirs, aggregator="rfa")
+    hidden = [
+        dataclasses.replace(run, evaluations=[{**e, "test_accuracy": 0.5} for e in run.evaluations])
+        for run in found
+    ]
+    results = {"personalization": hidden, "robustness": cleanly(setting)}
+    assert verdict("personal_robust", setting, results) == word
 
 
 @pytest.mark.parametrize(

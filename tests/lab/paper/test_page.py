@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from rfa.lab.paper.page import write_page
+from rfa.lab.paper.evidence import Evidence
+from rfa.lab.paper.page import statements, write_page
+from rfa.lab.paper.reproduce import PLACES
+from rfa.lab.paper.scale import read_scales
 from rfa.lab.paper.statements import ABSENT
 from rfa.lab.report.exhibit import Exhibit, Line, Panel, Spread, Table, Value
 
@@ -36,6 +40,22 @@ def test_what_has_nothing_to_compare_is_named_and_left_out(tmp_path: Path) -> No
     assert "## Whole" in page
     assert "## One" not in page
     assert "not done: One." in page
+
+
+def test_what_lacks_the_line_in_its_title_is_named_and_left_out(tmp_path: Path) -> None:
+    missing = ["3 of 9 runs are not done"]
+    lacking = dataclasses.replace(exhibit("The third", 2, missing), absent=["third"])
+    beside = dataclasses.replace(exhibit("Two", 2, missing), absent=["third"])
+    page = page_of(tmp_path, [lacking, beside, exhibit("Whole", 1)], [])
+    assert "## The third" not in page
+    assert "## Two" in page
+    assert "or all of the line in the title, are not done: The third (third)." in page
+    table = Table("At the end", ["panel", "line", "accuracy (%)", "lowest", "paper (%)"], [
+        ["p", "second", 50.0, 49.0, 52.8],
+    ])  # fmt: skip
+    lacking = dataclasses.replace(lacking, tables=[table])
+    (scale, *_) = read_scales(PLACES[1] / "scales.toml").values()
+    assert not statements(Evidence({}, {"Two": lacking}), scale).tables[1].rows
 
 
 def test_statements_have_their_quote_once_and_those_without_runs_are_listed(tmp_path: Path) -> None:

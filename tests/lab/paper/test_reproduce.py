@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from rfa.cli.main import main
+from rfa.lab.paper.claims import STATEMENTS
 from rfa.lab.paper.reproduce import PLACES, SWEEPS, all_runs, find_experiments
 from rfa.lab.paper.scale import read_scales
-from rfa.lab.paper.statements import STATEMENTS
 from rfa.lab.report.exhibit import load
 from rfa.lab.settings.fields import ConfigError
 from rfa.lab.settings.files import read_toml
@@ -146,6 +146,16 @@ def test_frozen_numbers_are_shown_and_judged_without_their_data(tmp_path: Path) 
     )
     assert omniscient[3] == "open"
     assert "the share of the largest class is not known" in str(omniscient[4])
+
+
+def test_a_line_without_any_run_is_named(tmp_path: Path) -> None:
+    words = ["reproduce", "one-step", "--scale", "horizon", "--show", "--out", str(tmp_path)]
+    numbers = ["--numbers-from", str(FROZEN)]
+    result = CliRunner(env={"RFA_DATA": None}).invoke(main, [*words, *numbers])
+    assert result.exit_code == 0, result.output
+    exhibit = load(tmp_path / "exhibits/one-step.json")
+    assert exhibit.absent == ["one-step RFA"]
+    assert "one-step RFA: none of its runs is done" in exhibit.missing
 
 
 def test_numbers_cannot_be_checked_without_data_and_the_reason_is_named(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +24,8 @@ from rfa.lab.report.exhibit import (
     to_json,
 )
 from rfa.lab.report.gather import Result, gather, origins
-from rfa.lab.report.markdown import section
+from rfa.lab.report.html import page
+from rfa.lab.report.markdown import rows, section
 from rfa.lab.report.style import COLORS, looks
 from rfa.lab.runs.sweep import Cell, Sweep, cells, make_sweep, settle
 
@@ -106,12 +108,12 @@ def test_levels_are_means_with_bands_over_seeds() -> None:
 
 
 def test_a_mean_over_seeds_has_its_interval_in_the_table() -> None:
-    exhibit = gather(LEVELS, by_seed(LEVELS, lambda cell: {20: 0.1 * cell.settings.seed}))
-    (table,) = exhibit.tables
+    found = by_seed(LEVELS, lambda cell: {20: 0.5 + 0.01 * cell.settings.seed})
+    (table,) = gather(LEVELS, found).tables
     row = dict(zip(table.head, table.rows[0], strict=True))
-    assert row["accuracy (%)"] == pytest.approx(15)
-    reach = 12.7062 * 5  # Student's law with one degree of freedom, deviation 7.07, two seeds
-    assert [row["95 % from"], row["to"]] == pytest.approx([15 - reach, 15 + reach], abs=1e-3)
+    assert row["accuracy (%)"] == pytest.approx(51.5)
+    reach = 12.7062 * 0.5  # Student's law with one degree of freedom, deviation 0.707, two seeds
+    assert [row["95 % from"], row["to"]] == pytest.approx([51.5 - reach, 51.5 + reach], abs=1e-4)
 
 
 def test_what_made_the_runs_is_told() -> None:
@@ -302,6 +304,32 @@ def test_markdown_has_claim_pictures_numbers_and_command() -> None:
     for part in ("## Title", "claim", "(a.png)", "(b.png)", "rfa sweep name.toml", "x\\|y", "1.25"):
         assert part in text
     assert "- Missing: something" in text
+
+
+def test_a_claim_of_the_paper_is_not_shown_as_a_finding() -> None:
+    paper = dataclasses.replace(EXHIBIT, paper="Figure 2", claim="RFA wins.")
+    shown = "*Figure 2.* The paper's claim: RFA wins."
+    assert shown in section(paper, ["a.png", "b.png"])
+    assert "The paper&#x27;s claim: RFA wins." in page([paper])
+    described = dataclasses.replace(paper, describes=True)
+    for ours in (dataclasses.replace(paper, paper=""), described):
+        assert "The paper" not in "".join(section(ours, ["a.png", "b.png"]))
+        assert "The paper&#x27;s claim" not in page([ours])
+
+
+def test_shares_have_one_digit_after_the_point_and_other_numbers_three_digits() -> None:
+    head = ["accuracy (%)", "lowest", "highest", "95 % from", "to", "length", "paper (%)"]
+    table = Table("t", head, [[0.563, 7.0, 0.783, 0.0, 1.21, 0.435, "over 40"]])
+    assert "| 0.6 | 7.0 | 0.8 | 0.0 | 1.2 | 0.435 | over 40 |" in rows(table)
+    error = Table("t", ["squared |error|", "highest"], [[0.152, 0.316]])
+    assert list(rows(error))[::2] == ["| squared \\|error\\| | highest |", "| 0.152 | 0.316 |"]
+
+
+def test_intervals_of_accuracies_are_within_0_and_100() -> None:
+    found = by_seed(LEVELS, lambda cell: {20: 0.001 if cell.settings.seed == 1 else 0.999})
+    (table,) = gather(LEVELS, found).tables
+    told = dict(zip(table.head, table.rows[0], strict=True))
+    assert (told["95 % from"], told["to"]) == (0.0, 100.0)
 
 
 def test_spreads_of_nothing_are_nan() -> None:

@@ -189,6 +189,8 @@ def test_what_the_overview_of_many_runs_shows() -> None:
     screen = Kept()
     overview = progress.Overview(Work(runs, 3, 30.0, 2), screen)
     assert screen.said == ["2 runs (3 are done already): less than a minute, 2 at once"]
+    progress.Overview(Work(runs, 1, 30.0, 2), other := Kept())
+    assert other.said == ["2 runs (1 is done already): less than a minute, 2 at once"]
     overview.on_begin(runs[0])
     overview.on_progress(runs[0], 0.5)
     assert (screen.shown[-1].label, screen.shown[-1].count) == ("0/2 runs", "25%")

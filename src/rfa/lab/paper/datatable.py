@@ -35,7 +35,7 @@ def exhibit(plan: Mapping[str, Any], data: Path | None) -> Exhibit:
     head = ["data set", "classes", "train", "test", "devices"]
     head += ["train per device, median", "max", "min", "largest class (%)"]
     tables = [Table("Data sets", head, rows)]
-    return Exhibit(**about(plan), tables=tables, data=notes, missing=missing)
+    return Exhibit(**about(plan), tables=tables, data=notes, missing=missing, describes=True)
 
 
 def largest_classes(names: Iterable[str], data: Path | None) -> dict[str, float]:

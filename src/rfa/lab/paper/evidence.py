@@ -1,4 +1,4 @@
-"""The evidence of runs for the statements of `claims.py`: accuracies by place in a picture."""
+"""The evidence of runs for statements of the paper: accuracies by place in a picture."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 from rfa._specs import parse_spec
 from rfa.lab.errors import LabError
@@ -27,7 +27,14 @@ REDUCED = ("emnist-convnet", "shakespeare-lstm")
 """Deep nets, which may be judged after fewer rounds than the paper has, if they have learned."""
 ARTIFICIAL = "artificial"
 UNKNOWN = "the share of the largest class is not known without its data"
-Reading: TypeAlias = Callable[[Result], float]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A number that is read of a run, and whether at its end."""
+
+    of: Callable[[Result], float]
+    is_end: bool = False
 
 
 class AbsentError(LabError):
@@ -82,27 +89,56 @@ class Evidence:
         Args:
             place: where the lines are.
             lines: the two.
-            read: a function that reads a number of a run; by default the accuracy at its end.
+            read: the number that is read of a run; by default the accuracy at its end.
             bound: the bound that the difference should exceed.
             margin: the largest distance to the bound, for equality.
         """
         reading = read or at_end()
         first, second = (self.runs(place, line) for line in lines)
         seeds = sorted(first.keys() & second.keys())
-        pairs = [(reading(first[seed]), reading(second[seed])) for seed in seeds]
+        pairs = [(reading.of(first[seed]), reading.of(second[seed])) for seed in seeds]
         ends = [Spread(values) for values in zip(*pairs, strict=True)] or [Spread(), Spread()]
+        horizons = _horizons(first, second) if reading.is_end else ("", "")
         words = " minus ".join(
-            f"{line} {end.mean:.1f}" for line, end in zip(lines, ends, strict=True)
+            f"{line} {end.mean:.1f}{horizon}"
+            for line, end, horizon in zip(lines, ends, horizons, strict=True)
         )
         why = self._why_open([*first.values(), *second.values()])
         return Finding(words, [a - b for a, b in pairs], bound, margin, why)
+
+    def smaller_loss(
+        self, place: Place, value: float, lines: tuple[str, str], *, read: Reading | None = None
+    ) -> Finding:
+        """Return what the first line loses less than the second from a place to another value.
+
+        Args:
+            place: where the lines are before the loss.
+            value: the value on the axis after it.
+            lines: the two.
+            read: the number that is read of a run; by default the accuracy at its end.
+        """
+        reading = read or at_end()
+        before = [self.runs(place, line) for line in lines]
+        behind = [self.runs(dataclasses.replace(place, value=value), line) for line in lines]
+        all_runs = [*before, *behind]
+        seeds = [seed for seed in sorted(before[0]) if all(seed in runs for runs in all_runs)]
+        losses = [
+            [reading.of(old[seed]) - reading.of(new[seed]) for seed in seeds]
+            for old, new in zip(before, behind, strict=True)
+        ]
+        words = " minus ".join(
+            f"loss of {line} {Spread(loss).mean:.1f}"
+            for line, loss in zip(reversed(lines), reversed(losses), strict=True)
+        )
+        why = self._why_open([run for runs in all_runs for run in runs.values()])
+        return Finding(words, [b - a for a, b in zip(*losses, strict=True)], why_open=why)
 
     def level(
         self, place: Place, line: str, *, above: float | None = None, below: float | None = None
     ) -> Finding:
         """The accuracies of a line at the end, which should be above a level, or below one."""
         runs = self.runs(place, line)
-        ends = [at_end()(runs[seed]) for seed in sorted(runs)]
+        ends = [at_end().of(runs[seed]) for seed in sorted(runs)]
         why = self._why_open(list(runs.values()))
         if below is None:
             return Finding(line, ends, above or 0.0, why_open=why)
@@ -120,7 +156,7 @@ class Evidence:
         """Why runs without corruption have not learned; nothing if they have."""
         runs = list(self.runs(place, line).values())
         task = runs[0].cell.settings.task
-        accuracy = statistics.mean(at_end()(run) for run in runs)
+        accuracy = statistics.mean(at_end().of(run) for run in runs)
         floor, paper = self.largest_class.get(task), LEARNED.get(parse_spec(task).name)
         if paper is None and floor is None:
             return UNKNOWN
@@ -141,6 +177,14 @@ class Evidence:
         """Why runs cannot speak about the paper, if so."""
         reasons = [too_short(run) for run in runs if not may_be_short(run)]
         return next((reason for reason in reasons if reason), "")
+
+
+def _horizons(*lines: Mapping[int, Result]) -> list[str]:
+    """The rounds of each line in words; only after the last one if they are the same."""
+    rounds = [{run.cell.settings.rounds for run in runs.values()} for runs in lines]
+    words = [f" ({' or '.join(map(str, sorted(each)))} rounds)" for each in rounds]
+    same = all(each == rounds[-1] for each in rounds)
+    return [*([""] * (len(words) - 1)), words[-1]] if same else words
 
 
 def too_short(result: Result) -> str:
@@ -166,7 +210,7 @@ def is_artificial(runs: Mapping[int, Result]) -> bool:
 
 def at_end(measure: str = ALL) -> Reading:
     """Read the end of a run."""
-    return lambda result: result.at_end(measure)
+    return Reading(lambda result: result.at_end(measure), is_end=True)
 
 
 def after(count: int, what: str = "round") -> Reading:
@@ -176,29 +220,27 @@ def after(count: int, what: str = "round") -> Reading:
         known = [each for each in result.evaluations if each[what] <= count]
         return height(known[-1], ALL)
 
-    return read
+    return Reading(read)
 
 
 def swing(rounds: int) -> Reading:
     """Read how far the accuracy of a run swings in the later half of some rounds: its deviation."""
 
     def read(result: Result) -> float:
-        late = [
-            height(each, ALL) for each in result.evaluations if rounds / 2 < each["round"] <= rounds
-        ]
+        late = [height(each, ALL) for each in _late(result, rounds)]
         return statistics.pstdev(late) if len(late) > 1 else float("nan")
 
-    return read
+    return Reading(read)
 
 
-def band(results: Sequence[Result]) -> float:
-    """How far seeds lie apart: the mean width of their band in the later half of the rounds."""
-    late = [
-        evaluation
-        for result in results
-        for evaluation in result.evaluations
-        if evaluation["round"] > result.cell.settings.rounds / 2
-    ]
+def band(results: Sequence[Result], rounds: int) -> float:
+    """How far seeds lie apart: the mean width of their band in the later half of some rounds."""
+    late = [evaluation for result in results for evaluation in _late(result, rounds)]
     by_round = group(late, lambda evaluation: int(evaluation["round"])).values()
     spreads = [Spread([height(each, ALL) for each in some]) for some in by_round]
     return statistics.mean(spread.high - spread.low for spread in spreads)
+
+
+def _late(result: Result, rounds: int) -> list[Mapping[str, Any]]:
+    """The evaluations of a run in the later half of some rounds."""
+    return [each for each in result.evaluations if rounds / 2 < each["round"] <= rounds]

@@ -56,7 +56,7 @@ def statements(evidence: Evidence, scale: Scale) -> Exhibit:
         claim=CLAIM if scale.verdicts else NO_VERDICTS,
         tables=[
             judge(evidence, verdicts=scale.verdicts),
-            paper_numbers(list(evidence.exhibits.values())),
+            paper_numbers([each for each in evidence.exhibits.values() if _compares(each)]),
         ],
         scale=scale.words,
     )
@@ -119,9 +119,10 @@ def write_page(
         lines += [f"## {verdicts.title}", "", scale, ""]
         judged, numbers = verdicts.tables
         lines += [*_judged(judged), *rows(numbers)]
-    apart = [exhibit.title for exhibit, _ in shown if not _compares(exhibit)]
+    apart = [_left_out(exhibit) for exhibit, _ in shown if not _compares(exhibit)]
     if apart:
-        lines += [f"Left out, because most of their runs are not done: {'; '.join(apart)}.", ""]
+        why = "Left out, because most of their runs, or all of the line in the title, are not done"
+        lines += [f"{why}: {'; '.join(apart)}.", ""]
     for exhibit, pictures in shown:
         if not _compares(exhibit):
             continue
@@ -149,12 +150,22 @@ def _judged(table: Table) -> Iterator[str]:
         yield from ("Open, because there are no runs at this scale yet:", "", *absent, "")
 
 
+def _left_out(exhibit: Exhibit) -> str:
+    """The title of an exhibit, and which of its lines are absent if others are there."""
+    lines = ", ".join(exhibit.absent)
+    return f"{exhibit.title} ({lines})" if lines and exhibit.panels else exhibit.title
+
+
 def _compares(exhibit: Exhibit) -> bool:
-    """Whether an exhibit is complete, or has something to compare: two lines, or a table."""
+    """Whether an exhibit is complete, or has something to compare: two lines, or a table.
+
+    The line after which it is named must be there.
+    """
     if not exhibit.missing:
         return True
     if exhibit.panels:
-        return any(len(panel.lines) > 1 for panel in exhibit.panels)
+        is_named = any(line.lower() in exhibit.title.lower() for line in exhibit.absent)
+        return not is_named and any(len(panel.lines) > 1 for panel in exhibit.panels)
     return any(table.rows for table in exhibit.all_tables)
 
 

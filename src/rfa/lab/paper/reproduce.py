@@ -143,7 +143,10 @@ class Experiment:
             made = dataclasses.replace(made, tables=[*made.tables, byzantine_table()])
         absent = len(ready.cells) - len(results)
         left = [f"{absent} of {len(ready.cells)} runs are not done"] if absent else []
-        return dataclasses.replace(made, missing=[*ready.missing, *left])
+        done = {result.cell.line for result in results}
+        lines = [line for line in group(ready.cells, lambda cell: cell.line) if line not in done]
+        left += [f"{line}: none of its runs is done" for line in lines if done]
+        return dataclasses.replace(made, missing=[*ready.missing, *left], absent=lines)
 
 
 @dataclass(frozen=True)

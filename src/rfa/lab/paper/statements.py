@@ -1,4 +1,4 @@
-"""Statements of the paper, their tests and verdicts: how `claims.py` writes them."""
+"""Statements of the paper, their tests and verdicts: how they are written."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ from rfa.lab.paper.evidence import AbsentError, Evidence, Place
 from rfa.lab.paper.verdicts import OPEN, Fact, Finding, conclude, told
 
 Judge: TypeAlias = Callable[[Evidence, str], Iterable[Finding | Fact]]
+POINT, HIGH = 1.0, 0.25
+LINES = ("RFA", "FedAvg")
+EMNIST = ("EMNIST linear", "EMNIST linear (ink 1)")
+CONVNET = ("EMNIST ConvNet", "EMNIST ConvNet (ink 1)")
+SENT, LSTM = ("Sent140 linear",), ("Shakespeare LSTM",)
 ABSENT = "there are no such runs"
 
 
@@ -34,26 +39,26 @@ class Statement:
     gated: bool = True
 
 
-STATEMENTS: list[Statement] = []
-"""The statements, in the paper's order."""
-
-
 def statement(
     quote: str, settings: tuple[str, ...], *, gated: bool = True
-) -> Callable[[Judge], Judge]:
-    """Register a statement; its docstring describes the test."""
+) -> Callable[[Judge], Statement]:
+    """Make a statement of a judge, whose docstring describes the test."""
 
-    def note(judge: Judge) -> Judge:
+    def make(judge: Judge) -> Statement:
         name, text = getattr(judge, "__name__", ""), (judge.__doc__ or "").strip()
-        STATEMENTS.append(Statement(name, text, quote, settings, judge, gated))
-        return judge
+        return Statement(name, text, quote, settings, judge, gated)
 
-    return note
+    return make
 
 
 def clean(setting: str) -> Place:
     """Where runs without corruption are."""
     return Place("robustness", f"{setting}, data", 0.0)
+
+
+def poisoned(setting: str) -> Place:
+    """Where runs with a quarter of the data poisoned are."""
+    return Place("robustness", f"{setting}, data", HIGH)
 
 
 def judge_one(each: Statement, evidence: Evidence, setting: str) -> tuple[str, str]:

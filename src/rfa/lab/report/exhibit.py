@@ -157,6 +157,14 @@ class Exhibit:
     order: int = 0  # its place among others
     settings: str = ""  # the files that describe it, as text
     origins: Sequence[str] = ()  # the code, libraries and machines behind its runs
+    describes: bool = False  # whether the claim only says what is shown
+    absent: Sequence[str] = ()  # lines that should be there, and have no run
+
+    @property
+    def caption(self) -> str:
+        """The claim, which is the paper's where the paper has the exhibit, and no finding."""
+        told = self.claim and self.paper and not self.describes
+        return f"The paper's claim: {self.claim}" if told else self.claim
 
     @property
     def views(self) -> list[str]:

@@ -242,12 +242,12 @@ def _numbers(results: Sequence[Result], measures: Sequence[str]) -> list[Value]:
         Spread([result.at_end(measure) for result in results]) for measure in measures
     )
     interval = mean_interval(accuracy.values)
-    ends = (interval.low, interval.high)
+    ends = (max(0.0, interval.low), min(100.0, interval.high))
     return [
         accuracy.mean,
         accuracy.low,
         accuracy.high,
-        *(end if math.isfinite(end) else None for end in ends),
+        *(ends if math.isfinite(interval.low) else (None, None)),
         *(spread.mean for spread in others),
         len(results),
         sum(result.diverged for result in results),

@@ -112,7 +112,7 @@ def _section(exhibit: Exhibit, name: str) -> str:
     parts = [
         paragraph("paper", exhibit.paper),
         f'<h2 id="{name}-title">{escape(exhibit.title)}</h2>',
-        paragraph("claim", exhibit.claim),
+        paragraph("claim", exhibit.caption),
         _missing(exhibit),
         pictures(exhibit, name),
         *html_matrices(exhibit.matrices),

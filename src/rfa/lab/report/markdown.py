@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rfa.lab.report.exhibit import Exhibit, Table, Value, group
+from rfa.lab.report.gather import INTERVAL
+
+PERCENT = "(%)"
+BOUNDS = ("lowest", "highest", *INTERVAL)
+"""Columns that belong to the number before them."""
 
 
 def section(exhibit: Exhibit, pictures: Sequence[str]) -> Iterator[str]:
     """Yield an exhibit: claim, pictures (one for each view), horizon, data, tables, command."""
     where = f"*{exhibit.paper}.* " if exhibit.paper else ""
-    yield from (f"## {exhibit.title}", "", f"{where}{exhibit.claim}".rstrip(), "")
+    yield from (f"## {exhibit.title}", "", f"{where}{exhibit.caption}".rstrip(), "")
     for view, picture in zip(exhibit.views, pictures, strict=True):
         about = f"{exhibit.title}: {view}" if view else exhibit.title
         yield from (f"![{about}]({picture})", "")
@@ -28,8 +33,19 @@ def section(exhibit: Exhibit, pictures: Sequence[str]) -> Iterator[str]:
 
 def rows(table: Table) -> Iterator[str]:
     """Yield the lines of a table."""
-    head, *body = [f"| {' | '.join(map(_text, row))} |" for row in (table.head, *table.rows)]
+    shares = _shares(table.head)
+    lines = [map(_text, row, shares) for row in (table.head, *table.rows)]
+    head, *body = [f"| {' | '.join(line)} |" for line in lines]
     yield from (head, "|" + "---|" * len(table.head), *body, "")
+
+
+def _shares(head: Sequence[str]) -> list[bool]:
+    """Which columns are in percent: those that say so, and the bounds that follow one."""
+    said = [name.endswith(PERCENT) for name in head]
+    return [
+        share or (name in BOUNDS and any(said[:place]))
+        for place, (name, share) in enumerate(zip(head, said, strict=True))
+    ]
 
 
 def _horizon(exhibit: Exhibit) -> Iterator[str]:
@@ -46,9 +62,11 @@ def _horizon(exhibit: Exhibit) -> Iterator[str]:
     yield ""
 
 
-def _text(cell: Value) -> str:
+def _text(cell: Value, share: bool) -> str:
     if cell is None:
         return ""
     if isinstance(cell, float):
+        if share:
+            return f"{cell:.1f}"
         return f"{cell:.3g}" if abs(cell) < 10 else f"{cell:.1f}"  # noqa: PLR2004
     return str(cell).replace("|", "\\|")

@@ -139,6 +139,6 @@ def _first_words(work: Work) -> str:
     if not work.todo:
         known = f"all {work.done} runs are done already" if work.done else "there are no runs to do"
         return known + (f": {in_words(work.seconds)} for the rest" if work.seconds else "")
-    before = f" ({work.done} are done already)" if work.done else ""
+    before = f" ({work.done} {'is' if work.done == 1 else 'are'} done already)" if work.done else ""
     runs = f"{len(work.todo)} run{'s' if len(work.todo) > 1 else ''}"
     return f"{runs}{before}: {in_words(work.seconds)}, {work.at_once} at once"
