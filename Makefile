@@ -10,7 +10,7 @@ MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
 MINUTES ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fuzz simulation deployment newest examples wheel peers check docs docs-serve format bench beyond privacy results results-short clean
+.PHONY: help setup demo test thorough fuzz simulation deployment newest examples wheel peers check docs docs-serve format bench beyond privacy results results-short clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,7 +22,11 @@ demo: $(READY) ## a quarter of the devices corrupted: FedAvg breaks, RFA stands
 
 test: $(READY) ## run the tests
 	@echo "== running the tests"
+	@$(BIN)/python -m compileall -q src tests  # or every process that a test starts compiles anew
 	@$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+
+thorough: $(READY) ## every mix, example, game and kill, of which `make test` does a part: some minutes
+	@$(BIN)/python -m pytest -m "thorough or hypothesis" --hypothesis-profile thorough --numprocesses auto tests
 
 fuzz: $(READY) ## send almost valid messages, replies, records and files to everything; MINUTES=2
 	@$(BIN)/python -m tests.fuzz --minutes $(MINUTES)

@@ -17,19 +17,19 @@ from rfa.aggregators import BlockClipping
 from rfa.errors import InvalidValueError
 from rfa.flower import SecureStrategy
 from rfa.flower.checkpoint import load_checkpoint
-from rfa.radii import Radii
+from rfa.radii import Radii, shorten_blocks
 from rfa.secagg.messages.decoding import decode
 from rfa.secagg.messages.round import FirstSum, OpenFirstSum, SumRequest
-from tests.flower.grid import LocalGrid
+from tests.flower.grid import LocalGrid, Spoil
 from tests.flower.toy import DIM, FIRST, NODES, model, nodes, options, step_of
 
 ROUNDS, CLOSE = 4, 2e-5
 LOST = FIRST
 
 
-def strategy_of(**more: Any) -> SecureStrategy:
+def strategy_of(size: int = 1, **more: Any) -> SecureStrategy:
     how = options(**{"weights": "equal", "fraction_evaluate": 0.0, **more})
-    return SecureStrategy(BlockClipping(size=1), **how)
+    return SecureStrategy(BlockClipping(size=size), **how)
 
 
 def levels_of(request: Message) -> bytes | None:
@@ -40,6 +40,18 @@ def levels_of(request: Message) -> bytes | None:
     if isinstance(message, OpenFirstSum):
         message = decode(message.first)
     return message.levels if isinstance(message, FirstSum | SumRequest) else None
+
+
+def noting(asked: list[bytes], lost: int | None) -> Spoil:
+    """Note the radii of each round, and lose what one node answers to them."""
+
+    def spoil(node: int, request: Message, reply: Message) -> Message | None:
+        levels = levels_of(request)
+        if levels is not None and levels not in asked:
+            asked.append(levels)
+        return None if node == lost and levels is not None else reply
+
+    return spoil
 
 
 def in_one_coordinate(step: NDArray[Any]) -> NDArray[Any]:
@@ -55,13 +67,7 @@ def test_the_model_moves_by_the_mean_of_clipped_coordinates(
 ) -> None:
     """Radii are what the votes made of them; a lie in one coordinate, and a lost node."""
     asked: list[bytes] = []
-
-    def spoil(node: int, request: Message, reply: Message) -> Message | None:
-        levels = levels_of(request)
-        if levels is not None and levels not in asked:
-            asked.append(levels)
-        return None if node == lost and levels is not None else reply
-
+    spoil = noting(asked, lost)
     grid = LocalGrid(nodes(tmp_path, {FIRST + 1: in_one_coordinate}), spoil)
     result = strategy_of().start(grid, model(), num_rounds=ROUNDS)
     assert len(asked) == ROUNDS  # other radii in each round
@@ -72,6 +78,27 @@ def test_the_model_moves_by_the_mean_of_clipped_coordinates(
         values = Radii(np.frombuffer(levels, np.uint8)).values
         wanted += np.mean([np.clip(step, -values, values) for step in steps.values()], axis=0)
     assert np.linalg.norm(result.arrays["w"].numpy() - wanted) < CLOSE
+
+
+@pytest.mark.parametrize("lost", [None, LOST])
+@pytest.mark.parametrize("size", [4, BlockClipping().size])
+def test_blocks_are_shortened_and_weighted_by_examples(
+    tmp_path: Path, size: int, lost: int | None
+) -> None:
+    """Two blocks of an update, or one, which is shorter than the default size."""
+    asked: list[bytes] = []
+    spoil = noting(asked, lost)
+    result = strategy_of(size, weights="examples").start(
+        LocalGrid(nodes(tmp_path), spoil), model(), num_rounds=ROUNDS
+    )
+    assert len(asked) == ROUNDS
+    here = [node for node in range(FIRST, FIRST + NODES) if node != lost]
+    wanted = np.zeros(DIM)
+    for t, levels in enumerate(asked, 1):
+        radii = np.repeat(Radii(np.frombuffer(levels, np.uint8)).values, size)[:DIM]
+        clipped = [radii * shorten_blocks(step_of(node, t) / radii, size) for node in here]
+        wanted += np.average(clipped, axis=0, weights=[10 + node for node in here])
+    assert np.linalg.norm(result.arrays["w"].numpy() - wanted) < CLOSE * np.linalg.norm(wanted)
 
 
 def test_restarts_go_on_with_the_radii(tmp_path: Path) -> None:

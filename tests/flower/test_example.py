@@ -125,6 +125,7 @@ def test_a_budget_brings_noise(
     assert private[-1] > generous[0] - 0.05
 
 
+@pytest.mark.thorough
 def test_the_command_prints_the_accuracies_of_the_readme(cache: Path) -> None:
     """All ten rounds of ten nodes: with a thread a core one took 198 s on a busy machine."""
     done = subprocess.run(  # noqa: S603

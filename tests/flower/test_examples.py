@@ -84,8 +84,12 @@ def call(
     )
 
 
-@pytest.mark.parametrize("name", APPS)
+LONG = [pytest.param(name, marks=pytest.mark.thorough) for name in APPS if name != "flower-numpy"]
+
+
+@pytest.mark.parametrize("name", ["flower-numpy", *LONG])
 def test_the_command_prints_the_table_of_the_readme(name: str) -> None:
+    """Of the app that needs no framework; of the others, `make thorough` and `make examples` do."""
     need(name)
     done = call(COMPARE, EXAMPLES / name)
     assert done.returncode == 0, done.stderr

@@ -17,6 +17,7 @@ from rfa.secagg.security.terms import Terms
 from tests.secagg.party import MALICIOUS, SMALL, Party, contributions, equals, party, same
 from tests.secagg.test_protocol import NU, check_round, play
 from tests.secagg.view import broken, determined
+from tests.thorough import part_or_all
 
 MODELS = pytest.mark.parametrize("terms", [SMALL, MALICIOUS], ids=["semi_honest", "malicious"])
 LAST = 99
@@ -114,12 +115,15 @@ def test_losses_at_the_first_sum_and_in_the_second_roster(terms: Terms) -> None:
     assert set(sums) == {1, 2}
 
 
+@pytest.mark.usefixtures("checked_once")
 @MODELS
-def test_every_mix_of_moments_for_five(terms: Terms) -> None:
+@part_or_all("each", 7, 1)
+def test_every_mix_of_moments_for_five(terms: Terms, each: int) -> None:
     """Two queries: five devices are lost at any mix of moments."""
     devices = sorted(contributions(5, 3))
     moments = map(Moment.numbered, [0, 1, 2, 5, 7, 8, 11, LAST])
-    for when in itertools.combinations_with_replacement(moments, 5):
+    mixes = itertools.combinations_with_replacement(moments, 5)
+    for when in itertools.islice(mixes, 0, None, each):
         check_round(5, terms, dict(zip(devices, when, strict=True)), queries=2, fast=True)
 
 

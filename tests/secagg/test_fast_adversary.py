@@ -28,8 +28,9 @@ from rfa.secagg.server.machine import Server as HonestServer
 from rfa.secagg.server.requests import Outbox
 from rfa.secagg.server.table import form_table
 from tests.secagg.party import Party, contributions, exactly, party
-from tests.secagg.test_adversary import HOW, RUNS, Server
+from tests.secagg.test_adversary import HOW, Server, runs
 from tests.secagg.view import Known, broken, determined
+from tests.thorough import part_or_all
 
 
 class FastServer(Server):
@@ -117,14 +118,23 @@ def _taken_back(memory: Memory) -> Memory:
     return dataclasses.replace(memory, request=bytes(32))
 
 
-def test_a_malicious_server_learns_no_more_in_fast_rounds() -> None:
-    run_state_machine_as_test(FastServer, settings=settings(max_examples=RUNS, **HOW))
+@pytest.mark.usefixtures("checked_once")
+@part_or_all("games", 300, 1000)
+def test_a_malicious_server_learns_no_more_in_fast_rounds(games: int) -> None:
+    run_state_machine_as_test(FastServer, settings=settings(max_examples=runs(games), **HOW))
 
 
 @pytest.mark.parametrize(
     ("server", "found"),
-    [(TrustedFastServer, "a sum over"), (Forgetful, "sums of two rosters")],
-    ids=["devices that trust it", "devices that answer both"],
+    [
+        pytest.param(
+            TrustedFastServer,
+            "a sum over",
+            id="devices that trust it",
+            marks=pytest.mark.thorough,  # about every 300th game; of a long round, every tenth
+        ),
+        pytest.param(Forgetful, "sums of two rosters", id="devices that answer both"),
+    ],
 )
 def test_the_same_server_breaks_weaker_devices(server: type[FastServer], found: str) -> None:
     """The machine has teeth."""

@@ -13,11 +13,13 @@ a masked sum are dealt over one of them. The mask's secret of the first sum is d
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from rfa.secagg.device.membership import accept_roster, read_parameters
-from rfa.secagg.messages.decoding import decode, decode_as
+from rfa.secagg.messages import decoding
+from rfa.secagg.messages.decoding import decode_as
 from rfa.secagg.messages.opening import OpenRound
 from rfa.secagg.messages.round import (
     AdvertiseKeys,
@@ -38,6 +40,8 @@ from rfa.secagg.transcript import context_of, leaf_of, point_of
 
 Said = Iterable[tuple[int, bytes, bytes | None]]
 """What was said: device, request, reply."""
+decode = functools.lru_cache(maxsize=1024)(decoding.decode)
+"""Decoding, which is done once for each message of a round."""
 Ahead = Mapping[int, DeviceKeys]
 """The keys that devices sent in the round before."""
 

@@ -132,13 +132,6 @@ def test_names_stay_whole_and_sentences_in_code_do_not() -> None:
     assert "<code>all N nodes refuse</code>" in marked
 
 
-@pytest.mark.parametrize("name", PICTURES)
-def test_pictures_show_the_numbers_of_the_pages(name: str) -> None:
-    drawn = PICTURES[name]().finish()
-    kept = (FOLDER / f"{name}.svg").read_text(encoding="utf-8")
-    assert drawn == kept, "draw it again: python -m website.pictures"
-
-
 def test_pictures_become_part_of_a_page() -> None:
     page = inline('<p><img alt="x" src="../assets/pictures/round.svg" /></p>')
     assert page.count("<svg") == len(["wide", "narrow"])

@@ -68,19 +68,28 @@ def start(folder: Path, code: str, *arguments: str, **variables: str) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+def plugged(folder: Path, factor: float) -> Path:
+    """A folder with the attack in it."""
+    folder.mkdir()
+    (folder / "plug.py").write_text(PLUG.format(factor=factor))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """What runs end with that are alone in their process: with the old code, and with the new."""
+    where = tmp_path_factory.mktemp("alone")
+    folders = [plugged(where / name, factor) for name, factor in (("old", 1.0), ("new", 2.0))]
+    return [start(folder, RUNS, "run", f"[{seed}]")[0] for folder in folders for seed in (1, 2, 3)]
+
+
 @pytest.mark.parametrize("how", ["run", "sweep"])
-def test_no_run_meets_the_code_or_the_memory_of_another(how: str, tmp_path: Path) -> None:
+def test_no_run_meets_the_code_or_the_memory_of_another(
+    how: str, tmp_path: Path, alone: list[str]
+) -> None:
     """A worker that did a second run would remember the first, and its code as it was then."""
-    for name, factor in (("together", 1.0), ("old", 1.0), ("new", 2.0)):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "plug.py").write_text(PLUG.format(factor=factor))
-    changed = str(tmp_path / "new" / "plug.py")
-    together = start(tmp_path / "together", RUNS, how, "[1, 2, 3]", changed)
-    alone = [
-        start(tmp_path / name, RUNS, "run", f"[{seed}]")[0]
-        for name in ("old", "new")
-        for seed in (1, 2, 3)
-    ]
+    changed = plugged(tmp_path / "new", 2.0) / "plug.py"
+    together = start(plugged(tmp_path / "together", 1.0), RUNS, how, "[1, 2, 3]", str(changed))
     assert together == alone
     assert len(set(alone)) == len(alone)
 

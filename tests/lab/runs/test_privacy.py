@@ -7,7 +7,6 @@ import json
 import random
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,8 @@ from rfa.lab.runs.store import Store
 from rfa.lab.settings.settings import Settings
 from rfa.privacy import NoisySum, epsilon_of
 from rfa.secagg.security.terms import Terms
-from tests.lab.runs.test_run import COMMAND, Notes, do, results
+from tests.lab.runs.test_run import COMMAND, Notes, do, kill_on_its_way, results
+from tests.thorough import part_or_all
 
 ONE: dict[str, Any] = {"aggregator": "rfa-one-step"}
 NOISY = ["run", "tests.tiny:TASK", "--aggregator", "rfa-one-step", "--workers", "1"]
@@ -124,36 +124,29 @@ def test_charges_are_those_of_the_rounds_that_a_device_was_in(tmp_path: Path) ->
     assert evaluations[0]["epsilon_server"] == 0
 
 
-def test_killed_at_random_moments_nobody_is_undercharged(tmp_path: Path) -> None:
+@part_or_all("kills", 2, 5)
+def test_killed_at_random_moments_nobody_is_undercharged(tmp_path: Path, kills: int) -> None:
     """After each kill the checkpoint charges all rounds that it has, and at the end all are."""
-    how = ["--aggregator", "rfa-one-step", "--noise", "5", "--rounds", "600", "--eval-every", "60"]
+    rounds = 120 * kills
+    how = ["--aggregator", "rfa-one-step", "--noise", "5", "--rounds", str(rounds)]
+    how += ["--eval-every", "60"]
     command = [*COMMAND, *how, "--checkpoint-every", "7", "--out", str(tmp_path / "parts")]
     chance = random.Random(7)  # noqa: S311
-    settings = Settings.of("tests.tiny:TASK", **ONE, noise=5.0, rounds=600, eval_every=60)
+    settings = Settings.of("tests.tiny:TASK", **ONE, noise=5.0, rounds=rounds, eval_every=60)
     path = tmp_path / "parts" / settings.run_name / "checkpoint.npz"
     each = 0.0
-    for _ in range(5):
-        before = path.stat().st_mtime_ns if path.exists() else 0
-        process = subprocess.Popen(  # noqa: S603
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
-        )
-        while not path.exists() or path.stat().st_mtime_ns == before:
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.002)
-        time.sleep(chance.uniform(0, 0.15))
-        assert process.poll() is None, "the run was too short to be killed"
-        process.kill()
-        process.communicate()
+    for _ in range(kills):
+        kill_on_its_way(command, tmp_path / "parts", chance.uniform(0, 0.15))
         kept = checkpoint.load(path, settings.aggregation)
         assert kept is not None
         counted = participations(tmp_path / "parts", settings.run_name, kept.state.round)
         assert sum(counted.values()) == 8 * kept.state.round
-        if counted:
-            each = each or kept.state.charges.largest / max(counted.values())
-            for device, count in counted.items():
-                assert kept.state.charges.of(device) == pytest.approx(count * each)
+        each = each or kept.state.charges.largest / max(counted.values())
+        assert each > 0
+        for device, count in counted.items():
+            assert kept.state.charges.of(device) == pytest.approx(count * each)
     last = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
-    how_whole: dict[str, Any] = {"noise": 5.0, "rounds": 600, "eval_every": 60}
+    how_whole: dict[str, Any] = {"noise": 5.0, "rounds": rounds, "eval_every": 60}
     whole = do(tmp_path / "whole", **ONE, **how_whole, honest_per_query=16)
     parts = json.loads(last.stdout)
     assert parts["model_sha256"] == whole["model_sha256"]
