@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rfa.lab.attacks.registry import NONE
@@ -45,10 +45,15 @@ def levels_of(experiment: str) -> dict[str, list[Bout]]:
     (found,) = find_experiments([experiment], "arena", None)
     sweep = make_sweep(found.name, found.plan)
     kept = {run.name: run for run in read_numbers(NUMBERS)}
-    cells = list(scaled_cells(sweep, found.scale))
-    absent = {_part(cell) for cell in cells if cell.settings.run_name not in kept}
-    done = [(c, kept[c.settings.run_name]) for c in cells if _part(c) not in absent]
-    results = [Result(cell, run.row, run.evaluations) for cell, run in done]
+    planned = [
+        (cell, kept.get(cell.settings.run_name)) for cell in scaled_cells(sweep, found.scale)
+    ]
+    absent = {_part(cell) for cell, run in planned if run is None}
+    results = [
+        Result(cell, run.row, run.evaluations)
+        for cell, run in planned
+        if run is not None and _part(cell) not in absent
+    ]
     by_task: dict[str, list[Bout]] = {}
     for bout in bouts(sweep, results):
         by_task.setdefault(str(bout.panel.settings["task"]), []).append(bout)
@@ -63,50 +68,58 @@ def _part(cell: Cell) -> tuple[str, int]:
 def worst_table(task: str) -> str:
     """The worst case of each defense at each level, private defenses first, best ones first."""
     levels = levels_of("arena-linear")[task]
-    shown = sorted(NAMES, key=lambda name: (name not in levels[0].private, -_sum(levels, name)))
-    head = [f"level {bout.panel.settings['rho']:g}" for bout in levels]
-    rows: list[list[str]] = []
-    for name in shown:
-        first = NAMES[name] if name in levels[0].private else f"*{NAMES[name]}*"
-        clean = f"{levels[0].score(NONE, name).spread.mean:.1f}"
-        rows.append([first, clean, *(_worst(bout, name) for bout in levels)])
-    return table(["defense", "no corruption", *head], rows, texts=1)
+    private = levels[0].private
+    order = sorted(NAMES, key=lambda name: (name not in private, -_sum(levels, name)))
+    return _by_level(levels, {name: _slanted(levels[0], name) for name in order}, "no corruption")
 
 
 def liars_table(task: str) -> str:
     """The worst of the lies inside of the secure sum, at each level, by defense."""
     levels = levels_of("arena-liars")[task]
-    head = [f"level {bout.panel.settings['rho']:g}" for bout in levels]
-    rows: list[list[str]] = []
-    for label in levels[0].defenses:
-        clean = f"{levels[0].score(NONE, label).spread.mean:.1f}"
-        rows.append([_LIARS[label], clean, *(_worst(bout, label) for bout in levels)])
-    return table(["defense", "no lies", *head], rows, texts=1)
+    return _by_level(levels, {label: _LIARS[label] for label in levels[0].defenses}, "no lies")
 
 
 def short_table() -> str:
-    """The worst cases of some defenses without their intervals, at the first two levels."""
-    levels = levels_of("arena-linear")["sent140-linear"][:2]
-    rows: list[list[str]] = []
-    for name, needs in _SHORT.items():
-        heights = [levels[0].heights(NONE), *(bout.heights(WORST) for bout in levels)]
-        shown = [f"{height[name]:.1f} %" for height in heights]
-        rows.append([f"{NAMES[name]}, {needs}", *shown])
-    heads = ["", "no corruption", "a tenth of the data corrupted", "a quarter"]
+    """The worst cases of some defenses on two tasks, at the lower levels, without intervals."""
+    heads, columns = [""], list[Mapping[str, float]]()
+    for task, subject in _SUBJECTS.items():
+        levels = [b for b in levels_of("arena-linear")[task] if b.panel.settings["rho"] in _LOW]
+        columns += [levels[0].heights(NONE), *(bout.heights(WORST) for bout in levels)]
+        heads.append(f"{subject}: no corruption")
+        heads += [f"{_LOW[bout.panel.settings['rho']]} corrupted" for bout in levels]
+    rows = [
+        [f"{NAMES[name]}, {needs}", *(f"{heights[name]:.1f} %" for heights in columns)]
+        for name, needs in _SHORT.items()
+    ]
     return table(heads, rows, texts=1)
 
 
 def backdoor_table() -> str:
-    """The backdoor that works best, and the accuracy in the worst case, of three defenses."""
+    """How often the backdoor that works best does, against three defenses."""
     arena = levels_of("arena-backdoors")
-    heads = [f"{what}: {NAMES[name]}" for what in ("backdoor", "accuracy") for name in _BESIDE]
     rows: list[list[str]] = []
     for task, name in _TASKS.items():
         for bout in arena.get(task, ()):
             level = f"{bout.panel.settings['rho']:g}"
-            planted = [_backdoor(bout, defense) for defense in _BESIDE]
-            rows.append([name, level, *planted, *(_worst(bout, each) for each in _BESIDE)])
-    return table(["task", "level", *heads], rows, texts=1)
+            rows.append([name, level, *(_backdoor(bout, defense) for defense in _BESIDE)])
+    return table(["task", "level", *(NAMES[name] for name in _BESIDE)], rows, texts=1)
+
+
+def known_backdoors_table() -> str:
+    """How often the best of the four backdoors of the literature works, against each defense."""
+    arena = levels_of("arena-linear")
+    levels = {
+        f"{name}, {bout.panel.settings['rho']:g}": bout
+        for task, name in _TASKS.items()
+        for bout in arena.get(task, ())
+        if bout.panel.settings["rho"] in _LOW
+    }
+    first = next(iter(levels.values()))
+    rows = [
+        [_slanted(first, name), *(_backdoor(bout, name) for bout in levels.values())]
+        for name in sorted(NAMES, key=lambda name: name not in first.private)
+    ]
+    return table(["defense", *levels], rows, texts=1)
 
 
 _LIARS = {
@@ -123,13 +136,36 @@ _SHORT = {
     "fedavg": "needs sums only",
     "multi-krum": "sees every update",
     "coordinate-median": "sees every update",
+    "fltrust": "sees every update, has clean examples",
     "rfa-one-step": "needs sums only",
+    "rfa": "needs sums only",
 }
+_SUBJECTS = {"sent140-linear": "tweets", "emnist-linear:polarity=ink": "characters"}
+_LOW = {0.1: "a tenth", 0.25: "a quarter"}
 _TASKS = {
     "emnist-linear:polarity=ink": "EMNIST, ink = 1",
     "emnist-linear": "EMNIST, paper = 1",
     "sent140-linear": "Sent140",
 }
+
+
+def _by_level(levels: Sequence[Bout], names: Mapping[str, str], clean: str) -> str:
+    """The worst cases of defenses at each level, and without corruption."""
+    rows = [
+        [
+            shown,
+            f"{levels[0].score(NONE, name).spread.mean:.1f}",
+            *(_worst(bout, name) for bout in levels),
+        ]
+        for name, shown in names.items()
+    ]
+    head = [f"level {bout.panel.settings['rho']:g}" for bout in levels]
+    return table(["defense", clean, *head], rows, texts=1)
+
+
+def _slanted(bout: Bout, name: str) -> str:
+    """The name of a defense, slanted if it must see single updates."""
+    return NAMES[name] if name in bout.private else f"*{NAMES[name]}*"
 
 
 def _sum(levels: Sequence[Bout], defense: str) -> float:

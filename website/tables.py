@@ -15,7 +15,10 @@ ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "README.md", ROOT / "docs" / "beyond.md", ROOT / "docs" / "results.md")
 TABLES: dict[str, Callable[[], str]] = {
     "worst cases on Sent140": lambda: arena.worst_table("sent140-linear"),
+    "worst cases on EMNIST": lambda: arena.worst_table("emnist-linear:polarity=ink"),
     "liars on Sent140": lambda: arena.liars_table("sent140-linear"),
+    "liars on EMNIST": lambda: arena.liars_table("emnist-linear"),
+    "backdoors against all": arena.known_backdoors_table,
     "backdoors": arena.backdoor_table,
     "worst cases in short": arena.short_table,
     "the paper and ours": horizon.accuracies,
