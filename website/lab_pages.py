@@ -10,7 +10,7 @@ from rfa.aggregators.registry import ENTRIES
 from rfa.aggregators.server_optimizer import NAMES as OPTIMIZERS
 from rfa.cli.options import PAPERS, SECTIONS
 from rfa.lab.attacks.registry import BACKDOOR, BACKDOORS, BUILT_IN, OF_SUMS, POISONS
-from rfa.lab.datasets import partition
+from rfa.lab.datasets import partition_registry
 from rfa.lab.settings.fields import Setting
 from rfa.lab.settings.parameters import PARAMETERS
 from rfa.lab.settings.settings import FIELDS
@@ -126,7 +126,7 @@ def _parameters(function: Callable[..., Any]) -> str:
 
 def _partitions() -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
-    for name, kind in partition.BUILT_IN.items():
+    for name, kind in partition_registry.BUILT_IN.items():
         taken = inspect.signature(kind).parameters.values()
         given = [
             one.name if one.default is one.empty else f"{one.name}={one.default}" for one in taken

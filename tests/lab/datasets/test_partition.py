@@ -28,8 +28,8 @@ from rfa.lab.datasets.partition import (
     Pathological,
     Similarity,
     Size,
-    find_partition,
 )
+from rfa.lab.datasets.partition_registry import find_partition
 
 MADE = ("dirichlet:alpha=0.5", "pathological:classes=2", "size:law=linear", "iid")
 
@@ -361,7 +361,7 @@ OFFLINE = """
 import socket, sys
 import numpy as np
 from rfa.lab.datasets.dataset import Index
-from rfa.lab.datasets.partition import find_partition
+from rfa.lab.datasets.partition_registry import find_partition
 def refuse(*values):
     sys.exit("it asks the network")
 socket.socket.connect = socket.socket.sendto = socket.getaddrinfo = refuse

@@ -34,7 +34,7 @@ SHOWN = Exhibit(
     settings='title = "<x>"\n',
     origins=["6 runs: rfa 1, code ab"],
 )
-# All of it happens in one task: reading a real Blob takes another, and the page may be dumped before.
+# All in one task: reading a real Blob takes another, and the page may be dumped before.
 PROBE = """<script>addEventListener("load", () => setTimeout(() => {
   const find = (selector) => document.querySelector(selector);
   const told = [], saved = [];

@@ -14,7 +14,8 @@ from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation import secure
 from rfa.lab.simulation.defense import Defense
 from rfa.lab.simulation.losses import draw_losses, who_joins
-from rfa.lab.simulation.noise import Meter, RunNoise, most_participations, noise_of
+from rfa.lab.simulation.meter import Meter
+from rfa.lab.simulation.noise import RunNoise, most_participations, noise_of
 from rfa.lab.simulation.outcome import BudgetSpentError, Outcome, RoundStoppedError
 from rfa.lab.simulation.rounds import LocalEngine, State, play_round
 from rfa.lab.simulation.secure import aggregate_securely

@@ -26,7 +26,8 @@ from rfa._code import attributes_of
 from rfa.lab.datasets.arrangement import Arrangement, arrange
 from rfa.lab.datasets.dataset import DataError, Index, Population, Reader, find_file
 from rfa.lab.datasets.keys import key_of
-from rfa.lab.datasets.partition import Partition, find_partition
+from rfa.lab.datasets.partition import Partition
+from rfa.lab.datasets.partition_registry import find_partition
 
 Progress: TypeAlias = Callable[[str], None]
 

@@ -29,7 +29,8 @@ from rfa.lab.runs.run import Options, run
 from rfa.lab.runs.store import row_to_json
 from rfa.lab.simulation.aggregation import aggregate, outcome_of
 from rfa.lab.simulation.central import aggregate_centrally
-from rfa.lab.simulation.noise import RunNoise, meter_of, noise_of
+from rfa.lab.simulation.meter import meter_of
+from rfa.lab.simulation.noise import RunNoise, noise_of
 from rfa.lab.simulation.outcome import Outcome, RoundStoppedError
 from rfa.lab.simulation.rounds import Evaluation, Facts, State
 from rfa.lab.training.devices import Devices, Tally

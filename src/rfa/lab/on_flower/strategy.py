@@ -17,7 +17,7 @@ from rfa.flower.transport import GridExchange
 from rfa.lab.on_flower import records as lab_records
 from rfa.lab.simulation.aggregation import split_cohort
 from rfa.lab.simulation.losses import draw_losses
-from rfa.lab.simulation.noise import Meter
+from rfa.lab.simulation.meter import Meter
 from rfa.lab.training.devices import Devices
 from rfa.privacy import Charges
 from rfa.secagg.in_process import Losses

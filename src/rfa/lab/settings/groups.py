@@ -12,7 +12,7 @@ from rfa.aggregators.server_optimizer import LEARNING_RATES, OPTIMIZERS
 from rfa.errors import InvalidValueError
 from rfa.lab.attacks.corruption import Corruption, DataCorruption, UpdateCorruption
 from rfa.lab.attacks.registry import BUILT_IN, NAMES, NONE, TRIGGERED, find_corruption
-from rfa.lab.datasets.partition import canonical_text, find_partition
+from rfa.lab.datasets.partition_registry import canonical_text, find_partition
 from rfa.lab.settings.fields import Group, setting
 from rfa.lab.settings.privacy import OFF, UNMASKED, Privacy
 from rfa.planning import make_terms

@@ -43,7 +43,8 @@ from rfa.privacy import Charges
 
 if TYPE_CHECKING:
     from rfa.lab.simulation.liars import Liars
-    from rfa.lab.simulation.noise import Meter, RunNoise
+    from rfa.lab.simulation.meter import Meter
+    from rfa.lab.simulation.noise import RunNoise
     from rfa.secagg.server.suspicion import Suspicion
 
 BLOCK = 1 << 16
@@ -202,7 +203,7 @@ class LocalEngine:
         """What charges the devices of a round that add noise, if they can pay for it."""
         if self.noise is None:
             return None
-        from rfa.lab.simulation.noise import meter_of  # noqa: PLC0415 it loads ciphers
+        from rfa.lab.simulation.meter import meter_of  # noqa: PLC0415 it loads ciphers
 
         return meter_of(self.noise, chosen, state.charges, state.round)
 

@@ -25,7 +25,8 @@ from rfa.lab.settings.settings import Settings
 from rfa.lab.simulation.aggregation import outcome_of, split_cohort
 from rfa.lab.simulation.liars import Liars, LyingOracle
 from rfa.lab.simulation.losses import draw_losses, who_joins
-from rfa.lab.simulation.noise import Meter, noise_key
+from rfa.lab.simulation.meter import Meter
+from rfa.lab.simulation.noise import noise_key
 from rfa.lab.simulation.outcome import NothingToAggregateError, Outcome, RoundStoppedError
 from rfa.oracle import RecordingOracle, SumOracle, stopped_oracle
 from rfa.secagg.crypto.keys import identity_of

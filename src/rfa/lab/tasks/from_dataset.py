@@ -15,7 +15,7 @@ from rfa._types import Array
 from rfa.errors import InvalidValueError
 from rfa.lab.attacks.corruption import DataAttack, DataCorruption, corrupts_data, least_likely
 from rfa.lab.datasets.examples import Examples
-from rfa.lab.datasets.partition import find_partition
+from rfa.lab.datasets.partition_registry import find_partition
 from rfa.lab.datasets.stored import Stored
 from rfa.lab.learners.learner import Learner
 from rfa.lab.learners.own_module import LinearModel, Module, OwnModel, check_model
