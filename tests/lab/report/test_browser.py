@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 
 from rfa.lab.report.exhibit import Exhibit, Line, Panel, Table
 from rfa.lab.report.html import page
-from tests.lab.report import browser as browsers
 from tests.lab.report.browser import Browser
 from tests.lab.report.samples import (
     ALL,
@@ -21,16 +19,6 @@ from tests.lab.report.samples import (
     LOGS,
     TRAINING,
 )
-
-
-@pytest.fixture(scope="module")
-def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    found = browsers.programs()
-    if not found:
-        pytest.skip("needs a browser: install chromium (or google-chrome) and chromedriver")
-    with browsers.start(*found, tmp_path_factory.mktemp("profile")) as window:
-        window.tell("url", url="about:blank")
-        yield window
 
 
 @pytest.fixture(scope="module")

@@ -1,12 +1,9 @@
-"""What a browser saves of the page, and how pictures change by switches; it needs no driver."""
+"""What a browser saves of the page, and how pictures change by switches."""
 
 from __future__ import annotations
 
 import csv
-import html
 import io
-import re
-import subprocess
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -14,7 +11,7 @@ import pytest
 from rfa.lab.report.exhibit import Exhibit, Line, Panel, Spread, Table
 from rfa.lab.report.html import page
 from rfa.lab.runs.statistics import mean_interval
-from tests.lab.report import browser as browsers
+from tests.lab.report.browser import Browser
 
 SEEDS = ([60.0, 61.0, 65.0], [50.0, 40.0, 30.0])
 PANEL = Panel(
@@ -34,12 +31,10 @@ SHOWN = Exhibit(
     settings='title = "<x>"\n',
     origins=["6 runs: rfa 1, code ab"],
 )
-# All in one task: reading a real Blob takes another, and the page may be dumped before.
-PROBE = """<script>addEventListener("load", () => setTimeout(() => {
+PROBE = """
   const find = (selector) => document.querySelector(selector);
-  const told = [], saved = [];
-  window.Blob = function (parts) { saved.push(parts.join("")); };
-  URL.createObjectURL = () => "blob:none";
+  const told = [], blobs = [];
+  URL.createObjectURL = (blob) => (blobs.push(blob), "blob:none");
   HTMLAnchorElement.prototype.click = function () { told.push(this.download); };
   const shape = (kind) => find(`.chart .${kind}`).getAttribute("d");
   const range = shape("band");
@@ -52,32 +47,18 @@ PROBE = """<script>addEventListener("load", () => setTimeout(() => {
   find(".switches .log").click();
   told.push(shape("line") !== even);
   [".csv", ".svg", ".save"].forEach((kind) => find(kind).click());
-  [told.join("\\n"), ...saved].forEach((text) => {
-    const node = document.createElement("pre");
-    node.className = "probe";
-    node.textContent = text;
-    document.body.append(node);
-  });
-}, 300))</script></body>"""
+  return Promise.all([told.join("\\n"), ...blobs.map((blob) => blob.text())]);
+"""
 
 
 @pytest.fixture(scope="module")
-def probed(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def probed(window: Browser, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """What the probe says: names and switches, then the text of each file."""
-    found = browsers.browser()
-    if not found:
-        pytest.skip("needs a browser: install chromium (or google-chrome)")
-    folder = tmp_path_factory.mktemp("page")
-    text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page([SHOWN]))
-    (folder / "page.html").write_text(text.replace("</body>", PROBE), encoding="utf-8")
-    profile = f"--user-data-dir={folder / 'profile'}"
-    call = [found, *browsers.FLAGS, profile, "--virtual-time-budget=8000", "--dump-dom"]
-    call.append((folder / "page.html").as_uri())
-    dumped = subprocess.run(call, capture_output=True, text=True, check=True, timeout=300)  # noqa: S603
-    return [
-        html.unescape(text)
-        for text in re.findall(r'<pre class="probe">(.*?)</pre>', dumped.stdout, re.DOTALL)
-    ]
+    path = tmp_path_factory.mktemp("page") / "page.html"
+    path.write_text(page([SHOWN]), encoding="utf-8")
+    window.open(path)
+    window.until("document.querySelector('.chart .line')")
+    return window.run(PROBE)
 
 
 def test_switches_change_the_picture(probed: list[str]) -> None:
