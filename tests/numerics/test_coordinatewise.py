@@ -64,6 +64,106 @@ def cloud(m: int, d: int, dtype: Any = np.float32, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal((m, d)).astype(dtype)
 
 
+def draw_rows(rng: np.random.Generator, kind: str, m: int, dtype: Any) -> np.ndarray:
+    """Rows of normal numbers: rounded, repeated, or from next to nothing to huge."""
+    rows = rng.standard_normal((m, rng.choice([1, 5, columns.NARROW - 1, 2 * columns.NARROW])))
+    if kind == "ties":
+        rows = rows.round()
+    if kind == "repeated":
+        rows = rows[rng.integers(m, size=m).clip(max=m // 2)]
+    if kind == "extreme":
+        rows *= 10.0 ** rng.uniform(*((-3, 3) if dtype == np.float16 else (-30, 30)), rows.shape)
+    return rows.astype(dtype)
+
+
+def draw_weights(rng: np.random.Generator, kind: str, rows: np.ndarray) -> np.ndarray:
+    """Weights of about one, small integers, or of all sizes, the same for the same rows."""
+    weights = {
+        "random": rng.random(len(rows)),
+        "integers": rng.integers(1, 5, len(rows)),
+        "uneven": 10.0 ** rng.uniform(-9, 3, len(rows)),
+    }[kind]
+    _, first, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    return weights[first[which]].astype(np.float64)
+
+
+def plain_median(values: np.ndarray, weights: np.ndarray) -> Any:
+    """The weighted median of sorted values, in their type."""
+    below = weights.cumsum() / weights.sum()
+    lower = int(np.argmax(below >= 1 / 2 - columns.SLACK))
+    upper = lower + int(below[lower] <= 1 / 2 + columns.SLACK)
+    return values[lower] / 2 + values[upper] / 2 if lower < upper else values[lower]
+
+
+def plain_kept(weights: np.ndarray, fraction: float) -> np.ndarray:
+    """The weights of sorted values that are left without a fraction at each end."""
+    below = weights.cumsum() / weights.sum()
+    kept = np.diff(below.clip(fraction, 1 - fraction), prepend=fraction)
+    return np.where(kept < columns.SLACK, 0, kept)
+
+
+def plain_nearest(values: np.ndarray, middle: Any, count: int) -> slice:
+    """Where the nearest of sorted values are: the farther of both ends goes, one after another."""
+    start, stop = 0, len(values)
+    while stop - start > count:
+        if values[stop - 1] - middle < middle - values[start]:
+            start += 1
+        else:
+            stop -= 1
+    return slice(start, stop)
+
+
+def check_mean(result: Any, values: np.ndarray, weights: np.ndarray, dtype: Any) -> None:
+    """A mean is right to some digits of the largest of its values."""
+    close = (8 * float(np.finfo(dtype).eps) + 1e-13) * float(np.abs(values[weights > 0]).max())
+    expected = np.average(values.astype(np.float64), weights=weights)
+    assert result == pytest.approx(expected, rel=0, abs=close)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    m=st.integers(1, 40),
+    kind=st.sampled_from(["plain", "ties", "repeated", "extreme"]),
+    weighing=st.sampled_from(["random", "integers", "uneven"]),
+    fraction=st.sampled_from([0.0, 0.1, 0.25, 0.45]),
+)
+def test_all_three_are_those_of_plain_code_for_each_column(
+    *, dtype: Any, seed: int, m: int, kind: str, weighing: str, fraction: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    rows = draw_rows(rng, kind, m, dtype)
+    weights = draw_weights(rng, weighing, rows)
+    count = int(rng.integers(1, m + 1))
+    medians = column_median(rows, weights)
+    trimmed = column_trimmed_mean(rows, weights, fraction)
+    near = column_mean_near_median(rows, weights, count)
+    for j, column in enumerate(rows.astype(np.result_type(dtype, np.float32)).T):
+        order = column.argsort(kind="stable")
+        values, ranked = column[order], weights[order]
+        middle = plain_median(values, ranked)
+        assert medians[j] == middle.astype(dtype)
+        check_mean(trimmed[j], values, plain_kept(ranked, fraction), dtype)
+        nearest = plain_nearest(values, middle, count)
+        if not np.isin(np.delete(values, nearest), values[nearest]).any():  # else either is nearer
+            check_mean(near[j], values[nearest], ranked[nearest], dtype)
+
+
+def test_adding_up_by_rank_or_by_column_gives_the_same_bits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows, weights = cloud(60, 300), np.random.default_rng(5).random(60)
+    statistics = (
+        lambda: column_median(rows, weights),
+        lambda: column_trimmed_mean(rows, weights, 0.2),
+        lambda: column_mean_near_median(rows, weights, 45),
+    )
+    by_rank = [statistic() for statistic in statistics]
+    monkeypatch.setattr(columns, "NARROW", 301)
+    np.testing.assert_array_equal([statistic() for statistic in statistics], by_rank)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @given(pairs=weighted_pairs())
 def test_median_is_that_of_the_slow_reference(dtype: Any, pairs: Pairs) -> None:

@@ -3,7 +3,8 @@
 The coordinates are processed in blocks, of which only a few are copied at a time, and distributed
 to threads, since numpy releases Python's lock while it sorts and multiplies. For order statistics
 the m values of one coordinate are placed side by side, as numpy's vectorized sort requires. With
-equal weights a sorted column is enough. Otherwise each value must carry its weight:
+equal weights a sorted column is enough. Otherwise each value must carry its weight, and a sorted
+block is turned back, so that each step is one for the values of equal rank in all its columns:
 
     >>> import numpy as np
     >>> rows = np.array([[1.0, 5.0], [2.0, 6.0], [3.0, 7.0]])
@@ -14,6 +15,8 @@ equal weights a sorted column is enough. Otherwise each value must carry its wei
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
+from threading import get_ident
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -26,11 +29,16 @@ from rfa.numerics.points import Points, Rows
 Statistic: TypeAlias = Callable[[Array], Array]
 """A function of a block with a line of m values per coordinate, which it may overwrite; it returns
 one number for each line."""
+RankStatistic: TypeAlias = Callable[[Array, Floats, Floats], Array]
+"""A function of the values of each column in order, their weights and space for as many numbers,
+all of which it may overwrite; it returns one number for each column."""
 
 BLOCK = 1 << 21
 """The bytes in a block: enough work for a thread, and still within the cache."""
 SELECT = 256
 """With more points than this, selecting the middle is faster than sorting."""
+NARROW = 256
+"""With fewer columns than this, adding up each is faster than adding rank by rank."""
 NARROWEST = 1e-9
 """The least fraction of the weight that a trimmed mean keeps on either side of the middle."""
 TAG = (1 << 28) - 1
@@ -55,11 +63,10 @@ def column_median(rows: Rows, weights: Floats) -> Array:
     if _equal(weights):
         return _by_block(rows, _middle, precision)
 
-    def statistic(block: Array) -> Array:
-        values, ranked = _ranked(block, weights, precision)
-        return _weighted_middle(values, _below(ranked), precision)
+    def statistic(values: Array, ranked: Floats, _: Floats) -> Array:
+        return _weighted_middle(values, _added_up(ranked, ranked), precision)
 
-    return _by_block(rows, statistic, _taggable(precision))
+    return _by_rank(rows, weights, statistic, precision)
 
 
 def column_trimmed_mean(rows: Rows, weights: Floats, fraction: float) -> Array:
@@ -75,7 +82,8 @@ def column_trimmed_mean(rows: Rows, weights: Floats, fraction: float) -> Array:
     """
     precision = _precision(rows)
     if _equal(weights):
-        kept = _kept(np.arange(1, len(rows) + 1) / len(rows), fraction).astype(precision)
+        kept = _kept(np.arange(1, len(rows) + 1) / len(rows), fraction, np.empty(len(rows)))
+        kept = (kept / kept.sum()).astype(precision)
         first, last = np.flatnonzero(kept)[[0, -1]]
 
         def equal_statistic(block: Array) -> Array:
@@ -84,11 +92,10 @@ def column_trimmed_mean(rows: Rows, weights: Floats, fraction: float) -> Array:
 
         return _by_block(rows, equal_statistic, precision)
 
-    def statistic(block: Array) -> Array:
-        values, ranked = _ranked(block, weights, precision)
-        return np.einsum("ij,ij->i", values, _kept(_below(ranked), fraction))
+    def statistic(values: Array, ranked: Floats, spare: Floats) -> Array:
+        return _weighted_mean(values, _kept(_added_up(ranked, ranked), fraction, spare))
 
-    return _by_block(rows, statistic, _taggable(precision))
+    return _by_rank(rows, _scaled(weights), statistic, precision)
 
 
 def column_mean_near_median(rows: Rows, weights: Floats, count: int) -> Array:
@@ -114,16 +121,13 @@ def column_mean_near_median(rows: Rows, weights: Floats, count: int) -> Array:
 
         return _by_block(rows, equal_statistic, precision)
 
-    def statistic(block: Array) -> Array:
-        values, ranked = _ranked(block, weights, precision)
+    def statistic(values: Array, ranked: Floats, spare: Floats) -> Array:
+        middle = _weighted_middle(values, _added_up(ranked, spare), precision)
         values = values.astype(precision)  # without point numbers, which would decide ties
-        middle = _weighted_middle(values, _below(ranked.copy()), precision)
-        _gather_nearest(middle, count, values, ranked)
-        shares = ranked[:, :count]
-        shares /= shares.sum(axis=1, keepdims=True)
-        return np.einsum("ij,ij->i", values[:, :count], shares)
+        _clear_distant(middle, count, values, ranked)
+        return _weighted_mean(values, ranked)
 
-    return _by_block(rows, statistic, _taggable(precision))
+    return _by_rank(rows, _scaled(weights), statistic, precision)
 
 
 def inner_products(points: Points, dtype: Any) -> Floats:
@@ -154,6 +158,25 @@ def _by_block(rows: Rows, statistic: Statistic, dtype: np.dtype[Any]) -> Array:
     for where, answer in zip(slices, answers, strict=True):
         out[where] = answer
     return out
+
+
+def _by_rank(
+    rows: Rows, weights: Floats, statistic: RankStatistic, precision: np.dtype[Any]
+) -> Array:
+    """Return a statistic of each column, computed on blocks with a row for each rank.
+
+    The system takes as long to give memory as we to use it, so each thread keeps what it has.
+    """
+    spaces: dict[int, Floats] = {}
+
+    def in_order(block: Array) -> Array:
+        if get_ident() not in spaces:
+            spaces[get_ident()] = np.empty((2, block.size))
+        turned = block.reshape(block.shape[::-1])
+        free = spaces[get_ident()][:, : block.size].reshape(2, *turned.shape)
+        return statistic(*_ranked(block, weights, precision, free), turned)
+
+    return _by_block(rows, in_order, _taggable(precision))
 
 
 def _upright(rows: Rows, where: slice, dtype: np.dtype[Any]) -> Array:
@@ -188,59 +211,98 @@ def _midpoint(lower: Array, upper: Array) -> Array:
 
 
 def _weighted_middle(values: Array, below: Floats, precision: np.dtype[Any]) -> Array:
-    """Return the median of each line of ranked values, given the weight up to each value."""
-    lower = (below >= 1 / 2 - SLACK).argmax(axis=1)[:, None]
-    upper = lower + (np.take_along_axis(below, lower, 1) <= 1 / 2 + SLACK)
-    ends = (np.take_along_axis(values, end, 1)[:, 0] for end in (lower, upper))
-    return _midpoint(*(end.astype(precision) for end in ends))
+    """Return the median of each column of ranked values, by bisection of the weight up to each."""
+    n, total = int(below.shape[1]), below[-1]
+    lower = np.arange(n)
+    for step in (n << bit for bit in reversed(range(len(below).bit_length()))):
+        before = below.take(lower + step - n, mode="clip")  # past the end, it is the whole weight
+        lower = np.where(before / total < 1 / 2 - SLACK, lower + step, lower)
+    upper = np.where(below.take(lower) / total <= 1 / 2 + SLACK, lower + n, lower)
+    return _midpoint(*(values.take(end).astype(precision) for end in (lower, upper)))
 
 
 @np.errstate(over="ignore")
-def _gather_nearest(middle: Array, count: int, values: Array, *carried: Array) -> None:
+def _gather_nearest(middle: Array, count: int, values: Array) -> None:
     """Move the values of each sorted line that are nearest to its middle to the front.
 
     They are consecutive in the line, so of any values that are `count` apart exactly one, the
-    nearest, is among them. The carried arrays are moved in the same way.
+    nearest, is among them.
     """
     middle = middle[:, None]
     for start in range(count, values.shape[1], count):
         width = min(count, values.shape[1] - start)
-        new, old = slice(start, start + width), slice(width)
-        nearer = values[:, new] - middle < middle - values[:, old]
-        for lines in (values, *carried):
-            np.copyto(lines[:, old], lines[:, new], where=nearer)
+        new, old = values[:, start : start + width], values[:, :width]
+        np.copyto(old, new, where=new - middle < middle - old)
 
 
-def _ranked(block: Array, weights: Floats, precision: np.dtype[Any]) -> tuple[Array, Floats]:
-    """Return the values of each line in order, and their weights.
+@np.errstate(over="ignore")
+def _clear_distant(middle: Array, count: int, values: Array, ranked: Floats) -> None:
+    """Set the weights of all values but those nearest to the middle of their column to zero.
+
+    The nearest have consecutive ranks, so no value is among them if one that is `count` ranks
+    away is nearer.
+    """
+    rest = len(values) - count
+    nearer = values[count:] - middle < middle - values[:rest]
+    np.copyto(ranked[count:], 0, where=~nearer)
+    np.copyto(ranked[:rest], 0, where=nearer)
+
+
+def _weighted_mean(values: Array, weights: Floats) -> Floats:
+    """Return the weighted mean of each column."""
+    if values.shape[1] == 1:  # numpy would add it up in another order than beside others
+        return _weighted_mean(values.repeat(2, 1), weights.repeat(2, 1))[:1]
+    return np.einsum("ij,ij->j", values, weights) / weights.sum(axis=0)
+
+
+def _ranked(
+    block: Array, weights: Floats, precision: np.dtype[Any], free: Floats
+) -> tuple[Array, Floats]:
+    """Return the values of each line in order, as a column, and their weights.
 
     Values of single precision leave 29 bits of a float64 free. These hold the number of the point,
     so one vectorized sort takes half the time of an indirect sort.
     """
+    values, ranked = free
     if _taggable(precision) == precision:
         order = block.argsort(axis=1)
-        return np.take_along_axis(block, order, 1), weights[order]
-    tagged = block.view(np.int64)
-    tagged |= np.arange(weights.size)
-    block.sort(axis=1)
-    return block, weights[tagged & TAG]
+        values, order = np.take_along_axis(block, order, 1).T.copy(), order.T.copy()
+    else:
+        tagged = block.view(np.int64)
+        tagged |= np.arange(weights.size)
+        block.sort(axis=1)
+        values[:] = block.T
+        order = np.bitwise_and(values.view(np.int64), TAG, out=tagged.reshape(values.shape))
+    weights.take(order, mode="clip", out=ranked)  # faster than a check, though nothing is clipped
+    return values, ranked
 
 
-def _below(ranked: Floats) -> Floats:
-    """Return the fraction of the weight up to and including each value, in place of the weights."""
-    np.cumsum(ranked, axis=1, out=ranked)
-    ranked /= ranked[:, -1:]
-    return ranked
+def _added_up(ranked: Floats, out: Floats) -> Floats:
+    """Return the weight up to and including each value."""
+    if ranked.shape[1] < NARROW:
+        return np.cumsum(ranked, axis=0, out=out)
+    out[0] = ranked[0]
+    for (below, here), weight in zip(pairwise(out), ranked[1:], strict=True):
+        np.add(below, weight, out=here)
+    return out
 
 
-def _kept(below: Floats, fraction: float) -> Floats:
-    """Return the weights of ranked values within the middle of the weight; they sum to one."""
+def _kept(below: Floats, fraction: float, out: Floats) -> Floats:
+    """Return the weights of ranked values within the middle of the weight; `below` changes."""
     fraction = min(fraction, 1 / 2 - NARROWEST)
-    kept = below.clip(fraction, 1 - fraction) - fraction
-    kept[..., 1:] -= kept[..., :-1]
-    kept[kept < SLACK] = 0  # a weight left by rounding would let a huge value in
-    kept /= kept.sum(axis=-1, keepdims=True)
-    return kept
+    total = below[-1].copy()
+    least, slack = fraction * total, SLACK * total.max()
+    np.maximum(below, least, out=below)
+    np.minimum(below, (1 - fraction) * total, out=below)
+    np.subtract(below[:1], least, out=out[:1])
+    np.subtract(below[1:], below[:-1], out=out[1:])
+    np.copyto(out, 0, where=(out > 0) & (out < slack))  # rounding must let no huge value in
+    return out
+
+
+def _scaled(weights: Floats) -> Floats:
+    """Return weights of a sum below one, divided by a power of two, which rounds nothing."""
+    return np.ldexp(weights, -np.frexp(weights.sum())[1])
 
 
 def _equal(weights: Floats) -> bool:
