@@ -27,7 +27,8 @@ PUBLIC = {
     "rfa.aggregators.clear": """
         Aggregate AssumesCorrupted Bucketing Bulyan CenteredClipping ClearAggregator
         CoordinateMedian DnC FLAME FLTrust InnerAggregator Krum MeaMed MixedMedian MultiKrum
-        NearestNeighborMixing NormClipping Randomized SignGuard TrimmedMean
+        NearestNeighborMixing NormClipping Randomized ServerAlone SignGuard
+        TrimmedMean
     """,
     "rfa.secagg": """
         AbortError Contribution Device DurableDevice Encoding Exchange Identity InProcess

@@ -48,6 +48,7 @@ PUBLIC = [
     "NearestNeighborMixing",
     "NormClipping",
     "Randomized",
+    "ServerAlone",
     "SignGuard",
     "TrimmedMean",
 ]

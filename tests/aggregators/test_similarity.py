@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from rfa.aggregators.clear import FLAME, ClearAggregator, DnC, FLTrust, SignGuard
+from rfa.aggregators.clear import FLAME, ClearAggregator, DnC, FLTrust, ServerAlone, SignGuard
 from rfa.numerics.clustering import majority_cluster, mean_shift
 
 Floats = NDArray[np.float64]
@@ -235,6 +235,14 @@ def test_signguard_leaves_out_lengths_that_are_not_usual() -> None:
     assert (weights == 0).tolist() == [True, True, *(len(points) - 2) * [False]]
 
 
+def test_the_server_alone_ignores_all_points() -> None:
+    points, own = np.full((4, 3), 1e9), np.array([1.0, -2.0, 0.5])
+    result = ServerAlone(own)(points)
+    assert np.array_equal(result.point, own)
+    assert result.weights is not None
+    assert not result.weights.any()
+
+
 def test_fltrust_trusts_nobody_who_turns_away() -> None:
     points = cohort(SMALL)
     opposed = FLTrust(-points[0])(np.tile(points[0], (3, 1)))
@@ -257,7 +265,11 @@ def test_fltrust_trusts_nobody_who_turns_away() -> None:
         (lambda: SignGuard(fraction=1.5), "fraction must be at most 1, not 1.5"),
         (lambda: SignGuard(quantile=0.0), "quantile must be a positive number, not 0.0"),
         (lambda: FLTrust(examples=0), "examples must be .* from 1 on, not 0"),
-        (lambda: FLTrust()(np.ones((2, 3))), "the server's own update: give it as reference"),
+        (
+            lambda: FLTrust()(np.ones((2, 3))),
+            "FLTrust needs the server's own",
+        ),
+        (lambda: ServerAlone()(np.ones((2, 3))), "ServerAlone needs .*: give it as reference"),
         (lambda: FLTrust(np.full(3, np.nan))(np.ones((2, 3))), "reference must be finite"),
         (lambda: FLTrust(np.ones(4))(np.ones((2, 3))), r"reference has shape \(4,\)"),
     ],

@@ -38,6 +38,7 @@ from rfa.aggregators.clear import (
     MultiKrum,
     NearestNeighborMixing,
     NormClipping,
+    ServerAlone,
     SignGuard,
     TrimmedMean,
 )
@@ -314,6 +315,13 @@ ENTRIES = {
         Entry("flame", f"a majority by angles, clipped, with noise{_CLEAR}", FLAME, FLAME),
         Entry("signguard", f"usual lengths, usual signs, clipped{_CLEAR}", SignGuard, SignGuard),
         Entry("fltrust", f"by the angle with the server's own update{_CLEAR}", FLTrust, FLTrust),
+        Entry(
+            "server-alone",
+            "the server's own update, whatever devices send",
+            ServerAlone,
+            ServerAlone,
+            defends=False,
+        ),
         Entry(
             "nnm-median",
             f"clipping, mixing, then the geometric median{_CLEAR}",

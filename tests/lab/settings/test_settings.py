@@ -29,6 +29,7 @@ from tests.tiny import HeavyBall
         ({"device": "tpu"}, "device must be one of cpu, cuda"),
         ({"rho": 0.25}, "rho=0.25 needs a corruption"),
         ({"rho": 1.0, "corruption": "data"}, "rho must be below 1"),
+        ({"assumed_margin": -0.1}, "assumed_margin must be a number from 0 on"),
         ({"rho": -0.1, "corruption": "data"}, "rho must be a number from 0 on"),
         ({"rho": float("nan"), "corruption": "data"}, "rho must be a number from 0 on"),
         ({"rounds": 0}, "rounds must be a whole number from 1 on"),
@@ -116,6 +117,34 @@ def test_shared_options_go_to_those_who_take_them() -> None:
     assert trimmed.aggregation == TrimmedMean(0.2)
     rfa = Settings.where_taken("emnist-linear", aggregator="rfa:budget=2", **shared)
     assert rfa.aggregator == "rfa:budget=2,nu=0.5"
+
+
+def test_a_margin_is_added_to_what_comparators_are_told() -> None:
+    def told(rho: float, **more: Any) -> TrimmedMean:
+        settings = Settings.of("emnist-linear", aggregator="trimmed-mean", **attack(rho), **more)
+        assert isinstance(settings.aggregation, TrimmedMean)
+        return settings.aggregation
+
+    def attack(rho: float) -> dict[str, Any]:
+        return {"corruption": "data", "rho": rho}
+
+    assert told(0.25, assumed_margin=0.1) == TrimmedMean(0.35)
+    assert told(0.4, assumed_margin=0.1) == TrimmedMean(0.49)  # a majority is honest
+    assert told(0.0, assumed_margin=0.1) == told(0.0) == TrimmedMean(0.0)
+    krum = Settings.of("emnist-linear", aggregator="krum", assumed_margin=0.1, **attack(0.1))
+    assert krum.aggregation == Krum(corrupted_fraction=0.2)
+
+
+def test_a_margin_is_told_by_the_aggregator_and_not_by_the_name_of_the_run() -> None:
+    given = {"corruption": "data", "rho": 0.25}
+    for aggregator in ("rfa", "trimmed-mean:fraction=0.35"):
+        plain = Settings.of("emnist-linear", aggregator=aggregator, **given)
+        assert plain.replace(assumed_margin=0.1).run_name == plain.run_name
+    trimmed = Settings.of("emnist-linear", aggregator="trimmed-mean", **given)
+    margin = trimmed.replace(assumed_margin=0.1)
+    assert margin.run_name != trimmed.run_name
+    explicit = Settings.of("emnist-linear", aggregator="trimmed-mean:fraction=0.35", **given)
+    assert margin.run_name == explicit.run_name
 
 
 OBJECTS = [

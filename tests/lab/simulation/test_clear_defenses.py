@@ -58,6 +58,14 @@ def test_the_server_trains_on_clean_examples_of_its_own() -> None:
     assert tiny_devices(aggregator="krum").server_update(devices.initial(), 0) is None
 
 
+def test_the_server_alone_learns_whatever_devices_send() -> None:
+    how = {"aggregator": "server-alone:examples=50", "devices_per_round": 8}
+    alone, _, engine = play(tiny_devices(**how), 6)
+    attacked, _, _ = play(tiny_devices(**how, corruption="omniscient", rho=0.4), 6)
+    assert np.array_equal(alone.model, attacked.model)
+    assert evaluate(alone, engine).test_accuracy > 0.5
+
+
 def test_more_examples_than_there_are_is_one_line() -> None:
     devices = tiny_devices(aggregator="fltrust:examples=1000000")
     with pytest.raises(InvalidValueError, match="the server cannot have examples=1000000: all"):

@@ -12,8 +12,9 @@ from rfa.aggregators.clear.krum import Bulyan, Krum, MultiKrum
 from rfa.aggregators.clear.mixed_median import MixedMedian
 from rfa.aggregators.clear.mixing import Bucketing, InnerAggregator, NearestNeighborMixing
 from rfa.aggregators.clear.randomized import Randomized
-from rfa.aggregators.clear.similarity import FLAME, FLTrust, SignGuard
+from rfa.aggregators.clear.similarity import FLAME, SignGuard
 from rfa.aggregators.clear.spectral import DnC
+from rfa.aggregators.clear.trusted import FLTrust, ServerAlone
 
 __all__ = [
     "FLAME",
@@ -34,6 +35,7 @@ __all__ = [
     "NearestNeighborMixing",
     "NormClipping",
     "Randomized",
+    "ServerAlone",
     "SignGuard",
     "TrimmedMean",
 ]

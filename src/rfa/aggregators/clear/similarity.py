@@ -1,18 +1,16 @@
-"""Aggregators that keep similar points: FLAME, SignGuard and FLTrust.
+"""Aggregators that keep similar points: FLAME and SignGuard.
 
-FLAME (Nguyen et al. 2022) clusters by angles, SignGuard (Xu et al. 2022) by signs, and FLTrust (Cao
-et al. 2021) trusts updates that point in the same direction as the server's own update.
+FLAME (Nguyen et al. 2022) clusters by angles, SignGuard (Xu et al. 2022) by signs.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import Any, final
 
 import numpy as np
 
-from rfa._checks import check_count, check_number
+from rfa._checks import check_number
 from rfa._types import Floats
 from rfa.aggregators.clear.base import Aggregate, InPlaceAggregator, average, to_aggregate
 from rfa.aggregators.clear.clipping import clip_factors
@@ -23,7 +21,6 @@ from rfa.numerics.clustering import (
     majority_cluster,
     mean_shift,
     pick_columns,
-    products,
 )
 from rfa.numerics.weighted import WeightedPoints
 
@@ -109,53 +106,6 @@ class SignGuard(Randomized, InPlaceAggregator):
         kept = np.flatnonzero(usual & (labels == np.bincount(labels).argmax()))
         weights = _mean_weights(weighted.alpha, kept) * clip_factors(norms, clip_norm)
         return average(weighted, weights)
-
-
-@final
-@dataclass(frozen=True)
-class FLTrust(InPlaceAggregator):
-    """The mean of points, scaled to the server's own update and weighted by their angle with it.
-
-    The trust in a point is the cosine of its angle with the reference, or 0 if that is negative.
-    All points are scaled to the length of the reference, and averaged by trust times weight. If no
-    point is trusted, the aggregate is zero.
-
-    Attributes:
-        reference: the server's own update, in the form of the points, from its clean data. The lab
-            trains one in each round, which replaces this value.
-        examples: the number of training examples of the server in the lab; the paper uses 100.
-    """
-
-    set_in_rounds: ClassVar[tuple[str, ...]] = ("reference",)
-    """Parameters that a run sets in each round, and a text cannot."""
-    reference: Any = dataclasses.field(default=None, compare=False)
-    examples: int = 100
-
-    def __post_init__(self) -> None:
-        """Check the number of examples."""
-        check_count("examples", self.examples)
-
-    def _aggregate(self, weighted: WeightedPoints) -> Aggregate:
-        own = self._reference(weighted)
-        length, norms = float(np.linalg.norm(own)), np.sqrt(weighted.geometry.squared_norms)
-        along = products(weighted.points, own)
-        sizes = norms * length
-        cosine = np.divide(along, sizes, out=np.zeros(len(norms)), where=sizes > 0)
-        trust = weighted.alpha * np.clip(cosine, 0, 1)
-        if not trust.any():
-            return average(weighted, trust)
-        rescale = np.divide(length, norms, out=np.zeros(len(norms)), where=norms > 0)
-        return average(weighted, trust / trust.sum() * rescale)
-
-    def _reference(self, weighted: WeightedPoints) -> Floats:
-        if self.reference is None:
-            msg = "FLTrust compares with the server's own update: give it as reference"
-            raise InvalidValueError(msg)
-        own = weighted.points.flatten(self.reference, "reference").astype(np.float64)
-        if not np.isfinite(own).all():
-            msg = "reference must be finite, and is not: train it again from clean data"
-            raise InvalidValueError(msg)
-        return own
 
 
 def _mean_weights(alpha: Floats, chosen: Any) -> Floats:

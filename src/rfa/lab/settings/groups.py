@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from rfa._specs import parse_spec
 from rfa.aggregators.partition import Groups
 from rfa.aggregators.server_optimizer import LEARNING_RATES, OPTIMIZERS
 from rfa.errors import InvalidValueError
-from rfa.lab.attacks.corruption import Corruption, DataCorruption, UpdateCorruption
-from rfa.lab.attacks.registry import BUILT_IN, NAMES, NONE, TRIGGERED, find_corruption
 from rfa.lab.datasets.partition_registry import canonical_text, find_partition
+from rfa.lab.settings.attack import Attack
 from rfa.lab.settings.fields import Group, setting
 from rfa.lab.settings.privacy import OFF, UNMASKED, Privacy
 from rfa.planning import make_terms
@@ -20,7 +18,6 @@ from rfa.secagg.security.parameters import HONEST_PER_QUERY
 from rfa.secagg.security.terms import Terms
 from rfa.secagg.weights import EXAMPLES, MODES
 
-MAX_SYBILS = 10_000
 PERSONAL, MOMENTUM = "personal", "momentum"
 
 
@@ -114,79 +111,6 @@ class Training(Group):
         }
         values = super().applied() | {"partition": canonical_text(self.partition)}
         return {name: value for name, value in values.items() if not unused.get(name)}
-
-
-@dataclass(frozen=True)
-class Attack(Group):
-    """Which devices are corrupted, and their attack."""
-
-    corruption: str = setting(
-        NONE,
-        f"What corrupted devices do: {', '.join(NAMES)}, or your own module:function. Parameters "
-        "may follow, as in alie:z=1.5.",
-    )
-    rho: float = setting(0.0, "The fraction of the training data on corrupted devices.")
-    attackers: str = setting(
-        "fixed",
-        "Which devices are corrupted: fixed (the same in all rounds) or random (drawn each round).",
-        choices=("fixed", "random"),
-    )
-    sybils: int = setting(
-        0, "Corrupted devices without data that join every round beside the sampled ones."
-    )
-
-    def __post_init__(self) -> None:
-        """Check each value, and that a level comes with a corruption."""
-        self._check_types()
-        self._check_fractions("rho")
-        self._check_counts("sybils", least=0)
-        if self.sybils > MAX_SYBILS:
-            msg = f"sybils must be at most {MAX_SYBILS}, not {self.sybils}: each holds an update"
-            raise InvalidValueError(msg)
-        for name, others in (("rho", "data or omniscient"), ("sybils", "ipm or alie")):
-            if self.corruption == NONE and getattr(self, name):
-                msg = f"{name}={getattr(self, name)} needs a corruption: give one, such as {others}"
-                raise InvalidValueError(msg)
-
-    def applied(self) -> dict[str, Any]:
-        """The values that make a difference: at level 0 only a backdoor, which is tried anyway."""
-        values = super().applied()
-        if not self.sybils:  # so that runs keep the names that they have
-            del values["sybils"]
-        if self.rho or self.sybils:
-            return values
-        return {"corruption": self.corruption if self._has_trigger() else NONE, "rho": 0.0}
-
-    def check_sybils(self, corruption: Corruption | None, hidden: bool) -> None:
-        """Check that sybils, if there are any, have something to send, which the server sees.
-
-        Args:
-            corruption: what they do.
-            hidden: whether sums are secure or hold noise.
-
-        Raises:
-            InvalidValueError: if their corruption is one of data, or sums are secure or noisy.
-        """
-        if self.sybils and not isinstance(corruption, UpdateCorruption):
-            msg = f"sybils={self.sybils} have no data for corruption={self.corruption}: give one "
-            raise InvalidValueError(msg + f"of updates, such as {', '.join(BUILT_IN)}")
-        if self.sybils and hidden:
-            msg = f"sybils={self.sybils} are simulated without secure sums and noise alone: give "
-            raise InvalidValueError(msg + "secure=off, and no epsilon or noise")
-
-    def corrupted_fraction(self, cohort: int) -> float:
-        """The fraction of a round's devices that is corrupted, sybils among them."""
-        if not self.sybils:
-            return self.rho
-        return (self.rho * cohort + self.sybils) / (cohort + self.sybils)
-
-    def _has_trigger(self) -> bool:
-        """Whether every evaluation tries a trigger, of the task's backdoor or the user's own."""
-        named = parse_spec(self.corruption)
-        if not named.is_plugin:
-            return named.name in TRIGGERED
-        corruption = find_corruption(self.corruption, {})
-        return isinstance(corruption, DataCorruption) and corruption.trigger is not None
 
 
 @dataclass(frozen=True)

@@ -241,7 +241,7 @@ class Settings:
         """The aggregator, with its parameters."""
         in_clear = self.secure.mode == OFF and not self.privacy.is_on
         context = Context(
-            corrupted=self.attack.corrupted_fraction(self.training.devices_per_round),
+            corrupted=self.attack.assumed_fraction(self.training.devices_per_round),
             clip_norm=math.inf if in_clear else SECURE_CLIP_NORM,
             early_stop=EARLY_STOP if in_clear else None,
             max_groups=self._max_groups,

@@ -14,7 +14,8 @@ import numpy as np
 
 from rfa._types import Floats, Floats32
 from rfa.aggregators import Mean, Result, SumAggregator
-from rfa.aggregators.clear import FLTrust, Randomized
+from rfa.aggregators.clear import Randomized
+from rfa.aggregators.clear.trusted import HasReference
 from rfa.aggregators.registry import Aggregator
 from rfa.lab.learners.learner import are_finite, is_finite
 from rfa.lab.randomness import stream
@@ -94,7 +95,7 @@ def outcome_of(result: Result) -> Outcome:
 def _in_round(settings: Settings, t: int, trusted: Floats32 | None) -> Aggregator:
     """The aggregator of a round, which draws as the round says, and has what the server trusts."""
     aggregator: Aggregator = settings.aggregation
-    if isinstance(aggregator, FLTrust):
+    if isinstance(aggregator, HasReference):
         return dataclasses.replace(aggregator, reference=trusted)
     if isinstance(aggregator, Randomized):
         return dataclasses.replace(aggregator, seed=stream(settings.seed, "aggregator", t))

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rfa._types import Floats, Floats32
-from rfa.aggregators.clear import FLTrust
+from rfa.aggregators.clear.trusted import HasReference
 from rfa.errors import InvalidValueError
 from rfa.lab.attacks.corruption import (
     Corruption,
@@ -162,7 +162,7 @@ class Devices:
         once per run.
         """
         aggregator = self.settings.aggregation
-        if not isinstance(aggregator, FLTrust):
+        if not isinstance(aggregator, HasReference):
             return None
         rows = self._server_rows(aggregator.examples)
         x, y = np.asarray(self.task.prepare(self._x[rows])), self._y[rows]
