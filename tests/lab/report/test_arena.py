@@ -167,7 +167,7 @@ def test_with_seeds_enough_worst_cases_have_intervals_and_the_best_are_tested() 
     worst = exhibit.matrices[0].entries[-1]
     assert [entry.best for entry in worst] == [False, False, True, False]
     assert all(", 95 % " in entry.note for entry in worst)
-    assert "not shown to be behind another" in exhibit.matrices[0].note
+    assert "behind no other" in exhibit.matrices[0].note
     (bout,) = bouts(sweep, results)
     krum = next(part for part in to_plain(bout)["worst"] if part["defense"] == "krum")
     assert krum["best"] is True

@@ -95,6 +95,44 @@ def test_equal_defenses_are_rarely_told_apart() -> None:
     assert wrong / 400 < 0.05
 
 
+def test_a_defense_as_good_as_all_is_rarely_behind_where_one_attack_decides() -> None:
+    """The hardest case for the test: nothing but noise decides, and ties do not help."""
+    rng, defenses, games = np.random.default_rng(1), 16, 150
+    left_out = 0
+    for _ in range(games):
+        common = rng.standard_normal(SEEDS)
+        some: dict[str, Heights] = {
+            f"defense {d}": {
+                "weak": dict(enumerate(90 + common + rng.standard_normal(SEEDS))),
+                "strong": dict(enumerate(50 + common + rng.standard_normal(SEEDS))),
+            }
+            for d in range(defenses)
+        }
+        best = best_defenses(some)
+        assert best is not None
+        left_out += defenses - len(best)
+    chances = games * defenses
+    assert left_out / chances < 0.05 + 3 * (0.05 * 0.95 / chances) ** 0.5
+
+
+def test_broken_defenses_are_not_among_the_best_because_they_scatter() -> None:
+    broken = {"attack": {1: 49.0, 2: 20.0, 3: 48.0, 4: 75.0, 5: 50.0}}
+    some: dict[str, Heights] = {
+        "mean": {"attack": {1: 49.0, 2: 49.2, 3: 49.1, 4: 49.0, 5: 48.9}},
+        "broken": broken,
+        "good": {"attack": {1: 60.0, 2: 60.3, 3: 59.8, 4: 60.1, 5: 60.0}},
+    }
+    assert not is_behind(broken, some["good"])
+    assert best_defenses(some) == {"broken", "good"}
+    assert best_defenses(some, mean="mean") == {"good"}
+
+
+def test_where_nothing_is_shown_to_be_ahead_of_the_mean_it_is_among_the_best() -> None:
+    rng = np.random.default_rng(4)
+    some = {name: drawn(rng, [50, 60]) for name in ("mean", "as good", "as good, too")}
+    assert best_defenses(some, mean="mean") == set(some)
+
+
 def test_defenses_that_are_far_apart_are_told_apart() -> None:
     rng = np.random.default_rng(2)
     some = {name: drawn(rng, [mean, 60]) for name, mean in (("good", 50), ("as good", 50))}

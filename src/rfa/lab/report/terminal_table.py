@@ -106,7 +106,8 @@ def to_plain(bout: Bout) -> dict[str, Any]:
     """Return a level as `--json` prints it, with accuracies between 0 and 1.
 
     Lowest, highest, worst and ranks are those of the "measure"; low and high are the 95 % interval
-    of the worst case; best defenses are those that no other is shown to be ahead of.
+    of the worst case; best defenses are those that no other is shown to be ahead of, and
+    that are shown to be ahead of the mean if any is.
     """
     worst = bout.heights(WORST)
     return {
