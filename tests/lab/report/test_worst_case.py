@@ -64,6 +64,19 @@ def test_three_runs_that_all_break_by_chance_say_nothing_of_those_that_do_not() 
     assert not covered[alike].any()
 
 
+@pytest.mark.parametrize(("seeds", "missed"), [(3, 1 / 2), (SEEDS, 1 / 3)])
+@pytest.mark.parametrize("breaks", [0.2, 0.8])
+def test_how_often_runs_that_break_or_not_are_alike_by_chance(
+    breaks: float, seeds: int, missed: float
+) -> None:
+    """What the module and the page say of the limit."""
+    rng = np.random.default_rng(0)
+    ends = 40.0 * (rng.random((1000, seeds)) > breaks) + rng.standard_normal((1000, seeds))
+    cases = [worst_case({"attack": dict(enumerate(some))}) for some in ends]
+    covered = np.mean([case.low <= 40 * (1 - breaks) <= case.high for case in cases])
+    assert covered == pytest.approx(1 - missed, abs=0.06)
+
+
 def test_an_interval_around_the_lowest_mean_alone_would_not() -> None:
     """What the correction is for: with many attacks, the lowest mean is too low."""
     rng = np.random.default_rng(0)

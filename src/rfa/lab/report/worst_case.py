@@ -20,8 +20,8 @@ that are behind no other. A broken defense may scatter too much to be behind: so
 updates is behind some defense, the best ones must also be shown to be ahead of the mean.
 
 Intervals and tests assume that numbers scatter about their mean as in a normal distribution. Where
-half of the runs break, three seeds are alike by chance in a quarter of the cases, and their
-interval misses the mean.
+runs break with probability 0.2 or 0.8 they may be alike by chance: the interval misses the mean in
+half of the cases with three seeds, and in a third with five.
 """
 
 from __future__ import annotations
