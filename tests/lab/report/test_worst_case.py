@@ -72,7 +72,7 @@ def test_how_often_runs_that_break_or_not_are_alike_by_chance(
     """What the module and the page say of the limit."""
     rng = np.random.default_rng(0)
     ends = 40.0 * (rng.random((1000, seeds)) > breaks) + rng.standard_normal((1000, seeds))
-    cases = [worst_case({"attack": dict(enumerate(some))}) for some in ends]
+    cases = [worst_case({"attack": dict(zip(range(seeds), some, strict=True))}) for some in ends]
     covered = np.mean([case.low <= 40 * (1 - breaks) <= case.high for case in cases])
     assert covered == pytest.approx(1 - missed, abs=0.06)
 
