@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rfa.lab.attacks.registry import NONE
-from rfa.lab.paper.numbers import read_numbers
+from rfa.lab.paper.numbers import Kept, read_numbers
 from rfa.lab.paper.reproduce import find_experiments
 from rfa.lab.paper.scale import scaled_cells
-from rfa.lab.report.arena import WORST, Bout, bouts
+from rfa.lab.report.arena import BACKDOOR, WORST, Bout, bouts
+from rfa.lab.report.exhibit import Spread, group
 from rfa.lab.report.gather import Result
-from rfa.lab.runs.sweep import Cell, make_sweep
+from rfa.lab.runs.headline import ALL
+from rfa.lab.runs.sweep import Cell, Sweep, make_sweep
 from website.markdown import table
 
 ROOT = Path(__file__).parents[1]
@@ -42,22 +44,37 @@ NAMES = {
 @functools.cache
 def levels_of(experiment: str) -> dict[str, list[Bout]]:
     """Return the levels of an arena by task, each with the seeds of which all its runs are done."""
+    by_task: dict[str, list[Bout]] = {}
+    for bout in bouts(*_done(experiment)):
+        by_task.setdefault(str(bout.panel.settings["task"]), []).append(bout)
+    return by_task
+
+
+@functools.cache
+def without_attackers() -> dict[tuple[str, str], list[Result]]:
+    """Return the runs without attackers, by task and defense."""
+    _, results = _done("arena-baselines")
+    return group(results, lambda result: (result.cell.settings.task, result.cell.line))
+
+
+def _done(experiment: str) -> tuple[Sweep, list[Result]]:
+    """Return an experiment, and its runs of panels and seeds of which all runs are done."""
     (found,) = find_experiments([experiment], "arena", None)
     sweep = make_sweep(found.name, found.plan)
-    kept = {run.name: run for run in read_numbers(NUMBERS)}
     planned = [
-        (cell, kept.get(cell.settings.run_name)) for cell in scaled_cells(sweep, found.scale)
+        (cell, _kept().get(cell.settings.run_name)) for cell in scaled_cells(sweep, found.scale)
     ]
     absent = {_part(cell) for cell, run in planned if run is None}
-    results = [
+    return sweep, [
         Result(cell, run.row, run.evaluations)
         for cell, run in planned
         if run is not None and _part(cell) not in absent
     ]
-    by_task: dict[str, list[Bout]] = {}
-    for bout in bouts(sweep, results):
-        by_task.setdefault(str(bout.panel.settings["task"]), []).append(bout)
-    return by_task
+
+
+@functools.cache
+def _kept() -> dict[str, Kept]:
+    return {run.name: run for run in read_numbers(NUMBERS)}
 
 
 def _part(cell: Cell) -> tuple[str, int]:
@@ -70,13 +87,17 @@ def worst_table(task: str) -> str:
     levels = levels_of("arena-linear")[task]
     private = levels[0].private
     order = sorted(NAMES, key=lambda name: (name not in private, -_sum(levels, name)))
-    return _by_level(levels, {name: _slanted(levels[0], name) for name in order}, "no corruption")
+    alone = Spread([run.at_end(ALL) for run in without_attackers()[task, "server-alone"]])
+    rows = [*_by_level(levels, {name: _slanted(levels[0], name) for name in order})]
+    rows.append(["*the server alone*", f"{alone.mean:.1f}", *("the same" for _ in levels)])
+    return table(_heads(levels, "no corruption"), rows, texts=1)
 
 
 def liars_table(task: str) -> str:
     """The worst of the lies inside of the secure sum, at each level, by defense."""
     levels = levels_of("arena-liars")[task]
-    return _by_level(levels, {label: _LIARS[label] for label in levels[0].defenses}, "no lies")
+    rows = _by_level(levels, {label: _LIARS[label] for label in levels[0].defenses})
+    return table(_heads(levels, "no lies"), [*rows], texts=1)
 
 
 def short_table() -> str:
@@ -99,6 +120,8 @@ def backdoor_table() -> str:
     arena = levels_of("arena-backdoors")
     rows: list[list[str]] = []
     for task, name in _TASKS.items():
+        base = [without_attackers()[task, defense] for defense in _BESIDE]
+        rows.append([name, "no attacker", *(_planted(_fooled(runs)) for runs in base)])
         for bout in arena.get(task, ()):
             level = f"{bout.panel.settings['rho']:g}"
             rows.append([name, level, *(_backdoor(bout, defense) for defense in _BESIDE)])
@@ -149,18 +172,15 @@ _TASKS = {
 }
 
 
-def _by_level(levels: Sequence[Bout], names: Mapping[str, str], clean: str) -> str:
+def _by_level(levels: Sequence[Bout], names: Mapping[str, str]) -> Iterator[list[str]]:
     """The worst cases of defenses at each level, and without corruption."""
-    rows = [
-        [
-            shown,
-            f"{levels[0].score(NONE, name).spread.mean:.1f}",
-            *(_worst(bout, name) for bout in levels),
-        ]
-        for name, shown in names.items()
-    ]
-    head = [f"level {bout.panel.settings['rho']:g}" for bout in levels]
-    return table(["defense", clean, *head], rows, texts=1)
+    for name, shown in names.items():
+        clean = f"{levels[0].score(NONE, name).spread.mean:.1f}"
+        yield [shown, clean, *(_worst(bout, name) for bout in levels)]
+
+
+def _heads(levels: Sequence[Bout], clean: str) -> list[str]:
+    return ["defense", clean, *(f"level {bout.panel.settings['rho']:g}" for bout in levels)]
 
 
 def _slanted(bout: Bout, name: str) -> str:
@@ -183,6 +203,14 @@ def _worst(bout: Bout, defense: str) -> str:
 def _backdoor(bout: Bout, defense: str) -> str:
     """How often the best backdoor works, in percent: the mean, and the lowest and highest seed."""
     attack = bout.backdoor_case(defense).attack
-    values = bout.scores[attack, defense].fooled.values()
+    return _planted([*bout.scores[attack, defense].fooled.values()])
+
+
+def _fooled(runs: Sequence[Result]) -> list[float]:
+    """How often the trigger works at the end of runs, in percent."""
+    return [run.at_end(BACKDOOR) for run in runs]
+
+
+def _planted(values: Sequence[float]) -> str:
     low, high = f"{min(values):.0f}", f"{max(values):.0f}"
     return low if low == high else f"{sum(values) / len(values):.0f} ({low} to {high})"

@@ -12,7 +12,10 @@ from pathlib import Path
 from website import arena, horizon
 
 ROOT = Path(__file__).parents[1]
-PAGES = (ROOT / "README.md", ROOT / "docs" / "beyond.md", ROOT / "docs" / "results.md")
+PAGES = (
+    ROOT / "README.md",
+    *(ROOT / "docs" / name for name in ("beyond.md", "liars.md", "results.md")),
+)
 TABLES: dict[str, Callable[[], str]] = {
     "worst cases on Sent140": lambda: arena.worst_table("sent140-linear"),
     "worst cases on EMNIST": lambda: arena.worst_table("emnist-linear:polarity=ink"),
