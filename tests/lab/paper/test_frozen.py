@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,26 @@ def test_convergence_is_linear_near_the_median(found: list[Frozen]) -> None:
         assert rates.max() < 1
         assert rates.std() < 0.1  # a straight line in log scale
         assert (np.diff(one.objective) <= 1e-12).all()
+
+
+STEPS = np.arange(1.0, 60)
+
+
+@pytest.mark.parametrize(
+    ("distance", "rate"),
+    [
+        (0.5**STEPS, 0.5),
+        (STEPS**-2, None),  # slower than any rate
+        (STEPS**-1, None),
+        (np.maximum(0.1**STEPS, 5e-3), None),  # it stalls
+    ],
+    ids=["linear", "quadratic", "harmonic", "stalled"],
+)
+def test_a_rate_is_that_of_a_straight_line_in_log_scale(
+    distance: Any, rate: float | None, found: list[Frozen]
+) -> None:
+    one = dataclasses.replace(found[0], distance=distance)
+    assert one.rate == (rate if rate is None else pytest.approx(rate))
 
 
 def test_omniscient_updates_weigh_less(found: list[Frozen]) -> None:

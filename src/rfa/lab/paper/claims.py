@@ -25,6 +25,7 @@ STATEMENTS = (
     robustness_claims.graceful,
     robustness_claims.three_calls,
     robustness_claims.steadier,
+    robustness_claims.narrower,
     robustness_claims.one_step,
     robustness_claims.one_step_net,
     choice_claims.personal_gain,
@@ -36,6 +37,8 @@ STATEMENTS = (
     choice_claims.epochs,
     choice_claims.one_epoch,
     choice_claims.linear_rate,
+    choice_claims.three_steps,
+    choice_claims.less_weight,
 )
 """The statements, in the paper's order."""
 

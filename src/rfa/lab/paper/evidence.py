@@ -12,7 +12,7 @@ from rfa._specs import parse_spec
 from rfa.lab.errors import LabError
 from rfa.lab.paper.verdicts import Finding
 from rfa.lab.report.exhibit import Exhibit, Spread, group
-from rfa.lab.report.gather import Result, height
+from rfa.lab.report.gather import LAST, Result, height
 from rfa.lab.runs.headline import ALL
 from rfa.lab.runs.sweep import calls_per_round
 from rfa.lab.settings.settings import Settings
@@ -75,7 +75,7 @@ class Evidence:
             raise AbsentError(msg)
         return runs
 
-    def difference(
+    def difference(  # noqa: PLR0913
         self,
         place: Place,
         lines: tuple[str, str],
@@ -83,6 +83,7 @@ class Evidence:
         read: Reading | None = None,
         bound: float = 0.0,
         margin: float | None = None,
+        digits: int = 1,
     ) -> Finding:
         """Return the first line minus the second, for each seed.
 
@@ -92,6 +93,7 @@ class Evidence:
             read: the number that is read of a run; by default the accuracy at its end.
             bound: the bound that the difference should exceed.
             margin: the largest distance to the bound, for equality.
+            digits: the digits after the point that are shown.
         """
         reading = read or at_end()
         first, second = (self.runs(place, line) for line in lines)
@@ -100,11 +102,11 @@ class Evidence:
         ends = [Spread(values) for values in zip(*pairs, strict=True)] or [Spread(), Spread()]
         horizons = _horizons(first, second) if reading.is_end else ("", "")
         words = " minus ".join(
-            f"{line} {end.mean:.1f}{horizon}"
+            f"{line} {end.mean:.{digits}f}{horizon}"
             for line, end, horizon in zip(lines, ends, horizons, strict=True)
         )
         why = self._why_open([*first.values(), *second.values()])
-        return Finding(words, [a - b for a, b in pairs], bound, margin, why)
+        return Finding(words, [a - b for a, b in pairs], bound, margin, why, digits)
 
     def smaller_loss(
         self, place: Place, value: float, lines: tuple[str, str], *, read: Reading | None = None
@@ -214,21 +216,30 @@ def at_end(measure: str = ALL) -> Reading:
 
 
 def after(count: int, what: str = "round") -> Reading:
-    """Read the last evaluation up to a number of rounds, or of oracle calls."""
+    """Read the last tenth of a number of rounds, or of oracle calls: the mean, as at the end."""
 
     def read(result: Result) -> float:
         known = [each for each in result.evaluations if each[what] <= count]
-        return height(known[-1], ALL)
+        late = [each for each in known if each[what] > (1 - LAST) * count] or known[-1:]
+        return statistics.mean(height(each, ALL) for each in late)
 
     return Reading(read)
 
 
 def swing(rounds: int) -> Reading:
-    """Read how far the accuracy of a run swings in the later half of some rounds: its deviation."""
+    """Read how far the accuracy of a run swings in the later half of some rounds.
+
+    It is the deviation from a straight line, so that to learn is not to swing.
+    """
 
     def read(result: Result) -> float:
-        late = [height(each, ALL) for each in _late(result, rounds)]
-        return statistics.pstdev(late) if len(late) > 1 else float("nan")
+        late = _late(result, rounds)
+        if len(late) < 3:  # noqa: PLR2004
+            return float("nan")
+        times = [float(each["round"]) for each in late]
+        heights = [height(each, ALL) for each in late]
+        line = statistics.linear_regression(times, heights)
+        return statistics.pstdev(h - line.slope * t for t, h in zip(times, heights, strict=True))
 
     return Reading(read)
 

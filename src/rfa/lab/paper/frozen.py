@@ -44,6 +44,15 @@ POLISH = 200
 """Plain steps that take the reference to the last digit."""
 NEAR = 1e-3
 """The relative distance to the median that counts as having come to it."""
+FAR, ROUNDED = 1e-2, 1e-9
+"""The relative distances between which convergence is judged: near, and not yet rounded."""
+STRAIGHT = 0.99
+"""The least squared correlation of a straight line."""
+BUDGET = 3
+"""The steps that the paper takes."""
+MEAN_SHARE, MEDIAN_SHARE = "weight of the corrupted in the mean (%)", "in the median (%)"
+EXCESS = f"objective above its minimum after {BUDGET} steps, in %"
+RATE = "factor by which a step shortens the distance"
 
 
 @dataclass(frozen=True)
@@ -67,13 +76,14 @@ class Frozen:
 
     @property
     def rate(self) -> float | None:
-        """The factor by which a step shortens the distance, where it is straight in log scale."""
-        gaps = self.distance
-        straight = np.flatnonzero((gaps < 1e-2) & (gaps > 1e-9))  # noqa: PLR2004
-        if straight.size < 2:  # noqa: PLR2004
+        """The factor by which a step shortens the distance; None if it is not constant."""
+        late = np.flatnonzero((self.distance < FAR) & (self.distance > ROUNDED))
+        heights = np.log(self.distance[late])
+        if late.size < 3 or not np.ptp(heights):  # noqa: PLR2004
             return None
-        first, last = int(straight[0]), int(straight[-1])
-        return float((gaps[last] / gaps[first]) ** (1 / (last - first)))
+        if np.corrcoef(late, heights)[0, 1] ** 2 < STRAIGHT:
+            return None
+        return float(np.exp(np.polyfit(late, heights, 1)[0]))
 
 
 def frozen_run(task: str, scale: Scale, plan: Mapping[str, Any]) -> Settings:
@@ -212,13 +222,14 @@ def _weights(cohort: Frozen) -> Iterator[Line]:
 
 
 def _table(cohorts: Sequence[Frozen], names: Mapping[str, str]) -> Table:
-    head = ["task", "corruption", "weight of the corrupted in the mean (%)"]
-    head += ["in the median (%)", f"steps to {NEAR:g} of the mean's distance", "last rate"]
+    head = ["task", "corruption", MEAN_SHARE, MEDIAN_SHARE, EXCESS]
+    head += [f"steps to {NEAR:g} of the mean's distance", RATE]
     rows: list[list[Value]] = []
     for cohort in cohorts:
         shares: list[Value] = [None, None]
         if cohort.corruption != NONE:
             shares = [100 * cohort.share, 100 * cohort.share_after]
-        row = [names[cohort.task], cohort.corruption, *shares, cohort.steps, cohort.rate]
-        rows.append(row)
+        excess = 100 * float(cohort.objective[BUDGET])
+        told = [names[cohort.task], cohort.corruption, *shares, excess, cohort.steps, cohort.rate]
+        rows.append(told)
     return Table("Frozen cohorts", head, rows)

@@ -15,6 +15,8 @@ LINES = ("RFA", "FedAvg")
 EMNIST = ("EMNIST linear", "EMNIST linear (ink 1)")
 CONVNET = ("EMNIST ConvNet", "EMNIST ConvNet (ink 1)")
 SENT, LSTM = ("Sent140 linear",), ("Shakespeare LSTM",)
+EQUAL_ROUNDS = "Sent140 linear, equal rounds"
+"""RFA has as many rounds as FedAvg there, and so three times as many calls."""
 ABSENT = "there are no such runs"
 
 
@@ -51,14 +53,21 @@ def statement(
     return make
 
 
+def with_data(setting: str, level: float) -> Place:
+    """Where runs with this fraction of the data poisoned are."""
+    if setting == EQUAL_ROUNDS:
+        return Place("comparators", f"{SENT[0]}, data", level)
+    return Place("robustness", f"{setting}, data", level)
+
+
 def clean(setting: str) -> Place:
     """Where runs without corruption are."""
-    return Place("robustness", f"{setting}, data", 0.0)
+    return with_data(setting, 0.0)
 
 
 def poisoned(setting: str) -> Place:
     """Where runs with a quarter of the data poisoned are."""
-    return Place("robustness", f"{setting}, data", HIGH)
+    return with_data(setting, HIGH)
 
 
 def judge_one(each: Statement, evidence: Evidence, setting: str) -> tuple[str, str]:

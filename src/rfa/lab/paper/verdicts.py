@@ -35,6 +35,7 @@ class Finding:
         bound: the bound that they should exceed.
         margin: the largest distance to the bound, for equality.
         why_open: why there is no test, if so.
+        digits: the digits after the point that are shown.
     """
 
     words: str
@@ -42,6 +43,7 @@ class Finding:
     bound: float = 0.0
     margin: float | None = None
     why_open: str = ""
+    digits: int = 1
 
     @property
     def interval(self) -> Interval:
@@ -114,7 +116,10 @@ def told(finding: Finding | Fact) -> str:
         return finding.words
     interval = finding.interval
     bound = f"above {finding.bound:g}" if finding.margin is None else _near(finding)
-    spread = f"{interval.mean:+.1f} ({interval.low:+.1f} to {interval.high:+.1f})"
+    mean, low, high = (
+        f"{each:+.{finding.digits}f}" for each in (interval.mean, interval.low, interval.high)
+    )
+    spread = f"{mean} ({low} to {high})"
     return f"{finding.words}: {spread}, should be {bound}, {interval.count} seeds"
 
 
