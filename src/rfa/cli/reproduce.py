@@ -26,9 +26,9 @@ from rfa.lab.settings.settings import Settings
 
 @click.command()
 @click.argument("names", nargs=-1)
-@click.option("--quick", "scale", flag_value="quick", help="A small version of every experiment.")
-@click.option("--full", "scale", flag_value="full", help="The settings of the paper.")
-@click.option("--scale", "scale", default="short", help="A scale from experiments/scales.toml.")
+@click.option("--quick", is_flag=True, help="A small version of every experiment.")
+@click.option("--full", is_flag=True, help="The settings of the paper.")
+@click.option("--scale", "scales", multiple=True, help="A scale from experiments/scales.toml.")
 @click.option("--out", type=FOLDER, help="The folder of results.  [default: out/SCALE]")
 @many_runs_options
 @click.option(
@@ -64,7 +64,7 @@ from rfa.lab.settings.settings import Settings
     help="Repeat N of the runs of --numbers-from, and compare them to the bit.",
 )
 @click.option("--list", "listing", is_flag=True, help="List the experiments.")
-def reproduce(names: tuple[str, ...], scale: str, **options: Any) -> None:
+def reproduce(names: tuple[str, ...], **options: Any) -> None:
     """Reproduce the figures and tables of the paper: all, or those in NAMES.
 
     Experiments beyond the paper run only by name; --list shows all experiments. Runs that are done
@@ -72,6 +72,7 @@ def reproduce(names: tuple[str, ...], scale: str, **options: Any) -> None:
     and one page with all of them. If data is missing, the command says how to get it; --quick uses
     synthetic characters in its place.
     """
+    scale = _scale(options)
     folders = [options["folder"]] if options["folder"] else PLACES
     known, chosen = (
         _shown(find_experiments(some, scale, options["data_dir"], folders), options["show"])
@@ -103,6 +104,16 @@ def reproduce(names: tuple[str, ...], scale: str, **options: Any) -> None:
         _conclude(known, shown, out, options["page"])
     if problems:
         sys.exit(1)
+
+
+def _scale(options: dict[str, Any]) -> str:
+    """The one scale that was given, or the usual one."""
+    flags = {f"--{name}": name for name in ("quick", "full") if options[name]}
+    given = flags | {f"--scale {name}": name for name in options["scales"]}
+    if len(given) > 1:
+        msg = f"give one scale: {' and '.join(given)} are different ones"
+        raise ConfigError(msg)
+    return next(iter(given.values()), "short")
 
 
 def _adopt(experiments: list[Experiment], out: Path, folder: Path) -> None:
