@@ -13,10 +13,14 @@ import click
 from rfa.cli.options import FILE, FOLDER, many_runs_options
 from rfa.cli.running import do_runs
 from rfa.cli.show import say
-from rfa.lab.paper.check import compare, sample
-from rfa.lab.paper.numbers import adopt, code_of, read_numbers, stale, write_numbers
+from rfa.lab.paper.check import Fresh, compare, sample
+from rfa.lab.paper.facts import read_facts
+from rfa.lab.paper.kept import code_of
+from rfa.lab.paper.numbers import adopt, read_numbers, stale, write_numbers
 from rfa.lab.paper.page import check_page, collect, statements, write_page
+from rfa.lab.paper.planned import is_thinned
 from rfa.lab.paper.reproduce import PLACES, Experiment, all_runs, find_experiments
+from rfa.lab.paper.sums import SUMS
 from rfa.lab.report.exhibit import Exhibit, ExhibitError
 from rfa.lab.report.report import find_exhibits, keep, known_exhibits, write_report
 from rfa.lab.runs.origin import code_fingerprint
@@ -123,9 +127,18 @@ def _adopt(experiments: list[Experiment], out: Path, folder: Path) -> None:
     rows = [run.row for run in adopted]
     others = sorted({code_of(row) for row in rows} - {code_fingerprint()})
     say(f"{len(adopted)} runs are taken from {folder}")
+    _say_unsummed(folder)
     if others:
         text = f"{len(stale(rows))} of them were made by other code ({', '.join(others)}) than this"
         say(f"{text} ({code_fingerprint()}): --check N does some again")
+    if thin := sum(is_thinned(run, wanted[run.name]) for run in adopted):
+        say(f"{thin} of them have only some of their evaluations, as earlier versions wrote them")
+
+
+def _say_unsummed(folder: Path) -> None:
+    """Say that nothing tells how the files of a folder were, if so."""
+    if not (folder / SUMS).exists():
+        say(f"{folder} has no {SUMS}: its files are only compared with each other")
 
 
 def _shown(experiments: list[Experiment], show: bool) -> list[Experiment]:
@@ -148,8 +161,12 @@ def _check(runs: list[Settings], missing: list[str], out: Path, options: dict[st
     if not options["numbers_from"]:
         msg = "--check needs --numbers-from FOLDER: the numbers to check"
         raise ConfigError(msg)
-    kept = read_numbers(options["numbers_from"])
     by_name = {settings.run_name: settings for settings in runs}
+    kept, facts = (
+        read_numbers(options["numbers_from"], by_name),
+        read_facts(options["numbers_from"]),
+    )
+    _say_unsummed(options["numbers_from"])
     chosen = sample(kept, by_name, options["check"])
     if not chosen:
         msg = f"{options['numbers_from']} has no run of these experiments, tasks and seeds"
@@ -159,7 +176,7 @@ def _check(runs: list[Settings], missing: list[str], out: Path, options: dict[st
     do_runs(chosen, out, {**options, "fresh": True})
     if options["dry_run"]:
         return
-    comparisons = compare(kept, chosen, out)
+    comparisons = compare(kept, facts, chosen, Fresh(out, options["data_dir"]))
     for comparison in comparisons:
         say(comparison.words)
     if any(comparison.differences for comparison in comparisons):

@@ -8,10 +8,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rfa.lab.paper.numbers import MEASURED, Kept
+from rfa.lab.paper.decides import measure
+from rfa.lab.paper.facts import Facts
+from rfa.lab.paper.kept import MEASURED, Kept
+from rfa.lab.report.gather import Result, find_results
 from rfa.lab.runs.origin import origin
-from rfa.lab.runs.store import DONE, Store
+from rfa.lab.runs.store import Store
+from rfa.lab.runs.sweep import Cell
 from rfa.lab.settings.settings import Settings
+
+Pair = tuple[str, object, object]
+"""The name of a number, its value then, and its value now."""
 
 OF_RUN = ("status", "rounds", "oracle_calls", "model_sha256", "data")
 """What must be the same of a run, beside its evaluations."""
@@ -53,33 +60,48 @@ def sample(kept: Sequence[Kept], runs: Mapping[str, Settings], count: int) -> li
     return [runs[name] for name in mixed[:count]]
 
 
-def compare(kept: Sequence[Kept], chosen: Sequence[Settings], out: Path) -> list[Comparison]:
-    """Compare stored runs with the fresh ones in a folder; a missing one counts as different."""
+@dataclass(frozen=True)
+class Fresh:
+    """Where fresh runs are: their folder, and the data that they were made from."""
+
+    out: Path
+    data: Path | None = None
+
+
+def compare(
+    kept: Sequence[Kept], facts: Facts, chosen: Sequence[Settings], fresh: Fresh
+) -> list[Comparison]:
+    """Compare stored runs and their facts with fresh ones; a missing one counts as different."""
     frozen = {run.name: run for run in kept}
-    with Store(out) as store:
-        return [_compare(frozen[settings.run_name], store) for settings in chosen]
+    with Store(fresh.out) as store:
+        return [
+            _compare(frozen[settings.run_name], facts, settings, store, fresh)
+            for settings in chosen
+        ]
 
 
-def _compare(frozen: Kept, store: Store) -> Comparison:
-    fresh = [row for row in store.runs(run=frozen.name) if row["status"] in DONE]
-    if not fresh:
+def _compare(
+    frozen: Kept, facts: Facts, settings: Settings, store: Store, fresh: Fresh
+) -> Comparison:
+    done = find_results(store, [Cell("", "", None, settings)])
+    if not done:
         return Comparison(frozen.name, 0, ["it could not be done here"], _elsewhere(frozen))
-    pairs = [(name, frozen.row[name], fresh[0][name]) for name in OF_RUN]
-    points = {row["round"]: row for row in store.table("evaluations", run=frozen.name)}
-    pairs += _points(frozen, points)
-    differences = [
-        f"{name}: {before!r} then, {now!r} now" for name, before, now in pairs if before != now
-    ]
+    (now,) = done
+    pairs = [(name, frozen.row[name], now.row[name]) for name in OF_RUN]
+    pairs += _points(frozen, now)
+    if known := facts.get(frozen.name):
+        measured = measure(now, store, fresh.out, fresh.data)
+        pairs += [(name, value, measured.get(name)) for name, value in known.items()]
+    differences = [f"{name}: {old!r} then, {new!r} now" for name, old, new in pairs if old != new]
     return Comparison(frozen.name, len(pairs), differences, _elsewhere(frozen))
 
 
-def _points(
-    frozen: Kept, fresh: Mapping[int, Mapping[str, object]]
-) -> Iterator[tuple[str, object, object]]:
+def _points(frozen: Kept, now: Result) -> Iterator[Pair]:
+    fresh = {each["round"]: each for each in now.evaluations}
     for point in frozen.evaluations:
-        now = fresh.get(point["round"], {})
+        again = fresh.get(point["round"], {})
         for name in ("oracle_calls", *MEASURED):
-            yield f"{name} after round {point['round']}", point[name], now.get(name)
+            yield f"{name} after round {point['round']}", point[name], again.get(name)
 
 
 def _elsewhere(frozen: Kept) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from rfa._files import replace_file
-from rfa.lab.paper.kept_rows import read_rows
+from rfa.lab.paper.kept_rows import damaged, read_rows
 
 FILE = "facts.csv"
 HEAD = ("run", "measure", "value")
@@ -29,7 +29,9 @@ def read_facts(folder: Path) -> Facts:
     if not (folder / FILE).exists():
         return facts
     for run, measure, value in read_rows(folder / FILE, _fact):
-        facts.setdefault(run, {})[measure] = value
+        if measure in facts.setdefault(run, {}):
+            raise damaged(folder / FILE, f"{run} has the measure {measure} twice")
+        facts[run][measure] = value
     return facts
 
 

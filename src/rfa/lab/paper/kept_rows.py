@@ -1,12 +1,16 @@
-"""Rows of the CSV files that numbers are kept in; a file that is damaged is refused."""
+"""Rows of the CSV files that numbers are kept in; a file that is damaged is refused.
+
+Floats are written so that they are read to the bit.
+"""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from rfa._files import replace_file
 from rfa.lab.errors import LabError
 
 Row = TypeVar("Row")
@@ -36,7 +40,9 @@ def read_rows(path: Path, convert: Callable[[Mapping[str, str]], Row]) -> list[R
     except OSError as error:
         msg = f"there are no numbers to read in {path.parent}: {error.strerror} ({path.name})"
         raise NumbersError(msg) from None
-    except (csv.Error, KeyError, ValueError, TypeError) as error:
+    except KeyError as error:
+        raise damaged(path, f"it has no column {error}") from None
+    except (csv.Error, ValueError, TypeError) as error:
         raise damaged(path, error) from None
 
 
@@ -56,3 +62,23 @@ def _full(row: Mapping[str | None, object]) -> bool:
         msg = f"a row has too {'many' if None in row else 'few'} columns"
         raise ValueError(msg)
     return True
+
+
+def write_rows(path: Path, head: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write rows to a file, those columns of them that are in the head."""
+    with replace_file(path) as file:
+        for row in ({name: name for name in head}, *rows):
+            texts = [as_text(row[name]) for name in head]
+            file.write((",".join(map(_quoted, texts)) + "\n").encode())
+
+
+def as_text(value: Any) -> str:
+    """Return a value as it is written; nothing for None."""
+    if value is None:
+        return ""
+    return repr(value) if isinstance(value, float) else str(value)
+
+
+def _quoted(text: str) -> str:
+    needed = any(sign in text for sign in ',"\n\r')
+    return '"' + text.replace('"', '""') + '"' if needed else text

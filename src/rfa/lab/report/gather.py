@@ -83,13 +83,20 @@ class Result:
 
     def at_end(self, measure: str) -> float:
         """Return the number at the end of the run."""
-        if measure == "certificate":
-            return height(self.row, measure)
-        after = math.floor((1 - LAST) * self.row["rounds"])
-        late = [e for e in self.evaluations if e["round"] > after] or self.evaluations[-1:]
-        if self.diverged:
-            late = self.evaluations[-1:]
-        return Spread([height(evaluation, measure) for evaluation in late]).mean
+        return number_at_end(self.row, self.evaluations, measure)
+
+
+def number_at_end(
+    row: Mapping[str, Any], evaluations: Sequence[Mapping[str, Any]], measure: str
+) -> float:
+    """Return the number at the end of a run, from its row and its evaluations in order."""
+    if measure == "certificate":
+        return height(row, measure)
+    after = math.floor((1 - LAST) * row["rounds"])
+    late = [each for each in evaluations if each["round"] > after] or evaluations[-1:]
+    if row["status"] == "diverged":
+        late = evaluations[-1:]
+    return Spread([height(evaluation, measure) for evaluation in late]).mean
 
 
 def height(evaluation: Mapping[str, Any], measure: str) -> float:
