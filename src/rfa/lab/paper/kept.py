@@ -1,6 +1,6 @@
 """Runs as files have them: their rows and evaluations, and whether these can be those of a run.
 
-A store keeps no NaN: what is not known is empty. Accuracies are shares from 0 to 1 in all runs that
+A store keeps no NaN: unknown values are empty. Accuracies are shares from 0 to 1 in all runs that
 have ended, those that diverged too; only the losses of these can be missing or infinite.
 """
 
