@@ -11,7 +11,7 @@ from rfa.lab.attacks.registry import NONE
 from rfa.lab.paper.numbers import Kept, read_numbers
 from rfa.lab.paper.reproduce import find_experiments
 from rfa.lab.paper.scale import scaled_cells
-from rfa.lab.report.arena import BACKDOOR, WORST, Bout, bouts
+from rfa.lab.report.arena import BACKDOOR, MEAN, WORST, Bout, bouts
 from rfa.lab.report.exhibit import Spread, group
 from rfa.lab.report.gather import Result
 from rfa.lab.runs.headline import ALL
@@ -128,6 +128,29 @@ def backdoor_table() -> str:
     return table(["task", "level", *(NAMES[name] for name in _BESIDE)], rows, texts=1)
 
 
+def beside_table() -> str:
+    """What accuracy three defenses keep in the worst of the attacks that know block clipping."""
+    arena = levels_of("arena-backdoors")
+    rows = [
+        [name, f"{bout.panel.settings['rho']:g}", *(_worst(bout, defense) for defense in _BESIDE)]
+        for task, name in _TASKS.items()
+        for bout in arena.get(task, ())
+    ]
+    return table(["task", "level", *(NAMES[name] for name in _BESIDE)], rows, texts=1)
+
+
+def long_table() -> str:
+    """How often each backdoor works against block clipping after ten times as many rounds."""
+    rows: list[list[str]] = []
+    for task, name in _TASKS.items():
+        for bout in levels_of("arena-long").get(task, ()):
+            (defense,) = bout.defenses
+            shown = [_planted([*bout.score(a, defense).fooled.values()]) for a in bout.attacks]
+            rows.append([name, f"{bout.score(NONE, defense).spread.mean:.1f}", *shown])
+    attacks = next(iter(levels_of("arena-long").values()))[0].attacks
+    return table(["task", "accuracy, no attacker", *(f"`{a}`" for a in attacks)], rows, texts=1)
+
+
 def known_backdoors_table() -> str:
     """How often the best of the four backdoors of the literature works, against each defense."""
     arena = levels_of("arena-linear")
@@ -157,7 +180,8 @@ _LIARS = {
 _BESIDE = ("rfa-one-step", "block-clipping", "coordinate-median")
 _SHORT = {
     "fedavg": "needs sums only",
-    "multi-krum": "sees every update",
+    "multi-krum": "sees every update, is told the level",
+    "dnc": "sees every update, is told the level",
     "coordinate-median": "sees every update",
     "fltrust": "sees every update, has clean examples",
     "rfa-one-step": "needs sums only",
@@ -197,7 +221,13 @@ def _worst(bout: Bout, defense: str) -> str:
     text = f"{case.mean:.1f}"
     if math.isfinite(case.low):
         text += f" ({max(case.low, 0):.0f} to {min(case.high, 100):.0f})"
-    return f"**{text}**" if bout.best and defense in bout.best else text
+    return f"**{text}**" if defense in _shown_ahead(bout) else text
+
+
+def _shown_ahead(bout: Bout) -> set[str]:
+    """The best defenses, if anything is shown to be ahead of FedAvg."""
+    best = bout.best or set[str]()
+    return set() if MEAN in best else best
 
 
 def _backdoor(bout: Bout, defense: str) -> str:

@@ -226,7 +226,7 @@ def draw_arena(frame: Frame = WIDE) -> Picture:
         label: [heights[name] for heights in (clean, *worst)] for name, label in shown.items()
     }
     legend = {"no corruption": GREEN, "a tenth of the data": BLUE, "a quarter": ORANGE}
-    title = "Sent140: accuracy without corruption and in the worst of 15 attacks"
+    title = "Sent140: accuracy without corruption and in the worst of 16 attacks"
     return bars(title, "accuracy, %", groups, legend, top=80, digits=0, frame=frame)
 
 

@@ -23,6 +23,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "liars on EMNIST": lambda: arena.liars_table("emnist-linear"),
     "backdoors against all": arena.known_backdoors_table,
     "backdoors": arena.backdoor_table,
+    "accuracy under attackers who know blocks": arena.beside_table,
+    "backdoors for 300 rounds": arena.long_table,
     "worst cases in short": arena.short_table,
     "the paper and ours": horizon.accuracies,
 }
