@@ -32,24 +32,29 @@ def strategy_of(size: int = 1, **more: Any) -> SecureStrategy:
     return SecureStrategy(BlockClipping(size=size), **how)
 
 
-def levels_of(request: Message) -> bytes | None:
-    """The radii that a node is asked with, if it is asked for a sum."""
+Asked = dict[bytes, bytes]
+"""The radii of each round, by its session: two rounds may have the same radii."""
+
+
+def request_of(request: Message) -> FirstSum | SumRequest | None:
+    """What a node is asked for, if it is a sum."""
     records: Any = request.content.config_records
     record = records.get("rfa-first", records["rfa"])
     message = decode(record["request"]) if "request" in record else None
     if isinstance(message, OpenFirstSum):
         message = decode(message.first)
-    return message.levels if isinstance(message, FirstSum | SumRequest) else None
+    return message if isinstance(message, FirstSum | SumRequest) else None
 
 
-def noting(asked: list[bytes], lost: int | None) -> Spoil:
+def noting(asked: Asked, lost: int | None = None) -> Spoil:
     """Note the radii of each round, and lose what one node answers to them."""
 
     def spoil(node: int, request: Message, reply: Message) -> Message | None:
-        levels = levels_of(request)
-        if levels is not None and levels not in asked:
-            asked.append(levels)
-        return None if node == lost and levels is not None else reply
+        sum_request = request_of(request)
+        if sum_request is None:
+            return reply
+        assert asked.setdefault(sum_request.session, sum_request.levels) == sum_request.levels
+        return None if node == lost else reply
 
     return spoil
 
@@ -66,13 +71,14 @@ def test_the_model_moves_by_the_mean_of_clipped_coordinates(
     tmp_path: Path, lost: int | None
 ) -> None:
     """Radii are what the votes made of them; a lie in one coordinate, and a lost node."""
-    asked: list[bytes] = []
+    asked: Asked = {}
     spoil = noting(asked, lost)
     grid = LocalGrid(nodes(tmp_path, {FIRST + 1: in_one_coordinate}), spoil)
     result = strategy_of().start(grid, model(), num_rounds=ROUNDS)
-    assert len(asked) == ROUNDS  # other radii in each round
+    assert len(asked) == ROUNDS
+    assert len(set(asked.values())) > 1  # the votes move them
     wanted = np.zeros(DIM)
-    for t, levels in enumerate(asked, 1):
+    for t, levels in enumerate(asked.values(), 1):
         steps = {node: step_of(node, t) for node in range(FIRST, FIRST + NODES) if node != lost}
         steps[FIRST + 1] = in_one_coordinate(steps[FIRST + 1])
         values = Radii(np.frombuffer(levels, np.uint8)).values
@@ -86,7 +92,7 @@ def test_blocks_are_shortened_and_weighted_by_examples(
     tmp_path: Path, size: int, lost: int | None
 ) -> None:
     """Two blocks of an update, or one, which is shorter than the default size."""
-    asked: list[bytes] = []
+    asked: Asked = {}
     spoil = noting(asked, lost)
     result = strategy_of(size, weights="examples").start(
         LocalGrid(nodes(tmp_path), spoil), model(), num_rounds=ROUNDS
@@ -94,7 +100,7 @@ def test_blocks_are_shortened_and_weighted_by_examples(
     assert len(asked) == ROUNDS
     here = [node for node in range(FIRST, FIRST + NODES) if node != lost]
     wanted = np.zeros(DIM)
-    for t, levels in enumerate(asked, 1):
+    for t, levels in enumerate(asked.values(), 1):
         radii = np.repeat(Radii(np.frombuffer(levels, np.uint8)).values, size)[:DIM]
         clipped = [radii * shorten_blocks(step_of(node, t) / radii, size) for node in here]
         wanted += np.average(clipped, axis=0, weights=[10 + node for node in here])
@@ -105,16 +111,10 @@ def test_restarts_go_on_with_the_radii(tmp_path: Path) -> None:
     file = tmp_path / "server.npz"
     strategy_of(checkpoint=file).start(LocalGrid(nodes(tmp_path / "1")), model(), num_rounds=2)
     before = load_checkpoint(file, model(), BlockClipping(size=1)).aggregator
-    asked: list[bytes] = []
-
-    def spoil(node: int, request: Message, reply: Message) -> Message | None:
-        levels = levels_of(request)
-        asked.extend([] if levels is None else [levels])
-        return reply
-
-    grid = LocalGrid(nodes(tmp_path / "2"), spoil)
+    asked: Asked = {}
+    grid = LocalGrid(nodes(tmp_path / "2"), noting(asked))
     strategy_of(checkpoint=file).start(grid, model(), num_rounds=3)
-    assert set(asked) == {before.levels.tobytes()}
+    assert list(asked.values()) == [before.levels.tobytes()]
 
 
 @pytest.mark.parametrize(
