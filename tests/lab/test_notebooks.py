@@ -79,6 +79,7 @@ def test_the_first_experiment(tmp_path: Path) -> None:
     assert pictures(notebook) == 2
 
 
+@pytest.mark.thorough
 def test_own_attack_against_own_defense(tmp_path: Path) -> None:
     (means, harder, status), notebook = execute(
         "own-attack-own-defense.ipynb",
@@ -98,6 +99,7 @@ def test_own_attack_against_own_defense(tmp_path: Path) -> None:
     assert pictures(notebook) == 1
 
 
+@pytest.mark.thorough
 def test_own_data_with_dirichlet_skew(tmp_path: Path) -> None:
     pytest.importorskip("flwr_datasets", reason="needs flwr-datasets: pip install 'rfa[datasets]'")
     (means, labels), notebook = execute(

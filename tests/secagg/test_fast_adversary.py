@@ -119,7 +119,7 @@ def _taken_back(memory: Memory) -> Memory:
 
 
 @pytest.mark.usefixtures("checked_once")
-@part_or_all("games", 300, 1000)
+@part_or_all("games", 150, 1000)
 def test_a_malicious_server_learns_no_more_in_fast_rounds(games: int) -> None:
     run_state_machine_as_test(FastServer, settings=settings(max_examples=runs(games), **HOW))
 

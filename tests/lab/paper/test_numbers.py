@@ -195,11 +195,11 @@ def test_long_runs_keep_all_evaluations(tmp_path: Path) -> None:
     files.mkdir()
     (files / "mine.toml").write_text(SWEEP.replace('"decides"', '"sweep"'))
     scales = '[short]\ntitle = "short"\nseeds = [1]\n[short.tasks."tests.tiny:TASK"]\n'
-    (files / "scales.toml").write_text(scales + "calls = 330\neval_every = 1\n")
+    (files / "scales.toml").write_text(scales + "calls = 132\neval_every = 1\n")
     result = reproduce(files, tmp_path / "out", "--numbers-to", str(numbers))
     assert result.exit_code == 0, result.output
     counts = {(run.row["aggregator"], len(run.evaluations)) for run in read_numbers(numbers)}
-    assert {count for _, count in counts} == {331, 111}
+    assert {count for _, count in counts} == {133, 45}
     with Store(tmp_path / "out") as store:
         for run in read_numbers(numbers):
             assert len(run.evaluations) == len(store.table("evaluations", run=run.name))

@@ -294,6 +294,7 @@ def test_on_paper(shown: Browser, tmp_path: Path) -> None:
 
 def test_hostile_strings_do_nothing(shown: Browser) -> None:
     shown.hover(*middle(plot(shown, "section:last-of-type")))
+    shown.until("document.querySelector('section:last-of-type .tip').textContent")
     assert HOSTILE in texts(shown, "section:last-of-type .tip")[0]
     assert count(shown, "img") == 0
     assert shown.run("return window.broken ?? null") is None

@@ -144,10 +144,10 @@ def bouts(sweep: Sweep, results: Sequence[Result]) -> list[Bout]:
     for panel in sweep.panels:
         runs = by_panel.get(panel.name, [])
         if runs:
-            private = {run.cell.line for run in runs if run.cell.settings.can_be_secure}
-            ordered = [label for label in defenses if label in private]
+            one_of = {run.cell.line: run.cell.settings for run in runs}
+            private = [name for name in defenses if name in one_of and one_of[name].can_be_secure]
             scores = _scores(runs, told_first(sweep))
-            levels.append(Bout(panel, attacks, defenses, scores, ordered, told_first(sweep)))
+            levels.append(Bout(panel, attacks, defenses, scores, private, told_first(sweep)))
     return levels
 
 
