@@ -34,6 +34,8 @@ TERMS = Terms(honest_per_query=0)
 VICTIM = 2
 STAGE_TIMEOUT = 40.0
 """Seconds that a dead SuperNode costs; one that lives answers in 10, or 20 on a busy machine."""
+PATIENCE = 120.0
+"""Seconds to wait where nobody is killed: no longer than it takes, also on a busy machine."""
 STAGES = ["Work", "FirstSum", "Unmask 0", "SumRequest 1", "Unmask 1"]
 AGAIN = ["Work", "FirstSum", "Roster 2", "SumRequest 2", "Unmask 2", "SumRequest 3", "Unmask 3"]
 """What a node is asked where all answer the first sum, and where one does not."""
@@ -143,7 +145,8 @@ def test_tls_and_authentication(tmp_path: Path) -> None:
     result = tmp_path / "result.json"
     with Federation(tmp_path, NODES, tls=True) as federation:
         known = write_identities(federation)
-        run = federation.start(APP, result=str(result), identities=str(known))
+        patience = {"train_timeout": PATIENCE, "stage_timeout": PATIENCE}
+        run = federation.start(APP, result=str(result), identities=str(known), **patience)
         outsider = federation.admits_outsider()
         assert not outsider.admitted
         assert "Exit Code: 305" in outsider.text  # the SuperLink does not take it
@@ -161,7 +164,7 @@ def test_tls_and_authentication(tmp_path: Path) -> None:
             assert [entry["name"] for entry in diary(federation, i)] == stages
         check_devices(federation)
 
-        again = federation.run(APP, 400, result=str(result), identities=str(known))
+        again = federation.run(APP, 400, result=str(result), identities=str(known), **patience)
         assert again.status == "finished:failed", again.text
         assert "all 5 nodes refuse: nodes" in again.text
         assert "let it depend on context.run_id" in again.text

@@ -122,14 +122,15 @@ def _improve(equations: Equations, unknown: Rows) -> tuple[Rows, float]:
     for _ in range(100):
         if not np.isfinite(error).all() or damping > 1e4 or error @ error < _EXACT:
             break
-        slopes = np.column_stack(
-            [
-                (equations.residual(unknown + shift) - equations.residual(unknown - shift))
-                / 2
-                / _SHIFT
-                for shift in _SHIFT * np.eye(size)
-            ]
-        )
+        with np.errstate(invalid="ignore"):  # of two infinite ones, where masses have no inverse
+            slopes = np.column_stack(
+                [
+                    (equations.residual(unknown + shift) - equations.residual(unknown - shift))
+                    / 2
+                    / _SHIFT
+                    for shift in _SHIFT * np.eye(size)
+                ]
+            )
         if not np.isfinite(slopes).all():
             break
         system = np.vstack([slopes, np.sqrt(damping) * np.eye(size)])
