@@ -51,12 +51,18 @@ def parse_spec(text: str) -> Spec:
     """Read a name and its parameters.
 
     Raises:
-        InvalidValueError: naming the part that is no name=value.
+        InvalidValueError: naming the part that is no name=value, or that is given twice.
     """
     *names, last = text.split(":")
     if not names or "=" not in last:
         return Spec(text, {})
-    return Spec(":".join(names), dict(_parameter(part, text) for part in last.split(",")))
+    pairs = [_parameter(part, text) for part in last.split(",")]
+    keys = [key for key, _ in pairs]
+    twice = next((key for key in keys if keys.count(key) > 1), None)
+    if twice:
+        msg = f"{text!r} gives {twice} twice: give it once"
+        raise InvalidValueError(msg)
+    return Spec(":".join(names), dict(pairs))
 
 
 def call_with(make: Callable[..., Made], values: Mapping[str, Any], name: str) -> Made:

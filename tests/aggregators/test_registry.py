@@ -28,7 +28,7 @@ from rfa.aggregators import (
     spec_of,
 )
 from rfa.aggregators.base import pack_state, unpack_state
-from rfa.aggregators.clear import ClearAggregator, Krum, TrimmedMean
+from rfa.aggregators.clear import ClearAggregator, Krum, NormClipping, TrimmedMean
 from rfa.aggregators.registry import ENTRIES, Context, build_private, find
 
 PRIVATE = [name for name, entry in ENTRIES.items() if entry.is_private]
@@ -78,6 +78,8 @@ def test_every_name_makes_its_kind(name: str) -> None:
         ("fedavg:groups=5", Groups(Mean(), 5)),
         ("centered-clipping:budget=2", CenteredClipping(budget=2)),
         ("trimmed-mean:fraction=0.2", TrimmedMean(0.2)),
+        ("norm-clipping", NormClipping(quantile=0.5)),
+        ("norm-clipping:clip_norm=5", NormClipping(clip_norm=5)),
         ("krum:corrupted=3", Krum(corrupted=3)),
         (f"{__name__}:Half", Half()),
         (f"{__name__}:Half:nu=2.5", Half(nu=2.5)),
@@ -97,6 +99,9 @@ def test_a_text_makes_a_value(text: str, wanted: Any) -> None:
         ("rfa:budget", "'budget' in 'rfa:budget' is no parameter: write name=value"),
         ("rfa:budget=", "is no parameter: write name=value"),
         ("rfa:budget=2.5", "budget must be a whole number"),
+        ("rfa:budget=4,budget=5", "'rfa:budget=4,budget=5' gives budget twice"),
+        ("norm-clipping:clip_norm=5,quantile=0.3", "give one of clip_norm and quantile"),
+        ("norm-clipping:quantile=0", "quantile must be a positive number, not 0"),
         ("rfa:start=end", "start must be one of current, mean, not 'end'"),
         ("rfa:schedule=fast", "schedule must be one of plain, accelerated, sub-cohorts"),
         ("rfa:nu=-1", "must be a positive number, not -1"),
@@ -122,6 +127,7 @@ def test_what_is_no_aggregator_is_refused() -> None:
         build_private("krum")
 
 
+CONTEXT = Context(corrupted=0.3, clip_norm=7, early_stop=0.1, max_groups=lambda: 9)
 values = st.one_of(
     st.builds(
         RFA,
@@ -136,7 +142,8 @@ values = st.one_of(
     st.builds(CenteredClipping, clip_norm=st.none() | st.floats(0.1, 1e6)),
     st.builds(SubCohorts, st.builds(RFA, budget=st.integers(1, 9))),
     st.builds(Half, nu=st.floats(0.1, 9), name=st.sampled_from(["a", "b c"])),
-    st.builds(TrimmedMean, st.floats(0.01, 0.4)),
+    st.builds(TrimmedMean, st.floats(0, 0.4)),
+    st.builds(NormClipping, clip_norm=st.floats(0.1, 9)),
 )
 
 
@@ -146,7 +153,7 @@ def test_a_value_has_a_text_that_makes_it(value: Any, groups: int) -> None:
         value = Groups(value, groups)  # pyright: ignore[reportUnknownArgumentType]
     text = str(spec_of(value))
     assert build(text) == value
-    assert build(text, {"budget": 77, "nu": 0.77}, Context(clip_norm=7)) == value, (
+    assert build(text, {"budget": 77, "nu": 0.77}, CONTEXT) == value, (
         "what a text says wins over every default"
     )
 
@@ -188,14 +195,15 @@ def test_defaults_hold_where_nothing_else_is_said_and_the_aggregator_takes_them(
 
 
 def test_a_context_decides_what_is_left_open() -> None:
-    context = Context(corrupted=0.3, clip_norm=7, early_stop=0.1, max_groups=lambda: 9)
-    assert build("fedavg", context=context) == Mean(clip_norm=7)
-    assert build("rfa", context=context) == RFA(clip_norm=7, early_stop=0.1)
-    assert build("rfa:schedule=accelerated", context=context) == RFA(
+    assert build("fedavg", context=CONTEXT) == Mean(clip_norm=7)
+    assert build("rfa", context=CONTEXT) == RFA(clip_norm=7, early_stop=0.1)
+    assert build("rfa:schedule=accelerated", context=CONTEXT) == RFA(
         clip_norm=7, schedule="accelerated"
     )
-    assert build("bucketing", context=context) == Groups(Mean(clip_norm=7), 9)
-    assert build("krum", context=context) == Krum(corrupted_fraction=0.3)
+    assert build("bucketing", context=CONTEXT) == Groups(Mean(clip_norm=7), 9)
+    assert build("krum", context=CONTEXT) == Krum(corrupted_fraction=0.3)
+    assert build("trimmed-mean", context=CONTEXT) == TrimmedMean(0.3)
+    assert build("trimmed-mean:fraction=0", context=CONTEXT) == TrimmedMean(0)
 
 
 @pytest.mark.parametrize("name", PRIVATE)
@@ -232,6 +240,47 @@ def test_more_queries_than_the_layout_says_are_refused_and_nothing_is_proven_for
         Twice()([oracle], 3)
     assert Half()([oracle], 3)[0].certificate is None
     assert OneStepRFA(nu=1.0)([oracle], 3)[0].certificate is not None
+
+
+@pytest.mark.parametrize("value", [RFA(), OneStepRFA(), Mean(), CenteredClipping(), Half()])
+@pytest.mark.parametrize("count", [0, 2])
+def test_one_part_has_one_oracle(value: Any, count: int) -> None:
+    oracles = [rfa.PlainOracle(np.eye(3))] * count
+    with pytest.raises(rfa.InvalidValueError, match=f"1 part.* one oracle.* not {count}"):
+        value(oracles, 3)
+
+
+@pytest.mark.parametrize("value", [Groups(Mean(), 3), SubCohorts(RFA())])
+def test_parts_that_are_missing_are_not_done_without(value: Any) -> None:
+    """The promise of groups is that of several; parts of a cohort with fewer devices are fewer."""
+    large, single = rfa.PlainOracle(np.eye(5)), rfa.PlainOracle(np.eye(5)[:1])
+    with pytest.raises(rfa.InvalidValueError, match=r"3 parts.* one oracle.* not 1"):
+        value([large], 5)
+    with pytest.raises(rfa.InvalidValueError, match=r"3 parts.* one oracle.* not 4"):
+        value([large] * 4, 5)
+    assert np.isfinite(value([single] * 2, 5)[0].point).all()
+
+
+def test_what_is_no_list_of_oracles_is_refused() -> None:
+    wrong: Any = rfa.PlainOracle(np.eye(3))
+    with pytest.raises(rfa.InvalidTypeError, match=r"oracles must be a list.*not PlainOracle"):
+        RFA()(wrong, 3)
+
+
+def test_a_query_may_be_a_list() -> None:
+    wrong: Any = [0.0, 0.0, 0.0]
+    oracle = rfa.PlainOracle(np.eye(3))
+    assert np.array_equal(oracle(wrong, 1.0).push, oracle(np.zeros(3), 1.0).push)
+
+
+def test_an_early_stop_of_zero_is_none() -> None:
+    assert RFA(early_stop=0) == RFA()
+    assert str(spec_of(RFA(early_stop=0))) == str(spec_of(RFA()))
+
+
+def test_a_clip_norm_that_no_mean_uses_is_no_radius() -> None:
+    assert RFA(nu=500).min_nu == RFA(nu=500, clip_norm=1e-9).min_nu == 500
+    assert RFA(nu=500, start="mean").min_nu == 100
 
 
 def test_an_aggregate_of_the_wrong_shape_is_refused() -> None:

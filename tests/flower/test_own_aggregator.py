@@ -23,7 +23,8 @@ from rfa.errors import OracleStoppedError
 from rfa.flower import SecureStrategy, records
 from rfa.flower.checkpoint import load_checkpoint
 from rfa.numerics.plain_oracle import PlainOracle
-from rfa.oracle import RecordingOracle
+from rfa.oracle import RecordingOracle, Sum, SumOracle
+from rfa.radii import Radius
 from rfa.secagg.messages.decoding import decode
 from rfa.secagg.messages.round import FirstSum, SumRequest
 from tests.flower.grid import LocalGrid, Spoil
@@ -139,19 +140,26 @@ def strategy_of(aggregator: SumAggregator[Any], **more: Any) -> SecureStrategy:
     return SecureStrategy(aggregator, fraction_evaluate=0.0, **options(**more))
 
 
+def oracle_of(part: Sequence[int], t: int) -> SumOracle:
+    """The sums of a part without masks; none if it is empty."""
+
+    def stopped(v: Vector, nu: Radius) -> Sum:
+        msg = "too few devices"
+        raise OracleStoppedError(msg)
+
+    if not part:
+        return stopped
+    updates = np.array([step_of(node, t) for node in part], np.float32)
+    return PlainOracle(updates, np.array([(10.0 + node) / 200 for node in part]))
+
+
 def plain(
     aggregator: SumAggregator[Any], rounds: Sequence[Sequence[Sequence[int]]]
 ) -> tuple[Vector, Any]:
     """The model and the state after rounds over some parts each, without Flower or masks."""
     w, state = np.zeros(DIM), aggregator.init()
     for t, parts in enumerate(rounds, 1):
-        oracles = [
-            PlainOracle(
-                np.array([step_of(node, t) for node in part], np.float32),
-                np.array([(10.0 + node) / 200 for node in part]),
-            )
-            for part in parts
-        ]
+        oracles = [oracle_of(part, t) for part in parts]
         result, state = aggregator(oracles, DIM, state)
         w = w + result.point
     return w, state
@@ -211,7 +219,7 @@ def test_its_parts_have_sums_of_their_own(tmp_path: Path, lost: int) -> None:
     """A part of four bears no loss: the aggregator hears of it, and does without the part."""
     grid = grid_of(tmp_path, lost, NAMES)
     result = strategy_of(ByMass()).start(grid, model(), num_rounds=2)
-    left = [part for part in PARTS if not lost or LOST not in part]
+    left = [[] if lost and LOST in part else part for part in PARTS]
     wanted, _ = plain(ByMass(), [PARTS, left])
     assert np.linalg.norm(result.arrays["w"].numpy() - wanted) < CLOSE
     queries = [node for node, request, _ in grid.seen if asks_for_a_sum(request)]
@@ -244,3 +252,26 @@ def test_more_queries_than_it_says_end_the_round(
     result = attempt(strategy_of(Greedy()), grid_of(tmp_path), model(), num_rounds=1)
     assert not result.arrays["w"].numpy().any()
     assert "round 1 is skipped, and the model is kept: all 1 masked sums" in caplog.text
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
+def test_an_aggregate_that_is_not_finite_leaves_the_model(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, value: float
+) -> None:
+    """As in the lab; 1e300 is no number of the model's float32."""
+
+    @dataclass(frozen=True)
+    class Broken(HeavyBall):
+        def aggregate(
+            self, oracles: Sequence[RecordingOracle], dim: int, state: Momentum
+        ) -> Vector:
+            super().aggregate(oracles, dim, state)
+            return np.full(dim, value)
+
+    logging.getLogger("flwr").propagate = True
+    file = tmp_path / "server.npz"
+    strategy = strategy_of(Broken(), checkpoint=file)
+    result = attempt(strategy, grid_of(tmp_path), model(), num_rounds=1)
+    assert not result.arrays["w"].numpy().any()
+    assert not load_checkpoint(file, model(), Broken()).arrays["w"].numpy().any()
+    assert "round 1 is skipped, and the model is kept: the aggregate of Broken" in caplog.text

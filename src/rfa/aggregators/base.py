@@ -32,7 +32,7 @@ import numpy as np
 
 from rfa._checks import check_count
 from rfa._types import Array, Vector
-from rfa.errors import InvalidValueError
+from rfa.errors import InvalidTypeError, InvalidValueError
 from rfa.oracle import TOTALS, RecordingOracle, Sum, SumOracle
 from rfa.privacy.noisy_sum import NEAR_FACTOR
 
@@ -159,7 +159,8 @@ class SumAggregator(ABC, Generic[State]):
         """Aggregate a round.
 
         Args:
-            oracles: an oracle for each part of the cohort, as many as `layout` says.
+            oracles: an oracle for each part of the cohort, as many as `layout` says; fewer if there
+                are fewer devices than parts.
             dim: the number of coordinates d.
             state: the state after the round before; None for the first round.
 
@@ -168,11 +169,13 @@ class SumAggregator(ABC, Generic[State]):
 
         Raises:
             OracleStoppedError: if the oracles give too few sums; the state stays the same.
-            InvalidValueError: if the aggregate is not a vector of `dim` numbers.
+            InvalidValueError: if the aggregate is not a vector of `dim` numbers, or if there is not
+                one oracle for each part.
+            InvalidTypeError: if `oracles` is no list.
         """
         check_count("dim", dim)
         before = self.init() if state is None else state
-        recorded = [_recording(oracle) for oracle in oracles]
+        recorded = _recorded(oracles)
         point = np.asarray(self._aggregated(recorded, dim, before), np.float64)
         if point.shape != (dim,):
             msg = f"{type(self).__name__} must return {dim} numbers, not shape {point.shape}"
@@ -180,6 +183,9 @@ class SumAggregator(ABC, Generic[State]):
         calls = [oracle.calls for oracle in recorded]
         devices = sum(oracle.last.count for oracle in recorded if oracle.last) or len(recorded)
         layout = self.layout(devices)
+        if not min(layout.parts, devices) <= len(recorded) <= layout.parts:
+            msg = f"{type(self).__name__} has {layout.parts} parts, and takes one oracle for each, "
+            raise InvalidValueError(msg + f"not {len(recorded)}")
         if max(calls, default=0) > layout.queries:
             msg = f"{type(self).__name__} made {max(calls)} queries, and its layout says "
             msg += f"{layout.queries}: let layout return Layout(queries={max(calls)})"
@@ -205,6 +211,18 @@ class SumAggregator(ABC, Generic[State]):
             msg = f"{type(self).__name__} asks for {sorted(self.statistics)} and no {gone}, and "
             msg += f"says: {error}: let its property `statistics` hold all that it reads"
             raise InvalidValueError(msg) from error
+
+
+def only(oracles: Sequence[RecordingOracle]) -> RecordingOracle:
+    """Return the oracle of an aggregator with one part.
+
+    Raises:
+        InvalidValueError: if there are more.
+    """
+    if len(oracles) != 1:
+        msg = f"an aggregator with 1 part takes one oracle, not {len(oracles)}"
+        raise InvalidValueError(msg)
+    return oracles[0]
 
 
 def nearness(oracles: Sequence[RecordingOracle]) -> float | None:
@@ -265,5 +283,15 @@ def _lacks(total: Sum, name: str) -> bool:
     return getattr(total, name) is None
 
 
-def _recording(oracle: SumOracle) -> RecordingOracle:
-    return oracle if isinstance(oracle, RecordingOracle) else RecordingOracle(oracle)
+def _recorded(oracles: Sequence[SumOracle]) -> list[RecordingOracle]:
+    """Return oracles that remember their last sums."""
+    if not isinstance(oracles, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+        msg = f"oracles must be a list, with one for each part, not {type(oracles).__name__}"
+        raise InvalidTypeError(msg)
+    if not oracles:
+        msg = "an aggregator with 1 part or more takes one oracle for each, not 0"
+        raise InvalidValueError(msg)
+    return [
+        oracle if isinstance(oracle, RecordingOracle) else RecordingOracle(oracle)
+        for oracle in oracles
+    ]

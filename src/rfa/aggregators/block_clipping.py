@@ -45,7 +45,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rfa._types import Floats, Vector
-from rfa.aggregators.base import SumAggregator
+from rfa.aggregators.base import SumAggregator, only
 from rfa.errors import InvalidValueError
 from rfa.oracle import RecordingOracle
 from rfa.radii import (
@@ -153,10 +153,9 @@ class BlockClipping(SumAggregator[BlockRadii]):
 
     def aggregate(self, oracles: Sequence[RecordingOracle], dim: int, state: BlockRadii) -> Vector:
         """Return one step from the current model over the sum of the one part."""
-        (oracle,) = oracles
         levels = (state if len(state.levels) else BlockRadii.first(dim, self.size)).levels
         radii = Radii(levels, self.size)
-        total = oracle(np.zeros(dim), radii)
+        total = only(oracles)(np.zeros(dim), radii)
         weight = total.need("weight")
         if not weight > 0:
             msg = f"the weight of {total.count} devices is {weight}: nothing to average"

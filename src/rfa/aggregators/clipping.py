@@ -26,7 +26,7 @@ from rfa.aggregators.adaptive_radius import (
     RadiusAggregator,
     check_radius,
 )
-from rfa.aggregators.base import Layout
+from rfa.aggregators.base import Layout, only
 from rfa.aggregators.weiszfeld import shortened
 from rfa.errors import InvalidValueError
 from rfa.oracle import RecordingOracle, SumOracle, next_sum
@@ -87,9 +87,8 @@ class CenteredClipping(Clipping):
         self, oracles: Sequence[RecordingOracle], dim: int, state: AdaptiveRadius | None
     ) -> Vector:
         """Return the result of steps over the sums of the one part."""
-        (oracle,) = oracles
         start, radius = np.zeros(dim), self.radius(state)
-        return centered_clipping(oracle, start, clip_norm=radius, steps=self.budget)
+        return centered_clipping(only(oracles), start, clip_norm=radius, steps=self.budget)
 
 
 @final
@@ -113,8 +112,7 @@ class Mean(Clipping):
         self, oracles: Sequence[RecordingOracle], dim: int, state: AdaptiveRadius | None
     ) -> Vector:
         """Return the mean, from the sum of the one part."""
-        (oracle,) = oracles
-        return clipped_mean(oracle, dim, clip_norm=self.radius(state))
+        return clipped_mean(only(oracles), dim, clip_norm=self.radius(state))
 
     def check_secure(self) -> None:
         """Check that updates are clipped."""

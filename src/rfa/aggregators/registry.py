@@ -151,6 +151,10 @@ def spec_of(aggregator: Aggregator | type[Any], *, define: bool = True) -> Spec:
     return parse_spec(text_of(aggregator, define=define))
 
 
+_CONTEXTS = (Context(), Context(corrupted=0.3, clip_norm=7, early_stop=0.1, max_groups=lambda: 9))
+"""Two that share no value: an aggregator that a text makes in both is decided by the text alone."""
+
+
 def _spec_of_entry(aggregator: Aggregator, entry: Entry) -> Spec:
     """Return every parameter of an aggregator, so that no default can change it; 0 means None."""
     values: dict[str, Any] = {}
@@ -159,7 +163,7 @@ def _spec_of_entry(aggregator: Aggregator, entry: Entry) -> Spec:
         if name in entry.parameters and not (value is None and parameter.default is None):
             values[name] = 0 if value is None else value
     spec = Spec(entry.name, values)
-    if build(str(spec)) != aggregator:
+    if any(build(str(spec), context=context) != aggregator for context in _CONTEXTS):
         msg = f"{aggregator!r} has parameters that no text gives: name it in a module of yours"
         raise PluginError(msg)
     return spec
@@ -233,14 +237,14 @@ def _bucketing(context: Context, groups: int = 0, clip_norm: float = 0) -> Group
     return Groups(_fedavg(context, clip_norm), groups or context.max_groups())
 
 
-def _trimmed_mean(context: Context, fraction: float = 0) -> TrimmedMean:
-    return TrimmedMean(fraction or context.corrupted)
+def _trimmed_mean(context: Context, fraction: float | None = None) -> TrimmedMean:
+    return TrimmedMean(context.corrupted if fraction is None else fraction)
 
 
-def _norm_clipping(quantile: float = 0, clip_norm: float = 0) -> NormClipping:
-    if clip_norm:
-        return NormClipping(clip_norm=clip_norm)
-    return NormClipping(quantile=quantile or 0.5)
+def _norm_clipping(quantile: float | None = None, clip_norm: float | None = None) -> NormClipping:
+    if quantile is None and clip_norm is None:
+        return NormClipping(quantile=0.5)
+    return NormClipping(quantile=quantile, clip_norm=clip_norm)
 
 
 def _mixed_median(  # noqa: PLR0913

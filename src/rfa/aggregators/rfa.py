@@ -23,7 +23,7 @@ from rfa._checks import check_choice, check_count, check_number
 from rfa._types import Vector
 from rfa.aggregators.accelerated import accelerated
 from rfa.aggregators.adaptive_radius import AdaptiveRadius, RadiusAggregator
-from rfa.aggregators.base import Layout
+from rfa.aggregators.base import Layout, only
 from rfa.aggregators.clipping import check_clip_norm, check_secure_clip, clipped_mean
 from rfa.aggregators.weiszfeld import one_step, weiszfeld
 from rfa.errors import InvalidValueError
@@ -49,8 +49,8 @@ class RFA(RadiusAggregator):
         schedule: "plain" steps; or "accelerated", with the last sum at an extrapolation.
         clip_norm: the length to which the mean clips updates; infinite if the sums are in the
             clear.
-        early_stop: stop when a step improves the objective by no more than this fraction; None for
-            never. Only sums in the clear contain the objective.
+        early_stop: stop when a step improves the objective by no more than this fraction; None or
+            0 for never. Only sums in the clear contain the objective.
     """
 
     budget: int = 3
@@ -72,6 +72,7 @@ class RFA(RadiusAggregator):
             raise InvalidValueError(msg)
         if self.early_stop is not None:
             check_number("early_stop", self.early_stop)
+            object.__setattr__(self, "early_stop", self.early_stop or None)
         if self.early_stop and self.schedule != "plain":
             msg = f"early_stop={self.early_stop} is for schedule=plain, not {self.schedule}"
             raise InvalidValueError(msg)
@@ -83,8 +84,8 @@ class RFA(RadiusAggregator):
 
     @property
     def min_nu(self) -> float:
-        """The smoothing radius, or the clip norm of the mean if that is smaller."""
-        return min(super().min_nu, self.clip_norm)
+        """The smoothing radius, or the clip norm of a start at the mean if that is smaller."""
+        return min(super().min_nu, self.clip_norm) if self.start == "mean" else super().min_nu
 
     @property
     def step_totals(self) -> frozenset[str]:
@@ -99,7 +100,7 @@ class RFA(RadiusAggregator):
         self, oracles: Sequence[RecordingOracle], dim: int, state: AdaptiveRadius | None
     ) -> Vector:
         """Return the result of steps over the sums of the one part."""
-        (oracle,), nu, steps = oracles, self.radius(state), self.budget
+        oracle, nu, steps = only(oracles), self.radius(state), self.budget
         v = np.zeros(dim)
         if self.start == "mean":
             v, steps = clipped_mean(oracle, dim, clip_norm=self.clip_norm), steps - 1
@@ -166,5 +167,4 @@ class OneStepRFA(RadiusAggregator):
         self, oracles: Sequence[RecordingOracle], dim: int, state: AdaptiveRadius | None
     ) -> Vector:
         """Return one step over the sum of the one part."""
-        (oracle,) = oracles
-        return one_step(oracle, dim, nu=self.radius(state), max_step=self.max_step(state))
+        return one_step(only(oracles), dim, nu=self.radius(state), max_step=self.max_step(state))

@@ -58,6 +58,16 @@ def moved(arrays: ArrayRecord, step: Vector | Floats32) -> ArrayRecord:
     )
 
 
+def overflown(before: ArrayRecord, after: ArrayRecord) -> list[str]:
+    """Return the names of arrays that had only finite numbers, and have others after a step."""
+    pairs = {name: (old, after[name]) for name, old in before.items() if _is_float(old)}
+    return [
+        name
+        for name, (old, new) in pairs.items()
+        if np.isfinite(old.numpy()).all() and not np.isfinite(new.numpy()).all()
+    ]
+
+
 def named_arrays(arrays: ArrayRecord) -> dict[str, NDArray[Any]]:
     """Return the arrays as numpy arrays, by name."""
     return {name: array.numpy() for name, array in arrays.items()}

@@ -14,11 +14,12 @@ from flwr.app import ArrayRecord, ConfigRecord, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result
 
+from rfa._types import Vector
 from rfa.aggregators.adaptive_radius import RADIUS_RANGE
 from rfa.aggregators.server_optimizer import build_optimizer
 from rfa.errors import OracleStoppedError
 from rfa.flower import records
-from rfa.flower.arrays import moved, size_of
+from rfa.flower.arrays import moved, overflown, size_of
 from rfa.flower.checkpoint import Checkpoint, save_checkpoint, save_spending
 from rfa.flower.errors import NodesRefusedError, NodesSpentError, NothingDoneError
 from rfa.flower.history import note_metrics
@@ -181,6 +182,7 @@ def _train(
             timeout=run.timeout,
             state=state.aggregator,
         )
+        arrays, optimizer = _move(strategy, state, done.result.point)
     except OracleStoppedError as error:
         LOG.warning("round %s is skipped, and the model is kept: %s", t, error)
         if not strategy.privacy.over(run.grid):
@@ -190,16 +192,30 @@ def _train(
         known = {"suspicion": strategy.suspicion, "spending": strategy.privacy.spending}
         return dataclasses.replace(state, round=t, **known), metrics
     progress.count()
-    step, optimizer = done.result.point, state.optimizer
-    if chosen := build_optimizer(strategy.options.server_optimizer):
-        step, optimizer = chosen(step, optimizer)
-    result.arrays = arrays = moved(state.arrays, step)
+    result.arrays = arrays
     if run.book:  # before the checkpoint: a round that is done has a receipt
         run.book.write(receipt_of(t, strategy.aggregator, state, done, arrays))
     metrics = strategy.privacy.told(done.metrics)
     note_metrics(result.train_metrics_clientapp, t, metrics)
     kept = done.state, strategy.suspicion, optimizer, strategy.privacy.spending
     return Checkpoint(t, arrays, result, *kept), metrics
+
+
+def _move(strategy: SecureStrategy, state: Checkpoint, point: Vector) -> tuple[ArrayRecord, Any]:
+    """Return the model after a round, and the state of the server's optimizer.
+
+    Raises:
+        OracleStoppedError: if the aggregate would leave numbers in the model that are not finite.
+    """
+    step, optimizer = point, state.optimizer
+    if chosen := build_optimizer(strategy.options.server_optimizer):
+        step, optimizer = chosen(step, optimizer)
+    with np.errstate(over="ignore"):
+        arrays = moved(state.arrays, step)
+    if names := overflown(state.arrays, arrays):
+        msg = f"the aggregate of {type(strategy.aggregator).__name__} is not finite, or too large "
+        raise OracleStoppedError(msg + f"for {names[0]}")
+    return arrays, optimizer
 
 
 def _evaluate(run: Run, t: int, state: Checkpoint, progress: Progress) -> MetricRecord | None:

@@ -61,7 +61,7 @@ class PlainOracle:
         Raises:
             InvalidValueError: if v has another shape, is not finite, or is too far away.
         """
-        _check_query(v, nu, self.dim)
+        v = _checked_query(v, nu, self.dim)
         if isinstance(nu, Radii):
             return self._in_blocks(v, nu)
         distances = self._geometry.center(v)
@@ -100,7 +100,8 @@ class PlainOracle:
         )
 
 
-def _check_query(v: Vector, nu: Radius, dim: int) -> None:
+def _checked_query(v: Any, nu: Radius, dim: int) -> Vector:
+    """Return v as an array, if it is one of finite coordinates, and the radius one of a query."""
     if np.shape(v) != (dim,):
         msg = f"v must have shape ({dim},), not {np.shape(v)}"
         raise InvalidValueError(msg)
@@ -108,3 +109,4 @@ def _check_query(v: Vector, nu: Radius, dim: int) -> None:
         msg = f"v must be finite: coordinate {int(np.flatnonzero(~np.isfinite(v))[0])} is not"
         raise InvalidValueError(msg)
     check_query_radius(nu, dim)
+    return np.asarray(v)

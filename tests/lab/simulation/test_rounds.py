@@ -78,6 +78,21 @@ def test_an_early_stop_saves_calls() -> None:
     assert found.calls < 100
 
 
+@pytest.mark.parametrize("start", ["current", "mean"])
+@pytest.mark.parametrize("early_stop", [1e-1, 1e-2, 1e-4, 1e-8])
+def test_a_stop_without_oracles_counts_the_calls_of_one_with_them(
+    start: str, early_stop: float
+) -> None:
+    """The sum that shows that a step gained too little is a call, too."""
+    updates, weights = cloud()
+    how = settings(aggregator="rfa", nu=0.5, budget=60, start=start, early_stop=early_stop)
+    found = outcome_of(updates, weights, how)
+    asking: Any = how.aggregation
+    expected, _ = asking([PlainOracle(updates, weights / weights.max())], 300)
+    assert np.allclose(found.point, expected.point, atol=1e-5)
+    assert found.calls == expected.calls < 60
+
+
 @pytest.mark.parametrize("name", ENTRIES)
 def test_every_aggregator_leaves_out_what_is_not_finite(name: str) -> None:
     updates, weights = cloud()

@@ -64,11 +64,14 @@ def effective_weights(aggregator: SumAggregator[Any], oracle: PlainOracle) -> Fl
     return oracle.shares if plain or isinstance(aggregator, OneStepRFA) else None
 
 
-def _weiszfeld(updates: Floats32, weights: Floats, *, before: int, **how: Any) -> Outcome:
-    median = geometric_median(updates, weights, **how)
+def _weiszfeld(
+    updates: Floats32, weights: Floats, *, before: int, steps: int, **how: Any
+) -> Outcome:
+    """Take steps; the sum that would show that the last one gained too little is a call, too."""
+    median = geometric_median(updates, weights, steps=steps, **how)
     return Outcome(
         median.point,
-        calls=before + median.steps,
+        calls=before + min(median.steps + 1, steps),
         objective=median.objective,
         weights=median.weights,
     )
