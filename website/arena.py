@@ -87,10 +87,19 @@ def worst_table(task: str) -> str:
     levels = levels_of("arena-linear")[task]
     private = levels[0].private
     order = sorted(NAMES, key=lambda name: (name not in private, -_sum(levels, name)))
-    alone = Spread([run.at_end(ALL) for run in without_attackers()[task, "server-alone"]])
     rows = [*_by_level(levels, {name: _slanted(levels[0], name) for name in order})]
-    rows.append(["*the server alone*", f"{alone.mean:.1f}", *("the same" for _ in levels)])
+    rows.append([*_server_alone(task), *("the same" for _ in levels)])
     return table(_heads(levels, "no corruption"), rows, texts=1)
+
+
+def polarity_table() -> str:
+    """The worst case of some defenses where paper is 1, and the backdoor that works best."""
+    (bout,) = levels_of("arena-polarity")["emnist-linear"]
+    order = sorted(bout.defenses, key=lambda name: (name not in bout.private, -_sum([bout], name)))
+    by_level = _by_level([bout], {name: _slanted(bout, name) for name in order})
+    rows = [[*row, _backdoor(bout, name)] for name, row in zip(order, by_level, strict=True)]
+    rows.append([*_server_alone("emnist-linear"), "the same", "–"])
+    return table([*_heads([bout], "no corruption"), "best backdoor"], rows, texts=1)
 
 
 def liars_table(task: str) -> str:
@@ -201,6 +210,12 @@ def _by_level(levels: Sequence[Bout], names: Mapping[str, str]) -> Iterator[list
     for name, shown in names.items():
         clean = f"{levels[0].score(NONE, name).spread.mean:.1f}"
         yield [shown, clean, *(_worst(bout, name) for bout in levels)]
+
+
+def _server_alone(task: str) -> list[str]:
+    """How a server ends that trains on the clean examples of FLTrust."""
+    alone = Spread([run.at_end(ALL) for run in without_attackers()[task, "server-alone"]])
+    return ["*the server alone*", f"{alone.mean:.1f}"]
 
 
 def _heads(levels: Sequence[Bout], clean: str) -> list[str]:

@@ -14,11 +14,12 @@ from website import arena, horizon
 ROOT = Path(__file__).parents[1]
 PAGES = (
     ROOT / "README.md",
-    *(ROOT / "docs" / name for name in ("beyond.md", "liars.md", "results.md")),
+    *(ROOT / "docs" / name for name in ("beyond.md", "backdoors.md", "liars.md", "results.md")),
 )
 TABLES: dict[str, Callable[[], str]] = {
     "worst cases on Sent140": lambda: arena.worst_table("sent140-linear"),
     "worst cases on EMNIST": lambda: arena.worst_table("emnist-linear:polarity=ink"),
+    "worst cases where paper is 1": arena.polarity_table,
     "liars on Sent140": lambda: arena.liars_table("sent140-linear"),
     "liars on EMNIST": lambda: arena.liars_table("emnist-linear"),
     "backdoors against all": arena.known_backdoors_table,
