@@ -23,7 +23,7 @@ demo: $(READY) ## a quarter of the devices corrupted: FedAvg breaks, RFA stands
 test: $(READY) ## run the tests
 	@echo "== running the tests"
 	@$(BIN)/python -m compileall -q src tests  # or every process that a test starts compiles anew
-	@$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m pytest --numprocesses $$(( $$($(BIN)/python -c "import os; print(os.cpu_count())") + 1 )) --dist loadfile --no-loadscope-reorder
 
 thorough: $(READY) ## every mix, example, game and kill, of which `make test` does a part: some minutes
 	@$(BIN)/python -m pytest -m "thorough or hypothesis" --hypothesis-profile thorough --numprocesses auto tests

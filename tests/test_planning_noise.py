@@ -25,7 +25,12 @@ from rfa.planning.noise import MASS, MOST_ERROR
 from rfa.privacy import Budget, NoisySum, epsilon_of
 from rfa.radii import Radius
 
-USUAL: dict[str, Any] = {"rounds": 100, "population": 10**6, "devices": 1000, "dim": 7850}
+USUAL: dict[str, Any] = {
+    "rounds": 100,
+    "devices": 10**6,
+    "devices_per_round": 1000,
+    "dim": 7850,
+}
 
 
 def error_at(z: float, devices: int, dim: int, mass: float = MASS) -> float:
@@ -67,25 +72,23 @@ def test_the_error_is_what_steps_with_noise_show(devices: int, dim: int) -> None
     assert shown == pytest.approx(error_at(2.0, devices, dim, mass), rel=0.1)
 
 
-@given(
-    rounds=st.integers(1, 2000), population=st.integers(3, 10**6), fraction=st.floats(0.001, 1.0)
-)
+@given(rounds=st.integers(1, 2000), devices=st.integers(3, 10**6), fraction=st.floats(0.001, 1.0))
 @settings(max_examples=40)
 def test_no_device_is_in_more_rounds_than_is_planned_for(
-    rounds: int, population: int, fraction: float
+    rounds: int, devices: int, fraction: float
 ) -> None:
-    devices = max(1, math.floor(fraction * population))
+    drawn = max(1, math.floor(fraction * devices))
     request = NoiseRequest(
-        Budget(8.0), rounds=rounds, population=population, devices=devices, dim=10
+        Budget(8.0), rounds=rounds, devices=devices, devices_per_round=drawn, dim=10
     )
-    most, q = request.device_rounds, devices / population
+    most, q = request.device_rounds, drawn / devices
     assert 1 <= most <= rounds
-    assert population * binomial_tail(most + 1, rounds, q) <= 0.05
-    assert most == 1 or population * binomial_tail(most, rounds, q) > 0.05
+    assert devices * binomial_tail(most + 1, rounds, q) <= 0.05
+    assert most == 1 or devices * binomial_tail(most, rounds, q) > 0.05
 
 
 def test_the_most_rounds_of_a_device_are_those_of_simulated_draws() -> None:
-    request = NoiseRequest(Budget(8.0), rounds=100, population=500, devices=50, dim=10)
+    request = NoiseRequest(Budget(8.0), rounds=100, devices=500, devices_per_round=50, dim=10)
     rng, over = np.random.default_rng(1), 0
     for _ in range(200):
         drawn = np.zeros(500, np.int64)
@@ -116,7 +119,7 @@ def test_what_would_help_does_and_a_little_less_does_not(dim: int) -> None:
     request = dataclasses.replace(NoiseRequest(Budget(2.0), **USUAL), dim=dim)
     found = plan_noise(request)
     changes: list[tuple[str, Any, Any]] = [
-        ("devices", found.enough.devices, -20),
+        ("devices_per_round", found.enough.devices_per_round, -20),
         ("dim", found.enough.dim, (found.enough.dim or 0) // 50),
         ("rounds", found.enough.rounds, 40),
     ]
@@ -132,7 +135,7 @@ def test_what_would_help_does_and_a_little_less_does_not(dim: int) -> None:
 
 
 def test_what_no_noise_is_enough_for_says_what_would_help() -> None:
-    request = NoiseRequest(Budget(0.1), rounds=1000, population=20, devices=20, dim=10**6)
+    request = NoiseRequest(Budget(0.1), rounds=1000, devices=20, devices_per_round=20, dim=10**6)
     assert request.error == math.inf
     with pytest.raises(InvalidValueError, match=r"cannot be had .* For an error of"):
         plan_noise(request)
@@ -141,7 +144,7 @@ def test_what_no_noise_is_enough_for_says_what_would_help() -> None:
 @pytest.mark.parametrize(
     ("values", "what"),
     [
-        ({"devices": 2_000_000}, "give at most 1000000"),
+        ({"devices_per_round": 2_000_000}, "_round=2000000 is more than devices=1000000: give at"),
         ({"rounds": 0}, "rounds must be"),
         ({"mass_share": 0}, "mass_share must be"),
     ],
@@ -196,16 +199,16 @@ def test_without_epsilon_nothing_is_said_about_noise() -> None:
 
 def test_devices_a_round_are_as_many_as_noise_takes() -> None:
     request = PlanRequest(
-        population=100_000, dim=7850, aggregator="rfa-one-step", epsilon=8.0, delta=1e-6
+        devices=100_000, dim=7850, aggregator="rfa-one-step", epsilon=8.0, delta=1e-6
     )
     found = plan(request)
     assert found.noise is not None
     assert found.noise.delta == 1e-6
-    assert found.devices == found.noise.enough.devices
-    assert found.devices > found.exact
+    assert found.devices_per_round == found.noise.enough.devices_per_round
+    assert found.devices_per_round > found.exact
     assert found.noise.error <= MOST_ERROR
-    fewer = plan(dataclasses.replace(request, devices=100))
-    assert fewer.devices == 100
+    fewer = plan(dataclasses.replace(request, devices_per_round=100))
+    assert fewer.devices_per_round == 100
     assert fewer.noise is not None
     assert fewer.noise.error > MOST_ERROR
 

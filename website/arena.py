@@ -98,7 +98,7 @@ def polarity_table() -> str:
     order = sorted(bout.defenses, key=lambda name: (name not in bout.private, -_sum([bout], name)))
     by_level = _by_level([bout], {name: _slanted(bout, name) for name in order})
     rows = [[*row, _backdoor(bout, name)] for name, row in zip(order, by_level, strict=True)]
-    rows.append([*_server_alone("emnist-linear"), "the same", "–"])
+    rows.append([*_server_alone("emnist-linear"), "the same", "-"])
     return table([*_heads([bout], "no corruption"), "best backdoor"], rows, texts=1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,9 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from website import formulas, links, markdown, offline, pictures
-from website.generated import GENERATED
+from website import formulas, generated, links, markdown, offline, pictures
 
+LOG = logging.getLogger("mkdocs.hooks.website")
 ROOT = Path(__file__).parents[1]
 BOOSTS = {
     "tutorials/": 2.0,
@@ -26,9 +27,9 @@ BOOSTS = {
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
-    """Add the pages that are made from the code, and files of the repository that pages link to."""
-    for path, make in GENERATED.items():
-        files.append(File.generated(config, path, content=make()))
+    """Add the files of the repository that pages link to, and say which pages are out of date."""
+    for path in generated.stale():
+        LOG.warning("docs/%s is not of today's code: run `python -m website.generated`", path)
     pages = {f"docs/{file.src_uri}" for file in files.documentation_pages()}
     for path in sorted(links.linked_outside(ROOT, pages)):
         files.append(File.generated(config, path, abs_src_path=str(ROOT / path)))
@@ -43,8 +44,7 @@ def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
     path = page.file.src_uri
     boost = next((much for start, much in BOOSTS.items() if path.startswith(start)), 1.0)
     page.meta.setdefault("search", {"boost": boost})
-    elsewhere = page.file.generated_by is not None and path not in GENERATED
-    home = path if elsewhere else f"docs/{path}"
+    home = f"docs/{path}" if page.file.generated_by is None else path
     return links.rewrite(ROOT, markdown, home)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import math
 import stat
+import sys
 from collections.abc import Sequence
 from numbers import Integral, Real
 from pathlib import Path
@@ -19,11 +20,25 @@ def check_number(name: str, value: Any, *, positive: bool = False) -> None:
     Raises:
         ValueError: naming the value.
     """
+    wanted = "a positive number" if positive else "a number from 0 on"
     usable = type(value) is not bool and isinstance(value, Real)
-    if not usable or not 0 <= float(value) < math.inf or (positive and value == 0):
-        wanted = "a positive number" if positive else "a number from 0 on"
+    number = to_float(name, value, wanted) if usable else math.nan
+    if not 0 <= number < math.inf or (positive and value == 0):
         msg = f"{name} must be {wanted}, not {value!r}"
         raise InvalidValueError(msg)
+
+
+def to_float(name: str, value: Any, wanted: str = "a number") -> float:
+    """Return a number as a float.
+
+    Raises:
+        InvalidValueError: if no float is as large, which only whole numbers and fractions can be.
+    """
+    try:
+        return float(value)
+    except OverflowError:
+        msg = f"{name} must be {wanted} below {sys.float_info.max:.2g}"
+        raise InvalidValueError(msg) from None
 
 
 def check_count(name: str, value: Any, *, least: int = 1) -> None:

@@ -61,7 +61,10 @@ def test_what_commands_print_fits(words: tuple[str, ...], monkeypatch: pytest.Mo
 
 
 def a_run(number: int, **values: Any) -> dict[str, Any]:
-    settings = {"secure": {"mode": values.pop("secure", "off")}}
+    settings = {
+        "secure": {"mode": values.pop("secure", "off")},
+        "attack": {"sybils": values.pop("sybils", 0)},
+    }
     return {
         "run": f"digits-linear.rfa-one-step.{number:010x}",
         "task": "digits-linear",
@@ -101,6 +104,20 @@ def test_a_list_of_runs_has_every_name_whole(rows: list[dict[str, Any]], width: 
         assert f"{row['corruption']} 0.25" in text
         assert row["aggregator"] in text
         assert row["privacy"] in text
+
+
+def test_a_list_of_runs_names_sybils() -> None:
+    rows = [
+        a_run(1, corruption="ipm", rho=0.0, sybils=5000),
+        a_run(2, corruption="ipm", rho=0.2, sybils=1),
+        a_run(3, corruption="ipm", rho=0.2),
+        a_run(4, corruption="backdoor", rho=0.0),
+    ]
+    _, *lines = runs_lines(rows, 160)
+    wanted = ("ipm by 5000 sybils", "ipm 0.2 and 1 sybil", "ipm 0.2", "backdoor")
+    for line, words in zip(lines, wanted, strict=True):
+        assert f" {words} " in line
+        assert ("sybil" in line) == ("sybil" in words)
 
 
 def test_a_wide_list_has_one_line_a_run_and_a_narrow_one_says_once_what_is_common() -> None:

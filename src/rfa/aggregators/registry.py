@@ -241,10 +241,10 @@ def _trimmed_mean(context: Context, fraction: float | None = None) -> TrimmedMea
     return TrimmedMean(context.corrupted if fraction is None else fraction)
 
 
-def _norm_clipping(quantile: float | None = None, clip_norm: float | None = None) -> NormClipping:
-    if quantile is None and clip_norm is None:
+def _norm_clipping(quantile: float = 0, clip_norm: float = 0) -> NormClipping:
+    if not quantile and not clip_norm:
         return NormClipping(quantile=0.5)
-    return NormClipping(quantile=quantile, clip_norm=clip_norm)
+    return NormClipping(quantile=quantile or None, clip_norm=clip_norm or None)
 
 
 def _mixed_median(  # noqa: PLR0913

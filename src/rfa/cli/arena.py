@@ -110,6 +110,11 @@ def _show(levels: list[Bout], task: str, *, as_json: bool) -> None:
         content = {"task": task, "levels": [to_plain(bout) for bout in levels]}
         click.echo(json.dumps(content, allow_nan=False))
         return
+    show_levels(levels)
+
+
+def show_levels(levels: Sequence[Bout]) -> None:
+    """Print the defenses at each level, the best in the worst case first."""
     console = Console(markup=False, highlight=False)
     for bout in levels:
         console.print(level_table(bout, console.width))

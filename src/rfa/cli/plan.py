@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from rfa.cli.plan_noise import certificate_line, noise_lines
+from rfa.cli.plan_noise import noise_lines, share_lines
 from rfa.cli.show import say_labeled
 from rfa.lab.settings.settings import FIELDS
 from rfa.planning import FederationPlan, PlanRequest, describe_sums, make_terms
@@ -119,8 +119,7 @@ def plan(as_json: bool, **options: Any) -> None:
 def _request(options: dict[str, Any]) -> PlanRequest:
     names = ("colluder_fraction", "max_dropout_fraction", "server_model", "honest_per_query")
     terms = make_terms(*(options.pop(name) for name in names))
-    population, devices = options.pop("devices"), options.pop("devices_per_round")
-    return PlanRequest(population=population, devices=devices, terms=terms, **options)
+    return PlanRequest(terms=terms, **options)
 
 
 def plan_table(request: PlanRequest, found: FederationPlan) -> list[tuple[str, str]]:
@@ -128,17 +127,7 @@ def plan_table(request: PlanRequest, found: FederationPlan) -> list[tuple[str, s
     p, cost = found.parameters, found.traffic
     each = " in each part" if found.parts > 1 else ""
     return [
-        (
-            "devices per round",
-            f"{found.devices} of {request.population} "
-            f"(the paper's theorem needs {found.theorem}, the exact probability {found.exact})",
-        ),
-        (
-            "corrupted devices",
-            f"{request.rho:.0%} of all; a round tolerates {found.theta:.1%}; with probability "
-            f"{found.holds:.1%} none of {request.rounds} rounds has more",
-        ),
-        ("error factor", f"C_theta = {found.c_theta:.1f}"),
+        *_draw_lines(request, found),
         *_part_lines(found),
         ("colluders, drop-outs", f"up to {p.num_colluders} and up to {p.num_dropouts}{each}"),
         (
@@ -153,10 +142,47 @@ def plan_table(request: PlanRequest, found: FederationPlan) -> list[tuple[str, s
             f"{_size(cost.up)} per round ({cost.up / found.fedavg:.2f} x FedAvg)",
         ),
         ("download per device", f"{_size(cost.down)} per round, plus the model"),
-        ("largest share", f"{found.share:.1%} of a step, if all updates are equally far away"),
-        certificate_line(found),
+        *share_lines(found),
         *noise_lines(request, found),
     ]
+
+
+def _draw_lines(request: PlanRequest, found: FederationPlan) -> list[tuple[str, str]]:
+    """How many devices a round draws, how many of them are corrupted, and what that does."""
+    drawn = f"{found.devices_per_round} of {request.devices}"
+    if found.c_theta is None:
+        return [
+            ("devices per round", f"{drawn} (the exact probability needs {found.exact})"),
+            (
+                "corrupted devices",
+                f"{request.rho:.0%} of all; with probability {found.holds:.1%} no round of "
+                f"{request.rounds} has more than {found.theta:.1%}",
+            ),
+            ("tolerated", _tolerated(found)),
+        ]
+    return [
+        (
+            "devices per round",
+            f"{drawn} (the paper's theorem needs {found.theorem}, the exact probability "
+            f"{found.exact})",
+        ),
+        (
+            "corrupted devices",
+            f"{request.rho:.0%} of all; a round tolerates {found.theta:.1%}; with probability "
+            f"{found.holds:.1%} none of {request.rounds} rounds has more",
+        ),
+        ("error factor", f"C_theta = {found.c_theta:.1f}"),
+    ]
+
+
+def _tolerated(found: FederationPlan) -> str:
+    """What a round is proven to tolerate if its aggregator is not the geometric median."""
+    if found.liars:
+        return f"up to {found.liars} corrupted devices, which are in fewer than half of the parts"
+    return (
+        "nothing proven: the paper's theorem is about the geometric median (rfa, rfa-one-step), "
+        "and one corrupted device moves a mean"
+    )
 
 
 def _part_lines(found: FederationPlan) -> list[tuple[str, str]]:

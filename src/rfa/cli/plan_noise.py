@@ -1,4 +1,4 @@
-"""The lines of `rfa plan` about noise: how much, the privacy it gives, its error, what helps."""
+"""The lines of `rfa plan` about shares, and about noise: its privacy, its error, what helps."""
 
 from __future__ import annotations
 
@@ -11,15 +11,21 @@ from rfa.privacy.zcdp import large_delta
 Line = tuple[str, str]
 
 
-def certificate_line(found: FederationPlan) -> Line:
-    """Return the line about the proven bound on the share of a device in a step."""
+def share_lines(found: FederationPlan) -> list[Line]:
+    """Return the lines about the share of a device in a step, and about its proven bound."""
+    about, most = found.certificate, found.certificate_most
+    if about is not None and about == most == found.share:  # a mean
+        shares = f"{found.share:.1%} of a step, for devices of equal weight"
+        return [("largest share", shares), ("certificate", "the same: a mean shares by weights")]
     if found.noise:
-        return ("certificate", "none: only exact sums prove one")
-    return (
-        "certificate",
-        f"about {found.certificate:.1%}; at most {found.certificate_most:.1%} if half of the "
-        "updates are no farther away than is typical",
-    )
+        text = "none: only exact sums prove one"
+    elif about is None:
+        text = "none: the aggregator proves none"
+    else:
+        text = f"about {about:.1%}; at most {most:.1%} if half of the updates are no farther away "
+        text += "than is typical"
+    shares = f"{found.share:.1%} of a step, if all updates are equally far away"
+    return [("largest share", shares), ("certificate", text)]
 
 
 def noise_lines(request: PlanRequest, found: FederationPlan) -> list[Line]:
@@ -49,7 +55,7 @@ def noise_lines(request: PlanRequest, found: FederationPlan) -> list[Line]:
 
 def _delta_lines(request: PlanRequest, noise: NoisePlan) -> list[Line]:
     """Return a warning if delta is too large for the population."""
-    fault = large_delta(noise.delta, request.population)
+    fault = large_delta(noise.delta, request.devices)
     return [("  delta", fault)] if fault else []
 
 
@@ -70,8 +76,8 @@ def _help_lines(request: PlanRequest, noise: NoisePlan) -> list[Line]:
     if not little and request.layout.queries > 1:
         helps.append("less noise with one sum per round: --aggregator rfa-one-step")
     lines = [text if not place else f"or {text}" for place, text in enumerate(helps)]
-    if asked.devices is None:
-        lines.append(f"(all {request.population} devices per round are too few)")
+    if asked.devices_per_round is None:
+        lines.append(f"(all {request.devices} devices per round are too few)")
     labels = [f"for an error of {MOST_ERROR:g}", *[""] * len(lines)]
     return list(zip(labels, lines, strict=False))
 

@@ -36,7 +36,7 @@ SHORT = 10
 """How many evaluations are shown of a run."""
 
 
-@click.group(invoke_without_command=True)
+@click.group(invoke_without_command=True, subcommand_metavar="[COMMAND] [ARGS]...")
 @out_option
 @click.option("--task", help="Only runs of this task.")
 @click.option("--aggregator", help="Only runs with this aggregator, including its parameters.")

@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rfa.lab.runs.attackers import attackers_text
 from rfa.lab.runs.headline import headline, percent
 
 Row = Mapping[str, Any]
@@ -91,13 +92,12 @@ def _line(cell: Cells, widths: Mapping[str, int]) -> str:
 def _cells(row: Row) -> dict[str, str]:
     """A run as the list shows it, by column."""
     personalized = bool(row["personalized"])
-    level = f" {row['rho']:g}" if row["rho"] else ""
     first = percent(row[headline(personalized=personalized)])
     return {
         "id": row["run"].rsplit(".", 1)[-1],
         "task": row["task"],
         "aggregator": _how(row),
-        "corruption": row["corruption"] + level,
+        "corruption": f"{row['corruption']} {attackers_text(row)}".strip(),
         "status": row["status"],
         "seed": str(row["seed"]),
         "rounds": str(row["rounds"]),

@@ -9,6 +9,7 @@ import click
 from rich.console import Console
 
 from rfa.cli.text import labeled
+from rfa.lab.runs.attackers import sybils_text
 from rfa.lab.runs.headline import accuracy_words, percent
 from rfa.lab.runs.spent import privacy_lines
 
@@ -20,19 +21,23 @@ def show_run(row: dict[str, Any]) -> None:
     """Print the summary of a run, from its row of the store."""
     settings = json.loads(row["settings"])
     anew = ", drawn anew each round" if settings["attack"]["attackers"] == "random" else ""
+    sybils = sybils_text(settings["attack"].get("sybils", 0))
     lines = {
         "run": row["run"],
         "status": f"{row['status']} after {row['rounds']} rounds",
         "data": row["note"],
         "corruption": f"{row['corruption']}, rho {row['rho']:g}: "
-        f"{row['corrupted_devices']} of {row['devices']} devices{anew}",
+        f"{row['corrupted_devices']} of {row['devices']} devices{anew}"
+        + f", and {sybils} in every round"
+        * bool(sybils),
         "oracle calls": f"{row['oracle_calls']}",
         "test accuracy": accuracy_words(row, "test_accuracy", "honest_accuracy"),
         "  median device": accuracy_words(row, "median_device", "honest_median_device"),
         "  worst tenth": accuracy_words(row, "worst_tenth", "honest_worst_tenth")
         + ", the mean of these devices",
         "train loss": "-" if row["train_loss"] is None else f"{row['train_loss']:.4f}",
-        "dropped updates": f"{row['dropped_updates']}",
+        "dropped updates": f"{row['dropped_updates']}"
+        + ", those of sybils not counted" * bool(sybils),
         "rejected rounds": f"{row['rejected_rounds']}",
         "time": f"{row['seconds']:.1f} s",
     }

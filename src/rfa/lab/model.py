@@ -176,7 +176,7 @@ def load_model(
     """The model of a run, as its last checkpoint has it: of one that is done, or interrupted.
 
     Args:
-        run: the name of the run, or the beginning or end of it that fits no other.
+        run: the name of the run, or a part of it that fits no other.
         out: the folder of results.
         device: of a personalized run, the device whose personal parameters are added to the shared
             ones; by default the shared ones alone.

@@ -1,7 +1,7 @@
 """Plan a federation before you build it: devices per round, thresholds, bytes, noise.
 
->>> found = plan(PlanRequest(rho=0.1, rounds=100, population=1000, dim=1_000_000))
->>> found.theorem, found.exact, found.devices
+>>> found = plan(PlanRequest(rho=0.1, rounds=100, devices=1000, dim=1_000_000))
+>>> found.theorem, found.exact, found.devices_per_round
 (96, 34, 49)
 """
 

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rfa._checks import check_count, check_number
-from rfa.aggregators import RFA, Layout, SumAggregator
+from rfa.aggregators import RFA, Groups, Layout, OneStepRFA, SumAggregator
+from rfa.aggregators.partition import Around
 from rfa.aggregators.registry import build_private
 from rfa.errors import InvalidValueError
 from rfa.planning.fit import check_fit, check_votes, describe_sums
-from rfa.planning.noise import NoisePlan, NoiseRequest, devices_enough, plan_noise
+from rfa.planning.noise import NoisePlan, NoiseRequest, check_draw, devices_enough, plan_noise
 from rfa.privacy import Budget
 from rfa.privacy.budget import DELTA
 from rfa.radii import count_blocks
@@ -46,8 +47,9 @@ class PlanRequest:
         confidence: the probability that no round has more corrupted devices than it tolerates.
         theta: the fraction of corrupted devices that a round must tolerate; by default halfway
             between rho and 1/2.
-        population: the number of devices in the population.
-        devices: the number of devices per round; by default as many as the draw and the sums need.
+        devices: the number of devices in the population.
+        devices_per_round: the number of devices that take part in a round; 0 for as many as the
+            draw and the sums need.
         dim: the number of parameters of the model.
         aggregator: a private aggregator, or a text such as "rfa:budget=3".
         metrics: how many numbers are summed besides the update. Flower needs two for each metric,
@@ -62,8 +64,8 @@ class PlanRequest:
     rounds: int = 100
     confidence: float = 0.95
     theta: float | None = None
-    population: int = 1000
-    devices: int = 0
+    devices: int = 1000
+    devices_per_round: int = 0
     dim: int = 1_000_000
     aggregator: SumAggregator[Any] | str = field(default_factory=RFA)
     metrics: int | None = None
@@ -74,9 +76,9 @@ class PlanRequest:
 
     def __post_init__(self) -> None:
         """Check the values."""
-        for name in ("rounds", "population", "dim"):
+        for name in ("rounds", "devices", "dim"):
             check_count(name, getattr(self, name))
-        check_count("devices", self.devices, least=0)
+        check_count("devices_per_round", self.devices_per_round, least=0)
         check_count("metrics", self.num_metrics, least=0)
         check_number("nu_share", self.nu_share, positive=True)
         if not 0 <= self.rho < 1 / 2:
@@ -85,17 +87,14 @@ class PlanRequest:
         if not 0 < self.confidence < 1:
             msg = f"confidence must be between 0 and 1, not {self.confidence}"
             raise InvalidValueError(msg)
-        if self.devices > self.population:
-            most = self.population
-            msg = f"devices={self.devices} is more than the population: give at most {most}"
+        check_draw(self.devices, self.devices_per_round)
+        if 0 < self.devices_per_round < self.min_devices and self.layout.parts > 1:
+            msg = f"{self.devices_per_round} devices per round cannot form {self.layout.parts} "
+            msg += f"parts: {describe_sums(self.layout)} take {self.min_devices} or more"
             raise InvalidValueError(msg)
-        if 0 < self.devices < self.min_devices and self.layout.parts > 1:
-            msg = (
-                f"{self.devices} devices per round cannot form {self.layout.parts} parts: "
-                f"{describe_sums(self.layout)} take {self.min_devices} or more"
-            )
-            raise InvalidValueError(msg)
-        check_fit(build_private(self.aggregator), self.terms, devices=self.devices or None)
+        check_fit(
+            build_private(self.aggregator), self.terms, devices=self.devices_per_round or None
+        )
         if self.budget:
             build_private(self.aggregator).check_noise()
         elif self.delta != DELTA:
@@ -125,7 +124,7 @@ class PlanRequest:
     @property
     def layout(self) -> Layout:
         """How the aggregator queries a cohort."""
-        return build_private(self.aggregator).layout(self.devices or self.population)
+        return build_private(self.aggregator).layout(self.devices_per_round or self.devices)
 
     @property
     def min_devices(self) -> int:
@@ -138,11 +137,13 @@ class FederationPlan:
     """A plan for a request.
 
     Attributes:
-        theta: the fraction of corrupted devices that a round tolerates.
-        c_theta: the factor by which the error grows with it.
+        theta: the fraction of corrupted devices that hardly any round exceeds.
+        c_theta: the factor by which the error grows with it, where the paper proves that a round
+            tolerates it: for RFA and OneStepRFA, also in parts. None for other aggregators; a mean
+            tolerates no corrupted device.
         theorem: the number of devices per round that the theorem requires.
         exact: the number of devices per round from the exact distribution of the draw.
-        devices: the number of devices per round of this plan.
+        devices_per_round: the number of devices per round of this plan.
         holds: the probability that all rounds have at most theta corrupted devices.
         parts: the number of parts of a cohort, each with separate sums; the theorem assumes one.
         part_holds: the probability that a part has at most theta corrupted devices.
@@ -154,17 +155,19 @@ class FederationPlan:
         fedavg: bytes that a device sends in a round of FedAvg in the clear.
         share: the largest share of a device in a step, if all updates are equally far away.
         certificate: the proven bound on that share, without knowing that they are, and with the
-            corrupted ones far away; for devices of equal weight, like the next.
+            corrupted ones far away; for devices of equal weight, like the next. In a mean it is the
+            share itself. None if there is no proof: from sums with noise, and for your own
+            aggregator unless it has a `certificate`.
         certificate_most: its largest value if half of the devices of a part are no farther than
-            the typical distance. Sums with noise prove no bound.
+            the typical distance.
         noise: the noise and its effects; None for sums without noise.
     """
 
     theta: float
-    c_theta: float
+    c_theta: float | None
     theorem: int
     exact: int
-    devices: int
+    devices_per_round: int
     holds: float
     parts: int
     part_holds: float
@@ -174,8 +177,8 @@ class FederationPlan:
     traffic: Traffic
     fedavg: int
     share: float
-    certificate: float
-    certificate_most: float
+    certificate: float | None
+    certificate_most: float | None
     noise: NoisePlan | None = None
 
     def report(self) -> dict[str, Any]:
@@ -186,7 +189,6 @@ class FederationPlan:
         values["parameters"]["honest"] = self.parameters.honest
         if self.noise:
             values["noise"]["verdict"] = self.noise.verdict
-            values["certificate"] = values["certificate_most"] = None
         return values
 
 
@@ -199,41 +201,44 @@ def plan(request: PlanRequest) -> FederationPlan:
     delta = 1 - request.confidence
     theta = (request.rho + 1 / 2) / 2 if request.theta is None else request.theta
     theorem = devices_needed(request.rho, theta, request.rounds, delta)
-    exact = devices_needed_exactly(request.rho, theta, request.rounds, delta, request.population)
+    exact = devices_needed_exactly(request.rho, theta, request.rounds, delta, request.devices)
     m = _devices(request, exact)
-    check_votes(build_private(request.aggregator), m)
+    aggregator = build_private(request.aggregator)
+    inner = _innermost(aggregator)
+    check_votes(aggregator, m)
     noise = _noise_request(request, m)
     part, queries = m // request.layout.parts, request.layout.queries
+    proven = request.budget is None and _proves_a_share(inner)
     return FederationPlan(
         theta=theta,
-        c_theta=c_theta(theta),
+        c_theta=c_theta(theta) if isinstance(inner, RFA | OneStepRFA) else None,
         theorem=theorem,
         exact=exact,
-        devices=m,
-        holds=holds_with(request.rho, theta, m, request.population) ** request.rounds,
+        devices_per_round=m,
+        holds=holds_with(request.rho, theta, m, request.devices) ** request.rounds,
         parts=request.layout.parts,
-        part_holds=holds_with(request.rho, theta, part, request.population),
-        liars=0 if request.layout.sequential else (request.layout.parts - 1) // 2,
+        part_holds=holds_with(request.rho, theta, part, request.devices),
+        liars=(request.layout.parts - 1) // 2 if isinstance(aggregator, Groups) else 0,
         parameters=request.terms.parameters(part, queries),
         honest_needed=honest_needed(queries, request.terms.honest_per_query),
         traffic=_traffic(request, m),
         fedavg=4 * request.dim,
         share=largest_share(part, 1.0, 1.0),
-        certificate=_certificate(request, part),
-        certificate_most=_certificate_most(request, part),
+        certificate=_certificate(request, part) if proven else None,
+        certificate_most=_certificate_most(request, part) if proven else None,
         noise=plan_noise(noise) if noise else None,
     )
 
 
 def _devices(request: PlanRequest, exact: int) -> int:
     """Return the number of devices per round that the draw and the secure sums need."""
-    m = request.devices or max(exact, request.min_devices)
-    noise = _noise_request(request, min(m, request.population))
-    if noise and not request.devices:
-        most = min(request.population, LARGEST_COHORT * request.layout.parts)
+    m = request.devices_per_round or max(exact, request.min_devices)
+    noise = _noise_request(request, min(m, request.devices))
+    if noise and not request.devices_per_round:
+        most = min(request.devices, LARGEST_COHORT * request.layout.parts)
         m = max(m, devices_enough(noise) or most)
-    if m > request.population:
-        msg = f"{request.population} devices are too few: {describe_sums(request.layout)} take {m}"
+    if m > request.devices:
+        msg = f"{request.devices} devices are too few: {describe_sums(request.layout)} take {m}"
         msg += "; give more devices, or fewer parts"
         if request.layout.queries > 1:
             msg += "; or take rfa-one-step or sub-cohorts, which ask each device once"
@@ -248,8 +253,8 @@ def _noise_request(request: PlanRequest, m: int) -> NoiseRequest | None:
     return NoiseRequest(
         request.budget,
         rounds=request.rounds,
-        population=request.population,
-        devices=m,
+        devices=request.devices,
+        devices_per_round=m,
         dim=request.dim,
         layout=request.layout,
         terms=request.terms,
@@ -290,9 +295,21 @@ def _traffic(request: PlanRequest, m: int) -> Traffic:
     return Traffic(total("down"), total("up"), one.exchanges)
 
 
+def _innermost(aggregator: SumAggregator[Any]) -> SumAggregator[Any]:
+    """The aggregator of a part of a cohort."""
+    return _innermost(aggregator.inner) if isinstance(aggregator, Around) else aggregator
+
+
+def _proves_a_share(aggregator: SumAggregator[Any]) -> bool:
+    """Whether an aggregator bounds the share of a device, as those of rfa do."""
+    kind: type[Any] = type(aggregator)
+    usual: type[Any] = SumAggregator
+    return kind.certificate is not usual.certificate
+
+
 def _certificate(request: PlanRequest, part: int) -> float:
     """`Sum.certificate` where honest devices have the same mass, and corrupted ones hardly any."""
-    if build_private(request.aggregator).block:  # a mean, in which the weight bounds all shares
+    if _is_mean(request):
         return 1 / part
     honest = max(math.ceil(part / 2), math.floor((1 - request.rho) * part))
     return min(honest**-0.5, largest_certificate(honest, 1 / request.nu_share))
@@ -300,6 +317,11 @@ def _certificate(request: PlanRequest, part: int) -> float:
 
 def _certificate_most(request: PlanRequest, part: int) -> float:
     """The largest `Sum.certificate` if half of the devices are no farther than is typical."""
-    if build_private(request.aggregator).block:
+    if _is_mean(request):
         return 1 / part
     return largest_certificate(math.ceil(part / 2), 1 / request.nu_share)
+
+
+def _is_mean(request: PlanRequest) -> bool:
+    """Whether a step divides by the weight, which then bounds all shares, and not by the mass."""
+    return "mass" not in request.statistics

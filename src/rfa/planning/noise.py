@@ -8,7 +8,7 @@ it is off by nu * sqrt(d) * s / mass, where
 This error is given over nu, half of the typical length of an update where nu is learned: steps are
 about as long, or a little less (docs/privacy.md).
 
->>> request = NoiseRequest(Budget(8.0), rounds=100, population=10**6, devices=1000, dim=7850)
+>>> request = NoiseRequest(Budget(8.0), rounds=100, devices=10**6, devices_per_round=1000, dim=7850)
 >>> found = plan_noise(request)
 >>> found.device_rounds, round(found.multiplier, 2), round(found.error, 2)
 (5, 1.51, 0.27)
@@ -55,8 +55,8 @@ class NoiseRequest:
     Attributes:
         budget: the privacy budget of a device for all sums together.
         rounds: the rounds T.
-        population: the number of devices in the population.
-        devices: the number of devices per round, which are drawn at random.
+        devices: the number of devices in the population.
+        devices_per_round: the number of devices in a round, which are drawn at random.
         dim: the parameters of the model.
         layout: how the aggregator queries a cohort.
         terms: what the secure sum tolerates.
@@ -68,8 +68,8 @@ class NoiseRequest:
 
     budget: Budget
     rounds: int
-    population: int
     devices: int
+    devices_per_round: int
     dim: int
     layout: Layout = field(default_factory=Layout)
     terms: Terms = field(default_factory=Terms)
@@ -84,19 +84,16 @@ class NoiseRequest:
         Raises:
             InvalidValueError: if a value is out of range; the message names it.
         """
-        for name in ("rounds", "population", "devices", "dim"):
+        for name in ("rounds", "devices", "devices_per_round", "dim"):
             check_count(name, getattr(self, name))
         check_number("mass_share", self.mass_share, positive=True)
-        if self.devices > self.population:
-            most = self.population
-            msg = f"devices={self.devices} is more than the population: give at most {most}"
-            raise InvalidValueError(msg)
+        check_draw(self.devices, self.devices_per_round)
 
     @functools.cached_property
     def device_rounds(self) -> int:
         """The largest number of rounds of any device, from the distribution of the draw."""
-        fraction = self.devices / self.population
-        accepted = (1 - self.confidence) / self.population
+        fraction = self.devices_per_round / self.devices
+        accepted = (1 - self.confidence) / self.devices
         return _first(
             lambda count: binomial_tail(count + 1, self.rounds, fraction) <= accepted, self.rounds
         )
@@ -108,7 +105,7 @@ class NoiseRequest:
         Raises:
             InvalidValueError: if no noise is enough; the message says what would help.
         """
-        part = self.devices // self.layout.parts
+        part = self.devices_per_round // self.layout.parts
         shape = {"cohort": part, "honest": self.terms.honest(part), "dim": self.dim}
         sent = {"mass": self.mass, "near": self.near}
         queries = self.device_rounds * self.layout.queries
@@ -133,13 +130,13 @@ class Enough:
     """Changes that are each enough for an error of MOST_ERROR; None if no value is.
 
     Attributes:
-        devices: the smallest number of devices per round.
+        devices_per_round: the smallest number of devices per round.
         dim: the largest model.
         rounds: the most rounds.
         epsilon: the smallest epsilon, in tenths.
     """
 
-    devices: int | None
+    devices_per_round: int | None
     dim: int | None
     rounds: int | None
     epsilon: float | None
@@ -147,7 +144,7 @@ class Enough:
     def describe(self) -> list[str]:
         """In words."""
         known = [
-            (self.devices, f"{self.devices} devices per round"),
+            (self.devices_per_round, f"{self.devices_per_round} devices per round"),
             (self.dim, f"a model of at most {self.dim or 0:,} parameters"),
             (self.rounds, f"at most {self.rounds} round{'s' * (self.rounds != 1)}"),
             (self.epsilon, f"an epsilon of {self.epsilon or 0:g}"),
@@ -189,6 +186,17 @@ class NoisePlan:
         return "learning is slower" if self.error <= HOPELESS_ERROR else "hopeless"
 
 
+def check_draw(devices: int, devices_per_round: int) -> None:
+    """Check that a round can be drawn from a population.
+
+    Raises:
+        InvalidValueError: if it takes more devices than there are.
+    """
+    if devices_per_round > devices:
+        msg = f"devices_per_round={devices_per_round} is more than devices={devices}: give at most "
+        raise InvalidValueError(msg + f"{devices}")
+
+
 def plan_noise(request: NoiseRequest) -> NoisePlan:
     """Plan the noise of a budget.
 
@@ -222,7 +230,7 @@ def plan_noise(request: NoiseRequest) -> NoisePlan:
 
 
 def _readers_epsilon(request: NoiseRequest, rho: float) -> float | None:
-    rounds = SampledRounds(rho, request.devices, request.population, request.rounds)
+    rounds = SampledRounds(rho, request.devices_per_round, request.devices, request.rounds)
     with contextlib.suppress(MissingExtraError):
         return readers_epsilon([rounds], request.budget.delta)
     return None
@@ -234,12 +242,13 @@ def _fits(request: NoiseRequest) -> bool:
 
 def devices_enough(request: NoiseRequest) -> int | None:
     """The least devices per round for an error of MOST_ERROR; None if all are too few."""
-    most = min(request.population, LARGEST_COHORT * request.layout.parts)
+    most = min(request.devices, LARGEST_COHORT * request.layout.parts)
     least = request.layout.parts * request.terms.smallest(request.layout.queries)
-    if least > most or not _fits(dataclasses.replace(request, devices=most)):
+    if least > most or not _fits(dataclasses.replace(request, devices_per_round=most)):
         return None
     return least + _first(
-        lambda more: _fits(dataclasses.replace(request, devices=least + more)), most - least
+        lambda more: _fits(dataclasses.replace(request, devices_per_round=least + more)),
+        most - least,
     )
 
 

@@ -247,7 +247,7 @@ def test_an_interrupt_says_how_to_go_on(tmp_path: Path) -> None:
             assert process.poll() is None, process.stderr and process.stderr.read()
             time.sleep(0.05)
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers too
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=60)
     finally:
         process.kill()
     assert process.returncode == 130

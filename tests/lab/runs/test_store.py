@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 
 from rfa.aggregators import RFA, AdaptiveRadius
+from rfa.errors import InvalidValueError
 from rfa.lab.lock import LockedError, hold_lock
 from rfa.lab.runs.checkpoint import Checkpoint, CheckpointError, load, save
-from rfa.lab.runs.store import Store, StoreError, aggregator_parameters
+from rfa.lab.runs.store import Store, StoreError, aggregator_parameters, find_run
 from rfa.lab.settings.fields import ConfigError
 from rfa.lab.settings.files import read_settings, read_toml, write_settings
 from rfa.lab.settings.settings import Settings
@@ -253,6 +254,35 @@ def test_the_parameters_of_the_aggregator_are_kept_as_text() -> None:
     assert aggregator_parameters(Settings.of("emnist-linear", aggregator="coordinate-median")) == ""
     own = Settings.of("tests.tiny:TASK", aggregator="tests.tiny:HeavyBall:nu=0.5")
     assert aggregator_parameters(own) == "nu=0.5"
+
+
+RUNS = [{"run": f"digits-linear.{name}"} for name in ("rfa.0123abcdef", "fedavg.fedcba9012")]
+
+
+@pytest.mark.parametrize(
+    ("part", "found"),
+    [
+        ("digits-linear.rfa.0123abcdef", 0),
+        ("0123", 0),
+        ("cdef", 0),
+        ("23ab", 0),
+        ("linear.fed", 1),
+        ("fedavg", 1),
+        ("fedc", 1),
+        ("12", 1),  # an end, which is in the middle of the other
+    ],
+)
+def test_a_run_is_found_by_any_part_of_its_name(part: str, found: int) -> None:
+    assert find_run(RUNS, part) is RUNS[found]
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [("digits", "2 runs match"), ("012", "2 runs match"), ("krum", "no run matches")],
+)
+def test_a_part_of_no_name_and_of_several_is_refused(part: str, said: str) -> None:
+    with pytest.raises(InvalidValueError, match=f"{said} '{part}': `rfa runs` lists them"):
+        find_run(RUNS, part)
 
 
 def test_several_processes_write_at_once(tmp_path: Path) -> None:

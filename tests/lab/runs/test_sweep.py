@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rfa.lab.runs.sweep import cells, make_sweep, read_sweep, settle
+from rfa.lab.runs.sweep import cells, make_sweep, settle
 from rfa.lab.settings.fields import ConfigError
 
 TINY = {"task": "tests.tiny:TASK", "corruption": "data"}
@@ -88,15 +87,6 @@ def test_lines_win_over_panels_and_panels_over_settings() -> None:
 def test_what_makes_no_sense_is_named(change: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         make_sweep("mine", LEVELS | change)
-
-
-def test_a_file_that_is_missing_or_no_toml_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"none\.toml"):
-        read_sweep(tmp_path / "none.toml")
-    bad = tmp_path / "bad.toml"
-    bad.write_text("title = [")
-    with pytest.raises(ConfigError, match=r"bad\.toml"):
-        read_sweep(bad)
 
 
 def test_a_corruption_without_a_level_is_refused() -> None:

@@ -13,11 +13,19 @@ import pytest
 
 from rfa.aggregators import RFA, CenteredClipping, Groups, Mean, OneStepRFA, SubCohorts, spec_of
 from rfa.aggregators.clear import Krum, TrimmedMean
+from rfa.aggregators.registry import ENTRIES
 from rfa.lab.settings.files import read_settings, write_settings
 from rfa.lab.settings.parameters import PARAMETERS
 from rfa.lab.settings.settings import FIELDS, Settings
 from rfa.lab.simulation.server_optimizer import TAU, ServerState, server_step
 from tests.tiny import HeavyBall
+
+
+def test_the_help_of_assumed_corrupted_names_all_that_take_it() -> None:
+    takes = [entry.name for entry in ENTRIES.values() if "corrupted_fraction" in entry.parameters]
+    assert len(takes) == 7
+    named = PARAMETERS["assumed_corrupted"].help.partition(" assume;")[0]
+    assert re.findall(r"[a-z-]+", named.partition("that ")[2].replace(" and ", ", ")) == takes
 
 
 @pytest.mark.parametrize(
@@ -36,6 +44,20 @@ from tests.tiny import HeavyBall
         ({"seed": -1}, "seed must be a whole number from 0 on"),
         ({"learning_rate": 0.0}, "learning_rate must be a positive number"),
         ({"learning_rate": float("inf")}, "learning_rate must be a positive number"),
+        ({"learning_rate": 10**400}, r"learning_rate must be a number below 1.8e\+308"),
+        (
+            {"lr_decay": 1e300, "lr_decay_every": 1, "rounds": 3},
+            r"lr_decay=1e\+300 makes the learning rate of the last of 3 rounds infinite: give an "
+            "lr_decay of 1 or less, or a larger lr_decay_every",
+        ),
+        (
+            {"lr_decay": 1e300, "lr_decay_every": 1, "rounds": 3, "proximal_mu": 0.1},
+            r"lr_decay=1e\+300 makes the learning rate of the last of 3 rounds infinite",
+        ),
+        (
+            {"lr_decay": 1e300, "lr_decay_every": 1, "rounds": 2, "learning_rate": 1e10},
+            r"lr_decay=1e\+300 makes the learning rate of the last of 2 rounds infinite",
+        ),
         ({"proximal_mu": -1.0}, "proximal_mu must be a number from 0 on"),
         ({"proximal_mu": float("inf")}, "proximal_mu must be a number from 0 on"),
         (

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from rfa.lab.api.figures import plot_run
 from rfa.lab.model import Model, load_model
+from rfa.lab.runs.attackers import attackers_text
 from rfa.lab.runs.headline import ALL, HONEST, accuracy_words, headline
 from rfa.lab.runs.spent import brief
 from rfa.lab.runs.store import Store, current_status, find_run
@@ -111,7 +112,8 @@ class RunResult:
 
     def _title(self) -> str:
         row = self.row
-        level = f", {row['corruption']} {row['rho']:g}" if row["rho"] else ""
+        attackers = attackers_text(row)
+        level = f", {row['corruption']} {attackers}" if attackers else ""
         noise = f", {row['privacy']}" if row["privacy"] else ""
         return _without_digests(f"{row['task']}, {row['aggregator']}{level}{noise}")
 
@@ -129,7 +131,7 @@ def load_run(run: str, out: str | Path = "out") -> RunResult:
     """A run that was done before.
 
     Args:
-        run: its name, or the beginning or end of it that fits no other.
+        run: its name, or a part of it that fits no other.
         out: the folder of results.
 
     Raises:

@@ -9,6 +9,7 @@ from typing import Any
 from rfa.errors import InvalidValueError
 from rfa.lab.report.exhibit import Exhibit
 from rfa.lab.report.gather import Result, gather
+from rfa.lab.runs.attackers import attackers_text
 from rfa.lab.runs.headline import headline
 from rfa.lab.runs.store import Store
 from rfa.lab.runs.sweep import AXES, Cell, Part, Sweep
@@ -54,7 +55,8 @@ def _labels(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
         values = json.loads(row["settings"])
         values.pop("seed")
         kind = json.dumps(values, sort_keys=True)
-        level = f", {row['corruption']} {row['rho']:g}" if row["rho"] else ""
+        attackers = attackers_text(row)
+        level = f", {row['corruption']} {attackers}" if attackers else ""
         noise = f", {row['privacy']}" if row["privacy"] else ""
         brief = f"{row['aggregator']}{level}{noise}"
         if kind not in kinds:

@@ -38,7 +38,7 @@ def arena_plan(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ConfigError: naming the mistake and the remedy.
     """
-    tasks, shared = values["tasks"], values.get("settings", {})
+    tasks, shared = _tasks(name, values.get("tasks")), values.get("settings", {})
     levels = _levels(values.get("levels", LEVELS))
     attacks = _attacks(values.get("attacks", ()), list(tasks))
     _check_twice("seed", values.get("seeds", ()))
@@ -119,6 +119,13 @@ def _check_setting(name: str, text: str, parameters: Sequence[str]) -> None:
         msg = f"{name!r} in the defense {text!r} is no parameter of it "
         msg += f"({', '.join(parameters)}) and no setting: there are {free}"
         raise ConfigError(msg)
+
+
+def _tasks(name: str, given: Any) -> dict[str, str]:
+    if isinstance(given, dict) and given:
+        return cast("dict[str, str]", given)
+    msg = f"the arena {name} needs tasks with their titles, as in "
+    raise ConfigError(msg + 'tasks = { glyphs-linear = "Glyphs" }')
 
 
 def _levels(given: Any) -> list[float]:

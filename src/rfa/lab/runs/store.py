@@ -274,13 +274,14 @@ def privacy_text(settings: Settings) -> str | None:
 
 
 def find_run(rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
-    """Return the one run with this name, or whose name or id begins or ends with it.
+    """Return the one run with this name, or with a name that has it at an end, or in the middle.
 
     Raises:
         InvalidValueError: if no run matches, or several do.
     """
-    exact = [row for row in rows if row["run"] == name]
-    matching = exact or [row for row in rows if _matches(row["run"], name)]
+    fits = (str.__eq__, _begins_or_ends, str.__contains__)
+    found = ([row for row in rows if fit(row["run"], name)] for fit in fits)
+    matching = next(filter(None, found), list[dict[str, Any]]())
     if len(matching) != 1:
         count = "no run matches" if not matching else f"{len(matching)} runs match"
         msg = f"{count} {name!r}: `rfa runs` lists them"
@@ -288,7 +289,7 @@ def find_run(rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
     return matching[0]
 
 
-def _matches(run: str, name: str) -> bool:
+def _begins_or_ends(run: str, name: str) -> bool:
     run_id = run.rsplit(".", 1)[-1]
     return run.startswith(name) or run.endswith(name) or run_id.startswith(name)
 

@@ -27,7 +27,6 @@ import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, cast
 
 from rfa.lab.attacks.corruption import NoSuchAttackError
@@ -35,7 +34,6 @@ from rfa.lab.attacks.registry import NONE, TRIGGERED
 from rfa.lab.runs.headline import headline
 from rfa.lab.runs.store import MEASURES as RUN_MEASURES
 from rfa.lab.settings.fields import ConfigError
-from rfa.lab.settings.files import read_toml
 from rfa.lab.settings.parameters import PARAMETERS, is_taken
 from rfa.lab.settings.settings import FIELDS, Settings
 
@@ -97,15 +95,6 @@ class Cell:
     line: str
     value: Any
     settings: Settings
-
-
-def read_sweep(path: Path, **changes: Any) -> Sweep:
-    """Return the sweep in a TOML file, with changes to its top level.
-
-    Raises:
-        ConfigError: naming the file and the mistake.
-    """
-    return make_sweep(path.stem, read_toml(path) | changes)
 
 
 def make_sweep(name: str, values: Mapping[str, Any]) -> Sweep:

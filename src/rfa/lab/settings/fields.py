@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from rfa._checks import check_choice, check_count, check_number
+from rfa._checks import check_choice, check_count, check_number, to_float
 from rfa.errors import InvalidValueError
 
 LARGEST = 2**62
@@ -54,7 +54,7 @@ class Setting:
         if isinstance(value, np.generic):
             value = cast("Any", value).item()
         if self.kind == "float" and type(value) is int:
-            value = float(value)
+            value = to_float(self.name, value)
         if type(value) is not _KINDS[self.kind]:
             msg = f"{self.name} must be {_ARTICLES[self.kind]}, not {value!r}"
             raise InvalidValueError(msg)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -78,18 +79,24 @@ class Training(Group):
         find_partition(self.partition)
 
     def learning_rate_in(self, t: int) -> float:
-        """The learning rate gamma_t in round t."""
-        return self.learning_rate * self.lr_decay ** (t // self.lr_decay_every)
+        """The learning rate gamma_t in round t; infinite beyond the largest float."""
+        try:
+            return self.learning_rate * self.lr_decay ** (t // self.lr_decay_every)
+        except OverflowError:
+            return math.inf
 
-    def check_proximal(self, rounds: int) -> None:
-        """Check that the proximal term pulls no step in these rounds back beyond its start.
+    def check_rates(self, rounds: int) -> None:
+        """Check that the learning rates of these rounds are finite, and fit the proximal term.
 
         Raises:
-            InvalidValueError: if so, naming the largest mu that is not too large.
+            InvalidValueError: naming what makes a rate infinite, or the largest mu that pulls no
+                step back beyond its start.
         """
-        if not self.proximal_mu:
-            return
         rate = max(self.learning_rate_in(0), self.learning_rate_in(rounds - 1))
+        if rate == math.inf:
+            msg = f"lr_decay={self.lr_decay:g} makes the learning rate of the last of {rounds} "
+            msg += "rounds infinite: give an lr_decay of 1 or less, or a larger lr_decay_every"
+            raise InvalidValueError(msg)
         if self.proximal_mu * rate >= 1:
             msg = f"proximal_mu={self.proximal_mu} is too large for a learning rate of {rate:g}: a "
             msg += "step multiplies what was learned by 1 - rate mu, which must be positive (below "

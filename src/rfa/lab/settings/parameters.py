@@ -74,7 +74,7 @@ _LISTED = (
         "trim_fraction",
         "fraction",
         "float",
-        "The fraction that trimmed-mean removes on each side; 0: rho.",
+        "The fraction that trimmed-mean removes on each side; rho by default.",
     ),
     _parameter(
         "clip_quantile",
@@ -86,7 +86,8 @@ _LISTED = (
         "assumed_corrupted",
         "corrupted_fraction",
         "float",
-        "The fraction of corrupted devices that Krum assumes; rho by default.",
+        "The fraction of corrupted devices that krum, multi-krum, meamed, bulyan, nnm, dnc and "
+        "nnm-median assume; by default rho, with sybils and --assumed-margin.",
     ),
 )
 PARAMETERS = {parameter.name: parameter for parameter in _LISTED}

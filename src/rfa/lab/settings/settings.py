@@ -205,7 +205,7 @@ class Settings:
         Raises:
             InvalidValueError, PluginError, NoSuchAttackError: saying what does not.
         """
-        self.training.check_proximal(self.rounds)
+        self.training.check_rates(self.rounds)
         self.privacy.check_fits(self.flat)
         corruption = find_corruption(self.attack.corruption, find_task(self.task).poisons)
         self.attack.check_sybils(corruption, self.secure.mode != OFF or self.privacy.is_on)
