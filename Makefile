@@ -8,6 +8,8 @@ PIP := -m pip install --quiet --disable-pip-version-check --constraint constrain
 
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
 MINUTES ?= 2
+# One process more than there are cores, because tests wait for processes and time-outs.
+WORKERS ?= $(shell $(PYTHON) -c "import os; print((os.cpu_count() or 1) + 1)")
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test thorough fuzz simulation deployment newest examples wheel peers check docs docs-serve format bench beyond privacy results results-short clean
@@ -23,7 +25,7 @@ demo: $(READY) ## a quarter of the devices corrupted: FedAvg breaks, RFA stands
 test: $(READY) ## run the tests
 	@echo "== running the tests"
 	@$(BIN)/python -m compileall -q src tests  # or every process that a test starts compiles anew
-	@$(BIN)/python -m pytest --numprocesses $$(( $$($(BIN)/python -c "import os; print(os.cpu_count())") + 1 )) --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 thorough: $(READY) ## every mix, example, game and kill, of which `make test` does a part: some minutes
 	@$(BIN)/python -m pytest -m "thorough or hypothesis" --hypothesis-profile thorough --numprocesses auto tests

@@ -73,7 +73,7 @@ def test_a_file_that_is_missing_or_no_toml_is_named(tmp_path: Path) -> None:
     assert "mine.toml cannot be read" in " ".join(result.stderr.split())
 
 
-@pytest.mark.parametrize("name", ["arena", "arena-linear", "robustness", "comparators"])
+@pytest.mark.parametrize("name", ["arena", "arena-long", "robustness", "comparators"])
 def test_the_sweeps_and_arenas_of_the_repository_are_taken(name: str, tmp_path: Path) -> None:
     file = str(EXPERIMENTS / f"{name}.toml")
     result = rfa("sweep", file, "--dry-run", "--out", str(tmp_path))

@@ -124,7 +124,7 @@ def test_losses_at_the_first_sum_and_in_the_second_roster() -> None:
 
 
 @pytest.mark.parametrize("terms", [SMALL, Terms(honest_per_query=0)], ids=["small", "default"])
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(data=st.data())
 def test_random_drop_outs_of_thirty(terms: Terms, data: st.DataObject) -> None:
     devices = sorted(contributions(30, 3))

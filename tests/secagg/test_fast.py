@@ -132,7 +132,7 @@ def test_every_mix_of_moments_for_five(terms: Terms, each: int) -> None:
     [SMALL, MALICIOUS, Terms(honest_per_query=0)],
     ids=["semi_honest", "malicious", "default"],
 )
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(data=st.data())
 def test_random_drop_outs_of_thirty(terms: Terms, data: st.DataObject) -> None:
     devices = sorted(contributions(30, 3))

@@ -133,7 +133,12 @@ def test_a_malicious_server_learns_no_more_in_fast_rounds(games: int) -> None:
             id="devices that trust it",
             marks=pytest.mark.thorough,  # about every 300th game; of a long round, every tenth
         ),
-        pytest.param(Forgetful, "sums of two rosters", id="devices that answer both"),
+        pytest.param(
+            Forgetful,
+            "sums of two rosters",
+            id="devices that answer both",
+            marks=pytest.mark.thorough,
+        ),
     ],
 )
 def test_the_same_server_breaks_weaker_devices(server: type[FastServer], found: str) -> None:

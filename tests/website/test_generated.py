@@ -50,6 +50,8 @@ def test_a_page_that_was_changed_by_hand_is_found_and_replaced(
 ) -> None:
     docs = tmp_path_factory.mktemp("docs")
     monkeypatch.setattr("website.generated.DOCS", docs)
+    for name in set(GENERATED) - {"reference/errors.md", "reference/wire-format.md"}:
+        monkeypatch.delitem(GENERATED, name)  # they take longer to make
     assert stale() == list(GENERATED)
     write()
     assert stale() == []
