@@ -48,6 +48,26 @@ def test_the_errors_at_a_multiplier_of_1_2(devices: int, dim: int, error: float)
     assert error_at(1.2, devices, dim, 0.7) == pytest.approx(error, rel=0.1)
 
 
+@pytest.mark.parametrize(
+    ("aggregator", "mass"), [("rfa-one-step", MASS), ("adaptive-clipping", 1.0)]
+)
+def test_a_mean_divides_by_its_devices_and_other_steps_by_their_mass(
+    aggregator: str, mass: float
+) -> None:
+    found = plan(
+        PlanRequest(
+            aggregator=aggregator,
+            epsilon=8.0,
+            rounds=10,
+            devices=1000,
+            devices_per_round=1000,
+            dim=7850,
+        )
+    ).noise
+    assert found is not None
+    assert found.error == pytest.approx(error_at(found.multiplier, 1000, 7850, mass), rel=1e-9)
+
+
 def test_the_error_of_a_request_is_the_formula_at_its_noise() -> None:
     request = NoiseRequest(Budget(8.0), **USUAL)
     z = plan_noise(request).multiplier

@@ -14,7 +14,14 @@ from rfa.aggregators.partition import Around
 from rfa.aggregators.registry import build_private
 from rfa.errors import InvalidValueError
 from rfa.planning.fit import check_fit, check_votes, describe_sums
-from rfa.planning.noise import NoisePlan, NoiseRequest, check_draw, devices_enough, plan_noise
+from rfa.planning.noise import (
+    MASS,
+    NoisePlan,
+    NoiseRequest,
+    check_draw,
+    devices_enough,
+    plan_noise,
+)
 from rfa.privacy import Budget
 from rfa.privacy.budget import DELTA
 from rfa.radii import count_blocks
@@ -260,6 +267,7 @@ def _noise_request(request: PlanRequest, m: int) -> NoiseRequest | None:
         terms=request.terms,
         mass="mass" in request.statistics,
         near="near" in request.statistics,
+        mass_share=1.0 if _is_mean(request) else MASS,
         confidence=request.confidence,
     )
 

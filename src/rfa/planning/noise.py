@@ -3,7 +3,7 @@
 A step is nu * push / mass. With noise of standard deviation s in each of d coordinates of the push
 it is off by nu * sqrt(d) * s / mass, where
 
-    s = z * sqrt(n / H)   (`NoisySum.noise_of`),   mass = MASS * n.
+    s = z * sqrt(n / H)   (`NoisySum.noise_of`),   mass = MASS * n, or n for a mean.
 
 This error is given over nu, half of the typical length of an update where nu is learned: steps are
 about as long, or a little less (docs/privacy.md).
