@@ -107,8 +107,9 @@ $(READY): pyproject.toml constraints.txt
 	@echo "== setting up $(VENV) (once; some minutes on a slow network)"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rfa needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + ": call make with PYTHON=python3.11")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python $(PIP) torch
-	@$(BIN)/python $(PIP) --editable '.[lab,flower,datasets,dp,tensorboard,wandb,mlflow,docs,dev]'
+	@$(BIN)/python $(PIP) --no-compile torch
+	@$(BIN)/python $(PIP) --no-compile --editable '.[lab,flower,datasets,dp,tensorboard,wandb,mlflow,docs,dev]'
+	@$(BIN)/python -m compileall -q -j 0 $(VENV)/lib >/dev/null 2>&1 || true  # by all cores, where pip takes one
 	@touch $@
 
 # The peers live in an environment of their own. byzfl comes without its dependencies: it would
