@@ -76,8 +76,10 @@ STAGES = [("", True), ("FirstSum", True), ("", False), ("Roster", False), ("SumR
 
 
 @pytest.mark.parametrize(("stage", "fast"), STAGES)
-@pytest.mark.parametrize("count", [LEAST_NODES, 12, 13, 15])
-@pytest.mark.parametrize("lost", [0, 1, 2, 3, 5])
+@pytest.mark.parametrize(
+    "count", [LEAST_NODES, 12, pytest.param(13, marks=pytest.mark.thorough), 15]
+)
+@pytest.mark.parametrize("lost", [0, 1, pytest.param(2, marks=pytest.mark.thorough), 3, 5])
 def test_no_bins_are_opened_over_few_nodes(
     tmp_path: Path, opened: list[Total], *, stage: str, fast: bool, count: int, lost: int
 ) -> None:
