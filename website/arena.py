@@ -85,8 +85,7 @@ def _part(cell: Cell) -> tuple[str, int]:
 def worst_table(task: str) -> str:
     """The worst case of each defense at each level, private defenses first, best ones first."""
     levels = levels_of("arena-linear")[task]
-    private = levels[0].private
-    order = sorted(NAMES, key=lambda name: (name not in private, -_sum(levels, name)))
+    order = _best_first(levels)
     rows = [*_by_level(levels, {name: _slanted(levels[0], name) for name in order})]
     rows.append([*_server_alone(task), *("the same" for _ in levels)])
     return table(_heads(levels, "no corruption"), rows, texts=1)
@@ -95,7 +94,7 @@ def worst_table(task: str) -> str:
 def polarity_table() -> str:
     """The worst case of some defenses where paper is 1, and the backdoor that works best."""
     (bout,) = levels_of("arena-polarity")["emnist-linear"]
-    order = sorted(bout.defenses, key=lambda name: (name not in bout.private, -_sum([bout], name)))
+    order = _best_first([bout])
     by_level = _by_level([bout], {name: _slanted(bout, name) for name in order})
     rows = [[*row, _backdoor(bout, name)] for name, row in zip(order, by_level, strict=True)]
     rows.append([*_server_alone("emnist-linear"), "the same", "-"])
@@ -227,8 +226,14 @@ def _slanted(bout: Bout, name: str) -> str:
     return NAMES[name] if name in bout.private else f"*{NAMES[name]}*"
 
 
-def _sum(levels: Sequence[Bout], defense: str) -> float:
-    return sum(bout.heights(WORST)[defense] for bout in levels)
+def _best_first(levels: Sequence[Bout]) -> list[str]:
+    """The defenses, private ones first, by the sum of their worst cases."""
+    heights = [bout.heights(WORST) for bout in levels]
+
+    def place(name: str) -> tuple[bool, float]:
+        return name not in levels[0].private, -sum(each[name] for each in heights)
+
+    return sorted(levels[0].defenses, key=place)
 
 
 def _worst(bout: Bout, defense: str) -> str:

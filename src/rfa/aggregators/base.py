@@ -169,8 +169,8 @@ class SumAggregator(ABC, Generic[State]):
 
         Raises:
             OracleStoppedError: if the oracles give too few sums; the state stays the same.
-            InvalidValueError: if the aggregate is not a vector of `dim` numbers, or if there is not
-                one oracle for each part.
+            InvalidValueError: if the aggregate is not a vector of `dim` numbers, or if there is a
+                part without an oracle.
             InvalidTypeError: if `oracles` is no list.
         """
         check_count("dim", dim)
@@ -183,7 +183,7 @@ class SumAggregator(ABC, Generic[State]):
         calls = [oracle.calls for oracle in recorded]
         devices = sum(oracle.last.count for oracle in recorded if oracle.last) or len(recorded)
         layout = self.layout(devices)
-        if not min(layout.parts, devices) <= len(recorded) <= layout.parts:
+        if len(recorded) < min(layout.parts, devices):  # more may be of a cohort before drop-outs
             msg = f"{type(self).__name__} has {layout.parts} parts, and takes one oracle for each, "
             raise InvalidValueError(msg + f"not {len(recorded)}")
         if max(calls, default=0) > layout.queries:
